@@ -1,13 +1,13 @@
 //! The genuine Kubernetes components that the stand-in runs, built once per version into a per-user cache.
 //!
-//! Guaranteed: [`ensure`] returns a folder whose programs carry the digests of its manifest, checked at every call. A build
-//! appears under its final name only when it is whole, so a crash leaves nothing that could be taken for one; of two
-//! builds at once the second waits and uses the first's result.
+//! Guarantees: [`ensure`] returns a folder whose programs match the digests of its manifest, verified at every call. A build gets its final
+//! name only when it is complete, so a crash leaves nothing that looks complete. Of two concurrent builds, the second waits and uses the
+//! first one's result.
 //!
-//! There are two parts: the control plane alone is what sandbox nodes run; the rest is for booted nodes, and nobody waits for its build
-//! who has none.
+//! There are two parts, built separately: sandbox nodes need only the control plane; the rest is for booted nodes.
 //!
-//! Deliberately absent: anything about what the programs do. The pins are `components/go.mod`, `components/node/go.mod` and their sums.
+//! Deliberately absent: knowledge of what the programs do. The versions are pinned in `components/go.mod`, `components/node/go.mod` and
+//! their checksum files.
 
 mod build;
 mod debian;
@@ -25,31 +25,31 @@ use serde::{Deserialize, Serialize};
 pub(crate) use download::fetch;
 pub(crate) use part::Part;
 
-/// The release that the components report as their own.
+/// Release version that the components report.
 pub(crate) const VERSION: &str = "v1.36.3+rke2r1";
-/// Uses the programs of this folder instead of building any.
+/// Names a folder whose programs are used instead of building any.
 pub(crate) const DIR_VARIABLE: &str = "GPUAAS_COMPONENTS";
 const MANIFEST: &str = "manifest.json";
-/// The folder of a given folder of components that holds those of booted nodes.
+/// Subfolder of a given components folder with the programs of booted nodes.
 const NODE_FOLDER: &str = "node";
 
-/// What may be asked of [`ensure`].
+/// Options of [`ensure`].
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ComponentsOptions {
     /// Fetch the official release binaries instead of building them.
     #[arg(long)]
     pub(crate) download: bool,
-    /// Use the programs of this folder as they are; those of booted nodes are in its folder `node`.
+    /// Use the programs in this folder as they are; those of booted nodes are in its subfolder `node`.
     #[arg(long, env = DIR_VARIABLE)]
     pub(crate) dir: Option<Utf8PathBuf>,
 }
 
-/// The chore's own options.
+/// Options of `cargo xtask components`.
 #[derive(clap::Args)]
 pub(crate) struct ComponentsChore {
     #[command(flatten)]
     options: ComponentsOptions,
-    /// Those of booted nodes instead: kubelet, kube-proxy, containerd, runc, CNI plugins, flannel, CoreDNS.
+    /// Build the programs of booted nodes instead: kubelet, kube-proxy, containerd, runc, CNI plugins, flannel, CoreDNS.
     #[arg(long)]
     node: bool,
 }
@@ -57,20 +57,20 @@ pub(crate) struct ComponentsChore {
 /// One verified program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ComponentFile {
-    /// Its file name.
+    /// File name.
     pub(crate) name: String,
     /// SHA-256 in hex.
     pub(crate) sha256: String,
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
 }
 
 /// A folder of verified programs.
 #[derive(Clone, Debug)]
 pub(crate) struct ComponentsDir {
-    /// Absolute.
+    /// Absolute path.
     pub(crate) dir: Utf8PathBuf,
-    /// Sorted by name.
+    /// The programs, sorted by name.
     pub(crate) files: Vec<ComponentFile>,
 }
 
@@ -81,21 +81,21 @@ struct Manifest {
 }
 
 impl ComponentsDir {
-    /// Where the program `name` is.
+    /// Path of the program `name`.
     pub(crate) fn program(&self, name: &str) -> Utf8PathBuf {
         self.dir.join(name)
     }
 }
 
-/// The chore: prints the folder on standard output.
+/// Runs `cargo xtask components`: prints the folder on standard output.
 pub(crate) fn run(chore: &ComponentsChore) -> anyhow::Result<()> {
     let part = if chore.node { Part::Node } else { Part::ControlPlane };
     println!("{}", ensure(&chore.options, part)?.dir);
     Ok(())
 }
 
-/// Makes sure that the programs of `part` are there: from the named folder, else from the cache, else built now (minutes on two
-/// cores) or, the control plane's, downloaded.
+/// Provides the programs of `part`: from the given folder, else from the cache, else by building them now (minutes on two cores) or, for
+/// the control plane, by downloading them.
 pub(crate) fn ensure(options: &ComponentsOptions, part: Part) -> anyhow::Result<ComponentsDir> {
     let given = options
         .dir
@@ -111,7 +111,7 @@ pub(crate) fn ensure(options: &ComponentsOptions, part: Part) -> anyhow::Result<
     let parent = cache_dir()?.join("components");
     fs::create_dir_all(&parent).with_context(|| parent.to_string())?;
     let dir = parent.join(part.folder(&build::recipe_digest(root()?, part)?[..16], kind));
-    // Held until the end: the second of two builds finds the first's result.
+    // Held until the end, so that the second of two builds finds the first one's result.
     let lock = fs::File::create(parent.join("lock"))?;
     lock.lock()?;
     match verified(&dir, part) {
@@ -169,7 +169,7 @@ fn take_as_is(dir: &Utf8Path, part: Part) -> anyhow::Result<ComponentsDir> {
     Ok(ComponentsDir { dir, files })
 }
 
-/// Names, sizes and digests of the programs in `dir`, which must hold at least the required ones.
+/// Names, sizes and digests of the programs in `dir`; fails if a required one is missing.
 fn describe(dir: &Utf8Path, part: Part) -> anyhow::Result<Vec<ComponentFile>> {
     let mut files = Vec::new();
     for name in part.required().iter().chain(part.optional()).copied() {

@@ -1,10 +1,10 @@
-//! Fuzzes the API from its own OpenAPI document: schemathesis against a real `gpuaas dev` with two nodes.
+//! Fuzzes the API from its OpenAPI document with schemathesis, against a real `gpuaas dev` with two nodes.
 //!
-//! Fails on an answer of 5xx, and on a status, media type, header or body that the document does not name, with the request that caused it. A run
-//! is repeatable by its seed, as far as what earlier requests left in the control plane allows. It counts for nothing when its token was
-//! lost or its pace exceeded on the way, and then says so.
+//! Fails on responses with status 5xx, and on a status, media type, header or body that the document does not declare, and prints the
+//! request. A run can be repeated by its seed, apart from effects of earlier requests on the control plane. A run that lost its token or
+//! hit the rate limit is reported as void.
 //!
-//! The fuzzer and all that it needs are pinned in `fuzz_api/requirements.txt` and lie in an environment of their own in the user's cache.
+//! The fuzzer and its dependencies are pinned in `fuzz_api/requirements.txt` and installed in a separate environment in the user's cache.
 
 mod server;
 mod tool;
@@ -18,11 +18,11 @@ use serde_json::Value;
 use crate::{package::programs, shell};
 use server::Server;
 
-/// What the fuzzer looks at in every answer.
+/// Checks that the fuzzer applies to every response.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
                       response_schema_conformance,unsupported_method,allow_header_conformance,ignored_auth";
-/// The token comes by the environment. A node or cluster that is not there is documented as such (502, 503, 504); 500 never is. After two rotations of
-/// the authority nobody who knows the first one alone, as the fuzzer does, believes the server.
+/// The token is passed in the environment. Responses for an unreachable node or cluster are documented (502, 503, 504); 500 never is. After
+/// two rotations of the authority, a client such as the fuzzer that knows only the first one no longer trusts the server.
 const CONFIG: &str = r#"
 headers = { Authorization = "Bearer ${GPUAAS_FUZZ_TOKEN}" }
 
@@ -33,49 +33,49 @@ expected-statuses = ["2xx", "3xx", "4xx", 502, 503, 504]
 include-operation-id = "rotate_authority"
 enabled = false
 "#;
-/// Seconds of the run within the full test.
+/// Length of the run within `cargo xtask test`, in seconds.
 const SECONDS_BOUNDED: u32 = 60;
-/// Longest time for one answer, in seconds: an unreachable cluster is waited for.
+/// Timeout of a response in seconds: the server waits for unreachable clusters.
 const ANSWER_SECONDS_MAX: &str = "30";
-/// Where the fuzzer says what it did.
+/// The fuzzer's report file.
 const REPORT: &str = "report.ndjson";
-/// Answers without which a run says nothing.
+/// Minimum number of responses for a meaningful run.
 const ANSWERS_MIN: u64 = 1_000;
 
-/// How much of it.
+/// Options of `cargo xtask fuzz-api`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Repeats a run.
+    /// Seed; the same one repeats a run.
     #[arg(long, default_value_t = 7)]
     seed: u64,
-    /// Requests of each kind made up for each operation.
+    /// Generated requests of each kind per operation.
     #[arg(long, default_value_t = 50)]
     examples: u32,
-    /// Longest time, in seconds.
+    /// Longest run in seconds.
     #[arg(long, default_value_t = 600)]
     seconds: u32,
-    /// This operation alone, by its id in the document.
+    /// Fuzz only this operation, by its ID in the document.
     #[arg(long)]
     operation: Option<String>,
-    /// As within the full test.
+    /// Run as `cargo xtask test` does.
     #[arg(long, conflicts_with_all = ["seed", "examples", "seconds", "operation"])]
     bounded: bool,
-    /// The cargo profile of the programs.
+    /// Cargo profile of the programs.
     #[arg(long, default_value = "dev")]
     profile: String,
 }
 
-/// The chore.
+/// Runs `cargo xtask fuzz-api`.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.bounded { run_bounded() } else { fuzz(options) }
 }
 
-/// Installs the fuzzer, unless it is there: running it then finds it.
+/// Installs the fuzzer in advance, unless it is installed.
 pub(crate) fn prepare() -> anyhow::Result<()> {
     tool::schemathesis().map(drop)
 }
 
-/// The run within the full test: about a minute and a half, always the same seed.
+/// Runs within `cargo xtask test`: about a minute and a half, always with the same seed.
 pub(crate) fn run_bounded() -> anyhow::Result<()> {
     let profile = "dev".to_owned();
     fuzz(&Options { seed: 7, examples: 10, seconds: SECONDS_BOUNDED, operation: None, bounded: true, profile })
@@ -103,13 +103,13 @@ fn fuzz(options: &Options) -> anyhow::Result<()> {
 }
 
 fn command(fuzzer: &Utf8Path, server: &Server, options: &Options, folder: &Utf8Path) -> anyhow::Result<Command> {
-    // By the environment: arguments are everybody's to read.
+    // In a file and the environment, because all users can read arguments.
     let config = folder.join("schemathesis.toml");
     fs::write(&config, CONFIG)?;
     let mut command = Command::new(fuzzer);
     command
         .env("GPUAAS_FUZZ_TOKEN", &server.token)
-        // It writes where it runs.
+        // The fuzzer writes files into its working directory.
         .current_dir(folder)
         .args(["--config-file", config.as_str(), "--no-color", "run", &format!("{}/api/v1/openapi.json", server.url)])
         .args(["--tls-verify", &server.ca_file])
@@ -124,7 +124,7 @@ fn command(fuzzer: &Utf8Path, server: &Server, options: &Options, folder: &Utf8P
     Ok(command)
 }
 
-/// Answers by their status.
+/// Number of responses by status.
 fn counted(report: &Utf8Path) -> anyhow::Result<BTreeMap<String, u64>> {
     let text = fs::read_to_string(report).context("the fuzzer left no report")?;
     let mut counts = BTreeMap::new();
@@ -138,7 +138,7 @@ fn counted(report: &Utf8Path) -> anyhow::Result<BTreeMap<String, u64>> {
     Ok(counts)
 }
 
-/// Counts every `status_code` of a response, wherever the report keeps it.
+/// Counts every `status_code` of a response, wherever the report has it.
 fn count(value: &Value, counts: &mut BTreeMap<String, u64>) {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! The one menu of this project's chores: `cargo xtask --help`.
+//! The developers' commands of this project: `cargo xtask --help`.
 
 mod bench;
 mod components;
@@ -15,7 +15,7 @@ mod tools;
 
 use clap::{Parser, Subcommand};
 
-/// Everything one does with a checkout.
+/// Build, check, test, package and measure this project.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 110)]
 struct Menu {
@@ -25,27 +25,28 @@ struct Menu {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Checks form: rustfmt, clippy, dependencies, layers, file sizes, purity, uncovered API operations, threats whose tests are gone.
+    /// Check form: rustfmt, clippy, dependencies, layers, file sizes, purity, conflict markers, scripts, uncovered API operations, threats
+    /// without existing tests.
     Lint,
-    /// Builds (or finds, or downloads) the genuine Kubernetes components, and says where they are.
+    /// Build, find or download the genuine Kubernetes components, and print their folder.
     Components(components::ComponentsChore),
-    /// Packages the stand-in distribution as a release directory, and says where it is.
+    /// Package the stand-in distribution as a release directory, and print its path.
     Release(release::ReleaseChore),
-    /// Makes the packages and archives that machines install, and says where they are.
+    /// Build the packages and archives that machines install, and print their folder.
     Package(package::Options),
-    /// The main job on this machine: a cluster on sandbox nodes, delivered to kubectl.
+    /// Run the main job on this machine: deploy a cluster on sandbox nodes and use it with kubectl.
     Demo(demo::Options),
-    /// Real nodes on this machine: each a booted systemd with its own network. Needs root.
+    /// Manage real nodes on this machine: each a booted systemd with its own network. Needs root.
     #[command(subcommand)]
     Lab(lab::Chore),
-    /// Sends the API what its own document makes possible: no 500, and no answer that the document does not name.
+    /// Fuzz the API from its OpenAPI document: no 500, and no response that the document does not declare.
     FuzzApi(fuzz_api::Options),
-    /// Measures, and prints what it measured.
+    /// Run a benchmark and print its measurements.
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Changes planner, engine and trust in small ways, one at a time, and says which changes no test notices. Takes hours.
+    /// Mutate planner, engine and trust, one change at a time, and list the changes that no test notices. Takes hours.
     Mutants(mutants::Options),
-    /// Lints, runs every test, and the demo last; prints how many tests of each kind ran.
+    /// Run lints, all tests, the API fuzzer, the demo and the tests on booted machines; print the number of tests by kind.
     Test(test::Options),
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: changes the code in small ways, one at a time, and says which changes no test notices.
+//! `cargo xtask mutants`: mutates the code, one change at a time, and lists the changes that no test notices.
 
 use std::{path::Path, process::Command};
 
@@ -7,31 +7,31 @@ use clap::{Args, ValueEnum};
 
 use crate::{shell, tools};
 
-/// Of a hundred changes that compile, so many must be noticed.
+/// Minimum percentage of compiling changes that tests must notice.
 const CAUGHT_MIN_PERCENT: usize = 85;
-/// Seeds of the simulation that each change of the engine meets: more notice little more, and take longer.
+/// Simulation seeds per change of the engine: more seeds notice few more changes and take longer.
 const SEEDS: &str = "16";
 
-/// Tests at once: those that a change makes fail mostly wait for what never comes.
+/// Number of concurrent tests: most tests that fail because of a change wait for a timeout.
 const TESTS_AT_ONCE: &str = "16";
 
-/// What is changed, and how.
+/// Options of `cargo xtask mutants`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Whose code is changed; all by default.
+    /// Areas of code to change; all by default.
     #[arg(value_enum)]
     areas: Vec<Area>,
-    /// More arguments for `cargo mutants`, for example `--in-place` in a checkout that nobody works in, or `--file PATH`.
+    /// Further arguments for `cargo mutants`, for example `--in-place` in an unused checkout, or `--file PATH`.
     #[arg(last = true)]
     more: Vec<String>,
 }
 
-/// Code whose every change should be noticed.
+/// An area in which tests should notice every change.
 #[derive(Clone, Copy, ValueEnum)]
 enum Area {
-    /// What decides on steps, by its own tests and those of the app that it plans for.
+    /// The planner, by its own tests and those of the app that it plans for.
     Planner,
-    /// Envelopes, certificates, sealing, by their own tests.
+    /// Envelopes, certificates and sealing, by their own tests.
     Trust,
     /// The engine's state machines and the states themselves, by their own tests and the simulation.
     Engine,
@@ -48,7 +48,7 @@ impl Area {
         }
     }
 
-    /// What is changed.
+    /// Files that are changed.
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::Planner => &["crates/planner/src/*.rs"],
@@ -71,7 +71,7 @@ impl Area {
         }
     }
 
-    /// Which of the tests are asked first, because they take seconds; the others are asked of what these do not notice.
+    /// Tests that run first because they take seconds; all others run only for changes that these miss.
     fn quick_tests(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Planner | Self::Trust => None,
@@ -79,7 +79,7 @@ impl Area {
         }
     }
 
-    /// Whose tests should notice.
+    /// Crates whose tests should notice a change.
     fn tests(self) -> &'static [&'static str] {
         match self {
             Self::Planner => &["gpuaas-planner", "gpuaas-app-rke2"],
@@ -105,7 +105,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What came of the changes of an area.
+/// Results for an area.
 struct Found {
     caught: usize,
     missed: Vec<String>,
@@ -138,7 +138,7 @@ fn mutate(tool: &Path, area: Area, more: &[String]) -> anyhow::Result<Found> {
     Ok(Found { caught: first.caught + second.caught, missed: second.missed, unviable: first.unviable })
 }
 
-/// Asks those tests, or all where none are named, of those changes, or of all where none are named.
+/// Runs these tests on these changes; an empty list means all of them.
 fn ask(
     tool: &Path,
     area: Area,
@@ -158,14 +158,14 @@ fn ask(
     }
     command.env("GPUAAS_SEEDS", SEEDS).env("RUST_TEST_THREADS", TESTS_AT_ONCE);
     eprintln!("==> cargo mutants: {}", area.name());
-    // It ends with an error when anything was missed; what it writes says more.
+    // The command fails if any change was missed; its report files have the details.
     command.status().with_context(|| format!("{command:?} could not be started"))?;
     let lines = |name: &str| -> anyhow::Result<Vec<String>> {
         let path = output.join("mutants.out").join(name);
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         Ok(text.lines().map(str::to_owned).collect())
     };
-    // A change that makes a test run for ever is noticed as well.
+    // A change that causes a test timeout counts as noticed.
     let caught = lines("caught.txt")?.len() + lines("timeout.txt")?.len();
     Ok(Found { caught, missed: lines("missed.txt")?, unviable: lines("unviable.txt")?.len() })
 }

@@ -1,13 +1,12 @@
-//! Packages the stand-in as a directory laid out like an RKE2 release, with a marker that says what it is.
+//! Packages the stand-in as a directory with the layout of an RKE2 release and a marker that identifies it.
 //!
-//! Guaranteed: the same inputs give the same bytes (no times, owners or orders of this machine); a release appears whole
-//! or not at all; nothing is rebuilt while the inputs' digests in the marker agree.
+//! Guarantees: the same inputs give the same bytes (no times, owners or file orders of this machine); a release appears completely or not
+//! at all; nothing is rebuilt while the input digests in the marker match.
 //!
-//! The images archive always names the genuine components by digest and place, which is all that sandbox nodes need. A release for
-//! booted nodes holds the images too.
+//! The images archive always lists the genuine components by digest and path, which is all that sandbox nodes need. A release for booted
+//! nodes contains the images too.
 //!
-//! Each release is signed with a key that is made for it and kept nowhere; its public half lies in the release, for the control plane of the demo to
-//! trust.
+//! Each release is signed with a new key that is not stored. The release contains the public key, which the demo's control plane trusts.
 
 mod images;
 mod layer;
@@ -25,54 +24,54 @@ use serde_json::json;
 use crate::components::{self, ComponentsDir, Part, VERSION, digest_of};
 use crate::shell;
 
-/// The file whose presence makes a release directory a stand-in's; whoever imports it reads this.
+/// File that marks a release directory as a stand-in's; importers read it.
 pub(crate) const MARKER: &str = "STAND-IN";
 const TARBALL: &str = "rke2.linux-amd64.tar.gz";
 const IMAGES: &str = "rke2-images.linux-amd64.tar.zst";
 const IMAGES_LIST: &str = "rke2-images-all.linux-amd64.txt";
-/// The list of digests, by which a release is verified.
+/// List of digests by which a release is verified.
 pub(crate) const SUMS: &str = "sha256sum-amd64.txt";
 const SIGNATURE: &str = "sha256sum-amd64.txt.minisig";
-/// The public key that the release was signed with, as minisign writes it: a comment, and the key.
+/// Public key of the signature in minisign's format: a comment, then the key.
 const PUBLIC_KEY: &str = "stand-in.pub";
-/// Raised when this file lays things out in another way.
+/// Version of the layout; increase it when the layout changes.
 const LAYOUT: u32 = 2;
 
-/// What [`build`] packages, and where it puts it.
+/// Options of [`build`].
 #[derive(Clone, Debug)]
 pub(crate) struct ReleaseOptions {
-    /// The genuine components that the release names.
+    /// The genuine components that the release lists.
     pub(crate) components: ComponentsDir,
-    /// The programs of booted nodes; none makes a small release that only sandbox nodes can run.
+    /// Programs of booted nodes; without them the release is small and only sandbox nodes can run it.
     pub(crate) node: Option<ComponentsDir>,
-    /// A built `rke2`; none builds it with `profile`.
+    /// A built `rke2`; if None, it is built with `profile`.
     pub(crate) rke2: Option<Utf8PathBuf>,
-    /// The cargo profile, `dev` being the default one.
+    /// Cargo profile, `dev` by default.
     pub(crate) profile: String,
-    /// The release's directory; none means `target/release-stand-in/<version>`, with `-sandboxes` behind it for a small one.
+    /// The release's directory; if None, `target/release-stand-in/<version>`, with the suffix `-sandboxes` for a small one.
     pub(crate) out: Option<Utf8PathBuf>,
 }
 
-/// The chore's own options.
+/// Options of `cargo xtask release`.
 #[derive(clap::Args)]
 pub(crate) struct ReleaseChore {
     #[command(flatten)]
     components: components::ComponentsOptions,
-    /// A built `rke2` to package instead of building one.
+    /// Package this built `rke2` instead of building one.
     #[arg(long)]
     rke2: Option<Utf8PathBuf>,
-    /// The cargo profile to build it with.
+    /// Cargo profile to build it with.
     #[arg(long, default_value = "dev")]
     profile: String,
-    /// Where to put the release.
+    /// Output directory of the release.
     #[arg(long)]
     out: Option<Utf8PathBuf>,
-    /// Leave the images out: small, quick to build, and for sandbox nodes of this machine alone.
+    /// Leave out the images: small and fast to build, but only for sandbox nodes on this machine.
     #[arg(long)]
     sandboxes_only: bool,
 }
 
-/// The chore: prints the release's directory on standard output.
+/// Runs `cargo xtask release`: prints the release's directory on standard output.
 pub(crate) fn run(chore: &ReleaseChore) -> anyhow::Result<()> {
     let components = components::ensure(&chore.components, Part::ControlPlane)?;
     let whole = (!chore.sandboxes_only).then(|| components::ensure(&chore.components, Part::Node));
@@ -107,7 +106,7 @@ pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
     let dir = Utf8Path::from_path(staging.path()).context("the path is not UTF-8")?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
     fs::write(dir.join(TARBALL), tarball(&program, &package)?)?;
-    // Half a gigabyte of images is packed when they change, not with every build of the program.
+    // Half a gigabyte of images is packed only when they change, not with every build of the program.
     let packed = complete && before.contains(&images) && fs::hard_link(out.join(IMAGES), dir.join(IMAGES)).is_ok();
     if !packed {
         pack_images(options, &package, &dir.join(IMAGES))?;
@@ -136,7 +135,7 @@ fn pack_images(options: &ReleaseOptions, package: &Utf8Path, target: &Utf8Path) 
     Ok(())
 }
 
-/// What the images archive is made of, as one digest.
+/// Digest of the inputs of the images archive.
 fn images_inputs(package: &Utf8Path, options: &ReleaseOptions) -> anyhow::Result<String> {
     let mut inputs = format!("layout {LAYOUT}\ncomponents {}\n", options.components.dir);
     let node = options.node.iter().flat_map(|node| &node.files);
@@ -155,7 +154,7 @@ fn target_dir(root: &Utf8Path) -> Utf8PathBuf {
     std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), |dir| root.join(dir))
 }
 
-/// What the release is and what it was made of; two releases of the same inputs have the same marker.
+/// Describes the release and its inputs; the same inputs give the same marker.
 fn marker(program: &Utf8Path, package: &Utf8Path, images: &str) -> anyhow::Result<String> {
     let mut inputs = format!("layout {LAYOUT}\nrke2 {}\nimages {images}\n", digest_of(program)?.0);
     for (name, path, mode) in package_files(package)? {
@@ -171,7 +170,7 @@ fn marker(program: &Utf8Path, package: &Utf8Path, images: &str) -> anyhow::Resul
     Ok(format!("{}\n", serde_json::to_string_pretty(&marker)?))
 }
 
-/// Name inside the release, place here, and mode of every file the release has besides the program; sorted.
+/// Every file of the release except the program: name in the release, path here, and mode; sorted.
 fn package_files(package: &Utf8Path) -> anyhow::Result<Vec<(String, Utf8PathBuf, u32)>> {
     let mut files = Vec::new();
     for (folder, mode) in [("bin", 0o755), ("lib/systemd/system", 0o644), ("share/rke2", 0o644)] {
@@ -195,7 +194,7 @@ fn tarball(program: &Utf8Path, package: &Utf8Path) -> anyhow::Result<Vec<u8>> {
     let mut files = package_files(package)?;
     files.push(("bin/rke2".to_owned(), program.to_owned(), 0o755));
     files.sort();
-    // Speed before size: it is packed anew with every build of the stand-in.
+    // Fast compression: the tarball is repacked with every build of the stand-in.
     let gzip = flate2::GzBuilder::new().mtime(0).write(Vec::new(), flate2::Compression::fast());
     let mut tar = tar::Builder::new(gzip);
     for (name, path, mode) in files {
@@ -213,7 +212,7 @@ fn sums(dir: &Utf8Path) -> anyhow::Result<String> {
     Ok(lines)
 }
 
-/// Signs the list with a key of this release alone.
+/// Signs the list with a new key.
 fn sign(dir: &Utf8Path) -> anyhow::Result<()> {
     let pair = minisign::KeyPair::generate_unencrypted_keypair().context("making a key")?;
     let comment = format!("file:{SUMS}");
@@ -222,7 +221,7 @@ fn sign(dir: &Utf8Path) -> anyhow::Result<()> {
     Ok(fs::write(dir.join(PUBLIC_KEY), pair.pk.to_box().context("writing the key")?.into_string())?)
 }
 
-/// The key that a stand-in's release was signed with, as a control plane's settings have it.
+/// Public key of a stand-in release, in the format of a control plane's settings.
 pub(crate) fn public_key(release: &Utf8Path) -> anyhow::Result<String> {
     let path = release.join(PUBLIC_KEY);
     let text = fs::read_to_string(&path).with_context(|| path.to_string())?;

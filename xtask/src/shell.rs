@@ -1,4 +1,4 @@
-//! Runs other programs: says what it runs, fails with what failed.
+//! Runs other programs, prints what runs, and reports failures with the command.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,19 +8,19 @@ use std::{
 
 use anyhow::{Context, bail};
 
-/// The root of this checkout.
+/// Root of this checkout.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one folder below the workspace root")
 }
 
-/// The cargo that runs this xtask.
+/// Command for the cargo that runs this xtask.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Builds every program of the workspace for its tests, with the features that these have too: nothing is compiled twice. Returns their folder.
+/// Builds every program of the workspace with the features that the tests use, so that nothing is compiled twice. Returns their folder.
 pub(crate) fn build_programs() -> anyhow::Result<PathBuf> {
     let arguments = ["build", "--quiet", "--workspace", "--bins", "--all-features", "--locked"];
     run("building gpuaas, gpuaas-agent and the stand-in", &mut cargo(&arguments))?;
@@ -38,17 +38,17 @@ pub(crate) fn build_stand_in(profile: &str) -> anyhow::Result<PathBuf> {
     Ok(target().join(profile).join("rke2"))
 }
 
-/// This program, as long as it runs: cargo may have put another where it was started from.
+/// Path of the running program: cargo may have replaced the file that it was started from.
 pub(crate) fn own_program() -> String {
     format!("/proc/{}/exe", std::process::id())
 }
 
-/// Where cargo builds into.
+/// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// Runs `command` under the heading `what`, its output going where ours goes; tells the seconds it took.
+/// Runs `command` with inherited output under the heading `what`; prints its duration in seconds.
 pub(crate) fn run(what: &str, command: &mut Command) -> anyhow::Result<()> {
     eprintln!("==> {what}");
     let began = Instant::now();
@@ -60,7 +60,7 @@ pub(crate) fn run(what: &str, command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `command` and returns what it wrote to stdout.
+/// Runs `command` and returns its stdout.
 pub(crate) fn capture(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("{command:?} could not be started"))?;
     if !output.status.success() {
@@ -69,7 +69,7 @@ pub(crate) fn capture(command: &mut Command) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed something that is no text"))
 }
 
-/// Files that git tracks or would track, relative to the root.
+/// Lists files that git tracks or would track, relative to the root.
 pub(crate) fn files() -> anyhow::Result<Vec<String>> {
     let list = capture(Command::new("git").current_dir(root()).args([
         "ls-files",

@@ -1,4 +1,4 @@
-//! Tools that the checks need and that no toolchain brings, built once into the user's cache.
+//! Tools that checks need and that toolchains lack, built once into the user's cache.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -12,7 +12,7 @@ const DEB_VERSION: &str = "3.8.0";
 const DENY_VERSION: &str = "0.20.2";
 const MUTANTS_VERSION: &str = "27.1.0";
 
-/// Checks bans, licences and sources of every dependency; advisories too where their database can be reached, else says so.
+/// Checks bans, licences and sources of every dependency, and advisories if their database is reachable; prints a note otherwise.
 pub(crate) fn deny() -> anyhow::Result<()> {
     let deny = cargo_deny()?;
     let run = |checks: &[&str]| {
@@ -40,23 +40,23 @@ fn cargo_deny() -> anyhow::Result<PathBuf> {
     installed("cargo-deny", DENY_VERSION, &[])
 }
 
-/// Changes code in small ways and says which changes no test notices.
+/// Tool that mutates code and lists the changes that no test notices.
 pub(crate) fn cargo_mutants() -> anyhow::Result<PathBuf> {
     installed("cargo-mutants", MUTANTS_VERSION, &[])
 }
 
-/// Makes Debian packages. Without its own compression: the system's is as good, and nothing of C is compiled for it.
+/// Tool that builds Debian packages. Without its own compression: the system's is equivalent and needs no C code compiled.
 pub(crate) fn cargo_deb() -> anyhow::Result<PathBuf> {
     installed("cargo-deb", DEB_VERSION, &["--no-default-features"])
 }
 
-/// A private Python environment of pinned packages, made once into the cache. Needs `python3` with its venv module, and PyPI the first time.
+/// Creates a private Python environment of pinned packages in the cache. Needs `python3` with its venv module, and PyPI the first time.
 pub(crate) fn python_environment(name: &str, requirements: &str) -> anyhow::Result<Utf8PathBuf> {
     let recipe = hex::encode(digest(&SHA256, requirements.as_bytes()));
     let home = cache()?.join(format!("tools/{name}-{}", &recipe[..16]));
     let home = Utf8PathBuf::from_path_buf(home).ok().context("the cache folder's path is no text")?;
     let whole = home.join("whole");
-    // An environment cannot be moved; the mark says that it was finished.
+    // An environment cannot be moved, so a marker file shows that it is complete.
     if whole.is_file() {
         return Ok(home);
     }
@@ -76,13 +76,13 @@ pub(crate) fn python_environment(name: &str, requirements: &str) -> anyhow::Resu
     Ok(home)
 }
 
-/// A program of the package registry, built into the cache unless it is there.
+/// Builds a program from the package registry into the cache, unless it is there.
 fn installed(program: &str, version: &str, features: &[&str]) -> anyhow::Result<PathBuf> {
     let home = cache()?.join(format!("tools/{program}-{version}"));
     let binary = home.join("bin").join(program);
     if !binary.is_file() {
         let root = home.to_str().context("the cache folder's path is no text")?;
-        // Unoptimised: what takes time is what it runs, and optimising it takes minutes.
+        // Unoptimised: the programs that it runs take most of the time, and optimising would take minutes.
         let install = ["install", "--locked", "--quiet", "--debug", "--root", root, "--version", version, program];
         shell::run(&format!("building {program} (first time only)"), shell::cargo(&install).args(features))?;
     }

@@ -1,4 +1,4 @@
-//! The closed catalog: one line per task type. What is not here is refused.
+//! The closed catalog of task types, one line per type. The agent refuses a type that is not listed.
 
 use std::ops::RangeInclusive;
 
@@ -14,17 +14,17 @@ type Run = Box<dyn Fn(Value, Context) -> BoxFuture<'static, Result<Value, TaskFa
 /// One task type that this agent executes.
 pub(crate) struct Entry {
     pub(crate) task_type: TaskType,
-    /// Versions of its parameters that it takes.
+    /// Versions of its parameters that the agent accepts.
     pub(crate) schemas: RangeInclusive<u32>,
-    /// Tasks that change the node run one at a time.
+    /// True for tasks that change the node: they run one at a time.
     pub(crate) mutates: bool,
-    /// Whether the host is clean after a success with that result: its workload owns it no more.
+    /// Tells from the result of a successful task whether the host is clean, so that the workload no longer owns it.
     pub(crate) frees_host: fn(&Value) -> bool,
     pub(crate) accepts: fn(&Value) -> Result<(), serde_json::Error>,
     pub(crate) run: Run,
 }
 
-/// Every task type that this agent executes.
+/// Returns every task type that this agent executes.
 pub(crate) fn catalog() -> Vec<Entry> {
     vec![
         entry(false, handlers::noop::run),
@@ -44,31 +44,31 @@ pub(crate) fn catalog() -> Vec<Entry> {
 }
 
 impl Entry {
-    /// The entry of a task whose success leaves the host clean where `is_clean` says so of its result.
+    /// Sets the predicate that decides from a successful result whether the host is clean.
     pub(crate) fn frees_host_if(self, is_clean: fn(&Value) -> bool) -> Self {
         Self { frees_host: is_clean, ..self }
     }
 
-    /// Whether its task takes the host for its workload.
+    /// Returns true if the task makes its workload the owner of the host.
     pub(crate) fn takes_host(&self) -> bool {
         self.mutates && self.task_type.is_for_workload()
     }
 }
 
-/// Whether a report names nothing that is left and nothing that could not be looked at.
+/// Returns true if a residue report lists no leftovers and no checks that could not run.
 pub(crate) fn is_clean(report: &Value) -> bool {
     serde_json::from_value::<ResidueReport>(report.clone())
         .is_ok_and(|report| report.items.is_empty() && report.unseen.is_empty())
 }
 
-/// The catalog as the hello tells it.
+/// Returns the catalog in the form in which the hello message carries it.
 pub(crate) fn support(catalog: &[Entry]) -> Vec<TaskSupport> {
     let line =
         |entry: &Entry| TaskSupport { task: entry.task_type.to_string(), schemas: entry.schemas.clone().collect() };
     catalog.iter().map(line).collect()
 }
 
-/// A task type with its handler.
+/// Creates the entry of one task type from its handler.
 pub(crate) fn entry<T, F>(mutates: bool, handler: fn(T, Context) -> F) -> Entry
 where
     T: TaskSpec + Send + 'static,

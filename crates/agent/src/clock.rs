@@ -1,4 +1,4 @@
-//! The node's clock, and what the runner takes of time and spawning: a simulation has its own.
+//! The node's clock, and the ports for time and spawning that a simulation replaces.
 
 use std::{
     pin::Pin,
@@ -11,15 +11,15 @@ use gpuaas_model::{Clock, Runtime, Timestamp};
 use rustls::time_provider::TimeProvider;
 use rustls_pki_types::UnixTime;
 
-/// Now, by the node's clock.
+/// Returns the current time by the node's clock.
 pub(crate) fn now() -> Timestamp {
-    /// Sandboxes share their machine's clock; one may be told that its own is off.
+    /// Sandboxes share their machine's clock; the environment can add an offset to it for tests.
     static SKEW_MILLIS: LazyLock<i64> = LazyLock::new(|| sandbox::clock_skew_seconds().saturating_mul(1_000));
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX).saturating_add(*SKEW_MILLIS))
 }
 
-/// By which the node judges certificates.
+/// Clock that rustls uses to check the validity of certificates.
 #[derive(Debug)]
 pub(crate) struct NodeTime;
 
@@ -29,7 +29,7 @@ impl TimeProvider for NodeTime {
     }
 }
 
-/// The unrepeatable, bundled.
+/// The nondeterministic inputs of the runner.
 #[derive(Clone)]
 pub(crate) struct Ports {
     pub(crate) clock: Arc<dyn Clock>,
@@ -37,7 +37,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// The node's clock, and tokio.
+    /// Returns the ports of a real node: the system clock and tokio.
     pub(crate) fn of_this_machine() -> Self {
         Self { clock: Arc::new(NodeClock), runtime: Arc::new(TokioRuntime(std::time::Instant::now())) }
     }

@@ -1,4 +1,4 @@
-//! What a handler works with.
+//! The context of a running task.
 
 use std::sync::Arc;
 
@@ -9,32 +9,33 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{clock::now, fetch::Fetch};
 
-/// What a handler works with. Effects go through `host` alone.
+/// The context of a running task. Handlers change the machine only through `host`.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) fetch: Arc<Fetch>,
     pub(crate) cancel: CancellationToken,
-    /// By when the task must have ended.
+    /// Time by which the task must have ended.
     pub(crate) deadline: Timestamp,
     pub(crate) progress: Arc<dyn Fn(TaskProgress) + Send + Sync>,
 }
 
 impl Context {
-    /// Tells what is being done or waited for.
+    /// Reports the current activity as a progress line, truncated to `TEXT_BYTES_MAX` bytes.
     pub(crate) fn say(&self, text: impl Into<String>) {
         let mut text = text.into();
         text.truncate(text.floor_char_boundary(TaskProgress::TEXT_BYTES_MAX));
         (self.progress)(TaskProgress { text, percent: None });
     }
 
-    /// What is left of the task's time.
+    /// Returns the time until the deadline; zero after it.
     pub(crate) fn time_left(&self) -> std::time::Duration {
         self.deadline.since(now())
     }
 }
 
-/// A host that refused ends the task with its reason. One that goes down interrupts it: what was done is seen when it is up again.
+/// Maps an error of the host to a task failure. A host that shuts down interrupts the task: the next start of the agent finds what was
+/// done.
 pub(crate) fn host_failed(error: HostError) -> TaskFailure {
     let code = match &error {
         HostError::InitGone(_) => Code::TaskInterrupted,

@@ -1,18 +1,18 @@
-//! The point inside a task: just after the first thing that it changed on its host, whatever the handler. Without the feature `crash-points`
-//! a task gets the host itself.
+//! The crash point inside a task: directly after the first change that the task makes to its host, whatever its handler. Without the
+//! feature `crash-points` a task gets the host itself.
 
 use std::sync::Arc;
 
 use gpuaas_host::Host;
 use gpuaas_model::TaskType;
 
-/// The host as a task of that type is to see it.
+/// Returns the host that a task of that type uses.
 #[cfg(not(feature = "crash-points"))]
 pub(crate) fn of_task(host: Arc<dyn Host>, _task: TaskType) -> Arc<dyn Host> {
     host
 }
 
-/// The host as a task of that type is to see it.
+/// Returns the host that a task of that type uses.
 #[cfg(feature = "crash-points")]
 pub(crate) fn of_task(host: Arc<dyn Host>, task: TaskType) -> Arc<dyn Host> {
     Arc::new(watched::Watched { host, task })
@@ -33,14 +33,14 @@ mod watched {
     use gpuaas_model::TaskType;
     use tokio::io::{AsyncRead, AsyncWrite};
 
-    /// Passes everything on.
+    /// Forwards every call, and reaches the crash point after each call that may have changed the host.
     pub(super) struct Watched {
         pub(super) host: Arc<dyn Host>,
         pub(super) task: TaskType,
     }
 
     impl Watched {
-        /// What may have changed something, also where it failed.
+        /// Reaches the crash point after a call that may have changed the host, even if it failed.
         fn done<T>(&self, done: Result<T, HostError>) -> Result<T, HostError> {
             reach(Point::TaskInside(self.task));
             done

@@ -1,4 +1,4 @@
-//! Keeps the control connection: dials, serves, dials again.
+//! Keeps the control connection: dials, serves, and dials again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,27 +30,27 @@ use crate::{
     state::{self, Identity, State},
 };
 
-/// Wait before the second try; the first comes at once, because most connections end with a restart of the other side.
+/// Wait before the second attempt; the first follows at once, because most connections end with a restart of the other side.
 const RECONNECT_BASE: Duration = Duration::from_millis(100);
-/// Longest wait between tries.
+/// Longest wait between attempts.
 const RECONNECT_CAP: Duration = Duration::from_secs(5);
-/// A connection that lasted this long counts as a good one: the next loss is retried at once again.
+/// A connection that lasted this long counts as good: after its loss the next attempt follows at once.
 const GOOD_AFTER: Duration = Duration::from_secs(5);
-/// A beat goes out when nothing was heard for this long; the control plane does the same.
+/// An HTTP/2 ping is sent after this time without traffic; the control plane does the same.
 const BEAT_EVERY: Duration = Duration::from_secs(10);
-/// An unanswered beat ends the connection after this long.
+/// The connection ends if a ping is unanswered for this long.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
-/// An agent that serves is up, whether or not anybody is there to be served: a machine's boot does not wait longer for a control plane.
+/// After this time the agent reports readiness even without a connection: a machine's boot does not wait longer for a control plane.
 const UP_WITHOUT_CONNECTION_AFTER: Duration = Duration::from_secs(20);
 
-/// Dials on behalf of one run of the agent.
+/// Dials the control plane for one run of the agent.
 pub(crate) struct Dialer {
     pub(crate) host: Arc<dyn Host>,
-    /// Random per run: two live runs under one identity are a clone.
+    /// Random per run: two live runs with one identity mean that the machine was cloned.
     pub(crate) instance: String,
     pub(crate) endpoints: Arc<Endpoints>,
     pub(crate) state: Mutex<State>,
-    /// Told when another authority issues.
+    /// Notified when another authority issues.
     pub(crate) issuer_changed: Notify,
     pub(crate) fetch: Arc<Fetch>,
 }
@@ -77,7 +77,7 @@ pub(crate) async fn run(host: Arc<dyn Host>, mut state: State) -> Result<(), Age
     }
 }
 
-/// The ledger that the identity names. Without it the agent connects, reports why, and takes no tasks.
+/// Opens the ledger that the identity names. Without it the agent connects, reports the reason, and takes no tasks.
 pub(crate) async fn ledger(
     host: &Arc<dyn Host>,
     state: &mut State,
@@ -92,7 +92,7 @@ pub(crate) async fn ledger(
         Err(error @ OpenError::Identity { .. }) => return Err(error.into()),
     };
     if let (None, Some(id)) = (&state.identity.ledger, ledger.id()) {
-        // An older agent enrolled this node. From now on no task is taken without that ledger.
+        // An older agent enrolled this node. From now on the agent takes no tasks without this ledger.
         let identity = Identity { ledger: Some(id.clone()), ..state.identity.clone() };
         match state::keep(host, &identity).await {
             Ok(()) => state.identity = identity,
@@ -102,7 +102,7 @@ pub(crate) async fn ledger(
     Ok(Ok(ledger))
 }
 
-/// Says at last that the agent is up. The init that was told before takes no notice.
+/// Reports readiness after `UP_WITHOUT_CONNECTION_AFTER`. systemd ignores a repeated report.
 async fn be_up_in_time() {
     tokio::time::sleep(UP_WITHOUT_CONNECTION_AFTER).await;
     let _ = notify_ready();
@@ -134,19 +134,19 @@ impl Dialer {
         }
     }
 
-    /// One control connection, to whichever replica answers first.
+    /// Keeps one control connection, to the first replica that answers.
     async fn control(self: &Arc<Self>, runner: Arc<Runner>, began: tokio::time::Instant) -> Result<(), AgentError> {
         let (channel, stream) = self.endpoints.connect(&self.tls().await?).await?;
         tracing::info!(%channel, "connected");
         let ended = self.serve(runner, ConnectionKind::Control, channel.clone(), stream).await;
         if began.elapsed() <= GOOD_AFTER {
-            // It takes connections and does not keep them: another may.
+            // The replica accepts connections and does not keep them: another one may work.
             self.endpoints.failed(&channel);
         }
         ended
     }
 
-    /// Dials a further connection that a replica asked for, to that very one.
+    /// Dials a further connection to the replica that requested it.
     pub(crate) fn dial_bulk(self: Arc<Self>, runner: Arc<Runner>, channel: String, request: String) {
         tokio::spawn(async move {
             let bulk = async {
@@ -180,7 +180,7 @@ impl Dialer {
         tls(&*self.state.lock().await)
     }
 
-    /// Takes the endpoints of the control plane: used at once, and kept for the next start.
+    /// Replaces the endpoints of the control plane: used at once, and stored for the next start.
     pub(crate) async fn take_endpoints(&self, channels: Vec<String>) -> Result<(), String> {
         if !self.endpoints.replace(channels) {
             return Err("these are no endpoints".to_owned());
@@ -194,8 +194,8 @@ impl Dialer {
         Ok(())
     }
 
-    /// Takes a signed key set that is newer, or the same once the one in use is to be renewed, with the authorities that it names: kept first, used
-    /// then. Connections that stand go on.
+    /// Accepts a signed key set with a higher version, or with the same version once the present set is due for renewal, and the
+    /// authorities that it names. Both are stored first and then used. Existing connections continue.
     pub(crate) async fn take_keys(&self, runner: &Runner, signed: &SignedKeySet) -> Result<(), String> {
         let mut state = self.state.lock().await;
         let authorities = state.identity.authorities().map_err(|error| error.to_string())?;
@@ -224,7 +224,8 @@ fn tls(state: &State) -> Result<ClientConfig, AgentError> {
     Ok(config)
 }
 
-/// At once, then 100 ms doubling to the cap, jittered so that a fleet does not come back in step; without end.
+/// Returns the waits between attempts: none, then 100 ms doubling up to the cap, without end; jittered so that a fleet does not reconnect
+/// in step.
 fn backoff() -> impl Iterator<Item = Duration> {
     let growing = backon::ExponentialBuilder::default()
         .with_min_delay(RECONNECT_BASE)

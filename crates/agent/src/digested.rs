@@ -1,23 +1,24 @@
-//! JSON objects that end with the digest of all that stands before it: a byte that changed is seen.
+//! JSON objects that end with a digest of their content: any changed byte is detected.
 //!
-//! It is a check against damage. Root on this machine can write whatever it likes.
+//! The digest protects against damage, not against root on this machine, which can write any digest.
 
 use gpuaas_trust::sha256_hex;
 
-/// What stands between an object's content and its digest.
+/// Text between an object's content and its digest.
 const BEFORE_DIGEST: &str = ",\"digest\":\"";
 const AFTER_DIGEST: &str = "\"}";
-/// Hex digits that are kept of the SHA-256.
+/// Hex digits of the SHA-256 that are kept.
 const DIGITS: usize = 32;
 
-/// The object with its digest as its last field, and that digest. `before` is the digest of what it follows, empty where it follows nothing.
+/// Returns the object with its digest as its last field, and that digest. `before` is the digest of the preceding object, empty for the
+/// first one.
 pub(crate) fn with_digest(before: &str, object: &str) -> (String, String) {
     let content = object.trim_end().strip_suffix('}').unwrap_or(object).trim_end();
     let digest = digest(before, content.as_bytes());
     (format!("{content}{BEFORE_DIGEST}{digest}{AFTER_DIGEST}"), digest)
 }
 
-/// The digest of such an object; `None` where it is not that of its content behind `before`.
+/// Returns the digest of an object with a digest; `None` if it does not match the content after `before`.
 pub(crate) fn verified(before: &str, object: &[u8]) -> Option<String> {
     let object = object.trim_ascii_end().strip_suffix(AFTER_DIGEST.as_bytes())?;
     let (object, stated) = object.split_at_checked(object.len().checked_sub(DIGITS)?)?;

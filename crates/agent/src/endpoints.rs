@@ -1,4 +1,4 @@
-//! Where the control plane's replicas listen for nodes. Any of them will do; the one that served last is tried first.
+//! The endpoints at which the control plane's replicas listen for nodes. All are equivalent; the one that served last is tried first.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::{error::AgentError, http_client::connect};
 
-/// Longest endpoint: a name has at most 253 characters.
+/// Longest endpoint in bytes: a host name has at most 253 characters.
 const ENDPOINT_BYTES_MAX: usize = 260;
 
 /// The endpoints in the order in which they are tried.
@@ -21,12 +21,13 @@ impl Endpoints {
         Self(Mutex::new(channels))
     }
 
-    /// All of them, as they are to be kept.
+    /// Returns all endpoints in their present order, to store them.
     pub(crate) fn in_order(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes other endpoints; the present first one stays first if it is among them. False when they are no endpoints: then nothing changes.
+    /// Replaces the endpoints; the present first one stays first if the new list contains it. Returns false, and changes nothing, if the
+    /// list is invalid.
     pub(crate) fn replace(&self, mut channels: Vec<String>) -> bool {
         let is_endpoint = |channel: &String| {
             let port = channel.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
@@ -43,7 +44,7 @@ impl Endpoints {
         true
     }
 
-    /// The endpoint did not serve: it is tried last from now on.
+    /// Moves an endpoint that did not serve to the end of the order.
     pub(crate) fn failed(&self, channel: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = known.iter().position(|known| known == channel) {
@@ -51,7 +52,7 @@ impl Endpoints {
         }
     }
 
-    /// Connects to the first that answers, and says to which.
+    /// Connects to the first endpoint that answers, and returns that endpoint with the stream.
     pub(crate) async fn connect(&self, tls: &ClientConfig) -> Result<(String, TlsStream<TcpStream>), AgentError> {
         let mut last = AgentError::Unreachable("no endpoint of the control plane is known".to_owned());
         for channel in self.in_order() {

@@ -1,4 +1,4 @@
-//! Redeems the enrollment string: makes a key, proves it, and gets an identity. Nothing is trusted but what the string pins.
+//! Redeems the enrollment string: creates a key, proves its possession, and receives an identity. Only what the string pins is trusted.
 
 use std::sync::Arc;
 
@@ -23,19 +23,20 @@ use crate::{
     version,
 };
 
-/// Longest enrollment string that is read.
+/// Longest enrollment string that is read, in bytes.
 const STRING_BYTES_MAX: u64 = 16 * 1_024;
 const ENROLL_PATH: &str = "/api/v1/enroll";
-/// Where a URL without a port leads.
+/// Port of a URL that names none.
 const HTTPS_PORT: u16 = 443;
 
-/// An identity, and whether it was made just now.
+/// An identity, and whether it was just created.
 pub(crate) struct Redeemed {
     pub(crate) state: State,
     pub(crate) is_new: bool,
 }
 
-/// The identity that is kept, or a new one for the enrollment string at hand. A string that was redeemed here is not redeemed again.
+/// Returns the stored identity, or redeems the enrollment string if one is available. A string that was redeemed here is not redeemed
+/// again.
 pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<Redeemed, AgentError> {
     let text = match std::env::var("GPUAAS_ENROLL") {
         Ok(text) => Some(text),
@@ -48,7 +49,7 @@ pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<
     };
     let kept = match loaded {
         Err(error @ AgentError::Identity { .. }) => {
-            // Who this machine was cannot be told: whether the string is good for it, the control plane decides.
+            // The previous identity of this machine cannot be determined: the control plane decides whether the string is valid for it.
             tracing::warn!(%error, "the identity cannot be used, and an enrollment string is at hand");
             None
         }
@@ -69,7 +70,8 @@ pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<
     Ok(redeemed)
 }
 
-/// The identity to serve with. A string that does not bring this machine in ends an agent that has none, and keeps no node away that has one.
+/// Returns the identity to serve with. An enrollment string that cannot be used ends an agent without an identity; an enrolled agent
+/// ignores it.
 pub(crate) async fn identity_to_serve(host: &Arc<dyn Host>, options: &Options) -> Result<State, AgentError> {
     let refused = match identity(host, options).await {
         Ok(redeemed) => return Ok(redeemed.state),
@@ -81,7 +83,7 @@ pub(crate) async fn identity_to_serve(host: &Arc<dyn Host>, options: &Options) -
     Ok(kept)
 }
 
-/// Whether the string is for the node that this machine is already.
+/// Returns true if the string is for the node as which this machine is already enrolled.
 fn is_of(string: &EnrollmentString, identity: &Identity) -> bool {
     string.node == identity.node && string.control_plane == identity.control_plane
 }
@@ -97,7 +99,7 @@ async fn enroll(
     sha256: String,
     (options, previous): (&Options, Option<ExpectedLedger>),
 ) -> Result<State, AgentError> {
-    // Fresh with every enrollment: whoever was root here may know the one before.
+    // Every enrollment creates a new key: a former user with root access may know the previous one.
     let key = NodeKey::generate().map_err(|error| AgentError::State(error.to_string()))?;
     let reimage = from_file(host, &options.reimage_file).await?;
     let request = EnrollRequest {
@@ -112,7 +114,7 @@ async fn enroll(
     let response = post(string, &request).await?;
     let kept = SecretText::new(key.to_pem().to_string());
     let identity = Identity { enrolled_by: Some(sha256), key: Some(kept), ..checked(string, response)? };
-    // The ledger first: an identity never names one that is not there.
+    // The ledger is written first: an identity never names a ledger that does not exist.
     let expected =
         ExpectedLedger { id: previous.as_ref().and_then(|previous| previous.id.clone()), ..identity.expected_ledger() };
     let ledger = Ledger::prepare(host, &expected, previous.is_some(), now()).await?;
@@ -144,14 +146,14 @@ async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<Enro
     serde_json::from_slice(&body).map_err(|error| AgentError::Refused(format!("its answer makes no sense: {error}")))
 }
 
-/// `host:port` of a URL.
+/// Returns `host:port` of a URL.
 fn address(url: &str) -> String {
     let authority = url.strip_prefix("https://").unwrap_or(url).trim_end_matches('/');
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     if has_port { authority.to_owned() } else { format!("{authority}:{HTTPS_PORT}") }
 }
 
-/// What a problem document says, or the start of whatever else came back.
+/// Converts a problem document, or the start of any other body, to an error.
 fn refusal(status: StatusCode, body: &[u8]) -> AgentError {
     let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |name: &str| value.get(name).and_then(serde_json::Value::as_str);
@@ -166,7 +168,8 @@ fn refusal(status: StatusCode, body: &[u8]) -> AgentError {
     }
 }
 
-/// The answer came over a pinned connection; still the authority in it must be the pinned one, and the keys signed by it.
+/// Verifies a response. It came over a pinned connection; even so, it must contain the pinned authority, and that authority must have
+/// signed the keys.
 fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identity, AgentError> {
     let wrong = |what: String| AgentError::Refused(format!("its answer makes no sense: {what}"));
     let offered = certificates_of_pem(&response.authority).map_err(|error| wrong(error.to_string()))?;
@@ -180,7 +183,7 @@ fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identi
         control_plane: response.control_plane,
         epoch: response.epoch,
         channels: response.channels,
-        // What the answer offers beside the pinned one counts only where the signed set names it.
+        // Any other authority in the response counts only if the signed key set names it.
         authority: certificate_pem(&pinned),
         certificate: response.certificate,
         key_set: key_set.clone(),

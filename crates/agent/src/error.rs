@@ -1,4 +1,4 @@
-//! Why the agent ends.
+//! Errors that end the agent or one of its tasks.
 
 use camino::Utf8PathBuf;
 use gpuaas_host::HostError;
@@ -6,66 +6,66 @@ use gpuaas_model::{Code, ExitStatus, InstallFault};
 use gpuaas_trust::EnrollmentError;
 use gpuaas_wire::session::AgentProblem;
 
-/// Why the agent ends.
+/// An error that ends the agent or one of its tasks.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Not enrolled and no string at hand.
+    /// The node is not enrolled, and no enrollment string is available.
     #[error("this node is not enrolled: put an enrollment string into {0}")]
     NotEnrolled(String),
-    /// Enrolled as another node, or by another control plane.
+    /// The machine is already enrolled as another node or with another control plane.
     #[error("this machine is enrolled already, as {0}")]
     AlreadyEnrolled(String),
-    /// The string is none.
+    /// The enrollment string is invalid.
     #[error(transparent)]
     Enrollment(#[from] EnrollmentError),
     /// The control plane refused to enroll this node.
     #[error("the control plane refused: {detail} ({code}); {next}")]
     EnrollmentRefused {
-        /// The stable code.
+        /// Stable code of the refusal.
         code: Code,
-        /// What is wrong.
+        /// Description of the refusal.
         detail: String,
-        /// What to do.
+        /// Action for the operator.
         next: String,
     },
-    /// The control plane said no.
+    /// The control plane refused a request.
     #[error("the control plane refused: {0}")]
     Refused(String),
-    /// The control plane cannot be reached, or is not who the string pins.
+    /// The control plane cannot be reached, or its certificate does not match the enrollment string.
     #[error("the control plane cannot be reached: {0}")]
     Unreachable(String),
-    /// By the node's clock the control plane's certificate is not in its time.
+    /// The control plane's certificate is expired or not yet valid by the node's clock.
     #[error(
         "this node's clock is at least {seconds} s {way}, by the control plane's certificate ({})",
         Code::ClockSkewed
     )]
     Skewed {
-        /// By how much at least.
+        /// Smallest possible deviation of the clock, in seconds.
         seconds: u64,
-        /// Ahead or behind.
+        /// Direction of the deviation: ahead or behind.
         way: &'static str,
     },
-    /// The host failed.
+    /// An operation of the host failed.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The identity or its key cannot be used: this machine cannot say which node it is.
+    /// The identity or its key cannot be used: this machine cannot prove which node it is.
     #[error("{file} {what}")]
     Identity {
-        /// Its file.
+        /// Path of the file.
         file: Utf8PathBuf,
-        /// What is wrong with it.
+        /// Defect of the file, as the rest of a sentence.
         what: String,
     },
-    /// The ledger cannot be used: this node takes no task.
+    /// The ledger cannot be used: this node takes no tasks.
     #[error("{}", .0.detail)]
     Ledger(AgentProblem),
-    /// What the agent keeps is damaged.
+    /// A file of the agent's own state is damaged.
     #[error("the agent's own state is damaged: {0}")]
     State(String),
 }
 
 impl AgentError {
-    /// What went wrong as the command line says it: in one sentence with its code, what to do next, and where to read on.
+    /// Formats the error for the command line: one sentence with its code, the next action, the page of the code and the exit status.
     pub fn explained(&self) -> String {
         let (code, next) = (self.name(), self.next());
         let what = match self {
@@ -76,19 +76,19 @@ impl AgentError {
         format!("error: {what}{code_said}\n  {next}\n  see docs/errors/{code}.md · exit status {}", self.exit() as u8)
     }
 
-    /// The exit status of an agent that ends with it.
+    /// Returns the exit status of an agent that ends with this error.
     pub fn exit(&self) -> ExitStatus {
         match self {
             Self::EnrollmentRefused { code, .. } => code.exit(),
             Self::Skewed { .. } => Code::ClockSkewed.exit(),
             Self::Unreachable(_) => Code::ServerUnreachable.exit(),
-            // A status of its own: the unit is not restarted for it.
+            // This status is reserved for damage: the systemd unit does not restart on it.
             Self::Identity { .. } | Self::Ledger(_) => ExitStatus::Damaged,
             _ => self.fault().map_or_else(|| self.code().exit(), InstallFault::exit),
         }
     }
 
-    /// Whether the enrollment string at hand is of no use on this machine, now and later.
+    /// Returns true if the enrollment string can never be used on this machine.
     pub(crate) fn is_of_the_string(&self) -> bool {
         use Code::{
             EnrollmentExpired, EnrollmentForeign, EnrollmentInvalid, EnrollmentUsed, MachineNotReimaged,
@@ -174,7 +174,7 @@ impl AgentError {
         next.to_owned()
     }
 
-    /// The stable code of a task that is refused for it.
+    /// Returns the stable code of a task that is refused because of this error.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Host(error) if error.is_full() => Code::DiskFull,

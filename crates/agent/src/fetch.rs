@@ -1,5 +1,5 @@
-//! What the agent asks the control plane for: artifacts, secrets, renewal. A connection per request: requests are few, and a long
-//! download must not hold up a secret.
+//! The agent's requests to the control plane: artifacts, secrets, renewal. Each uses its own connection: requests are few, and a long
+//! download must not delay a secret.
 
 use std::sync::{Arc, RwLock};
 
@@ -22,7 +22,7 @@ use crate::{
     state::{Identity, State},
 };
 
-/// Asks the control plane.
+/// Sends requests to the control plane.
 pub(crate) struct Fetch {
     endpoints: Arc<Endpoints>,
     tls: RwLock<ClientConfig>,
@@ -33,13 +33,13 @@ impl Fetch {
         Ok(Self { endpoints, tls: RwLock::new(tls(&state.identity, state)?) })
     }
 
-    /// Uses a renewed certificate, and the authorities that are trusted now, from now on.
+    /// Uses the renewed certificate, and the authorities that are now trusted, for later requests.
     pub(crate) fn renewed(&self, state: &State) -> Result<(), AgentError> {
         *self.tls.write().unwrap_or_else(std::sync::PoisonError::into_inner) = tls(&state.identity, state)?;
         Ok(())
     }
 
-    /// An artifact from `offset` on. Whoever reads it checks the digest.
+    /// Requests an artifact from byte `offset` on. The caller checks the digest.
     pub(crate) async fn artifact(&self, sha256: &str, offset: u64) -> Result<Response<Incoming>, AgentError> {
         let range = (offset > 0).then(|| format!("bytes={offset}-"));
         let response = self.ask(Method::GET, format!("{}{sha256}", path::ARTIFACTS), Bytes::new(), range).await?;
@@ -50,7 +50,7 @@ impl Fetch {
         }
     }
 
-    /// A secret, checked against the digest that the task names.
+    /// Fetches a secret and checks it against the digest that the task names.
     pub(crate) async fn secret(&self, secret: &SecretRef) -> Result<Zeroizing<Vec<u8>>, AgentError> {
         let response =
             self.ask(Method::GET, format!("{}{}", path::SECRETS, secret.secret_id), Bytes::new(), None).await?;
@@ -61,14 +61,14 @@ impl Fetch {
         Ok(bytes)
     }
 
-    /// Deposits a secret under the id that a task gave.
+    /// Stores a secret at the control plane under the id that a task named.
     pub(crate) async fn deposit(&self, secret: SecretId, bytes: &[u8]) -> Result<(), AgentError> {
         let target = format!("{}{secret}", path::SECRETS);
         let response = self.ask(Method::PUT, target, Bytes::copy_from_slice(bytes), None).await?;
         body(response, BODY_BYTES_MAX).await.map(|_| ())
     }
 
-    /// A new certificate for the key of that request.
+    /// Requests a new certificate for the key of `csr`.
     pub(crate) async fn renew(&self, csr: String) -> Result<String, AgentError> {
         let request = serde_json::to_vec(&RenewRequest { csr, clock: Some(now()) })
             .map_err(|error| AgentError::State(error.to_string()))?;
@@ -79,7 +79,8 @@ impl Fetch {
         Ok(renewed.certificate)
     }
 
-    /// Shows the certificate that is used now. Until then the control plane counts with the one before: its answer with this one might have been lost.
+    /// Presents the current certificate. Until then the control plane relies on the previous one, because its response with the new one may
+    /// have been lost.
     pub(crate) async fn show(&self) -> Result<(), AgentError> {
         let response = self.ask(Method::POST, path::KEPT.to_owned(), Bytes::new(), None).await?;
         body(response, BODY_BYTES_MAX).await.map(|_| ())

@@ -1,4 +1,4 @@
-//! One HTTP request over one TLS connection: all that enrollment, renewal and fetching need.
+//! One HTTP request per TLS connection, for enrollment, renewal and fetching.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,14 +19,15 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::error::AgentError;
 
-/// Longest time until a connection stands: a host that swallows packets must not keep us from the next one.
+/// Longest time to establish a connection: an address that drops packets must not delay the next one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time until an answer begins, and until a short one is there: as long as a control plane waits for its own database.
+/// Longest time until a response begins, and until a short one is complete: equal to the time that a control plane waits for its own
+/// database.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time between two pieces of a long answer.
+/// Longest time between two chunks of a streamed response.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Dials `host:port` and proves who is there.
+/// Connects to `host:port` and verifies its certificate.
 pub(crate) async fn connect(address: &str, tls: ClientConfig) -> Result<TlsStream<TcpStream>, AgentError> {
     let connected = timeout(CONNECT_TIMEOUT, connect_at_leisure(address, tls)).await;
     connected.unwrap_or_else(|_| Err(AgentError::Unreachable(format!("{address} does not answer"))))
@@ -43,7 +44,7 @@ async fn connect_at_leisure(address: &str, tls: ClientConfig) -> Result<TlsStrea
     connected.map_err(|error| skewed(&error).unwrap_or_else(|| fail("TLS with", &error)))
 }
 
-/// The failure of a handshake in which the other side's certificate was not in its time by the node's clock.
+/// Returns the error for a certificate that is expired or not yet valid by the node's clock; `None` for any other failure.
 fn skewed(error: &std::io::Error) -> Option<AgentError> {
     let rustls::Error::InvalidCertificate(why) = error.get_ref()?.downcast_ref::<rustls::Error>()? else { return None };
     let (from, to, way) = match why {
@@ -55,7 +56,7 @@ fn skewed(error: &std::io::Error) -> Option<AgentError> {
     Some(AgentError::Skewed { seconds, way })
 }
 
-/// Sends one HTTP/1.1 request and returns status and body, which is at most `bytes_max` long.
+/// Sends one HTTP/1.1 request and returns status and body; a body of more than `bytes_max` bytes is an error.
 pub(crate) async fn request_once<S>(
     stream: S,
     request: Request<Full<Bytes>>,
@@ -76,7 +77,7 @@ where
     .await
 }
 
-/// Sends one HTTP/2 request and returns the response with its body still to be read: whole, or piece by piece.
+/// Sends one HTTP/2 request and returns the response; the caller reads the body, complete or in chunks.
 pub(crate) async fn request_streamed<S>(
     stream: S,
     request: Request<Full<Bytes>>,
@@ -96,12 +97,12 @@ where
     .await
 }
 
-/// All of a body that is at most `bytes_max` long.
+/// Reads a complete body; one of more than `bytes_max` bytes is an error.
 pub(crate) async fn whole(body: Incoming, bytes_max: usize) -> Result<Bytes, AgentError> {
     in_time(async { Ok(Limited::new(body, bytes_max).collect().await.map_err(unreachable)?.to_bytes()) }).await
 }
 
-/// The next piece of a body of any length; `None` at its end.
+/// Reads the next chunk of a body of any length; `None` at its end.
 pub(crate) async fn next_piece<B>(body: &mut B) -> Result<Option<Bytes>, AgentError>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
@@ -118,7 +119,7 @@ where
     }
 }
 
-/// An answer, if it comes in time. Boxed where it begins with a connection, which is large.
+/// Limits an answer to `ANSWER_TIMEOUT`. Callers box an answer that starts with a connection, because such a future is large.
 async fn in_time<T>(answer: impl Future<Output = Result<T, AgentError>>) -> Result<T, AgentError> {
     timeout(ANSWER_TIMEOUT, answer).await.unwrap_or_else(|_| Err(unreachable("it does not answer in time")))
 }
@@ -142,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// A server of either protocol that begins its answer after `thinks` and then sends these pieces, each after its wait, and never ends.
+    /// Starts an HTTP/1.1 or HTTP/2 server that begins its response after `thinks`, sends one chunk after each of `waits`, and never ends.
     fn server(is_http2: bool, thinks: Duration, waits: Vec<Duration>) -> DuplexStream {
         let (near, far) = tokio::io::duplex(64 * 1_024);
         let service = service_fn(move |_: Request<Incoming>| {
@@ -185,7 +186,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_does_not_begin_or_end_its_answer_is_given_up() {
         let (at_once, never) = (Duration::ZERO, Duration::from_secs(1 << 30));
-        // One that takes the connection, and not even a byte from it.
+        // This end accepts the connection and never reads from it.
         let (mute, _far) = tokio::io::duplex(1);
         let given_up_after = async |answer: std::pin::Pin<Box<dyn Future<Output = bool>>>| {
             let began = Instant::now();

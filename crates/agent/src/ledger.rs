@@ -1,9 +1,9 @@
-//! The ledger: what this node was told and what came of it, durable before and after. A task that is in it never runs again.
+//! The ledger: the durable record of every task that this node began and of its result. A task in the ledger never runs again.
 //!
-//! It also holds which workload owns the host: written with the beginning of the first task that changes the host, cleared with the end of the one
-//! that left it clean.
+//! It also records which workload owns the host: set together with the beginning of the first task that changes the host, cleared together
+//! with the end of a task that left the host clean.
 //!
-//! Guarantees: a ledger that is missing, damaged, another node's or an older copy is not opened ([`file`]).
+//! Guarantees: a ledger that is missing, damaged, of another node or an older copy is not opened ([`file`]).
 
 mod file;
 
@@ -23,35 +23,35 @@ use crate::{error::AgentError, state};
 use file::{Contents, Head, Header, LineWriter};
 pub(crate) use file::{ExpectedLedger, LedgerId};
 
-/// Tasks kept at least, expired or not.
+/// Number of tasks below which nothing is removed, expired or not.
 const TASKS_KEPT: usize = 256;
-/// Refused tasks kept at most; beyond it the one that expires first is forgotten.
+/// Most refused tasks kept; beyond that, the one that expires first is removed.
 const REFUSED_MAX: usize = 1_024;
-/// Lines after which the file is written anew.
+/// Number of lines above which the file is rewritten.
 const LINES_MAX: usize = 4_096;
 
-/// What the ledger knows of a task.
+/// State of a recorded task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Entry {
-    /// It began here, in this run of the agent.
+    /// It began in this run of the agent and has not ended.
     Begun,
     /// It began in an earlier run and never ended.
     Interrupted,
-    /// It ended.
+    /// It ended with this outcome.
     Ended(TaskOutcome),
 }
 
-/// The workload that owns the host, and the allocation by which its project holds the node. Void in another enrollment.
+/// The workload that owns the host, and the allocation through which its project holds the node. Void in another enrollment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostOwner {
-    /// The node's enrollment epoch when the workload came.
+    /// The node's enrollment epoch when the workload took the host.
     pub(crate) epoch: u64,
     pub(crate) workload: WorkloadId,
     pub(crate) allocation: AllocationId,
 }
 
 impl HostOwner {
-    /// Who a task is for; `None` for the platform's own.
+    /// Returns the owner for which a task runs; `None` for tasks of the platform.
     pub(crate) fn of(statement: &TaskStatement) -> Option<Self> {
         let &TaskStatement { epoch, workload, allocation, .. } = statement;
         Some(Self { epoch, workload: workload?, allocation: allocation? })
@@ -61,46 +61,47 @@ impl HostOwner {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 enum Line {
-    /// About to run.
+    /// A task is about to run.
     Begin {
         task: TaskId,
         fence: u64,
         expires_at: Timestamp,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempt: Option<Attempt>,
-        /// Owns the host from here on.
+        /// The owner of the host from here on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<HostOwner>,
     },
-    /// How it ended.
+    /// A task ended.
     End {
         task: TaskId,
         outcome: TaskOutcome,
-        /// Whether the host is without an owner from here on.
+        /// True if the host has no owner from here on.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         frees_host: bool,
     },
-    /// It was refused, and never runs.
+    /// A task was refused and never runs.
     Refuse { task: TaskId, expires_at: Timestamp, refusal: Refusal },
-    /// What outlasts the tasks that are forgotten: the highest fence, and who owns the host. The first line, which says which ledger it is.
+    /// The first line: identifies the ledger, and keeps the highest fence and the owner of the host after the tasks that set them are
+    /// removed.
     Fence {
         fence: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<HostOwner>,
-        /// Absent where an older agent wrote it.
+        /// Absent if an older agent wrote the line.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ledger: Option<Header>,
     },
 }
 
-/// Which attempt of a step a task is.
+/// The step that a task executes, and the number of the attempt.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Attempt {
     step: StepId,
     number: u32,
 }
 
-/// A task that is kept.
+/// A task that began.
 struct Known {
     expires_at: Timestamp,
     fence: u64,
@@ -114,7 +115,7 @@ struct Refused {
     refusal: Refusal,
 }
 
-/// The ledger.
+/// The opened ledger, with its content in memory.
 pub(crate) struct Ledger {
     host: Arc<dyn Host>,
     path: Utf8PathBuf,
@@ -123,15 +124,15 @@ pub(crate) struct Ledger {
     refused: BTreeMap<TaskId, Refused>,
     fence: u64,
     owner: Option<HostOwner>,
-    /// Lines of the file.
+    /// Number of lines in the file.
     lines: usize,
-    /// The digest of the last of them.
+    /// Digest of the last line.
     last: String,
-    /// How many of these may not be durable in the file: the head's records contain them.
+    /// Number of lines that may not be durable in the file yet; the records of the head contain them.
     only_in_head: usize,
     /// The newest of the head's two records that is durable.
     durable_record: usize,
-    /// A line may have been written in part: the file is written anew before anything is added.
+    /// True if the last line may be incomplete: the file is rewritten before anything is appended.
     torn: bool,
 }
 
@@ -140,9 +141,9 @@ pub(crate) struct Ledger {
 pub(crate) enum OpenError {
     /// It is missing, damaged, or an older copy.
     Ledger(AgentProblem),
-    /// The ledger has served a later enrollment of this node than the one that the identity is of.
+    /// The ledger served a later enrollment of this node than the identity's.
     Identity {
-        /// That enrollment's epoch.
+        /// Epoch of the later enrollment.
         served: u64,
     },
 }
@@ -162,7 +163,7 @@ impl From<OpenError> for AgentError {
 }
 
 impl Ledger {
-    /// Reads what is there. What had begun and not ended is interrupted from now on.
+    /// Reads the ledger. Tasks that began and did not end become interrupted.
     pub(crate) async fn open(
         host: Arc<dyn Host>,
         expected: &ExpectedLedger,
@@ -175,7 +176,7 @@ impl Ledger {
         let mut ledger = Self::of(host, contents, expected);
         ledger.header.epoch = expected.epoch;
         if let Err(error) = ledger.compact(now).await {
-            // Read whole, it answers of what it holds, and takes nothing more until it can be written.
+            // The ledger was read completely: it answers for the tasks in it, and accepts no new ones until it can be written.
             tracing::warn!(%error, "the ledger could not be written anew");
         }
         Ok(ledger)
@@ -187,8 +188,9 @@ impl Ledger {
         later_enrollment(&contents, expected).map_or(Ok(()), |served| Err(OpenError::Identity { served }))
     }
 
-    /// The ledger for a new enrollment: the present one if it is this node's and whole, a fresh one otherwise. Durable when this returns.
-    /// `expected` names the ledger of the previous enrollment, if there was one; a ledger without an id is this node's only then.
+    /// Prepares the ledger for a new enrollment and returns its id: keeps the present ledger if it is intact and belongs to this node,
+    /// otherwise creates a new one. Durable on return. `expected` names the ledger of the previous enrollment, if there was one; a ledger
+    /// without an id is kept only if `was_enrolled`.
     pub(crate) async fn prepare(
         host: &Arc<dyn Host>,
         expected: &ExpectedLedger,
@@ -236,50 +238,50 @@ impl Ledger {
         ledger
     }
 
-    /// Its id, once that is on the disk.
+    /// Returns the id, as soon as it is on the disk.
     pub(crate) fn id(&self) -> Option<&LedgerId> {
         (!self.torn).then_some(&self.header.id)
     }
 
-    /// Which ledger it is and how far it goes, for the hello.
+    /// Returns the id of the ledger and its number of written lines, for the hello message.
     pub(crate) fn mark(&self) -> LedgerMark {
         LedgerMark { id: self.header.id.0.clone(), written: self.header.written }
     }
 
-    /// What is known of a task.
+    /// Returns the state of a task.
     pub(crate) fn entry(&self, task: TaskId) -> Option<&Entry> {
         self.entries.get(&task).map(|known| &known.entry)
     }
 
-    /// Why a task was refused before.
+    /// Returns the refusal of a task that was refused earlier.
     pub(crate) fn refusal(&self, task: TaskId) -> Option<&Refusal> {
         self.refused.get(&task).map(|refused| &refused.refusal)
     }
 
-    /// The highest fence ever accepted.
+    /// Returns the highest fence ever accepted.
     pub(crate) fn fence(&self) -> u64 {
         self.fence
     }
 
-    /// The workload that owns the host, as of the last task that changed it; of an earlier enrollment, perhaps.
+    /// Returns the workload that owns the host, according to the last task that changed it; possibly one of an earlier enrollment.
     pub(crate) fn owner(&self) -> Option<HostOwner> {
         self.owner
     }
 
-    /// The highest attempt of a step among the tasks that are kept, 0 if there is none. Older ones that are forgotten have expired.
+    /// Returns the highest attempt of a step among the recorded tasks, 0 without one. Removed tasks have expired.
     pub(crate) fn attempt(&self, step: StepId) -> u32 {
         let attempts = self.entries.values().filter_map(|known| known.attempt);
         attempts.filter(|attempt| attempt.step == step).map(|attempt| attempt.number).max().unwrap_or(0)
     }
 
-    /// The tasks that have ended, in the order of their ids.
+    /// Returns the tasks that have ended, in the order of their ids.
     #[cfg(test)]
     pub(crate) fn ended(&self) -> Vec<TaskId> {
         let ended = |known: &Known| matches!(known.entry, Entry::Ended(_));
         self.entries.iter().filter(|(_, known)| ended(known)).map(|(task, _)| *task).collect()
     }
 
-    /// Writes that a task is about to run, and whose host it is from here on where the task takes it. Durable when this returns.
+    /// Records that a task is about to run, and the owner of the host if the task takes the host. Durable on return.
     pub(crate) async fn begin(
         &mut self,
         statement: &TaskStatement,
@@ -291,8 +293,8 @@ impl Ledger {
         self.append(Line::Begin { task, fence, expires_at, attempt, owner }, now).await
     }
 
-    /// Writes how a task ended, and whether the host is without an owner from here on. Durable when this returns; what could not be written is known to this
-    /// run, and written with the next line.
+    /// Records how a task ended, and whether the host has no owner from here on. Durable on return. If the write fails, this run keeps the
+    /// result in memory and writes it together with the next line.
     pub(crate) async fn end(
         &mut self,
         task: TaskId,
@@ -311,9 +313,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Keeps until its expiry that a task was refused: the control plane counts it as ended, and its envelope may come once more. Known to this run, because
-    /// the disk may have no room, and written when the file is next written anew: after a write that failed that is before the next task begins. An
-    /// agent that restarts before then has lost its connections, and with them the copies of the envelope that were under way.
+    /// Keeps a refusal until the task expires: the control plane counts the task as ended, and its envelope may arrive again. The refusal
+    /// stays in memory, because the disk may be full, and reaches the file when the file is next rewritten; after a failed write this
+    /// happens before the next task begins. An agent that restarts earlier has lost its connections, and with them the copies of the
+    /// envelope in transit.
     pub(crate) fn refuse(
         &mut self,
         &TaskStatement { task, expires_at, .. }: &TaskStatement,
@@ -337,7 +340,7 @@ impl Ledger {
         writing.add(&line).map_err(|error| AgentError::State(error.to_string()))?;
         let content = std::mem::take(&mut writing.content);
         let is_begin = matches!(line, Line::Begin { .. });
-        // A third line would take the place of the first in the head.
+        // The head has two records: a third line would replace the first.
         let in_head = file::in_head(&content).filter(|_| is_begin && self.only_in_head < 2);
         let (in_ledger, in_record) = match in_head {
             Some(_) => (Durable::Later, Durable::OnReturn),
@@ -356,13 +359,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// What the head says when the file is good up to there.
+    /// Returns the head that acknowledges the lines written so far.
     fn head(&self, LineWriter { lines, last, .. }: LineWriter, written: u64) -> Head {
         let Header { id, rewritten, .. } = self.header.clone();
         Head { ledger: id, rewritten, lines, last, written, line: None }
     }
 
-    /// The ledger or the head durably says so: only now may anybody act on it.
+    /// Applies a head whose lines are durable, in the ledger or in the head: only now may anything act on them.
     fn acknowledged(&mut self, Head { lines, last, written, .. }: Head) {
         (self.lines, self.last, self.header.written, self.torn) = (lines, last, written, false);
     }
@@ -390,7 +393,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets the oldest tasks whose envelopes have expired: a replay of them is refused for its age.
+    /// Rewrites the file without the oldest tasks whose envelopes have expired: a replay of them is refused as expired.
     async fn compact(&mut self, now: Timestamp) -> Result<(), AgentError> {
         let mut excess = self.entries.len().saturating_sub(TASKS_KEPT);
         self.entries.retain(|_, known| {
@@ -427,7 +430,7 @@ impl Ledger {
     }
 }
 
-/// The epoch of the later enrollment that the ledger has served, if the identity is an older one.
+/// Returns the epoch of a later enrollment that the ledger has served; `None` if the identity is current.
 fn later_enrollment(contents: &Contents, expected: &ExpectedLedger) -> Option<u64> {
     let header = contents.header.as_ref()?;
     (header.node == expected.node && header.epoch > expected.epoch).then_some(header.epoch)

@@ -1,9 +1,9 @@
 //! The node agent.
 //!
-//! Guarantees: it executes only what its catalog holds, only when the control plane's key signed it for this node, this enrollment and this
-//! time, and never twice; it opens nothing on the node; a task's effects go through the `host` port alone.
+//! Guarantees: it executes only task types of its catalog, only if the control plane signed the task for this node, this enrollment and
+//! this time, and each task at most once; it opens no listening port on the node; a task changes the node only through the `host` port.
 //!
-//! Deliberately absent: a database, a web framework, and any way to run what a task's author wrote.
+//! Deliberately absent: a database, a web framework, and any way to run code that a task carries.
 
 mod catalog;
 mod clock;
@@ -42,7 +42,8 @@ use gpuaas_host::{
     systemd::SystemdHost,
 };
 
-/// Enrolls if need be, then serves the control plane until it is told to end; or does what the options say instead.
+/// Enrolls if the node is not enrolled, then serves the control plane until the process ends; with a subcommand, runs that subcommand
+/// instead.
 pub async fn run(options: Options) -> Result<(), AgentError> {
     let host = host().await?;
     match options.verb {
@@ -57,13 +58,13 @@ pub async fn run(options: Options) -> Result<(), AgentError> {
             let kept =
                 state::load(&host).await?.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
             print!("{}", kept.identity.lines());
-            // Why it takes no tasks, where it does not.
+            // Reports why the agent takes no tasks, if its ledger cannot be used.
             Ledger::look(&host, &kept.identity.expected_ledger()).await.map_err(AgentError::from)
         }
     }
 }
 
-/// The host that this process lives on. In a sandbox its environment says so; any other host is a machine that systemd has booted.
+/// Returns the host on which this process runs: a sandbox if the environment declares one, otherwise a machine booted with systemd.
 async fn host() -> Result<Arc<dyn Host>, AgentError> {
     if let Some(environment) = SandboxEnvironment::from_process()? {
         return Ok(Arc::new(SandboxHost::new(environment)));

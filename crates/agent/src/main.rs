@@ -1,4 +1,4 @@
-//! The node agent: dials the control plane, executes signed tasks, listens to nobody.
+//! The node agent: dials the control plane and executes signed tasks; it accepts no connections.
 
 use std::process::ExitCode;
 
@@ -10,11 +10,12 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Threads for what waits for a disk or a name server, beside the one for everything else; each ends after ten idle seconds.
+/// Threads for blocking work (disk, name resolution), in addition to the single thread that runs everything else; each ends after ten idle
+/// seconds.
 const BLOCKING_THREADS_MAX: usize = 4;
 
-/// Logs to standard error what `GPUAAS_LOG` lets through (`debug`, or `warn,gpuaas_agent=trace`), and what that level does where it is not set.
-/// Targets, because spans and fields need a matcher of regular expressions, which is a tenth of this program.
+/// Logs to standard error, filtered by `GPUAAS_LOG` (for example `debug`, or `warn,gpuaas_agent=trace`), or by `usual` if it is not set. Filters
+/// by target only: filters by span and field would add a regular expression engine, which is a tenth of this program.
 fn log(usual: LevelFilter) {
     let asked = std::env::var("GPUAAS_LOG").ok();
     let (filter, wrong) = match asked.as_deref().map(str::parse::<Targets>) {
@@ -25,7 +26,7 @@ fn log(usual: LevelFilter) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        // A log that cannot be written would be complained of where it cannot be written either, and that panics.
+        // A failed write to the log would be reported on the same stderr, and a failed write to stderr panics.
         .log_internal_errors(false);
     tracing_subscriber::registry().with(lines).with(filter).init();
     if let Some(error) = wrong {

@@ -1,4 +1,4 @@
-//! How units are, as the host's init tells it: once at first, then after every change; and what their journals said last.
+//! Reports of units as the host's init states them, once at first and then after every change; and the last lines of their journals.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,10 +11,10 @@ use gpuaas_wire::{
 
 use crate::context::Context;
 
-/// Longest journal line in an answer, in bytes.
+/// Longest journal line in a result, in bytes.
 const LINE_BYTES_MAX: usize = 1_024;
 
-/// Reports of the allowlisted ones among `units`; those that the init does not know yet are reported as not loaded.
+/// Streams the reports of those `units` that are allowlisted; a unit that the init does not know yet is reported as not loaded.
 pub(crate) async fn reports(host: &Arc<dyn Host>, units: &[String]) -> impl Stream<Item = UnitReport> + Send + 'static {
     let mut streams = Vec::new();
     for unit in units.iter().filter(|unit| JOURNAL_UNITS.contains(&unit.as_str())) {
@@ -25,7 +25,7 @@ pub(crate) async fn reports(host: &Arc<dyn Host>, units: &[String]) -> impl Stre
     select_all(streams).map(report)
 }
 
-/// A unit's status as it travels.
+/// Converts a unit's status to its wire form.
 pub(crate) fn report(status: UnitStatus) -> UnitReport {
     UnitReport {
         unit: status.unit,
@@ -38,10 +38,10 @@ pub(crate) fn report(status: UnitStatus) -> UnitReport {
     }
 }
 
-/// The last lines of a unit's journal.
+/// Returns the last lines of a unit's journal, at most `JOURNAL_LINES_MAX`.
 pub(crate) async fn tail(context: &Context, unit: &str, from: JournalFrom) -> Vec<JournalExcerpt> {
     let Ok(mut journal) = context.host.journal(unit, from, false).await else { return Vec::new() };
-    // A unit may have written any number of them.
+    // The journal may have any number of lines; only the last ones are kept in memory.
     let mut lines = VecDeque::with_capacity(TaskFailure::JOURNAL_LINES_MAX);
     while let Some(line) = journal.next().await {
         if lines.len() == TaskFailure::JOURNAL_LINES_MAX {

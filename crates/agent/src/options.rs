@@ -1,4 +1,5 @@
-//! The agent's few switches. The enrollment string comes by environment or file, never by argument: arguments are everybody's to read.
+//! The agent's command line. The enrollment string comes from the environment or a file, never from an argument: every user can read
+//! arguments.
 
 use camino::Utf8PathBuf;
 
@@ -6,22 +7,23 @@ use camino::Utf8PathBuf;
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "gpuaas-agent", version, about)]
 pub struct Options {
-    /// What to do instead of serving the control plane.
+    /// Subcommand to run instead of serving the control plane.
     #[command(subcommand)]
     pub verb: Option<Verb>,
-    /// A file that holds the enrollment string; removed once it was used. `GPUAAS_ENROLL` may hold the string itself instead.
+    /// File with the enrollment string; the agent removes it after use. `GPUAAS_ENROLL` may hold the string itself instead.
     #[arg(long, env = "GPUAAS_ENROLL_FILE", default_value = "/var/lib/gpuaas-agent/enroll")]
     pub enroll_file: Utf8PathBuf,
-    /// A file that holds the value which shows that this machine was reimaged; a reimage hook lays it into the fresh image. Removed once it was used.
+    /// File with the value that proves that this machine was reimaged; a reimage hook writes it into the fresh image. The agent removes it
+    /// after use.
     #[arg(long, env = "GPUAAS_REIMAGE_FILE", default_value = "/var/lib/gpuaas-agent/reimage")]
     pub reimage_file: Utf8PathBuf,
 }
 
-/// What the agent does besides serving.
+/// Subcommands of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Subcommand)]
 pub enum Verb {
-    /// Redeem the enrollment string, say what came of it, and end
+    /// Redeem the enrollment string, print the result, and exit
     Enroll,
-    /// Say as which node this machine is enrolled, and end
+    /// Print the node as which this machine is enrolled, and exit
     Status,
 }

@@ -1,4 +1,4 @@
-//! Renews the node's certificate at two thirds of its life or when another authority issues, by itself, each time for a fresh key.
+//! Renews the node's certificate at two thirds of its life or when another authority issues, each time with a new key.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,20 +7,21 @@ use gpuaas_trust::{NODE_CERTIFICATE_LIFE, NodeKey};
 
 use crate::{clock::now, dial::Dialer, error::AgentError, fetch::Fetch, state};
 
-/// Renewal starts with a third of the life left: of 24 h, eight hours of a dead control plane cost no certificate.
+/// Renewal starts with a third of the life left: with a life of 24 h, the control plane can be down for eight hours before a certificate
+/// expires.
 const RENEW_AT_LIFE_PERCENT: u32 = 67;
-/// Wait after a renewal that failed.
+/// Wait after a failed renewal.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Renews for as long as the agent runs.
 pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
-    // Where the agent died before it showed the present one, its next connection shows it.
+    // If the agent died before it presented its certificate, the next connection presents it.
     let mut is_shown = true;
     loop {
         let due = due_at(&dialer).await.unwrap_or_else(|_| now());
         tokio::select! {
             () = tokio::time::sleep(due.since(now())) => {}
-            // It may be due at once.
+            // The renewal may be due at once.
             () = dialer.issuer_changed.notified() => continue,
             () = tokio::time::sleep(RETRY), if !is_shown => {
                 is_shown = show(&fetch).await;
@@ -32,7 +33,7 @@ pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
                 tracing::info!("the node's certificate was renewed");
                 is_shown = show(&fetch).await;
                 if !is_current {
-                    // A replica that has not heard yet that another authority issues.
+                    // The replica does not know yet that another authority issues.
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -44,7 +45,7 @@ pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
     }
 }
 
-/// Renews once. False where the certificate is still not of the authority that issues.
+/// Renews once. Returns false if the new certificate is still not signed by the issuing authority.
 async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<bool, AgentError> {
     let damaged = |error: gpuaas_trust::AuthorityError| AgentError::State(error.to_string());
     let key = NodeKey::generate().map_err(damaged)?;
@@ -57,7 +58,7 @@ async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<bool, AgentError> {
     Ok(!state.identity.is_of_former_authority()?)
 }
 
-/// Shows the renewed certificate. One that expires before it could be shown is renewed like any other.
+/// Presents the renewed certificate to the control plane. A certificate that expires before that is renewed like any other.
 async fn show(fetch: &Fetch) -> bool {
     let shown = fetch.show().await;
     shown

@@ -1,4 +1,4 @@
-//! Takes envelopes, refuses what must be refused before anything happens, and runs the rest, each once.
+//! Accepts task envelopes: refuses the invalid ones before anything changes on the node, and runs each of the others once.
 
 use std::{
     collections::HashMap,
@@ -29,12 +29,12 @@ use crate::{
     version,
 };
 
-/// Progress lines that a slow listener may fall behind before it loses the oldest.
+/// Progress lines that a subscriber may lag behind before it loses the oldest.
 const LINES_KEPT: usize = 64;
-/// Tasks under way at once, waiting ones included.
+/// Most tasks in progress at once, including those that wait for the mutation lock.
 const TASKS_MAX: usize = 32;
 
-/// Whom tasks must be for.
+/// The identity that an envelope must name.
 #[derive(Clone, Debug)]
 pub(crate) struct Addressee {
     pub(crate) control_plane: String,
@@ -47,26 +47,26 @@ struct Running {
     cancel: CancellationToken,
 }
 
-/// Runs tasks.
+/// Executes tasks and answers repeated envelopes from the ledger.
 pub(crate) struct Runner {
     host: Arc<dyn Host>,
     fetch: Arc<Fetch>,
     addressee: Addressee,
     keys: Mutex<SigningKeySet>,
     catalog: Vec<Entry>,
-    /// Without one no task runs: what ran before is not known.
+    /// An error if the ledger cannot be used: then no task runs, because the agent cannot know which tasks already ran.
     ledger: Result<AsyncMutex<Ledger>, AgentProblem>,
     running: Mutex<HashMap<TaskId, Running>>,
-    /// Held by the one task that changes the node.
+    /// Held by the task that changes the node; at most one does at a time.
     mutation: AsyncMutex<()>,
     ports: Ports,
 }
 
-/// What an accepted envelope leads to.
+/// Result of an accepted envelope.
 pub(crate) enum Accepted {
-    /// It is known already: these lines, and no more.
+    /// The task is known: these lines are all there is.
     Known(Vec<TaskLine>),
-    /// It runs: lines as they come.
+    /// The task runs: receives its lines as they are produced.
     Running(broadcast::Receiver<TaskLine>),
 }
 
@@ -103,12 +103,12 @@ impl Runner {
         })
     }
 
-    /// The catalog as the hello tells it.
+    /// Returns the catalog in the form in which the hello message carries it.
     pub(crate) fn support(&self) -> Vec<TaskSupport> {
         version::told(catalog::support(&self.catalog))
     }
 
-    /// The highest fence that was ever accepted.
+    /// Returns the highest fence that was ever accepted; 0 without a usable ledger.
     pub(crate) async fn fence(&self) -> u64 {
         match &self.ledger {
             Ok(ledger) => ledger.lock().await.fence(),
@@ -116,7 +116,7 @@ impl Runner {
         }
     }
 
-    /// Which ledger it goes on from.
+    /// Returns the mark of the ledger in use; `None` without a usable ledger.
     pub(crate) async fn ledger_mark(&self) -> Option<LedgerMark> {
         match &self.ledger {
             Ok(ledger) => Some(ledger.lock().await.mark()),
@@ -124,23 +124,24 @@ impl Runner {
         }
     }
 
-    /// Why it takes no tasks, if it takes none.
+    /// Returns the reason why the agent takes no tasks; `None` if it takes tasks.
     pub(crate) fn problem(&self) -> Option<&AgentProblem> {
         self.ledger.as_ref().err()
     }
 
-    /// The signing keys in use.
+    /// Returns the signing keys in use.
     pub(crate) fn key_set(&self) -> SigningKeySet {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Uses these signing keys from now on.
+    /// Replaces the signing keys.
     pub(crate) fn set_keys(&self, keys: SigningKeySet) {
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// Takes an envelope. A refusal changes nothing on the node, and stands: the control plane counts the task as ended, so it must not run when its
-    /// envelope comes once more. An invalid envelope, or one under signing keys that have expired, may come again after new keys.
+    /// Accepts or refuses an envelope. A refusal changes nothing on the node and is final: the control plane counts the task as ended, so
+    /// the task must not run when its envelope arrives again. An invalid envelope, or one under expired signing keys, may arrive again
+    /// after a change of keys and is then checked anew.
     pub(crate) async fn accept(self: &Arc<Self>, envelope: &[u8]) -> Result<Accepted, Refusal> {
         let keys = self.key_set();
         let statement =
@@ -171,7 +172,7 @@ impl Runner {
         }
     }
 
-    /// Writes that the task is about to run, and returns its catalog entry.
+    /// Records in the ledger that the task begins, and returns the position of its catalog entry.
     async fn begin(&self, ledger: &mut Ledger, statement: &TaskStatement) -> Result<usize, Refusal> {
         let position = self.must_be_acceptable(ledger, statement)?;
         if self.running.lock().unwrap_or_else(PoisonError::into_inner).len() >= TASKS_MAX {
@@ -182,7 +183,7 @@ impl Runner {
         Ok(position)
     }
 
-    /// Ends a task early; its handler sees it at its next look.
+    /// Cancels a running task; its handler notices at its next check.
     pub(crate) fn cancel(&self, task: TaskId) {
         if let Some(running) = self.running.lock().unwrap_or_else(PoisonError::into_inner).get(&task) {
             running.cancel.cancel();
@@ -221,7 +222,7 @@ impl Runner {
         }
     }
 
-    /// The catalog entry for a task that may run now.
+    /// Checks that the task may run now, and returns the position of its catalog entry.
     fn must_be_acceptable(&self, ledger: &Ledger, statement: &TaskStatement) -> Result<usize, Refusal> {
         let now = self.now();
         if statement.expires_at <= now {
@@ -236,7 +237,8 @@ impl Runner {
             let message = format!("the task has fence {}, and {} was seen", statement.fence, ledger.fence());
             return Err(refuse(Code::FenceTooLow, message));
         }
-        // One that was refused for want of room is in no ledger: it must not come after those that followed it.
+        // A lost refusal (it is not durable, for example on a full disk) leaves no trace in the ledger: the attempt number keeps that task
+        // from running after later attempts of its step.
         if let Some(seen) = statement.step.map(|step| ledger.attempt(step)).filter(|seen| statement.attempt < *seen) {
             let message = format!("the task is attempt {} of its step, and {seen} was seen", statement.attempt);
             return Err(refuse(Code::AttemptTooLow, message));
@@ -274,7 +276,7 @@ impl Runner {
         lines: broadcast::Sender<TaskLine>,
         cancel: CancellationToken,
     ) {
-        // Nobody listening is fine: the ledger keeps the end.
+        // No receiver is fine: the ledger keeps the result.
         let _ = lines.send(TaskLine::Accepted);
         let progress = lines.clone();
         let task_type = self.catalog[position].task_type;
@@ -303,7 +305,7 @@ impl Runner {
     }
 
     async fn keep_end(&self, task: TaskId, outcome: TaskOutcome, frees_host: bool) {
-        // Without one nothing ran.
+        // Without a ledger no task ran.
         let Ok(ledger) = &self.ledger else { return };
         if let Err(error) = ledger.lock().await.end(task, outcome, frees_host, self.now()).await {
             tracing::error!(%task, %error, "the end of a task could not be written yet");
@@ -323,11 +325,12 @@ impl Runner {
             let _one_at_a_time = if entry.mutates { Some(self.mutation.lock().await) } else { None };
             (entry.run)(statement.params.clone(), context).await
         };
-        // A handler that panics has failed like any other: its task must not look as though it ran for ever.
+        // A panic of the handler ends the task as failed; otherwise the task would appear to run forever.
         let work = AssertUnwindSafe(work).catch_unwind();
         tokio::select! {
             biased;
-            // Handlers that wait watch deadline and cancellation themselves, to end with their evidence; this is for those that do not.
+            // Handlers that wait observe deadline and cancellation themselves and end with their evidence; these branches stop the handlers
+            // that do not.
             result = work => result.unwrap_or_else(|panic| {
                 gpuaas_crash_points::pass_on_death(panic);
                 Err(TaskFailure::new(Code::Internal, format!("the handler of {} panicked", statement.task_type)))
@@ -342,7 +345,7 @@ impl Runner {
     }
 }
 
-/// Refuses what is for another workload, or another allocation, than the one that owns the host in this enrollment.
+/// Refuses a task for another workload or allocation than the one that owns the host in this enrollment.
 fn must_own_host(entry: &Entry, owner: Option<HostOwner>, statement: &TaskStatement) -> Result<(), Refusal> {
     let Some(served) = HostOwner::of(statement) else {
         if entry.task_type.is_for_workload() || statement.workload.is_some() {
@@ -361,7 +364,7 @@ fn must_own_host(entry: &Entry, owner: Option<HostOwner>, statement: &TaskStatem
     }
 }
 
-/// How long a handler has to end by itself after its deadline or its cancellation.
+/// Time that a handler has to end by itself after its deadline or its cancellation.
 const HANDLER_GRACE: Duration = Duration::from_secs(2);
 
 fn refuse(code: Code, message: String) -> Refusal {

@@ -1,4 +1,4 @@
-//! What the control plane can ask on its connection: a closed set of paths.
+//! The paths that the control plane can request on a connection: a closed set.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
@@ -32,18 +32,18 @@ use crate::{
 
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
-/// Answers on one connection.
+/// Answers the requests on one connection.
 pub(crate) struct Service {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) runner: Arc<Runner>,
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) connection: ConnectionKind,
-    /// Whom it was dialled to, `host:port`.
+    /// Endpoint of the control plane to which the connection was dialled, `host:port`.
     pub(crate) channel: String,
 }
 
 impl Service {
-    /// Answers a request; a refusal is an answer too.
+    /// Answers a request. A refusal is returned as a response too.
     pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Infallible> {
         let path = request.uri().path().to_owned();
         let answered = match (request.method(), path.as_str()) {
@@ -63,7 +63,8 @@ impl Service {
 
     async fn hello(&self) -> Result<Answer, Refusal> {
         if matches!(self.connection, ConnectionKind::Control) {
-            // Whoever asks has let this node in. Not every init wants to know.
+            // Only a control plane that has admitted this node asks for the hello. Errors are ignored: an init other than systemd may not
+            // take notifications.
             let problem = self.runner.problem().map(|problem| format!("; takes no tasks: {}", problem.detail));
             let status = format!("connected to {}{}", self.channel, problem.unwrap_or_default());
             let _ = notify_status(&status).and_then(|()| notify_ready());
@@ -152,7 +153,7 @@ impl Service {
     }
 }
 
-/// A running task's lines up to its end. A listener that fell behind loses progress, never the end: that is sent last.
+/// Streams the lines of a running task up to its end. A subscriber that lags loses progress lines, never the end, which is sent last.
 pub(crate) fn until_end(lines: tokio::sync::broadcast::Receiver<TaskLine>) -> impl Stream<Item = TaskLine> + Send {
     stream::unfold(Some(lines), |lines| async move {
         let mut lines = lines?;

@@ -1,7 +1,7 @@
-//! The agent as a simulation runs it: the genuine runner with its genuine ledger, on a host, a clock and a runtime of the simulation's own, and
-//! with handlers that change nothing but a model.
+//! The agent in a simulation: the genuine runner with its genuine ledger on a simulated host, clock and runtime; its handlers change only a
+//! model.
 //!
-//! Deliberately absent: the connection (`dial`, `service`), and what the genuine handlers fetch over it.
+//! Deliberately absent: the connection (`dial`, `service`), and the requests that the genuine handlers send over it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -33,27 +33,27 @@ use crate::{
     state::{self, Identity, State},
 };
 
-/// Does a task of that type with those parameters.
+/// Executes a task of the given type with the given parameters.
 pub type Handler = Arc<dyn Fn(TaskType, Value, Work) -> BoxFuture<'static, Result<Value, TaskFailure>> + Send + Sync>;
 
-/// What a handler works with.
+/// Context of a simulated handler.
 #[derive(Clone)]
 pub struct Work {
-    /// Cancelled when the task is to end early.
+    /// Cancelled when the task must end early.
     pub cancel: CancellationToken,
-    /// By when the task must have ended.
+    /// Time by which the task must have ended.
     pub deadline: Timestamp,
-    /// Takes progress.
+    /// Accepts progress reports.
     pub progress: Arc<dyn Fn(TaskProgress) + Send + Sync>,
 }
 
-/// One run of an agent.
+/// One run of a simulated agent.
 pub struct SimulatedAgent {
     runner: Arc<Runner>,
 }
 
 impl SimulatedAgent {
-    /// Starts on that host, from the ledger that lies there.
+    /// Starts an agent on `host`, with the ledger that is there; creates the ledger if there is none.
     pub async fn open(
         host: Arc<dyn Host>,
         identity: &NodeIdentity,
@@ -66,7 +66,7 @@ impl SimulatedAgent {
         let entries = catalog::catalog().into_iter().map(|entry| modelled(entry, handler.clone())).collect();
         let mut expected = ExpectedLedger { id: None, node: identity.node, epoch: identity.epoch };
         if !host.exists(&state::path("ledger.jsonl")).await? {
-            // What an enrollment does, which is not modelled.
+            // An enrollment would do this; enrollment is not simulated.
             expected.id = Some(Ledger::prepare(&host, &expected, false, clock.now()).await?);
         }
         let ledger = Ledger::open(host.clone(), &expected, clock.now()).await?;
@@ -74,7 +74,7 @@ impl SimulatedAgent {
         Ok(Self { runner })
     }
 
-    /// Takes an envelope, as the channel's service does.
+    /// Accepts an envelope and returns the task's lines, like the channel's service.
     pub async fn accept(&self, envelope: &[u8]) -> Result<BoxStream<'static, TaskLine>, Refusal> {
         Ok(match self.runner.accept(envelope).await? {
             Accepted::Known(lines) => stream::iter(lines).boxed(),
@@ -82,18 +82,18 @@ impl SimulatedAgent {
         })
     }
 
-    /// Ends a task early.
+    /// Cancels a running task.
     pub fn cancel(&self, task: TaskId) {
         self.runner.cancel(task);
     }
 
-    /// The catalog and the highest fence, for the hello.
+    /// Returns the catalog and the highest accepted fence, for the hello message.
     pub async fn hello(&self) -> (Vec<TaskSupport>, u64) {
         (self.runner.support(), self.runner.fence().await)
     }
 }
 
-/// The entry, with its name, schema and check of parameters, and the model's handler in place of its own.
+/// Returns the entry with its name, schemas and check of parameters, and with the model's handler instead of its own.
 fn modelled(entry: Entry, handler: Handler) -> Entry {
     let task = entry.task_type;
     let run = Box::new(move |params: Value, context: Context| {
@@ -103,7 +103,7 @@ fn modelled(entry: Entry, handler: Handler) -> Entry {
     Entry { run, ..entry }
 }
 
-/// A way to no control plane: modelled handlers ask theirs through the simulation.
+/// Returns a client without endpoints: simulated handlers send no requests.
 fn nowhere() -> Result<Arc<Fetch>, AgentError> {
     static NOWHERE: OnceLock<Arc<Fetch>> = OnceLock::new();
     if let Some(fetch) = NOWHERE.get() {

@@ -1,4 +1,4 @@
-//! What the agent keeps on its node: its key, its certificate, whom it trusts. All under one folder, all private.
+//! The agent's files on its node: identity, key, certificate and trusted authorities. All are in one folder and readable only by root.
 
 use std::sync::Arc;
 
@@ -19,52 +19,52 @@ use crate::{
     version,
 };
 
-/// The agent's folder.
+/// Path of the agent's folder.
 pub(crate) const FOLDER: &str = "/var/lib/gpuaas-agent";
-/// Who this node is.
+/// File name of the identity.
 pub(crate) const IDENTITY: &str = "identity.json";
-/// Where older agents keep the key.
+/// File name of the key of an older agent.
 const KEY: &str = "key.pem";
-/// Longest file of it that is read.
+/// Largest file of the identity that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1_024 * 1_024;
 
-/// Who this node is and whom it serves.
+/// The node that this machine is, and the control plane that it serves.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// The node.
+    /// Id of the node.
     pub(crate) node: NodeId,
-    /// The control plane's id.
+    /// Id of the control plane.
     pub(crate) control_plane: String,
-    /// The node's enrollment epoch.
+    /// Enrollment epoch of the node.
     pub(crate) epoch: u64,
-    /// Where the node channel listens, each `host:port`.
+    /// Addresses at which the node channel listens, each `host:port`.
     pub(crate) channels: Vec<String>,
-    /// The certificates of the authorities that are trusted, PEM, the one that issues first; an agent of before there could be several reads that one.
+    /// Certificates of the trusted authorities, PEM, the issuing authority first; an older agent, which supports only one, reads the first.
     pub(crate) authority: String,
-    /// The node's certificate, PEM.
+    /// Certificate of the node, PEM.
     pub(crate) certificate: String,
-    /// The signing keys in use.
+    /// Signing keys in use.
     pub(crate) key_set: SignedKeySet,
-    /// The node's name when it enrolled; absent where an older agent enrolled it.
+    /// Name of the node when it enrolled; absent if an older agent enrolled it.
     #[serde(default)]
     pub(crate) name: Option<Name>,
-    /// The API at which it enrolled.
+    /// URL of the API at which it enrolled.
     #[serde(default)]
     pub(crate) url: Option<String>,
-    /// SHA-256 of the enrollment string: one that was redeemed here is not redeemed again.
+    /// SHA-256 of the enrollment string: a string that was redeemed here is not redeemed again.
     #[serde(default)]
     pub(crate) enrolled_by: Option<String>,
-    /// The key that the certificate is for, PEM. With its certificate in one file: a renewal replaces both at once. Absent where an older agent kept it
-    /// in `key.pem`.
+    /// Key of the certificate, PEM. Stored in the same file as the certificate, so that a renewal replaces both at once. Absent if an older
+    /// agent stored it in `key.pem`.
     #[serde(default)]
     pub(crate) key: Option<SecretText>,
-    /// The ledger, which was on the disk before this identity: without it no task is taken. Absent where an older agent enrolled the node, until the first
-    /// start that finds its ledger.
+    /// Id of the ledger, which was on the disk before this identity: without that ledger the agent takes no tasks. Absent if an older agent
+    /// enrolled the node, until the first start that finds its ledger.
     #[serde(default)]
     pub(crate) ledger: Option<LedgerId>,
 }
 
-/// The identity with its key.
+/// The identity with its parsed key.
 pub(crate) struct State {
     pub(crate) identity: Identity,
     pub(crate) key: NodeKey,
@@ -74,7 +74,7 @@ pub(crate) fn path(name: &str) -> Utf8PathBuf {
     Utf8Path::new(FOLDER).join(name)
 }
 
-/// The identity; `None` before the first enrollment. Fails with [`AgentError::Identity`] if it is not as it was written.
+/// Reads the identity; `None` before the first enrollment. Fails with [`AgentError::Identity`] if it is damaged or lost.
 pub(crate) async fn load(host: &Arc<dyn Host>) -> Result<Option<State>, AgentError> {
     let file = path(IDENTITY);
     let read = read(host, &file).await?;
@@ -86,7 +86,7 @@ pub(crate) async fn load(host: &Arc<dyn Host>) -> Result<Option<State>, AgentErr
         Err(_) if text.is_empty() => return Err(identity_error(&file, "is empty")),
         Err(error) => return Err(damaged(&error)),
     };
-    // Older agents write neither a ledger's id nor a digest.
+    // Older agents write neither a ledger id nor a digest.
     if !is_verified && (identity.ledger.is_some() || has_digest(&text)) {
         return Err(damaged(&"its digest is not that of its content"));
     }
@@ -102,13 +102,13 @@ pub(crate) async fn load(host: &Arc<dyn Host>) -> Result<Option<State>, AgentErr
     Ok(Some(State { identity, key }))
 }
 
-/// Whether the text says that it has a digest, right or not.
+/// Returns true if the text has a digest field, correct or not.
 fn has_digest(text: &[u8]) -> bool {
     let value: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
     value.get("digest").is_some()
 }
 
-/// Refuses a machine that has no identity any more.
+/// Refuses a machine that was enrolled and has lost its identity.
 async fn must_be_new(host: &Arc<dyn Host>) -> Result<(), AgentError> {
     for left in [path("ledger.jsonl"), path(KEY)] {
         if host.exists(&left).await? {
@@ -119,7 +119,7 @@ async fn must_be_new(host: &Arc<dyn Host>) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// The key as an older agent kept it.
+/// Reads the separate key file of an older agent.
 async fn key_apart(host: &Arc<dyn Host>) -> Result<SecretText, AgentError> {
     let file = path(KEY);
     let read = read(host, &file).await?;
@@ -132,7 +132,7 @@ async fn read(host: &Arc<dyn Host>, file: &Utf8Path) -> Result<Option<Vec<u8>>, 
     host.read(file, FILE_BYTES_MAX).await.map_err(|error| read_error(file, error))
 }
 
-/// An error of the file system may pass and is no damage: systemd starts the agent again.
+/// Classifies an error of a read. An error of the file system may pass and is no damage: systemd restarts the agent.
 fn read_error(file: &Utf8Path, error: HostError) -> AgentError {
     match error {
         HostError::Unfit { .. } | HostError::TooLong { .. } => identity_error(file, format!("cannot be read: {error}")),
@@ -144,7 +144,7 @@ fn identity_error(file: &Utf8Path, what: impl Into<String>) -> AgentError {
     AgentError::Identity { file: file.to_owned(), what: what.into() }
 }
 
-/// Keeps the identity, and takes the key of before away that an older agent kept apart.
+/// Writes the identity. If it includes the key, the separate key file of an older agent is removed.
 pub(crate) async fn keep(host: &Arc<dyn Host>, identity: &Identity) -> Result<(), AgentError> {
     host.make_folder(Utf8Path::new(FOLDER), 0o700).await?;
     let text = serde_json::to_string_pretty(identity).map_err(|error| AgentError::State(error.to_string()))?;
@@ -157,14 +157,14 @@ pub(crate) async fn keep(host: &Arc<dyn Host>, identity: &Identity) -> Result<()
 }
 
 impl State {
-    /// The same identity with another certificate, and the key that it is for.
+    /// Returns the same identity with another certificate and its key.
     pub(crate) fn renewed(&self, certificate: String, key: NodeKey) -> Self {
         let kept = SecretText::new(key.to_pem().to_string());
         Self { identity: Identity { certificate, key: Some(kept), ..self.identity.clone() }, key }
     }
 }
 
-/// What does not belong together.
+/// Parts of an identity that do not belong together.
 enum Mismatch {
     /// The key is not the certificate's.
     Key,
@@ -178,7 +178,7 @@ impl Mismatch {
 }
 
 impl Identity {
-    /// Refuses parts that do not belong together: the one check of an identity that an older agent wrote without a digest.
+    /// Refuses parts that do not belong together. For an identity that an older agent wrote without a digest, this is the only check.
     fn check(&self, key: &NodeKey) -> Result<(), Mismatch> {
         let certificate = self.certificate().map_err(Mismatch::of)?;
         let of = NodeIdentity::of_certificate(&certificate).map_err(Mismatch::of)?;
@@ -194,18 +194,18 @@ impl Identity {
         self.key_set.open(&authorities).map(drop).map_err(Mismatch::of)
     }
 
-    /// The ledger that belongs to it.
+    /// Returns the ledger that belongs to the identity.
     pub(crate) fn expected_ledger(&self) -> ExpectedLedger {
         ExpectedLedger { id: self.ledger.clone(), node: self.node, epoch: self.epoch }
     }
 
-    /// For people.
+    /// Formats the identity for people.
     pub(crate) fn described(&self) -> String {
         let (name, url) = (self.shown_name(), self.url.as_deref().unwrap_or("an unknown address"));
         format!("{name} ({}) at {url}", self.node)
     }
 
-    /// For scripts: a word, a blank and its value, one a line.
+    /// Formats the identity for scripts: on each line a keyword, a space and its value.
     pub(crate) fn lines(&self) -> String {
         let url = self.url.as_deref().unwrap_or_default();
         let (name, version) = (self.shown_name(), version::version());
@@ -216,13 +216,13 @@ impl Identity {
         self.name.as_ref().map_or_else(|| self.node.to_string(), Name::to_string)
     }
 
-    /// The certificates of the authorities that are trusted, the one that issues first.
+    /// Returns the certificates of the trusted authorities, the issuing authority first.
     pub(crate) fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, AgentError> {
         certificates_of_pem(&self.authority).map_err(|error| AgentError::State(error.to_string()))
     }
 
-    /// The same identity with a key set that was verified, and the authorities that it names: both are kept at once, so that the agent never holds keys
-    /// of an authority that it does not trust.
+    /// Returns the same identity with a verified key set and the authorities that the set names. Both are stored at once, so that the agent
+    /// never holds keys of an authority that it does not trust.
     pub(crate) fn with_key_set(&self, signed: &SignedKeySet, set: &SigningKeySet) -> Self {
         let authority = match set.authorities.as_slice() {
             [] => self.authority.clone(),
@@ -231,13 +231,13 @@ impl Identity {
         Self { key_set: signed.clone(), authority, ..self.clone() }
     }
 
-    /// Whether the certificate is of another authority than the one that issues: it is to be renewed now.
+    /// Returns true if another authority than the issuing one signed the certificate: it must be renewed now.
     pub(crate) fn is_of_former_authority(&self) -> Result<bool, AgentError> {
         let (certificate, authorities) = (self.certificate()?, self.authorities()?);
         Ok(authorities.first().is_some_and(|issuing| !names_issuer(&certificate, issuing)))
     }
 
-    /// The node's certificate.
+    /// Returns the node's certificate.
     pub(crate) fn certificate(&self) -> Result<CertificateDer<'static>, AgentError> {
         CertificateDer::from_pem_slice(self.certificate.as_bytes())
             .map_err(|error| AgentError::State(error.to_string()))

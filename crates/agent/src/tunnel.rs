@@ -1,4 +1,4 @@
-//! A stream to an allowlisted port of the node's own address.
+//! Connects a stream of the control plane to an allowlisted port of the node's own address.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_util::io::ReaderStream;
 
-/// Connects, and returns what the port says as a body while the request's body goes to the port.
+/// Connects, and returns the port's output as a body; the request's body is copied to the port.
 pub(crate) async fn open(
     address: SocketAddr,
     from_control_plane: Incoming,
@@ -32,6 +32,6 @@ async fn pump(mut from: Incoming, mut to: OwnedWriteHalf) {
             return;
         }
     }
-    // The other side has no more to say; the port may still answer.
+    // The control plane sends no more data; the port may still answer.
     let _ = to.shutdown().await;
 }

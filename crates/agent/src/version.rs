@@ -1,8 +1,9 @@
-//! Which version this agent is, and in which shapes it takes tasks.
+//! The version of this agent, and the task schemas that it accepts.
 //!
-//! With the feature `other-versions`, for tests alone, `GPUAAS_AGENT_VERSION` has it be another one: `older` knows the first shape of everything
-//! and no other, `newer` knows shapes and a task that no control plane of today does, `apart` is from before the oldest shape of all that
-//! changes a node. It says so, and refuses what such an agent would refuse. No package holds it.
+//! With the feature `other-versions`, which exists only for tests, `GPUAAS_AGENT_VERSION` makes the agent act as another version: `older`
+//! knows only the first schema of every task type; `newer` knows additional schemas and a task type that the present control plane does
+//! not; `apart` predates the oldest schema of every task that changes a node. The agent reports that version and refuses the tasks that
+//! such an agent would refuse. No package is built with this feature.
 
 use gpuaas_wire::task::TaskSupport;
 
@@ -17,17 +18,17 @@ pub(crate) use this::{known, told, version};
 mod this {
     use super::{Entry, TaskSupport};
 
-    /// Its version.
+    /// Returns the agent's version.
     pub(crate) fn version() -> &'static str {
         env!("CARGO_PKG_VERSION")
     }
 
-    /// What of the catalog it knows.
+    /// Returns the entries of the catalog that this version knows.
     pub(crate) fn known(catalog: Vec<Entry>) -> Vec<Entry> {
         catalog
     }
 
-    /// What its hello tells of that.
+    /// Returns the task types that the hello message lists.
     pub(crate) fn told(support: Vec<TaskSupport>) -> Vec<TaskSupport> {
         support
     }
@@ -37,7 +38,7 @@ mod this {
 mod other {
     use super::{Entry, TaskSupport};
 
-    /// What it is said to be.
+    /// The version that the agent pretends to have.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) enum Version {
         This,

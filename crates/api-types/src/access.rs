@@ -1,62 +1,62 @@
-//! Access to a workload's cluster. Credentials themselves are in `AccessGranted` alone, at the moment of their delivery.
+//! Access to a workload's cluster. Only `AccessGranted` contains a credential, at the moment of its delivery.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How a workload's cluster can be reached, and by which credentials.
+/// Endpoint of a workload's cluster, with the available and the delivered credentials.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AccessAnswer {
-    /// Its endpoint, once there is one.
+    /// Endpoint of the cluster. Absent until it is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub endpoint: Option<String>,
-    /// From where it can be reached.
+    /// Network from which the endpoint is reachable, for example `node-network`.
     pub reachability: String,
-    /// What a person should know before connecting.
+    /// Hints for a person who connects.
     pub notes: Vec<String>,
-    /// Kinds of credentials on offer.
+    /// Available kinds of credentials.
     pub kinds: Vec<AccessKind>,
-    /// What was delivered and not withdrawn.
+    /// Grants that are not revoked.
     pub grants: Vec<AccessGrant>,
 }
 
 /// A kind of credential.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AccessKind {
-    /// Its name.
+    /// Name of the kind: `direct` or `break-glass`.
     pub name: String,
-    /// Whether it is delivered when no kind is asked for.
+    /// True if a request without a kind gets this one.
     pub default: bool,
-    /// Its life in seconds when none is asked for.
+    /// Default lifetime in seconds.
     pub ttl_seconds: u64,
-    /// Its longest life in seconds.
+    /// Longest lifetime in seconds.
     pub ttl_seconds_max: u64,
-    /// Roles that it can carry.
+    /// Roles that the credential can have.
     pub roles: Vec<String>,
-    /// What it is.
+    /// Description of the kind.
     pub note: String,
 }
 
 /// The record of a delivered credential.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AccessGrant {
-    /// Its id.
+    /// Id of the access grant.
     pub id: String,
-    /// The id of its workload.
+    /// Id of the workload.
     pub workload: String,
-    /// Its kind.
+    /// Kind of credential: `direct` or `break-glass`.
     pub kind: String,
-    /// Its role in the cluster.
+    /// Role in the cluster: `cluster-admin` or `cluster-view`.
     pub role: String,
-    /// Who asked.
+    /// Name of the requester, as in audit records.
     pub requested_by: String,
-    /// Why.
+    /// Reason that the requester gave.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// When it was delivered.
+    /// Time of delivery.
     pub created_at: String,
-    /// When it ends by itself.
+    /// Time at which the credential expires.
     pub expires_at: String,
-    /// When it was withdrawn.
+    /// Time at which the credential was revoked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub revoked_at: Option<String>,
 }

@@ -1,29 +1,29 @@
-//! Which operations of the API lack their command, client method, audit action, event, error page or test.
+//! Finds API operations that lack a command, client method, audit action, event, error page or test.
 //!
-//! Every operation says in the document, as extensions, which it belongs to: `x-permission`, `x-cli`, `x-audit`, `x-event`, `x-errors`. `none: WHY`
-//! stands where there is none. Pure: whoever asks brings the texts.
+//! Every operation declares them in the OpenAPI document as extensions: `x-permission`, `x-cli`, `x-audit`, `x-event`, `x-errors`. The
+//! value `none: REASON` declares that there is none. Pure: the caller supplies the texts.
 
 use std::collections::BTreeSet;
 
 use gpuaas_model::{AuditAction, Code, EventKind, Permission};
 use serde_json::Value;
 
-/// What there is.
+/// The texts to compare.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// The OpenAPI document.
     pub openapi: Value,
-    /// The help of every command, as `docs/cli.md` has it.
+    /// The text of `docs/cli.md`, which contains the help of every command.
     pub cli: String,
     /// The sources of the client.
     pub client: String,
-    /// The sources of tests, golden files included.
+    /// The sources of the tests, golden files included.
     pub tests: String,
     /// Codes that have a page under `docs/errors`.
     pub error_pages: BTreeSet<String>,
 }
 
-/// Everything that lacks something, one finding each; empty when all is covered.
+/// Returns one finding for each missing item; empty if everything is covered.
 pub fn uncovered(sources: &Sources) -> Vec<String> {
     let mut findings = Vec::new();
     let paths = sources.openapi["paths"].as_object().into_iter().flatten();

@@ -1,8 +1,8 @@
-//! The public API's shapes. Ids are UUIDs as text, times RFC 3339 in UTC with milliseconds, enums the words that `docs/states.md` lists.
+//! Shapes of the public API. Ids are UUIDs as text, times RFC 3339 in UTC with milliseconds, states the values that `docs/states.md` lists.
 //!
-//! [`coverage`] holds what the OpenAPI document says of itself against the rest of the project.
+//! [`coverage`] compares the OpenAPI document with the CLI, the client, the tests and the error pages.
 //!
-//! Deliberately absent: conversions from rows (`api`), and anything that only a node or the store sees.
+//! Deliberately absent: conversions from rows (`api`), and shapes that only nodes or the store use.
 
 mod access;
 pub mod coverage;

@@ -1,4 +1,4 @@
-//! Lists.
+//! Pages of lists.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use utoipa::ToSchema;
 /// A page of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct List<T> {
-    /// What is on the page.
+    /// Entries of the page.
     pub items: Vec<T>,
-    /// Give it as `cursor` (of events and audit records: as `after`) to get the next page; absent on the last one.
+    /// Value of `cursor` (for events and audit records: of `after`) that returns the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next_cursor: Option<String>,
-    /// How many there are in all, by what the list is sorted into; absent where nothing is counted.
+    /// Total number of entries in each section of the list. Absent if the list has no sections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub counts: Option<BTreeMap<String, u64>>,
 }
 
 impl<T> List<T> {
-    /// A page without counts.
+    /// Returns a page without counts.
     pub fn new(items: Vec<T>, next_cursor: Option<String>) -> Self {
         Self { items, next_cursor, counts: None }
     }
 
-    /// The same page with counts.
+    /// Returns the same page with counts.
     #[must_use]
     pub fn with_counts(self, counts: BTreeMap<String, u64>) -> Self {
         Self { counts: Some(counts), ..self }

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A line of a journal; streamed as one JSON document a line.
+/// A line of a journal. The server streams one JSON document per line.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LogLine {
-    /// When it was written, by the node's clock.
+    /// Time of the entry, by the node's clock.
     pub at: String,
-    /// The line.
+    /// Text of the line.
     pub text: String,
 }

@@ -1,4 +1,4 @@
-//! Nodes, allocations, tasks.
+//! Nodes, allocations and tasks.
 
 use std::collections::BTreeMap;
 
@@ -10,192 +10,193 @@ use utoipa::{
     openapi::{Object, ObjectBuilder, SchemaFormat, Type},
 };
 
-/// A machine of ours.
+/// A machine that is registered with the control plane.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Node {
-    /// Its id.
+    /// Id of the node.
     pub id: String,
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Where it stands.
+    /// Region in which the machine stands.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub region: Option<String>,
-    /// What operators say of it.
+    /// Labels that operators set.
     pub labels: BTreeMap<String, String>,
-    /// Where it is in its life.
+    /// State of the node, for example `active` or `needs_reimage`.
     pub state: String,
-    /// Whether it can be reached.
+    /// Connection of the agent: `never`, `connected`, `stale` or `unreachable`.
     pub connectivity: String,
-    /// Since when.
+    /// Time at which `connectivity` changed to its present value.
     pub connectivity_since: String,
-    /// How far its clock was ahead of the control plane's when it connected last; negative when it was behind. More than five minutes either way
-    /// have its tasks refused.
+    /// Seconds by which the node's clock was ahead of the control plane's at the latest connection; negative if it was behind. If the
+    /// clocks differ by more than five minutes, tasks are refused.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clock_skew_seconds: Option<i64>,
-    /// Its agent's version.
+    /// Version of the agent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_version: Option<String>,
-    /// Why its agent takes no tasks; absent where it takes them.
+    /// Reason why the agent accepts no tasks. Absent if it accepts them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_problem: Option<NodeProblem>,
-    /// Its machine's own id, as its agent told it.
+    /// Machine id, as the agent reported it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub machine_id: Option<String>,
-    /// When it was last found on another machine than before.
+    /// The latest move of the node to another machine.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub machine_changed: Option<MachineChange>,
-    /// What it said of itself.
+    /// Facts that the agent reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub facts: Option<NodeFacts>,
-    /// What its newest preflight found.
+    /// Result of the latest preflight.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub preflight: Option<Preflight>,
-    /// When it was inspected last; absent when it is to be inspected anew.
+    /// Time of the latest inspection. Absent while a new inspection is due.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub inspected_at: Option<String>,
-    /// When it was registered.
+    /// Time of registration.
     pub created_at: String,
 }
 
-/// Why a node's agent takes no tasks.
+/// Reason why an agent accepts no tasks.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NodeProblem {
-    /// Its stable code, with a page under `docs/errors/`.
+    /// Stable code, with a page under `docs/errors/`.
     pub code: String,
-    /// What the agent says of it.
+    /// Description that the agent reported.
     pub detail: String,
-    /// Since when the control plane knows.
+    /// Time at which the control plane recorded the problem.
     pub since: String,
-    /// What to do.
+    /// Next action.
     pub next: String,
 }
 
-/// A node came back on another machine.
+/// A move of a node to another machine.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MachineChange {
-    /// When that was seen.
+    /// Time at which the control plane noticed the move.
     pub at: String,
-    /// The id that its machine had before.
+    /// Machine id before the move.
     pub before: String,
 }
 
-/// What a preflight found.
+/// Result of a preflight.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Preflight {
-    /// Checks that passed.
+    /// Number of checks that passed.
     pub passed: u32,
-    /// Those that did not.
+    /// Results of the checks that did not pass.
     pub findings: Vec<PreflightFinding>,
 }
 
-/// A check that did not pass.
+/// Result of a check that did not pass.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PreflightFinding {
-    /// Its stable name.
+    /// Stable name of the check.
     pub check: String,
-    /// `warning`, or `blocking` when nothing may be installed.
+    /// `warning`, or `blocking` if nothing may be installed.
     pub severity: String,
-    /// What was found.
+    /// Description of the finding.
     pub detail: String,
-    /// Where that was seen, as it stands there.
+    /// Observed evidence, verbatim.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub evidence: Option<String>,
-    /// What to do.
+    /// Next action.
     pub fix: String,
-    /// The command that does it, where that is safe.
+    /// Command that fixes the finding. Absent if the platform offers no safe fix.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command: Option<String>,
 }
 
-/// Names a fix.
+/// Requests a fix.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FixNode {
-    /// The fix, or the finding that it takes away: `inotify` or `inotify_low`.
+    /// Name of the fix, or of the finding that it removes, for example `inotify` or `inotify_low`.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9_]+$")]
     pub finding: String,
 }
 
-/// What a fix did.
+/// Result of a fix.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FixedNode {
-    /// The node, looked at again.
+    /// The node after a new inspection. If that inspection failed, the node as it was before the fix.
     pub node: Node,
-    /// Which fix.
+    /// Name of the fix.
     pub fix: String,
-    /// The file on the node that keeps it over a reboot.
+    /// Path of the file on the node that makes the fix persistent across reboots.
     pub path: String,
-    /// Whether anything changed.
+    /// True if anything changed.
     pub changed: bool,
-    /// What was applied now.
+    /// Changes that this request made.
     pub applied: Vec<AppliedFix>,
 }
 
-/// A kernel parameter that was raised or a module that was loaded.
+/// A kernel parameter that was raised, or a kernel module that was loaded.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AppliedFix {
-    /// Its name.
+    /// Name of the parameter or module.
     pub name: String,
-    /// What it was before; absent for a module.
+    /// Previous value. Absent for a module.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub before: Option<String>,
-    /// What it is now.
+    /// Present value.
     pub now: String,
 }
 
-/// What a node said of itself.
+/// Facts that a node's agent reported.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NodeFacts {
     /// Operating system.
     pub os: String,
     /// Kernel release.
     pub kernel: String,
-    /// Architecture.
+    /// CPU architecture.
     pub arch: String,
-    /// Logical CPUs.
+    /// Number of logical CPUs.
     pub cpus: u32,
-    /// Memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Its own addresses.
+    /// Network addresses of the host.
     pub addresses: Vec<String>,
-    /// Whether it is a sandbox and no machine of its own.
+    /// True if the node is a sandbox instead of a machine.
     pub sandbox: bool,
-    /// What its machine is made of; absent from an older agent.
+    /// Hardware and system configuration. Absent if the agent is too old to report it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub machine: Option<MachineFacts>,
 }
 
-/// What a machine is made of.
+/// Hardware and system configuration of a machine.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MachineFacts {
-    /// The processor's own name.
+    /// Model name of the processor.
     pub cpu_model: String,
-    /// Processors that are plugged in.
+    /// Number of processor sockets in use.
     pub cpu_sockets: u32,
-    /// Cores of all of them.
+    /// Number of cores of all processors.
     pub cpu_cores: u32,
-    /// Swap.
+    /// Size of the swap space in bytes.
     pub swap_bytes: u64,
-    /// What the firmware calls the machine.
+    /// Product name from the firmware.
     pub product: String,
-    /// GPUs, by bus address.
+    /// GPUs, ordered by bus address.
     pub gpus: Vec<Gpu>,
-    /// The version of their driver.
+    /// Version of the GPU driver. Absent if none is loaded.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gpu_driver: Option<String>,
-    /// File systems on its own disks.
+    /// File systems on the node's own disks.
     pub file_systems: Vec<FileSystem>,
-    /// The disk that an app's data would lie on.
+    /// Disk for the app's data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub data_disk: Option<DataDisk>,
-    /// Where packets go for which nothing else is known.
+    /// Default route.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub default_route: Option<DefaultRoute>,
-    /// Name servers that it asks.
+    /// Addresses of the configured name servers.
     pub name_servers: Vec<String>,
-    /// Who keeps its clock: `synchronized`, `not_yet`, `by_nobody`, `by_machine` (around a container or sandbox) or `unknown`.
+    /// Time synchronization: `synchronized`, `not_yet`, `by_nobody` (no service runs), `by_machine` (the host of the container or sandbox
+    /// keeps the clock) or `unknown`.
     pub clock: String,
-    /// The service that keeps it.
+    /// Name of the time synchronization service.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clock_service: Option<String>,
 }
@@ -203,14 +204,14 @@ pub struct MachineFacts {
 /// A GPU.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Gpu {
-    /// Where it is plugged in.
+    /// PCI bus address, for example `0000:3b:00.0`.
     pub bus: String,
-    /// Vendor and device as PCI has them.
+    /// PCI vendor and device id, for example `10de:2335`.
     pub pci_id: String,
-    /// Its name, where driver or system know one.
+    /// Model name. Absent if neither the driver nor the host's device list knows it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub model: Option<String>,
-    /// Its memory, where its driver tells.
+    /// Memory in bytes. Absent if the driver does not report it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub memory_bytes: Option<u64>,
 }
@@ -218,52 +219,52 @@ pub struct Gpu {
 /// A file system.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FileSystem {
-    /// Where it is mounted.
+    /// Mount point.
     pub path: String,
-    /// What is mounted.
+    /// Mounted device, for example `/dev/nvme0n1p2`.
     pub device: String,
-    /// Its type.
+    /// Type, for example `ext4`.
     pub kind: String,
-    /// Its size.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// What may still be used.
+    /// Bytes that an unprivileged process can still write.
     pub free_bytes: u64,
 }
 
-/// The disk that an app's data would lie on.
+/// Disk for the app's data.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DataDisk {
-    /// Where the data would lie.
+    /// Folder for the data.
     pub folder: String,
-    /// The file system under it.
+    /// File system that contains the folder.
     pub file_system: FileSystem,
-    /// How quickly writes reach it, once that was measured.
+    /// Measured write latency. Absent until it was measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub writes: Option<WriteLatency>,
 }
 
-/// How long `fdatasync` took after small writes.
+/// Duration of `fdatasync` after small writes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WriteLatency {
-    /// How many were made.
+    /// Number of measured writes.
     pub writes: u32,
-    /// Half of them took at most this, in microseconds.
+    /// Median in microseconds.
     pub p50_us: u32,
-    /// 99 of 100 took at most this.
+    /// 99th percentile in microseconds.
     pub p99_us: u32,
-    /// None took longer.
+    /// Maximum in microseconds.
     pub max_us: u32,
 }
 
 /// A default route.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DefaultRoute {
-    /// The next machine on the way.
+    /// Address of the gateway. Absent on a link that needs none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gateway: Option<String>,
-    /// The link it leaves by.
+    /// Name of the outgoing link.
     pub link: String,
-    /// The largest packet of that link; 0 when it does not say.
+    /// MTU of the link in bytes; 0 if unknown.
     pub mtu: u32,
 }
 
@@ -271,14 +272,15 @@ pub struct DefaultRoute {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RegisterNode {
-    /// 1 to 63 of a-z, 0-9 and -.
+    /// Name of the node: 1 to 63 of a-z, 0-9 and -.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
-    /// Where it stands: 1 to 63 of letters, digits and . _ -, with a letter or digit at both ends.
+    /// Region: 1 to 63 letters, digits and . _ -, with a letter or digit at both ends.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 63, pattern = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]
     pub region: Option<String>,
-    /// What operators say of it: at most 64, of names of 1 to 63 letters, digits and . _ - / and values of at most 253 printable characters.
+    /// At most 64 labels. A name has 1 to 63 letters, digits and . _ - / with a letter or digit at both ends; a value has at most 253
+    /// printable characters.
     #[serde(default)]
     #[schema(schema_with = labels)]
     pub labels: BTreeMap<String, String>,
@@ -298,74 +300,74 @@ fn labels() -> Object {
         .build()
 }
 
-/// Puts a node back, or issues a new string for it.
+/// Resets a node, or issues a new enrollment string for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnrollNode {
-    /// Takes the machine as it is: also one that runs, and one that has not been reimaged since a tenant has left it. Needs a reason.
+    /// Accepts the machine as it is, even if it is running or was not reimaged after a tenant used it. Requires a reason.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
-    /// Why it is forced: 1 to 500 printable characters, kept in the audit.
+    /// Reason for `force` in one line of 1 to 500 printable characters, kept in the audit record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 500, format = "line")]
     pub reason: Option<String>,
 }
 
-/// The string that brings a machine in: shown here and never again.
+/// An enrollment string. The server shows it only in this response.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Enrollment {
-    /// The string; works once, for this node, for fifteen minutes.
+    /// The string. It is valid once, for this node, for fifteen minutes.
     pub string: String,
-    /// What root runs on the machine; the string is in it.
+    /// Command to run as root on the machine. It contains the string.
     pub command: String,
 }
 
-/// A registered machine and the string that brings it in.
+/// A registered machine with its enrollment string.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RegisteredNode {
     /// The node.
     pub node: Node,
-    /// How it comes in.
+    /// The enrollment string.
     pub enrollment: Enrollment,
 }
 
-/// What a no-op task to a node took.
+/// Result of a no-op task on a node.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Ping {
     /// The task.
     pub task: Task,
-    /// From the push to the recorded result, in microseconds, by the control plane's clock.
+    /// Microseconds from the push of the task to its recorded result, by the control plane's clock.
     pub round_trip_us: u64,
 }
 
-/// A project's hold on a node.
+/// The right of a project to use a node.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Allocation {
-    /// Its id.
+    /// Id of the allocation.
     pub id: String,
-    /// The id of its project.
+    /// Id of the project.
     pub project: String,
-    /// The id of its node.
+    /// Id of the node.
     pub node: String,
-    /// The name of its node.
+    /// Name of the node.
     pub node_name: String,
-    /// Where it is in its life.
+    /// State of the allocation, for example `active` or `releasing`.
     pub state: String,
-    /// Why, when it failed.
+    /// Cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub detail: Option<String>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: String,
 }
 
-/// Gives a node to a project.
+/// Allocates a node to a project.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateAllocation {
-    /// The project's name or id.
+    /// Name or id of the project.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub project: String,
-    /// The node's name or id.
+    /// Name or id of the node.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub node: String,
 }
@@ -373,34 +375,34 @@ pub struct CreateAllocation {
 /// A signed task.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Task {
-    /// Its id.
+    /// Id of the task.
     pub id: String,
-    /// The id of its node.
+    /// Id of the node.
     pub node: String,
-    /// The id of the operation it serves.
+    /// Id of the operation to which the task belongs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operation: Option<String>,
-    /// Its type.
+    /// Task type.
     #[serde(rename = "type")]
     pub task_type: String,
-    /// The version of its parameters' shape.
+    /// Schema version of the parameters.
     pub schema: u32,
-    /// Which attempt of its step.
+    /// Number of the step's attempt.
     pub attempt: u32,
-    /// Where it is.
+    /// State of the task, for example `running` or `expired`.
     pub state: String,
-    /// The key that signed it.
+    /// Id of the key that signed the task.
     pub key_id: String,
-    /// SHA-256 of what was signed.
+    /// SHA-256 of the signed envelope, in hex digits.
     pub envelope_sha256: String,
-    /// The fence it carried.
+    /// Fence in the envelope.
     pub fence: u64,
-    /// How it ended.
+    /// Result or failure of a task that ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outcome: Option<Value>,
-    /// When it was recorded.
+    /// Time at which the task was recorded.
     pub created_at: String,
-    /// When it ended.
+    /// Time at which the task ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ended_at: Option<String>,
 }

@@ -1,58 +1,58 @@
-//! What would be done, and where something could go.
+//! Previews of requests, and placement options.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{Allocation, ProblemReason};
 
-/// What an accepted request would do. Nothing was touched.
+/// Preview of a request. The server changed nothing.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Preview {
-    /// What the operation would be for.
+    /// Kind of the operation, for example `deploy`.
     pub kind: String,
-    /// The members it would make.
+    /// Members that the operation would create.
     pub members: Vec<PlannedMember>,
-    /// Its steps, in an order in which they could run one by one.
+    /// Steps of the operation, in an order in which they could run one after the other.
     pub steps: Vec<PlannedStep>,
-    /// What the platform promises of the app.
+    /// Guarantees that the platform gives for the app, one sentence each.
     pub promises: Vec<String>,
-    /// What it does not.
+    /// Limits of those guarantees, one sentence each.
     pub not_promised: Vec<String>,
 }
 
-/// A member that would be made.
+/// A member that an operation would create.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PlannedMember {
-    /// For example `agent-2`.
+    /// Name of the member, for example `agent-2`.
     pub name: String,
-    /// The id of its allocation.
+    /// Id of the allocation.
     pub allocation: String,
-    /// The id of its node.
+    /// Id of the node.
     pub node: String,
-    /// The name of its node.
+    /// Name of the node.
     pub node_name: String,
 }
 
-/// A step that would be carried out.
+/// A step of a previewed operation.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PlannedStep {
-    /// Its name inside the operation.
+    /// Name of the step, unique within the operation.
     pub key: String,
-    /// The app's phase that it belongs to.
+    /// Phase to which the step belongs, one of the app's own phases.
     pub phase: String,
-    /// Steps that must have succeeded before.
+    /// Names of the steps that must succeed first.
     pub needs: Vec<String>,
-    /// Longest time of one attempt, in milliseconds.
+    /// Time limit of one attempt, in milliseconds.
     pub deadline_ms: u64,
 }
 
-/// An allocation as a place for an app.
+/// An allocation as a placement for an app.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PlacementOption {
     /// The allocation.
     pub allocation: Allocation,
-    /// Whether something can be placed there now.
+    /// True if a member can be placed there now.
     pub usable: bool,
-    /// Every reason why not.
+    /// Every reason why it cannot.
     pub reasons: Vec<ProblemReason>,
 }

@@ -1,114 +1,114 @@
-//! Replicas, projects, tokens, events, audit.
+//! Replicas, projects, tokens, keys, events and audit records.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// One of the processes that are this control plane together.
+/// A process of this control plane.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Replica {
-    /// Its id; a fresh one with every start.
+    /// Id of the replica. Every start has a new one.
     pub id: String,
-    /// `alive`, or `lost` until the others have taken over.
+    /// `alive`, or `lost` until the other replicas have taken over its work.
     pub state: String,
-    /// Whether it is the one that answers this request.
+    /// True if this replica answers the request.
     pub answers: bool,
-    /// Its API.
+    /// URL of its API.
     pub api_url: String,
-    /// Where nodes reach it, `host:port`.
+    /// Address for nodes, `host:port`.
     pub channel: String,
-    /// Where other replicas reach it, `host:port`; absent where there can be none.
+    /// Address for other replicas, `host:port`. Absent if the control plane cannot have several.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub address: Option<String>,
-    /// Nodes whose channels it holds.
+    /// Number of nodes whose channels it holds.
     pub nodes: u64,
-    /// Operations that it carries out.
+    /// Number of operations that it drives.
     pub operations: u64,
-    /// Its version.
+    /// Version of the program.
     pub version: String,
-    /// When it started.
+    /// Time of the start.
     pub started_at: String,
 }
 
 /// A tenant's project.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Project {
-    /// Its id.
+    /// Id of the project.
     pub id: String,
-    /// Its name.
+    /// Name of the project.
     pub name: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: String,
 }
 
-/// Makes a project.
+/// Creates a project.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateProject {
-    /// 1 to 63 of a-z, 0-9 and -.
+    /// Name of the project: 1 to 63 of a-z, 0-9 and -.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
 }
 
-/// A file of history that left the database: lines of JSON, compressed with zstd.
+/// A file of history that was removed from the database: JSON lines, compressed with zstd.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Archive {
-    /// Its id.
+    /// Id of the archive.
     pub id: String,
-    /// What it holds: `operations`, `tasks`, `events` or `audit`.
+    /// Kind of the entries: `operations`, `tasks`, `events` or `audit`.
     pub kind: String,
-    /// When its oldest entry was made.
+    /// Creation time of the oldest entry.
     pub from: String,
-    /// When its newest entry ended.
+    /// End of the newest entry; its creation time if it has no end.
     pub until: String,
-    /// Operations, tasks, events or audit records in it.
+    /// Number of entries.
     pub entries: u64,
-    /// SHA-256 of the file.
+    /// SHA-256 of the file, 64 hex digits.
     pub sha256: String,
-    /// Length of the file.
+    /// Size of the file in bytes.
     pub size_bytes: u64,
-    /// When it was written.
+    /// Time at which the archive was written.
     pub created_at: String,
 }
 
 /// An API token, without its secret.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Token {
-    /// Its id.
+    /// Id of the token.
     pub id: String,
-    /// What the audit calls its holder.
+    /// Name of the holder in audit records.
     pub name: String,
-    /// `platform-admin`, `platform-operator`, `project-admin`, `project-member` or `viewer`.
+    /// Role: `platform-admin`, `platform-operator`, `platform-metrics`, `project-admin`, `project-member` or `viewer`.
     pub role: String,
-    /// The id of its project.
+    /// Id of the project. Absent for platform roles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: String,
-    /// When it ends by itself.
+    /// Time at which the token expires.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub expires_at: Option<String>,
-    /// When it was withdrawn.
+    /// Time at which the token was revoked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub revoked_at: Option<String>,
 }
 
-/// Makes a token.
+/// Creates a token.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
-    /// What the audit calls its holder: 1 to 100 printable characters, in one line, and no name that the platform itself has there, such as
-    /// `control-plane`.
+    /// Name of the holder in audit records: one line of 1 to 100 printable characters. Names that the platform uses there, for example
+    /// `control-plane`, are refused.
     #[schema(min_length = 1, max_length = 100, format = "line")]
     pub name: String,
-    /// `platform-admin`, `platform-operator`, `platform-metrics`, `project-admin`, `project-member` or `viewer`.
+    /// Role: `platform-admin`, `platform-operator`, `platform-metrics`, `project-admin`, `project-member` or `viewer`.
     #[schema(pattern = "^(platform-admin|platform-operator|platform-metrics|project-admin|project-member|viewer)$")]
     pub role: String,
-    /// The project's name or id; the caller's own when absent; needed for the roles of a project.
+    /// Name or id of the project. Defaults to the caller's project. Project roles require one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub project: Option<String>,
-    /// Its life in seconds; 30 days when absent, a year at most.
+    /// Lifetime in seconds: 30 days by default, at most one year.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(minimum = 1, maximum = 31_536_000)]
     pub ttl_seconds: Option<u64>,
@@ -118,16 +118,16 @@ pub struct CreateToken {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bootstrap {
-    /// What the audit calls the administrator: 1 to 100 printable characters, in one line.
+    /// Name of the administrator in audit records: one line of 1 to 100 printable characters.
     #[schema(min_length = 1, max_length = 100, format = "line")]
     pub name: String,
-    /// The new token's life in seconds; 30 days when absent, a year at most.
+    /// Lifetime of the new token in seconds: 30 days by default, at most one year.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(minimum = 1, maximum = 31_536_000)]
     pub ttl_seconds: Option<u64>,
 }
 
-/// A new token, with its secret: shown here and never again.
+/// A new token with its secret. The server shows the secret only in this response.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CreatedToken {
     /// The token.
@@ -139,42 +139,42 @@ pub struct CreatedToken {
 /// A program that acts for a project.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ServiceAccount {
-    /// Its id.
+    /// Id of the service account.
     pub id: String,
-    /// Its name, one of a kind in its project; the audit shows it as `service-account/NAME`.
+    /// Name, unique in the project. Audit records show it as `service-account/NAME`.
     pub name: String,
-    /// The id of its project.
+    /// Id of the project.
     pub project: String,
-    /// `project-admin`, `project-member` or `viewer`: its tokens' role.
+    /// Role of its tokens: `project-admin`, `project-member` or `viewer`.
     pub role: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: String,
-    /// When it was deleted.
+    /// Time of deletion.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub deleted_at: Option<String>,
 }
 
-/// Makes a service account.
+/// Creates a service account.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateServiceAccount {
-    /// 1 to 63 of a-z, 0-9 and -, and no name that the platform itself has in the audit.
+    /// Name: 1 to 63 of a-z, 0-9 and -. Names that the platform uses in audit records are refused.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
-    /// `project-admin`, `project-member` or `viewer`.
+    /// Role: `project-admin`, `project-member` or `viewer`.
     #[schema(pattern = "^(project-admin|project-member|viewer)$")]
     pub role: String,
-    /// The project's name or id; the caller's own when absent.
+    /// Name or id of the project. Defaults to the caller's project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub project: Option<String>,
 }
 
-/// Makes a token for a service account.
+/// Creates a token for a service account.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateServiceAccountToken {
-    /// Its life in seconds; an hour when absent, 30 days at most.
+    /// Lifetime in seconds: one hour by default, at most 30 days.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(minimum = 1, maximum = 2_592_000)]
     pub ttl_seconds: Option<u64>,
@@ -183,42 +183,42 @@ pub struct CreateServiceAccountToken {
 /// A key that signs tasks.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SigningKey {
-    /// Its id, as tasks name it.
+    /// Id of the key, as tasks name it.
     pub id: String,
     /// `staged`, `active`, `grace`, `retired` or `revoked`.
     pub state: String,
-    /// What its next state waits for; absent when nothing is to come by itself.
+    /// Condition for the next state. Absent if no automatic change is due.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_for: Option<String>,
-    /// Its 32 public bytes in base64.
+    /// The 32 bytes of the public key, in base64.
     pub public: String,
-    /// The version of the key set since which that is its state.
+    /// Version of the key set in which the key entered its state.
     pub version: u64,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: String,
-    /// When it came to its state.
+    /// Time at which the key entered its state.
     pub changed_at: String,
 }
 
-/// The key that seals what the store keeps, by its public id; the key itself is never told.
+/// The key that encrypts secrets in the database, identified by its public id. The API never returns the key itself.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SealingKey {
-    /// The id of the key in use, 16 hex digits.
+    /// Id of the key in use, 16 hex digits.
     pub id: String,
     /// `settled`, `next_taken` or `rotating`.
     pub state: String,
-    /// What its next state waits for, or a person has to do; absent when nothing is to come.
+    /// Condition for the next state, or the action that an operator has to take. Absent if no change is due.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_for: Option<String>,
-    /// The id of the key that the answering replica has taken and that is not in use yet.
+    /// Id of the key that the answering replica has loaded and that is not in use yet.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<String>,
-    /// The id of the key before, for as long as rows under it may be left.
+    /// Id of the previous key, while rows may still be encrypted with it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub previous: Option<String>,
-    /// Rows that are still to come under the key in use.
+    /// Number of rows that are not yet encrypted with the key in use.
     pub rows_left: u64,
-    /// Since when that key is in use or, once settled, in use alone.
+    /// Time at which the key came into use or, in state `settled`, became the only one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub since: Option<String>,
 }
@@ -226,102 +226,102 @@ pub struct SealingKey {
 /// A certificate authority.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Authority {
-    /// SHA-256 of its certificate, 64 hex digits: what enrollment strings pin.
+    /// SHA-256 of the certificate, 64 hex digits. Enrollment strings pin it.
     pub id: String,
     /// `staged`, `active`, `grace` or `retired`.
     pub state: String,
-    /// What its next state waits for; absent when nothing is to come by itself.
+    /// Condition for the next state. Absent if no automatic change is due.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_for: Option<String>,
-    /// Its certificate, PEM.
+    /// Certificate in PEM.
     pub certificate: String,
-    /// The version of the key set since which that is its state.
+    /// Version of the key set in which the authority entered its state.
     pub version: u64,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: String,
-    /// When it came to its state.
+    /// Time at which the authority entered its state.
     pub changed_at: String,
 }
 
-/// Has a rotation go on without the nodes that hold it up.
+/// Continues a rotation without the nodes that delay it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForceAuthority {
-    /// The id of the authority that waits.
+    /// Id of the waiting authority.
     #[schema(min_length = 64, max_length = 64, pattern = "^[0-9a-f]{64}$")]
     pub authority: String,
-    /// The state that it is in: where it has left it, nothing happens.
+    /// Present state of the authority. The request is refused if the authority has left it.
     #[schema(pattern = "^(staged|grace)$")]
     pub state: String,
-    /// Why, in 1 to 500 printable characters, in one line; kept in the audit.
+    /// Reason in one line of 1 to 500 printable characters, kept in the audit record.
     #[schema(min_length = 1, max_length = 500, format = "line")]
     pub reason: String,
 }
 
-/// Who the caller is.
+/// The caller of the request.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WhoAmI {
-    /// The name that the audit shows.
+    /// Name of the caller in audit records.
     pub name: String,
-    /// `platform-admin`, `platform-operator`, `project-admin`, `project-member` or `viewer`.
+    /// Role: `platform-admin`, `platform-operator`, `platform-metrics`, `project-admin`, `project-member` or `viewer`.
     pub role: String,
-    /// The id of its project.
+    /// Id of the project. Absent for platform roles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// `platform` or `project/ID`.
+    /// Stream of the event: `platform` or `project/ID`.
     pub stream: String,
-    /// Without gaps within its stream; give the last one seen to go on behind it.
+    /// Number without gaps within the stream. Send the last received one to continue after it.
     pub sequence: u64,
-    /// When.
+    /// Time of the event.
     pub at: String,
-    /// Of what kind, for example `node.activated`.
+    /// Kind of event, for example `node.activated`.
     pub kind: String,
-    /// What it is about.
+    /// Kind of the object concerned, for example `node`.
     pub subject_kind: String,
-    /// Its id.
+    /// Id of the object concerned.
     pub subject_id: String,
-    /// The request behind it.
+    /// Correlation id of the request that caused the event.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub correlation_id: Option<String>,
-    /// What happened.
+    /// Data whose shape depends on the kind.
     pub data: Value,
 }
 
-/// A record of the audit.
+/// An audit record.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
-    /// Grows without gaps.
+    /// Number without gaps.
     pub sequence: u64,
-    /// When.
+    /// Time of the action.
     pub at: String,
-    /// Who acted.
+    /// Name of the actor.
     pub actor: String,
     /// `principal`, `node` or `control_plane`.
     pub actor_type: String,
-    /// The id of the token that acted, which tells actors of one name apart; absent for nodes, the control plane itself, several tokens together, and
-    /// in records of versions that did not keep it.
+    /// Id of the actor's token, which distinguishes actors with the same name. Absent for nodes, for the control plane, for several tokens
+    /// together, and in records of versions that did not store it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub actor_id: Option<String>,
-    /// The id of the service account that the token is of.
+    /// Id of the service account to which the token belongs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub service_account: Option<String>,
-    /// What was done, `noun.verb`.
+    /// Action, `noun.verb`.
     pub action: String,
-    /// To what.
+    /// Target of the action, `kind/name`.
     pub target: String,
-    /// The id of the project that it is about.
+    /// Id of the project concerned.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
     /// `accepted`, `refused` or `failed`.
     pub result: String,
-    /// The request behind it.
+    /// Correlation id of the request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub correlation_id: Option<String>,
-    /// More about it; never a secret.
+    /// Details of the action. They never contain a secret.
     pub metadata: Value,
 }

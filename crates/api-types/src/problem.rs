@@ -1,45 +1,45 @@
-//! Errors, as `application/problem+json` (RFC 9457).
+//! Error responses, as `application/problem+json` (RFC 9457).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Why a request was refused or failed.
+/// Description of a refused or failed request.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// Where the code is explained, relative to the documentation's root.
+    /// Path of the page that explains the code, relative to the documentation's root.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The HTTP status' own words.
+    /// Reason phrase of the HTTP status.
     pub title: String,
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// Stable code to branch on.
+    /// Stable code for programs.
     pub code: String,
-    /// What happened, in one sentence.
+    /// Description of the error in one sentence.
     pub detail: String,
-    /// The field of the request it is about.
+    /// Field of the request at fault.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub field: Option<String>,
-    /// What to do next.
+    /// Next action.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<String>,
-    /// Finds everything about this request in logs, events and audit.
+    /// Correlation id of the request, as in logs, events and audit records.
     pub correlation_id: String,
-    /// The reasons, where there are several.
+    /// Individual errors of a request that has several.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<ProblemReason>,
 }
 
-/// One of several reasons.
+/// One of several errors.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProblemReason {
-    /// The field it is about.
+    /// Field at fault.
     pub field: String,
-    /// Its own stable code.
+    /// Stable code of this error.
     pub code: String,
-    /// What is wrong.
+    /// Description of the error.
     pub detail: String,
-    /// What to do next.
+    /// Next action.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Apps, their releases, workloads and what is done with them.
+//! Apps, releases, workloads and their operations.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,51 +7,51 @@ use utoipa::ToSchema;
 /// An app of the catalog.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct App {
-    /// Its short name in commands.
+    /// Short name of the app in commands and paths.
     pub slug: String,
-    /// Its label.
+    /// Display name.
     pub name: String,
-    /// One sentence.
+    /// Description in one sentence.
     pub summary: String,
-    /// `published` once a release is imported, else `draft`.
+    /// `published` once a release is imported, otherwise `draft`.
     #[serde(default)]
     pub status: String,
-    /// Versions that are imported.
+    /// Imported versions.
     pub versions: Vec<String>,
-    /// Those of them whose release says of itself that it is a stand-in.
+    /// The imported versions whose release declares itself a stand-in.
     #[serde(default)]
     pub stand_ins: Vec<String>,
-    /// What the platform promises.
+    /// Guarantees that the platform gives for the app, one sentence each.
     pub promises: Vec<String>,
-    /// What it does not.
+    /// Limits of those guarantees, one sentence each.
     pub not_promised: Vec<String>,
     /// JSON Schema of a placement.
     pub placement_schema: Value,
-    /// JSON Schema of the settings.
+    /// JSON Schema of the configuration.
     pub config_schema: Value,
 }
 
 /// A file of an imported release.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Artifact {
-    /// The app's slug.
+    /// Slug of the app.
     pub app: String,
-    /// The release's version.
+    /// Version of the release.
     pub version: String,
-    /// The release's own name for the file.
+    /// Name of the file within the release.
     pub name: String,
-    /// SHA-256 of its bytes.
+    /// SHA-256 of the content, 64 hex digits.
     pub sha256: String,
-    /// Its length.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// Where it came from; shown to those who run the platform.
+    /// The folder or URL from which the release was imported. Only platform roles see it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub source: Option<String>,
-    /// What verified its release: `sums-sha256:` with the digest of the sum file that the import named, `key:` with the id of the trusted key that
-    /// signed it, or `nothing`; shown to those who run the platform, and absent where an older version imported it.
+    /// How the release was verified: `sums-sha256:` and the digest of the sum file that the import request named, `key:` and the id of the
+    /// trusted key that signed the sum file, or `nothing`. Only platform roles see it. Absent if an older version imported the file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verified_by: Option<String>,
-    /// Whether the release says of itself that it is a stand-in.
+    /// True if the release declares itself a stand-in.
     pub stand_in: bool,
 }
 
@@ -59,23 +59,23 @@ pub struct Artifact {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportRelease {
-    /// The app's slug.
+    /// Slug of the app.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub app: String,
-    /// The release's version; what the release says itself when absent, else the last part of its source.
+    /// Version of the release. Defaults to the version that the release declares, otherwise to the last segment of the source.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9.+~-]+$")]
     pub version: Option<String>,
-    /// A folder of the control plane's machine by its absolute path, or an `https` URL; laid out like a release of the app. A folder lies below the one
-    /// that the control plane's settings name.
+    /// Absolute path of a folder on the control plane's machine, or an `https` URL, with the layout of the app's releases. The folder must
+    /// be below the release folder in the control plane's settings.
     #[schema(min_length = 1, max_length = 4096, format = "line")]
     pub source: String,
-    /// SHA-256 of the release's sum file, 64 lower-case hex digits, as its publisher tells it.
+    /// SHA-256 of the release's sum file as its publisher announces it, 64 lower-case hex digits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 64, max_length = 64, pattern = "^[0-9a-f]{64}$")]
     pub sums_sha256: Option<String>,
-    /// The text of a minisign signature over the release's sum file; where neither this nor the digest is named, the file `.minisig` beside the sum
-    /// file counts.
+    /// Text of a minisign signature of the release's sum file. Without a signature and a digest in the request, the control plane uses the
+    /// `.minisig` file next to the sum file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 4096, format = "minisign")]
     pub signature: Option<String>,
@@ -84,75 +84,75 @@ pub struct ImportRelease {
 /// A deployed app.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Workload {
-    /// Its id.
+    /// Id of the workload.
     pub id: String,
-    /// Its name.
+    /// Name of the workload.
     pub name: String,
-    /// The id of its project.
+    /// Id of the project.
     pub project: String,
-    /// The app's slug.
+    /// Slug of the app.
     pub app: String,
-    /// The version it runs.
+    /// Version of the app's release.
     pub version: String,
-    /// Where it is in its life.
+    /// Lifecycle state, for example `deploying` or `running`.
     pub lifecycle: String,
-    /// The app's phase.
+    /// Current phase, one of the app's own phases.
     pub phase: String,
-    /// Steps of its newest operation that succeeded.
+    /// Number of steps of the newest operation that succeeded.
     pub completed: u32,
-    /// Steps of its newest operation.
+    /// Number of steps of the newest operation.
     pub total: u32,
-    /// How it is.
+    /// Health: `progressing`, `healthy`, `degraded` or `failed`.
     pub health: String,
-    /// What can be done.
+    /// Available recovery, for example `none`, `retrying` or `repair_available`.
     pub recovery: String,
-    /// Where clients reach it.
+    /// Address at which clients reach the workload. Absent until it is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub endpoint: Option<String>,
-    /// Why, when it is not well.
+    /// Cause of a failure or degradation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
-    /// Where lists show it: `needs_attention`, `active`, `stopped` or `history`.
+    /// Section of the list in which the workload appears: `needs_attention`, `active`, `stopped` or `history`.
     #[serde(default)]
     pub section: String,
-    /// What its open operation does or waits for now.
+    /// Current action or wait condition of the open operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_for: Option<String>,
-    /// Members that are ready and healthy.
+    /// Number of members that are ready and healthy.
     #[serde(default)]
     pub members_ready: u32,
-    /// Members that are not removed.
+    /// Number of members that are not removed.
     #[serde(default)]
     pub members_total: u32,
-    /// Whether its release is a stand-in.
+    /// True if the workload's release is a stand-in.
     pub stand_in: bool,
-    /// Grows with what is asked of it.
+    /// Generation of the requested state. Every accepted operation that changes the workload raises it.
     pub generation: u64,
-    /// What was last carried out whole.
+    /// Generation of the last operation that succeeded completely.
     pub observed_generation: u64,
-    /// When it was accepted.
+    /// Time at which the request was accepted.
     pub created_at: String,
 }
 
-/// Why something is not well.
+/// Cause of a failure or degradation.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Fault {
     /// Stable code.
     pub code: String,
-    /// What happened to whom.
+    /// Description that names the object at fault.
     pub summary: String,
-    /// Where it was seen.
+    /// Source of the evidence, for example a systemd unit's journal.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub evidence_source: Option<String>,
-    /// When it was seen, where its source says so.
+    /// Time of the evidence, if its source records one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub evidence_at: Option<String>,
-    /// What was seen.
+    /// Text of the evidence.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub evidence: Option<String>,
-    /// What to do.
+    /// Next action.
     pub next: String,
-    /// A command that does it.
+    /// Command that carries out the next action.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command: Option<String>,
 }
@@ -162,27 +162,27 @@ pub struct Fault {
 pub struct WorkloadDetail {
     /// The workload.
     pub workload: Workload,
-    /// Its members, in the order of their placement.
+    /// The members, in the order of their placement.
     pub members: Vec<Member>,
-    /// The id of its newest operation.
+    /// Id of the newest operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operation: Option<String>,
 }
 
-/// A workload's part on one node.
+/// The part of a workload on one node.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Member {
-    /// For example `agent-2`.
+    /// Name of the member, for example `agent-2`.
     pub name: String,
-    /// The id of its node.
+    /// Id of the node.
     pub node: String,
-    /// The name of its node.
+    /// Name of the node.
     pub node_name: String,
-    /// Where it is in its life.
+    /// State of the member, for example `joining` or `ready`.
     pub state: String,
-    /// How it is.
+    /// Health: `progressing`, `healthy`, `degraded` or `failed`.
     pub health: String,
-    /// Why, when it is not well.
+    /// Cause of a failure or degradation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
 }
@@ -191,75 +191,75 @@ pub struct Member {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deploy {
-    /// The project, by name or id; the caller's own when absent.
+    /// Name or id of the project. Defaults to the caller's project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub project: Option<String>,
-    /// The app's slug.
+    /// Slug of the app.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub app: String,
-    /// The version; the newest imported one when absent.
+    /// Version of the app. Defaults to the newest imported one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9.+~-]+$")]
     pub version: Option<String>,
-    /// 1 to 63 of a-z, 0-9 and -.
+    /// Name of the workload: 1 to 63 of a-z, 0-9 and -.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
-    /// Where, in the app's own shape.
+    /// Allocations for the members. The app's `placement_schema` defines the shape.
     #[schema(value_type = Object)]
     pub placement: Value,
-    /// Settings, in the app's own shape.
+    /// Configuration. The app's `config_schema` defines the shape.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub config: Value,
 }
 
-/// Adds members.
+/// Adds members to a workload.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddMembers {
-    /// Where, in the app's own shape.
+    /// Allocations for the new members. The app's `placement_schema` defines the shape.
     #[schema(value_type = Object)]
     pub placement: Value,
 }
 
-/// An accepted operation.
+/// An accepted operation with its workload.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Started {
-    /// The workload as accepted.
+    /// The workload at the time of acceptance.
     pub workload: Workload,
     /// The operation.
     pub operation: Operation,
 }
 
-/// A durable operation.
+/// A durable change of a workload.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Operation {
-    /// Its id.
+    /// Id of the operation.
     pub id: String,
-    /// The id of its workload.
+    /// Id of the workload.
     pub workload: String,
-    /// What it is for.
+    /// Kind of change, for example `deploy` or `decommission`.
     pub kind: String,
-    /// Where it is.
+    /// State of the operation, for example `running` or `needs_attention`.
     pub state: String,
-    /// Who asked.
+    /// Name of the requester, as in audit records.
     pub requested_by: String,
-    /// The id of the operation that it tries again.
+    /// Id of the operation that this one resumes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resumes: Option<String>,
-    /// The request behind it.
+    /// Correlation id of the request.
     #[serde(default)]
     pub correlation_id: String,
-    /// Whether somebody asked for its end.
+    /// True if a caller requested cancellation.
     #[serde(default)]
     pub cancel_requested: bool,
-    /// The first fault, when it did not go well.
+    /// First fault of the operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
-    /// When it was accepted.
+    /// Time at which the request was accepted.
     pub created_at: String,
-    /// When it ended.
+    /// Time at which the operation ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ended_at: Option<String>,
 }
@@ -269,71 +269,72 @@ pub struct Operation {
 pub struct OperationDetail {
     /// The operation.
     pub operation: Operation,
-    /// Its steps, in the order of the plan.
+    /// The steps, in the order of the plan.
     pub steps: Vec<Step>,
 }
 
-/// A step.
+/// A step of an operation.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Step {
-    /// Its name inside the operation.
+    /// Name of the step, unique within the operation.
     pub key: String,
-    /// The app's phase that it belongs to.
+    /// Phase to which the step belongs, one of the app's own phases.
     pub phase: String,
-    /// Where it is.
+    /// State of the step, for example `running` or `backoff`.
     pub state: String,
-    /// Attempts begun.
+    /// Number of attempts that began.
     pub attempts: u32,
-    /// The id of its present attempt's task, where it is one.
+    /// Id of the task of the current attempt. Absent if the step is not a task.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub task: Option<String>,
-    /// What it does or waits for.
+    /// Current action or wait condition.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub detail: Option<String>,
-    /// Why it failed.
+    /// Cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
-    /// When its first attempt began, in milliseconds since the epoch.
+    /// Start of the first attempt, in milliseconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started_at_ms: Option<i64>,
-    /// When it ended, in milliseconds since the epoch.
+    /// End of the step, in milliseconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ended_at_ms: Option<i64>,
 }
 
-/// Asks for access to a workload's cluster.
+/// Requests credentials for a workload's cluster.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskAccess {
-    /// `direct` or `break-glass`; the server's default when absent.
+    /// Kind of credential: `direct` or `break-glass`. Defaults to `direct`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(pattern = "^(direct|break-glass)$")]
     pub kind: Option<String>,
-    /// `cluster-admin` or `cluster-view`.
+    /// Role in the cluster: `cluster-admin` or `cluster-view`. Defaults to `cluster-admin` if the caller may use it, otherwise to
+    /// `cluster-view`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(pattern = "^(cluster-admin|cluster-view)$")]
     pub role: Option<String>,
-    /// Life in seconds: at least ten minutes, at most thirty days; of break-glass at most an hour.
+    /// Lifetime in seconds, from ten minutes to thirty days. A break-glass credential lives for at most an hour.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(minimum = 600, maximum = 2_592_000)]
     pub ttl_seconds: Option<u64>,
-    /// Why, in 1 to 500 printable characters, in one line; needed for break-glass.
+    /// Reason in one line of 1 to 500 printable characters. Required for break-glass.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 500, format = "line")]
     pub reason: Option<String>,
 }
 
-/// A delivered credential: shown here and never again.
+/// A delivered credential. The server shows it only in this response.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AccessGranted {
-    /// The grant's id, for its withdrawal.
+    /// Id of the access grant, with which the credential can be revoked.
     pub grant: String,
-    /// `direct` or `break-glass`.
+    /// Kind of credential: `direct` or `break-glass`.
     pub kind: String,
-    /// Its role in the cluster.
+    /// Role in the cluster: `cluster-admin` or `cluster-view`.
     pub role: String,
-    /// When it ends by itself.
+    /// Time at which the credential expires.
     pub expires_at: String,
-    /// The file for kubectl.
+    /// Content of the kubeconfig file.
     pub kubeconfig: String,
 }

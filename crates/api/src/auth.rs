@@ -1,4 +1,5 @@
-//! Who asks, and whether he may: a bearer token, looked up by its digest on every request, so that a revoked one is refused at once.
+//! Authentication by bearer token, and authorization. Every request looks its token up by digest, so a revoked token is refused
+//! immediately.
 
 use axum::{
     extract::{FromRequestParts, MatchedPath, Request, State},
@@ -22,14 +23,14 @@ use crate::{
     state::ApiState,
 };
 
-/// An authenticated caller. A handler that takes one refuses everybody else.
+/// An authenticated caller. A handler with this extractor refuses unauthenticated requests.
 pub(crate) struct Authenticated(pub(crate) Caller);
 
 impl FromRequestParts<ApiState> for Authenticated {
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiProblem> {
-        // Whoever came past the check of rights was looked up there.
+        // The permission check already looked the caller up.
         let principal = match parts.extensions.get::<Principal>() {
             Some(known) => known.clone(),
             None => principal(&parts.headers, parts.extensions.get().copied(), state).await?,
@@ -38,7 +39,7 @@ impl FromRequestParts<ApiState> for Authenticated {
     }
 }
 
-/// Whose token the request carries, which came from there.
+/// Returns the holder of the request's token. `from` is the peer's address.
 pub(crate) async fn principal(
     headers: &HeaderMap,
     from: Option<PeerAddress>,
@@ -55,7 +56,7 @@ pub(crate) async fn principal(
     })
 }
 
-/// The caller by its one-time token, which came from there. Any other token is refused.
+/// Returns the caller of a request with a one-time token; refuses every other token. `from` is the peer's address.
 pub(crate) async fn one_time_caller(
     headers: &HeaderMap,
     from: Option<PeerAddress>,
@@ -67,7 +68,7 @@ pub(crate) async fn one_time_caller(
     Ok(Caller { principal, correlation: correlation::current_id(state) })
 }
 
-/// Refuses a token that opens nothing now, and one that opens nothing but its own exchange.
+/// Refuses revoked and expired tokens, tokens without an expiry, and one-time tokens, which are only good for their exchange.
 fn refuse_unless_good(token: &TokenRecord, now: Timestamp) -> Result<(), ApiProblem> {
     if token.revoked_at.is_some() {
         return Err(refuse("this token was revoked"));
@@ -87,7 +88,7 @@ fn refuse_unless_good(token: &TokenRecord, now: Timestamp) -> Result<(), ApiProb
     Ok(())
 }
 
-/// The token that a request carries, good or not, and when that was looked up.
+/// Returns the request's token, valid or not, and the time of the look-up.
 async fn look_up(
     headers: &HeaderMap,
     from: Option<PeerAddress>,
@@ -104,11 +105,11 @@ async fn look_up(
     Ok((token.ok_or_else(|| refuse("this token is unknown"))?, now))
 }
 
-/// The digest of the token that a request carries. Refuses what this control plane did not make, without a look-up or a penalty.
+/// Returns the digest of the request's token. Refuses a token that this control plane did not issue, without a look-up or a penalty.
 pub(crate) fn digest_of_token(headers: &HeaderMap, keys: &Keys) -> Result<String, ApiProblem> {
     let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
     let (scheme, secret) = header.to_str().ok().and_then(|header| header.split_once(' ')).unwrap_or_default();
-    // By RFC 9110 the case of a scheme's name does not matter.
+    // RFC 9110: the scheme name is case-insensitive.
     let secret = Some(secret).filter(|_| scheme.eq_ignore_ascii_case("Bearer"));
     let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?.trim();
     if !token::is_genuine(keys, secret) {
@@ -124,12 +125,12 @@ fn refuse(why: &str) -> ApiProblem {
     ApiProblem::new(Code::Unauthenticated, why).then("send a valid token as `Authorization: Bearer …`")
 }
 
-/// Lets through who has the right that the operation's own description names. An operation that names none is nobody's.
+/// Enforces the permission that the operation's description declares; undeclared operations are denied.
 pub(crate) async fn rights(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
     let declared = route.and_then(|route| document::declared(request.method(), &route));
     let needed = match declared.map(|declared| declared.needs) {
-        // No operation, or one that asks for no token.
+        // No such operation, or one that requires no token.
         None | Some(Needs::Nothing) => return next.run(request).await,
         Some(Needs::Unsaid) => {
             tracing::error!(path = request.uri().path(), "an operation names no right that it needs");

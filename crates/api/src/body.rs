@@ -1,4 +1,4 @@
-//! Bodies: bounded in length, memory, depth and time, JSON without repeated keys, refused with the field that is wrong.
+//! Request bodies: limited in length, memory, depth and time; JSON without duplicate keys. A refusal names the field at fault.
 
 use std::{
     pin::Pin,
@@ -48,9 +48,9 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// The whole of a body, as long as `room` allows; the room is given back with the last clone of what is returned.
+/// Reads a whole body within the limits of `room`. Dropping the last clone of the result releases the memory.
 pub(crate) async fn read(mut body: RawBody, room: Room) -> Result<Bytes, ApiProblem> {
-    // Nothing is read of a body that says itself that it is too long.
+    // A body whose announced length is over the limit is not read.
     if body.size_hint().lower() > room.bytes_max() as u64 {
         return Err(room.too_long());
     }
@@ -58,13 +58,13 @@ pub(crate) async fn read(mut body: RawBody, room: Room) -> Result<Bytes, ApiProb
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| broken_off(&error))?.into_data() else { continue };
         collected.room.take(data.len())?;
-        // Copied: a frame keeps the whole buffer that it was cut from.
+        // Copied, because a frame keeps the whole buffer from which it was cut.
         collected.bytes.extend_from_slice(&data);
     }
     Ok(Bytes::from_owner(collected))
 }
 
-/// What has arrived of a body, with the room that it takes.
+/// The received part of a body, with the memory that it holds.
 struct Collected {
     bytes: Vec<u8>,
     room: Room,
@@ -85,7 +85,7 @@ fn broken_off(error: &axum::Error) -> ApiProblem {
     ApiProblem::new(Code::BodyInvalid, "the body broke off").then("send it again")
 }
 
-/// An operation that takes no body refuses one that says something: whoever sent it expects what will not happen.
+/// Refuses a body with content if the operation takes none: the sender expects an effect that would not happen.
 pub(crate) async fn refuse_unasked(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
@@ -99,7 +99,7 @@ pub(crate) async fn refuse_unasked(State(state): State<ApiState>, request: Reque
     }
 }
 
-/// Gives every body its time.
+/// Applies the time limit to every body.
 pub(crate) async fn in_time(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
@@ -109,12 +109,12 @@ pub(crate) async fn in_time(State(state): State<ApiState>, request: Request, nex
     next.run(request.map(|body| RawBody::new(InTime { body, until }))).await
 }
 
-/// The body had not ended when its time had.
+/// The body did not end within the time limit.
 #[derive(Debug, thiserror::Error)]
 #[error("the body did not arrive in time")]
 struct TooSlow;
 
-/// A body that fails when its time is over.
+/// A body that fails when the time limit is reached.
 struct InTime {
     body: RawBody,
     until: BoxFuture<'static, ()>,

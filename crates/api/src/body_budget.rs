@@ -1,7 +1,8 @@
-//! The memory that bodies take while they are read and used.
+//! Limits the memory of request bodies while they are read and used.
 //!
-//! Guarantees: the bodies of all callers who are not known yet hold at most [`UNKNOWN_BYTES_MAX`] together, those of known callers
-//! [`KNOWN_BYTES_MAX`]; no address and no project holds more than its share. What is counted is what has arrived, never what was announced.
+//! Guarantees: the bodies of all unauthenticated callers hold at most [`UNKNOWN_BYTES_MAX`] together, except that every address may hold
+//! one body; those of authenticated callers hold at most [`KNOWN_BYTES_MAX`]. No address and no project holds more than its share. Received
+//! bytes count, announced ones do not.
 
 use std::{
     collections::HashMap,
@@ -13,32 +14,32 @@ use gpuaas_model::{Code, PeerSite, Principal, ProjectId, TokenId};
 
 use crate::{peer::PeerAddress, problem::ApiProblem};
 
-/// Longest body of a caller who is not known yet, in bytes. An enrollment takes about 2 KiB.
+/// Longest body of an unauthenticated caller, in bytes. An enrollment takes about 2 KiB.
 pub(crate) const UNKNOWN_BODY_BYTES_MAX: usize = 16 * 1_024;
-/// Longest body of a known caller, in bytes.
+/// Longest body of an authenticated caller, in bytes.
 pub(crate) const KNOWN_BODY_BYTES_MAX: usize = 1_024 * 1_024;
-/// Bytes of all bodies of callers who are not known yet: two thousand enrollments at once. A quarter of it may be of one address, and beyond it each
-/// address may hold one body, 64 MiB of all the connections that there can be.
+/// Bytes of all bodies of unauthenticated callers, enough for two thousand concurrent enrollments. One address may hold a quarter. Beyond
+/// the limit each address may still hold one body: at most 64 MiB over all possible connections.
 const UNKNOWN_BYTES_MAX: usize = 8 * 1_024 * 1_024;
-/// Bytes of all bodies of known callers. A quarter of it may be of one project, or of one token of the platform.
+/// Bytes of all bodies of authenticated callers. One project, or one platform token, may hold a quarter.
 const KNOWN_BYTES_MAX: usize = 64 * 1_024 * 1_024;
-/// Seconds after which a refused body is worth another try: bodies are held for moments.
+/// Seconds after which a client may retry a refused body: bodies are held for a short time.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
-/// The two budgets.
+/// The budgets for unauthenticated and for authenticated callers.
 #[derive(Clone)]
 pub(crate) struct BodyBudgets {
     unknown: Arc<Budget>,
     known: Arc<Budget>,
 }
 
-/// Whose share a body is counted against.
+/// Owner of the share against which a body counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
-    /// Somebody at that address, or at one that the listener did not tell.
+    /// An unauthenticated caller at this address, or at an address that the listener did not report.
     Address(Option<PeerSite>),
     Project(ProjectId),
-    /// A token of the platform itself.
+    /// A platform token.
     Token(TokenId),
 }
 
@@ -46,7 +47,7 @@ struct Budget {
     whose: &'static str,
     all_max: usize,
     share_max: usize,
-    /// So much is taken of every holder, whatever others hold.
+    /// Bytes that every holder may hold even when the budget is exhausted.
     floor: usize,
     held: Mutex<Held>,
 }
@@ -68,7 +69,7 @@ impl BodyBudgets {
         }
     }
 
-    /// Room for the body of a request, of which nothing is taken yet. A caller is known once its token was looked up.
+    /// Returns an empty reservation for the body of a request. A caller counts as authenticated once its token was looked up.
     pub(crate) fn room(&self, of: &Extensions) -> Room {
         let known = of.get::<Principal>();
         let holder = known.map(|caller| caller.project.map_or(Holder::Token(caller.token), Holder::Project));
@@ -81,7 +82,7 @@ impl BodyBudgets {
     }
 }
 
-/// What a body has taken of its budget; given back when dropped.
+/// The share of a budget that one body holds; released on drop.
 pub(crate) struct Room {
     budget: Arc<Budget>,
     holder: Holder,
@@ -90,19 +91,19 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// How long the body may become.
+    /// Returns the longest length of the body, in bytes.
     pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    /// Takes so many bytes more, or refuses the body.
+    /// Reserves more bytes, or refuses the body.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), ApiProblem> {
         if self.taken + bytes > self.bytes_max {
             return Err(self.too_long());
         }
         let mut held = self.budget.held.lock().unwrap_or_else(PoisonError::into_inner);
         let of_holder = held.shares.get(&self.holder).copied().unwrap_or_default() + bytes;
-        // One body of each is always taken, or a few would keep everybody else out. Connections bound how many there can be.
+        // Every address may always hold one body; otherwise a few could block all others. The number of connections bounds the total.
         let is_first = of_holder <= self.budget.floor;
         if (held.all + bytes > self.budget.all_max && !is_first) || of_holder > self.budget.share_max {
             let detail = format!("bodies of {} take all the memory that they may", self.budget.whose);
@@ -115,7 +116,7 @@ impl Room {
         Ok(())
     }
 
-    /// The refusal of a body that is longer than it may be.
+    /// Returns the refusal of a body that is over the length limit.
     pub(crate) fn too_long(&self) -> ApiProblem {
         ApiProblem::new(Code::BodyTooLarge, format!("the body is longer than {} bytes", self.bytes_max))
             .then("send less: nothing that this operation takes is longer")
@@ -160,7 +161,7 @@ mod tests {
         of
     }
 
-    /// The rooms of as many bodies of full length as there is place for.
+    /// Reserves bodies of full length until the budget refuses one.
     fn filled(budgets: &BodyBudgets, of: &Extensions) -> Vec<Room> {
         let full = || {
             let mut room = budgets.room(of);

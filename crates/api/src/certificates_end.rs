@@ -1,4 +1,4 @@
-//! When the certificates of the control plane's own listeners end, for those who watch it.
+//! Expiry of the certificates of the control plane's listeners, for readiness and metrics.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -7,14 +7,14 @@ use std::{
 
 use gpuaas_model::Timestamp;
 
-/// Remaining life below which readiness warns: renewal is due 30 days before the end and has failed for ten days.
+/// Remaining life below which readiness warns. Renewal starts 30 days before expiry, so it has failed for ten days.
 const LATE: Duration = Duration::from_secs(20 * 24 * 3_600);
 
-/// When the first of them ends.
+/// Expiry of the certificate that expires first.
 #[derive(Debug)]
 pub struct CertificatesEnd(AtomicI64);
 
-/// How certificates stand.
+/// Validity of the certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Validity {
     Good,
@@ -24,17 +24,17 @@ pub(crate) enum Validity {
 }
 
 impl CertificatesEnd {
-    /// Certificates that end then.
+    /// Creates the value with an expiry.
     pub fn at(end: Timestamp) -> Self {
         Self(AtomicI64::new(end.as_millis()))
     }
 
-    /// From now on they end then.
+    /// Replaces the expiry.
     pub fn set(&self, end: Timestamp) {
         self.0.store(end.as_millis(), Ordering::Relaxed);
     }
 
-    /// When they end.
+    /// Returns the expiry.
     pub fn get(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Rows as the API shows them.
+//! Converts rows to API types.
 
 use gpuaas_api_types::{
     Allocation, Archive, AuditEntry, Authority, Event, Project, SealingKey, ServiceAccount, SigningKey, Task, Token,

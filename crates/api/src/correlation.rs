@@ -1,4 +1,5 @@
-//! The correlation id: accepted or made at the door, echoed, and known to whatever runs for the request.
+//! The correlation id of a request: accepted or generated at the start, echoed in the response, and available to all code that runs for the
+//! request.
 
 use axum::{
     extract::{Request, State},
@@ -11,19 +12,19 @@ use tracing::Instrument;
 
 use crate::state::ApiState;
 
-/// Carries the id in requests and answers.
+/// Header with the id, in requests and responses.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("correlation-id");
 
 tokio::task_local! {
     static CURRENT: CorrelationId;
 }
 
-/// The id of the request being answered; empty outside of one.
+/// Returns the id of the current request; empty outside of a request.
 pub(crate) fn current() -> String {
     CURRENT.try_with(ToString::to_string).unwrap_or_default()
 }
 
-/// The id of the request being answered.
+/// Returns the id of the current request; a new one outside of a request.
 pub(crate) fn current_id(state: &ApiState) -> CorrelationId {
     CURRENT.try_with(|id| *id).unwrap_or_else(|_| fresh(state))
 }
@@ -32,12 +33,12 @@ fn fresh(state: &ApiState) -> CorrelationId {
     CorrelationId::generate(&*state.engine.ports().clock, &*state.engine.ports().entropy)
 }
 
-/// The same future, which answers the request of that id.
+/// Runs a future as part of the request with this id.
 pub(crate) fn within<F: Future>(id: CorrelationId, future: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(id, future)
 }
 
-/// Gives every request its id. One that a client sends must be a UUID; anything else is replaced.
+/// Assigns an id to every request. A UUID that the client sends is used, any other value is replaced.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let offered = request.headers().get(&HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
     let id = offered.unwrap_or_else(|| fresh(&state));

@@ -1,4 +1,4 @@
-//! The OpenAPI document. What it does not say, no operation answers.
+//! The OpenAPI document. No operation returns a status that the document does not list.
 
 mod common;
 mod declared;
@@ -41,12 +41,12 @@ impl Modify for Shared {
     }
 }
 
-/// The document without its routes.
+/// Returns the document without its routes.
 pub(crate) fn base() -> utoipa::openapi::OpenApi {
     Base::openapi()
 }
 
-/// The whole document.
+/// Returns the complete document.
 pub fn document() -> utoipa::openapi::OpenApi {
     let mut document = crate::routes::documented();
     let mut problems = common::Responses::new();
@@ -72,7 +72,7 @@ mod tests {
         serde_json::to_value(document()).unwrap()
     }
 
-    /// Method, path and description of every operation.
+    /// Returns method, path and description of every operation.
     fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
         let paths = document["paths"].as_object().unwrap().iter();
         paths
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn every_free_text_of_a_body_or_query_is_a_line() {
-        /// Texts that a program reads whole, and shows nobody: agents' own, which the node channel's limits check.
+        /// Operations whose texts only programs read: agents send them, and the limits of the node channel check them.
         const OF_PROGRAMS: [&str; 1] = ["enroll"];
         let document = whole();
         let mut lines = 0;
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn every_list_is_taken_in_pages() {
-        /// Lists that something else keeps short: the catalog is compiled in, and keys are made by hand, one at a time.
+        /// Lists that stay short without pages: the catalog is compiled in, and operators create keys one at a time.
         const SHORT: [&str; 3] = ["list_apps", "list_authorities", "list_signing_keys"];
         let document = whole();
         let is_list = |operation: &Value| {

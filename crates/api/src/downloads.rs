@@ -1,5 +1,5 @@
-//! Answers that anybody gets without a token: the install script, packages, the API's own document. Few at once, so that those who read slowly or
-//! not at all hold little.
+//! Limits concurrent responses to requests without a token (install script, packages, OpenAPI document), so that slow or stalled readers
+//! hold little memory.
 
 use std::{
     pin::Pin,
@@ -25,12 +25,12 @@ use crate::{
     state::ApiState,
 };
 
-/// Such answers at once. Each holds some 300 KiB while its reader is slow: 75 MiB in all.
+/// Concurrent responses. Each holds about 300 KiB while its reader is slow: 75 MiB in total.
 pub(crate) const DOWNLOADS_MAX: SharesMax = SharesMax { all: 256, per_address: 32 };
-/// When one that is refused may try again: a package takes about as long.
+/// Seconds after which a refused client may retry: about the duration of a package's download.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
-/// Refuses what nobody needs a token for while too much of it is under way.
+/// Refuses a request that needs no token while too many of these responses are in progress.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let sender = peer::sender(&request).filter(|_| is_open(&request));
     let Some(from) = sender else { return next.run(request).await };
@@ -40,7 +40,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
     }
 }
 
-/// Whether everybody may read it. What no route answers is small and counts as well.
+/// Returns whether the request needs no token. Requests without a route get a small response and count too.
 fn is_open(request: &Request) -> bool {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
@@ -53,12 +53,12 @@ fn refuse() -> ApiProblem {
     problem.then(format!("try again after {RETRY_AFTER_SECONDS} s")).after(RETRY_AFTER_SECONDS)
 }
 
-/// The download was ended for the sake of an address that has fewer.
+/// The server ended the download in favor of an address that has fewer.
 #[derive(Debug, thiserror::Error)]
 #[error("the download gave way to one of another address")]
 struct Displaced;
 
-/// A body that holds its share until all of it was taken.
+/// A body that holds its share until it was read completely.
 struct Download {
     body: Body,
     displaced: Pin<Box<WaitForCancellationFutureOwned>>,

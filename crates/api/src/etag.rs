@@ -1,10 +1,11 @@
-//! `ETag`, `If-None-Match` and `If-Match`: what a client has seen, and whether it is still so.
+//! Conditional requests: `ETag`, `If-None-Match` and `If-Match`.
 //!
-//! A tag is `"ID.REVISION-DIGEST"`: the object's id, since another may have its name by now, and the revision of its row, which grows with its
-//! every change: these are what `If-Match` compares, in the transaction of the mutation; and the digest of what was shown, which `If-None-Match` compares too, because an answer also shows what is kept
-//! beside the row (members, operations). To clients it is opaque. Comparison with `If-Match` is strong (RFC 9110): a weak tag never matches.
+//! A tag is `"ID.REVISION-DIGEST"`, opaque to clients. `ID` is the object's id, because another object may have taken its name; `REVISION`
+//! is the number that every change of its row raises. `If-Match` compares these two in the transaction of the mutation. `DIGEST` covers the
+//! response body. `If-None-Match` compares it too, because the body also contains rows other than the object's own (members, operations).
+//! `If-Match` uses strong comparison (RFC 9110): a weak tag never matches.
 //!
-//! A mutation that compares nothing refuses `If-Match` rather than to go on as if it held.
+//! A mutation that compares nothing refuses `If-Match` instead of ignoring it.
 
 use std::convert::Infallible;
 
@@ -24,7 +25,7 @@ use crate::{document, problem::ApiProblem};
 /// Hex digits of the digest in a tag.
 const DIGEST_LENGTH: usize = 16;
 
-/// What a client holds already.
+/// The headers of a request, for `If-None-Match`.
 pub(crate) struct Held(HeaderMap);
 
 impl<S: Sync> FromRequestParts<S> for Held {
@@ -36,7 +37,7 @@ impl<S: Sync> FromRequestParts<S> for Held {
 }
 
 impl Held {
-    /// Answers with the object, or with 304 where the client holds it as it is.
+    /// Responds with the object, or with 304 if the client already has this version.
     pub(crate) fn or_send(&self, revision: Revision, shown: &impl Serialize) -> Result<Response, ApiProblem> {
         let body = serde_json::to_vec(shown).map_err(|error| {
             tracing::error!(%error, "an answer could not be written");
@@ -47,7 +48,7 @@ impl Held {
         let is_held = match tags(&self.0, &header::IF_NONE_MATCH)? {
             None => false,
             Some(Tags::Any) => true,
-            // Weak comparison: 304 promises no more than that the answer would say the same.
+            // Weak comparison: 304 only promises that the response would have the same content.
             Some(Tags::OneOf(held)) => held.iter().any(|held| held.strip_prefix("W/").unwrap_or(held) == tag),
         };
         let present = HeaderValue::try_from(tag).map_err(|_| ApiProblem::new(Code::Internal, "a tag is no header"))?;
@@ -60,7 +61,7 @@ impl Held {
     }
 }
 
-/// What the object must still be like for a mutation.
+/// Precondition of a mutation, from `If-Match`.
 pub(crate) struct IfMatch(pub(crate) Seen);
 
 impl<S: Sync> FromRequestParts<S> for IfMatch {
@@ -74,7 +75,7 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
     }
 }
 
-/// The revision in a strong tag of ours.
+/// Returns the revision in a strong tag that this control plane issued.
 fn revision(tag: &str) -> Option<Revision> {
     let (object, rest) = tag.strip_prefix('"')?.strip_suffix('"')?.split_once('.')?;
     let (number, digest) = rest.split_once('-')?;
@@ -88,7 +89,7 @@ fn revision(tag: &str) -> Option<Revision> {
     Some(Revision { object: Uuid::try_parse(object).ok()?, number: number.parse().ok()? })
 }
 
-/// Refuses `If-Match` where nothing is compared.
+/// Refuses `If-Match` for operations that compare nothing.
 pub(crate) async fn refuse_unasked(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
@@ -109,11 +110,11 @@ pub(crate) async fn refuse_unasked(request: Request, next: Next) -> Response {
 enum Tags {
     /// `*`
     Any,
-    /// As they were sent, with their quotes.
+    /// Tags as sent, with their quotes.
     OneOf(Vec<String>),
 }
 
-/// The tags of a header, of all its lines together.
+/// Returns the tags of all lines of a header.
 fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, ApiProblem> {
     let mut lines = headers.get_all(name).iter().peekable();
     if lines.peek().is_none() {
@@ -138,13 +139,13 @@ fn parsed(text: &str) -> Option<Tags> {
         let inside = rest[open..].strip_prefix('"')?;
         let length = open + inside.find('"')? + 2;
         let tag = &rest[..length];
-        // Between the quotes: everything visible. A comma is one of them.
+        // Every visible character is allowed between the quotes, commas included.
         if tag[open + 1..length - 1].bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
             return None;
         }
         found.push(tag.to_owned());
         rest = rest[length..].trim_start();
-        // Empty elements of a list are no elements.
+        // Empty list elements are ignored.
         let behind = rest.trim_start_matches([',', ' ', '\t']);
         if behind.len() == rest.len() && !rest.is_empty() {
             return None;

@@ -1,7 +1,7 @@
-//! Event streams for many who follow the same one: what was appended is read and serialised once for all of them.
+//! Event streams with many subscribers: each appended event is read and serialized once for all of them.
 //!
-//! Guarantees: everybody gets every event of the stream in order, none twice. Somebody who is further behind than what is kept here reads rows
-//! alone and catches up; memory is bounded by [`KEPT_MAX`] events of each stream that is followed.
+//! Guarantees: every subscriber gets every event of the stream in order and exactly once. A subscriber that is behind the cached events
+//! reads rows itself until it has caught up. Memory is bounded by [`KEPT_MAX`] events per subscribed stream.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,22 +15,22 @@ use tokio::sync::Mutex;
 
 use crate::convert;
 
-/// Events that are read at once.
+/// Events per read.
 const BATCH: u32 = 200;
-/// Newest events of a stream that are kept for those who follow it.
+/// Newest events of a stream that are cached for its subscribers.
 const KEPT_MAX: usize = 256;
 
-/// The streams that somebody follows.
+/// Streams with subscribers.
 #[derive(Default)]
 pub(crate) struct Feeds(StdMutex<HashMap<StreamName, Weak<Feed>>>);
 
-/// One stream, as long as somebody follows it.
+/// A stream, while it has subscribers.
 pub(crate) struct Feed {
     stream: StreamName,
     newest: Mutex<Newest>,
 }
 
-/// An event as it is sent, with its number.
+/// A serialized event with its number.
 #[derive(Clone)]
 pub(crate) struct Sent {
     pub(crate) sequence: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Sent {
 struct Newest(VecDeque<Sent>);
 
 impl Feeds {
-    /// The feed of a stream.
+    /// Returns the feed of a stream.
     pub(crate) fn of(&self, stream: StreamName) -> Arc<Feed> {
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(feed) = feeds.get(&stream).and_then(Weak::upgrade) {
@@ -56,13 +56,13 @@ impl Feeds {
 }
 
 impl Feed {
-    /// Events behind number `after`, oldest first: some of them if there are any.
+    /// Returns events after number `after`, oldest first; empty only if there are none.
     pub(crate) async fn behind(&self, store: &Store, after: u64) -> Result<Vec<Sent>, StoreError> {
         let mut newest = self.newest.lock().await;
         if let Some(kept) = newest.behind(after) {
             return Ok(kept);
         }
-        // Whoever is where the newest ends reads for all who are there too: they wait for the lock.
+        // A subscriber at the end of the cache reads for all others there: they wait for the lock.
         if newest.last().is_none_or(|last| last == after) {
             let read = self.read(store, after).await?;
             newest.add(read.clone());
@@ -87,21 +87,21 @@ impl Newest {
         self.0.back().map(|sent| sent.sequence)
     }
 
-    /// All that is kept behind `after`; `None` if there is nothing, or not the very next event.
+    /// Returns the cached events after `after`; `None` if there are none, or if the event that follows `after` is not cached.
     fn behind(&self, after: u64) -> Option<Vec<Sent>> {
         let begin = self.0.partition_point(|sent| sent.sequence <= after);
         let next = self.0.get(begin).filter(|next| next.sequence == after + 1);
         next.map(|_| self.0.iter().skip(begin).cloned().collect())
     }
 
-    /// Adds what follows the last.
+    /// Appends the events that follow the last one.
     fn add(&mut self, read: Vec<Sent>) {
         self.0.extend(read);
         let excess = self.0.len().saturating_sub(KEPT_MAX);
         self.0.drain(..excess);
     }
 
-    /// Keeps newer ones in the place of those that are kept, which they need not follow.
+    /// Replaces the cached events by newer ones, which need not follow them directly.
     fn move_on(&mut self, read: &[Sent]) {
         if read.last().is_some_and(|newest| self.last().is_none_or(|last| last < newest.sequence)) {
             self.0 = read.iter().cloned().collect();
@@ -175,7 +175,7 @@ mod tests {
         let feeds = Feeds::default();
         let feed = feeds.of(StreamName::Platform);
         append(&store, 700).await;
-        // One from the start, one from the middle, one from the end, each at a pace of its own.
+        // One from the start, one from the middle and one from the end, each at a different rate.
         let mut followers = [(0_u64, 1), (350, 3), (700, 7)];
         for turn in 0..120_u64 {
             append(&store, if turn % 40 == 0 { 300 } else { turn % 3 }).await;

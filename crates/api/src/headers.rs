@@ -1,7 +1,7 @@
-//! Headers that decide what a request is about: a request has each of them once.
+//! Refuses requests that repeat a header that decides how the request is handled.
 //!
-//! Where a header is repeated, one reader takes the first and another the last: a proxy and this server would see two requests. The same holds for
-//! a request that does not say, or says twice, which host it is for.
+//! If such a header is repeated, one parser uses the first value and another the last: a proxy and this server would see different
+//! requests. The same holds for a request that names no host, or two.
 
 use axum::{
     extract::Request,
@@ -13,7 +13,8 @@ use gpuaas_model::Code;
 
 use crate::{correlation, idempotency, problem::ApiProblem};
 
-/// What a request has once at most. `If-Match` may be repeated by its RFC; here it is one line, since what is compared decides what happens.
+/// Headers that a request may contain once. RFC 9110 allows repeating `If-Match`; this server accepts one line of it, because the
+/// comparison decides whether a change happens.
 const SINGLE: [HeaderName; 8] = [
     header::AUTHORIZATION,
     header::CONTENT_LENGTH,
@@ -25,13 +26,13 @@ const SINGLE: [HeaderName; 8] = [
     HeaderName::from_static("last-event-id"),
 ];
 
-/// Longest line and headers of a request together, in bytes.
+/// Longest request line and headers together, in bytes.
 pub const HEADERS_BYTES_MAX: u32 = 64 * 1_024;
 
-/// Refuses a request whose headers are too long, or can be read in two ways.
+/// Refuses a request whose headers are too long or ambiguous.
 pub(crate) async fn middleware(request: Request, next: Next) -> Response {
     if bytes_of(&request) > HEADERS_BYTES_MAX as usize {
-        // Without a body, as hyper answers: its own limit lets somewhat more than the configured bytes through.
+        // Without a body, like hyper's own response. hyper's limit accepts somewhat more than the configured bytes.
         return StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response();
     }
     match check(&request) {
@@ -50,7 +51,7 @@ fn check(request: &Request) -> Result<(), ApiProblem> {
     if let Some(repeated) = SINGLE.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
         return Err(refuse(repeated, format!("{repeated} is sent more than once"), "send it once"));
     }
-    // A length beside a coding is dropped by the parser, as RFC 9112 allows: the coding decides.
+    // The parser drops a Content-Length next to a Transfer-Encoding, as RFC 9112 allows.
     if let Some(coding) = headers.get(header::TRANSFER_ENCODING) {
         let is_alone = headers.get_all(header::TRANSFER_ENCODING).iter().count() == 1;
         if !is_alone || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
@@ -78,7 +79,8 @@ fn check(request: &Request) -> Result<(), ApiProblem> {
     }
 }
 
-/// Whether it is a name or address with an optional port, and without a user (RFC 9110, section 7.2, and RFC 9113, section 8.3.1).
+/// Returns whether `authority` is a name or address with an optional port and without user information (RFC 9110, section 7.2, and RFC
+/// 9113, section 8.3.1).
 fn is_host(authority: &Authority) -> bool {
     let (host, text) = (authority.host(), authority.as_str());
     let port = text.strip_prefix(host);

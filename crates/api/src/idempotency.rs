@@ -1,13 +1,13 @@
-//! `Idempotency-Key`: a mutation that is repeated under the same key is answered again, not done again.
+//! `Idempotency-Key`: repeating a mutation under the same key returns the first response instead of executing it again.
 //!
-//! Guarantees: same token, key and request for as long as answers are kept (a day, unless set otherwise) → the same answer, even from another process;
-//! another request under the key is refused; of two at once, one waits for the other, or is told to, where they came to two replicas. Answers are kept
-//! sealed: some hold a credential.
+//! Guarantees: the same token, key and request get the same response for as long as responses are kept (one day by default), even from
+//! another process. Another request under the same key is refused. Of two concurrent equal requests, one waits for the other; if they reach
+//! different replicas, the second gets 503. Stored responses are encrypted, because some contain a credential.
 //!
-//! A request that has begun ends, whether or not its client waits for it: what was done is remembered, and the key is free again.
+//! A request that began runs to its end even if its client disconnects, so its response is stored and the key is released.
 //!
-//! What is remembered is an answer by which something changed. A refusal changed nothing and may be tried again under its key. After a
-//! crash between a change and its remembering, the repetition meets the change itself (`name_taken`, `operation_in_progress`).
+//! Only success responses are stored. A refusal changed nothing, so the client may retry under the same key. If the process crashes between
+//! a change and storing its response, the retry meets the change itself (`name_taken`, `operation_in_progress`).
 
 use std::{
     collections::HashMap,
@@ -38,29 +38,29 @@ use crate::{
     state::ApiState,
 };
 
-/// The client's key.
+/// Request header with the client's key.
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Says that an answer was given before.
+/// Response header that marks a repeated response.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Longest key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 128;
-/// Longest answer that is remembered, in bytes; a kubeconfig is about 6 KiB.
+/// Longest stored response, in bytes. A kubeconfig has about 6 KiB.
 const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
 
-/// How long a request may take before an equal one at another replica gets its turn; one of a replica that died gets it at once.
+/// Duration of the lease that serializes equal requests across replicas. The lease of a replica that died is free immediately.
 const TURN_TTL: Duration = Duration::from_secs(120);
-/// What the names of the leases begin with under which replicas take turns.
+/// Prefix of these leases' names.
 const TURNS: &str = "idempotency/";
 
-/// Requests under way, by token and key.
+/// Requests in progress, by token and key.
 #[derive(Default)]
 pub(crate) struct UnderWay(Mutex<HashMap<(TokenId, String), Weak<Turn>>>);
 
-/// Held by the one of equal requests whose turn it is.
+/// Lock that serializes equal requests.
 type Turn = tokio::sync::Mutex<()>;
 
 impl UnderWay {
-    /// The lock of that key; gone with its last holder.
+    /// Returns the lock of a key. It is dropped with its last holder.
     fn lock(&self, token: TokenId, key: &str) -> Arc<Turn> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, lock| lock.strong_count() > 0);
@@ -73,7 +73,7 @@ impl UnderWay {
     }
 }
 
-/// Answers from memory, or lets the request through and remembers.
+/// Returns the stored response, or runs the request and stores its response.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     match request.headers().get(&KEY).cloned() {
         Some(key) if takes_key(&request) => {
@@ -83,7 +83,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
     }
 }
 
-/// Whether an operation was asked for that does something for somebody. A method that no operation has is none of ours.
+/// Returns whether the request is a mutation by an authenticated caller. Methods without an operation take no key.
 fn takes_key(request: &Request) -> bool {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
@@ -111,7 +111,7 @@ async fn keyed(state: &ApiState, key: &HeaderValue, request: Request, next: Next
     finished(state, asked, request, next, held).await
 }
 
-/// What makes two requests the same: method, address, what must still be so, and body.
+/// Digest of everything that two equal requests share: method, URI, `If-Match` and body.
 fn digest(parts: &Parts, body: &[u8]) -> String {
     let mut asked = format!("{} {}\n", parts.method, parts.uri).into_bytes();
     for seen in parts.headers.get_all(header::IF_MATCH) {
@@ -121,7 +121,7 @@ fn digest(parts: &Parts, body: &[u8]) -> String {
     gpuaas_trust::sha256_hex(&asked)
 }
 
-/// Does the request in a task of its own: a client that goes away takes nothing away between the change and its remembering.
+/// Runs the request in its own task, so that a client that disconnects cannot interrupt it between the change and storing the response.
 async fn finished(
     state: &ApiState,
     asked: Asked,
@@ -134,14 +134,14 @@ async fn finished(
     let doing = async move {
         let done = AssertUnwindSafe(asked.in_turn(&of_task, request, next)).catch_unwind().await;
         drop(held);
-        // Nobody may be left who waits for it.
+        // The client may have disconnected.
         let _ = told.send(done);
     };
     let doing = correlation::within(correlation, doing).in_current_span();
     state.engine.ports().runtime.spawn("request with an idempotency key", Box::pin(doing));
     match answer.await {
         Ok(Ok(answered)) => answered,
-        // It ends this request as it would have without a task of its own.
+        // Ends this request as the panic would have without the task.
         Ok(Err(panic)) => resume_unwind(panic),
         Err(_) => Err(ApiProblem::new(Code::Internal, "the request was given up")),
     }
@@ -154,7 +154,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Does the request in its turn among equal ones, which may come to other replicas at the same time.
+    /// Runs the request under the lease that serializes equal requests across replicas.
     async fn in_turn(&self, state: &ApiState, request: Request, next: Next) -> Result<Response, ApiProblem> {
         let (store, replica) = (state.engine.store(), state.engine.replica());
         if !store.is_shared() {
@@ -173,13 +173,13 @@ impl Asked {
             never = self.keep_turn(state, &lease) => match never {},
         };
         if let Err(error) = store.give_up_lease(&lease, replica).await {
-            // The request is done and its answer known: whoever sends it again waits until the turn ends by itself.
+            // The request is done. A repetition waits until the lease expires.
             tracing::warn!(%error, "the turn of a request could not be given up");
         }
         answered.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Prolongs the turn for as long as the request takes: a release is imported for minutes.
+    /// Renews the lease while the request runs; importing a release takes minutes.
     async fn keep_turn(&self, state: &ApiState, lease: &str) -> Infallible {
         let (engine, ports) = (&state.engine, state.engine.ports());
         loop {
@@ -190,7 +190,7 @@ impl Asked {
         }
     }
 
-    /// The remembered answer, or that of the request, which is remembered.
+    /// Returns the stored response, or runs the request and stores its response.
     async fn once(&self, state: &ApiState, request: Request, next: Next) -> Result<Response, ApiProblem> {
         if let Some(answer) = self.remembered(state).await? {
             return Ok(answer);
@@ -211,7 +211,7 @@ impl Asked {
                 .about("Idempotency-Key")
                 .then("use a fresh key for a new request"));
         }
-        // By what is asked, and not by what the row says of itself: it may have been another's.
+        // Uses the requested token and key instead of those in the row, because a manipulated row may belong to another request.
         let known = IdempotencyRecord { token: self.token, key: self.key.clone(), ..known };
         let body = opened(state, &known)?;
         let status = StatusCode::from_u16(known.status).unwrap_or(StatusCode::OK);
@@ -241,7 +241,7 @@ impl Asked {
         })?;
         answer.body = hex::encode(sealed);
         if let Err(error) = self.keep(state, &answer).await {
-            // What was asked for has happened, and only this answer says so.
+            // The change has happened, so the client must get this response.
             tracing::warn!(%error, "an answer was given and could not be remembered");
         }
         Ok(Response::from_parts(parts, Body::from(body)))
@@ -253,18 +253,18 @@ impl Asked {
         tx.commit().await
     }
 
-    /// Names the request among those that take turns.
+    /// Returns the name of the request's lease, without the prefix.
     fn turn(&self) -> String {
         gpuaas_trust::sha256_hex(format!("idempotency {} {}", self.token, self.key).as_bytes())
     }
 
-    /// Older answers are given no more, though the sweep may not have deleted them yet.
+    /// Returns the creation time before which stored responses no longer count, even if retention has not deleted them yet.
     fn forgotten_before(state: &ApiState) -> Option<Timestamp> {
         state.engine.retention().idempotency_keys.due_before(state.engine.ports().clock.now())
     }
 }
 
-/// The body of a remembered answer. One that does not open was changed by somebody else who writes to the database.
+/// Decrypts the body of a stored response. A failure means that someone else changed the row.
 fn opened(state: &ApiState, answer: &IdempotencyRecord) -> Result<Vec<u8>, ApiProblem> {
     let refused = || {
         tracing::error!(token = %answer.token, "a remembered answer was refused: its row was changed past the control plane");

@@ -1,9 +1,10 @@
-//! What machines are brought in with: the one line that an operator runs, and the folder of packages that stands behind it.
+//! Enrollment of machines: the command that an operator runs, and the folder of packages that it installs from.
 //!
-//! Guarantees: a file is handed out only when the folder's own list names it; nothing here is secret, so nobody is asked for a token.
-//! Whoever takes a package holds it against the list, and the list came from whom the enrollment string pins.
+//! Guarantees: only files that the folder's sum file lists are served, besides that file and its signature. Nothing here is secret, so no
+//! token is required. The script checks every package against the sum file, and fetches the sum file only from a server that the authority
+//! pinned in the enrollment string has certified.
 //!
-//! Deliberately absent: how packages are made (`cargo xtask package`), and what a machine does with them (`routes/install/install.sh`).
+//! Deliberately absent: building packages (`cargo xtask package`), and the work on the machine (`routes/install/install.sh`).
 
 use std::{io, path::PathBuf};
 
@@ -13,30 +14,31 @@ use tokio::{fs::File, io::AsyncReadExt};
 
 use crate::problem::ApiProblem;
 
-/// The list of a folder of packages: lines of `SHA-256  NAME`.
+/// The sum file of a package folder, with lines of `SHA-256  NAME`.
 pub const SUMS_FILE: &str = "SHA256SUMS";
-/// The detached signature over the list, where its packages were signed.
+/// The detached signature of the sum file. Absent if the packages were not signed.
 const SIGNATURE_FILE: &str = "SHA256SUMS.minisig";
-/// Longest list that is read; one of ours has half a kilobyte.
+/// Longest sum file, in bytes. A usual one has half a kilobyte.
 const SUMS_BYTES_MAX: u64 = 64 * 1_024;
 
-/// What machines are brought in with.
+/// Settings for enrolling machines.
 #[derive(Clone, Debug)]
 pub struct Install {
-    /// The pin of the API's key, as curl takes it: `sha256//…`.
+    /// Pin of the API's key in curl's format, `sha256//…`.
     pub api_pin: String,
-    /// Where the packages lie; none are handed out when absent.
+    /// Folder of the packages. Without it, no packages are served.
     pub packages: Option<PathBuf>,
 }
 
 impl Install {
-    /// The one line that brings a machine in, for a shell of root. Only what the pin names is run, and the secret is in no argument.
+    /// Returns the command that enrolls a machine, for a root shell. It runs only a script from the pinned server, and passes the secret in
+    /// the environment, not in an argument.
     pub(crate) fn command(&self, url: &str, string: &SecretText) -> String {
         let (pin, url) = (quoted(&self.api_pin), quoted(&format!("{}/install.sh", url.trim_end_matches('/'))));
         format!("curl -fsSk --pinnedpubkey {pin} {url} | GPUAAS_ENROLL={} sh", string.expose())
     }
 
-    /// A file of the folder, with its length.
+    /// Opens a file of the folder and returns it with its size in bytes.
     pub(crate) async fn open(&self, name: &str) -> Result<(File, u64), ApiProblem> {
         let folder = self.packages.as_deref().ok_or_else(|| missing("it was given no folder of them"))?;
         let sums = self.sums().await?;
@@ -69,7 +71,7 @@ impl Install {
     }
 }
 
-/// Whether a list names the file, whole. A name is a name there: no list leads out of its folder.
+/// Returns whether a sum file lists the file. Names with a path separator or a leading dot never count.
 fn lists(sums: &str, name: &str) -> bool {
     let is_plain = !name.contains('/') && !name.starts_with('.');
     is_plain && sums.lines().filter_map(|line| line.split_once("  ")).any(|(_, listed)| listed == name)
@@ -84,7 +86,7 @@ fn absent(name: &str) -> ApiProblem {
     ApiProblem::new(Code::NotFound, format!("there is no package {name}")).then("see /install/packages/SHA256SUMS")
 }
 
-/// As a shell takes it for one word; what needs no quotes has none, but for a pin, which everybody expects to have them.
+/// Quotes a word for a shell. Plain `https` URLs stay unquoted.
 fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":/._-".contains(&byte);
     if word.starts_with("https://") && word.bytes().all(is_plain) {

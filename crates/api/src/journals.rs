@@ -1,4 +1,4 @@
-//! The way to a node's journal, wherever its channel ends.
+//! Access to the journals of nodes, on whichever replica their channels end.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -8,7 +8,8 @@ use gpuaas_wire::session::{JournalLine, JournalRequest};
 /// Reads journals of nodes.
 #[async_trait]
 pub trait Journals: Send + Sync {
-    /// Lines of the node in the enrollment of the access, as they come; without `follow` the stream ends, with it when the node's connection does. Dropping it ends the reading.
+    /// Streams lines of the journal of the node and enrollment in `access`. Without `follow` the stream ends after the last line, with it
+    /// when the node disconnects. Dropping the stream stops the reading.
     async fn journal(
         &self,
         access: &NodeAccess,

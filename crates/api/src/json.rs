@@ -1,5 +1,5 @@
-//! JSON as clients send it. A key that is said twice is refused wherever it stands: what one reader takes from the first, another takes from
-//! the second. Nesting is bounded by the reader's own limit of 128.
+//! Parses JSON from clients. Duplicate keys are refused at every depth, because some parsers use the first value and others the last.
+//! `serde_json` limits nesting to 128.
 
 use std::{collections::HashSet, fmt};
 
@@ -13,12 +13,12 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::problem::ApiProblem;
 
-/// What to do about a body that is not what the operation takes.
+/// Next action for a body that does not match the operation's schema.
 const COMPARE: &str = "compare it with the operation's schema: /api/docs";
 
-/// The object that a text holds, or the refusal with the field that is wrong.
+/// Parses an object, or returns a refusal that names the field at fault.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
-    // A list would be read as the fields of an object in their order, which nobody has promised.
+    // serde would read a list as an object's fields in declaration order, which is no part of the API.
     if bytes.trim_ascii_start().first().is_some_and(|first| b"[\"-0123456789tfn".contains(first)) {
         return Err(ApiProblem::new(Code::BodyInvalid, "the body is no object").then(COMPARE));
     }
@@ -26,7 +26,7 @@ pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
     parsed(bytes)
 }
 
-/// Nothing at all, or an object without fields.
+/// Accepts an empty body or an object without fields.
 pub(crate) fn must_say_nothing(bytes: &[u8]) -> Result<(), ApiProblem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -52,7 +52,7 @@ fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
     Ok(value)
 }
 
-/// The field at a path; `None` for the body as a whole, and for a place that the text ends before.
+/// Returns the field at a path; `None` for the body as a whole and for a position after the end of the text.
 fn field(path: &Path) -> Option<String> {
     let is_known = |segment: &Segment| !matches!(segment, Segment::Unknown);
     (path.iter().next().is_some() && path.iter().all(is_known)).then(|| path.to_string())
@@ -63,12 +63,12 @@ fn refused(error: serde_json::Error) -> ApiProblem {
         .then(COMPARE)
 }
 
-/// What a client sent is repeated to it as far as it helps.
+/// Truncates text from a client to 256 bytes before it is returned to it.
 pub(crate) fn bounded(text: &str) -> &str {
     &text[..text.floor_char_boundary(256)]
 }
 
-/// Anything, as long as no object says a key twice.
+/// Any JSON value in which no object repeats a key.
 struct Unrepeated;
 
 impl<'de> Deserialize<'de> for Unrepeated {

@@ -1,7 +1,7 @@
-//! The public API: routes, their rights, and the OpenAPI document that is made of them.
+//! The public API: routes, their permissions, and the OpenAPI document that is generated from them.
 //!
-//! Guarantees: every route but health, the document, enrollment and what machines install asks for a token; every error is a problem document with a
-//! stable code and the request's correlation id; what belongs to another project looks absent.
+//! Guarantees: every route requires a token, except health, the OpenAPI document, enrollment and the install files. Every error is a
+//! problem document with a stable code and the request's correlation id. Objects of other projects look absent.
 //!
 //! Deliberately absent: decisions (`engine`), and TLS (`server`).
 

@@ -4,10 +4,10 @@
 //! - A valid token is charged to itself alone.
 //! - A text without this control plane's code is charged as a request without a token. It is never looked up, and delays no token.
 //! - An expired or revoked token has its own rate, and is charged to its address once.
-//! - Texts with the code that name no token, and many expired tokens, are charged to their address. That rate delays neither tokens that were
-//!   valid before nor enrollments. A part of all look-ups is kept for tokens that were valid before.
+//! - Texts with the code that match no token, and many expired tokens, are charged to their address. That rate delays neither tokens that
+//!   were valid before nor enrollments. A part of all look-ups is reserved for tokens that were valid before.
 //!
-//! Deliberately absent: health and metrics, which probes ask for, and nodes' own connections, which have limits of their own.
+//! Deliberately absent: health and metrics, which probes read, and the connections of nodes, which have their own limits.
 
 use std::{
     collections::HashSet,
@@ -33,30 +33,31 @@ use crate::{
     state::ApiState,
 };
 
-/// Tokens that were made here and are not good, a second and address, each counted once; as many enrollment tokens. Each of them may be tried as often.
+/// Invalid tokens with a correct code per second and address, each counted once; the same for enrollment tokens. Each invalid token may be
+/// tried at the same rate.
 const FAILURES: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
-/// Enrollments a second and address: two hundred machines behind one address may come at once.
+/// Enrollments per second and address. With the burst, two hundred machines behind one address can enroll at the same time.
 const ENROLLMENTS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).expect("it is not zero");
-/// Where machines enroll.
+/// Path of the enrollment.
 const ENROLL_PATH: &str = "/api/v1/enroll";
-/// Tokens that nobody knows yet, looked up at once: fewer than the store has readers.
+/// Concurrent look-ups of tokens that are not known to be valid: fewer than the store has readers.
 const UNKNOWN_AT_ONCE: usize = 2;
-/// Digests of tokens that were good, kept at once.
+/// Digests of valid tokens that are stored at one time.
 const GOOD_MAX: usize = 10_000;
 
-/// How often one may ask.
+/// Request rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paces {
-    /// Requests a second by one token.
+    /// Requests per second by one token.
     pub per_token: NonZeroU32,
-    /// Requests a second by all tokens of one project.
+    /// Requests per second by all tokens of one project.
     pub per_project: NonZeroU32,
-    /// Requests a second from one address.
+    /// Requests per second from one address.
     pub per_address: NonZeroU32,
 }
 
 impl Paces {
-    /// A script in a hurry stays below all; a loop that went wild does not.
+    /// Defaults: a fast script stays below them, a runaway loop does not.
     pub const USUAL: Self = Self {
         per_token: NonZeroU32::new(1_000).expect("it is not zero"),
         per_project: NonZeroU32::new(2_000).expect("it is not zero"),
@@ -64,18 +65,18 @@ impl Paces {
     };
 }
 
-/// What an address asks with. Each has a pace of its own: a flood of requests without a token holds up nobody who has one.
+/// Credential class of a request. An address has a separate rate for each class, so requests without a token delay none with a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Offered {
-    /// A token that was made here, and is not known to be good yet.
+    /// A token with a correct code that is not known to be valid yet.
     Token,
-    /// An enrollment: its token is in the body, which has not been read yet.
+    /// An enrollment. Its token is in the body, which is not read yet.
     Enrollment,
-    /// No token, junk, or a token that has ended.
+    /// No token, a text without a correct code, or an expired or revoked token.
     Nothing,
 }
 
-/// The paces as they are kept.
+/// The rate limiters of the API.
 pub(crate) struct Limits {
     tokens: Pace<TokenId>,
     projects: Pace<ProjectId>,
@@ -103,7 +104,7 @@ impl Limits {
         }
     }
 
-    /// Counts a request of a known caller: by its token, and by its project, however many tokens that has.
+    /// Counts a request of an authenticated caller against its token and against its project.
     pub(crate) fn count_caller(&self, caller: &Principal) -> Result<(), TooOften> {
         let now = self.runtime.elapsed();
         self.tokens.take(&caller.token, now).map_err(|wait| TooOften { who: "this token asks", wait })?;
@@ -111,16 +112,16 @@ impl Limits {
         self.projects.take(&project, now).map_err(|wait| TooOften { who: "the tokens of this project ask", wait })
     }
 
-    /// Counts a request of an address.
+    /// Counts a request against an address.
     fn count_address(&self, from: PeerAddress, offered: Offered) -> Result<(), TooOften> {
         let taken = self.addresses.take(&(from, offered), self.runtime.elapsed());
         taken.map_err(|wait| TooOften { who: "this address asks", wait })
     }
 
-    /// What an address asks with there, with a token of that digest; `None` when the token is to be charged for it.
+    /// Returns the credential class of a request with a token of this digest; `None` if the request will be charged to the token.
     fn offered(&self, path: &str, sha256: Option<&str>) -> Option<Offered> {
         match sha256 {
-            // Whatever token stands in its head: that is not what it is judged by.
+            // An enrollment is classified by its path, regardless of the token in its headers.
             _ if path == ENROLL_PATH => Some(Offered::Enrollment),
             Some(sha256) if self.was_good(sha256) => None,
             Some(sha256) if !self.bad_tokens.knows(sha256) => Some(Offered::Token),
@@ -128,37 +129,38 @@ impl Limits {
         }
     }
 
-    /// Whether that token was good when it was last looked up.
+    /// Returns whether the token was valid at its latest look-up.
     fn was_good(&self, sha256: &str) -> bool {
         self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(sha256)
     }
 
-    /// Lets a token be looked up: at once when it was good, else in its turn among those that nobody knows, which lasts until the look-up's turn is
-    /// dropped. Refuses one that was not good too often, and any that is new from an address that offered too many of those.
+    /// Permits the look-up of a token: immediately if it was valid before, otherwise when one of the [`UNKNOWN_AT_ONCE`] permits is free.
+    /// The permit lasts until the result is dropped. Refuses a token that was invalid too often, and a new token from an address that sent
+    /// too many invalid ones.
     pub(crate) async fn turn_to_look_up(&self, from: Option<PeerAddress>, sha256: &str) -> Result<Turn<'_>, TooOften> {
         if self.was_good(sha256) {
             return Ok(Turn(None));
         }
         self.bad_tokens.look(from, sha256, self.runtime.elapsed())?;
-        // It is never closed.
+        // The semaphore is never closed.
         Ok(Turn(self.unknown.acquire().await.ok()))
     }
 
-    /// Learns of a token that is good: one that was just made, or looked up. Whether it was not known before.
+    /// Records a token as valid, after its creation or look-up. Returns whether it was not recorded before.
     pub(crate) fn learn_good(&self, sha256: &str) -> bool {
         let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
         if good.len() >= GOOD_MAX && !good.contains(sha256) {
-            // Any one makes room: it is looked up again when it comes.
+            // Removes an arbitrary entry; its token is looked up again at its next request.
             let other = good.iter().next().cloned();
             other.map(|other| good.remove(&other));
         }
         good.insert(sha256.to_owned())
     }
 
-    /// Learns what became of a look-up.
+    /// Records the result of a look-up.
     pub(crate) fn looked_up(&self, from: Option<PeerAddress>, sha256: &str, is_good: bool) {
         if is_good {
-            // Counted as anybody's before it was known.
+            // The request was charged to the address before the token was known to be valid.
             if self.learn_good(sha256)
                 && let Some(from) = from
             {
@@ -170,8 +172,8 @@ impl Limits {
         self.bad_tokens.count(from, sha256, self.runtime.elapsed());
     }
 
-    /// Counts an enrollment with a token that was made here, by its digest, or refuses it. One that failed before is no longer counted as one more
-    /// machine of its address.
+    /// Counts an enrollment by the digest of its token, which has a correct code, or refuses it. A repeated failing token does not count
+    /// against its address as another machine.
     pub(crate) fn count_enrollment(&self, from: Option<PeerAddress>, sha256: &str) -> Result<(), TooOften> {
         let now = self.runtime.elapsed();
         self.bad_enrollments.look(from, sha256, now)?;
@@ -179,13 +181,13 @@ impl Limits {
         self.enrollments.take(&from, now).map_err(|wait| TooOften { who: "this address enrolls", wait })
     }
 
-    /// Learns of an enrollment that failed; its token was good for nothing, or was one once.
+    /// Records a failed enrollment. `was_one` means that the token was valid once; it is then not charged to the address.
     pub(crate) fn enrollment_failed(&self, from: Option<PeerAddress>, sha256: &str, was_one: bool) {
         self.bad_enrollments.count(from.filter(|_| !was_one), sha256, self.runtime.elapsed());
     }
 }
 
-/// Tokens that were made here and turned out not to be good: how often each may be tried again, and how many new ones an address may offer.
+/// Invalid tokens with a correct code: limits how often each may be tried, and how many new ones an address may send.
 struct Failures {
     tokens: Pace<String>,
     addresses: Pace<PeerAddress>,
@@ -196,12 +198,12 @@ impl Failures {
         Self { tokens: Pace::per_second(FAILURES), addresses: Pace::per_second(FAILURES) }
     }
 
-    /// Whether the token of that digest is remembered as one that was not good.
+    /// Returns whether the token with this digest is recorded as invalid.
     fn knows(&self, sha256: &str) -> bool {
         self.tokens.knows(sha256)
     }
 
-    /// Refuses a token that has failed too often, and one that has not failed yet from an address that offered too many that did.
+    /// Refuses a token that was invalid too often, and a token not yet recorded from an address that sent too many invalid ones.
     fn look(&self, from: Option<PeerAddress>, sha256: &str, now: Duration) -> Result<(), TooOften> {
         if self.knows(sha256) {
             return self.tokens.look(sha256, now).map_err(|wait| TooOften { who: "this token is refused", wait });
@@ -210,9 +212,9 @@ impl Failures {
         looked.map_err(|wait| TooOften { who: "this address offers credentials that are none", wait })
     }
 
-    /// Counts a token that is not good: each time against itself, and the first time against its address.
+    /// Counts an invalid token: each time against itself, the first time against its address.
     fn count(&self, from: Option<PeerAddress>, sha256: &str, now: Duration) {
-        // Beyond its pace either is refused before the next look-up.
+        // An exhausted rate needs no error here: it refuses the next look-up.
         if let Some(from) = from.filter(|_| !self.knows(sha256)) {
             let _ = self.addresses.take(&from, now);
         }
@@ -220,10 +222,10 @@ impl Failures {
     }
 }
 
-/// The turn of a look-up, held until it is dropped.
+/// Permit of a look-up, held until dropped.
 pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "it is held, and nothing else")] Option<SemaphorePermit<'a>>);
 
-/// Who asked too often, and how long to wait.
+/// The exceeded limit, and the time to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooOften {
     who: &'static str,
@@ -238,7 +240,7 @@ impl From<TooOften> for ApiProblem {
     }
 }
 
-/// Counts a request of an address, unless a token is about to be charged for it.
+/// Counts a request against its address, unless a token will be charged for it.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let digest = auth::digest_of_token(request.headers(), state.engine.keys());
     let offered = state.limits.offered(request.uri().path(), digest.ok().as_deref());
@@ -257,7 +259,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that moves when it is told to.
+    /// A clock that the test advances.
     #[derive(Default)]
     struct Stopped(Mutex<Duration>);
 
@@ -277,7 +279,7 @@ mod tests {
         PeerAddress::of([192, 0, 2, last].into())
     }
 
-    /// What becomes of a look-up that has not to wait for others.
+    /// Returns the result of a look-up that does not wait for a permit.
     fn looked(limits: &Limits, from: Option<PeerAddress>, sha256: &str) -> Result<(), TooOften> {
         limits.turn_to_look_up(from, sha256).now_or_never().expect("it has its turn").map(drop)
     }

@@ -1,4 +1,4 @@
-//! Finds objects by name or id, as clients name them.
+//! Finds objects by the name or id that a client sends.
 
 use gpuaas_engine::{
     Caller, CommandError,
@@ -9,12 +9,12 @@ use gpuaas_store::{NodeRecord, ProjectRecord, Reader, WorkloadRecord};
 
 use crate::problem::ApiProblem;
 
-/// Whether anything can be called so. What cannot be is not looked for: a database has texts of its own that it does not take.
+/// Returns whether `key` can be a name. Other texts are not looked up, because a database rejects some of them.
 fn is_name(key: &str) -> bool {
     key.parse::<Name>().is_ok()
 }
 
-/// The node of that name or id.
+/// Returns the node with this name or id.
 pub(crate) async fn node(reader: &mut Reader, key: &str) -> Result<NodeRecord, ApiProblem> {
     if let Ok(id) = key.parse::<NodeId>() {
         return Ok(reader.node(id).await?);
@@ -23,13 +23,13 @@ pub(crate) async fn node(reader: &mut Reader, key: &str) -> Result<NodeRecord, A
     Ok(found.ok_or_else(|| CommandError::not_found("node", key))?)
 }
 
-/// The node of that name or id, if the caller may see it; what the caller does not see looks absent.
+/// Returns the node with this name or id if the caller may see it; otherwise it is reported as absent.
 pub(crate) async fn visible_node(reader: &mut Reader, caller: &Caller, key: &str) -> Result<VisibleNode, ApiProblem> {
     let found = node(reader, key).await?;
     Ok(ownership::visible_node(reader, caller, found, key).await?)
 }
 
-/// The project of that name or id.
+/// Returns the project with this name or id.
 pub(crate) async fn project(reader: &mut Reader, key: &str) -> Result<ProjectRecord, ApiProblem> {
     if let Ok(id) = key.parse::<ProjectId>() {
         return Ok(reader.project(id).await?);
@@ -38,7 +38,8 @@ pub(crate) async fn project(reader: &mut Reader, key: &str) -> Result<ProjectRec
     Ok(found.ok_or_else(|| CommandError::not_found("project", key))?)
 }
 
-/// The workload of that id, or of that name in the caller's project; what the caller does not see looks absent.
+/// Returns the workload with this id, or with this name in the caller's project. A workload that the caller may not see is reported as
+/// absent.
 pub(crate) async fn workload(
     reader: &mut Reader,
     caller: &Caller,
@@ -56,7 +57,7 @@ pub(crate) async fn workload(
     Ok(found.ok_or_else(|| CommandError::not_found("workload", key))?)
 }
 
-/// The project whose objects a list holds: the one that is named, or the caller's own; `None` for all that the platform holds.
+/// Returns the project whose objects a list contains: the named one, or the caller's own; `None` for all projects.
 pub(crate) async fn listed_project(
     reader: &mut Reader,
     caller: &Caller,
@@ -68,7 +69,7 @@ pub(crate) async fn listed_project(
     }
 }
 
-/// The project that a request is about: the one it names, or the caller's own.
+/// Returns the project of a request: the named one, or the caller's own.
 pub(crate) async fn caller_project(
     reader: &mut Reader,
     caller: &Caller,

@@ -1,6 +1,6 @@
-//! What Prometheus scrapes: requests as they are answered, and counts that are read from rows at each scrape.
+//! Prometheus metrics: counters of requests, and counts that each scrape reads from rows.
 //!
-//! Each API has a recorder of its own, so that two in one process do not mix.
+//! Each API has its own recorder, so that the metrics of two in one process do not mix.
 
 use std::{sync::Arc, time::Instant};
 
@@ -33,10 +33,10 @@ const COMMITS: &str = "gpuaas_store_commits_total";
 const TABLE_BYTES: &str = "gpuaas_store_table_bytes";
 const TABLE_ROWS: &str = "gpuaas_store_table_rows";
 const FREE_BYTES: &str = "gpuaas_store_free_bytes";
-/// Upper bounds of the duration histogram, in seconds, around the 0.5 s that an answer may take.
+/// Upper bounds of the duration histogram, in seconds, around the limit of 0.5 s for a response.
 const BUCKETS_SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// What was counted so far. Cheap to clone.
+/// The recorded metrics. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     recorder: Arc<PrometheusRecorder>,
@@ -77,7 +77,7 @@ impl Metrics {
     }
 }
 
-/// Counts every answered request under its route's pattern, never under what the client made of it.
+/// Counts every response under the pattern of its route. The request's own path would create unbounded series.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = known(request.method());
@@ -92,7 +92,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
     response
 }
 
-/// A method by its name, if it is one: everything else would make series without end.
+/// Returns the name of a standard method, otherwise `other`, which bounds the number of series.
 fn known(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -108,8 +108,8 @@ fn known(method: &Method) -> &'static str {
     }
 }
 
-/// The exposition, for a token that may read it; without one over loopback alone, and there only where it is set so. It names no tenant and no
-/// object.
+/// Serves the metrics for a token with the permission. If the settings allow it, requests over loopback need no token. No tenant or object
+/// is named.
 pub(crate) async fn expose(
     State(state): State<ApiState>,
     from: Option<Extension<PeerAddress>>,
@@ -124,7 +124,7 @@ pub(crate) async fn expose(
     let is_counted = state.counted.get(async {
         counted(&state).await.inspect_err(|error| tracing::warn!(%error, "rows could not be counted")).is_ok()
     });
-    // What was counted last, and that the database is damaged, is worth more than no answer.
+    // If the database is damaged, the latest counts and that fact are better than an error.
     if !is_counted.await && state.engine.store().damage().is_none() {
         return Err(ApiProblem::new(Code::Unavailable, "the store does not answer").then("try again"));
     }
@@ -155,7 +155,7 @@ async fn counted(state: &ApiState) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Reads the store's own counters. Not remembered between scrapes, as counts of rows are: they cost nothing.
+/// Reads the store's own counters. They are cheap, so they are not cached like the counts of rows.
 fn count_store(state: &ApiState) {
     let counts = state.engine.store().counts();
     with_local_recorder(&*state.metrics.recorder, || {
@@ -167,7 +167,7 @@ fn count_store(state: &ApiState) {
     });
 }
 
-/// Shows how large the tables were when they were measured last.
+/// Sets the gauges of the latest measured table sizes.
 async fn show_size(state: &ApiState) {
     let Some(size) = state.store_sizes.get(&state.engine).await else { return };
     with_local_recorder(&*state.metrics.recorder, || {

@@ -1,7 +1,7 @@
-//! How often something may happen per key, in bounded memory.
+//! A rate limiter per key, in bounded memory (generic cell rate algorithm).
 //!
-//! Of each key only the moment is kept at which it will have rested (the generic cell rate algorithm). Keys beyond [`KEYS_MAX`] share one pace;
-//! one that is known stays on its own, however many others come. Time is the caller's: since some fixed moment, never going back.
+//! Each key stores one number: the time at which its budget is full again. Keys beyond [`KEYS_MAX`] share one budget; a known key keeps its
+//! own, regardless of how many others arrive. The caller supplies the time, as a duration since a fixed instant that never decreases.
 
 use std::{
     borrow::Borrow,
@@ -12,35 +12,36 @@ use std::{
     time::Duration,
 };
 
-/// Keys whose pace is remembered at once.
+/// Keys that are stored at one time.
 const KEYS_MAX: usize = 10_000;
-/// What may happen at once is as much as the pace allows in this time.
+/// Time whose rate may be used in one burst.
 const BURST: Duration = Duration::from_secs(4);
-/// How often room is looked for while there is none: to look at every key for every request would be a gift to whoever fills it.
+/// Interval between searches for keys to forget while the map is full. A search visits every key, so doing it for every request would help
+/// an attacker.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A pace per key.
+/// A rate limiter per key.
 pub(crate) struct Pace<K> {
-    /// How long one takes of the pace.
+    /// Time that one event costs.
     each: Duration,
     kept: Mutex<Kept<K>>,
 }
 
 struct Kept<K> {
     rested_at: HashMap<K, Duration>,
-    /// Of all that found no room.
+    /// For all keys that are not stored.
     rest_rested_at: Duration,
     looked_at: Duration,
 }
 
 impl<K: Hash + Eq + Clone> Pace<K> {
-    /// So many a second, and what it allows in [`BURST`] at once.
+    /// Allows `pace` events per second, with bursts of the events of [`BURST`].
     pub(crate) fn per_second(pace: NonZeroU32) -> Self {
         let kept = Kept { rested_at: HashMap::new(), rest_rested_at: Duration::ZERO, looked_at: Duration::ZERO };
         Self { each: Duration::from_secs(1) / pace.get(), kept: Mutex::new(kept) }
     }
 
-    /// Counts one, or says how long to wait; what has to wait is not counted.
+    /// Counts an event, or returns how long to wait. A refused event is not counted.
     pub(crate) fn take(&self, key: &K, now: Duration) -> Result<(), Duration> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.make_room(now);
@@ -54,7 +55,7 @@ impl<K: Hash + Eq + Clone> Pace<K> {
         Ok(())
     }
 
-    /// Takes back one that was counted.
+    /// Reverts one counted event.
     pub(crate) fn give_back(&self, key: &K) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rested_at) = kept.rested_at.get_mut(key) {
@@ -62,7 +63,7 @@ impl<K: Hash + Eq + Clone> Pace<K> {
         }
     }
 
-    /// Whether that key is remembered, as every key is that was taken and found room.
+    /// Returns whether the key is stored, as every counted key is unless the map was full.
     pub(crate) fn knows<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -70,7 +71,7 @@ impl<K: Hash + Eq + Clone> Pace<K> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).rested_at.contains_key(key)
     }
 
-    /// Says what [`Pace::take`] would, and counts nothing.
+    /// Returns the result of [`Pace::take`] without counting.
     pub(crate) fn look<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Duration) -> Result<(), Duration>
     where
         K: Borrow<Q>,
@@ -88,7 +89,7 @@ impl<K: Hash + Eq + Clone> Pace<K> {
 }
 
 impl<K: Hash + Eq> Kept<K> {
-    /// Forgets those that have rested, when there is no room: they are as good as new.
+    /// Forgets keys with a full budget if the map is full: they are equivalent to new ones.
     fn make_room(&mut self, now: Duration) {
         if self.rested_at.len() >= KEYS_MAX && now >= self.looked_at + LOOK_EVERY {
             self.looked_at = now;

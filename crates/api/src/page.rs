@@ -1,4 +1,4 @@
-//! Which part of a list is asked for.
+//! Query parameters, pages of lists among them.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 
 use crate::{document, json::bounded, problem::ApiProblem, state::ApiState};
 
-/// Query parameters, refused with a sentence.
+/// Query parameters. A refusal names the parameter at fault.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<ApiState> for Params<T> {
@@ -33,7 +33,7 @@ impl<T: DeserializeOwned> FromRequestParts<ApiState> for Params<T> {
     }
 }
 
-/// Refuses parameters that the operation does not have.
+/// Refuses parameters that the operation does not declare.
 pub(crate) async fn refuse_unknown_parameters(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
@@ -44,16 +44,16 @@ pub(crate) async fn refuse_unknown_parameters(request: Request, next: Next) -> R
     ApiProblem::new(Code::QueryInvalid, detail).about(bounded(&unknown)).into_response()
 }
 
-/// Which part of a list.
+/// Selects a page of a list.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageParams {
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default, deserialize_with = "crate::page::cursor")]
     #[param(value_type = Option<String>)]
     pub(crate) cursor: Option<String>,
-    /// At most so many, up to 1,000.
+    /// Number of entries per page: 1 to 1,000, 1,000 by default.
     #[serde(default, deserialize_with = "crate::page::limit")]
     #[param(value_type = Option<u32>)]
     pub(crate) limit: Option<u32>,
@@ -64,7 +64,7 @@ impl PageParams {
         Page { after: self.cursor.clone(), limit: self.limit }
     }
 
-    /// The page of a list that is at hand whole, and where the next one begins. `id` tells what a cursor names.
+    /// Returns the page of a complete list and the cursor of the next page. `id` returns the cursor value of an item.
     pub(crate) fn of_whole<T>(&self, items: Vec<T>, id: impl Fn(&T) -> String) -> (Vec<T>, Option<String>) {
         let limit = self.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX) as usize;
         let begin = self.cursor.as_ref().map_or(0, |cursor| {
@@ -76,7 +76,7 @@ impl PageParams {
         (page, next_cursor)
     }
 
-    /// Where the next page begins, if this one is full.
+    /// Returns the cursor of the next page, if this one is full.
     pub(crate) fn next_cursor<T>(&self, items: &[T], id: impl Fn(&T) -> String) -> Option<String> {
         let limit = self.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX);
         let full = u32::try_from(items.len()).is_ok_and(|length| length >= limit);
@@ -84,31 +84,31 @@ impl PageParams {
     }
 }
 
-/// Which part of a list of a project's.
+/// Selects a page of a project's list.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProjectPageParams {
-    /// The project, by name or id; the caller's own when absent.
+    /// Name or id of the project. Defaults to the caller's project.
     pub(crate) project: Option<String>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default, deserialize_with = "crate::page::cursor")]
     #[param(value_type = Option<String>)]
     cursor: Option<String>,
-    /// At most so many, up to 1,000.
+    /// Number of entries per page: 1 to 1,000, 1,000 by default.
     #[serde(default, deserialize_with = "crate::page::limit")]
     #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
 impl ProjectPageParams {
-    /// Which part.
+    /// Returns the page parameters.
     pub(crate) fn part(&self) -> PageParams {
         PageParams { cursor: self.cursor.clone(), limit: self.limit }
     }
 }
 
-/// A limit between 1 and [`Page::LIMIT_MAX`].
+/// Reads a limit between 1 and [`Page::LIMIT_MAX`].
 pub(crate) fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let limit = Option::<u32>::deserialize(deserializer)?;
     match limit {
@@ -119,7 +119,7 @@ pub(crate) fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     }
 }
 
-/// A cursor that an earlier page gave: the id of its last item.
+/// Reads a cursor from an earlier page: the id of its last entry.
 pub(crate) fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let cursor = Option::<String>::deserialize(deserializer)?;
     match cursor {
@@ -130,7 +130,7 @@ pub(crate) fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     }
 }
 
-/// A SHA-256 in 64 lower-case hex digits.
+/// Reads a SHA-256 of 64 lower-case hex digits.
 pub(crate) fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     if text.as_deref().is_none_or(is_sha256_hex) {
@@ -139,7 +139,7 @@ pub(crate) fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     Err(serde::de::Error::custom("a digest has 64 lower-case hex digits"))
 }
 
-/// A text that is looked for.
+/// Reads a search text.
 pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     match text {
@@ -148,14 +148,14 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     }
 }
 
-/// A parameter that is said by its name alone: `?dry_run`, `?dry_run=true`.
+/// Reads a flag, which may have no value: `?dry_run`, `?dry_run=true`.
 pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let said = Option::<String>::deserialize(deserializer)?;
     let is_set = |said: &str| is_set(said).ok_or_else(|| format!("{said:?} is neither true nor false"));
     said.as_deref().map_or(Ok(false), is_set).map_err(serde::de::Error::custom)
 }
 
-/// What a flag's value says; `None` when it is none.
+/// Returns the value of a flag; `None` if it is invalid.
 fn is_set(said: &str) -> Option<bool> {
     match said {
         "" | "true" => Some(true),
@@ -164,14 +164,14 @@ fn is_set(said: &str) -> Option<bool> {
     }
 }
 
-/// Whether a query sets that flag, and says so once.
+/// Returns whether a query sets this flag exactly once.
 pub(crate) fn sets(query: &str, flag: &str) -> bool {
     let mut said = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == flag);
     let is_set = said.next().and_then(|(_, value)| is_set(&value));
     is_set == Some(true) && said.next().is_none()
 }
 
-/// The moment so many seconds before `now`, and never one before time began.
+/// Returns the time `seconds` before `now`, but not before the Unix epoch.
 pub(crate) fn seconds_ago(now: Timestamp, seconds: u64) -> Timestamp {
     let milliseconds = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
     Timestamp::from_millis(now.as_millis().saturating_sub(milliseconds).max(0))

@@ -1,14 +1,14 @@
-//! Who sent a request, as far as the listener can tell: what is counted before a token is known.
+//! The sender of a request as the listener reports it. Limits count by it before a token is known.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use axum::extract::Request;
 use gpuaas_model::PeerSite;
 
-/// What of an IPv6 address tells its holder: a network of this many bits is the least that anybody is given.
+/// Prefix length that identifies the holder of an IPv6 address: providers assign at least a network of this size.
 const IPV6_NETWORK_BITS: u32 = 64;
 
-/// Whose request it is: an address, or the network that somebody was given whole. The listener puts it into every request's extensions.
+/// Holder of a request's source address: an IPv4 address or an IPv6 network. The listener adds it to the extensions of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerAddress {
     holder: IpAddr,
@@ -16,22 +16,22 @@ pub struct PeerAddress {
 }
 
 impl PeerAddress {
-    /// The holder of the address at the other end of a TCP connection that came through no proxy.
+    /// Returns the holder of the peer address of a TCP connection without a proxy.
     pub fn of(address: IpAddr) -> Self {
         Self { holder: holder(address), is_local: address.to_canonical().is_loopback() }
     }
 
-    /// The holder of an address that a proxy named. It is never local: a proxy on this machine forwards what comes from anywhere.
+    /// Returns the holder of an address that a proxy reported. It is never local: a proxy on this machine forwards requests from anywhere.
     pub fn named_by_proxy(address: IpAddr) -> Self {
         Self { holder: holder(address), is_local: false }
     }
 
-    /// Whose connections its own count with.
+    /// Returns the site by which its connections are counted.
     pub(crate) fn site(self) -> PeerSite {
         PeerSite::of(self.holder)
     }
 
-    /// Whether the request came from this very machine, over loopback and through no proxy. The one place that judges it.
+    /// Returns whether the request came from this machine, over loopback and without a proxy. No other code decides this.
     pub fn is_local(self) -> bool {
         self.is_local
     }
@@ -44,7 +44,7 @@ fn holder(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Who sent a request, where the listener said it.
+/// Returns the sender of a request, if the listener reported it.
 pub(crate) fn sender(request: &Request) -> Option<PeerAddress> {
     request.extensions().get().copied()
 }

@@ -1,4 +1,4 @@
-//! Every error that leaves the API.
+//! Error responses of the API.
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -11,42 +11,42 @@ use gpuaas_store::StoreError;
 
 use crate::{correlation, refusals::Refused};
 
-/// Seconds to wait after a refusal as too much or too often that names no time of its own: as long as a call waits for those before it.
+/// Default `Retry-After` of a 429 response, in seconds: as long as a call waits for earlier ones.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
-/// An error on its way out. Its correlation id is the request's.
+/// An error response. Its correlation id is that of the request.
 #[derive(Debug)]
 pub struct ApiProblem {
     error: CommandError,
-    /// Seconds to wait before trying again.
+    /// Seconds to wait before a retry.
     retry_after: Option<u64>,
 }
 
 impl ApiProblem {
-    /// A refusal with its one sentence.
+    /// Creates an error with a detail of one sentence.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         CommandError::new(code, detail).into()
     }
 
-    /// The same error with what the caller can do.
+    /// Returns the same error with a next action.
     #[must_use]
     pub fn then(self, next: impl Into<String>) -> Self {
         Self { error: self.error.then(next), ..self }
     }
 
-    /// What is wrong.
+    /// Returns the underlying error.
     #[cfg(test)]
     pub(crate) fn cause(&self) -> &CommandError {
         &self.error
     }
 
-    /// The same error with the seconds to wait before trying again.
+    /// Returns the same error with the seconds to wait before a retry.
     #[must_use]
     pub(crate) fn after(self, seconds: u64) -> Self {
         Self { retry_after: Some(seconds), ..self }
     }
 
-    /// The same error about a field.
+    /// Returns the same error with the field at fault.
     #[must_use]
     pub fn about(self, field: impl Into<String>) -> Self {
         Self { error: self.error.about(field), ..self }
@@ -69,7 +69,7 @@ impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
         let code = self.error.code();
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        // Texts may repeat what the client sent.
+        // Texts may contain input from the client.
         let shown = |text: &str| visible(text).into_owned();
         let reason = |reason: &gpuaas_model::Reason| ProblemReason {
             field: shown(&reason.field),
@@ -103,7 +103,7 @@ impl IntoResponse for ApiProblem {
     }
 }
 
-/// What a caller can do about an error that does not say it by itself.
+/// Returns the next action for an error that names none.
 const fn usual_next(code: Code) -> Option<&'static str> {
     match code {
         Code::NotFound => Some("look at what there is: the operation that lists it"),
@@ -116,7 +116,7 @@ const fn usual_next(code: Code) -> Option<&'static str> {
     }
 }
 
-/// Turns what the framework refuses by itself, in its own words, into a problem as any other.
+/// Converts the framework's own error responses to problem documents.
 pub(crate) async fn explained(response: Response) -> Response {
     let status = response.status();
     let is_problem =

@@ -1,8 +1,8 @@
-//! The audit of refusals when there are too many: one record for all that were left out.
+//! Bounds the audit records of refused requests: refusals over the limit share one summary record.
 //!
-//! Guarantees: no token and no address makes the audit grow faster than its pace, and one summary of [`SUMMARY_AFTER`] for each of at most
-//! [`SUMMARIES_MAX`] tokens. Nothing is left out in silence: what was not summarised is when the
-//! process is stopped, and lost alone when it is killed.
+//! Guarantees: no token and no address adds audit records faster than its rate, plus one summary every [`SUMMARY_AFTER`] for each of at
+//! most [`SUMMARIES_MAX`] tokens. Every omitted refusal appears in a summary: at the latest when the process stops. Only a killed process
+//! loses the pending ones.
 
 use std::{
     collections::BTreeMap,
@@ -18,16 +18,16 @@ use serde_json::json;
 
 use crate::{pace::Pace, peer::PeerAddress, refusals, state::ApiState};
 
-/// Refusals a second by one token that are recorded one by one; four times as many at once.
+/// Refusals per second and token that get their own record; bursts may have four times as many.
 const PER_TOKEN: NonZeroU32 = NonZeroU32::new(5).expect("it is not zero");
-/// The same from one address, whatever tokens it has.
+/// The same limit per address, over all of its tokens.
 const PER_ADDRESS: NonZeroU32 = NonZeroU32::new(20).expect("it is not zero");
-/// How long refusals are gathered before they are recorded together.
+/// Time for which refusals are counted before their summary is recorded.
 const SUMMARY_AFTER: Duration = Duration::from_secs(10);
-/// Tokens of which refusals are gathered at once; of more they are told in one record.
+/// Tokens whose refusals are counted separately at one time; all others share one summary.
 const SUMMARIES_MAX: usize = 100;
 
-/// What of refusals is recorded, and what was left out.
+/// Decides which refusals get their own record, and counts the others.
 pub(crate) struct RefusalFlood {
     tokens: Pace<TokenId>,
     addresses: Pace<PeerAddress>,
@@ -35,7 +35,7 @@ pub(crate) struct RefusalFlood {
     runtime: Arc<dyn Runtime>,
 }
 
-/// Refusals of one token, or of several.
+/// Counted refusals of one token, or of several.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LeftOut {
     actor: String,
@@ -50,13 +50,13 @@ impl RefusalFlood {
         Self { tokens, addresses, gathered: Mutex::default(), runtime }
     }
 
-    /// Whether a refusal is to be recorded by itself.
+    /// Returns whether a refusal gets its own record.
     pub(crate) fn is_few(&self, token: TokenId, from: Option<PeerAddress>) -> bool {
         let now = self.runtime.elapsed();
         self.tokens.take(&token, now).is_ok() && from.is_none_or(|from| self.addresses.take(&from, now).is_ok())
     }
 
-    /// Counts a refusal that is not recorded by itself. True when it is the first: a summary is due.
+    /// Counts a refusal that gets no record of its own. Returns true for the first one: the caller schedules a summary.
     pub(crate) fn leave_out(&self, principal: &Principal, action: AuditAction, code: Code) -> bool {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let own = Some(principal.token);
@@ -75,14 +75,14 @@ impl RefusalFlood {
         is_first
     }
 
-    /// The record of what was left out since the last one: the token's own, and that of several where they have none.
+    /// Takes the summary of this token's refusals and the summary that several tokens share.
     fn summaries(&self, token: TokenId) -> Vec<NewAudit> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let due = [gathered.remove(&Some(token)), gathered.remove(&None)];
         due.into_iter().flatten().map(LeftOut::record).collect()
     }
 
-    /// The records of all that was left out since the last ones.
+    /// Takes all pending summaries.
     fn all_summaries(&self) -> Vec<NewAudit> {
         let gathered = std::mem::take(&mut *self.gathered.lock().unwrap_or_else(PoisonError::into_inner));
         gathered.into_values().map(LeftOut::record).collect()
@@ -106,7 +106,7 @@ impl LeftOut {
     }
 }
 
-/// Records in a while what is left out of that token until then.
+/// Schedules the summary of this token's refusals.
 pub(crate) fn summarise_later(state: ApiState, token: TokenId) {
     let ports = state.engine.ports().clone();
     let due = ports.runtime.sleep_until(ports.clock.now().plus(SUMMARY_AFTER));
@@ -120,7 +120,7 @@ pub(crate) fn summarise_later(state: ApiState, token: TokenId) {
 }
 
 impl ApiState {
-    /// Records what was left out of the audit until now. For a process that ends before their summaries are due.
+    /// Records all pending summaries, for a process that stops before they are due.
     pub async fn summarise_refusals(&self) {
         for record in self.refusals.all_summaries() {
             refusals::append(self, &record).await;

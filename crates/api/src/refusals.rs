@@ -1,8 +1,8 @@
-//! The audit of what was refused: a mutation that a known principal asked for and did not get.
+//! Records refused mutations of authenticated callers in the audit.
 //!
-//! What nobody known asked for is not recorded here, nor what was asked for too often: whoever knocks could fill the store. For the same reason
-//! refusals are recorded one by one up to a pace per token and address, and beyond it together: see [`crate::refusal_flood`]. Accepted
-//! mutations are recorded by their commands, in the transaction of the change.
+//! Refusals of unauthenticated callers and rate-limit refusals are not recorded; otherwise any sender could fill the store. For the same
+//! reason, refusals get individual records only up to a rate per token and address, and summaries beyond it: see [`crate::refusal_flood`].
+//! Commands record accepted mutations themselves, in the transaction of the change.
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -23,14 +23,14 @@ use crate::{
     state::ApiState,
 };
 
-/// Longest target that is recorded, in bytes: it is what the client made of it.
+/// Longest recorded target, in bytes. The target is part of the client's path.
 const TARGET_BYTES_MAX: usize = 256;
 
-/// Put into the response of a refusal.
+/// Code of a refusal, in the extensions of its response.
 #[derive(Clone, Copy)]
 pub(crate) struct Refused(pub(crate) Code);
 
-/// Records the refusal of a mutation, under the action that its success would have had.
+/// Records the refusal of a mutation, under the action that a success would have recorded.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
     let action = route.and_then(|route| action_of(request.method(), &route, request.uri().query()));
@@ -74,7 +74,7 @@ async fn record(
     append(state, &record).await;
 }
 
-/// Appends a record that stands in no change's transaction.
+/// Appends a record in a transaction of its own.
 pub(crate) async fn append(state: &ApiState, record: &NewAudit) {
     let appended = async {
         let mut tx = state.engine.store().begin().await?;
@@ -87,7 +87,7 @@ pub(crate) async fn append(state: &ApiState, record: &NewAudit) {
     }
 }
 
-/// The audit action of what would have changed something, as the operation's description has it.
+/// Returns the audit action of a mutation, as its description declares it; `None` for reads and dry runs.
 fn action_of(method: &Method, route: &str, query: Option<&str>) -> Option<AuditAction> {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return None;
@@ -97,7 +97,7 @@ fn action_of(method: &Method, route: &str, query: Option<&str>) -> Option<AuditA
     declared.audit.filter(|_| !is_dry_run)
 }
 
-/// `workload/train` of `/api/v1/workloads/train/members`; the noun alone where the path names no object.
+/// Returns the target of a path: `workload/train` for `/api/v1/workloads/train/members`, the noun alone if the path names no object.
 fn target_of(path: &str) -> String {
     let mut parts = path.trim_start_matches("/api/v1/").split('/');
     let noun = parts.next().unwrap_or_default();

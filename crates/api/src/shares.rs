@@ -1,8 +1,8 @@
-//! How many of something are open, connections for example, and how many of them one address holds.
+//! Limits how many of something (for example connections) are open, in total and per address.
 //!
-//! Guarantees: nobody holds more than its share. When all are taken, the address with the most gives one up for an address with fewer: first one
-//! that never carried an authenticated request, of these one that carries none now, of these the oldest. So those who hold many cannot lock out
-//! those who hold few.
+//! Guarantees: no address holds more than its limit. When all shares are taken, the address with the most loses one to an address with
+//! fewer: first a share that never carried an authenticated request, among these one that is idle, among these the oldest. So addresses
+//! that hold many cannot lock out addresses that hold few.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,16 +15,16 @@ use std::{
 use gpuaas_model::PeerSite;
 use tokio_util::sync::CancellationToken;
 
-/// How many there may be.
+/// Limits of shares.
 #[derive(Clone, Copy, Debug)]
 pub struct SharesMax {
-    /// At once.
+    /// Open shares in total.
     pub all: usize,
-    /// Of them, those of one address, of IPv6 of one site.
+    /// Open shares of one IPv4 address or one IPv6 site.
     pub per_address: usize,
 }
 
-/// Those that are open. Cheap to clone.
+/// Open shares. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Shares {
     max: SharesMax,
@@ -35,7 +35,7 @@ pub struct Shares {
 struct Open {
     all: usize,
     taken: u64,
-    /// By the order in which they were taken.
+    /// Ordered by the time of taking.
     by_address: HashMap<PeerSite, BTreeMap<u64, Holder>>,
 }
 
@@ -45,18 +45,18 @@ struct Holder {
     displaced: CancellationToken,
 }
 
-/// Why there is no share.
+/// Reason why no share is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoShare {
-    /// All are in use, and no address holds more than this one would.
+    /// All shares are in use, and no address holds more than this one would.
     #[error("all are in use")]
     OfAll,
-    /// Those that one address may have are in use.
+    /// The address holds as many shares as it may.
     #[error("this address holds as many as it may")]
     OfAddress,
 }
 
-/// What is known of a connection: the less it has shown, the sooner it gives way. Requests carry it as an extension. Cheap to clone.
+/// Observed behavior of a connection, which decides how soon it is displaced. Requests carry it as an extension. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Standing(Arc<Marks>);
 
@@ -67,12 +67,12 @@ struct Marks {
 }
 
 impl Standing {
-    /// Notes that it carried a request with a good token.
+    /// Records that the connection carried a request with a valid token.
     pub fn authenticate(&self) {
         self.0.is_authenticated.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a request, until what is returned is dropped.
+    /// Counts a request as in progress until the returned value is dropped.
     pub fn begin(&self) -> Begun {
         self.0.requests.fetch_add(1, Ordering::Relaxed);
         Begun(self.clone())
@@ -86,7 +86,7 @@ impl Standing {
     }
 }
 
-/// A request that is under way.
+/// A request in progress.
 #[derive(Debug)]
 pub struct Begun(Standing);
 
@@ -96,7 +96,7 @@ impl Drop for Begun {
     }
 }
 
-/// The least gives way first.
+/// Order of displacement, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_authenticated: bool,
@@ -108,12 +108,12 @@ impl Rank {
 }
 
 impl Shares {
-    /// None is open yet.
+    /// Returns limits without open shares.
     pub fn new(max: SharesMax) -> Self {
         Self { max, open: Arc::default() }
     }
 
-    /// A share for that address; it ends with what is returned, or is taken back for another address ([`Share::displaced`]).
+    /// Takes a share for an address. The share ends when it is dropped, or is displaced for another address ([`Share::displaced`]).
     pub fn take(&self, from: PeerSite) -> Result<Share, NoShare> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let own = open.by_address.get(&from).map_or(0, BTreeMap::len);
@@ -132,14 +132,15 @@ impl Shares {
 }
 
 impl Open {
-    /// Takes a share back from an address that holds more than `own`. Those without a good token give way among themselves first, however many
-    /// addresses they have: only where there are none of them does an address of others.
+    /// Displaces a share of an address that holds more than `own`. While unauthenticated shares exist, only these are displaced, regardless
+    /// of how many addresses they come from.
     fn displace_for(&mut self, own: usize) -> Result<(), NoShare> {
         let (rank, number, from, most) = match self.of_greediest(|rank| !rank.is_authenticated) {
             Some(stranger) => stranger,
             None => self.of_greediest(|_| true).ok_or(NoShare::OfAll)?,
         };
-        // Between equals the newest stranger counts most: its other end most likely still waits, and has had no time to show who it is.
+        // On a tie, an idle unauthenticated share is displaced for the new one: the new connection's peer is more likely still waiting, and
+        // had no time to authenticate.
         let gives_way = most >= own + 2 || (most == own + 1 && rank == Rank::STRANGER);
         if !gives_way {
             return Err(NoShare::OfAll);
@@ -150,7 +151,7 @@ impl Open {
         Ok(())
     }
 
-    /// Of the addresses with the most shares that count, the share that gives way first, and how many those addresses have.
+    /// Returns the share to displace first among the addresses with the most counted shares, and the number of shares per such address.
     fn of_greediest(&self, counts: impl Fn(Rank) -> bool) -> Option<(Rank, u64, PeerSite, usize)> {
         let of_address = |(from, held): (&PeerSite, &BTreeMap<u64, Holder>)| {
             let ranks = held.iter().map(|(number, holder)| (holder.standing.rank(), *number));
@@ -172,7 +173,7 @@ impl Open {
     }
 }
 
-/// Held for as long as what it was taken for is open.
+/// A share, held while the counted object is open.
 #[derive(Debug)]
 pub struct Share {
     open: Arc<Mutex<Open>>,
@@ -183,12 +184,12 @@ pub struct Share {
 }
 
 impl Share {
-    /// What is known of its holder.
+    /// Returns the observed behavior of the holder.
     pub fn standing(&self) -> &Standing {
         &self.standing
     }
 
-    /// Cancelled when another address needs it more: what it was taken for ends then.
+    /// Returns the token that is cancelled when the share is displaced. The holder then closes the counted object.
     pub fn displaced(&self) -> &CancellationToken {
         &self.displaced
     }

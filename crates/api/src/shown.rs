@@ -1,4 +1,4 @@
-//! Workloads and what is done with them, as the API shows them.
+//! Converts workloads, members, operations and access grants to API types.
 
 use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessKind, Fault, Member, Operation, Step, Workload};
 use gpuaas_engine::commands::access;
@@ -7,10 +7,10 @@ use gpuaas_store::{
     AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadParts, WorkloadRecord,
 };
 
-/// Where lists show a workload. Whatever is under way or waits for a person comes first.
+/// Sections of the workload list. The first one contains workloads that are changing or need an operator.
 pub(crate) const SECTIONS: [&str; 4] = ["needs_attention", "active", "stopped", "history"];
 
-/// The section of a workload that is so.
+/// Returns the section of a workload with these states.
 pub(crate) fn section(lifecycle: Lifecycle, health: Health, recovery: Option<Recovery>) -> &'static str {
     let waits_for_a_person = match recovery {
         Some(Recovery::RepairAvailable | Recovery::ManualIntervention | Recovery::Terminal) => true,
@@ -33,7 +33,7 @@ pub(crate) fn section(lifecycle: Lifecycle, health: Health, recovery: Option<Rec
     }
 }
 
-/// Workloads with what their lists show of members and open operations.
+/// Converts workloads, with the members and open operations that lists show.
 pub(crate) async fn workloads(
     reader: &mut Reader,
     records: Vec<WorkloadRecord>,
@@ -47,7 +47,7 @@ pub(crate) async fn workloads(
     Ok(with_parts.collect())
 }
 
-/// One workload, in the same way.
+/// Converts one workload in the same way.
 pub(crate) async fn workload(
     reader: &mut Reader,
     record: WorkloadRecord,
@@ -90,7 +90,7 @@ fn is_ready(member: &MemberRecord) -> bool {
     matches!(member.state, MemberState::Ready { .. }) && member.health == Health::Healthy
 }
 
-/// What the open operation of a workload does or waits for, by its first step that is under way.
+/// Returns the current action or wait condition of the open operation, from its first step in progress.
 fn waiting_for(parts: &WorkloadParts, now: Timestamp) -> Option<String> {
     let open = parts.open.as_ref()?;
     match &parts.under_way {

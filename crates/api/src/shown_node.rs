@@ -1,4 +1,4 @@
-//! Nodes as the API shows them.
+//! Converts nodes to API types.
 
 use gpuaas_api_types::{
     AppliedFix, DataDisk, DefaultRoute, FileSystem, FixedNode, Gpu, MachineChange, MachineFacts, Node, NodeFacts,
@@ -12,7 +12,7 @@ use gpuaas_engine::{
 use gpuaas_model::{Check, Name};
 use gpuaas_wire::task::{self, ClockKeeping, Finding, HostFacts, PreflightReport, Severity};
 
-/// A node, whole.
+/// Converts a node with all its details.
 pub(crate) fn node(node: VisibleNode) -> Node {
     let record = node.into_record();
     let machine = record.machine;
@@ -44,7 +44,7 @@ pub(crate) fn node(node: VisibleNode) -> Node {
     }
 }
 
-/// What a fix did, with the node as it is now.
+/// Converts the result of a fix, with the node's present state.
 pub(crate) fn fixed(caller: &Caller, done: Done) -> Result<FixedNode, CommandError> {
     let applied = |of: task::Applied| AppliedFix { name: of.name, before: of.before, now: of.now };
     Ok(FixedNode {
@@ -124,7 +124,7 @@ fn preflight(report: PreflightReport, node: &Name) -> Preflight {
     Preflight { passed: report.passed, findings }
 }
 
-/// A finding with the command that takes it away: which one that is, the control plane decides and not the node.
+/// Converts a finding and adds the command that fixes it. The control plane, not the node, chooses the command.
 fn finding(finding: Finding, node: &Name) -> PreflightFinding {
     let fix = finding.check.parse::<Check>().ok().and_then(Check::fix);
     PreflightFinding {

@@ -1,4 +1,4 @@
-//! What every route works with.
+//! State that all routes share.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
     watched::Watched,
 };
 
-/// What every route works with. Cheap to clone.
+/// State that all routes share. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiState {
     pub(crate) engine: Arc<Engine>,
@@ -32,7 +32,7 @@ pub struct ApiState {
     pub(crate) install: Arc<Install>,
     pub(crate) metrics: Metrics,
     pub(crate) certificates: Arc<CertificatesEnd>,
-    /// Whether they are shown without a token to this very machine.
+    /// True if requests over loopback read `/metrics` without a token.
     pub(crate) metrics_over_loopback: bool,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) limits: Arc<Limits>,
@@ -40,29 +40,29 @@ pub struct ApiState {
     pub(crate) refusals: Arc<RefusalFlood>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) feeds: Arc<Feeds>,
-    /// Answers without a token that are under way.
+    /// Responses to requests without a token that are in progress.
     pub(crate) downloads: Shares,
-    /// Whether the store answers and takes changes.
+    /// True if the store answers and accepts changes.
     pub(crate) ready: Arc<Watched<Readiness>>,
-    /// Whether what is counted from rows could be counted.
+    /// True if the metrics that count rows could be read.
     pub(crate) counted: Arc<Watched<bool>>,
     pub(crate) store_sizes: Arc<StoreSizes>,
 }
 
-/// How the API is served.
+/// Options of the API.
 pub struct ApiOptions {
-    /// How often one may ask.
+    /// Request rates.
     pub paces: Paces,
-    /// What machines are brought in with.
+    /// Files and values for enrolling machines.
     pub install: Install,
-    /// Whether `/metrics` is answered without a token to this very machine.
+    /// True if requests over loopback read `/metrics` without a token.
     pub metrics_over_loopback: bool,
-    /// When the certificates of the listeners end.
+    /// Expiry of the listeners' certificates.
     pub certificates: Arc<CertificatesEnd>,
 }
 
 impl ApiState {
-    /// Over that engine, what imports releases, and the way to its nodes' journals.
+    /// Creates the state for an engine, an importer of releases, and access to the journals of nodes.
     pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>, options: ApiOptions) -> Self {
         let runtime = || engine.ports().runtime.clone();
         let limits = Arc::new(Limits::new(options.paces, runtime()));

@@ -1,4 +1,4 @@
-//! How large the store's tables are, measured beside requests: at most once a minute, and for a hundredth of the time at most.
+//! Measures the size of the store's tables in the background: at most once a minute, and for at most a hundredth of the time.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -9,25 +9,25 @@ use gpuaas_engine::Engine;
 use gpuaas_store::StoreSize;
 use tokio::sync::watch;
 
-/// The least time between two measurements.
+/// Shortest time between two measurements.
 const MEASURED_EVERY: Duration = Duration::from_secs(60);
-/// For so many times as long as a measurement took, there is no other.
+/// Pause after a measurement, as a multiple of its duration.
 const REST: u32 = 100;
-/// Whoever asks before the first measurement has ended waits this long for it.
+/// Time that a caller waits for the first measurement.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
-/// The newest measurement.
+/// The latest measurement.
 pub(crate) struct StoreSizes {
     newest: watch::Sender<Option<Arc<StoreSize>>>,
     next: Mutex<Next>,
 }
 
-/// When to measure next.
+/// Schedule of the next measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Once the process has run this long.
+    /// Due at this process time.
     At(Duration),
-    /// A measurement is under way.
+    /// A measurement is in progress.
     UnderWay,
 }
 
@@ -38,7 +38,7 @@ impl Default for StoreSizes {
 }
 
 impl StoreSizes {
-    /// The newest measurement, and begins another one when it is due. Absent while there is none.
+    /// Returns the latest measurement and starts another one if it is due. Returns `None` if there is none yet.
     pub(crate) async fn get(self: &Arc<Self>, engine: &Arc<Engine>) -> Option<Arc<StoreSize>> {
         let runtime = &engine.ports().runtime;
         if self.begins(runtime.elapsed()) {
@@ -54,7 +54,7 @@ impl StoreSizes {
         }
     }
 
-    /// Whether it is the caller's to measure now.
+    /// Returns whether the caller has to start a measurement now.
     fn begins(&self, now: Duration) -> bool {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = matches!(*next, Next::At(at) if at <= now);

@@ -1,7 +1,7 @@
-//! Answers that go on: each ends with the right to it, and no token holds more than its share.
+//! Limits long-lived responses: each ends when its token expires or is revoked, and a token has a limited number of them.
 //!
-//! Guarantees: a stream ends at its token's expiry, with the word that the token was withdrawn, and, where that word was lost,
-//! [`CHECK_EVERY`] after it at the latest.
+//! Guarantees: a stream ends when its token expires. It ends with the notification that the token was revoked; if the notification is lost,
+//! at most [`CHECK_EVERY`] later.
 
 use std::{
     collections::HashMap,
@@ -17,16 +17,16 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use crate::{problem::ApiProblem, state::ApiState};
 
-/// Streams that a token holds at once: a page of the workload shell holds one, a command that waits another.
+/// Concurrent streams per token: a page that shows a workload uses one, a waiting command another.
 const PER_TOKEN_MAX: usize = 100;
-/// How often a token is looked up again when nobody says that it was withdrawn.
+/// Interval of looking the token up again without a notification.
 const CHECK_EVERY: Duration = Duration::from_secs(30);
 
-/// How many streams each token holds.
+/// Number of streams per token.
 #[derive(Default)]
 pub(crate) struct Streams(Mutex<HashMap<TokenId, usize>>);
 
-/// One stream's place among those of its token.
+/// Counts one stream of a token until dropped.
 struct Place {
     streams: Arc<Streams>,
     token: TokenId,
@@ -57,7 +57,7 @@ impl Drop for Place {
     }
 }
 
-/// The stream for as long as the token is good; refused to a token that holds too many.
+/// Limits a stream to the validity of its token. Refuses a token that has too many streams.
 pub(crate) fn lasting<S: Stream>(
     state: &ApiState,
     token: TokenId,
@@ -66,15 +66,15 @@ pub(crate) fn lasting<S: Stream>(
     let place = state.streams.take(token)?;
     let (store, ports) = (state.engine.store().clone(), state.engine.ports().clone());
     Ok(stream.take_until(async move {
-        // Given back with the stream, however that ends.
+        // Released with the stream, for whatever reason it ends.
         let _place = place;
         end_of(&store, &ports, token).await;
     }))
 }
 
-/// Completes when the token is good no more, or nobody can tell.
+/// Completes when the token is no longer valid, or cannot be looked up.
 async fn end_of(store: &Store, ports: &Ports, token: TokenId) {
-    // Listened to before the first look: a withdrawal in between is not missed.
+    // Subscribes before the first look-up, so that no revocation in between is missed.
     let mut changes = store.changes();
     loop {
         let now = ports.clock.now();
@@ -95,7 +95,7 @@ async fn end_of(store: &Store, ports: &Ports, token: TokenId) {
     }
 }
 
-/// When a token that is good will end by itself; `None` for one that is not.
+/// Returns when a valid token expires; `None` for an invalid one.
 async fn good_until(store: &Store, now: Timestamp, token: TokenId) -> Result<Option<Timestamp>, StoreError> {
     let token = match store.read_once().await?.token(token).await {
         Ok(token) => token,
@@ -106,7 +106,7 @@ async fn good_until(store: &Store, now: Timestamp, token: TokenId) -> Result<Opt
     Ok((token.revoked_at.is_none() && expiry > now).then_some(expiry))
 }
 
-/// Waits for the word that the token was withdrawn; words that were missed count as that.
+/// Waits for the notification that the token was revoked. Missed notifications count as one.
 async fn withdrawn(changes: &mut Receiver<Change>, token: TokenId) {
     loop {
         match changes.recv().await {
@@ -141,7 +141,7 @@ mod tests {
 
     const BEGIN: Timestamp = Timestamp::from_millis(1_000_000);
 
-    /// Time that passes when it is told to, and tells until when somebody waits.
+    /// A clock that the test advances, and that reports the deadlines of sleepers.
     struct Told {
         now: watch::Sender<Timestamp>,
         waits: mpsc::UnboundedSender<u64>,
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// A stream of a token, in a store that two processes have open: neither hears the other's hints.
+    /// A stream of a token, in a store that two processes have open. Neither receives the other's notifications.
     struct World {
         time: Arc<Told>,
         waits: mpsc::UnboundedReceiver<u64>,
@@ -218,7 +218,7 @@ mod tests {
             Self { time, waits, token, store, other, stream, _folder: folder }
         }
 
-        /// Until when the stream waits, once it has looked.
+        /// Returns the deadline, in seconds, for which the stream waits after its look-up.
         async fn waits(&mut self) -> u64 {
             self.waits.recv().await.unwrap()
         }

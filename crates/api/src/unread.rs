@@ -1,9 +1,9 @@
-//! The rest of a request that is refused before its end.
+//! Drains the rest of a request that is refused early.
 //!
-//! Over HTTP/1 a client writes its body before it reads the answer. A connection that is closed with bytes unread is reset, and the reset
-//! takes the answer with it: the client sees a broken pipe instead of the problem. So what is left is read and thrown away, within bounds.
-//! A client that asks first (`Expect: 100-continue`) and was not told to go on has sent nothing and is left alone; HTTP/2 ends one stream
-//! without the others.
+//! An HTTP/1 client writes its body before it reads the response. Closing a connection with unread bytes resets it, and the reset can
+//! discard the response: the client sees a broken pipe instead of the problem. So the rest is read and discarded, within bounds. A client
+//! that sent `Expect: 100-continue` and got no `100 Continue` has sent no body, so nothing is read. HTTP/2 ends a single stream without
+//! affecting others.
 
 use std::{
     pin::Pin,
@@ -24,12 +24,12 @@ use http_body_util::BodyExt as _;
 
 use crate::state::ApiState;
 
-/// Bytes of a refused request that are read for the sake of its answer.
+/// Most bytes that are drained from a refused request.
 const BYTES_MAX: usize = 64 * 1_024 * 1_024;
-/// How long that may take.
+/// Longest time of draining.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Reads what a refusal left unread, then answers.
+/// Drains the rest of a refused request before it sends the response.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     if request.version() > Version::HTTP_11 || request.body().is_end_stream() {
         return next.run(request).await;
@@ -38,7 +38,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
     let (parts, body) = request.into_parts();
     let body = Lent(Arc::new(Mutex::new(Shared { body, is_begun: false })));
     let mut response = next.run(Request::from_parts(parts, Body::new(body.clone()))).await;
-    // Whoever was too slow already gets no more time: the connection ends with the answer.
+    // A body that was too slow gets no more time: the connection closes after the response.
     if response.status() == StatusCode::REQUEST_TIMEOUT {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     } else if !response.status().is_success() && (body.is_begun() || !asks_first) {
@@ -61,13 +61,13 @@ async fn drain(mut body: Lent) {
     }
 }
 
-/// A body whose rest can be read by another than the one it was given to.
+/// A body that the handler and the drain share.
 #[derive(Clone)]
 struct Lent(Arc<Mutex<Shared>>);
 
 struct Shared {
     body: Body,
-    /// Whether anybody has asked for any of it: that is what sends `100 Continue`.
+    /// True if the body was polled, which sends `100 Continue`.
     is_begun: bool,
 }
 

@@ -1,14 +1,14 @@
-//! What anybody may ask for without a token is read from rows once a second at most, however many ask at once.
+//! Caches values that unauthenticated requests can read, so that rows are read at most once a second.
 
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_engine::port::Runtime;
 use tokio::sync::Mutex;
 
-/// For how long an answer is good.
+/// How long a value stays fresh.
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
-/// An answer that is kept for [`GOOD_FOR`]. Whoever asks while it is read waits for that one reading.
+/// A value that is cached for [`GOOD_FOR`]. Concurrent callers wait for a single read.
 pub(crate) struct Watched<T> {
     runtime: Arc<dyn Runtime>,
     kept: Mutex<Option<(Duration, T)>>,
@@ -19,7 +19,7 @@ impl<T: Clone> Watched<T> {
         Self { runtime, kept: Mutex::default() }
     }
 
-    /// The answer, read anew when the last one is too old.
+    /// Returns the value, and reads it again if the cached one is too old.
     pub(crate) async fn get(&self, read: impl Future<Output = T>) -> T {
         let mut kept = self.kept.lock().await;
         match &*kept {

@@ -1,4 +1,4 @@
-//! Credentials for people.
+//! Delivers and revokes kubeconfigs for people.
 
 use gpuaas_engine::effects::{AccessRequest, BREAK_GLASS_SECONDS_MAX, CallContext, DIRECT_SECONDS_MAX, Delivered};
 use gpuaas_kube::{AccessRole, AccessTerms, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN};
@@ -7,7 +7,7 @@ use gpuaas_wire::task::TaskFailure;
 
 use crate::Rke2Effects;
 
-/// What is on offer can be had.
+/// The offered lifetimes do not exceed those of a token.
 const _: () = assert!(DIRECT_SECONDS_MAX <= TOKEN_SECONDS_MAX && BREAK_GLASS_SECONDS_MAX <= TOKEN_SECONDS_MAX);
 
 impl Rke2Effects {
@@ -33,7 +33,7 @@ impl Rke2Effects {
     }
 }
 
-/// What is asked of the cluster, or why it is not.
+/// Returns the terms to request from the cluster, or a failure if they are not offered.
 fn terms(request: &AccessRequest, workload: &str) -> Result<AccessTerms, TaskFailure> {
     let longest = match request.kind.as_str() {
         "direct" => DIRECT_SECONDS_MAX,

@@ -1,4 +1,4 @@
-//! When a request to a cluster may be made: in turn, with those of all other clusters.
+//! Queues for requests to clusters, shared fairly by projects and workloads.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,19 +8,19 @@ use gpuaas_kube::{Admission, CallKind, KubeError, Permit};
 use gpuaas_model::{ProjectId, WorkloadId};
 use tokio::time::timeout;
 
-/// Requests under way. Each may take as much memory as its answer is long, a few times over, and as much time as a request may: 64 at once are
-/// some 60 MB and, where every cluster is hostile, four answers a second; clusters that are well answer in milliseconds. The steps of 51 members
-/// wait for one another.
+/// Requests in progress. Each may use a few times the memory of its answer, and the whole time limit of a request: 64 at once use about 60
+/// MB and, if every cluster is hostile, complete four answers per second; healthy clusters answer in milliseconds. The steps of a
+/// workload's 51 members wait for one another.
 const REQUESTS: QueueLimits =
     QueueLimits { permits: 64, per_project: 8, per_workload: 1, waiting: 1_024, waiting_per_workload: 64 };
-/// Watches under way: one for each KubeNode that is waited for, of which a workload has 51. Each takes as much memory as an event is long: 128 of
-/// a hostile project are 32 MB at most.
+/// Watches in progress: one for each KubeNode that a step waits for, at most 51 per workload. Each uses the memory of one event: 128 of a
+/// hostile project use at most 32 MB.
 const WATCHES: QueueLimits =
     QueueLimits { permits: 512, per_project: 128, per_workload: 64, waiting: 1_024, waiting_per_workload: 64 };
-/// Longest wait for a permit, less than half of what a delivery has in all.
+/// Longest wait for a permit: less than half of the time that a delivery has in all.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The queues of all clusters.
+/// The queues that all clusters share.
 pub(crate) struct Queues {
     requests: Arc<FairQueue>,
     watches: Arc<FairQueue>,
@@ -33,13 +33,13 @@ impl Default for Queues {
 }
 
 impl Queues {
-    /// The way into the queues for one workload's cluster.
+    /// Returns the admission to the queues for one workload's cluster.
     pub(crate) fn of(&self, project: ProjectId, workload: WorkloadId) -> InTurn {
         InTurn { requests: self.requests.clone(), watches: self.watches.clone(), project, workload }
     }
 }
 
-/// Admits the requests of one workload's cluster.
+/// Admits the requests to one workload's cluster.
 pub(crate) struct InTurn {
     requests: Arc<FairQueue>,
     watches: Arc<FairQueue>,

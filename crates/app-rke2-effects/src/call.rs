@@ -1,4 +1,4 @@
-//! The calls that plans name, each with the evidence that it returns.
+//! The cluster calls that plans name; each returns its evidence.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Rke2Effects;
 
-/// We end this long before the caller would drop us: only then can the last thing seen be told.
+/// The call ends this long before its caller's deadline, so that it can still report what it saw last.
 const BEFORE_DEADLINE: Duration = Duration::from_millis(500);
 
 impl Rke2Effects {
@@ -26,7 +26,7 @@ impl Rke2Effects {
         }
     }
 
-    /// Waits for `/readyz`; the version shows which cluster answered.
+    /// Waits for `/readyz`; the returned version identifies the cluster that answered.
     async fn api_ready(&self, context: &CallContext) -> Result<Value, TaskFailure> {
         let (until, progress) = (patience_ends(context), &*context.progress);
         self.on_cluster(context, |cluster| async move {
@@ -41,8 +41,8 @@ impl Rke2Effects {
         .await
     }
 
-    /// Waits for the member's KubeNode. The apiserver's own readiness comes first: before it, a KubeNode may still show what its
-    /// kubelet said before a restart.
+    /// Waits for the member's KubeNode. It waits for the apiserver first: before the apiserver is ready, a KubeNode may show a status from
+    /// before a restart of its kubelet.
     async fn kube_node_ready(&self, context: &CallContext) -> Result<Value, TaskFailure> {
         let name = &member(context)?.node.name.to_string();
         let (until, progress) = (patience_ends(context), &*context.progress);
@@ -65,7 +65,7 @@ impl Rke2Effects {
         Ok(json!({ "kube_node": name, "deleted": deleted }))
     }
 
-    /// Proves that a delivery would work, by making one that has no right, using it through the tunnel, and withdrawing it.
+    /// Proves that a delivery works: creates credentials without permissions, uses them through the tunnel, and removes them.
     async fn try_delivery(&self, context: &CallContext) -> Result<Value, TaskFailure> {
         let workload = &context.workload.name.to_string();
         self.on_cluster(context, |cluster| async move {
@@ -76,7 +76,7 @@ impl Rke2Effects {
     }
 }
 
-/// A repeated attempt gets what the first one left.
+/// Returns the time at which the call ends. A repeated attempt gets the rest of the first one's time.
 fn patience_ends(context: &CallContext) -> Instant {
     Instant::now() + context.deadline.since(context.now).saturating_sub(BEFORE_DEADLINE)
 }
@@ -90,7 +90,7 @@ fn member(context: &CallContext) -> Result<&MemberView, TaskFailure> {
     member.ok_or_else(|| TaskFailure::new(Code::Internal, "the call is for a member, and none was named"))
 }
 
-/// What is worth keeping of a KubeNode.
+/// Returns the fields of a KubeNode that are kept as evidence.
 fn evidence(node: &KubeNode) -> Value {
     let ready = node.conditions.iter().find(|condition| condition.kind == "Ready");
     json!({

@@ -1,7 +1,7 @@
-//! One connection per workload, kept between calls.
+//! Keeps one connection per workload between calls.
 //!
-//! A kept one is used only while all that it was made of is the same: the server's node and address, and the admin kubeconfig's digest. It is
-//! dropped when a call finds it broken, and its tunnel breaks as soon as the workload holds the node no more.
+//! A kept connection is used only while its inputs are the same: the server's node and address, and the admin kubeconfig's digest. It is
+//! dropped when a call finds it broken, and its tunnel closes as soon as the workload no longer has the node.
 
 use std::{
     collections::HashMap,
@@ -20,13 +20,13 @@ use crate::{Rke2Effects, failure};
 
 /// The apiserver's port on every RKE2 server.
 const APISERVER_PORT: u16 = 6443;
-/// Most workloads whose connection is kept; beyond it, one is dropped for each new one. Idle connections close by themselves.
+/// Most workloads with a kept connection; beyond that, each new one replaces another. Idle connections close by themselves.
 const KEPT_MAX: usize = 256;
 
 /// Connections by workload.
 pub(crate) type Connections = HashMap<WorkloadId, Kept>;
 
-/// A connection and what it was made of.
+/// A connection and its inputs.
 pub(crate) struct Kept {
     node: NodeId,
     address: String,
@@ -43,7 +43,7 @@ impl Kept {
 }
 
 impl Rke2Effects {
-    /// Makes `work` on the workload's cluster; once more over a new connection when a kept one turns out to be broken.
+    /// Runs `work` on the workload's cluster; if a kept connection turns out to be broken, runs it once more over a new one.
     pub(crate) async fn on_cluster<T, W>(
         &self,
         context: &CallContext,
@@ -67,7 +67,7 @@ impl Rke2Effects {
         outcome.map_err(|error| failure::of(error, node))
     }
 
-    /// The workload's cluster, and whether its connection was kept from an earlier call.
+    /// Returns the workload's cluster, and whether its connection was kept from an earlier call.
     async fn cluster(&self, context: &CallContext) -> Result<(Cluster, bool), TaskFailure> {
         let server = server(context)?;
         let admin = context
@@ -114,10 +114,10 @@ impl Rke2Effects {
     }
 }
 
-/// The first server that is part of the workload: its apiserver is the cluster's.
+/// Returns the first present server of the workload: its apiserver is the cluster's.
 fn server(context: &CallContext) -> Result<&MemberView, TaskFailure> {
     let server = context.workload.component(names::SERVER).find(|member| member.is_present());
-    // In a decommission the server is the last to go, and its apiserver answers until then.
+    // A decommission removes the server last, and its apiserver answers until then.
     let server = server.or_else(|| context.workload.component(names::SERVER).next());
     let server = server.ok_or_else(|| TaskFailure::new(Code::ClusterUnreachable, "the workload has no server"))?;
     if server.node.address.is_empty() {

@@ -1,11 +1,11 @@
-//! Kubernetes' failures as the engine's: a stable code and a sentence with what was seen.
+//! Converts errors of Kubernetes to task failures: a stable code and a sentence with the observed facts.
 
 use gpuaas_kube::KubeError;
 use gpuaas_model::Code;
 use gpuaas_planner::NodeView;
 use gpuaas_wire::task::TaskFailure;
 
-/// The failure of a call to the cluster whose server runs on `node`.
+/// Returns the failure of a call to the cluster whose server runs on `node`.
 pub(crate) fn of(error: KubeError, node: &NodeView) -> TaskFailure {
     let code = match &error {
         KubeError::NotReady { .. } => Code::ClusterNotReady,
@@ -18,7 +18,7 @@ pub(crate) fn of(error: KubeError, node: &NodeView) -> TaskFailure {
         | KubeError::Unreadable(_)
         | KubeError::Kubeconfig(_) => Code::ClusterUnreachable,
         KubeError::Busy { .. } => Code::RateLimited,
-        // 5xx and 429: it answers, but cannot do it now.
+        // 5xx and 429: the apiserver answers, but cannot serve the request now.
         KubeError::Answered { status: 429 | 500.., .. } => Code::ClusterNotReady,
         KubeError::Answered { .. } | KubeError::Forbidden(_) | KubeError::Conflict(_) | KubeError::NotFound(_) => {
             Code::StateConflict

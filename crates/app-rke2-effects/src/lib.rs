@@ -1,11 +1,11 @@
-//! RKE2's calls to its own cluster: what the adapter's plans name, made through the tunnel to the server's apiserver.
+//! RKE2's calls to its own cluster: the cluster calls of the app's plans, through the tunnel to the server's apiserver.
 //!
-//! Guarantees: the distribution's admin kubeconfig is opened for a call, used, and leaves neither this crate's memory cache (which
-//! holds parsed credentials of live connections) nor the sealed store; results, progress and failures carry no credential. Every
-//! call is idempotent. A connection that broke is replaced, and the call repeated once, before a failure is reported. Of one workload one
-//! request is under way at a time, of one project a share, and of all few: a cluster that is slow or hostile holds up its own tenant alone.
+//! Guarantees: the distribution's admin kubeconfig is opened only for a call, and stays within the sealed store and this crate's memory
+//! (which holds the parsed credentials of kept connections); results, progress and failures carry no credential. Every call is idempotent.
+//! A broken connection is replaced, and the call repeated once, before a failure is reported. At most one request per workload is in
+//! progress at a time, a limited number per project, and a limited number in all: a slow or hostile cluster delays only its own tenant.
 //!
-//! Deliberately absent: when a call is made and what its failure means (`app-rke2`), and how Kubernetes is spoken (`kube`).
+//! Deliberately absent: the time of a call and the meaning of its failure (`app-rke2`), and the Kubernetes protocol (`kube`).
 
 mod access;
 mod admission;
@@ -23,7 +23,7 @@ use serde_json::Value;
 use admission::Queues;
 use connections::Connections;
 
-/// RKE2's effects.
+/// RKE2's implementation of the engine's cluster calls.
 #[derive(Default)]
 pub struct Rke2Effects {
     connections: Mutex<Connections>,
@@ -31,7 +31,7 @@ pub struct Rke2Effects {
 }
 
 impl Rke2Effects {
-    /// Without any connection yet.
+    /// Creates the effects without any connection.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,5 +1,5 @@
-//! The calls of a plan, against a genuine apiserver behind tunnels that can be counted and cut.
-#![allow(clippy::unwrap_used)] // Also outside of test functions, a failed step is a failed test.
+//! The calls of a plan against a genuine apiserver, through tunnels that the tests can count and cut.
+#![allow(clippy::unwrap_used)] // Helpers outside test functions unwrap too: a failed step fails the test.
 
 #[path = "../../kube/tests/genuine/mod.rs"]
 mod genuine;
@@ -25,7 +25,7 @@ use gpuaas_planner::{MemberView, NodeView, ReleaseView, SecretView, WorkloadView
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// Enough for a cold start beside other tests.
+/// Enough for a cold start while other tests run.
 const DEADLINE_MS: i64 = 120_000;
 
 struct OneSecret(String);
@@ -133,7 +133,7 @@ async fn a_deployment_s_calls_succeed_in_order_with_evidence_over_one_tunnel() {
     assert_eq!(proof["authenticated_as"], "system:serviceaccount:gpuaas-access:delivery-probe");
     assert_eq!(world.call("delete_kube_node").await.unwrap()["deleted"], false);
     assert_eq!(world.call("kube_nodes").await.unwrap()["kube_nodes"], serde_json::json!([]));
-    // One more for the watch and one for the probe's own credentials; all else went over the kept connection.
+    // One more for the watch and one for the probe's own credentials; all other requests used the kept connection.
     assert_eq!(world.tunnels.opened.load(Ordering::SeqCst), before + 2);
     assert_eq!(world.call("restart").await.unwrap_err().code, Code::TaskUnknown);
 }

@@ -1,7 +1,7 @@
-//! What an apiserver that means harm can take of the control plane: its memory and its time, measured.
+//! Measures how much memory and time of the control plane a hostile apiserver can consume.
 //!
-//! One test alone: what is measured is the memory of this whole process.
-#![allow(clippy::unwrap_used)] // Also outside of test functions, a failed step is a failed test.
+//! The file has only one test, because it measures the memory of the whole process.
+#![allow(clippy::unwrap_used)] // Helpers outside test functions unwrap too: a failed step fails the test.
 
 #[path = "../../kube/tests/hostile/mod.rs"]
 mod hostile;
@@ -25,22 +25,22 @@ use hostile::{Hostile, Reply};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// Calls at once, each to a cluster of its own.
+/// Number of simultaneous calls, each to its own cluster.
 const AT_ONCE: u128 = 4;
-/// What the process may take above its start while [`AT_ONCE`] calls are under way, in MB. The answers themselves may take a twentieth of it.
+/// Largest growth of the process during [`AT_ONCE`] calls, in MB. The answers themselves may use a twentieth of it.
 const GROWTH_MB_MAX: u64 = 16;
-/// Longest time for which the runtime may leave a task that is ready unattended; `/livez` is such a task.
+/// Longest time for which the runtime may leave a ready task unscheduled; `/livez` is such a task.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// A call ends by itself; this is for one that does not.
+/// Time after which a call counts as hung; calls end by themselves.
 const PATIENCE: Duration = Duration::from_secs(60);
 const MIB: usize = 1_024 * 1_024;
 
 const READY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const NO_NODES: &str = r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#;
 
-/// Prints a figure past the test harness, which swallows what passing tests print.
+/// Prints a figure past the test harness, which captures the output of passing tests.
 fn show(figure: std::fmt::Arguments<'_>) {
-    // A closed standard output is no reason to fail.
+    // A closed standard output must not fail the test.
     let _ = writeln!(io::stdout(), "{figure}");
 }
 
@@ -51,7 +51,7 @@ enum Call {
     KubeNodeReady,
 }
 
-/// What is asked for, and what the apiserver does then.
+/// A call, and the apiserver's behaviour during it.
 struct Attack {
     name: &'static str,
     call: Call,
@@ -121,7 +121,7 @@ const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// What a genuine apiserver without any node answers, but for the watch.
+/// Replies like a genuine apiserver without any node, except to the watch.
 fn watched(line: &str, watch: impl Fn() -> Reply) -> Reply {
     if line.contains("watch=") {
         watch()
@@ -206,7 +206,7 @@ async fn make(effects: Arc<Rke2Effects>, call: Call, context: CallContext) -> St
     format!("{}: {}", refused.code, refused.message)
 }
 
-/// The longest time in which a task that is always ready soon was not attended to.
+/// Measures the longest time in which a task that is soon ready was not scheduled.
 #[derive(Default)]
 struct Pulse(Arc<AtomicU64>);
 
@@ -231,7 +231,7 @@ impl Pulse {
     }
 }
 
-/// The most memory of the process between two moments, by looking every few milliseconds.
+/// Measures the peak memory of the process between two moments by sampling every few milliseconds.
 struct Peak {
     most_kb: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -266,10 +266,10 @@ fn resident_kb() -> u64 {
 
 #[test]
 fn a_hostile_apiserver_takes_little_memory_and_holds_up_no_other_task() {
-    // The servers' own threads: what they do is not what is looked at.
+    // The servers have their own threads, which are not measured.
     let theirs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let ours = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    // Everything that is made once has been made before the start is measured.
+    // Everything that is created once exists before the start is measured.
     let modest =
         Attack { name: "", call: Call::Kubeconfig, script: |_| Reply::json("500 Internal Server Error", "{}") };
     ours.block_on(attack(&modest, theirs.handle()));
@@ -303,7 +303,7 @@ fn a_hostile_apiserver_takes_little_memory_and_holds_up_no_other_task() {
     assert_eq!(excesses, Vec::<&str>::new(), "over {GROWTH_MB_MAX} MB above the start, or a pause over {PAUSE_MAX:?}");
 }
 
-/// The same call to several clusters at once; what the first of them was refused with.
+/// Makes the same call to several clusters at once and returns the failure of the first.
 async fn attack(of: &Attack, theirs: &tokio::runtime::Handle) -> String {
     let effects = Arc::new(Rke2Effects::new());
     let mut calls = tokio::task::JoinSet::new();

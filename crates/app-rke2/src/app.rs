@@ -1,4 +1,4 @@
-//! The app as the core knows it.
+//! The app's implementation of the planner's interface.
 
 use gpuaas_model::{
     AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, NextAction, OperationKind, Reason, TaskType,
@@ -15,10 +15,10 @@ use crate::{
     config, faults, learn, manifest, names, placement, plan, plan::Deadlines, render, size::CLUSTER_BYTES, wants,
 };
 
-/// Random bytes in a token: as many as RKE2's own have.
+/// Random bytes in a token: as many as in RKE2's own.
 const TOKEN_BYTES: usize = 16;
 
-/// *Self-managed Kubernetes (RKE2)*.
+/// The app *Self-managed Kubernetes (RKE2)*.
 pub struct Rke2 {
     manifest: Manifest,
     deadlines: Deadlines,
@@ -31,7 +31,7 @@ impl Default for Rke2 {
 }
 
 impl Rke2 {
-    /// With other deadlines than the usual ones.
+    /// Creates the app with the given deadlines instead of the default ones.
     pub fn with_deadlines(deadlines: Deadlines) -> Self {
         Self { manifest: manifest::manifest(), deadlines }
     }
@@ -64,7 +64,7 @@ impl App for Rke2 {
         vec![
             secret(names::SERVER_TOKEN, TOKEN_BYTES),
             secret(names::AGENT_TOKEN, TOKEN_BYTES),
-            // Deposited by the server's node later.
+            // The server's node stores it later.
             secret(names::ADMIN_KUBECONFIG, 0),
         ]
     }
@@ -74,7 +74,7 @@ impl App for Rke2 {
     }
 
     fn preflight(&self, occupied: bool) -> Option<Preflight> {
-        // A server wants all that an agent does. Which release it would be is not known here: room for one is looked at when it is.
+        // A server's requirements include an agent's. The release is unknown here: the space for it is checked when the release is known.
         Some(wants::preflight(Rke2Role::Server, occupied, CLUSTER_BYTES))
     }
 
@@ -122,7 +122,7 @@ impl App for Rke2 {
     }
 }
 
-/// What a person can do about such a failure.
+/// Returns the action that an operator can take after a failure with this code.
 const fn next(code: Code) -> &'static str {
     match code {
         Code::DiskFull => "make room on the node's disk, then resume",
@@ -131,7 +131,7 @@ const fn next(code: Code) -> &'static str {
     }
 }
 
-/// What a failure allows that RKE2 has no say in.
+/// Returns the class of a failure that does not depend on RKE2.
 fn class(code: Code) -> FaultClass {
     match code {
         Code::NodeUnreachable

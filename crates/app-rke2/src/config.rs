@@ -1,4 +1,4 @@
-//! The settings a tenant may make, and RKE2's configuration files.
+//! The settings that a tenant can make, and RKE2's configuration files.
 
 use std::{fmt::Write, net::IpAddr};
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::names;
 
-/// Most entries of a list or map of settings.
+/// Most entries in a list or map of settings.
 const ENTRIES_MAX: usize = 64;
-/// Longest text among settings, in bytes.
+/// Longest text in the settings, in bytes.
 const TEXT_BYTES_MAX: usize = 253;
 
-/// Every setting that is not taken, with the reason.
+/// Returns a reason for every setting that is not accepted.
 pub(crate) fn check(config: &Value) -> Vec<Reason> {
     let fields = match config {
         Value::Null => return Vec::new(),
@@ -71,7 +71,7 @@ fn is_san(text: &str) -> bool {
     is_host(text) || text.strip_prefix("*.").is_some_and(is_dns_name)
 }
 
-/// Something that leads to one machine.
+/// Returns true for a DNS name or an address of one machine; wildcards are excluded.
 fn is_host(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok() || is_dns_name(text)
 }
@@ -91,7 +91,7 @@ fn is_label_value(text: &str) -> bool {
         && edge(bytes.last())
 }
 
-/// A label that a kubelet may give its own node: none of Kubernetes' own namespaces.
+/// Returns true for a label that a kubelet may set on its own node: keys in Kubernetes' own namespaces are excluded.
 fn is_label_key(text: &str) -> bool {
     let (prefix, name) = text.rsplit_once('/').unwrap_or(("", text));
     let reserved = prefix == "kubernetes.io" || prefix.ends_with(".kubernetes.io") || prefix.ends_with("k8s.io");
@@ -107,7 +107,7 @@ fn is_cidr(text: &str) -> bool {
     }
 }
 
-/// The server's `config.yaml`. Keys in a fixed order; every text quoted, so that nothing in it can be anything but a text.
+/// Returns the server's `config.yaml`. Keys have a fixed order, and every text is quoted, so that YAML reads it as nothing but text.
 pub(crate) fn server(workload: &WorkloadView, member: &MemberView) -> String {
     let mut yaml = common(workload, member);
     line(&mut yaml, "agent-token-file", Rke2Configure::AGENT_TOKEN_PATH);
@@ -130,7 +130,8 @@ pub(crate) fn server(workload: &WorkloadView, member: &MemberView) -> String {
     yaml
 }
 
-/// An agent's `config.yaml`, which joins the server at the cluster's registration address, else at the server's own.
+/// Returns an agent's `config.yaml`; `None` without a server. The agent joins at the cluster's registration address if there is one,
+/// otherwise at the server's own.
 pub(crate) fn agent(workload: &WorkloadView, member: &MemberView) -> Option<String> {
     let server = workload.component(names::SERVER).find(|member| member.is_present())?;
     let host = registration_address(workload).unwrap_or(&server.node.address);
@@ -139,17 +140,18 @@ pub(crate) fn agent(workload: &WorkloadView, member: &MemberView) -> Option<Stri
     Some(yaml)
 }
 
-/// The one name under which nodes find the server, wherever it is.
+/// Returns the name or address under which nodes find the server, independent of its machine.
 fn registration_address(workload: &WorkloadView) -> Option<&str> {
     workload.config.get("registration_address").and_then(Value::as_str)
 }
 
-/// An IPv6 address stands in brackets where a port follows.
+/// Puts an IPv6 address in brackets, as a URL requires.
 fn in_url(host: &str) -> String {
     if host.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{host}]") } else { host.to_owned() }
 }
 
-/// Always with the node's own address: RKE2 would choose one by the default route, and not always the same.
+/// Returns the lines that servers and agents share. They always include the node's own address: RKE2 would choose one by the default route,
+/// and not always the same one.
 fn common(workload: &WorkloadView, member: &MemberView) -> String {
     let mut yaml = String::new();
     line(&mut yaml, "token-file", Rke2Configure::TOKEN_PATH);
@@ -165,7 +167,7 @@ fn common(workload: &WorkloadView, member: &MemberView) -> String {
 }
 
 fn line(yaml: &mut String, key: &str, value: &str) {
-    // A String takes every write.
+    // Writing to a String never fails.
     let _ = writeln!(yaml, "{key}: {}", quoted(value));
 }
 
@@ -176,7 +178,7 @@ fn list<'a>(yaml: &mut String, key: &str, values: impl Iterator<Item = &'a str>)
     }
 }
 
-/// A JSON string is a YAML string.
+/// Quotes a text: every JSON string is a YAML string.
 fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }

@@ -1,45 +1,46 @@
-//! What RKE2's failures look like, what they are called, and what helps: a table, read from top to bottom, the first match wins.
+//! The table of RKE2's failures: symptoms, code, class and next action. It is read from top to bottom; the first match wins.
 //!
-//! Numbers in comments are the rows of the public issue survey that this table follows. Lines are matched anywhere and at any level:
-//! several decisive ones come as `level=info`.
+//! The table follows a survey of public issues; the numbers in comments are the rows of that survey. Symptoms match anywhere in a line and
+//! at any level: several decisive lines have `level=info`.
 
 use gpuaas_model::{Evidence, Fault, FaultClass, NextAction};
 use gpuaas_wire::task::{GiveUp, GiveUpException, JournalExcerpt, TaskFailure};
 
-/// One kind of failure.
+/// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRow {
     /// Stable code with a page under `docs/errors/`.
     pub code: &'static str,
-    /// What it allows.
+    /// Class, which determines the possible recovery.
     pub class: FaultClass,
-    /// Texts of which any one in a journal line means this.
+    /// Texts; a journal line with any of them indicates this failure.
     pub symptoms: &'static [&'static str],
-    /// A span of the journal in which the symptoms do not count.
+    /// Span of the journal in which the symptoms do not count.
     pub except_during: Option<During>,
-    /// How often a symptom must be seen before waiting longer is pointless; `None` where only time decides.
+    /// Number of symptoms after which waiting longer is pointless; `None` if only the deadline decides.
     pub decisive_after: Option<u32>,
-    /// What happened.
+    /// Description of the failure.
     pub summary: &'static str,
-    /// What to do.
+    /// Next action for a person.
     pub next: &'static str,
 }
 
 /// A span of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct During {
-    /// Part of its first line.
+    /// Text in its first line.
     pub from: &'static str,
-    /// Part of the first line behind it.
+    /// Text in the first line after it.
     pub until: &'static str,
 }
 
-/// A reset of the etcd cluster, which lasts until RKE2 starts again. A reset corrects the peer URL of a node whose address changed.
+/// A reset of the etcd cluster, until RKE2 starts again. A reset corrects the peer URL of a node whose address changed.
 const RESET: During = During { from: "cluster-reset=true", until: "Starting rke2 " };
 
 use FaultClass::{Manual, Repairable};
 
-/// Every kind that is known.
+/// The kinds of failure that lines of the journal show. Kinds without such lines (a unit that loops, is late or was skipped, residue, a
+/// blocked preflight, a service that is down) are separate constants.
 pub const FAULTS: &[FaultRow] = &[
     // 1
     row(
@@ -105,7 +106,7 @@ pub const FAULTS: &[FaultRow] = &[
         "the node holds data of another cluster",
         "clean the node of the earlier cluster, then resume",
     ),
-    // 12, 13: one text, told apart by its end
+    // 12, 13: the texts differ only at their end
     row(
         "rke2_clock_skew",
         Manual,
@@ -167,7 +168,7 @@ pub const FAULTS: &[FaultRow] = &[
         "the node's network did not come up",
         "see the logs of the node, then resume",
     ),
-    // 3, 8: the wrapper of many; so nearly last
+    // 3, 8: these lines wrap many other causes, so they come late
     row(
         "rke2_server_unreachable",
         Repairable,
@@ -195,7 +196,7 @@ pub const FAULTS: &[FaultRow] = &[
     ),
 ];
 
-/// The unit loops: it ends again and again without one of the lines above.
+/// The unit ends repeatedly without one of the lines above.
 const EXITS: FaultRow =
     row("rke2_exits", Repairable, &[], None, "its service ends again and again", "see the logs, then resume");
 /// The deadline passed without one of the lines above.
@@ -207,7 +208,7 @@ const NOT_READY: FaultRow = row(
     "its service did not become ready in time",
     "see the logs, then resume",
 );
-/// A condition of the unit said no.
+/// A condition of the unit prevented the start.
 const SKIPPED: FaultRow = row(
     "rke2_start_skipped",
     Manual,
@@ -216,7 +217,7 @@ const SKIPPED: FaultRow = row(
     "the other RKE2 service runs on this node",
     "stop it, then resume",
 );
-/// What an uninstall left.
+/// An uninstall left residue.
 pub(crate) const RESIDUE: FaultRow = row(
     "rke2_residue",
     Manual,
@@ -225,7 +226,7 @@ pub(crate) const RESIDUE: FaultRow = row(
     "the uninstall left something behind, or not all could be looked at",
     "remove what is listed, then resume",
 );
-/// What a preflight found.
+/// A preflight has blocking findings.
 pub(crate) const PREFLIGHT: FaultRow = row(
     "rke2_preflight_blocked",
     Manual,
@@ -254,7 +255,7 @@ impl FaultRow {
         Self { except_during: Some(during), ..self }
     }
 
-    /// The last line with a symptom that counts.
+    /// Returns the last line with a symptom outside the excepted span.
     fn symptom_in<'j>(&self, journal: &'j [JournalExcerpt]) -> Option<&'j JournalExcerpt> {
         let (mut excepted, mut found) = (false, None);
         for line in journal {
@@ -268,7 +269,7 @@ impl FaultRow {
         found
     }
 
-    /// The fault of that kind for `whom`.
+    /// Returns a fault of this kind for the member `whom`.
     pub(crate) fn fault(&self, whom: &str, command: Option<String>, evidence: Option<Evidence>) -> Fault {
         Fault {
             code: self.code.to_owned(),
@@ -280,7 +281,7 @@ impl FaultRow {
     }
 }
 
-/// What ends the wait for a unit early.
+/// Returns the texts that end the wait for a unit early.
 pub(crate) fn give_up_on() -> Vec<GiveUp> {
     let decisive = FAULTS.iter().filter_map(|row| row.decisive_after.map(|times| (row, times)));
     decisive
@@ -288,7 +289,7 @@ pub(crate) fn give_up_on() -> Vec<GiveUp> {
         .collect()
 }
 
-/// Spans in which such texts do not count.
+/// Returns the spans in which such texts do not count.
 pub(crate) fn exceptions() -> Vec<GiveUpException> {
     let decisive = FAULTS.iter().filter(|row| row.decisive_after.is_some());
     let excepted = decisive.filter_map(|row| row.except_during.map(|during| (row, during)));
@@ -303,7 +304,7 @@ pub(crate) fn exceptions() -> Vec<GiveUpException> {
     excepted.flat_map(of_row).collect()
 }
 
-/// What a failed start means, with the line that says so.
+/// Returns the fault of a failed start, with the line that shows it as evidence.
 pub(crate) fn of_start(failure: &TaskFailure, unit: &str, whom: &str, command: Option<String>) -> Fault {
     let source = format!("journal {}", unit.trim_end_matches(".service"));
     let evidence = |text: &str, at| Some(Evidence::new(source.clone(), at, text));

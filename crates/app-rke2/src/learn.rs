@@ -1,4 +1,4 @@
-//! What each success teaches.
+//! The outputs of successful steps.
 
 use gpuaas_model::{Check, Evidence, Fault, FaultClass, NextAction};
 use gpuaas_planner::{Learned, SecretPart, StepAction, StepSpec, WorkloadView};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{faults, names};
 
-/// What a success taught, or why it is none.
+/// Returns the outputs of a step's result, or a fault if the result is no success.
 pub(crate) fn learn(step: &StepSpec, result: &Value, workload: &WorkloadView) -> Result<Vec<Learned>, Box<Fault>> {
     let StepAction::NodeTask { task, .. } = &step.action else { return Ok(Vec::new()) };
     let whom = step.member.and_then(|id| workload.member(id)).map_or("", |member| member.name.as_str());
@@ -20,7 +20,7 @@ pub(crate) fn learn(step: &StepSpec, result: &Value, workload: &WorkloadView) ->
             let stored: Rke2KubeconfigStored = read(result)?;
             Ok(vec![Learned::Deposited { name: names::ADMIN_KUBECONFIG.to_owned(), sha256: stored.secret.sha256 }])
         }
-        // What has been laid out may have run, whatever its node says of it later.
+        // RKE2 may have run once it is installed, whatever its node reports later.
         T::Rke2Install => Ok(vec![Learned::Fact(names::installed(whom), Value::Bool(true))]),
         T::Residue => residue(&read::<ResidueReport>(result)?, result, whom, workload),
         T::Noop
@@ -46,7 +46,7 @@ fn read<T: DeserializeOwned>(result: &Value) -> Result<T, Box<Fault>> {
     })
 }
 
-/// Everything that blocks is told at once; the first says what to do, and which command does it where one is safe.
+/// Reports all blocking findings at once; the next action is that of the first one, with a command if a safe one exists.
 fn preflight(report: &PreflightReport, step: &StepSpec, workload: &WorkloadView) -> Result<Vec<Learned>, Box<Fault>> {
     let blocking = || report.findings.iter().filter(|finding| finding.severity == Severity::Blocking);
     let Some(first) = blocking().next() else { return Ok(Vec::new()) };
@@ -63,7 +63,7 @@ fn preflight(report: &PreflightReport, step: &StepSpec, workload: &WorkloadView)
     let command = command.unwrap_or_else(|| resume(workload));
     let evidence = Evidence::new(format!("preflight {}", first.check), None, &told.join("; "));
     let mut fault = faults::PREFLIGHT.fault(whom, Some(command), Some(evidence));
-    // Prose of the node, of which its tenant is root: it is told as that, and only where the control plane knows the check.
+    // The text comes from the node, where the tenant is root: it is marked as such, and shown only if the control plane knows the check.
     if first.check.parse::<Check>().is_ok() {
         fault.next.text = format!("as the node says: {}", first.fix);
     }
@@ -74,7 +74,7 @@ fn resume(workload: &WorkloadView) -> String {
     format!("gpuaas workload resume {}", workload.name)
 }
 
-/// The CA's digest makes the join token: agents check the cluster's CA by it before they say anything.
+/// Composes the join token from the CA's digest: agents verify the cluster's CA with it before they send anything.
 fn started(started: &Rke2Started, step: &StepSpec, workload: &WorkloadView) -> Vec<Learned> {
     let Some(ca_sha256) = &started.ca_sha256 else { return Vec::new() };
     let address = step.member.and_then(|id| workload.member(id)).map(|member| member.node.address.clone());
@@ -98,7 +98,7 @@ fn residue(
     whom: &str,
     workload: &WorkloadView,
 ) -> Result<Vec<Learned>, Box<Fault>> {
-    // What nobody could look at is not clean.
+    // A residue that could not be checked is not clean.
     if report.items.is_empty() && report.unseen.is_empty() {
         return Ok(vec![Learned::Fact(format!("residue/{whom}"), result.clone())]);
     }

@@ -1,4 +1,4 @@
-//! What the catalog shows of it.
+//! The app's description in the catalog.
 
 use gpuaas_model::{OperationKind, TaskType};
 use gpuaas_planner::app::Manifest;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::placement::AGENTS_MAX;
 
-/// Phases in their order, and what a decommission adds.
+/// Phases in their order, those of a decommission last.
 pub(crate) mod phase {
     pub(crate) const PLACEMENT_VALIDATED: &str = "placement_validated";
     pub(crate) const SERVER_BOOTSTRAP_REQUESTED: &str = "server_bootstrap_requested";
@@ -35,11 +35,11 @@ pub(crate) mod phase {
     ];
 }
 
-/// The release's archive of program, scripts and units.
+/// File with the release's program, scripts and units.
 pub(crate) const ARCHIVE: &str = "rke2.linux-amd64.tar.gz";
-/// The release's container images.
+/// File with the release's container images.
 pub(crate) const IMAGES: &str = "rke2-images.linux-amd64.tar.zst";
-/// The release's list of digests.
+/// File with the release's digests.
 const SUMS: &str = "sha256sum-amd64.txt";
 
 pub(crate) fn manifest() -> Manifest {

@@ -1,4 +1,4 @@
-//! Where servers and agents may go: every reason against it, at once.
+//! Placement of servers and agents: reports every reason against a placement at once.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +12,20 @@ use serde_json::Value;
 
 use crate::names;
 
-/// Most agents of one cluster: operations of fifty join at once (RKE2's own advice), and a plan stays readable.
+/// Most agents of one cluster: RKE2 recommends that at most fifty join at once, and a plan stays readable.
 pub(crate) const AGENTS_MAX: usize = 50;
 
 const SERVER_FIELD: &str = "server_allocation_id";
 const AGENTS_FIELD: &str = "agent_allocation_ids";
 
-/// The allocations that an intent names, ill-formed ones left out.
+/// Returns the allocations that an intent names, without ill-formed ones.
 pub(crate) fn named(intent: &Value) -> Vec<AllocationId> {
     let agents = intent.get(AGENTS_FIELD).and_then(Value::as_array).into_iter().flatten();
     let texts = intent.get(SERVER_FIELD).into_iter().chain(agents);
     texts.filter_map(|text| text.as_str()?.parse().ok()).collect()
 }
 
-/// The members that `intent` asks for, or every reason against them.
+/// Returns the members that `intent` requests, or every reason against them.
 pub(crate) fn place(
     intent: &Value,
     candidates: &[Candidate],
@@ -46,7 +46,7 @@ pub(crate) fn place(
             Some(server) => placing.one(SERVER_FIELD, names::SERVER, 1, server),
         }
     }
-    // Ordinals are never used again: a name in a log always means one member.
+    // Ordinals are never reused, so that a name in a log always means the same member.
     let used = existing.iter().filter(|member| member.component_key == names::AGENT).map(|member| member.ordinal).max();
     let agents = intent.get(AGENTS_FIELD).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (at, (agent, ordinal)) in agents.iter().zip(used.unwrap_or(0) + 1..).enumerate() {

@@ -1,4 +1,4 @@
-//! The order of things: the server first, agents when it is really ready, the kubeconfig as soon as the server allows it.
+//! The order of the steps: the server first, agents as soon as the server is ready, the kubeconfig as soon as the server permits it.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use gpuaas_planner::{
 
 use crate::{manifest::phase, names, size::ReleaseSize};
 
-/// How long each step may take, besides the time that the bytes of its release take.
+/// Longest time of each step, without the time that the bytes of its release need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Steps that only look, write a few files, or ask a cluster that answers.
+    /// Steps that only check, write a few files, or call a cluster that answers.
     pub short: Duration,
-    /// Fetching a release, and laying it out: other nodes fetch beside this one, and a disk may be slow to answer.
+    /// Fetching a release, and installing it: other nodes fetch at the same time, and a disk may respond slowly.
     pub fetch: Duration,
-    /// From a unit's start to READY=1 with images that were imported before: upstream's own tests allow four minutes; ten suits slow disks.
+    /// From a unit's start to READY=1 with images that are already imported: upstream's own tests allow four minutes; ten suit slow disks.
     pub start: Duration,
-    /// From READY=1 to a KubeNode that is Ready: the network's images may still be unpacked.
+    /// From READY=1 to a KubeNode that is Ready: the images of the CNI may still be unpacked.
     pub node_ready: Duration,
     /// RKE2's uninstall script: measured at 2.3 s.
     pub uninstall: Duration,
@@ -36,7 +36,7 @@ impl Default for Deadlines {
     }
 }
 
-/// The steps of an operation.
+/// Returns the steps of an operation.
 pub(crate) fn plan(
     kind: OperationKind,
     workload: &WorkloadView,
@@ -83,7 +83,7 @@ impl Planning<'_> {
             RecordKind::ConfirmPlacement,
         ));
         if is_ready(server) {
-            // A deploy that is tried again: what it reached is looked at, not done anew.
+            // A deployment that is retried: its ready server is checked, not bootstrapped again.
             plan = plan.then(self.cluster("api_ready", None, phase::SERVER_BOOTSTRAPPING, self.deadlines.short));
         } else {
             for step in self.bootstrap(server) {
@@ -100,7 +100,7 @@ impl Planning<'_> {
         }
         let mut deliver =
             self.cluster("deliver_access", None, phase::KUBECONFIG_DELIVERY_REQUESTED, self.deadlines.short);
-        // The kubeconfig depends on the server alone: an agent that fails does not withhold it.
+        // The kubeconfig depends only on the server: a failed agent does not withhold it.
         deliver.needs = vec![ready];
         let mut done = self.record("ready", phase::READY, RecordKind::Milestone);
         done.needs = vec![deliver.key.clone()];
@@ -124,7 +124,8 @@ impl Planning<'_> {
         plan.beside(done)
     }
 
-    /// Agents first, side by side; each step goes on however the one before it ended, because what is gone cannot be stopped.
+    /// Removes agents first, in parallel. Each step runs however the one before it ended, because a unit that no longer exists cannot be
+    /// stopped.
     fn decommission(&self) -> Plan {
         let mut plan = Plan::of(OperationKind::Decommission);
         let mut ends = Vec::new();
@@ -186,7 +187,7 @@ impl Planning<'_> {
         ]
     }
 
-    /// Adds an agent's steps to the plan: nothing on its node is touched before `ready`. Returns the last one's key too.
+    /// Adds an agent's steps to the plan: its node is not touched before `ready`. Returns also the key of its last step.
     fn join(&self, mut plan: Plan, agent: &MemberView, ready: &StepKey) -> (Plan, StepKey) {
         let start = StepSpec {
             begins: Some(MemberEvent::Join),
@@ -222,7 +223,7 @@ impl Planning<'_> {
         self.deadlines.fetch.saturating_add(self.size.install_time())
     }
 
-    /// The unit imports the images before it is ready.
+    /// The unit imports the images before it becomes ready.
     fn start_deadline(&self) -> Duration {
         self.deadlines.start.saturating_add(self.size.import_time())
     }

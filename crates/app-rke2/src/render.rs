@@ -1,4 +1,4 @@
-//! The parameters of each task, from what is known when it starts.
+//! Renders the parameters of each task from the workload's state when the task starts.
 
 use gpuaas_planner::{ArtifactView, MemberView, RenderError, SecretView, StepAction, StepSpec, WorkloadView};
 use gpuaas_wire::task::{
@@ -16,10 +16,10 @@ use crate::{
     wants,
 };
 
-/// Restarts of the unit after which it counts as failing: its program ended three times.
+/// Restarts of the unit above which it counts as failing: its program then ended three times.
 const RESTARTS_MAX: u32 = 2;
 
-/// The parameters of one attempt.
+/// Returns the parameters of one attempt.
 pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError> {
     let missing = |missing: &str| RenderError { step: step.key.to_string(), missing: missing.to_owned() };
     let StepAction::NodeTask { task, .. } = &step.action else { return Ok(Value::Null) };
@@ -75,12 +75,12 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
     }
 }
 
-/// Whether RKE2 was laid out whole for it.
+/// Returns true if RKE2 was completely installed for the member.
 fn is_installed(member: &MemberView, workload: &WorkloadView) -> bool {
     workload.facts.get(&names::installed(&member.name)).is_some_and(|was| *was == Value::Bool(true))
 }
 
-/// How much of the release the member's node holds at least. The first task that marks a member as touched comes after the fetch.
+/// Returns the part of the release that the member's node has at least. A member becomes touched only after the fetch.
 fn arrival(member: &MemberView, workload: &WorkloadView) -> Arrival {
     if is_installed(member, workload) {
         Arrival::LaidOut
@@ -91,7 +91,7 @@ fn arrival(member: &MemberView, workload: &WorkloadView) -> Arrival {
     }
 }
 
-/// Which of RKE2's services a member runs.
+/// Returns the RKE2 service that a member runs.
 pub(crate) fn role(member: &MemberView) -> Rke2Role {
     if member.component_key == names::SERVER { Rke2Role::Server } else { Rke2Role::Agent }
 }

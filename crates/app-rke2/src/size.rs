@@ -1,6 +1,6 @@
-//! Disk space and time that a release needs on a node, by its size.
+//! Disk space and time that a release needs on a node, derived from its size.
 //!
-//! A node holds a release several times: the staged files, the files that are laid out, the images that containerd imported, and their unpacked
+//! A node holds a release several times: the staged files, the installed files, the images that containerd imported, and their unpacked
 //! layers. None of these is removed while RKE2 runs.
 
 use std::time::Duration;
@@ -9,29 +9,29 @@ use gpuaas_planner::ReleaseView;
 
 use crate::manifest::{ARCHIVE, IMAGES};
 
-/// The least rate at which a release is fetched: what a line of 100 Mbit/s carries of it, 12.5 MB/s less a fifth.
+/// Lowest rate at which a release is fetched: a line of 100 Mbit/s, 12.5 MB/s, less a fifth.
 pub(crate) const FETCHED_BYTES_PER_SECOND_MIN: u64 = 10_000_000;
-/// The least rate at which a release is copied, imported and unpacked: RKE2's install script was measured to copy and to digest 348 MB of images in
-/// 3.0 s on a machine that others used too, 116 MB/s; a sixth of that.
+/// Lowest rate at which a release is copied, imported and unpacked. RKE2's install script was measured to copy and digest 348 MB of images
+/// in 3.0 s on a machine with other load, 116 MB/s; this is about a sixth of that.
 pub(crate) const WRITTEN_BYTES_PER_SECOND_MIN: u64 = 20_000_000;
-/// How much larger a packed file is at most when it is unpacked. Images of K3s v1.21.0 have 358 MB, packed by zstd 86.3 MB (k3s-io/k3s issue 2941), a
-/// factor of 4.2; those of the stand-in 3.3. containerd keeps layers as it unpacked them.
+/// Largest ratio of a file's unpacked to its packed size. The images of K3s v1.21.0 have 358 MB, and 86.3 MB packed with zstd (k3s-io/k3s
+/// issue 2941), a factor of 4.1; those of the stand-in 3.3. containerd keeps the layers unpacked.
 const UNPACKED_FACTOR: u64 = 5;
-/// Room for what a young cluster writes: etcd's log and data, journals of pods, what pods write.
+/// Space for the data of a young cluster: etcd's log and data, logs of pods, data of pods.
 pub(crate) const CLUSTER_BYTES: u64 = 1 << 30;
 
-/// How much of a release is on a node.
+/// The part of a release that is on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// Perhaps nothing.
+    /// Possibly nothing.
     None,
-    /// It is staged, and may be laid out in part.
+    /// The release is staged, and may be partly installed.
     Fetched,
-    /// All of it is laid out, and may be imported.
+    /// The release is completely installed, and may be imported.
     LaidOut,
 }
 
-/// Bytes of the files of a release that a node gets.
+/// Sizes of the files of a release that a node receives, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReleaseSize {
     archive: u64,
@@ -39,7 +39,7 @@ pub(crate) struct ReleaseSize {
 }
 
 impl ReleaseSize {
-    /// Of a release; what is not in it has no size.
+    /// Returns the sizes of a release; a missing file has size zero.
     pub(crate) fn of(release: &ReleaseView) -> Self {
         let size = |name: &str| {
             let found = release.artifacts.iter().find(|artifact| artifact.name == name);
@@ -48,7 +48,7 @@ impl ReleaseSize {
         Self { archive: size(ARCHIVE), images: size(IMAGES) }
     }
 
-    /// Bytes that must be free on the data disk before the next step. Parts that may be there already are not counted again.
+    /// Returns the bytes that must be free on the data disk before the next step. Parts that may already be there are not counted again.
     pub(crate) fn free_bytes_min(self, arrival: Arrival) -> u64 {
         let still_to_come = match arrival {
             Arrival::None => self.fetched().saturating_add(self.laid_out()).saturating_add(self.imported()),
@@ -58,38 +58,38 @@ impl ReleaseSize {
         still_to_come.saturating_add(CLUSTER_BYTES)
     }
 
-    /// Longest time to fetch it.
+    /// Returns the longest time to fetch the release.
     pub(crate) fn fetch_time(self) -> Duration {
         at_rate(self.fetched(), FETCHED_BYTES_PER_SECOND_MIN)
     }
 
-    /// Longest time to lay it out.
+    /// Returns the longest time to install the release.
     pub(crate) fn install_time(self) -> Duration {
         at_rate(self.laid_out(), WRITTEN_BYTES_PER_SECOND_MIN)
     }
 
-    /// Longest time for containerd to import the images and unpack their layers.
+    /// Returns the longest time for containerd to import the images and unpack their layers.
     pub(crate) fn import_time(self) -> Duration {
         at_rate(self.imported(), WRITTEN_BYTES_PER_SECOND_MIN)
     }
 
-    /// Bytes of the staged files.
+    /// Returns the bytes of the staged files.
     const fn fetched(self) -> u64 {
         self.archive.saturating_add(self.images)
     }
 
-    /// Bytes of the unpacked archive, and of the images as they came.
+    /// Returns the bytes of the unpacked archive and of the packed images.
     const fn laid_out(self) -> u64 {
         self.archive.saturating_mul(UNPACKED_FACTOR).saturating_add(self.images)
     }
 
-    /// Bytes of the imported images, and of their unpacked layers.
+    /// Returns the bytes of the imported images and of their unpacked layers.
     const fn imported(self) -> u64 {
         self.images.saturating_mul(2 * UNPACKED_FACTOR)
     }
 }
 
-/// Whole seconds, rounded up.
+/// Returns the time in whole seconds, rounded up.
 const fn at_rate(bytes: u64, bytes_per_second: u64) -> Duration {
     Duration::from_secs(bytes.div_ceil(bytes_per_second))
 }

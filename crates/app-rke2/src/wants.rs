@@ -1,19 +1,19 @@
-//! What RKE2 wants of a host before it comes, and what must be gone after it went.
+//! Requirements of RKE2 on a host before an installation, and the residue that must be absent after an uninstall.
 
 use gpuaas_wire::task::{HostWants, Preflight, Residue, Rke2Role};
 
-/// TCP ports that must be free on a server's own addresses: the supervisor and its balancer, the API, etcd with its metrics and what it listens
-/// on while it starts, and what every node has.
+/// TCP ports that must be free on a server's own addresses: supervisor and its load balancer, API server, etcd with its metrics and its
+/// ports during startup, and those of every node.
 const SERVER_PORTS: &[u16] = &[
     9_345, 6_443, 6_444, 2_379, 2_380, 2_381, 2_382, 2_399, 2_400, 2_402, 10_250, 10_248, 10_256, 10_257, 10_258,
     10_259, 9_099,
 ];
 /// TCP ports that must be free on an agent's own addresses.
 const AGENT_PORTS: &[u16] = &[6_444, 10_250, 10_248, 10_256, 9_099];
-/// Canal's network between nodes.
+/// UDP ports of canal's network between nodes.
 const UDP_PORTS: &[u16] = &[8_472];
-/// Leftovers of an earlier cluster, which make a new one fail in odd ways; of another distribution, which would share nothing peacefully; and
-/// settings that would win over ours.
+/// Leftovers of an earlier cluster, with which a new one fails in various ways; files of another distribution, which cannot share a node
+/// with RKE2; and settings that would take precedence over the platform's.
 const LEFTOVERS: &[&str] = &[
     "/var/lib/rancher/rke2/server/db",
     "/var/lib/rancher/rke2/server/token",
@@ -22,28 +22,28 @@ const LEFTOVERS: &[&str] = &[
     "/var/lib/rancher/k3s",
     "/etc/kubernetes/manifests",
 ];
-/// What RKE2's uninstall deletes whole, also what it did not make.
+/// Folders that RKE2's uninstall deletes completely, including files that RKE2 did not create.
 const ENDANGERED: &[&str] = &["/etc/cni", "/opt/cni/bin"];
-/// Where RKE2 keeps everything.
+/// RKE2's data folder.
 const DATA_DIR: &str = "/var/lib/rancher/rke2";
-/// Where its programs, units and settings lie.
+/// Folders of its programs, units and settings.
 const PROGRAM_DIRS: &[&str] = &["/usr/local/bin", "/usr/local/lib/systemd/system", "/etc/rancher/rke2"];
-/// RKE2's own least. A cluster's reset was seen to stall on two CPUs.
+/// RKE2's own minimum. On two CPUs, a reset of a cluster was observed to stall.
 const CPUS_MIN: u32 = 2;
-/// RKE2's own least are 4 GiB, of which the kernel keeps some.
+/// RKE2's own minimum is 4 GiB, of which the kernel reserves a part.
 const MEMORY_BYTES_MIN: u64 = (4 << 30) * 7 / 8;
-/// etcd's advice for its log.
+/// etcd's recommendation for its write-ahead log, in microseconds.
 const WRITE_P99_US_MAX: u32 = 10_000;
-/// 1,280 bytes, the least of IPv6, and 50 of VXLAN around them.
+/// The minimum of IPv6, 1,280 bytes, and 50 bytes for VXLAN.
 const MTU_MIN: u32 = 1_330;
-/// Network links of canal, Calico, Cilium and kube-proxy.
+/// Prefixes of the network links of canal, Calico, Cilium and kube-proxy.
 const LINKS: &[&str] =
     &["cni0", "flannel", "cali", "vxlan.calico", "vxlan-v6.calico", "cilium_", "kube-ipvs0", "nodelocaldns"];
-/// What their chains, rules and tables are called.
+/// Parts of the names of their chains, rules and tables.
 const FIREWALL_MARKS: &[&str] = &["KUBE-", "CNI-", "cali-", "flannel", "FLANNEL-", "CILIUM_", "kube-proxy"];
-/// Where RKE2 and its kubelet mount.
+/// Folders below which RKE2 and its kubelet mount.
 const MOUNTS: &[&str] = &["/run/k3s", "/var/lib/kubelet", "/run/netns/cni-"];
-/// What an uninstall must have removed.
+/// Paths that an uninstall must have removed.
 const REMOVED_PATHS: &[&str] = &[
     "/usr/local/bin/rke2",
     "/usr/local/bin/rke2-killall.sh",
@@ -56,17 +56,17 @@ const REMOVED_PATHS: &[&str] = &[
     "/var/lib/rancher/rke2",
     "/var/lib/kubelet",
 ];
-/// What it has removed where there was something to uninstall, and what is somebody else's otherwise.
+/// Paths that an uninstall removes only if RKE2 was installed; otherwise they belong to other software.
 const REMOVED_WITH_IT: &[&str] =
     &["/etc/cni", "/opt/cni/bin", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/var/log/calico"];
 /// Programs of RKE2, by the start of their path.
 const PROGRAMS: &[&str] = &["/usr/local/bin/rke2", "/var/lib/rancher/rke2"];
-/// Where the kubelet puts containers, whose programs lie wherever their images have them.
+/// Prefixes of the kubelet's control groups, which identify containers, whose programs may have any path.
 const GROUPS: &[&str] = &["kubepods"];
 
-/// Variables by which RKE2 deviates from the configuration and the release that the platform lays out. Not among them: variables of options that the
-/// configuration sets, which it beats (`RKE2_TOKEN`, `RKE2_NODE_NAME`, `RKE2_CNI`), and additions that are an operator's choice (`RKE2_DEBUG`,
-/// `RKE2_SELINUX`, `RKE2_CIS_PROFILE`).
+/// Variables with which RKE2 deviates from the configuration and release that the platform installs. Excluded are variables of options that
+/// the configuration sets, because the configuration takes precedence (`RKE2_TOKEN`, `RKE2_NODE_NAME`, `RKE2_CNI`), and additions that are
+/// an operator's choice (`RKE2_DEBUG`, `RKE2_SELINUX`, `RKE2_CIS_PROFILE`).
 const RESERVED_VARIABLES: &[&str] = &[
     "RKE2_CONFIG_FILE",
     "RKE2_DATA_DIR",
@@ -83,7 +83,7 @@ const RESERVED_VARIABLES: &[&str] = &[
     "RKE2_DATASTORE_CERTFILE",
     "RKE2_DATASTORE_KEYFILE",
     "RKE2_KUBELET_PATH",
-    // Images of another registry are not those of the release.
+    // Images from another registry are not those of the release.
     "RKE2_SYSTEM_DEFAULT_REGISTRY",
     "RKE2_PRIME",
     "RKE2_RUNTIME_IMAGE",
@@ -96,8 +96,8 @@ const RESERVED_VARIABLES: &[&str] = &[
     "RKE2_CLOUD_CONTROLLER_MANAGER_IMAGE",
 ];
 
-/// The checks of a node before a member of that role comes, with the free bytes that its disk needs. On a node that the member has touched before,
-/// files, listeners, links, mounts and rules are its own.
+/// Returns the preflight of a node for a member with that role; its disk needs `free_bytes_min` free bytes. On a node that the member has
+/// touched, files, listeners, links, mounts and rules are the member's own and are not checked.
 pub(crate) fn preflight(role: Rke2Role, touched: bool, free_bytes_min: u64) -> Preflight {
     let unless_touched = |texts_of: &[&str]| if touched { Vec::new() } else { texts(texts_of) };
     let ports = match role {
@@ -129,9 +129,9 @@ pub(crate) fn preflight(role: Rke2Role, touched: bool, free_bytes_min: u64) -> P
     }
 }
 
-/// What must be gone. `installed`: RKE2 was laid out whole for this member, so that it may have run. Only then is looked for what running it makes,
-/// and what its uninstall deletes whole: where nothing ever ran, ports, links, mounts and rules by the same names are somebody else's. What the node
-/// says it uninstalled decides nothing: a tenant may have done that by itself.
+/// Returns the residue task. `installed` means that RKE2 was completely installed for this member, so that it may have run. Only then does
+/// the task check what a running RKE2 creates and what its uninstall deletes completely: otherwise ports, links, mounts and rules with
+/// these names belong to other software. The node's own report of an uninstall does not matter: a tenant may have run the uninstall.
 pub(crate) fn residue(installed: bool) -> Residue {
     let with_it = |texts_of: &[&str]| if installed { texts(texts_of) } else { Vec::new() };
     Residue {

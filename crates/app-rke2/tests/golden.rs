@@ -1,4 +1,4 @@
-//! What the adapter writes and plans, as files that a person can read: `tests/golden`. `INSTA_UPDATE=always` writes them anew.
+//! The app's configurations, plans and parameters as readable files in `tests/golden`. `INSTA_UPDATE=always` rewrites them.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -70,7 +70,7 @@ fn config_of(key: &str, workload: &WorkloadView) -> String {
     params["config"].as_str().expect("a configuration").to_owned()
 }
 
-/// One line per step: phase, key, what it is, its deadline, and what it waits for.
+/// Formats one line per step: phase, key, action, deadline, and the steps that it waits for.
 fn listed(plan: &Plan) -> String {
     let mut text = String::new();
     let names = |keys: &[StepKey]| keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
@@ -109,7 +109,7 @@ fn golden_configurations_are_what_is_written_on_nodes() {
         "cluster_cidr": "10.52.0.0/16", "service_cidr": "10.53.0.0/16",
     });
     let all = workload(all, pending());
-    // Nodes register at a name that stays when the server's machine does not.
+    // Nodes register at a name that stays the same when the server moves to another machine.
     let named = json!({ "registration_address": "rke2.example", "tls_san": ["10.9.0.1", "rke2.example"] });
     let named = workload(named, pending());
     settings().bind(|| {
@@ -149,7 +149,7 @@ fn golden_manifest_says_what_is_promised_and_what_is_not() {
     settings().bind(|| assert_snapshot!("manifest", serde_json::to_string_pretty(&text).expect("JSON")));
 }
 
-/// The parameters of a step, and the step itself.
+/// Returns a step and its rendered parameters.
 fn rendered(kind: OperationKind, key: &str, workload: &WorkloadView) -> (StepSpec, Value) {
     let step = plan(kind, workload).steps.into_iter().find(|step| step.key.to_string() == key).expect("the step");
     let params = Rke2::default().render(&step, workload).expect("rendered");
@@ -172,18 +172,19 @@ fn golden_wants_are_what_a_host_is_looked_at_for() {
         );
         assert_snapshot!("residue", pretty(rendered(OperationKind::Decommission, "server-1/residue", &installed)));
     });
-    // Where nothing was laid out nothing ran: what only an uninstall deletes, and ports and rules by the same names, are somebody else's.
+    // If nothing was installed, nothing ran: paths that only an uninstall deletes, and ports and rules with these names, belong to other
+    // software.
     let (_, of_nothing) = rendered(OperationKind::Decommission, "server-1/residue", &fresh);
     assert!(of_nothing["paths"].as_array().expect("paths").iter().all(|path| path != "/opt/cni/bin"));
     for of_others in ["ports", "udp_ports", "link_prefixes", "firewall_marks", "mount_prefixes", "group_prefixes"] {
         assert_eq!(of_nothing.get(of_others).and_then(Value::as_array).map_or(0, Vec::len), 0, "{of_others}");
     }
-    // A node that nobody has placed anything on is looked at for all that a server wants.
+    // The preflight of a node without members is that of a server.
     let of_node = serde_json::to_value(Rke2::default().preflight(false).expect("wants")).expect("JSON");
     assert_eq!(of_node, rendered(OperationKind::Deploy, "server-1/preflight", &fresh).1);
 }
 
-/// A release as large as RKE2's own.
+/// Returns a workload whose release is as large as RKE2's own.
 fn of_true_size(members: Vec<MemberView>) -> WorkloadView {
     let artifact = |name: &str, size_bytes| ArtifactView { name: name.to_owned(), sha256: "0".repeat(64), size_bytes };
     let mut workload = workload(Value::Null, members);
@@ -280,7 +281,7 @@ fn what_is_left_is_told_by_kind_and_name_and_what_was_installed_is_remembered() 
         fault.evidence.expect("what was not looked at").text,
         "not looked at: rules of the packet filter: no program is installed that lists them"
     );
-    // The node's own word of an uninstall teaches nothing: it may be about an earlier workload, or its tenant did it.
+    // The node's own report of an uninstall has no outputs: it may be about an earlier workload, or its tenant ran the uninstall.
     for status in [json!(0), Value::Null] {
         let (step, _) = rendered(OperationKind::Decommission, "server-1/uninstall", &fresh);
         assert_eq!(Rke2::default().learn(&step, &json!({ "exit_status": status }), &fresh), Ok(Vec::new()));

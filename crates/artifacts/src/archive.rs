@@ -1,7 +1,7 @@
-//! Looking through an archive before anybody unpacks it: is it whole, and does every path in it stay in it?
+//! Checks an archive before it is unpacked: it must be complete, and every path must stay inside it.
 //!
-//! Reads headers itself, with bounds, instead of trusting the library's conveniences: long names come as entries of their own,
-//! whose lengths the archive decides.
+//! Reads long names and extended headers itself, with bounds, instead of with the library's helpers: they are separate entries whose
+//! lengths the archive determines.
 
 use std::{
     collections::HashSet,
@@ -13,22 +13,22 @@ use tar::{Archive, Entry, EntryType};
 
 use crate::error::ArtifactError;
 
-/// Most entries of one archive. An images archive has some hundred, a node's root file system some ten thousand.
+/// Most entries of one archive. An images archive has some hundred, a node's root file system some ten thousand entries.
 pub const ENTRIES_MAX: u64 = 200_000;
-/// Most bytes that an archive may unpack to; RKE2's largest unpack to about 7 GB.
+/// Most bytes that an archive may unpack to (64 GiB); RKE2's largest archives unpack to about 7 GB.
 pub const UNPACKED_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
-/// Longest path or link target, as Linux has it.
+/// Longest path or link target, in bytes: Linux's `PATH_MAX`.
 const PATH_BYTES_MAX: u64 = 4_096;
-/// Longest block of extended headers.
+/// Longest block of extended headers, in bytes.
 const EXTENDED_BYTES_MAX: u64 = 64 * 1024;
 
-/// How a file is packed, by its name.
+/// Archive format of a file, derived from its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Packing {
     Tar,
     TarGzip,
     TarZstd,
-    /// Not an archive: taken as it is.
+    /// Not an archive: not checked.
     Plain,
 }
 
@@ -43,7 +43,7 @@ impl Packing {
     }
 }
 
-/// Reads the file from its beginning to its end. Blocks, for as long as unpacking takes.
+/// Checks the whole file from its beginning. Blocks for as long as unpacking takes.
 pub(crate) fn look_through(name: &str, mut file: &File) -> Result<(), ArtifactError> {
     file.rewind().map_err(|error| ArtifactError::disk(name.as_ref(), error))?;
     let file = BufReader::new(file);
@@ -64,7 +64,7 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     fn run(&self, unpacked: impl Read) -> Result<(), ArtifactError> {
-        // One byte more than allowed can be read, so that going beyond is seen.
+        // Allows one byte more than the limit, so that exceeding it is detected.
         let mut unpacked = unpacked.take(UNPACKED_BYTES_MAX + 1);
         let mut archive = Archive::new(&mut unpacked);
         let (mut links, mut long, mut count) = (HashSet::new(), Long::default(), 0_u64);
@@ -80,7 +80,7 @@ impl Scan<'_> {
                 self.check(entry.header().entry_type(), &path, target.as_deref(), &mut links)?;
             }
         }
-        // What follows the last entry is still part of the compressed frame, whose end proves that it is whole.
+        // The bytes after the last entry still belong to the compressed frame; only its end proves that the file is complete.
         io::copy(&mut unpacked, &mut io::sink()).map_err(|error| self.unreadable(&error))?;
         if unpacked.limit() == 0 {
             return Err(self.too_large(UNPACKED_BYTES_MAX, "bytes when unpacked"));
@@ -88,7 +88,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// An entry is sound when its path goes down only, through no link of this archive, and a link's target stays inside.
+    /// Accepts an entry whose path only descends and passes through no link of this archive, and whose link target stays inside.
     fn check(
         &self,
         kind: EntryType,
@@ -132,7 +132,7 @@ impl Scan<'_> {
         ArtifactError::TooLarge { name: self.name.to_owned(), limit, unit }
     }
 
-    /// Unpackers tell an early end by its kind; the tar reader, in words.
+    /// Converts a read error. Decompressors report an early end as `UnexpectedEof`; the tar reader only in the error's text.
     fn unreadable(&self, error: &io::Error) -> ArtifactError {
         let (name, why) = (self.name.to_owned(), error.to_string());
         let early = error.kind() == io::ErrorKind::UnexpectedEof
@@ -143,15 +143,15 @@ impl Scan<'_> {
     }
 }
 
-/// The parts of a path that only goes down; `.` is no step. `None` for anything else.
+/// Returns the components of a path that only descends, without `.`; `None` for any other path.
 fn downward(path: &[u8]) -> Option<Vec<&[u8]>> {
     let sound = !path.starts_with(b"/") && !path.contains(&0) && path.len() as u64 <= PATH_BYTES_MAX;
     let parts: Vec<_> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
     (sound && !parts.contains(&b"..".as_slice())).then_some(parts)
 }
 
-/// Whether a symbolic link in a directory `depth` deep stays inside: it may first go up, not beyond the top, and then down.
-/// Going up after having gone down is refused, for the way down may lead through another link.
+/// Returns whether a symbolic link in a directory at `depth` stays inside: its target may first ascend, not above the top, and then
+/// descend. Ascending after a descent is refused, because the descent may pass through another link.
 fn stays_inside(target: &[u8], depth: usize) -> bool {
     let mut rest = target;
     let mut up = 0;
@@ -168,7 +168,7 @@ fn stays_inside(target: &[u8], depth: usize) -> bool {
     }
 }
 
-/// Names that are too long for a header, which come in entries of their own before the one they are for.
+/// Names that are too long for a header; they are stored in separate entries before the entry that they belong to.
 #[derive(Default)]
 struct Long {
     path: Option<Vec<u8>>,
@@ -176,13 +176,13 @@ struct Long {
 }
 
 impl Long {
-    /// Whether the entry is one of those.
+    /// Stores the names that an entry carries for the next one; returns false for an ordinary entry.
     fn takes<R: Read>(&mut self, scan: &Scan<'_>, entry: &mut Entry<'_, R>) -> Result<bool, ArtifactError> {
         match entry.header().entry_type() {
             EntryType::GNULongName => self.path = Some(text(scan, entry, PATH_BYTES_MAX)?),
             EntryType::GNULongLink => self.target = Some(text(scan, entry, PATH_BYTES_MAX)?),
             EntryType::XHeader => self.extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?,
-            // Speaks of all entries that follow: comments by git, nothing that an archive of files needs.
+            // Applies to all entries that follow. Git writes comments into it; paths in it are refused.
             EntryType::XGlobalHeader => {
                 let mut other = Self::default();
                 other.extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?;
@@ -201,7 +201,7 @@ impl Long {
             match extension.key_bytes() {
                 b"path" => self.path = Some(extension.value_bytes().to_vec()),
                 b"linkpath" => self.target = Some(extension.value_bytes().to_vec()),
-                // Readers disagree on whose size counts, so that one of them can be shown other entries than another.
+                // Tar readers disagree on which size counts, so an archive could show them different entries.
                 b"size" => return Err(scan.unsafe_path(b"(extended header)", "which gives an entry a second size")),
                 key if key.starts_with(b"GNU.sparse") => {
                     return Err(scan.unsafe_path(b"(extended header)", "which makes a sparse file"));
@@ -219,7 +219,7 @@ impl Long {
     }
 }
 
-/// An entry's content, without the zero that ends a name.
+/// Reads an entry's content, without the zero byte that terminates a name.
 fn text<R: Read>(scan: &Scan<'_>, entry: &mut Entry<'_, R>, limit: u64) -> Result<Vec<u8>, ArtifactError> {
     if entry.size() > limit + 1 {
         return Err(scan.too_large(limit, "bytes in one name or extended header"));

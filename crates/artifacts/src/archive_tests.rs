@@ -2,7 +2,7 @@ use std::io::Write as _;
 
 use super::*;
 
-/// A tar of entries as given: the writer's own checks are gone around, as an attacker would.
+/// Writes a tar with exactly these entries, bypassing the writer's own checks as an attacker would.
 pub(crate) fn tar_of(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (kind, path, target) in entries {
@@ -68,7 +68,7 @@ fn whatever_leads_out_of_the_archive_is_refused() {
         &[(LINK, "out", "")],
         &[(EntryType::Link, "hard", "/etc/shadow")],
         &[(EntryType::Link, "hard", "../x")],
-        // Each link alone stays inside; together they do not.
+        // Each link alone stays inside the archive; together they lead out of it.
         &[(LINK, "a/b/c/top", "../../.."), (LINK, "t", "a/b/c/top/..")],
         &[(LINK, "a/b/c/top", "../../.."), (LINK, "a/b/c/top/t", "../x")],
         &[(LINK, "a", "b"), (FILE, "a/file", "")],
@@ -118,7 +118,7 @@ fn a_name_without_end_is_not_read_into_memory() {
 
 #[test]
 fn an_archive_cut_anywhere_ends_early() {
-    // Not compressible, so that every cut hits something.
+    // Incompressible, so that every cut removes content.
     let noise: Vec<u8> = (0_u32..20_000).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let mut builder = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();

@@ -1,4 +1,4 @@
-//! SHA-256 as 64 lower-case hex digits.
+//! SHA-256 digests as 64 lower-case hex digits.
 
 use std::{
     fs::File,
@@ -7,10 +7,10 @@ use std::{
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-/// Bytes read at once.
+/// Size of one read, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// A running digest.
+/// An incremental SHA-256.
 pub(crate) struct Hasher(Context);
 
 impl Hasher {
@@ -27,19 +27,19 @@ impl Hasher {
     }
 }
 
-/// Digest of a text.
+/// Returns the digest of a text.
 pub(crate) fn of_text(text: &str) -> String {
     of_bytes(text.as_bytes())
 }
 
-/// Digest of bytes.
+/// Returns the digest of bytes.
 pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     let mut hasher = Hasher::new();
     hasher.update(bytes);
     hasher.finish()
 }
 
-/// Digest and length of a file, from its beginning. Blocks.
+/// Returns digest and length of a whole file. Blocks.
 pub(crate) fn of_file(mut file: &File) -> io::Result<(String, u64)> {
     file.rewind()?;
     let (mut hasher, mut length, mut chunk) = (Hasher::new(), 0_u64, vec![0; CHUNK_BYTES]);
@@ -53,7 +53,7 @@ pub(crate) fn of_file(mut file: &File) -> io::Result<(String, u64)> {
     }
 }
 
-/// Whether that is a digest, and so can be a key.
+/// Returns whether the text is a digest in this form, and so can be a key of the store.
 pub(crate) fn is_one(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }

@@ -1,7 +1,8 @@
-//! Importing a release from its URL: fetched into a folder, continued where it broke off, then imported like any folder.
+//! Imports a release from its URL: downloads it into a folder, continues interrupted downloads, then imports the folder.
 //!
-//! What was fetched stays in the folder until the import succeeds, so another try, also of another process, continues. A file
-//! that turns out not to be what the sum file says is removed, so that it is not continued for ever, and so is one that fills the disk.
+//! After a failed download the folder keeps the bytes that have arrived, so that another attempt, even by another process, continues them.
+//! Removed are a file that fills the disk and, if the import of the complete download fails, all its files, because a file with a wrong
+//! digest would otherwise be kept for ever.
 
 use std::{path::Path, time::Duration};
 
@@ -18,14 +19,14 @@ use crate::{
     verification::{SIGNATURE_BYTES_MAX, Verification},
 };
 
-/// Most tries in a row that bring no byte, before a file is given up.
+/// Number of consecutive attempts without a new byte after which a download fails.
 pub const DOWNLOAD_TRIES_MAX: u32 = 4;
-/// The pause before a try that follows one without a byte; grows with each.
+/// Pause after an attempt without a new byte, multiplied by the number of such attempts in a row.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Imports the release at `base`, for example `https://host/releases/download/v1.36.3%2Brke2r1`.
 ///
-/// `scratch` is a folder of this release alone, on a disk with room for it; it is emptied after a success.
+/// `scratch` is a folder for this release only, on a disk with enough space; it is removed after a success.
 pub(crate) async fn import_release_url(
     store: &ArtifactStore,
     fetch: &dyn Fetch,
@@ -36,12 +37,12 @@ pub(crate) async fn import_release_url(
 ) -> Result<ImportedRelease, ArtifactError> {
     tokio::fs::create_dir_all(scratch).await.map_err(|error| ArtifactError::disk(scratch, error))?;
     let download = Download { fetch, base: base.trim_end_matches('/'), scratch };
-    // The small ones each time: they say what the large ones must be.
+    // The small files are fetched anew each time, because they determine what the large ones must be.
     download.small(wanted.sums, SUMS_BYTES_MAX, true).await?;
     download.small(&release::signature_of(wanted.sums), SIGNATURE_BYTES_MAX, false).await?;
     download.small(STAND_IN, STAND_IN_BYTES_MAX, false).await?;
     let folder = || Folder::own(scratch).map_err(|error| ArtifactError::disk(scratch, error));
-    // Nothing large is fetched for a sum file that nothing verifies.
+    // Verified before any large file is fetched.
     release::verified_sums(&folder()?, wanted.sums, &wanted.proof, verification)?;
     for name in wanted.files {
         download.file(name, ARTIFACT_BYTES_MAX).await?;
@@ -68,7 +69,7 @@ struct Download<'a> {
 }
 
 impl Download<'_> {
-    /// Fetches a short file, from its beginning; one that is not `needed` may be absent.
+    /// Fetches a short file from its beginning; a file that is not `needed` may be absent.
     async fn small(&self, name: &str, limit: u64, needed: bool) -> Result<(), ArtifactError> {
         self.forget(name).await?;
         match self.file(name, limit).await {
@@ -77,7 +78,7 @@ impl Download<'_> {
         }
     }
 
-    /// Fetches a file. What a full disk cut off is removed: kept, it would keep the disk full.
+    /// Fetches or continues a file. Removes it if the disk is full, because it would keep the disk full.
     async fn file(&self, name: &str, limit: u64) -> Result<(), ArtifactError> {
         let fetched = self.fetched(name, limit).await;
         if let Err(ArtifactError::NoRoom(_)) = &fetched {
@@ -112,7 +113,7 @@ impl Download<'_> {
                     return Err(ArtifactError::Missing { name: name.to_owned() });
                 }
                 Err(refused @ FetchFailure::Refused(_)) => return Err(given_up(name, &refused)),
-                // A server that may not be reached takes as long to be given up as one that does not answer.
+                // A forbidden server is retried like one that does not answer, so that timing does not tell them apart.
                 Err(failed @ (FetchFailure::Broken(_) | FetchFailure::Unreached)) => failed,
             };
             fruitless = if have > before { 0 } else { fruitless + 1 };
@@ -124,7 +125,7 @@ impl Download<'_> {
         }
     }
 
-    /// Writes what comes. `None` when it came to its end, otherwise why it broke off.
+    /// Appends the body to the file. Returns `None` if the body is complete, otherwise why it broke off.
     async fn append(
         &self,
         name: &str,
@@ -171,7 +172,7 @@ fn given_up(name: &str, why: &FetchFailure) -> ArtifactError {
     }
 }
 
-/// The last part of the path, where it looks like a version: `v1.36.3%2Brke2r1` → `v1.36.3+rke2r1`.
+/// Returns the last part of the path if it looks like a version: `v1.36.3%2Brke2r1` → `v1.36.3+rke2r1`.
 fn version_in(base: &str) -> Option<String> {
     let last = base.trim_end_matches('/').rsplit('/').next()?;
     let version = last.replace("%2B", "+").replace("%2b", "+");

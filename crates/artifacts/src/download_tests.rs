@@ -1,4 +1,4 @@
-//! Against a web server of a few lines that can break off, refuse to continue, and send elsewhere.
+//! Downloads from a minimal web server that can break off, refuse to continue and redirect.
 
 use std::{
     collections::HashMap,
@@ -25,10 +25,10 @@ use crate::{
 #[derive(Default)]
 struct Site {
     files: HashMap<String, Vec<u8>>,
-    /// Bytes of a body after which the connection is closed; once per entry.
+    /// Bytes of a body after which the connection is closed; each entry is used once.
     breaks: Vec<usize>,
     continues: bool,
-    /// Whether continued bodies say their own length.
+    /// Whether continued bodies come without their length.
     unsized_parts: bool,
     redirect_to: Option<String>,
     asked: Vec<(String, u64)>,
@@ -41,7 +41,7 @@ struct Server {
 
 const VERSION_PATH: &str = "/download/v1.36.3%2Brke2r1";
 
-/// Over TLS; returns the certificate too, by which the server proves itself.
+/// Serves the site over TLS; also returns the server's self-signed certificate.
 async fn serve(site: Site) -> (Server, rcgen::Certificate) {
     let key = rcgen::KeyPair::generate().unwrap();
     let own = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
@@ -68,7 +68,7 @@ async fn serve(site: Site) -> (Server, rcgen::Certificate) {
     (Server { url, site }, own)
 }
 
-/// This machine, where the servers of these tests are.
+/// Allows this machine, on which the tests' servers run.
 fn reach() -> Reach {
     Reach::with_private(vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()])
 }
@@ -86,7 +86,7 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, site: Arc<Mutex<Sit
         line.clear();
     }
     let reply = reply(&mut site.lock().unwrap(), &path, offset);
-    // The client may have hung up.
+    // The client may have closed the connection.
     let _ = stream.write_all(&reply).await;
     let _ = stream.shutdown().await;
 }
@@ -118,7 +118,7 @@ fn reply(site: &mut Site, path: &str, offset: usize) -> Vec<u8> {
     [head.as_bytes(), &body[..body.len().min(sent)]].concat()
 }
 
-/// A release of one plain file, half a megabyte long.
+/// A release with one plain file of half a megabyte.
 fn site() -> Site {
     let file: Vec<u8> = (0..500_000_u32).map(|n| (n % 251) as u8).collect();
     let mut hasher = Hasher::new();
@@ -200,7 +200,7 @@ async fn what_an_earlier_try_left_is_continued_and_what_is_whole_is_not_fetched_
         world.import().await.unwrap();
         assert_eq!(world.asked().last().copied(), Some(have as u64));
     }
-    // More than there is: not of this file.
+    // More bytes than the file has: they are of another file.
     std::fs::create_dir_all(world.scratch()).unwrap();
     std::fs::write(world.scratch().join("rke2.bin"), vec![0; file.len() + 1]).unwrap();
     world.import().await.unwrap();
@@ -287,7 +287,7 @@ async fn nothing_large_is_fetched_of_a_release_that_nothing_verifies() {
     let refused = world.import().await.unwrap_err();
     assert_eq!(gpuaas_model::Coded::code(&refused), gpuaas_model::Code::ReleaseUnverified, "{refused}");
     assert_eq!(world.asked(), [0_u64; 0]);
-    // A signature beside the sum file is fetched, and counts.
+    // A signature file next to the sum file is fetched and accepted.
     let (pair, public) = key_pair();
     world.verification.trusted_keys = vec![public.parse().unwrap()];
     let sums = world.server.site.lock().unwrap().files["sums.txt"].clone();
@@ -307,7 +307,7 @@ fn only_a_version_is_a_version() {
 async fn a_download_that_fills_the_disk_is_refused_by_name_and_removed_and_the_next_begins_anew() {
     let world = World::with(site()).await;
     std::fs::create_dir_all(world.scratch()).unwrap();
-    // Whatever is written there meets a full disk.
+    // Every write to this link fails because the disk is full.
     std::os::unix::fs::symlink("/dev/full", world.scratch().join("rke2.bin")).unwrap();
     let full = world.import().await.unwrap_err();
     assert_eq!(gpuaas_model::Coded::code(&full), gpuaas_model::Code::DiskFull, "{full}");

@@ -1,109 +1,109 @@
-//! Why an artifact was not taken or not given.
+//! Errors of importing and reading artifacts.
 
 use std::{error::Error, io};
 
 use gpuaas_model::{Code, Coded};
 
-/// Both ways to have a release verified.
+/// Advice for [`ArtifactError::Unverified`]: both ways to verify a release.
 const UNVERIFIED_NEXT: &str = "name the SHA-256 of the release's sum file (--sums-sha256), as its publisher tells it, \
      or bring a signature over it (--signature) by a key that the setting release-trusted-keys names";
-/// Everything that may stand in the way, whichever it is: distinct answers would reveal what listens where.
+/// Advice for [`ArtifactError::Unreachable`]: one text for all causes, because distinct ones would reveal where services listen.
 const UNREACHABLE_NEXT: &str = "see whether the source is right: a folder lies below the one that release-import-dir names, may be read, \
      and is reached through no link; a server has a certificate of release-ca-bundle, and a public address or one that \
      release-private-networks names. The control plane's log has the reason. What was fetched is kept";
 
-/// Why an artifact was not taken or not given. Nothing of it is visible.
+/// Why an artifact or a release was not imported or read. A failed import leaves no partial artifact visible.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
-    /// The bytes are others than the digest says.
+    /// The bytes do not have the expected digest.
     #[error("{name} has digest {found}, not {expected}")]
     DigestMismatch {
-        /// Which file.
+        /// Name of the file.
         name: String,
-        /// What the bytes are.
+        /// SHA-256 of the bytes.
         found: String,
-        /// What they should be.
+        /// Expected SHA-256.
         expected: String,
     },
-    /// The sum file does not list a file that is needed, or lists it with two digests.
+    /// The sum file does not list a needed file, or lists it with two digests.
     #[error("the release's {sums} does not list {name}")]
     Unlisted {
-        /// The sum file.
+        /// Name of the sum file.
         sums: String,
-        /// Which file.
+        /// Name of the file.
         name: String,
     },
-    /// A file is not there.
+    /// A needed file does not exist or cannot be opened as a regular file.
     #[error("the release lacks {name}")]
     Missing {
-        /// Which file.
+        /// Name of the file.
         name: String,
     },
-    /// A file ends early.
+    /// A file is cut off or empty.
     #[error("{name} ends early: {why}")]
     Truncated {
-        /// Which file.
+        /// Name of the file.
         name: String,
-        /// What the unpacker said.
+        /// Message of the reader or decompressor.
         why: String,
     },
-    /// An archive holds an entry that leads out of it, or that is no file, directory or link.
+    /// An archive has an entry that leads out of it, that is no file, directory or link, or whose extended header is refused.
     #[error("{name} holds {entry:?}, {why}")]
     UnsafePath {
-        /// Which file.
+        /// Name of the file.
         name: String,
-        /// The entry's path.
+        /// The entry's path, at most its first 200 bytes.
         entry: String,
-        /// What is wrong with it.
+        /// Why the entry is refused.
         why: &'static str,
     },
-    /// A file with the right digest that is not the archive its name says.
+    /// A file is not the kind of archive that its name indicates, or reading it failed.
     #[error("{name} cannot be read as what its name says: {why}")]
     Malformed {
-        /// Which file.
+        /// Name of the file.
         name: String,
-        /// What the unpacker said.
+        /// Message of the reader or decompressor.
         why: String,
     },
-    /// More than a named limit allows.
+    /// A named limit is exceeded.
     #[error("{name} has more than {limit} {unit}")]
     TooLarge {
-        /// Which file.
+        /// Name of the file.
         name: String,
-        /// The limit.
+        /// The limit, in `unit`.
         limit: u64,
-        /// Of what.
+        /// What is counted, for example `bytes`.
         unit: &'static str,
     },
-    /// Nothing confirms the release's sum file.
+    /// The release's sum file has no digest or signature that the settings accept.
     #[error("{sums} is not verified: {why}")]
     Unverified {
-        /// The sum file.
+        /// Name of the sum file.
         sums: String,
-        /// What is wrong.
+        /// Why verification failed.
         why: &'static str,
     },
-    /// The folder or server of the release cannot be read, for whatever reason: the log has it.
+    /// The release's folder or server cannot be read. The reason is only logged.
     #[error("the release cannot be read from its source")]
     Unreachable,
-    /// A release lies in a folder or at a URL.
+    /// The source is neither the absolute path of a folder nor a usable `https` URL.
     #[error("a release's source is the absolute path of a folder, or an https URL: {0}")]
     Source(&'static str),
-    /// That is no SHA-256.
+    /// The text is not a SHA-256 of 64 lower-case hex digits.
     #[error("{0:?} is no SHA-256 in lower-case hex")]
     NoDigest(String),
-    /// The release's server cannot be reached or does not answer as it should.
+    /// The release's server refused a file, or its response broke off too often. A server that is not reached is [`Self::Unreachable`].
     #[error("{name} could not be fetched: {why}")]
     Fetch {
-        /// Which file.
+        /// Name of the file.
         name: String,
-        /// What happened. Never holds a URL's query: servers put credentials there.
+        /// What happened. Contains no URL, because servers put credentials into queries.
         why: String,
     },
-    /// The disk is full.
+    /// The disk is full or its quota is used up.
     #[error("there is no room for it: {0}")]
     NoRoom(String),
-    /// The artifact store, or the folder that is imported from, failed.
+    /// The artifact store, the download folder, the CA bundle or a release's file could not be read or written.
     #[error("the artifact store: {0}")]
     Store(String),
 }
@@ -150,19 +150,19 @@ impl Coded for ArtifactError {
 }
 
 impl ArtifactError {
-    /// A failure of our own disk, with the path it is about.
+    /// Converts a failure of the control plane's own disk; names the path.
     pub(crate) fn disk(path: &std::path::Path, error: impl Error + 'static) -> Self {
         let said = format!("{}: {error}", path.display());
         if is_full(&error) { Self::NoRoom(said) } else { Self::Store(said) }
     }
 
-    /// A failure of what keeps the artifacts.
+    /// Converts a failure of the object store.
     pub(crate) fn backend(error: impl Error + 'static) -> Self {
         if is_full(&error) { Self::NoRoom(error.to_string()) } else { Self::Store(error.to_string()) }
     }
 }
 
-/// Whether a full disk, or a quota that is used up, is at the bottom of it.
+/// Returns whether a full disk or a used-up quota is among the causes.
 fn is_full(error: &(dyn Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|cause| {

@@ -1,8 +1,9 @@
-//! Getting a file from a web server: HTTP/1.1 over TLS.
+//! Fetches files from a web server: HTTP/1.1 over TLS.
 //!
-//! Guarantees: every server on the way, also behind a redirection, is one that may be reached ([`crate::reach`]) and proves itself; why one was not
-//! reached is in the log alone, and every such failure is the same to the caller. URLs are neither logged nor put into errors: release servers sign
-//! them.
+//! Guarantees:
+//! - Every server, including those behind a redirect, is allowed by [`crate::reach`] and authenticated by TLS.
+//! - The reason why a server was not reached is only logged; the caller gets the same error for every reason.
+//! - URLs appear in no log and no error, because release servers put signatures into them; the log names only host and port.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -21,65 +22,65 @@ use tokio_rustls::TlsConnector;
 
 use crate::{error::ArtifactError, reach::Reach};
 
-/// The system's bundle of certificate authorities, where Debian and its kin keep it.
+/// Path of the system's CA bundle on Debian and its derivatives.
 pub const SYSTEM_CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Most redirections in a row: a release of a forge takes one or two.
+/// Longest chain of redirects; a release on a code forge takes one or two.
 const REDIRECTS_MAX: usize = 3;
 const HTTPS_PORT: u16 = 443;
-/// Connecting, the TLS handshake and the answer's head take at most so long together.
+/// Longest time for connecting, the TLS handshake and the response head together.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// A body that brings no byte for so long has broken off.
+/// A body without a new byte for this long counts as broken off.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A file that is on its way.
+/// A response with a file, or with the rest of one.
 pub(crate) struct Fetched {
-    /// Where in the file `body` begins: what was asked for, or 0 from a server that cannot continue.
+    /// Offset in the file at which `body` begins: the requested one, or 0 if the server cannot continue.
     pub(crate) offset: u64,
-    /// The whole file's length, where the server tells it.
+    /// Length of the whole file, if the server sends it.
     pub(crate) total_bytes: Option<u64>,
-    /// The bytes.
+    /// Bytes of the file from `offset` on.
     pub(crate) body: BoxStream<'static, io::Result<Bytes>>,
 }
 
 impl Fetched {
-    /// Whether somebody who has so many bytes has them all.
+    /// Returns whether `have` bytes are the whole file.
     pub(crate) fn complete_at(&self, have: u64) -> bool {
         have > 0 && self.total_bytes == Some(have)
     }
 }
 
-/// Why a file is not on its way. The texts hold no URL.
+/// Why a fetch failed. The texts contain no URL.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchFailure {
     /// The server has no such file.
     #[error("the server has no such file")]
     Absent,
-    /// Trying again will not help.
+    /// Permanent: retrying does not help.
     #[error("{0}")]
     Refused(String),
-    /// Trying again may help.
+    /// Transient: retrying may help.
     #[error("{0}")]
     Broken(String),
-    /// A server was not reached, or did not prove itself. The log has the reason.
+    /// A server was not reached, not allowed or not authenticated. The log has the reason.
     #[error("the server was not reached")]
     Unreached,
 }
 
-/// Gets files.
+/// A client that fetches files.
 #[async_trait]
 pub(crate) trait Fetch: Send + Sync {
-    /// The file at `url` from `offset` on.
+    /// Fetches the file at `url` from byte `offset` on.
     async fn get(&self, url: &str, offset: u64) -> Result<Fetched, FetchFailure>;
 }
 
-/// Over the network. Proxies are not spoken to.
+/// Fetches over the network. Does not use HTTP proxies.
 pub(crate) struct HttpFetch {
     tls: TlsConnector,
     reach: Reach,
 }
 
 impl HttpFetch {
-    /// Trusting the certificate authorities of a PEM file, for example [`SYSTEM_CA_BUNDLE`], and connecting no further than `reach`.
+    /// Trusts the certificate authorities of a PEM file, for example [`SYSTEM_CA_BUNDLE`], and connects only where `reach` allows it.
     pub(crate) fn trusting(ca_bundle: &Path, reach: Reach) -> Result<Self, ArtifactError> {
         let failed = |error: &dyn std::fmt::Display| ArtifactError::Store(format!("{}: {error}", ca_bundle.display()));
         let mut roots = rustls::RootCertStore::empty();
@@ -109,7 +110,7 @@ impl HttpFetch {
         let mut request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
             .header(HOST, uri.authority().map_or(host, |authority| authority.as_str()))
             .header(USER_AGENT, "gpuaas")
-            // An encoding of its own would change both the bytes and the offsets.
+            // Any other encoding would change the bytes and the offsets.
             .header(ACCEPT_ENCODING, "identity");
         if offset > 0 {
             request = request.header(RANGE, format!("bytes={offset}-"));
@@ -142,7 +143,7 @@ impl Fetch for HttpFetch {
     }
 }
 
-/// A URL that a release may be fetched from; otherwise why it is none.
+/// Parses a URL from which a release may be fetched; the error is the reason why it is refused.
 pub(crate) fn usable(url: &str) -> Result<Uri, &'static str> {
     let uri: Uri = url.parse().map_err(|_| "this is not a URL")?;
     if uri.scheme_str() != Some("https") {
@@ -162,7 +163,7 @@ fn refused(why: &str) -> FetchFailure {
     FetchFailure::Refused(why.to_owned())
 }
 
-/// A location may leave out scheme and host.
+/// Completes a `Location` without scheme and host with those of `from`.
 fn absolute(from: &Uri, to: &str) -> String {
     match (to.starts_with('/'), from.scheme_str(), from.authority()) {
         (true, Some(scheme), Some(authority)) => format!("{scheme}://{authority}{to}"),
@@ -175,7 +176,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // Ends with the response's body, or when that is dropped.
+    // Ends when the response's body ends or is dropped.
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a download's connection ended");
@@ -191,7 +192,7 @@ fn taken(answer: Response<Incoming>, asked: u64) -> Result<Fetched, FetchFailure
         StatusCode::PARTIAL_CONTENT => range(&headers)
             .filter(|(start, _)| *start == asked)
             .ok_or_else(|| FetchFailure::Refused("the server sent another part than was asked for".into()))?,
-        // `bytes */LENGTH`: there is nothing from there on.
+        // `bytes */LENGTH`: the file has no bytes at this offset.
         StatusCode::RANGE_NOT_SATISFIABLE => return Ok(beyond_the_end(&headers, asked)),
         StatusCode::NOT_FOUND | StatusCode::GONE => return Err(FetchFailure::Absent),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
@@ -203,7 +204,8 @@ fn taken(answer: Response<Incoming>, asked: u64) -> Result<Fetched, FetchFailure
     Ok(Fetched { offset, total_bytes, body: body(answer.into_body()) })
 }
 
-/// Somebody has as much as there is, or more; in the second case what he has is not of this file, and he begins anew.
+/// Handles an offset at or beyond the end. At the end the file is complete; beyond it the kept bytes are of another file, and the download
+/// starts again at 0.
 fn beyond_the_end(headers: &HeaderMap, asked: u64) -> Fetched {
     let total =
         headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()?.strip_prefix("bytes */")?.parse().ok());
@@ -230,7 +232,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-/// `bytes START-END/TOTAL`.
+/// Parses `bytes START-END/TOTAL` into START and TOTAL.
 fn range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
     let (part, total) = headers.get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
     Some((part.split_once('-')?.0.parse().ok()?, total.parse().ok()))

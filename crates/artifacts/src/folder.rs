@@ -1,4 +1,4 @@
-//! A folder that a release lies in, open: its files are looked up in that very folder, and through no link.
+//! An open folder with a release: its files are opened relative to its descriptor and never through links.
 
 use std::{
     fs::File,
@@ -14,16 +14,16 @@ use rustix::{
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A folder that is open.
+/// An open folder.
 pub(crate) struct Folder(OwnedFd);
 
 impl Folder {
-    /// One of the control plane's own.
+    /// Opens one of the control plane's own folders; follows links in `path`.
     pub(crate) fn own(path: &Path) -> io::Result<Self> {
         Ok(Self(openat(CWD, path, FOLDER, Mode::empty())?))
     }
 
-    /// One below another, both by their absolute paths. No link is followed on the way from there.
+    /// Opens the folder `path`, which must be `top` or below it; both are absolute paths. Follows no link below `top`.
     pub(crate) fn below(top: &Path, path: &Path) -> io::Result<Self> {
         let rest = path.strip_prefix(top).map_err(io::Error::other)?;
         let mut folder = openat(CWD, top, FOLDER, Mode::empty())?;
@@ -39,8 +39,8 @@ impl Folder {
         Ok(Self(folder))
     }
 
-    /// A regular file directly in the folder, with its length; `None` when there is none. Another thing by that name (a pipe, say) is an error, and
-    /// is not waited for.
+    /// Opens a regular file directly in the folder and returns it with its length; `None` if there is none. Anything else by that name,
+    /// such as a pipe or a link, is an error and does not block.
     pub(crate) fn file(&self, name: &str) -> io::Result<Option<(File, u64)>> {
         if name.is_empty() || name.contains('/') || name == "." || name == ".." {
             return Ok(None);

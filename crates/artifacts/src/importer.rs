@@ -1,4 +1,4 @@
-//! Importing a release from wherever it lies: a folder of this machine, or the URL of a release.
+//! Imports a release from a folder of this machine or from a URL.
 
 use std::path::{Path, PathBuf};
 
@@ -16,30 +16,30 @@ use crate::{
 /// Imports releases into one store.
 #[derive(Clone, Debug)]
 pub struct Importer {
-    /// What is imported goes here.
+    /// Destination of imported files.
     pub store: ArtifactStore,
-    /// A folder for downloads that are not complete yet; another try continues them.
+    /// Folder for incomplete downloads, which another attempt continues.
     pub scratch: PathBuf,
-    /// What the control plane's settings say of sources.
+    /// The control plane's settings for sources.
     pub sources: Sources,
 }
 
-/// What the control plane's settings say of where releases may come from, and of what makes one believed.
+/// Settings for the sources of releases and their verification.
 #[derive(Clone, Debug)]
 pub struct Sources {
-    /// The authorities, PEM, that a release's server must prove itself by.
+    /// Path of a PEM file with the certificate authorities that are trusted for release servers.
     pub ca_bundle: PathBuf,
-    /// Servers that may be connected to.
+    /// The servers that may be connected to.
     pub reach: Reach,
-    /// The folder below which releases may lie; none are imported from folders when absent.
+    /// Folder below which releases may be imported; `None` disables import from folders.
     pub import_dir: Option<PathBuf>,
-    /// What an import may rest on.
+    /// Settings for verifying sum files.
     pub verification: Verification,
 }
 
 impl Importer {
-    /// Imports the release at `source` (a folder's absolute path, or an `https` URL), and tells the version that the release names, at least by where
-    /// it lies.
+    /// Imports the release at `source`, a folder's absolute path or an `https` URL. If the release names no version, the last part of
+    /// `source` is returned as its version.
     pub async fn import(&self, source: &str, wanted: &Wanted<'_>) -> Result<ImportedRelease, ArtifactError> {
         let verification = &self.sources.verification;
         let mut imported = if source.starts_with("https://") {
@@ -58,7 +58,8 @@ impl Importer {
         Ok(imported)
     }
 
-    /// One error for a folder that is not there, that may not be read, and that lies elsewhere: who imports learns nothing of this machine's folders.
+    /// Opens a source folder. A missing, an unreadable and a forbidden folder give the same error, so that an import reveals nothing about
+    /// this machine's folders.
     fn folder(&self, source: &Path) -> Result<Folder, ArtifactError> {
         let refused = |why: &dyn std::fmt::Display| {
             tracing::warn!(folder = %source.display(), %why, "a folder cannot be imported from");

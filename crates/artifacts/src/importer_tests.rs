@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A control plane's folder, and releases beside it.
+/// A control plane's folder that also contains the releases.
 struct World {
     folder: tempfile::TempDir,
     importer: Importer,
@@ -39,7 +39,7 @@ impl World {
         Self { folder, importer }
     }
 
-    /// A release of one file in a folder; returns the digest of its sum file.
+    /// Creates a release with one file; returns the digest of its sum file.
     fn release(&self, name: &str) -> String {
         let folder = self.folder.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();
@@ -165,7 +165,7 @@ async fn address_of_this_machine_is_not_connected_to_and_every_failure_reads_ali
     }
     assert!(!accepted.is_finished(), "a private address was connected to");
     assert_eq!(texts.len(), 1, "{texts:#?}");
-    // Where a setting names the network, the server is connected to: it is then TLS that fails, and reads alike too.
+    // If a setting names the network, the server is connected to; then TLS fails, with the same error.
     let mut named = world.importer.clone();
     named.sources.reach = Reach::with_private(vec!["127.0.0.0/8".parse().unwrap()]);
     let wanted = Wanted { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default() };

@@ -1,11 +1,15 @@
-//! Artifacts by their content: what is in here under a digest has that digest, or is not in here.
+//! Content-addressed artifact store and import of releases.
 //!
-//! Guarantees: nothing half-written is ever visible, and what is visible is on the disk; a release is imported whole, verified against its sum
-//! file, and that file by a digest or a trusted signature, or not at all; an archive whose paths lead out of it is refused. Every size, count and wait
-//! that a release or its server decides has a named bound.
+//! Guarantees:
+//! - An artifact is stored under its SHA-256 only if its bytes have that digest. Partial uploads are never visible; visible
+//!   artifacts are synced to disk.
+//! - A release is imported completely or refused. Its files are verified against its sum file, and the sum file by a digest or a trusted
+//!   signature, unless the settings allow unverified releases.
+//! - An archive with a path that leads out of it is refused.
+//! - Every size, count and wait that a release or its server determines has a named bound.
 //!
-//! Deliberately absent: what a release is for (an app's manifest), rows (`store`), unpacking (the agent's), and any backend but a
-//! folder until another was tried.
+//! Deliberately absent: the purpose of a release (an app's manifest), rows (`store`), unpacking (the agent), and backends other than a
+//! folder, until another one has been tried.
 
 mod archive;
 mod digest;

@@ -1,19 +1,22 @@
-//! Which servers a release may be fetched from.
+//! Restricts the servers from which a release may be fetched.
 //!
-//! Guarantees: the address that is judged is the one that is connected to, for names are resolved once; without a setting no address of this machine, of
-//! a private network, or of a cloud's metadata service is ever connected to; why a server was not reached is in the log alone.
+//! Guarantees:
+//! - Each connection resolves the name once and checks the very address that it connects to.
+//! - Unless a setting names the network, nothing is sent to this machine, and private networks and clouds' metadata services are not
+//!   connected to.
+//! - The reason why a server was not reached is only logged.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::net::TcpStream;
 
-/// A network, for example `10.0.0.0/8`.
+/// An IP network, for example `10.0.0.0/8`.
 pub use ipnet::IpNet as Network;
 
-/// Most addresses of one name that are tried.
+/// Number of addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
-/// IPv4 networks that are not public, by IANA's registry of special-purpose addresses, with multicast and what is reserved; and the address at which
-/// Azure's hosts answer their guests, which is of a public network.
+/// IPv4 networks that are not public: IANA's special-purpose registry, multicast and reserved addresses; and `168.63.129.16`, a public
+/// address at which Azure's hosts answer their guests.
 const V4_NOT_PUBLIC: [([u8; 4], u8); 16] = [
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
@@ -32,9 +35,9 @@ const V4_NOT_PUBLIC: [([u8; 4], u8); 16] = [
     ([224, 0, 0, 0], 4),
     ([240, 0, 0, 0], 4),
 ];
-/// All public IPv6 addresses lie in here,
+/// The network that contains all public IPv6 addresses, except [`V6_NOT_PUBLIC`].
 const V6_PUBLIC: ([u16; 8], u8) = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
-/// but for these: protocol assignments with Teredo, documentation, and 6to4, which holds an IPv4 address.
+/// Networks in [`V6_PUBLIC`] that are not public: protocol assignments with Teredo, documentation, and 6to4, which embeds an IPv4 address.
 const V6_NOT_PUBLIC: [([u16; 8], u8); 4] = [
     ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),
     ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32),
@@ -42,19 +45,19 @@ const V6_NOT_PUBLIC: [([u16; 8], u8); 4] = [
     ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20),
 ];
 
-/// Which servers may be connected to.
+/// The servers that may be connected to.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
     private_networks: Vec<Network>,
 }
 
 impl Reach {
-    /// Every public address, and those of these networks.
+    /// Allows every public address and the addresses of these networks.
     pub fn with_private(private_networks: Vec<Network>) -> Self {
         Self { private_networks }
     }
 
-    /// Connects to a server by its name or address. The reason of a failure is for the log.
+    /// Connects to a server by its name or address. The error is the reason for the log.
     pub(crate) async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, String> {
         let resolved = tokio::net::lookup_host((host, port)).await.map_err(|error| error.to_string())?;
         let mut why = "the name has no address".to_owned();
@@ -79,7 +82,8 @@ impl Reach {
         Ok(stream)
     }
 
-    /// Whether a connection from `own` leads to a public address of this very machine: services may listen there that are not meant for others.
+    /// Returns whether a connection from `own` leads to this machine's own address and no setting allows it: services that are not meant
+    /// for others may listen there.
     fn is_own(&self, own: IpAddr, to: IpAddr) -> bool {
         own.to_canonical() == to.to_canonical() && !self.names(to)
     }

@@ -1,4 +1,5 @@
-//! Importing a release from a folder: its sum file verified, every needed file listed in it, there, whole, with its digest, and harmless.
+//! Imports a release from a folder: verifies its sum file, then checks that every needed file is listed, exists, has its digest and, if it
+//! is an archive, is safe.
 
 use std::{
     fs::File,
@@ -19,59 +20,59 @@ use crate::{
     verification::{Proof, SIGNATURE_BYTES_MAX, Verification},
 };
 
-/// Bytes read at once.
+/// Size of one read, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// Most files of one release.
+/// Most files that one import may request.
 const FILES_MAX: usize = 256;
-/// The file by which a release says that it is a stand-in.
+/// Marker file of a stand-in release.
 pub(crate) const STAND_IN: &str = "STAND-IN";
-/// Longest text of that file that is read.
+/// Longest marker file, in bytes; a longer one is refused.
 pub(crate) const STAND_IN_BYTES_MAX: u64 = 4096;
 
-/// A file that was imported.
+/// An imported file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedFile {
-    /// The release's own name for it.
+    /// File name in the release.
     pub name: String,
-    /// Its digest.
+    /// SHA-256 in 64 lower-case hex digits.
     pub sha256: String,
-    /// Its length.
+    /// Length in bytes.
     pub size_bytes: u64,
 }
 
-/// A release that was imported.
+/// An imported release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedRelease {
-    /// Its files.
+    /// The files, in the order of [`Wanted::files`].
     pub files: Vec<ImportedFile>,
-    /// Its version, where the release tells it: a stand-in in its marker, a release URL in its path.
+    /// Version from the stand-in marker, otherwise from the last part of the source's path; `None` if neither gives one.
     pub version: Option<String>,
-    /// Whether it says of itself that it is a stand-in.
+    /// Whether the release has the marker file of a stand-in.
     pub stand_in: bool,
-    /// What verified its sum file.
+    /// The digest or key that verified the sum file, or `Nothing`.
     pub verified_by: VerifiedBy,
 }
 
-/// What is to be imported of a release, and what verifies it.
+/// The files to import from a release, and the proof of its sum file.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The files that are needed, by the release's own names for them.
+    /// Names of the needed files in the release.
     pub files: &'a [String],
-    /// The release's sum file.
+    /// Name of the release's sum file.
     pub sums: &'a str,
-    /// What the request brings along to verify it.
+    /// The request's proof of the sum file.
     pub proof: Proof<'a>,
 }
 
-/// The name of the signature file over a sum file.
+/// Returns the name of a sum file's signature file.
 pub(crate) fn signature_of(sums: &str) -> String {
     format!("{sums}.minisig")
 }
 
 /// Imports the release in a folder.
 ///
-/// All files are looked through before the first one is taken, so a refused release leaves nothing visible. Each is opened once, and verified once more
-/// while it is taken: a file that changes meanwhile is noticed.
+/// All files are checked before the first one is stored, so that a refused release leaves nothing visible. Each file is opened once and
+/// verified again while it is stored, so that a change in between is noticed.
 pub(crate) async fn import_release(
     store: &ArtifactStore,
     folder: Folder,
@@ -96,7 +97,7 @@ pub(crate) async fn import_release(
     Ok(release)
 }
 
-/// The sum file of a release, read once, and what verifies it. Blocks.
+/// Reads the sum file of a release once and verifies it; returns its text and the proof that verified it. Blocks.
 pub(crate) fn verified_sums(
     folder: &Folder,
     sums: &str,
@@ -113,7 +114,7 @@ pub(crate) fn verified_sums(
     Ok((String::from_utf8_lossy(&bytes).into_owned(), verified_by))
 }
 
-/// The first pass, which takes nothing. Blocks.
+/// The first pass of an import, which stores nothing. Blocks.
 struct Checking {
     folder: Folder,
     wanted: Vec<String>,
@@ -131,7 +132,7 @@ impl Checking {
         let proof = Proof { sums_sha256: self.sums_sha256.as_deref(), signature: self.signature.as_deref() };
         let (text, verified_by) = verified_sums(&self.folder, &self.sums, &proof, &self.verification)?;
         let sums = Sums::parse(&self.sums, &text);
-        // What is cheap to see is seen first: a gigabyte is not hashed to say that another file is missing.
+        // Cheap checks first, so that gigabytes are not hashed only to report that another file is missing.
         let (mut files, mut opened) = (Vec::with_capacity(self.wanted.len()), Vec::with_capacity(self.wanted.len()));
         for name in &self.wanted {
             let sha256 = sums.digest(name)?.to_owned();
@@ -148,7 +149,8 @@ impl Checking {
         Ok((ImportedRelease { files, version, stand_in, verified_by }, opened))
     }
 
-    /// `None` without a marker; a marker that says nothing is one. Where the sum file lists it, it must be there as listed.
+    /// Reads the stand-in marker; `None` if there is none. An unparsable marker counts as one without a version. If the sum file lists the
+    /// marker, it must exist with the listed digest.
     fn marker(&self, sums: &Sums<'_>) -> Result<Option<Marker>, ArtifactError> {
         let bytes = whole(&self.folder, STAND_IN, STAND_IN_BYTES_MAX)?;
         if let Ok(expected) = sums.digest(STAND_IN) {
@@ -168,7 +170,7 @@ fn look_through(file: &ImportedFile, open: &File) -> Result<(), ArtifactError> {
     if found == file.sha256 {
         return archive::look_through(name, open);
     }
-    // Bytes that no digest confirms are unpacked, with bounds, only to say what is wrong: cut off, or other ones.
+    // Unverified bytes are unpacked, within bounds, only to tell a truncated file from a different one.
     if length == 0 {
         return Err(ArtifactError::Truncated { name: name.clone(), why: "it is empty".into() });
     }
@@ -180,7 +182,8 @@ fn look_through(file: &ImportedFile, open: &File) -> Result<(), ArtifactError> {
     Err(ArtifactError::DigestMismatch { name: name.clone(), found, expected: file.sha256.clone() })
 }
 
-/// A file of the release with its length. One that may not be read, a link and a pipe are as absent as one that is not there; the log tells them apart.
+/// Opens a file of the release and returns it with its length. Files without read permission, links and pipes count as missing; the log
+/// has the reason.
 fn file(folder: &Folder, name: &str, limit: u64) -> Result<Option<(File, u64)>, ArtifactError> {
     match folder.file(name) {
         Ok(Some((_, length))) if length > limit => {
@@ -194,7 +197,7 @@ fn file(folder: &Folder, name: &str, limit: u64) -> Result<Option<(File, u64)>, 
     }
 }
 
-/// The content of a short file; `None` when there is none.
+/// Reads a short file; `None` if it is missing.
 fn whole(folder: &Folder, name: &str, limit: u64) -> Result<Option<Vec<u8>>, ArtifactError> {
     let Some((file, _)) = file(folder, name, limit)? else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -206,7 +209,7 @@ fn missing(name: &str) -> ArtifactError {
     ArtifactError::Missing { name: name.to_owned() }
 }
 
-/// A file of the release that is there and is not to be had: for the importer, not for us, to mend.
+/// A file of the release that cannot be read: an error of the release, which its importer must fix, not of the store.
 fn unreadable(name: &str, error: &io::Error) -> ArtifactError {
     ArtifactError::Malformed { name: name.to_owned(), why: format!("it cannot be read: {error}") }
 }

@@ -3,7 +3,7 @@ use tar::EntryType;
 use super::*;
 use crate::{Users, archive::tests::tar_of, digest::of_bytes as sha256};
 
-/// What verifies a sum file is `importer_tests`' matter.
+/// Accepts every sum file; `importer_tests` covers verification.
 const UNVERIFIED: Verification = Verification { trusted_keys: Vec::new(), allow_unverified: true };
 
 fn wanted(files: &[String]) -> Wanted<'_> {
@@ -14,7 +14,7 @@ fn zst(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
     zstd::encode_all(tar_of(entries).as_slice(), 1).unwrap()
 }
 
-/// A folder with two good files; a test spoils one thing.
+/// A folder with two valid files, of which a test spoils one thing.
 struct Release {
     folder: tempfile::TempDir,
     kept: tempfile::TempDir,
@@ -142,7 +142,7 @@ async fn an_unlisted_or_missing_file_is_named() {
         let found = Release::sound().without(absent).import().await;
         assert!(matches!(found, Err(ArtifactError::Missing { ref name }) if name == absent), "{found:?}");
     }
-    // A folder where a file should be.
+    // A folder in place of a file.
     let release = Release::sound().without(WANTED[0]);
     std::fs::create_dir(release.folder.path().join(WANTED[0])).unwrap();
     assert!(matches!(release.import().await, Err(ArtifactError::Missing { .. })));

@@ -21,35 +21,36 @@ use crate::{
     error::ArtifactError,
 };
 
-/// Bytes of a part of an upload.
+/// Size of one part of an upload, in bytes.
 const PART_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes read at once.
+/// Size of one read, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// Longest artifact. RKE2's largest images archive has about 2 GB.
+/// Largest artifact, in bytes (16 GiB). RKE2's largest images archive has about 2 GB.
 pub const ARTIFACT_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
-/// What the folder backend puts between an object's name and the number of an unfinished upload.
+/// Separator that the folder backend puts between an object's name and the number of an unfinished upload.
 const UNFINISHED: char = '#';
 
-/// An unfinished upload that nothing was written to for this long is nobody's any more.
+/// An unfinished upload without a write for this long counts as abandoned.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
-/// Who else uses a folder.
+/// Number of processes that write to a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Users {
-    /// Nobody.
+    /// Only this process.
     One,
-    /// Other processes, at the same time.
+    /// This process and others, concurrently.
     Several,
 }
 
-/// Artifacts by their SHA-256.
+/// Store of artifacts, addressed by their SHA-256. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ArtifactStore {
     objects: Arc<dyn ObjectStore>,
 }
 
 impl ArtifactStore {
-    /// In a folder, made if need be. What an earlier process left unfinished is removed, unless it may be another's that is at it.
+    /// Opens the store in a folder and creates the folder if needed. Removes unfinished uploads of earlier processes: all of them with
+    /// [`Users::One`], only those without a write for 24 h with [`Users::Several`].
     pub fn in_folder(folder: &Path, users: Users) -> Result<Self, ArtifactError> {
         std::fs::create_dir_all(folder).map_err(|error| ArtifactError::disk(folder, error))?;
         for entry in std::fs::read_dir(folder).map_err(|error| ArtifactError::disk(folder, error))? {
@@ -60,20 +61,20 @@ impl ArtifactStore {
             }
         }
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| ArtifactError::disk(folder, error))?;
-        // A row names an artifact as soon as `put_verified` returns: by then it must survive a power cut.
+        // A row may name an artifact as soon as `put_verified` returns, so by then it must survive a power cut.
         Ok(Self { objects: Arc::new(objects.with_fsync(true)) })
     }
 
-    /// The same for somebody who only reads: nothing is made, and nothing removed.
+    /// Opens the store for reading only: creates and removes nothing. The folder must exist.
     pub fn to_read(folder: &Path) -> Result<Self, ArtifactError> {
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| ArtifactError::disk(folder, error))?;
         Ok(Self { objects: Arc::new(objects) })
     }
 
-    /// Takes `bytes` under `sha256` if that is what they are; returns their length.
+    /// Stores `bytes` under `sha256` if they have that digest; returns their length.
     ///
-    /// What is here already, and whole, is not taken again, and `bytes` is not read; what rotted on the disk is replaced.
-    /// Dropped in the middle, it leaves nothing visible. `name` is for errors only.
+    /// If the artifact is already stored and intact, `bytes` is not read; a corrupted one is replaced. Dropping the future leaves nothing
+    /// visible. `name` is used only in errors.
     pub async fn put_verified(
         &self,
         name: &str,
@@ -85,12 +86,12 @@ impl ArtifactStore {
         {
             return Ok(size);
         }
-        // An upload becomes visible when it is completed, whole.
+        // An upload becomes visible only when it is completed.
         let mut upload = self.objects.put_multipart(&key(sha256)?).await.map_err(of_backend)?;
         match fill(name, sha256, bytes, upload.as_mut()).await {
             Ok(length) => upload.complete().await.map(|_| length).map_err(of_backend),
             Err(error) => {
-                // What cannot be aborted stays invisible, and goes at the next start.
+                // An upload that cannot be aborted stays invisible and is removed at a later start.
                 if let Err(abort) = upload.abort().await {
                     tracing::warn!(%abort, name, "an unfinished artifact could not be removed");
                 }
@@ -99,7 +100,8 @@ impl ArtifactStore {
         }
     }
 
-    /// An artifact's length and its bytes from `offset` on; `None` when it is not here. From beyond the end, no bytes.
+    /// Returns an artifact's whole length and its bytes from `offset` on; `None` if it is not stored. An offset beyond the end yields no
+    /// bytes.
     pub async fn get(
         &self,
         sha256: &str,
@@ -117,7 +119,7 @@ impl ArtifactStore {
         }
     }
 
-    /// Removes it, if it is here. Only for what nothing names.
+    /// Removes an artifact; does nothing if it is not stored. The caller makes sure that nothing refers to it.
     pub async fn remove(&self, sha256: &str) -> Result<(), ArtifactError> {
         match self.objects.delete(&key(sha256)?).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -125,7 +127,7 @@ impl ArtifactStore {
         }
     }
 
-    /// Its length; `None` when it is not here.
+    /// Returns an artifact's length in bytes; `None` if it is not stored.
     pub async fn size(&self, sha256: &str) -> Result<Option<u64>, ArtifactError> {
         match self.objects.head(&key(sha256)?).await {
             Ok(meta) => Ok(Some(meta.size)),
@@ -134,12 +136,13 @@ impl ArtifactStore {
         }
     }
 
-    /// Whether it is here. Says nothing of its bytes; [`ArtifactStore::verify`] does.
+    /// Returns whether an artifact is stored, without checking its bytes; [`ArtifactStore::verify`] checks them.
     pub async fn has(&self, sha256: &str) -> Result<bool, ArtifactError> {
         Ok(self.size(sha256).await?.is_some())
     }
 
-    /// Reads it whole and compares: [`ArtifactError::DigestMismatch`] when the disk has changed it.
+    /// Reads a whole artifact, checks its digest and returns its length. Fails with [`ArtifactError::DigestMismatch`] if it is corrupted,
+    /// with [`ArtifactError::Missing`] if it is not stored.
     pub async fn verify(&self, sha256: &str) -> Result<u64, ArtifactError> {
         let missing = || ArtifactError::Missing { name: sha256.to_owned() };
         let (_, mut bytes) = self.get(sha256, 0).await?.ok_or_else(missing)?;
@@ -160,13 +163,13 @@ impl ArtifactStore {
     }
 }
 
-/// Whether nobody has written to a file for long. Of one that cannot be looked at, nothing is known.
+/// Returns whether a file has had no write for [`ABANDONED_AFTER`]; false if its time cannot be read.
 fn is_abandoned(entry: &std::fs::DirEntry) -> bool {
     let written = entry.metadata().and_then(|metadata| metadata.modified());
     written.is_ok_and(|at| at.elapsed().is_ok_and(|since| since > ABANDONED_AFTER))
 }
 
-/// Uploads all of `bytes` and says whether they are what they should be; completing is the caller's.
+/// Uploads all of `bytes`, checks their digest and returns their length; the caller completes or aborts the upload.
 async fn fill(
     name: &str,
     sha256: &str,
@@ -193,7 +196,7 @@ async fn fill(
     Ok(length)
 }
 
-/// In larger pieces than the backend's own 8 KiB, each of which costs a change of threads.
+/// Reads in larger chunks than the backend's own 8 KiB, because each chunk costs a thread switch.
 fn read(found: GetResult) -> Result<BoxStream<'static, io::Result<Bytes>>, ArtifactError> {
     let (start, length) = (found.range.start, found.range.end - found.range.start);
     match found.payload {
@@ -275,7 +278,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
         let upload = store.objects.put_multipart(&key(HELLO).unwrap()).await.unwrap();
-        // A crash runs no destructor.
+        // Simulates a crash, which runs no destructor.
         std::mem::forget(upload);
         assert_eq!(files(folder.path()).len(), 1);
         assert!(!store.has(HELLO).await.unwrap());

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 
 use crate::{ArtifactError, digest};
 
-/// Longest sum file; RKE2's has 4 KB.
+/// Longest sum file, in bytes; RKE2's has 4 KB.
 pub(crate) const SUMS_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What a sum file lists. A name with two digests counts as not listed: nobody can say which one is meant.
+/// The entries of a sum file. A name with two different digests counts as not listed, because it is ambiguous.
 pub(crate) struct Sums<'a> {
     file: &'a str,
     listed: HashMap<String, Option<String>>,
 }
 
 impl<'a> Sums<'a> {
-    /// Reads what is a digest and a name; the `*` of binary mode is no part of the name, and other lines say nothing.
+    /// Parses lines of a digest and a name; drops the `*` of binary mode from names and ignores other lines.
     pub(crate) fn parse(file: &'a str, text: &str) -> Self {
         let mut listed: HashMap<String, Option<String>> = HashMap::new();
         for line in text.lines() {
@@ -36,7 +36,7 @@ impl<'a> Sums<'a> {
         Self { file, listed }
     }
 
-    /// The digest of `name`.
+    /// Returns the digest of `name`, or [`ArtifactError::Unlisted`].
     pub(crate) fn digest(&self, name: &str) -> Result<&str, ArtifactError> {
         let unlisted = || ArtifactError::Unlisted { sums: self.file.to_owned(), name: name.to_owned() };
         self.listed.get(name).and_then(Option::as_deref).ok_or_else(unlisted)

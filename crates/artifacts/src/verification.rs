@@ -1,7 +1,7 @@
-//! What an import may rest on: a release's sum file says what its files are, and here is decided whether the sum file is believed.
+//! Verifies a release's sum file, which in turn lists the digests of the release's files.
 //!
-//! Guarantees: neither the server that hands a release out nor the operator that imports it is enough. Either the request names the digest of the sum
-//! file, or a key that the control plane's settings trust has signed it; without one of them only a setting lets a release in.
+//! Guarantee: a sum file is accepted if the request names its digest, or if a key that the control plane's settings trust has signed it.
+//! Without either, it is accepted only if a setting allows unverified releases. The server's word alone is not enough.
 
 use std::{fmt, str::FromStr};
 
@@ -11,19 +11,19 @@ use minisign_verify::{Error, PublicKey, Signature};
 
 use crate::{digest, error::ArtifactError};
 
-/// Longest signature file; minisign's have 300 bytes.
+/// Longest signature file, in bytes; minisign's have about 300.
 pub(crate) const SIGNATURE_BYTES_MAX: u64 = 4_096;
-/// Where a key's id lies in its public key: behind the two bytes of the algorithm.
+/// Position of the key id in a public key: after the two bytes of the algorithm.
 const KEY_ID: std::ops::Range<usize> = 2..10;
 
-/// A minisign public key that releases may be signed with.
+/// A minisign public key whose signatures on releases are accepted.
 #[derive(Clone, PartialEq)]
 pub struct TrustedKey {
     id: String,
     key: PublicKey,
 }
 
-/// A text that is no public key of minisign's.
+/// The text is not a minisign public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no public key of minisign's: give the second line of its .pub file, which begins with RW")]
 pub struct NoPublicKey;
@@ -35,7 +35,7 @@ impl FromStr for TrustedKey {
         let text = text.trim();
         let key = PublicKey::from_base64(text).map_err(|_| NoPublicKey)?;
         let bytes = STANDARD.decode(text).map_err(|_| NoPublicKey)?;
-        // minisign prints the id as one number, the last byte first.
+        // minisign prints the id as a little-endian number.
         let id = bytes.get(KEY_ID).ok_or(NoPublicKey)?.iter().rev().map(|byte| format!("{byte:02X}")).collect();
         Ok(Self { id, key })
     }
@@ -47,33 +47,33 @@ impl fmt::Debug for TrustedKey {
     }
 }
 
-/// What the control plane's settings accept.
+/// The control plane's settings for verifying releases.
 #[derive(Clone, Debug, Default)]
 pub struct Verification {
-    /// Keys whose signatures count.
+    /// Keys whose signatures are accepted.
     pub trusted_keys: Vec<TrustedKey>,
-    /// Whether a release that nothing verifies is taken.
+    /// Whether a release without a digest or trusted signature is accepted.
     pub allow_unverified: bool,
 }
 
-/// What a request brings along to verify its release.
+/// A request's proof of a release's sum file. If both fields are set, only the digest is checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Proof<'a> {
     /// SHA-256 of the sum file, 64 lower-case hex digits.
     pub sums_sha256: Option<&'a str>,
-    /// The text of a signature file over the sum file.
+    /// Text of a minisign signature file for the sum file.
     pub signature: Option<&'a str>,
 }
 
 impl Proof<'_> {
-    /// Whether a signature beside the sum file counts too.
+    /// Returns whether the request has no proof, so that the signature file next to the sum file is used.
     pub(crate) fn is_empty(&self) -> bool {
         self.sums_sha256.is_none() && self.signature.is_none()
     }
 }
 
 impl Verification {
-    /// What verifies a sum file. `beside` is the signature file that lies with it, which counts where the request brings nothing along.
+    /// Verifies a sum file. `beside` is the text of the signature file next to it, used if the request has no proof.
     pub(crate) fn verify(
         &self,
         name: &str,
@@ -92,7 +92,7 @@ impl Verification {
         match proof.signature.or(beside).map(|text| self.signer(sums, text)) {
             Some(Signer::Trusted(id)) => Ok(VerifiedBy::Key(id)),
             Some(Signer::Forged) => Err(unverified("its signature does not fit")),
-            // A signature that the request itself brings along is meant to count.
+            // A signature in the request must be by a trusted key, even if unverified releases are allowed.
             Some(Signer::Unknown) if proof.signature.is_some() => Err(unverified("no trusted key has signed it")),
             Some(Signer::Unknown) | None if self.allow_unverified => Ok(VerifiedBy::Nothing),
             Some(Signer::Unknown) => Err(unverified("no trusted key has signed it")),
@@ -113,13 +113,13 @@ impl Verification {
     }
 }
 
-/// Who signed a sum file.
+/// Result of checking a signature.
 enum Signer {
-    /// The trusted key of that id.
+    /// Valid, by the trusted key with this id.
     Trusted(String),
-    /// A key that is not trusted, or claims to be none that is.
+    /// The signature names a key id that is not trusted.
     Unknown,
-    /// Nobody: the text is no signature, or it is one of other bytes.
+    /// Invalid: the text is no signature, or the signature does not match the bytes.
     Forged,
 }
 
@@ -127,7 +127,7 @@ enum Signer {
 pub(crate) mod tests {
     use super::*;
 
-    /// A key pair with its public key as settings have it.
+    /// Generates a key pair; returns it with its public key in the format of the settings.
     pub(crate) fn key_pair() -> (minisign::KeyPair, String) {
         let pair = minisign::KeyPair::generate_unencrypted_keypair().unwrap();
         let text = pair.pk.to_base64();

@@ -1,4 +1,4 @@
-//! What the channel asks of the control plane behind it.
+//! The channel's port to the control plane behind it.
 
 use async_trait::async_trait;
 use gpuaas_model::{Code, EnrolledNode, NodeId, SecretId};
@@ -12,97 +12,101 @@ use uuid::Uuid;
 
 use crate::peers::Holder;
 
-/// The certificate of a connection whose chain and key the handshake has verified; its time and its epoch it has not.
+/// The certificate of a connection. The handshake has verified its chain and key, but not its validity period and epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Presented {
-    /// Whose it is.
+    /// The identity that the certificate names.
     pub identity: NodeIdentity,
-    /// The certificate itself, DER.
+    /// The certificate in DER.
     pub certificate: Vec<u8>,
 }
 
-/// What a connection that is let in may be used for.
+/// The purposes for which an admitted connection may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Everything.
+    /// Every purpose.
     Full,
-    /// Its certificate has expired: a new one for the same key, and nothing else.
+    /// Only certificate renewal: the certificate has expired.
     RenewalOnly,
 }
 
-/// A connection or request that the control plane turns away, and why.
+/// Why the control plane refuses a connection or request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Stable code.
+    /// Stable error code.
     pub code: Code,
-    /// One sentence, told to the node.
+    /// One sentence, which is sent to the node.
     pub message: String,
 }
 
-/// Why a node does not get what it asked for.
+/// Why a node's fetch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchError {
-    /// It is not there, or not for this node: the two look the same.
+    /// The object does not exist or is not for this node; the node cannot tell the two apart.
     NotFound,
-    /// Anything else; told to the log, not to the node.
+    /// Any other failure. The text is logged and not sent to the node.
     Internal(String),
 }
 
-/// An artifact from some offset to its end.
+/// An artifact from a requested offset to its end.
 pub struct ArtifactBody {
-    /// Length of the whole artifact.
+    /// Length of the whole artifact, in bytes.
     pub size_bytes: u64,
-    /// The bytes from the offset on.
+    /// The bytes from the offset to the end.
     pub bytes: Box<dyn AsyncRead + Send + Unpin>,
 }
 
-/// Decides and records. Every method is about the one node whose certificate was verified: a node's word changes only itself.
+/// Decides about nodes and records their state. A node's method takes the node whose certificate was verified, so that a node can change
+/// only its own state.
 #[async_trait]
 pub trait ChannelBackend: Send + Sync {
-    /// Whether this identity may connect at all: known, not revoked, of the present enrollment. Asked at the beginning of every connection,
-    /// for every request of a node, and of all that stand when their node has changed. [`Code::Unavailable`] means that nobody can tell now.
+    /// Decides whether this identity may connect: known, not revoked, of the present enrollment. Called at the start of every connection,
+    /// for every fetch request, and for all open connections of a node that has changed. [`Code::Unavailable`] means that it cannot be
+    /// decided now.
     async fn admit(&self, presented: &Presented) -> Result<Admission, Refused>;
 
-    /// The node's control connection stands; it can be sent tasks from now on. Refused when that cannot be recorded.
+    /// Records that the node's control connection is open and that it accepts tasks. Refuses when that cannot be recorded.
     async fn connected(&self, node: EnrolledNode, connection: Uuid, hello: &Hello) -> Result<(), Refused>;
 
-    /// A control connection has ended, also one of which [`ChannelBackend::connected`] could not record all. Returns when that is recorded: true
-    /// when the node has no other by now.
+    /// Records the end of a control connection, even if [`ChannelBackend::connected`] failed for it partway. Returns once that is recorded:
+    /// true if the node has no other control connection.
     async fn disconnected(&self, node: NodeId, connection: Uuid) -> bool;
 
-    /// A node that was disconnected did not come back here in time; elsewhere it may have. Returns when that is recorded.
+    /// Records that a disconnected node did not reconnect to this replica in time; it may have reconnected to another. Returns once that is
+    /// recorded.
     async fn did_not_return(&self, node: NodeId);
 
-    /// Which other replica holds the node's channel, if one does.
+    /// Returns the other replica that holds the node's channel, if any.
     async fn holder(&self, node: NodeId) -> Option<Holder>;
 
-    /// Where nodes may connect, `host:port`: every replica.
+    /// Returns the addresses of all replicas' channels, `host:port`.
     async fn endpoints(&self) -> Vec<String>;
 
-    /// Two live agents use one identity; the newer was refused.
+    /// Records that two live agents use one identity and that the newer one was refused.
     async fn cloned(&self, node: NodeId, newer: &Hello);
 
-    /// The node's observed units are now like this, as far as they are listed. Not called again before it returns. False when that cannot be
-    /// recorded now: then it is said again.
+    /// Records the newest reports of the listed units; other units are unchanged. Awaited before the next call for the same request of
+    /// reports; dropped if the connection ends or a newer request replaces that one. False if it cannot be recorded now: then the reports
+    /// are delivered again, unless there are newer ones.
     async fn units_changed(&self, node: EnrolledNode, reports: Vec<UnitReport>) -> bool;
 
-    /// The signed key set to hand out at connection: its version, and JSON.
+    /// Returns the signed key set that nodes get when they connect: its version and its JSON.
     async fn key_set(&self) -> (u64, String);
 
-    /// Which units the node should report.
+    /// Returns the names of the units that the node should report.
     async fn observed_units(&self, node: NodeId) -> Vec<String>;
 
-    /// An artifact of one of the node's own tasks.
+    /// Opens an artifact of one of the node's own tasks, at byte `offset`.
     async fn artifact(&self, node: EnrolledNode, sha256: &str, offset: u64) -> Result<ArtifactBody, FetchError>;
 
-    /// A secret of one of the node's own tasks.
+    /// Reads a secret of one of the node's own tasks.
     async fn read_secret(
         &self,
         node: EnrolledNode,
         secret: SecretId,
     ) -> Result<zeroize::Zeroizing<Vec<u8>>, FetchError>;
 
-    /// Takes a secret that one of the node's own tasks was told to deposit.
+    /// Stores a secret that one of the node's own tasks must deposit.
     async fn deposit_secret(
         &self,
         node: EnrolledNode,
@@ -110,6 +114,6 @@ pub trait ChannelBackend: Send + Sync {
         bytes: zeroize::Zeroizing<Vec<u8>>,
     ) -> Result<(), FetchError>;
 
-    /// A new certificate for a fresh key.
+    /// Issues a new certificate, in PEM, for a new key.
     async fn renew(&self, presented: &Presented, ask: &RenewRequest) -> Result<String, Refused>;
 }

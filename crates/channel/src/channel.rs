@@ -1,4 +1,4 @@
-//! The handle by which the rest of the control plane reaches nodes.
+//! The handle with which the rest of the control plane reaches nodes.
 
 use std::{
     collections::HashMap,
@@ -25,50 +25,50 @@ use crate::{
     session::Session,
 };
 
-/// How the channel behaves.
+/// Settings of the channel.
 #[derive(Clone)]
 pub struct ChannelOptions {
-    /// Silence after which a node counts as unreachable (Kubernetes itself takes about 44 s).
+    /// Time without a connection after which a node counts as unreachable (Kubernetes itself takes about 44 s).
     pub unreachable_after: Duration,
-    /// How other replicas are dialled; absent where there can be none.
+    /// Settings for dialling other replicas; `None` in a deployment with a single replica.
     pub peers: Option<PeerOptions>,
-    /// Which connections of nodes come through a balancer that names them.
+    /// Networks of the load balancers that send PROXY headers with nodes' connections.
     pub proxies: ProxyProtocol,
-    /// Tells when certificates end.
+    /// Clock against which the expiry of certificates is checked.
     pub clock: Arc<dyn Clock>,
 }
 
 impl ChannelOptions {
-    /// Silence after which a node counts as unreachable, where nothing else is wanted.
+    /// Default of [`ChannelOptions::unreachable_after`].
     pub const UNREACHABLE_AFTER: Duration = Duration::from_secs(15);
 }
 
-/// Why something did not reach a node or come back.
+/// Why a request to a node failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
-    /// There is no connection now.
+    /// The node has no connection now.
     #[error("the node has no channel")]
     NotConnected,
-    /// The connection ended in the middle.
+    /// The connection ended before the request was complete.
     #[error("the channel ended: {0}")]
     Lost(String),
     /// The replica that holds the node's channel cannot be reached.
     #[error("the replica that holds the node's channel cannot be reached: {0}")]
     Peer(String),
-    /// The agent said no.
+    /// The agent refused the request.
     #[error("the agent refused: {}", .0.message)]
     Refused(Refusal),
-    /// The agent said something that is not in the protocol.
+    /// The agent violated the protocol.
     #[error("the agent does not keep to the protocol: {0}")]
     Protocol(String),
 }
 
-/// A task's lines.
+/// Stream of a task's progress and result lines.
 pub type TaskStream = Pin<Box<dyn Stream<Item = Result<TaskLine, ChannelError>> + Send>>;
-/// A journal's lines.
+/// Stream of a unit's journal lines.
 pub type JournalStream = Pin<Box<dyn Stream<Item = Result<JournalLine, ChannelError>> + Send>>;
 
-/// Reaches nodes. Cheap to clone.
+/// Handle that sends requests to nodes. Cheap to clone.
 #[derive(Clone)]
 pub struct Channel {
     pub(crate) shared: Arc<Shared>,
@@ -83,9 +83,9 @@ pub(crate) struct Shared {
     pub(crate) readmissions: Readmissions,
     pub(crate) rhythms: Rhythms,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The control connection of each node that is connected here.
+    /// The control connection of each node that is connected to this replica.
     sessions: Mutex<HashMap<NodeId, Session>>,
-    /// Bulk connections that were asked for and did not come yet.
+    /// Bulk connections that were requested and have not arrived yet.
     awaited: Mutex<HashMap<String, (EnrolledNode, oneshot::Sender<Link>)>>,
 }
 
@@ -112,13 +112,13 @@ impl Shared {
         sessions.get(&node).cloned().ok_or(ChannelError::NotConnected)
     }
 
-    /// The node's control connection, if it came with that very enrollment.
+    /// Returns the node's control connection if it belongs to exactly this enrollment.
     pub(crate) fn session_of(&self, enrolled: EnrolledNode) -> Result<Session, ChannelError> {
         let session = self.session(enrolled.node)?;
         if session.epoch == enrolled.epoch { Ok(session) } else { Err(ChannelError::NotConnected) }
     }
 
-    /// Makes `session` the node's control connection and ends the one before.
+    /// Makes `session` the node's control connection and ends the previous one.
     pub(crate) fn install(&self, session: Session) {
         let before = self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session.node, session);
         if let Some(before) = before {
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Takes the ended session out, unless another has taken its place already.
+    /// Removes the ended session unless another one has already replaced it.
     pub(crate) fn remove(&self, ended: &Session) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         if sessions.get(&ended.node).is_some_and(|session| session.connection == ended.connection) {
@@ -134,7 +134,7 @@ impl Shared {
         }
     }
 
-    /// Every session that stands here.
+    /// Returns every control connection that this replica holds.
     pub(crate) fn sessions(&self) -> Vec<Session> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
@@ -149,7 +149,7 @@ impl Shared {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner).remove(request);
     }
 
-    /// Hands a bulk connection to whoever asked for it; one that nobody asked this very node for is dropped.
+    /// Hands a bulk connection to the request that waits for it; ends a connection that was not requested from exactly this enrollment.
     pub(crate) fn deliver_bulk(&self, request: &str, session: Session) {
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = awaited.get(request).is_some_and(|(node, _)| *node == session.enrolled());

@@ -1,5 +1,5 @@
-//! Every connection of every node that stands here: counted, so that one node leaves room for the others, and known, so that all of them end
-//! when their node may no longer connect.
+//! Registry of every node's open connections: enforces quotas, so that one node cannot starve the others, and finds all connections of a
+//! node that may no longer connect.
 
 use std::{
     collections::HashMap,
@@ -12,38 +12,38 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Admission, Presented};
 
-/// Connections of one enrollment of a node at once, of whatever kind: every task fetching, and a tunnel for each of many users.
+/// Concurrent connections of one enrollment of a node, of any kind: fetches of every task and tunnels of many users.
 pub(crate) const CONNECTIONS_PER_NODE_MAX: usize = 128;
-/// Of them, those that no other node can take away: the channel, a journal or two, what tasks fetch.
+/// Connections reserved for each enrollment, which other nodes cannot use up: the channel, a journal or two, and fetches of tasks.
 pub(crate) const OWN_PER_NODE: usize = 8;
-/// Such connections of all nodes at once: two thousand nodes with all of theirs, or sixteen thousand channels.
+/// Reserved connections of all nodes together: 2,000 nodes with 8 each, or 16,000 channels.
 const OWN_MAX: usize = 16_000;
-/// Connections beyond [`OWN_PER_NODE`] of all nodes at once. Nodes that take all they can take this, and nothing that another one needs.
+/// Connections beyond [`OWN_PER_NODE`] of all nodes together. A greedy node uses up only these, never another node's reserved ones.
 const RESERVE_MAX: usize = 4_000;
 
-/// Requests of one enrollment of a node at once, over all its connections: a few tasks, each fetching one thing after the other.
+/// Concurrent requests of one enrollment of a node over all its connections: a few tasks, each of which fetches one thing at a time.
 pub(crate) const REQUESTS_PER_NODE_MAX: usize = 8;
 
-/// One that stands.
+/// An open connection.
 pub(crate) struct Connection {
     pub(crate) presented: Presented,
-    /// As what it was let in, once it was.
+    /// The admission that the connection was granted; unset until then.
     pub(crate) admitted: OnceLock<Admission>,
     /// Cancelling it ends the connection.
     pub(crate) end: CancellationToken,
-    /// Places for the requests of its node.
+    /// Request permits, shared by all connections of the enrollment.
     pub(crate) requests: Arc<Semaphore>,
     pool: Pool,
 }
 
-/// What a connection is counted in.
+/// The quota against which a connection counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pool {
     Own,
     Reserve,
 }
 
-/// All that stand.
+/// All open connections.
 #[derive(Default)]
 pub(crate) struct Connections(Mutex<Standing>);
 
@@ -54,15 +54,15 @@ struct Standing {
     reserve: usize,
 }
 
-/// The place of a connection among the others, for as long as it is held.
+/// Registration of a connection; dropping it frees its quota.
 pub(crate) struct Place {
     connections: Arc<Connections>,
     connection: Arc<Connection>,
 }
 
 impl Connections {
-    /// Takes a place. `None` when the node has as many as it may. Each enrollment is counted by itself: whoever holds a certificate of an
-    /// earlier one takes nothing from the machine that has come since.
+    /// Registers a connection. `None` when the enrollment's or the pool's quota is used up. Each enrollment has its own quota, so that a
+    /// certificate of an earlier enrollment takes nothing from the node's present one.
     pub(crate) fn enter(self: &Arc<Self>, presented: Presented) -> Option<Place> {
         let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = &presented.identity;
@@ -87,19 +87,19 @@ impl Connections {
         Some(Place { connections: self.clone(), connection })
     }
 
-    /// Those of a node.
+    /// Returns a node's connections, of all its enrollments.
     pub(crate) fn of(&self, node: NodeId) -> Vec<Arc<Connection>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).by_node.get(&node).cloned().unwrap_or_default()
     }
 
-    /// The nodes that have any.
+    /// Returns the nodes that have connections.
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).by_node.keys().copied().collect()
     }
 }
 
 impl Standing {
-    /// How many are taken of a pool, and how many there are.
+    /// Returns how many connections of a pool are taken, and its limit.
     fn count(&mut self, pool: Pool) -> (&mut usize, usize) {
         match pool {
             Pool::Own => (&mut self.own, OWN_MAX),

@@ -1,5 +1,5 @@
-//! Answers what nodes ask for: artifacts, secrets, renewal. Each only ever gets what belongs to its own tasks, and may ask for as long as it
-//! may connect: that is looked up again for every request.
+//! Answers nodes' requests for artifacts, secrets and certificate renewal. A node receives only artifacts and secrets of its own tasks;
+//! admission is checked again for every request.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -27,19 +27,19 @@ use crate::{
     idle::Idle,
 };
 
-/// Requests of one connection at once; an agent has one.
+/// Concurrent requests per connection; an agent sends one at a time.
 const REQUESTS_MAX: u32 = 4;
-/// Bytes of an artifact read at once.
+/// Size of one read from an artifact, in bytes.
 const CHUNK_BYTES: usize = 64 * 1_024;
-/// Bytes of one answer that wait to be taken.
+/// Bytes of one response that are buffered until the node takes them.
 const WAITING_BYTES_MAX: usize = 64 * 1_024;
-/// Longest wait of a request for one of its node's places.
+/// Longest wait of a request for one of its node's request permits.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Longest time for the body of a request.
+/// Longest time until the body of a request has arrived.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// An answer of which nothing is taken for this long ends with its connection; the agent asks again for the rest.
+/// A response of which the node takes nothing for this long ends together with its connection; the agent requests the rest again.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
-/// A connection that carries no request for this long ends; an agent opens one when it has something to ask.
+/// A connection without a request for this long ends; an agent opens a new one when it needs one.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
@@ -52,7 +52,7 @@ struct Fetch {
     end: CancellationToken,
 }
 
-/// Serves one connection until it ends, carries nothing any more, or is ended.
+/// Serves one connection until it closes, is idle for [`IDLE_MAX`], or is ended.
 pub(crate) async fn serve<S>(shared: Arc<Shared>, place: Arc<Place>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -77,7 +77,7 @@ where
     }
 }
 
-/// Ends the connection when nothing more of an answer is taken, and itself when all of it was.
+/// Ends the connection when a response stalls for [`STALLED_AFTER`]; returns when the response has been taken or dropped.
 async fn watch_over(mut taken: watch::Receiver<()>, end: CancellationToken) {
     loop {
         match timeout(STALLED_AFTER, taken.changed()).await {
@@ -89,7 +89,7 @@ async fn watch_over(mut taken: watch::Receiver<()>, end: CancellationToken) {
 }
 
 impl Fetch {
-    /// Answers when one of its node's places is free, which is held until all of the answer is taken.
+    /// Waits for one of the node's request permits, answers, and holds the permit until the whole response is taken.
     async fn answer_in_turn(&self, request: Request<Incoming>) -> Answer {
         let busy = self.idle.busy();
         let Ok(Ok(turn)) = timeout(TURN_WAIT_MAX, self.place.requests.clone().acquire_owned()).await else {
@@ -128,7 +128,7 @@ impl Fetch {
             return refused(StatusCode::FORBIDDEN, Code::CertificateExpired, message);
         }
         if method == Method::POST && target == path::KEPT {
-            // That it was shown is all there is to it.
+            // The admission above has already recorded the certificate that the node presented.
             return plain(StatusCode::NO_CONTENT, Bytes::new());
         }
         if let (&Method::GET, Some(sha256)) = (&method, target.strip_prefix(path::ARTIFACTS)) {
@@ -211,13 +211,13 @@ impl Fetch {
     }
 }
 
-/// The start of a `Range: bytes=N-` header; other forms are answered with the whole.
+/// Returns the start of a `Range: bytes=N-` header; requests with other forms get the whole artifact.
 fn offset(request: &Request<Incoming>) -> Option<u64> {
     let range = request.headers().get(header::RANGE)?.to_str().ok()?;
     range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
 }
 
-/// The body of a request, if it is short enough and comes in time; else what to answer.
+/// Reads the body of a request; returns the error response when the body is too long or too slow.
 async fn body(request: Request<Incoming>, bytes_max: usize, too_long: &str) -> Result<Bytes, Answer> {
     match timeout(BODY_TIMEOUT, Limited::new(request.into_body(), bytes_max).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),

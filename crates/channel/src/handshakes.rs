@@ -1,7 +1,9 @@
-//! Handshakes of strangers: so many at once, fairly among the sites that they come from, and none so slow that it keeps others out.
+//! TLS handshakes with clients that are not authenticated yet: limited in number, shared fairly among client sites, and cut off when a slow
+//! one keeps others waiting.
 //!
-//! A stranger costs nothing but a connection until it is its turn. The next turn is of the site that has the fewest handshakes under way, and
-//! there of the newest, whose other end most likely still waits. Where there is no room to wait the oldest of the greediest site goes.
+//! A queued client costs only its connection. The next permit goes to the site with the fewest running handshakes, and there to the newest
+//! connection, whose client most likely still waits. When the queue is full, the oldest connection of the site with the most queued ones is
+//! dropped; at a site's own limit, that site's oldest.
 
 use std::time::Duration;
 
@@ -14,21 +16,21 @@ use crate::{
     turns::{Turn, Turns},
 };
 
-/// Longest time for a handshake, from its turn on.
+/// Longest time for a handshake once it has a permit.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait for a turn: an agent dials elsewhere after five seconds.
+/// Longest wait for a permit; an agent dials another address after five seconds.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a handshake may take while others wait for its place: several times that of one over the slowest link.
+/// Time that a handshake gets while others wait for its permit: several times that of a handshake over the slowest link.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Those under way, and those that wait.
+/// Running and queued handshakes.
 #[derive(Default)]
 pub(crate) struct Handshakes {
     turns: Turns,
 }
 
 impl Handshakes {
-    /// Has `handshake` done when it is its turn. One that takes its time loses its place to whoever waits.
+    /// Runs `handshake` once it has a permit. A handshake slower than [`PATIENCE`] is cut off while others wait for its permit.
     pub(crate) async fn in_turn<T>(
         &self,
         from: PeerSite,
@@ -48,7 +50,7 @@ impl Handshakes {
     }
 }
 
-/// Patience is over and others wait, or come to wait.
+/// Returns when others wait for the permit, but not before [`PATIENCE`] is over.
 async fn pressed(turn: &Turn<'_>) {
     let displaced: &CancellationToken = turn.displaced();
     tokio::select! {

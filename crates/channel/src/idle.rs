@@ -1,35 +1,35 @@
-//! Whether a connection carries anything: one that does not is a place that somebody else could have.
+//! Detects connections that carry no requests, so that they can be closed and free their quota.
 
 use std::time::Duration;
 
 use tokio::{sync::watch, time::sleep};
 
-/// The requests that a connection carries. Cheap to clone.
+/// Counter of the requests that a connection carries. Cheap to clone; clones share the counter.
 #[derive(Clone, Debug)]
 pub struct Idle(watch::Sender<usize>);
 
-/// Held by a request until its answer is told.
+/// Guard that a request holds until its response is complete.
 #[derive(Debug)]
 pub struct Busy(watch::Sender<usize>);
 
 impl Default for Idle {
-    /// A connection that carries nothing yet.
+    /// Starts with no requests.
     fn default() -> Self {
         Self(watch::Sender::new(0))
     }
 }
 
 impl Idle {
-    /// There is one request more, until what is returned is dropped.
+    /// Counts one more request until the returned guard is dropped.
     pub fn busy(&self) -> Busy {
         self.0.send_modify(|carried| *carried += 1);
         Busy(self.0.clone())
     }
 
-    /// Ends when nothing has been carried for `long` without a break.
+    /// Returns when the connection has carried no request for `long` without interruption.
     pub async fn for_long(&self, long: Duration) {
         let mut carried = self.0.subscribe();
-        // The sender lives as long as this call.
+        // Cannot fail, because `self` holds the sender during this call.
         while carried.wait_for(|carried| *carried == 0).await.is_ok() {
             tokio::select! {
                 biased;

@@ -1,11 +1,11 @@
-//! A node's journal, as much of it as one request gets.
+//! Limits how much of a node's journal one request returns.
 
 use futures::{Stream, StreamExt, stream};
 use gpuaas_wire::session::{JOURNAL_BYTES_MAX, JOURNAL_LINES_MAX, JournalLine};
 
 use crate::channel::ChannelError;
 
-/// The lines up to the limits of a request; where there are more, the last one says so.
+/// Returns the lines up to the limits of one request; a final line tells when more were cut off.
 pub(crate) fn of_one_request(
     lines: impl Stream<Item = Result<JournalLine, ChannelError>> + Send + Unpin,
 ) -> impl Stream<Item = Result<JournalLine, ChannelError>> + Send {
@@ -22,7 +22,7 @@ pub(crate) fn of_one_request(
     })
 }
 
-/// What a request may still get.
+/// The remaining allowance of a request.
 struct Room {
     bytes: usize,
     lines: usize,

@@ -1,11 +1,14 @@
-//! The control plane's end of the node channel: nodes dial in by mutual TLS, the control plane pushes and asks over the same connection.
+//! The control plane's end of the node channel: nodes dial in over mutual TLS; the control plane sends requests over the same connection.
 //!
-//! Guarantees: a task is pushed the moment it is handed over; nothing on its way polls; every stream, line, body and wait is bounded; a node
-//! that misbehaves loses its own connection and nothing else; one that may no longer connect loses all of them at once.
+//! Guarantees:
+//! - A task is pushed as soon as it is dispatched; nothing on its path polls.
+//! - Every stream, line, body and wait is bounded.
+//! - A misbehaving node loses its own connection and affects no other node.
+//! - A node that may no longer connect loses all its connections at once.
 //!
-//! Of several replicas one holds a node's channel; the others reach the node through it, by the same requests.
+//! One replica holds a node's channel; the other replicas reach the node through that replica with the same requests.
 //!
-//! Deliberately absent: rows and decisions (behind [`ChannelBackend`]), and what tasks mean.
+//! Deliberately absent: rows and decisions (behind [`ChannelBackend`]), and the meaning of tasks.
 
 mod backend;
 mod channel;

@@ -1,4 +1,4 @@
-//! Reads newline-delimited JSON from a body, with a bound on every line and, where wanted, on their pace.
+//! Reads newline-delimited JSON from a body, with a bound on every line and on the rate of lines and bytes.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::channel::ChannelError;
 
-/// A pace is kept over this long.
+/// Window over which the rate is limited.
 const PACE_OVER: Duration = Duration::from_secs(1);
 
-/// What is read in a second; a sender of more is read no faster, and feels it.
+/// Lines and bytes that are read per second; a faster sender is slowed down by flow control.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
     lines: u32,
@@ -23,17 +23,17 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Only the newest matters: far above what an agent that works has to say, and far below what a control plane would notice.
+    /// For unit reports and task lines, of which only the newest matters: far more than a working agent sends, a negligible load to read.
     pub(crate) const OF_REPORTS: Self = Self { lines: 256, bytes: 2 * 1_024 * 1_024 };
-    /// Somebody waits for every one of them: as much as a terminal takes, of each of many journals at once.
+    /// For journals, of which a user reads every line: as much as a terminal takes, for each of many journals at once.
     pub(crate) const OF_JOURNALS: Self = Self { lines: 100_000, bytes: 16 * 1_024 * 1_024 };
 }
 
-/// Longest account of what is wrong with a line, in bytes; it may quote from it.
+/// Longest description of an invalid line, in bytes; it may quote from the line.
 const ACCOUNT_BYTES_MAX: usize = 256;
 
-/// The lines of `body` as values within bounds. Ends with an error when the body breaks, a line is longer than `line_bytes_max`, or one is
-/// not what it must be.
+/// Streams the lines of `body` as values within bounds. Ends with an error when the body breaks off, a line is unterminated or more than
+/// `line_bytes_max` bytes of it are buffered. Yields an error for each line that is invalid.
 pub(crate) fn lines<T, B>(
     body: B,
     line_bytes_max: usize,
@@ -54,7 +54,7 @@ where
     .map(|line| line.and_then(|line| read(&line)))
 }
 
-/// A value within bounds, from JSON.
+/// Parses a value from JSON and checks its bounds.
 pub(crate) fn read<T: DeserializeOwned + Said>(json: &[u8]) -> Result<T, ChannelError> {
     let wrong = |error: &dyn std::fmt::Display| ChannelError::Protocol(cut(error.to_string(), ACCOUNT_BYTES_MAX));
     let said: T = serde_json::from_slice(json).map_err(|error| wrong(&error))?;
@@ -101,16 +101,16 @@ impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> State<B> {
     }
 }
 
-/// What was received and not yet handed on.
+/// Bytes that were received and not yet returned as lines.
 #[derive(Default)]
 struct Buffer {
     bytes: BytesMut,
-    /// So many of them hold no end of a line: they are not looked at again.
+    /// Number of leading bytes that are known to contain no newline; they are not searched again.
     searched: usize,
 }
 
 impl Buffer {
-    /// The next line, when all of it is there.
+    /// Returns the next line if all of it has arrived.
     fn line(&mut self) -> Option<Bytes> {
         let Some(end) = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n') else {
             self.searched = self.bytes.len();
@@ -123,7 +123,7 @@ impl Buffer {
     }
 }
 
-/// Keeps a pace.
+/// Enforces a [`Pace`].
 struct Turns {
     pace: Pace,
     lines: u32,
@@ -132,7 +132,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Waits while what may be read was read.
+    /// Waits for the next window if this window's lines or bytes are used up.
     async fn next(&mut self) {
         if self.lines >= self.pace.lines || self.bytes >= self.pace.bytes {
             tokio::time::sleep_until(self.since + PACE_OVER).await;

@@ -1,4 +1,4 @@
-//! One HTTP/2 connection on which the control plane asks: an agent, or another replica on an agent's behalf.
+//! One HTTP/2 connection on which the control plane is the client; the server is an agent, or another replica that forwards to an agent.
 
 use std::time::Duration;
 
@@ -17,20 +17,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{channel::ChannelError, lines::read};
 
-/// A beat goes out when nothing was heard for this long.
+/// Interval of HTTP/2 keep-alive pings, counted from the last received frame.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
-/// An unanswered beat ends the connection after this long.
+/// An unanswered keep-alive ping ends the connection after this long.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of all streams together that wait to be read: of very many narrow ones, so that none holds up the others.
+/// Flow-control window of a whole connection, in bytes: large enough for very many narrow streams, so that none blocks the others.
 const WAITING_BYTES_MAX: u32 = 16 * 1_024 * 1_024;
 
-/// How much of each stream of a connection may wait to be read.
+/// Flow-control window of each stream of a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Streams {
-    /// Much: a connection of few streams, whose reader is fast or wanted it so.
+    /// 1 MiB: for a connection with few streams whose readers are fast, or that serves a single reader.
     Wide,
-    /// Little: many nodes' streams share the connection, and a reader who pauses must leave room for the others.
+    /// 32 KiB: for a connection that many nodes' streams share, where a paused reader must not use up the connection's window.
     Narrow,
 }
 
@@ -46,18 +46,18 @@ impl Streams {
 /// The body of a request.
 pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// A connection, or a part of one. Cheap to clone.
+/// A connection, or the part of one below a path prefix. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Link {
     sender: SendRequest<Body>,
-    /// What every path begins with: nothing towards an agent, the agent's name towards a replica.
+    /// Prefix of every path: empty towards an agent, `/nodes/NODE/…` towards a replica.
     prefix: String,
     /// Cancelled when the connection has ended; cancelling it ends the connection.
     pub(crate) ended: CancellationToken,
 }
 
 impl Link {
-    /// Begins HTTP/2 on a fresh connection, as its client. Cancelling `ended` ends it.
+    /// Starts HTTP/2 as the client on a new connection. Cancelling `ended` ends the connection.
     pub(crate) async fn open<S>(stream: S, streams: Streams, ended: CancellationToken) -> Result<Self, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -87,12 +87,12 @@ impl Link {
         Ok(Self { sender, prefix: String::new(), ended })
     }
 
-    /// The same connection with every path below `prefix`.
+    /// Returns the same connection with `prefix` in front of every path.
     pub(crate) fn below(&self, prefix: String) -> Self {
         Self { prefix, ..self.clone() }
     }
 
-    /// Sends a request and returns whatever is answered.
+    /// Sends a request and returns the response, whatever its status.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -111,7 +111,7 @@ impl Link {
         sender.send_request(request).await.map_err(lost)
     }
 
-    /// Sends a request and returns its answer if it is a success.
+    /// Sends a request and returns the response if its status is a success; otherwise the refusal as an error.
     pub(crate) async fn request(
         &self,
         method: Method,
@@ -123,13 +123,13 @@ impl Link {
         if response.status().is_success() { Ok(response) } else { Err(refusal(response).await) }
     }
 
-    /// Asks for a value.
+    /// Requests a JSON value and checks its bounds.
     pub(crate) async fn get<T: DeserializeOwned + Said>(&self, path: &str) -> Result<T, ChannelError> {
         let response = self.request(Method::GET, path, HeaderMap::new(), empty()).await?;
         read(&collect(response.into_body()).await?)
     }
 
-    /// Sends a value.
+    /// Sends a JSON value.
     pub(crate) async fn post<T: Serialize>(&self, path: &str, value: &T) -> Result<Response<Incoming>, ChannelError> {
         let bytes = serde_json::to_vec(value).map_err(|error| ChannelError::Protocol(error.to_string()))?;
         self.request(Method::POST, path, HeaderMap::new(), full(bytes)).await
@@ -152,7 +152,7 @@ pub(crate) async fn collect(body: Incoming) -> Result<Bytes, ChannelError> {
 async fn refusal(response: Response<Incoming>) -> ChannelError {
     let status: StatusCode = response.status();
     if status == StatusCode::MISDIRECTED_REQUEST {
-        // A replica that holds the node's channel no more.
+        // The replica no longer holds the node's channel.
         return ChannelError::NotConnected;
     }
     match collect(response.into_body()).await {

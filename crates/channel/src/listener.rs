@@ -1,4 +1,4 @@
-//! Accepts nodes: handshake, identity, admission, and then what the connection is for.
+//! Accepts nodes' connections: handshake, identity, admission, then the service that the connection's protocol selects.
 
 use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -26,10 +26,10 @@ use crate::{
     session::Session,
 };
 
-/// How often the clock is looked at while a certificate nears its end: a clock that is set is noticed.
+/// Longest interval between two reads of the clock while a certificate approaches expiry, so that a clock adjustment is noticed.
 const END_LOOKED_AT_EVERY: Duration = Duration::from_secs(60);
 
-/// Accepts connections until it is stopped.
+/// Accepts nodes' connections until it is stopped.
 pub struct ChannelService {
     channel: Channel,
     listener: TcpListener,
@@ -38,7 +38,7 @@ pub struct ChannelService {
 }
 
 impl Channel {
-    /// The channel of those who connect to that listener. Nothing is accepted before [`ChannelService::run`].
+    /// Creates the channel for nodes that connect to `listener`. Accepts nothing before [`ChannelService::run`].
     pub fn new(
         listener: TcpListener,
         options: &ChannelOptions,
@@ -51,19 +51,20 @@ impl Channel {
         (channel, service)
     }
 
-    /// Counts a node as gone from now on, unless it connects: for nodes that were connected when this process started.
+    /// Starts the unreachable timer of a node; a new connection stops it.
+    /// For nodes that were recorded as connected when this process started.
     pub fn await_return(&self, node: NodeId) {
         self.shared.liveness.await_return(node);
     }
 }
 
 impl ChannelService {
-    /// Where it listens.
+    /// Returns the listener's local address.
     pub fn local_address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Accepts nodes until `stop` is cancelled. Nobody's handshake holds up the accepting.
+    /// Accepts nodes until `stop` is cancelled. Handshakes run in their own tasks, so that a slow one does not delay accepting.
     pub async fn run(self, stop: CancellationToken) {
         let handshakes = Arc::new(Handshakes::default());
         loop {
@@ -74,7 +75,7 @@ impl ChannelService {
             let (mut stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, most likely: give the ones in use a moment to close.
+                    // Most likely out of file descriptors: wait until some of those in use are closed.
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -108,7 +109,7 @@ impl ChannelService {
 
 async fn shaken(acceptor: TlsAcceptor, stream: TcpStream) -> Result<(Presented, TlsStream<TcpStream>), ChannelError> {
     let lost = |error: &dyn std::fmt::Display| ChannelError::Lost(error.to_string());
-    // Tasks are small and must leave at once.
+    // Tasks are small and must be sent at once.
     stream.set_nodelay(true).map_err(|error| lost(&error))?;
     let stream = acceptor.accept(stream).await.map_err(|error| lost(&error))?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(|der| der.to_vec());
@@ -117,14 +118,14 @@ async fn shaken(acceptor: TlsAcceptor, stream: TcpStream) -> Result<(Presented, 
     Ok((Presented { identity, certificate }, stream))
 }
 
-/// Serves a connection that has its place already: whatever makes its node unwelcome from here on ends it too.
+/// Serves a connection that is already counted in `Connections`, so that a revocation from here on ends it too.
 async fn serve(channel: Channel, place: Arc<Place>, stream: TlsStream<TcpStream>) -> Result<(), ChannelError> {
     let (presented, node) = (&place.presented, place.presented.identity.node);
     let admission = channel.shared.backend.admit(presented).await.map_err(|refused| {
         tracing::warn!(%node, code = %refused.code, reason = %refused.message, "a node was refused");
         ChannelError::Lost(refused.message)
     })?;
-    // Nobody else sets it.
+    // Set only here, so it cannot be set already.
     let _ = place.admitted.set(admission);
     match (stream.get_ref().1.alpn_protocol(), admission) {
         (Some(ALPN_NODE), Admission::Full) => serve_while_current(channel, &place, stream).await,
@@ -140,7 +141,7 @@ async fn serve(channel: Channel, place: Arc<Place>, stream: TlsStream<TcpStream>
     }
 }
 
-/// Serves a node for as long as the certificate lasts by which it was let in; with a newer one it connects again.
+/// Serves a node until its certificate expires; the node then reconnects with a newer certificate.
 async fn serve_while_current(
     channel: Channel,
     place: &Place,
@@ -161,7 +162,7 @@ async fn serve_while_current(
 
 async fn until_after(clock: &dyn Clock, end: Timestamp) {
     while clock.now() <= end {
-        // To the end of that very millisecond.
+        // The certificate is valid through its last millisecond.
         let left = end.since(clock.now()) + Duration::from_millis(1);
         sleep(left.min(END_LOOKED_AT_EVERY)).await;
     }
@@ -197,14 +198,14 @@ async fn serve_control(channel: Channel, mut session: Session, identity: &NodeId
         return Err(ChannelError::Lost("another live agent uses this identity".to_owned()));
     }
     let (version, signed_set) = shared.backend.key_set().await;
-    // A node that says that it has a newer set would refuse this one; what becomes of it is decided with its connection.
+    // A node that reports a newer key set would refuse this one; the backend decides about it in `connected`.
     if session.hello.key_set_version <= version {
         give_keys(&session.link, &signed_set).await?;
         session.hello.key_set_version = version;
     }
     give_endpoints(&session.link, shared.backend.endpoints().await).await;
     shared.install(session.clone());
-    // Whatever becomes of it from here on, a panic included: its end is recorded, and the node's return is waited for.
+    // However the session ends, including by a panic, its end is recorded and the unreachable timer starts.
     let held = AssertUnwindSafe(hold(&channel, &session)).catch_unwind().await;
     session.link.ended.cancel();
     shared.remove(&session);
@@ -214,12 +215,12 @@ async fn serve_control(channel: Channel, mut session: Session, identity: &NodeId
     held.unwrap_or_else(|_| Err(ChannelError::Lost("the control plane failed".to_owned())))
 }
 
-/// What an installed channel is there for, until it ends.
+/// Records an installed session, requests unit reports, and returns when the session ends.
 async fn hold(channel: &Channel, session: &Session) -> Result<(), ChannelError> {
     let (shared, node) = (&channel.shared, session.node);
     let recorded = shared.backend.connected(session.enrolled(), session.connection, &session.hello).await;
     recorded.map_err(|refused| ChannelError::Lost(refused.message))?;
-    // Only now: where it could not be recorded, a return that is waited for goes on to be.
+    // Only after recording succeeded: otherwise a running unreachable timer goes on.
     shared.liveness.connected(node);
     let units = shared.backend.observed_units(node).await;
     if let Err(error) = observe(channel, session.clone(), units).await {

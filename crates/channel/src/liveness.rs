@@ -1,4 +1,4 @@
-//! How long nodes that lost their connection have to come back.
+//! Unreachable timers of nodes that have lost their connection.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use crate::backend::ChannelBackend;
 pub(crate) struct Liveness {
     backend: Arc<dyn ChannelBackend>,
     unreachable_after: Duration,
-    /// Of nodes whose connection ended: ends the wait for their return.
+    /// Cancels the timer of each node that has lost its connection.
     gone: Arc<Mutex<HashMap<NodeId, CancellationToken>>>,
 }
 
@@ -23,14 +23,14 @@ impl Liveness {
         Self { backend, unreachable_after, gone: Arc::default() }
     }
 
-    /// The node's connection stands.
+    /// Stops the timer of a node that has connected.
     pub(crate) fn connected(&self, node: NodeId) {
         if let Some(wait) = self.gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&node) {
             wait.cancel();
         }
     }
 
-    /// Starts the wait for a node that is not connected: after its connection ended, or after the end of the process that held it.
+    /// Starts the timer of a node whose connection, or the process that held it, has ended; a running timer starts anew.
     pub(crate) fn await_return(&self, node: NodeId) {
         let wait = CancellationToken::new();
         let before = self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(node, wait.clone());

@@ -1,4 +1,4 @@
-//! How often a node may come and ask: as much at once as something that works ever needs, and a slow pace from then on.
+//! Rate limits per node: a burst as large as a working node ever needs, then a slow steady rate.
 
 use std::{
     collections::HashMap,
@@ -10,16 +10,16 @@ use gpuaas_model::NodeId;
 use gpuaas_trust::NodeIdentity;
 use tokio::time::Instant;
 
-/// Connections of any kind: those that a node may have, twice over, and then sixteen a second.
+/// Connections of any kind: a burst of 256, twice the limit of concurrent ones, then 16 per second.
 const CONNECTS: (u32, Duration) = (256, Duration::from_micros(62_500));
-/// Control connections, each of which is several changes of rows. An agent that dies at once each time is started again every few seconds.
+/// Control connections, each of which writes several rows. An agent in a crash loop is restarted only every few seconds.
 const CHANNELS: (u32, Duration) = (32, Duration::from_secs(2));
-/// Renewals, each of which is a signature and a change of rows. An agent whose renewal failed tries again after a minute.
+/// Certificate renewals, each of which costs a signature and a row change. An agent retries a failed renewal after a minute.
 const RENEWALS: (u32, Duration) = (4, Duration::from_secs(60));
-/// Enrollments that are remembered before those that have rested are forgotten.
+/// Number of tracked enrollments from which those with a full burst are removed.
 const FORGET_FROM: usize = 4_096;
 
-/// The paces of all nodes.
+/// The rate limits of all nodes.
 pub(crate) struct Paces {
     pub(crate) connects: Pace,
     pub(crate) channels: Pace,
@@ -32,7 +32,7 @@ impl Default for Paces {
     }
 }
 
-/// A pace that every node has for itself, and in every enrollment anew. Of each only the moment is kept at which it will have rested.
+/// A rate limit per enrollment of a node. Stores for each only the time at which its burst is full again.
 pub(crate) struct Pace {
     burst: u32,
     each: Duration,
@@ -44,7 +44,7 @@ impl Pace {
         Self { burst, each, rested_at: Mutex::default() }
     }
 
-    /// Counts one. False when it comes too soon: then it is not counted.
+    /// Counts one event and returns true; returns false, without counting it, when the limit is exceeded.
     pub(crate) fn take(&self, identity: &NodeIdentity, now: Instant) -> bool {
         let mut all = self.rested_at.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= FORGET_FROM {

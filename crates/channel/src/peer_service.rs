@@ -1,4 +1,4 @@
-//! Answers other replicas: hands their requests on to the nodes whose channels are held here.
+//! Serves other replicas: forwards their requests to the nodes whose channels this replica holds.
 
 use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
@@ -29,18 +29,18 @@ use crate::{
     requests::within,
 };
 
-/// Connections of all replicas at once: one of each for all nodes, and one for every tunnel and journal that another replica is asked for.
+/// Concurrent connections of all replicas: one per replica for short requests, and one for every tunnel and journal that it opens.
 const CONNECTIONS_MAX: usize = 4_096;
-/// A connection that carries no request for this long ends; whoever needs one dials again.
+/// A connection without a request for this long ends; a replica that needs one dials again.
 const IDLE_MAX: Duration = Duration::from_secs(300);
-/// How long a connection that is to end has for what is under way.
+/// Time that a connection has to finish running requests after its graceful shutdown has begun.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Requests of one connection at once: every node's tasks may share it.
+/// Concurrent requests per connection, which the tasks of every node may share.
 const REQUESTS_MAX: u32 = 10_000;
-/// A beat goes out when nothing was heard for this long, and ends the connection when it is not answered in as long again.
+/// Interval of HTTP/2 keep-alive pings, and the time within which each must be answered; otherwise the connection ends.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Accepts other replicas until it is stopped.
+/// Accepts other replicas' connections until it is stopped.
 pub struct PeerService {
     channel: Channel,
     control_plane: String,
@@ -51,7 +51,7 @@ pub struct PeerService {
 }
 
 impl PeerService {
-    /// Answers for `channel` on a listener that asks for certificates.
+    /// Creates the service that answers for `channel`. `tls` must request client certificates; connections without one are refused.
     pub fn new(channel: Channel, control_plane: String, listener: TcpListener, tls: Arc<ServerConfig>) -> Self {
         let acceptor = TlsAcceptor::from(tls);
         let (handshakes, connections) = (Handshakes::default(), Semaphore::new(CONNECTIONS_MAX));
@@ -69,7 +69,7 @@ impl PeerService {
             let (stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, most likely: give the ones in use a moment to close.
+                    // Most likely out of file descriptors: wait until some of those in use are closed.
                     tracing::warn!(%error, "a replica's connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -94,7 +94,7 @@ impl PeerService {
         self.converse(stream).await.map_err(|error| ChannelError::Lost(error.to_string()))
     }
 
-    /// The connection, if a replica of this control plane has opened it.
+    /// Performs the TLS handshake; refuses clients that are no replica of this control plane.
     async fn shaken(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, ChannelError> {
         let lost = |error: &dyn std::fmt::Display| ChannelError::Lost(error.to_string());
         stream.set_nodelay(true).map_err(|error| lost(&error))?;
@@ -102,7 +102,7 @@ impl PeerService {
         let (_, tls) = stream.get_ref();
         let certificate =
             tls.peer_certificates().and_then(<[_]>::first).ok_or_else(|| lost(&"no client certificate"))?;
-        // Nodes hold certificates of the same authority: none of them is a replica.
+        // The same authority also certifies nodes, so the certificate must name a replica.
         let identity = ReplicaIdentity::of_certificate(certificate).map_err(|error| lost(&error))?;
         if identity.control_plane != self.control_plane || tls.alpn_protocol() != Some(ALPN_REPLICA) {
             return Err(lost(&"it is a replica of another control plane"));
@@ -110,7 +110,7 @@ impl PeerService {
         Ok(stream)
     }
 
-    /// Answers on a connection until it ends or carries nothing any more.
+    /// Serves a connection until it closes or is idle for [`IDLE_MAX`].
     pub(crate) async fn converse<S>(self: &Arc<Self>, stream: S) -> hyper::Result<()>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -123,7 +123,7 @@ impl PeerService {
                 let answer = this.answer(request).await.unwrap_or_else(refused);
                 Ok::<_, Infallible>(answer.map(|body| {
                     let held = body.map_frame(move |frame| {
-                        // Held for as long as somebody reads.
+                        // Held until the body is read or dropped.
                         let _busy = &busy;
                         frame
                     });
@@ -173,17 +173,17 @@ impl PeerService {
     }
 }
 
-/// By which connection of a node a request is handed on, and the path that the agent is asked for.
+/// The node connection on which a request is forwarded, and its path at the agent.
 enum Way<'a> {
-    /// The control connection, whichever enrollment it came with.
+    /// The control connection, whatever its enrollment.
     Control(&'a str),
     /// The control connection of one enrollment.
     Enrolled(EnrolledNode, &'a str),
-    /// A further connection of one enrollment.
+    /// A new bulk connection of one enrollment.
     Bulk(EnrolledNode, &'a str),
 }
 
-/// `control/PATH`, `enrolled/EPOCH/PATH` or `bulk/EPOCH/PATH`.
+/// Parses `control/PATH`, `enrolled/EPOCH/PATH` or `bulk/EPOCH/PATH`.
 fn way(node: NodeId, rest: &str) -> Option<Way<'_>> {
     if let Some(path) = rest.strip_prefix("control").filter(|path| path.starts_with('/')) {
         return Some(Way::Control(path));
@@ -198,7 +198,7 @@ fn way(node: NodeId, rest: &str) -> Option<Way<'_>> {
     }
 }
 
-/// Sends a request on and streams back what is answered, word for word. `alive` ends the node's connection with the answer.
+/// Forwards a request and streams the response back unchanged. `alive` ends the node's connection together with the response.
 async fn hand_on(
     link: Link,
     path: &str,
@@ -211,7 +211,7 @@ async fn hand_on(
     let response = link.send(parts.method, path, headers, body.map_err(std::io::Error::other).boxed_unsync()).await?;
     Ok(response.map(|body| {
         let frames = TryStreamExt::map_err(BodyStream::new(body), std::io::Error::other).inspect_ok(move |_| {
-            // Held for as long as somebody reads.
+            // Held until the body is read or dropped.
             let _alive = &alive;
         });
         StreamBody::new(frames).boxed_unsync()
@@ -224,7 +224,7 @@ fn refused(error: ChannelError) -> Response<Body> {
             (StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::UNPROCESSABLE_ENTITY), refusal)
         }
         error => {
-            // Not here, or here no more: whoever asked looks again.
+            // This replica does not hold the channel, or no longer: the caller looks up the holder again.
             (StatusCode::MISDIRECTED_REQUEST, Refusal { code: Code::NodeUnreachable, message: error.to_string() })
         }
     };

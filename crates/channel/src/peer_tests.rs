@@ -1,4 +1,4 @@
-//! Who is answered at the replicas' listener, over real TLS.
+//! Access to the replicas' listener, over real TLS.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     peers::Peers,
 };
 
-/// A control plane without a node.
+/// A backend without nodes.
 struct Empty;
 
 #[async_trait]
@@ -101,7 +101,7 @@ fn identity(of: u128) -> ReplicaIdentity {
 
 const NODE: NodeId = NodeId::from_uuid(Uuid::from_u128(77));
 
-/// A replica, number 1, that holds no node, and where it will listen.
+/// Creates replica 1, which holds no node's channel; returns it with its listener's address.
 async fn replica(authority: &Authority) -> (PeerService, SocketAddr) {
     let (chain, key) = authority.issue_replica(&identity(1), now()).unwrap();
     let trusted = TrustedAuthorities::new(authority.certificates()).unwrap();
@@ -130,7 +130,7 @@ fn shown_by(trusted: &Authority, identity: &ReplicaIdentity, issuer: &Authority)
     node_client_config(trusted.certificates(), chain, key, ALPN_REPLICA).unwrap()
 }
 
-/// What comes of asking the replica `number` at that address for a node that nobody holds.
+/// Requests a node that no replica holds from replica `number` at `address`; returns the error.
 async fn asked(tls: ClientConfig, address: SocketAddr, number: u128) -> ChannelError {
     let peers = Peers::new(PeerOptions { control_plane: "cp-1".into(), tls });
     let holder = Holder { replica: identity(number).replica, address: address.to_string(), instance: "one".to_owned() };
@@ -162,7 +162,7 @@ async fn a_replica_of_this_control_plane_is_answered_and_nobody_else() {
         let refused = asked(tls, address, 1).await;
         assert!(matches!(refused, ChannelError::Lost(_) | ChannelError::Peer(_)), "{who}: {refused:?}");
     }
-    // An address that another process took over: it holds no certificate for the replica that is meant.
+    // Another process has taken over the address and has no certificate for the expected replica.
     let moved = asked(sister, address, 3).await;
     assert!(matches!(moved, ChannelError::Peer(_)), "{moved:?}");
 }
@@ -202,7 +202,7 @@ async fn a_replica_that_asks_for_nothing_is_sent_away() {
     tokio::time::sleep(Duration::from_secs(200)).await;
     let path = format!("/nodes/{NODE}/control/v1/hello");
     assert_eq!(link.get::<Hello>(&path).await, Err(ChannelError::NotConnected));
-    // Whichever end closes first: both do.
+    // Both ends close; which one is first does not matter.
     let _ = serving.await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 500, "it answered every beat");
     link.ended.cancelled().await;

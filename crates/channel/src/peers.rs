@@ -1,7 +1,7 @@
-//! The way to nodes whose channel another replica holds: the same requests, sent to that replica, which hands them on.
+//! Links to nodes whose channel another replica holds: the same requests, sent to that replica, which forwards them.
 //!
-//! Short requests of all nodes share one connection per replica. A stream that may carry much has one of its own, so that a reader who
-//! stops reading holds up nobody else.
+//! Short requests to all nodes share one connection per replica. A stream that may carry much data has a dedicated connection, so that a
+//! reader that stops reading blocks no other stream.
 
 use std::{
     collections::HashMap,
@@ -22,26 +22,26 @@ use crate::{
     link::{Link, Streams},
 };
 
-/// Longest time until another replica's connection stands.
+/// Longest time to connect to another replica, TLS and HTTP/2 handshakes included.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which replica holds a node's channel.
+/// The replica that holds a node's channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The replica.
+    /// Id of the replica, which its certificate must name.
     pub replica: ReplicaId,
-    /// Where it listens for others, `host:port`.
+    /// Address on which it listens for other replicas, `host:port`.
     pub address: String,
-    /// The run of the agent that is connected there.
+    /// Instance id of the agent process that is connected to it.
     pub instance: String,
 }
 
-/// How a replica dials others.
+/// Settings with which a replica dials other replicas.
 #[derive(Clone)]
 pub struct PeerOptions {
-    /// The control plane that all of them are.
+    /// Name of the control plane to which all replicas belong.
     pub control_plane: String,
-    /// Shows this replica's certificate; trusts the authority alone.
+    /// TLS client settings: present this replica's certificate and trust only the control plane's authority.
     pub tls: ClientConfig,
 }
 
@@ -56,7 +56,7 @@ impl Peers {
         Self { options, shared: Mutex::default() }
     }
 
-    /// The way to a node for short requests.
+    /// Returns a link to a node for short requests; reuses the replica's shared connection.
     pub(crate) async fn control(&self, holder: &Holder, node: NodeId) -> Result<Link, ChannelError> {
         let prefix = format!("/nodes/{node}/control");
         let known = self.shared.lock().unwrap_or_else(PoisonError::into_inner).get(&holder.replica).cloned();
@@ -65,31 +65,31 @@ impl Peers {
         }
         let link = self.dial(holder, Streams::Narrow).await?;
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that ended go with the first that comes.
+        // Ended connections are removed whenever a new one is added.
         shared.retain(|_, link| !link.ended.is_cancelled());
         shared.insert(holder.replica, link.clone());
         Ok(link.below(prefix))
     }
 
-    /// The same to a node in one enrollment.
+    /// Like [`Self::control`], for one enrollment of the node.
     pub(crate) async fn enrolled(&self, holder: &Holder, node: EnrolledNode) -> Result<Link, ChannelError> {
         let EnrolledNode { node, epoch } = node;
         Ok(self.control(holder, node).await?.below(format!("/nodes/{node}/enrolled/{epoch}")))
     }
 
-    /// The way to what the holder itself does with a node's channel.
+    /// Returns a link to requests that the holder itself answers for a node.
     pub(crate) async fn holder(&self, holder: &Holder, node: NodeId) -> Result<Link, ChannelError> {
         Ok(self.control(holder, node).await?.below(format!("/nodes/{node}")))
     }
 
-    /// The way to a node in one enrollment for one stream, on a connection of its own; the holder asks the node for one as well.
+    /// Opens a link to one enrollment of a node for a single stream, on a dedicated connection; the holder requests one from the node, too.
     pub(crate) async fn bulk(&self, holder: &Holder, node: EnrolledNode) -> Result<Link, ChannelError> {
         let EnrolledNode { node, epoch } = node;
         Ok(self.dial(holder, Streams::Wide).await?.below(format!("/nodes/{node}/bulk/{epoch}")))
     }
 
     async fn dial(&self, holder: &Holder, streams: Streams) -> Result<Link, ChannelError> {
-        // Boxed: a handshake is large, and every request to a node would carry the room for one.
+        // Boxed: the future of a handshake is large, and every request's future would contain it.
         let dialled = tokio::time::timeout(DIAL_TIMEOUT, Box::pin(self.dialled(holder, streams))).await;
         dialled
             .unwrap_or_else(|_| Err("it does not answer".to_owned()))
@@ -100,7 +100,7 @@ impl Peers {
         let stream = TcpStream::connect(&holder.address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let identity = ReplicaIdentity { control_plane: self.options.control_plane.clone(), replica: holder.replica };
-        // Whoever took that address since holds no certificate for this name.
+        // Another process that has taken over the address has no certificate for this name.
         let name = ServerName::try_from(identity.server_name()).map_err(|error| error.to_string())?;
         let connector = TlsConnector::from(Arc::new(self.options.tls.clone()));
         let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
-//! The PROXY protocol, version 2: a balancer that passes connections on names the address that each came from.
+//! The PROXY protocol, version 2: a load balancer sends the client's address ahead of each connection that it forwards.
 //!
-//! Guarantees: every connection of the networks that the settings name begins with a header, within bounds of size and time, or is refused; bytes of
-//! anybody else are never read as one. What follows the header is left in the stream.
+//! Guarantees: a connection from a configured network begins with a header, within bounds of size and time, or is refused; bytes from other
+//! addresses are never parsed as a header. The bytes after the header stay in the stream.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -13,73 +13,74 @@ use tokio::{
     time::timeout,
 };
 
-/// Longest header, in bytes: what the protocol promises to fit into one packet, additional fields included.
+/// Longest header, in bytes, TLVs included: the size that the protocol guarantees to fit into one packet.
 const HEADER_BYTES_MAX: usize = 536;
-/// Longest time until the header is there: a balancer sends it with the connection.
+/// Longest time until the whole header has arrived; a balancer sends it as soon as it connects.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections of balancers at once whose header is not read yet. Afterwards each counts for the address that its header names.
+/// Concurrent connections from balancers whose header is not read yet. After that, a connection counts towards its client's address.
 const HEADERLESS_MAX: usize = 1_024;
-/// Bytes of a header before its addresses: signature, version with command, family, and the length of the rest.
+/// Bytes of a header before its addresses: signature, version and command, address family, and the length of the rest.
 const PREFIX_BYTES: usize = 16;
-/// Where version and command stand, and what they are in a connection of the balancer's own, a health check for example.
+/// Offset of the byte with version and command.
 const COMMAND_AT: usize = 12;
+/// Version 2 with the command LOCAL: the balancer's own connection, a health check for example.
 const LOCAL_COMMAND: u8 = 0x20;
 
-/// Learns who opened a connection. Cheap to clone; clones share one number of connections whose header is awaited.
+/// Determines the client address of a connection. Cheap to clone; clones share the limit on connections whose header is awaited.
 #[derive(Clone, Debug)]
 pub struct ProxyProtocol {
     networks: Arc<[IpNet]>,
     headerless: Arc<Semaphore>,
 }
 
-/// Who opened a connection.
+/// The client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// As the header says where there is one, else as the kernel does.
+    /// The client address of the PROXY header if there is one, otherwise the socket's peer address.
     pub address: IpAddr,
-    /// Whether the connection came through one of the named networks.
+    /// Whether the connection came from one of the configured networks.
     pub is_proxied: bool,
 }
 
-/// Why a balancer's connection is refused.
+/// Why a connection from a balancer is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// Too many headers are awaited.
+    /// Too many connections wait for their header.
     #[error("too many connections of balancers wait for their header")]
     TooMany,
-    /// It takes too long.
+    /// The header did not arrive in time.
     #[error("the PROXY header did not arrive within {} s", HEADER_TIMEOUT.as_secs())]
     TooSlow,
-    /// The connection ended first.
+    /// The connection ended before the header was complete.
     #[error("the connection ended before its PROXY header: {0}")]
     Ended(#[from] std::io::Error),
-    /// It is longer than any that is needed.
+    /// The header is longer than the limit; carries its length in bytes.
     #[error("the PROXY header has {0} bytes, more than {HEADER_BYTES_MAX}")]
     TooLong(usize),
-    /// It is none, or not one of a TCP connection.
+    /// The bytes are not a PROXY header of version 2, or the header does not describe a TCP connection.
     #[error("the connection does not begin with a PROXY header, version 2, of a TCP connection")]
     Invalid,
 }
 
 impl Default for ProxyProtocol {
-    /// No balancer is known.
+    /// Expects headers from no network.
     fn default() -> Self {
         Self::from_networks(Vec::new())
     }
 }
 
 impl ProxyProtocol {
-    /// Connections from these networks carry a header; those from elsewhere carry none.
+    /// Expects a header on every connection from these networks and on no other.
     pub fn from_networks(networks: Vec<IpNet>) -> Self {
         Self { networks: networks.into(), headerless: Arc::new(Semaphore::new(HEADERLESS_MAX)) }
     }
 
-    /// Whether connections from that address begin with a header.
+    /// Returns whether connections from this address must begin with a header.
     pub fn speak_for(&self, from: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(&from.to_canonical()))
     }
 
-    /// Reads the header of a connection where it must have one. `from` is the address that the kernel gives.
+    /// Returns the client of a connection; reads its header if it must have one. `from` is the socket's peer address.
     pub async fn peer(&self, stream: &mut (impl AsyncRead + Unpin), from: IpAddr) -> Result<Peer, ProxyError> {
         let from = from.to_canonical();
         if !self.speak_for(from) {
@@ -92,11 +93,11 @@ impl ProxyProtocol {
     }
 }
 
-/// The bytes of a header, and none that follow.
+/// Reads exactly the bytes of a header, within [`HEADER_BYTES_MAX`].
 async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, ProxyError> {
     let mut header = vec![0; PREFIX_BYTES];
     stream.read_exact(&mut header).await?;
-    // Judged before its length is believed: the rest is only missing.
+    // The prefix is checked before its length field is used; `BufferTooShort` means that it is valid so far.
     match ProxyHeader::parse(&header, ONLY_VERSION_2) {
         Ok(_) | Err(proxy_header::Error::BufferTooShort) => {}
         Err(_) => return Err(ProxyError::Invalid),
@@ -112,7 +113,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, ProxyErr
 
 const ONLY_VERSION_2: ParseConfig = ParseConfig { include_tlvs: false, allow_v1: false, allow_v2: true };
 
-/// The address that a header names; none where the balancer speaks for itself.
+/// Returns the client address of a header; `None` for the balancer's own connection (command LOCAL).
 fn source(header: &[u8]) -> Result<Option<IpAddr>, ProxyError> {
     let (parsed, _) = ProxyHeader::parse(header, ONLY_VERSION_2).map_err(|_| ProxyError::Invalid)?;
     match parsed.proxied_address() {
@@ -148,7 +149,7 @@ mod tests {
         ProxyProtocol::from_networks(vec!["192.0.2.0/29".parse().unwrap()])
     }
 
-    /// Who opened a connection that begins so, and what is left of it.
+    /// Returns the client of a connection that begins with `bytes`, and the bytes that are left unread.
     async fn peer(from: impl Into<IpAddr>, bytes: &[u8]) -> (Result<Peer, ProxyError>, Vec<u8>) {
         let mut stream = bytes;
         let peer = proxies().peer(&mut stream, from.into()).await;

@@ -1,4 +1,4 @@
-//! Looks again at nodes that have changed: where one may no longer connect, or only as something else, its connections here end at once.
+//! Checks changed nodes again: if a node may no longer connect, or its admission differs, its affected connections here end at once.
 
 use std::{
     collections::BTreeSet,
@@ -15,14 +15,14 @@ use crate::{
     connections::Connection,
 };
 
-/// Nodes that are looked at at once.
+/// Nodes that are checked concurrently.
 const AT_ONCE: usize = 32;
-/// Wait before rows that could not be read are read again.
+/// Wait before a check that could not be decided is repeated.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The looking that is to be done.
+/// Pending checks.
 pub(crate) struct Readmissions {
-    /// Nodes that somebody is about to look at: whatever changes before it does is seen by it.
+    /// Nodes whose check is scheduled and has not started; it covers every change until it starts.
     due: Mutex<BTreeSet<NodeId>>,
     places: Semaphore,
 }
@@ -40,7 +40,7 @@ impl Readmissions {
 }
 
 impl Channel {
-    /// Looks again at a node that has changed: where it may no longer connect, each of its connections here ends at once.
+    /// Checks a changed node again and ends its connections here that would no longer be admitted as before.
     pub fn readmit(&self, node: NodeId) {
         let shared = self.shared.clone();
         if !shared.connections.of(node).is_empty() && shared.readmissions.due().insert(node) {
@@ -48,7 +48,7 @@ impl Channel {
         }
     }
 
-    /// Looks again at every node that is connected here: any of them may have changed.
+    /// Checks every node that is connected here, for changes that are not attributed to a node.
     pub fn readmit_all(&self) {
         for node in self.shared.connections.nodes() {
             self.readmit(node);
@@ -59,14 +59,14 @@ impl Channel {
 async fn readmit(shared: Arc<Shared>, node: NodeId) {
     loop {
         let looked = {
-            // Never closed.
+            // The semaphore is never closed, so this cannot fail.
             let _place = shared.readmissions.places.acquire().await;
             shared.readmissions.due().remove(&node);
             look(&shared, node).await
         };
         match looked {
             Looked::Decided => return,
-            // Somebody who is about to look does so for both.
+            // Another check of this node is already scheduled and covers this one.
             Looked::Unavailable if !shared.readmissions.due().insert(node) => return,
             Looked::Unavailable => tokio::time::sleep(RETRY).await,
         }
@@ -78,7 +78,7 @@ enum Looked {
     Unavailable,
 }
 
-/// Looks at what the node's connections have shown: once at each certificate, of which there are as good as ever one or two.
+/// Checks each distinct certificate of the node's connections once; there are almost always one or two.
 async fn look(shared: &Shared, node: NodeId) -> Looked {
     let mut connections = shared.connections.of(node);
     while let Some(first) = connections.first().cloned() {
@@ -96,12 +96,12 @@ fn is_same(one: &Presented, other: &Presented) -> bool {
     one.certificate == other.certificate
 }
 
-/// Ends those that would not be let in now as what they were let in.
+/// Ends the connections whose admission would differ now.
 fn judge(node: NodeId, connections: Vec<Arc<Connection>>, verdict: &Result<crate::Admission, Refused>) {
     for connection in connections {
         let reason = match (verdict, connection.admitted.get()) {
             (Ok(now), Some(then)) if now != then => "its certificate has expired",
-            // One that is about to be let in is looked at by whoever lets it in.
+            // Unchanged, or not admitted yet: the pending admission decides.
             (Ok(_), _) => continue,
             (Err(refused), _) => refused.message.as_str(),
         };

@@ -1,5 +1,4 @@
-//! Reports of units: read as they come, handed on no more often than a control plane with many nodes can bear. Only the newest of each unit
-//! counts.
+//! Unit reports: read as they arrive and delivered to the backend at a limited rate. Only the newest report of each unit is delivered.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,10 +21,10 @@ use crate::{
     session::Session,
 };
 
-/// Wait before reports that could not be recorded are handed on again.
+/// Wait before reports that could not be recorded are delivered again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Asks for unit reports and hands them on, for as long as the connection lasts or until the agent is asked again.
+/// Requests unit reports and delivers them until the connection ends or a newer request replaces this one.
 pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<String>) -> Result<(), ChannelError> {
     let asked: BTreeSet<String> = units.iter().cloned().collect();
     let response = within(session.link.post(path::OBSERVE, &Observe { units })).await?;
@@ -33,7 +32,7 @@ pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<Stri
     let shared = channel.shared.clone();
     tokio::spawn(async move {
         let reports = Box::pin(lines::<UnitLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::OF_REPORTS));
-        // One that nobody asked for has no room.
+        // Reports of units that were not requested are dropped, so that they take no memory.
         let reports = reports
             .filter(|report| std::future::ready(report.as_ref().map_or(true, |report| asked.contains(&report.unit))));
         tokio::select! {
@@ -44,7 +43,7 @@ pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<Stri
     Ok(())
 }
 
-/// Hands reports on, each unit's newest and each in its rhythm, until there are no more and the last of each was taken.
+/// Delivers the newest report of each unit, at the rate of [`crate::rhythm`], until the stream has ended and all last reports are recorded.
 pub(crate) async fn hand_on(
     shared: &Shared,
     enrolled: EnrolledNode,
@@ -80,7 +79,7 @@ pub(crate) async fn hand_on(
                     again = Instant::now() + AGAIN_AFTER;
                 }
             }
-            // No more reports: what is left waits for its time.
+            // The stream has ended and no report is pending.
             else => return,
         }
     }

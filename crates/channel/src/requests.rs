@@ -1,4 +1,4 @@
-//! What the control plane asks of a connected node.
+//! Requests that the control plane sends to connected nodes.
 
 use std::time::Duration;
 
@@ -24,17 +24,18 @@ use crate::{
     tunnel::TunnelIo,
 };
 
-/// Longest wait for a bulk connection that was asked for.
+/// Longest wait for a requested bulk connection.
 const BULK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time for a short request, and for the beginning of the answer to one that streams.
+/// Longest time for a short request, and until the response to a streaming request begins.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Nodes that are told something at once.
+/// Number of nodes to which endpoints are sent concurrently.
 const TOLD_AT_ONCE: usize = 64;
-/// How long an older connection of the same identity has to answer before a newer one takes its place.
+/// Time within which an older connection of the same identity must answer; after that a newer connection replaces it.
 const CLONE_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Channel {
-    /// Pushes a signed envelope to the node in that enrollment and follows its task. A refusal is the task's end, with the refusal's code.
+    /// Pushes a signed envelope to the node in this enrollment and streams the task's lines.
+    /// A refusal ends the task with the refusal's code.
     pub async fn dispatch(&self, node: EnrolledNode, envelope: &str) -> Result<TaskStream, ChannelError> {
         let link = self.link_to(node).await?;
         match link.request(Method::POST, path::TASKS, HeaderMap::new(), full(envelope.to_owned())).await {
@@ -48,17 +49,17 @@ impl Channel {
         }
     }
 
-    /// Asks the agent to end a task early.
+    /// Asks the agent to cancel a task.
     pub async fn cancel(&self, node: NodeId, task: TaskId) -> Result<(), ChannelError> {
         within(async { self.link(node).await?.post(path::CANCEL, &TaskRef { task }).await.map(|_| ()) }).await
     }
 
-    /// Hands the agent a signed key set.
+    /// Sends the agent a signed key set.
     pub async fn set_keys(&self, node: NodeId, signed_set: &str) -> Result<(), ChannelError> {
         within(async { give_keys(&self.link(node).await?, signed_set).await }).await
     }
 
-    /// Sets which units the node reports changes of. Its reports go to the replica that holds its channel.
+    /// Sets the units whose changes the node reports. The reports go to the replica that holds the node's channel.
     pub async fn observe(&self, node: NodeId, units: Vec<String>) -> Result<(), ChannelError> {
         match self.holder(node).await? {
             None => self.observe_here(node, units).await,
@@ -74,7 +75,7 @@ impl Channel {
         observe(self, session, units).await
     }
 
-    /// Tells every node whose channel is held here where it may connect from now on.
+    /// Sends the current channel endpoints to every node whose channel this replica holds.
     pub async fn spread_endpoints(&self) {
         let channels = self.shared.backend.endpoints().await;
         let sessions = stream::iter(self.shared.sessions());
@@ -86,14 +87,14 @@ impl Channel {
             .await;
     }
 
-    /// Ends every channel that is held here: nodes dial again, here or elsewhere.
+    /// Ends every channel that this replica holds; the nodes reconnect to this or another replica.
     pub fn disconnect_all(&self) {
         for session in self.shared.sessions() {
             session.link.ended.cancel();
         }
     }
 
-    /// A stream to one of the allowlisted ports of the node in that enrollment, on a connection of its own.
+    /// Opens a byte stream to one of the allowlisted ports of the node in this enrollment, on a dedicated connection.
     pub async fn open_tunnel(&self, node: EnrolledNode, port: u16) -> Result<TunnelIo, ChannelError> {
         if !TUNNEL_PORTS.contains(&port) {
             let message = format!("no tunnel leads to port {port}");
@@ -103,20 +104,20 @@ impl Channel {
         within(TunnelIo::open(link, port)).await
     }
 
-    /// The journal of one of the units of the node in that enrollment, on a connection of its own.
+    /// Streams the journal of one unit of the node in this enrollment, on a dedicated connection.
     pub async fn journal(&self, node: EnrolledNode, request: &JournalRequest) -> Result<JournalStream, ChannelError> {
         let link = self.bulk(node).await?;
         let end = link.ended.clone().drop_guard();
         let response = within(link.post(path::JOURNAL, request)).await?;
         let stream = Box::pin(lines::<JournalLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::OF_JOURNALS));
-        // The connection lives as long as somebody reads.
+        // The connection lives as long as the stream is read.
         Ok(Box::pin(of_one_request(stream).map(move |line| {
             let _alive = &end;
             line
         })))
     }
 
-    /// The way to a node for short requests: its connection here, or through the replica that holds it.
+    /// Returns the link for short requests to a node: its connection here, or through the replica that holds its channel.
     async fn link(&self, node: NodeId) -> Result<Link, ChannelError> {
         match self.holder(node).await? {
             None => self.link_here(node),
@@ -128,7 +129,7 @@ impl Channel {
         self.shared.session(node).map(|session| session.link)
     }
 
-    /// The same to a node in one enrollment.
+    /// Like [`Self::link`], for one enrollment of the node.
     async fn link_to(&self, node: EnrolledNode) -> Result<Link, ChannelError> {
         match self.holder(node.node).await? {
             None => self.link_to_here(node),
@@ -140,7 +141,7 @@ impl Channel {
         self.shared.session_of(node).map(|session| session.link)
     }
 
-    /// The way to a node in one enrollment, for one stream.
+    /// Opens a link to one enrollment of a node for a single stream.
     async fn bulk(&self, node: EnrolledNode) -> Result<Link, ChannelError> {
         match self.holder(node.node).await? {
             None => self.bulk_here(node).await,
@@ -148,7 +149,7 @@ impl Channel {
         }
     }
 
-    /// The other replica that holds the node's channel; `None` when it is held here.
+    /// Returns the other replica that holds the node's channel; `None` when this replica holds it.
     async fn holder(&self, node: NodeId) -> Result<Option<(&Peers, Holder)>, ChannelError> {
         if self.shared.session(node).is_ok() {
             return Ok(None);
@@ -177,7 +178,7 @@ impl Channel {
         }
     }
 
-    /// Whether another live agent than this newcomer answers under the node's identity.
+    /// Returns whether a live agent other than `newcomer` answers under the node's identity.
     pub(crate) async fn is_cloned(&self, newcomer: &Session) -> bool {
         let node = newcomer.node;
         let Ok(holder) = self.holder(node).await else { return false };
@@ -196,7 +197,7 @@ impl Channel {
     }
 }
 
-/// An answer, if it comes in time.
+/// Waits at most [`REQUEST_TIMEOUT`] for an answer; a later one is [`ChannelError::Lost`].
 pub(crate) async fn within<T>(answer: impl Future<Output = Result<T, ChannelError>>) -> Result<T, ChannelError> {
     let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
     answer.map_err(|_| ChannelError::Lost("it did not answer in time".to_owned()))?
@@ -206,7 +207,7 @@ pub(crate) async fn give_keys(link: &Link, signed_set: &str) -> Result<(), Chann
     within(link.request(Method::POST, path::KEYS, HeaderMap::new(), full(signed_set.to_owned()))).await.map(|_| ())
 }
 
-/// Tells the agent where it may connect. An older agent that does not know the question keeps to the address it has.
+/// Sends the agent the channel endpoints. An older agent that does not know this request keeps its configured address.
 pub(crate) async fn give_endpoints(link: &Link, channels: Vec<String>) {
     let given = async { link.post(path::ENDPOINTS, &ChannelEndpoints { channels }).await.map(|_| ()) };
     if let Err(error) = within(given).await {

@@ -1,5 +1,5 @@
-//! How often a unit is heard: at once where it changes now and then, and ever more rarely where it never comes to rest. Each time is a change
-//! of rows, an event, and perhaps a page that somebody is called by.
+//! Limits how often a unit's reports are delivered: at once for a unit that changes occasionally, less and less often for one that keeps
+//! flapping. Each delivery changes rows, publishes an event and may page an operator.
 
 use std::{
     collections::HashMap,
@@ -10,18 +10,18 @@ use std::{
 use gpuaas_model::NodeId;
 use tokio::time::Instant;
 
-/// Least time between two times that one unit is heard.
+/// Shortest interval between two deliveries for one unit.
 pub(crate) const HEARD_EVERY: Duration = Duration::from_millis(250);
-/// Times that it is heard as often, as those of a start or a stop; each further wait is twice the one before.
+/// Deliveries at that interval, enough for a start or a stop; each further wait is twice the previous one.
 const OFTEN: u32 = 8;
-/// Longest wait: a unit that flaps for ever is known to be ill, and known to be well again a minute late.
+/// Longest wait: a unit that keeps flapping is known to be unhealthy, and its recovery is noticed at most a minute late.
 const HEARD_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
-/// After so long without a word a unit has come to rest.
+/// A unit without a delivery for this long counts as settled and starts again at the shortest interval.
 const RESTED_AFTER: Duration = Duration::from_secs(300);
-/// Units that are remembered before those at rest are forgotten.
+/// Number of tracked units from which settled ones are removed.
 const FORGET_FROM: usize = 4_096;
 
-/// When each unit of each node was heard; outlives the connections, which a node may end and begin as it likes.
+/// The last delivery of each unit of each node. Outlives connections, so that a node cannot reset the limits by reconnecting.
 #[derive(Default)]
 pub(crate) struct Rhythms(Mutex<HashMap<(NodeId, String), Rhythm>>);
 
@@ -32,14 +32,14 @@ struct Rhythm {
 }
 
 impl Rhythms {
-    /// When a unit that has something to say now is heard.
+    /// Returns when a report of the unit that is ready now may be delivered.
     pub(crate) fn due(&self, node: NodeId, unit: &str, now: Instant) -> Instant {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.get(&(node, unit.to_owned()));
         known.filter(|rhythm| !rhythm.rests(now)).map_or(now, |rhythm| rhythm.last + rhythm.wait())
     }
 
-    /// A unit was heard.
+    /// Records a delivery for the unit.
     pub(crate) fn heard(&self, node: NodeId, unit: &str, now: Instant) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= FORGET_FROM {

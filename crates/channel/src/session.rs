@@ -1,4 +1,4 @@
-//! One connection of a node, with what the agent said of itself on it.
+//! One connection of a node, with the agent's hello.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,25 +16,25 @@ use crate::{
     link::{Link, Streams},
 };
 
-/// Longest time for the first answer of a new connection.
+/// Longest time until a new connection has answered the hello request.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection on which the agent answers.
+/// A connection on which the agent is the HTTP server.
 #[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) node: NodeId,
-    /// The enrollment epoch of the certificate that it came with.
+    /// The enrollment epoch of the connection's certificate.
     pub(crate) epoch: u64,
-    /// Names this very connection.
+    /// Unique id of this connection.
     pub(crate) connection: Uuid,
     pub(crate) hello: Hello,
     pub(crate) link: Link,
-    /// Ends the reading of unit reports that were asked for.
+    /// Cancels the reading of the unit reports that were requested last.
     observed: Arc<Mutex<CancellationToken>>,
 }
 
 impl Session {
-    /// Turns the roles of a fresh connection around and asks who is there. `end` ends the connection.
+    /// Reverses the roles of a new connection, so that the agent is the server, and requests its hello. `end` ends the connection.
     pub(crate) async fn open<S>(
         EnrolledNode { node, epoch }: EnrolledNode,
         stream: S,
@@ -51,12 +51,12 @@ impl Session {
         Ok(Self { node, epoch, connection: Uuid::new_v4(), hello, link, observed: Arc::default() })
     }
 
-    /// The node in the enrollment that it came with.
+    /// Returns the node with the connection's enrollment epoch.
     pub(crate) fn enrolled(&self) -> EnrolledNode {
         EnrolledNode { node: self.node, epoch: self.epoch }
     }
 
-    /// Ends the reading of earlier reports; the new one ends with what is returned.
+    /// Cancels the reading of earlier reports and returns the token that cancels the new reading.
     pub(crate) fn observed_anew(&self) -> CancellationToken {
         let anew = self.link.ended.child_token();
         let before =

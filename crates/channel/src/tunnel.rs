@@ -17,7 +17,7 @@ use tokio_util::{io::ReaderStream, sync::DropGuard};
 
 use crate::{channel::ChannelError, link::Link};
 
-/// Bytes that wait in either direction before the writer has to.
+/// Bytes that are buffered in each direction before the writer blocks.
 const BUFFER_BYTES: usize = 64 * 1_024;
 
 /// A stream to a port of a node. Dropping it ends its connection.
@@ -46,7 +46,7 @@ async fn pump(mut body: Incoming, mut to: impl AsyncWrite + Unpin) {
             return;
         }
     }
-    // The far side ended; so does ours. Failing means that nobody reads any more.
+    // The far side has ended, so this side is closed. An error means that the reader is dropped already.
     let _ = to.shutdown().await;
 }
 

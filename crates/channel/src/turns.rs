@@ -1,4 +1,4 @@
-//! Whose turn it is among strangers, who have nothing but an address: places and room to wait are shared fairly among their sites.
+//! Queue of connections that are not authenticated yet: permits and queue slots are shared fairly among the sites they come from.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,16 +11,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::handshakes::PATIENCE;
 
-/// Handshakes under way at once.
+/// Concurrent handshakes.
 pub(crate) const RUNNING_MAX: usize = 256;
-/// Of them, those of one site: a quarter, with which one site still has hundreds of nodes back in a second.
+/// Concurrent handshakes of one site: a quarter of all, which still reconnects hundreds of one site's nodes per second.
 pub(crate) const RUNNING_PER_SITE_MAX: usize = 64;
-/// Connections that wait for their turn at once: of a whole fleet that comes back.
+/// Connections in the queue: enough for a whole fleet that reconnects.
 pub(crate) const WAITING_MAX: usize = 8_192;
-/// Of them, those of one site: a quarter, and the address behind which a fleet of two thousand sits.
+/// Queued connections of one site: a quarter of all, enough for a fleet of two thousand nodes behind one address.
 pub(crate) const WAITING_PER_SITE_MAX: usize = 2_048;
 
-/// Places, and who has them.
+/// Permits for handshakes, and the queue for them.
 #[derive(Default)]
 pub(crate) struct Turns(Mutex<Queue>);
 
@@ -34,11 +34,11 @@ struct Queue {
 
 #[derive(Default)]
 struct Site {
-    /// Places that are held, also by those that are about to leave.
+    /// Permits that are held, including those of displaced handshakes that have not ended yet.
     running: usize,
-    /// Those under way, oldest first, that nobody has displaced yet.
+    /// Running handshakes that are not displaced, oldest first.
     under_way: VecDeque<UnderWay>,
-    /// Oldest first.
+    /// Queued connections, oldest first.
     waiting: VecDeque<Waiting>,
 }
 
@@ -50,11 +50,11 @@ struct UnderWay {
 
 struct Waiting {
     number: u64,
-    /// Dropped where there is no room to wait.
+    /// Dropped when the connection is evicted from the queue.
     turn: oneshot::Sender<CancellationToken>,
 }
 
-/// A place, for as long as it is held.
+/// A permit for one handshake; dropping it frees the permit.
 pub(crate) struct Turn<'a> {
     turns: &'a Turns,
     site: PeerSite,
@@ -63,7 +63,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Waits for a place. `None` when there is no room to wait, or none any more.
+    /// Waits for a permit. `None` when this connection was evicted from the full queue.
     pub(crate) async fn enter(&self, site: PeerSite, now: Instant) -> Option<Turn<'_>> {
         let (number, turn) = self.locked(|queue| queue.enter(site, now));
         let mut waits = Waits { turns: self, site, number, turn };
@@ -77,12 +77,12 @@ impl Turns {
 }
 
 impl Turn<'_> {
-    /// Cancelled when the place is wanted by somebody who waits and this one has had it for long.
+    /// Cancelled when a queued connection needs this permit and the handshake has run for at least [`PATIENCE`].
     pub(crate) fn displaced(&self) -> &CancellationToken {
         &self.displaced
     }
 
-    /// Whether somebody waits for this very place.
+    /// Returns whether a queued connection could use this permit.
     pub(crate) fn is_wanted(&self) -> bool {
         self.turns.locked(|queue| queue.is_wanted(self.site))
     }
@@ -94,7 +94,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// One that waits; gone from the queue when it is dropped.
+/// A connection in the queue; dropping it removes it from the queue.
 struct Waits<'a> {
     turns: &'a Turns,
     site: PeerSite,
@@ -108,7 +108,7 @@ impl Drop for Waits<'_> {
         self.turns.locked(|queue| {
             queue.forget(site, number);
             if self.turn.try_recv().is_ok() {
-                // Its turn came in the very moment in which it gave up.
+                // The permit was granted at the same moment as the wait was given up.
                 queue.leave(site, number);
             }
         });
@@ -129,7 +129,8 @@ impl Queue {
         (self.entered, waits)
     }
 
-    /// The oldest of the site, or of the greediest of all, goes where there is no room for one more.
+    /// Evicts a queued connection if the queue is full: the oldest of this site if the site's limit is reached, otherwise the oldest of the
+    /// site with the most queued connections.
     fn make_room(&mut self, site: PeerSite) {
         let of_site = self.sites.get(&site).map_or(0, |site| site.waiting.len());
         let drops = if of_site >= WAITING_PER_SITE_MAX {
@@ -145,7 +146,7 @@ impl Queue {
         }
     }
 
-    /// Gives free places to those whose turn it is.
+    /// Grants free permits: to the site with the fewest running handshakes, and there to the newest connection.
     fn hand_out(&mut self, now: Instant) {
         while self.running < RUNNING_MAX {
             let may = |site: &Site| site.running < RUNNING_PER_SITE_MAX && !site.waiting.is_empty();
@@ -170,8 +171,8 @@ impl Queue {
         }
     }
 
-    /// Has the oldest handshake that stands in the way of that site end, if it has had its time: of the site itself where that has its share,
-    /// else of the site with the most.
+    /// Displaces the oldest handshake if it has run for [`PATIENCE`]: that of this site if the site's limit is reached, otherwise that of
+    /// the site with the most running handshakes.
     fn displace(&mut self, site: PeerSite, now: Instant) {
         let of_site = self.sites.get(&site).map_or(0, |site| site.running);
         let from = match of_site >= RUNNING_PER_SITE_MAX {
@@ -191,12 +192,12 @@ impl Queue {
         own_wait || (self.running >= RUNNING_MAX && self.waiting > 0)
     }
 
-    /// Whether the newest one got no place.
+    /// Returns whether connection `number` is still queued; it must be the site's newest.
     fn waits(&self, site: PeerSite, number: u64) -> bool {
         self.sites.get(&site).is_some_and(|site| site.waiting.back().is_some_and(|newest| newest.number == number))
     }
 
-    /// One that waited waits no more.
+    /// Removes a connection from the queue.
     fn forget(&mut self, site: PeerSite, number: u64) {
         let Some(of_site) = self.sites.get_mut(&site) else { return };
         let before = of_site.waiting.len();
@@ -205,7 +206,7 @@ impl Queue {
         self.tidy(site);
     }
 
-    /// A place is free.
+    /// Frees a permit and grants it to the next connection.
     fn leave(&mut self, site: PeerSite, number: u64) {
         let Some(of_site) = self.sites.get_mut(&site) else { return };
         of_site.under_way.retain(|under_way| under_way.number != number);
@@ -215,7 +216,7 @@ impl Queue {
         self.tidy(site);
     }
 
-    /// Nothing is remembered of who is gone.
+    /// Removes the site's entry once it has neither handshakes nor queued connections.
     fn tidy(&mut self, site: PeerSite) {
         if self.sites.get(&site).is_some_and(|site| site.running == 0 && site.waiting.is_empty()) {
             self.sites.remove(&site);
@@ -233,7 +234,7 @@ mod tests {
         PeerSite::of([192, 0, 2, number].into())
     }
 
-    /// Places of a site, as many as it gets at once.
+    /// Takes as many permits of a site as it gets without waiting.
     fn taken(turns: &Turns, of: PeerSite, now: Instant) -> Vec<Turn<'_>> {
         std::iter::from_fn(|| turns.enter(of, now).now_or_never().flatten()).collect()
     }
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(held.len(), RUNNING_MAX);
         let (mut older, mut newer) = (Box::pin(turns.enter(site(9), now)), Box::pin(turns.enter(site(9), now)));
         assert!((&mut older).now_or_never().is_none() && (&mut newer).now_or_never().is_none());
-        // Of the site whose places become free, and newer than both.
+        // From the site whose permits become free, and newer than both.
         let mut greedy: Vec<_> = (0..100).map(|_| Box::pin(turns.enter(site(4), now))).collect();
         assert!(greedy.iter_mut().all(|waits| waits.now_or_never().is_none()));
         held.pop();

@@ -1,4 +1,4 @@
-//! The command line, as its users see it.
+//! Command line definition (clap). The doc comments of commands and arguments are the help texts.
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -8,10 +8,10 @@ use gpuaas_trust::OldestTls;
 
 use crate::commands;
 
-/// The control plane of a GPU cloud, from the command line.
+/// Operate a GPU cloud's control plane
 ///
-/// Data goes to stdout, words for people to stderr. Exit status: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 conflict,
-/// 6 unauthorized, 7 unreachable, 8 timed out.
+/// Data goes to stdout, messages to stderr. Exit status: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 conflict, 6 unauthorized, 7
+/// unreachable, 8 timed out.
 #[derive(Debug, Parser)]
 #[command(name = "gpuaas", version, max_term_width = 110)]
 pub(crate) struct Cli {
@@ -21,138 +21,138 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Which control plane, as whom, how to print, and how long to wait.
+/// Global flags: which control plane and credentials to use, output format, and waiting.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
-    /// The control plane, for example https://cp.example:7443
+    /// URL of the control plane, for example https://cp.example:7443
     #[arg(long, global = true, env = "GPUAAS_SERVER", value_name = "URL", hide_env_values = true)]
     pub(crate) url: Option<String>,
-    /// A file with the certificate authority that the control plane proves itself by
+    /// PEM file with the certificate authority that signs the control plane's certificate
     #[arg(long, global = true, env = "GPUAAS_CA_FILE", value_name = "FILE", hide_env_values = true)]
     pub(crate) ca_file: Option<PathBuf>,
-    /// A file that `gpuaas dev --ready-file` wrote: names control plane, authority and token at once
+    /// JSON file from `gpuaas dev --ready-file`; supplies the URL, the authority and the token instead of a context
     #[arg(long, global = true, env = "GPUAAS_READY_FILE", value_name = "FILE", hide_env_values = true)]
     pub(crate) ready_file: Option<PathBuf>,
-    /// A context of the context file, instead of its current one
+    /// Context from the context file; default: its current context
     #[arg(long, global = true, env = "GPUAAS_CONTEXT", value_name = "NAME", hide_env_values = true)]
     pub(crate) context: Option<String>,
-    /// The project, by name or id
+    /// Project to act in, by name or id; default: the project of the context
     #[arg(long, global = true, env = "GPUAAS_PROJECT", value_name = "PROJECT", hide_env_values = true)]
     pub(crate) project: Option<String>,
-    /// How to print
+    /// Output format
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
-    /// Wait until what was begun has ended; on a terminal, operations are followed without it
+    /// Wait until the started work ends; on a terminal, operations are followed even without this flag
     #[arg(long, global = true)]
     pub(crate) wait: bool,
-    /// Give up after this long, for example 90s or 10m; what was begun goes on
+    /// Stop waiting after this long, for example 90s or 10m; the started work continues; default: no limit
     #[arg(long, global = true, value_name = "DURATION", value_parser = crate::duration::parse)]
     pub(crate) timeout: Option<Duration>,
-    /// Ask for a change under this key: however often it is asked for, it is made once
+    /// Idempotency key for the change; repeating the command with the same key makes the change only once
     #[arg(long, global = true, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
 }
 
-/// How to print.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Aligned columns, or sentences for a single object
     Table,
     /// One JSON document
     Json,
     /// One YAML document
     Yaml,
-    /// Names or ids, one a line
+    /// Names or ids, one per line
     Name,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Machines
+    /// Manage nodes
     #[command(subcommand)]
     Node(commands::node::Verb),
-    /// The processes of the control plane
+    /// List the replicas of the control plane
     #[command(subcommand)]
     Replica(commands::replica::Verb),
-    /// Projects
+    /// Manage projects
     #[command(subcommand)]
     Project(commands::project::Verb),
-    /// Nodes given to projects
+    /// Manage allocations of nodes to projects
     #[command(subcommand)]
     Allocation(commands::allocation::Verb),
-    /// Exchange the one-time admin token of a control plane for a platform admin's token
+    /// Exchange a control plane's one-time admin token for a platform admin's API token
     Bootstrap(commands::bootstrap::Bootstrap),
-    /// API tokens
+    /// Manage API tokens
     #[command(subcommand)]
     Token(commands::token::Verb),
-    /// Programs that act for a project
+    /// Manage service accounts
     #[command(subcommand)]
     ServiceAccount(commands::service_account::Verb),
-    /// Keys of the control plane
+    /// Manage the control plane's signing keys, sealing key and certificate authorities
     #[command(subcommand)]
     Keys(commands::keys::Verb),
-    /// The catalog
+    /// Inspect the app catalog
     #[command(subcommand)]
     App(commands::app::Verb),
-    /// Releases of apps
+    /// Import and list artifacts of app releases
     #[command(subcommand)]
     Artifact(commands::artifact::Verb),
-    /// Deployed apps
+    /// Deploy and manage workloads
     #[command(subcommand)]
     Workload(commands::workload::Verb),
-    /// What is being done with workloads
+    /// Inspect and cancel operations
     #[command(subcommand)]
     Operation(commands::operation::Verb),
-    /// Signed tasks
+    /// Inspect signed tasks
     #[command(subcommand)]
     Task(commands::task::Verb),
-    /// What happens
+    /// List and follow events
     #[command(subcommand)]
     Event(commands::event::Verb),
-    /// What was done, by whom
+    /// Query audit records
     #[command(subcommand)]
     Audit(commands::audit::Verb),
-    /// Find history that left the database
+    /// Read operations, events and audit records that were archived from the database
     #[command(subcommand)]
     Archive(commands::archive::Verb),
-    /// Help for those who help you
+    /// Collect diagnostics
     #[command(subcommand)]
     Support(commands::support::Verb),
-    /// Control planes that you work with
+    /// Manage contexts: saved control planes, tokens and projects
     #[command(subcommand)]
     Context(commands::context::Verb),
-    /// Who the token's holder is
+    /// Show the name and role of the current token's holder
     Whoami,
     /// Print this program's version
     Version,
     /// Run the control plane
     Server(Box<Server>),
-    /// Run a control plane and sandbox nodes on this machine
+    /// Run a control plane and sandbox nodes on this machine for development
     Dev(Dev),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completion {
-        /// For this shell
+        /// Shell to generate the script for
         shell: clap_complete::Shell,
     },
-    /// Write a manual page of every command
+    /// Write a manual page for every command
     Man {
-        /// The folder, for example /usr/local/share/man/man1
+        /// Directory to write to, for example /usr/local/share/man/man1
         folder: PathBuf,
     },
-    /// The init of a sandbox node
+    /// Run the init process of a sandbox node
     #[command(hide = true)]
     SandboxInit(SandboxInit),
-    /// The systemctl of a sandbox node
+    /// Emulate systemctl in a sandbox node
     #[command(hide = true)]
     SandboxSystemctl {
-        /// systemctl's own arguments
+        /// Arguments as systemctl takes them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
 }
 
 impl Command {
-    /// The form of its log.
+    /// Returns the format of the process's own log: `server` has a flag for it, every other command logs for people.
     pub(crate) fn log_format(&self) -> LogFormat {
         match self {
             Self::Server(server) => server.log_format,
@@ -160,7 +160,7 @@ impl Command {
         }
     }
 
-    /// Whether it serves many at once.
+    /// Reports whether the command needs a multi-threaded runtime.
     pub(crate) fn needs_threads(&self) -> bool {
         matches!(self, Self::Server(_))
     }
@@ -168,12 +168,12 @@ impl Command {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Server {
-    /// A TOML file of settings; its keys are these flags without their dashes
+    /// TOML file with settings; its keys are the long names of these flags without their dashes
     #[arg(long, global = true, env = "GPUAAS_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) verb: Option<ServerVerb>,
-    /// Where everything is kept
+    /// Directory for the database, keys, artifacts and other state
     #[arg(
         long,
         global = true,
@@ -183,37 +183,38 @@ pub(crate) struct Server {
         default_value = "/var/lib/gpuaas"
     )]
     pub(crate) data_dir: PathBuf,
-    /// Where the API listens
+    /// Address and port on which the API listens
     #[arg(long, env = "GPUAAS_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7443")]
     pub(crate) listen: SocketAddr,
-    /// Where the node channel listens
+    /// Address and port on which the node channel listens
     #[arg(long, env = "GPUAAS_CHANNEL_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7444")]
     pub(crate) channel_listen: SocketAddr,
-    /// Where other replicas reach this one; used with a shared store alone
+    /// Address and port on which other replicas reach this one; used only with a shared database
     #[arg(long, env = "GPUAAS_REPLICA_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7445")]
     pub(crate) replica_listen: SocketAddr,
-    /// How other replicas name this one (host:port), where that differs from where it listens for them
+    /// Address (host:port) that this replica announces to the others; default: the one from --replica-listen
     #[arg(long, env = "GPUAAS_REPLICA_ADDRESS", hide_env_values = true, value_name = "ADDRESS")]
     pub(crate) replica_address: Option<String>,
-    /// The oldest TLS that clients of the API may speak, 1.2 or 1.3; nodes and replicas speak 1.3
+    /// Oldest TLS version that API clients may use: 1.2 or 1.3; nodes and replicas always use 1.3
     #[arg(long, env = "GPUAAS_TLS_MIN_VERSION", hide_env_values = true, value_name = "VERSION", default_value = "1.3")]
     pub(crate) tls_min_version: OldestTls,
-    /// How clients and nodes name the API, where that differs from where it listens
+    /// URL (https://HOST or https://HOST:PORT) by which clients and nodes reach the API; default: the listen address
     #[arg(long, env = "GPUAAS_PUBLIC_URL", hide_env_values = true, value_name = "URL", value_parser = crate::public_url::parse)]
     pub(crate) public_url: Option<String>,
-    /// A file with the address (postgres://…) of a store that replicas share; GPUAAS_STORE_URL may hold it instead. SQLite when absent
+    /// File with the postgres:// URL of the database that replicas share; default: GPUAAS_STORE_URL, else SQLite in the data directory
     #[arg(long, env = "GPUAAS_STORE_URL_FILE", hide_env_values = true, value_name = "FILE")]
     pub(crate) store_url_file: Option<PathBuf>,
-    /// The key, 32 bytes, that seals what the store keeps secret; needed for a shared store
+    /// File with the 32-byte key that encrypts secrets in the database; required with a shared database; default: made in the data
+    /// directory
     #[arg(long, env = "GPUAAS_SEALING_KEY_FILE", hide_env_values = true, value_name = "FILE")]
     pub(crate) sealing_key_file: Option<PathBuf>,
-    /// Where artifacts lie; in the data directory when absent
+    /// Directory for artifacts; default: a folder in the data directory
     #[arg(long, env = "GPUAAS_ARTIFACTS_DIR", hide_env_values = true, value_name = "DIR")]
     pub(crate) artifacts_dir: Option<PathBuf>,
-    /// Packages that machines are brought in with, as `cargo xtask package` makes them; those that came with this program when absent
+    /// Directory with the packages installed on new nodes, as `cargo xtask package` makes them; default: those shipped with this program
     #[arg(long, env = "GPUAAS_PACKAGES_DIR", hide_env_values = true, value_name = "DIR")]
     pub(crate) packages_dir: Option<PathBuf>,
-    /// Authorities, PEM, that servers of releases must prove themselves by
+    /// PEM file with the certificate authorities that release servers are verified against
     #[arg(
         long,
         env = "GPUAAS_RELEASE_CA_BUNDLE",
@@ -222,13 +223,13 @@ pub(crate) struct Server {
         default_value = "/etc/ssl/certs/ca-certificates.crt"
     )]
     pub(crate) release_ca_bundle: PathBuf,
-    /// Program that reimages machines which tenants have left; where there is one, they must show that it did
+    /// Program that reimages machines after a tenant leaves; if set, a machine must prove that it was reimaged
     #[arg(long, env = "GPUAAS_REIMAGE_HOOK", hide_env_values = true, value_name = "FILE")]
     pub(crate) reimage_hook: Option<PathBuf>,
-    /// The folder below which releases lie that are imported from folders; none are when absent
+    /// Absolute path of the directory below which releases may be imported from folders; default: folder imports are refused
     #[arg(long, env = "GPUAAS_RELEASE_IMPORT_DIR", hide_env_values = true, value_name = "DIR")]
     pub(crate) release_import_dir: Option<PathBuf>,
-    /// Networks that are not public and that releases may be fetched from all the same, for example 10.4.0.0/16; separated by commas
+    /// Non-public networks from which releases may be fetched, for example 10.4.0.0/16; separated by commas; default: none
     #[arg(
         long,
         env = "GPUAAS_RELEASE_PRIVATE_NETWORKS",
@@ -237,7 +238,7 @@ pub(crate) struct Server {
         value_delimiter = ','
     )]
     pub(crate) release_private_networks: Vec<Network>,
-    /// Public keys of minisign (RW…) whose signatures over a release's sum file count; separated by commas
+    /// Public minisign keys (RW…) trusted to sign the sum files of releases; separated by commas; default: none
     #[arg(
         long,
         env = "GPUAAS_RELEASE_TRUSTED_KEYS",
@@ -246,7 +247,7 @@ pub(crate) struct Server {
         value_delimiter = ','
     )]
     pub(crate) release_trusted_keys: Vec<TrustedKey>,
-    /// Import releases that neither a digest nor a trusted signature verifies
+    /// Allow imports of releases that neither a digest nor a trusted signature verifies
     #[arg(
         long,
         env = "GPUAAS_ALLOW_UNVERIFIED_RELEASES",
@@ -259,8 +260,8 @@ pub(crate) struct Server {
         action = clap::ArgAction::Set
     )]
     pub(crate) allow_unverified_releases: bool,
-    /// Networks of balancers, for example 10.0.0.0/28: connections to the API and the node channel from there must begin with a header of the PROXY
-    /// protocol, version 2, and count for the address that it names; separated by commas
+    /// Networks of load balancers, for example 10.0.0.0/28; separated by commas; default: none. API and node channel connections from there
+    /// must begin with a PROXY protocol version 2 header, whose source address counts as the client's
     #[arg(
         long,
         env = "GPUAAS_PROXY_PROTOCOL_FROM",
@@ -269,7 +270,7 @@ pub(crate) struct Server {
         value_delimiter = ','
     )]
     pub(crate) proxy_protocol_from: Vec<Network>,
-    /// Show /metrics without a token to this machine itself, over loopback; everybody else needs a token that may read them
+    /// Serve /metrics without a token to direct loopback connections; all other requests need a token that may read metrics
     #[arg(
         long,
         env = "GPUAAS_METRICS_OVER_LOOPBACK",
@@ -282,129 +283,129 @@ pub(crate) struct Server {
         action = clap::ArgAction::Set
     )]
     pub(crate) metrics_over_loopback: bool,
-    /// Requests a second by one token; four times as many at once
+    /// Requests per second allowed for one token; bursts of up to four times as many
     #[arg(long, env = "GPUAAS_REQUESTS_PER_TOKEN", hide_env_values = true, value_name = "N", default_value = "1000")]
     pub(crate) requests_per_token: NonZeroU32,
-    /// Requests a second by all tokens of one project; four times as many at once
+    /// Requests per second allowed for all tokens of one project together; bursts of up to four times as many
     #[arg(long, env = "GPUAAS_REQUESTS_PER_PROJECT", hide_env_values = true, value_name = "N", default_value = "2000")]
     pub(crate) requests_per_project: NonZeroU32,
-    /// Requests a second from one address; four times as many at once
+    /// Requests per second allowed from one address; bursts of up to four times as many
     #[arg(long, env = "GPUAAS_REQUESTS_PER_ADDRESS", hide_env_values = true, value_name = "N", default_value = "2000")]
     pub(crate) requests_per_address: NonZeroU32,
-    /// How long operations with their steps and tasks stay in the database after their end, for example 90d, 36h or forever; then archives hold them
+    /// How long ended operations with their steps and tasks stay in the database before they are archived, for example 90d, 36h or forever
     #[arg(long, env = "GPUAAS_KEEP_OPERATIONS", hide_env_values = true, value_name = "DURATION", default_value = "90d", value_parser = crate::duration::keep)]
     pub(crate) keep_operations: KeepFor,
-    /// How long events stay in the database; then archives hold them
+    /// How long events stay in the database before they are archived, for example 30d or forever
     #[arg(long, env = "GPUAAS_KEEP_EVENTS", hide_env_values = true, value_name = "DURATION", default_value = "30d", value_parser = crate::duration::keep)]
     pub(crate) keep_events: KeepFor,
-    /// How long audit records stay in the database; then archives hold them
+    /// How long audit records stay in the database before they are archived, for example 400d or forever
     #[arg(long, env = "GPUAAS_KEEP_AUDIT", hide_env_values = true, value_name = "DURATION", default_value = "400d", value_parser = crate::duration::keep)]
     pub(crate) keep_audit: KeepFor,
-    /// How long a request is answered again under its idempotency key
+    /// How long a request repeated with the same idempotency key gets the first response, for example 24h or forever
     #[arg(long, env = "GPUAAS_KEEP_IDEMPOTENCY_KEYS", hide_env_values = true, value_name = "DURATION", default_value = "24h", value_parser = crate::duration::keep)]
     pub(crate) keep_idempotency_keys: KeepFor,
-    /// How long enrollments are remembered after their use or expiry
+    /// How long used or expired enrollments are kept before they are deleted, for example 7d or forever
     #[arg(long, env = "GPUAAS_KEEP_ENROLLMENTS", hide_env_values = true, value_name = "DURATION", default_value = "7d", value_parser = crate::duration::keep)]
     pub(crate) keep_enrollments: KeepFor,
-    /// How long tokens and kubeconfigs are listed after their expiry or withdrawal
+    /// How long expired or revoked tokens and kubeconfigs stay listed before they are deleted, for example 30d or forever
     #[arg(long, env = "GPUAAS_KEEP_ENDED_CREDENTIALS", hide_env_values = true, value_name = "DURATION", default_value = "30d", value_parser = crate::duration::keep)]
     pub(crate) keep_ended_credentials: KeepFor,
-    /// How long RKE2 may take from its start until it is ready, for example 10m; the time to import its images comes on top
+    /// Longest time from starting RKE2 until it is ready, for example 10m; the time to import its images is added
     #[arg(long, env = "GPUAAS_RKE2_START_DEADLINE", hide_env_values = true, value_name = "DURATION", default_value = "10m", value_parser = crate::duration::parse)]
     pub(crate) rke2_start_deadline: Duration,
-    /// How long a KubeNode may take from there until it is Ready
+    /// Longest time from then until the Kubernetes node is Ready, for example 5m
     #[arg(long, env = "GPUAAS_RKE2_NODE_READY_DEADLINE", hide_env_values = true, value_name = "DURATION", default_value = "5m", value_parser = crate::duration::parse)]
     pub(crate) rke2_node_ready_deadline: Duration,
-    /// Begin anew where the store of this data directory is missing; what is left of the earlier control plane is moved into a folder of the data
-    /// directory
+    /// Start a new control plane although this data directory was used and its database is missing; remains of the earlier control plane
+    /// are moved into a new folder in the data directory
     #[arg(long)]
     pub(crate) begin_anew: bool,
-    /// Written when it serves: url, ca_file
+    /// Write a JSON file (0600, atomically) with url, ca_file and replicas once the control plane serves
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
-    /// The form of the log on standard error
+    /// Format of the log on standard error
     #[arg(long, env = "GPUAAS_LOG_FORMAT", hide_env_values = true, value_enum, default_value_t = LogFormat::People)]
     pub(crate) log_format: LogFormat,
-    /// End when standard input ends
+    /// Exit when standard input closes
     #[arg(long, hide = true)]
     pub(crate) lifeline: bool,
 }
 
-/// The form of a log.
+/// Log formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines to read
+    /// Lines of text
     People,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ServerVerb {
-    /// Go on with a database that lacks what was acknowledged: revokes every credential, as a restore does; end every replica first
+    /// Accept a database that lacks or may lack acknowledged changes: revoke every credential, as a restore does; stop every replica first
     AcceptHistory {
-        /// You know that nothing is missing although the high-water mark is: make it anew, and revoke nothing
+        /// Confirm that nothing is lost although the high-water mark is missing or damaged; makes a new mark and revokes nothing
         #[arg(long)]
         as_it_is: bool,
     },
-    /// Say which settings count, where each comes from, and what is wrong with them; nothing is started or changed
+    /// Print the effective settings, where each comes from, and problems found; starts and changes nothing
     CheckConfig,
-    /// Write rows, artifacts and the sealing key that lies with them into one file, also while the control plane runs
+    /// Back up rows, artifacts and the sealing key of the data directory into one file; the control plane may be running
     Backup {
-        /// The file (0600); it appears when it is whole
+        /// File to write, with mode 0600; it appears only when it is complete
         file: PathBuf,
     },
-    /// Make the sealing key that is to follow, beside the present one; each running replica takes it when it is reloaded (SIGHUP)
+    /// Make the next sealing key next to the present one; each running replica loads it on reload (SIGHUP)
     NextSealingKey {
-        /// A file with the key that another replica's machine has made; a fresh key when absent
+        /// File with the next key that was made on another replica's machine; default: a fresh key
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
     },
-    /// Make a one-time admin token on this machine, also while the control plane runs; gpuaas bootstrap exchanges it
+    /// Make a one-time admin token on this machine, for gpuaas bootstrap; the control plane may be running
     RecoverAdmin,
-    /// Read every row, sealed value and artifact and say what is wrong, also while the control plane runs; nothing is changed
+    /// Read every row, sealed value and artifact and report problems; changes nothing, and the control plane may be running
     Verify,
-    /// Read a backup into an empty store; then start the control plane as before
+    /// Restore a backup into an empty database; start the control plane as usual afterwards
     Restore {
-        /// The file
+        /// Backup file to read
         file: PathBuf,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Dev {
-    /// Sandbox nodes
+    /// Number of sandbox nodes, at most 200
     #[arg(long, default_value_t = 3)]
     pub(crate) nodes: u8,
-    /// Where everything is kept
+    /// Directory for all state of the control plane and the sandbox nodes
     #[arg(long, default_value = "gpuaas-dev")]
     pub(crate) data_dir: PathBuf,
-    /// Where the API listens; further replicas listen at any free port of that address
+    /// Address and port on which the API listens; further replicas use free ports of the same address
     #[arg(long, default_value = "127.0.0.1:7443")]
     pub(crate) listen: SocketAddr,
-    /// A file with the address (postgres://…) of a store; GPUAAS_STORE_URL may hold it instead. SQLite when absent
+    /// File with a postgres:// URL of the database; default: GPUAAS_STORE_URL, else SQLite in the data directory
     #[arg(long, env = "GPUAAS_STORE_URL_FILE", hide_env_values = true, value_name = "FILE")]
     pub(crate) store_url_file: Option<PathBuf>,
-    /// Processes of the control plane; more than one share a store of PostgreSQL's
+    /// Number of control plane replicas, 1 to 5; more than one need a PostgreSQL database
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) replicas: u8,
-    /// Written (0600, atomically) when all is ready: url, ca_file, token, nodes, replicas
+    /// Write a JSON file (0600, atomically) with url, ca_file, token, nodes and replicas when everything is ready
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxInit {
-    /// The folder that stands for /
+    /// Directory that is the root file system of the node
     #[arg(long)]
     pub(crate) root: camino::Utf8PathBuf,
-    /// The node's host name
+    /// Host name of the node
     #[arg(long)]
     pub(crate) hostname: String,
-    /// The node's own address
+    /// Loopback address of the node
     #[arg(long)]
     pub(crate) address: std::net::IpAddr,
-    /// End when standard input ends
+    /// Exit when standard input closes
     #[arg(long)]
     pub(crate) lifeline: bool,
 }

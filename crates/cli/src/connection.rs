@@ -1,4 +1,4 @@
-//! Which control plane a command talks to.
+//! Chooses the control plane and the token for a command.
 
 use std::path::{Path, PathBuf};
 
@@ -11,39 +11,39 @@ use crate::{
     contexts::{Context, Contexts},
 };
 
-/// What `gpuaas dev` and `gpuaas server` write when they serve.
+/// JSON file that `gpuaas dev` and `gpuaas server` write when they are ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ReadyFile {
-    /// The API.
+    /// URL of the API.
     pub(crate) url: String,
-    /// The authority's certificate.
+    /// PEM file with the authority's certificate.
     pub(crate) ca_file: PathBuf,
-    /// A platform admin's token; `gpuaas dev` has one.
+    /// A platform admin's API token. Only `gpuaas dev` writes one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) token: Option<String>,
-    /// Sandbox nodes.
+    /// Sandbox nodes of `gpuaas dev`.
     #[serde(default)]
     pub(crate) nodes: Vec<ReadyNode>,
-    /// The processes of the control plane.
+    /// Replicas of the control plane.
     #[serde(default)]
     pub(crate) replicas: Vec<ReadyReplica>,
 }
 
-/// A process of the control plane. Any of them takes the token.
+/// A replica of the control plane. All replicas accept the same token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ReadyReplica {
-    /// Its API.
+    /// URL of the replica's API.
     pub(crate) url: String,
-    /// The process.
+    /// Process id.
     pub(crate) pid: u32,
 }
 
-/// A sandbox node.
+/// A sandbox node of `gpuaas dev`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ReadyNode {
-    /// Its name.
+    /// Name in the API.
     pub(crate) name: String,
-    /// Its address.
+    /// Loopback address.
     pub(crate) address: String,
 }
 
@@ -54,10 +54,11 @@ impl ReadyFile {
     }
 }
 
-/// A client of the chosen control plane: each part by flag, then environment, then ready file, then context.
+/// Builds a client. Each setting comes from its flag or environment variable, otherwise from the ready file if one is given, otherwise from
+/// the context.
 pub(crate) fn client(target: &Target) -> anyhow::Result<Client> {
     let chosen = Chosen::of(target)?;
-    // By environment or file, never by flag: arguments are everybody's to read.
+    // Never from a flag: other users can read a process's arguments.
     let token = std::env::var("GPUAAS_TOKEN").ok().or_else(|| chosen.token.clone());
     let token = token.ok_or_else(|| setting("no token is known: set GPUAAS_TOKEN, or put it into a context"))?;
     let client = chosen.client(&token)?;
@@ -67,12 +68,12 @@ pub(crate) fn client(target: &Target) -> anyhow::Result<Client> {
     })
 }
 
-/// The same with that token, whatever else is known.
+/// Builds a client with the given token instead of a configured one.
 pub(crate) fn client_by(target: &Target, token: &str) -> anyhow::Result<Client> {
     Ok(Chosen::of(target)?.client(token)?)
 }
 
-/// A control plane, and a token where files name one.
+/// The chosen control plane, with the token of the ready file or context if it has one.
 struct Chosen {
     url: String,
     ca_file: PathBuf,
@@ -83,7 +84,7 @@ impl Chosen {
     fn of(target: &Target) -> anyhow::Result<Self> {
         let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
         let contexts = Contexts::load()?;
-        // A ready file is whole: what it lacks is not filled from elsewhere.
+        // A ready file replaces the context completely: fields that it lacks are not filled from a context.
         let context = match ready {
             Some(ready) => {
                 Context { url: Some(ready.url), ca_file: Some(ready.ca_file), token: ready.token, project: None }
@@ -109,7 +110,7 @@ fn setting(what: &str) -> ClientError {
     ClientError::Setting(what.to_owned())
 }
 
-/// The project of the chosen context, where neither flag nor environment name one.
+/// Returns the project of the chosen context. A ready file has none.
 pub(crate) fn context_project(target: &Target) -> anyhow::Result<Option<String>> {
     if target.ready_file.is_some() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The context file: control planes that somebody works with. It holds tokens, so it is for its owner alone.
+//! The context file: control planes with their tokens. It must be readable by its owner alone.
 
 use std::{
     collections::BTreeMap,
@@ -11,43 +11,43 @@ use anyhow::{Context as _, bail};
 use gpuaas_server::write_private;
 use serde::{Deserialize, Serialize};
 
-/// All contexts, and which is the current one.
+/// All contexts and the name of the current one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contexts {
-    /// The one that commands use when nothing else is said.
+    /// Name of the context that commands use without `--context`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) current: Option<String>,
-    /// By name.
+    /// Contexts by name.
     #[serde(default)]
     pub(crate) contexts: BTreeMap<String, Context>,
 }
 
-/// One control plane, as one token holder.
+/// One control plane, with the token of one user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Context {
-    /// The control plane.
+    /// URL of the control plane.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) url: Option<String>,
-    /// Its authority's certificate.
+    /// PEM file with the control plane's certificate authority.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) ca_file: Option<PathBuf>,
-    /// The token.
+    /// API token.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) token: Option<String>,
-    /// The project.
+    /// Project, by name or id, that commands use by default.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) project: Option<String>,
 }
 
 impl Contexts {
-    /// The user's own; empty when there is no file.
+    /// Reads the user's context file. A missing file is an empty one.
     pub(crate) fn load() -> anyhow::Result<Self> {
         Self::read(&path()?)
     }
 
-    /// Writes them back, whole or not at all.
+    /// Writes the contexts atomically with mode 0600 and returns the file's path.
     pub(crate) fn save(&self) -> anyhow::Result<PathBuf> {
         let path = path()?;
         let folder = path.parent().context("the context file lies in a folder")?;
@@ -71,11 +71,11 @@ impl Contexts {
         if mode & 0o077 != 0 {
             bail!("{} holds tokens and others can read it: chmod 600 it", path.display());
         }
-        // The parser's own words would quote the line, and with it a token.
+        // The parser's message quotes the line, which may hold a token.
         toml::from_str(&text).map_err(|_| anyhow::anyhow!("{} is no context file", path.display()))
     }
 
-    /// The one of that name, or the current one; none when none is current.
+    /// Returns the named context, or the current one; `None` without either. An unknown name is an error.
     pub(crate) fn chosen(&self, name: Option<&str>) -> anyhow::Result<Option<&Context>> {
         let Some(name) = name.or(self.current.as_deref()) else { return Ok(None) };
         let found = self.contexts.get(name);
@@ -83,7 +83,7 @@ impl Contexts {
     }
 }
 
-/// `$XDG_CONFIG_HOME/gpuaas/contexts.toml`, where that is not set `~/.config/gpuaas/contexts.toml`.
+/// Returns `$XDG_CONFIG_HOME/gpuaas/contexts.toml`, by default `~/.config/gpuaas/contexts.toml`.
 fn path() -> anyhow::Result<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));

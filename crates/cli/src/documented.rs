@@ -1,4 +1,4 @@
-//! Holds `docs/cli.md`, `docs/openapi.json`, the client, the error pages and the tests against each other.
+//! Tests that `docs/cli.md`, `docs/openapi.json`, `docs/roles.md`, the client, the error pages and the tests agree with the code.
 //!
 //! `GPUAAS_UPDATE_GOLDEN=1` writes the golden files instead of comparing them.
 
@@ -29,7 +29,7 @@ fn golden(file: &str, now: &str) {
     assert!(kept == now, "docs/{file} is not what the code says (GPUAAS_UPDATE_GOLDEN=1 writes it): {differs:?}");
 }
 
-/// The help of every command that is not hidden, depth first.
+/// Appends the help of every command that is not hidden, depth first.
 fn help(command: &mut Command, path: &str, pages: &mut String) {
     let words = command.render_long_help().to_string();
     let words: Vec<&str> = words.lines().map(str::trim_end).collect();
@@ -55,7 +55,7 @@ fn document() -> String {
     serde_json::to_string_pretty(&sorted(document)).expect("a document of plain data") + "\n"
 }
 
-/// With keys in order, whatever order the JSON library was built to keep.
+/// Sorts the keys of every object, whichever order the JSON library keeps.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -78,7 +78,7 @@ fn error_pages() -> BTreeSet<String> {
     names.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".md").map(str::to_owned)).collect()
 }
 
-/// Who may what, as a page.
+/// Renders the table of permissions per role.
 fn roles_page(openapi: &Value) -> String {
     let mark = |allowed: bool| if allowed { "✓" } else { "·" };
     let header = |first: &str| {
@@ -147,7 +147,7 @@ fn every_operation_has_its_command_client_method_audit_action_event_error_pages_
 fn no_error_page_is_left_over() {
     let codes = Code::ALL.iter().map(ToString::to_string);
     let known: BTreeSet<String> = codes.chain(InstallFault::ALL.iter().map(ToString::to_string)).collect();
-    // Pages of an app's faults begin with its slug and belong to it.
+    // Error pages of app faults begin with the app's slug and are not checked here.
     let left: Vec<_> =
         error_pages().into_iter().filter(|page| !known.contains(page) && !page.starts_with("rke2_")).collect();
     assert!(left.is_empty(), "pages of no code: {left:?}");

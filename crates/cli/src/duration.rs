@@ -1,17 +1,17 @@
-//! Durations as people write them, and moments as people read them.
+//! Parses durations from the command line and formats ages for people.
 
 use std::time::Duration;
 
 use gpuaas_server::KeepFor;
 use jiff::{SignedDuration, Timestamp};
 
-/// `90s`, `10m`, `1h30m`.
+/// Parses a duration such as `90s`, `10m` or `1h30m`. Refuses negative ones.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let signed: SignedDuration = text.parse().map_err(|_| format!("{text:?} is no duration such as 90s or 10m"))?;
     Duration::try_from(signed).map_err(|_| format!("{text:?} lies in the past"))
 }
 
-/// `90d`, `36h`, `forever`: how long something is kept.
+/// Parses a retention period: `90d`, `36h` or `forever`. Refuses periods shorter than [`KeepFor::LEAST`].
 pub(crate) fn keep(text: &str) -> Result<KeepFor, String> {
     if text == "forever" {
         return Ok(KeepFor::Forever);
@@ -27,7 +27,7 @@ pub(crate) fn keep(text: &str) -> Result<KeepFor, String> {
     Ok(KeepFor::Duration(age))
 }
 
-/// How long ago a moment of the control plane was, by this machine's clock: `12 s`, `3 min`.
+/// Formats the age of a control plane timestamp by this machine's clock: `12 s`, `3 min`. Returns text that is no timestamp unchanged.
 pub(crate) fn ago(moment: &str) -> String {
     moment.parse().map_or_else(|_| moment.to_owned(), |moment: Timestamp| since(moment, Timestamp::now()))
 }

@@ -1,4 +1,4 @@
-//! `gpuaas`: the command a person types.
+//! Entry point of the `gpuaas` command.
 
 mod cli;
 mod commands;

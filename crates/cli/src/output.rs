@@ -1,4 +1,4 @@
-//! What a command prints: data to stdout, words for people to stderr.
+//! Command output: data goes to stdout, messages for people to stderr.
 
 use std::{io::IsTerminal, process::ExitCode, time::Duration};
 
@@ -11,12 +11,12 @@ use serde::Serialize;
 
 use crate::cli::Format;
 
-/// Nothing was refused and nothing failed; it did not end in the time that was given.
+/// Returned when `--timeout` passes before the work ends. The work itself continues.
 #[derive(Debug, thiserror::Error)]
 #[error("it did not end within {0:?}; what was begun goes on")]
 pub(crate) struct TimedOut(pub(crate) Duration);
 
-/// Prints a list: `header` and a row per item as a table, whole items as JSON or YAML, or their names.
+/// Prints a list: a table with `header` and one row per item, the whole items as JSON or YAML, or their names.
 pub(crate) fn list<T: Serialize>(
     format: Format,
     items: &[T],
@@ -33,7 +33,7 @@ pub(crate) fn list<T: Serialize>(
     Ok(())
 }
 
-/// Prints one thing: words for people, or the whole thing.
+/// Prints one object: as sentences for people, whole as JSON or YAML, or its name.
 pub(crate) fn one<T: Serialize>(
     format: Format,
     item: &T,
@@ -49,7 +49,7 @@ pub(crate) fn one<T: Serialize>(
     Ok(())
 }
 
-/// Columns two blanks apart, no line ending in blanks.
+/// Formats a table: columns two blanks apart, no trailing blanks.
 pub(crate) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
@@ -62,22 +62,22 @@ pub(crate) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Escapes control and invisible characters in each line; line ends stay.
+/// Escapes control and invisible characters in each line; keeps line ends.
 fn shown(lines: &str) -> String {
     lines.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether somebody watches: progress is for terminals alone.
+/// Reports whether stderr is a terminal. Progress is shown only there.
 pub(crate) fn is_watched() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// Puts a text into the clipboard of the terminal that somebody watches: OSC 52, which a terminal that does not know it ignores.
+/// Copies a text to the clipboard of the user's terminal with OSC 52. Terminals that do not support it ignore the sequence.
 pub(crate) fn copy(text: &str) {
     eprint!("\x1b]52;c;{}\x07", STANDARD.encode(text));
 }
 
-/// Says what went wrong and ends with the exit status that scripts know.
+/// Prints the error to stderr and returns its documented exit status.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     let (words, status) = explained(error);
     eprintln!("{}", shown(&words));
@@ -125,7 +125,7 @@ fn block(what: &str, code: Code, lines: Vec<String>, correlation: Option<&str>, 
     words.join("\n")
 }
 
-/// An exit status as the process' own.
+/// Converts an exit status into the process's exit code.
 pub(crate) fn exit(status: ExitStatus) -> ExitCode {
     ExitCode::from(status as u8)
 }

@@ -1,16 +1,18 @@
-//! The URL by which clients and nodes call the control plane: it goes into lines that root runs elsewhere, and its host into certificates.
+//! Parses the public URL of the control plane. It is printed into command lines that root runs on nodes, and its host goes into
+//! certificates.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A name, an IPv4 address or a bracketed IPv6 address, and a port. Whatever else a URL may hold leads nowhere.
+/// A host name, an IPv4 address or a bracketed IPv6 address, and an optional port. Excludes user info, paths and queries.
 static FORM: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^https://([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?$")
         .expect("it is a pattern")
 });
 
-/// `https://HOST` or `https://HOST:PORT`: nothing is reached otherwise, and without TLS a pin holds nothing.
+/// Accepts `https://HOST` or `https://HOST:PORT`, optionally with a trailing slash, and returns it without the slash. TLS is required:
+/// nodes pin the control plane's certificate authority.
 pub(crate) fn parse(text: &str) -> Result<String, String> {
     let url = text.trim_end_matches('/');
     let port_fits = url.rsplit_once(':').is_none_or(|(_, port)| {

@@ -1,4 +1,4 @@
-//! The asynchronous runtime and the log of a process.
+//! Starts the process's log and asynchronous runtime.
 
 use std::{io::IsTerminal, process::ExitCode};
 
@@ -10,7 +10,8 @@ use tracing_subscriber::{
 
 use crate::cli::LogFormat;
 
-/// Logs to standard error what `GPUAAS_LOG` lets through (`debug`, or `warn,gpuaas_engine=trace`); without it warnings, and what our own crates inform of.
+/// Logs to standard error, filtered by `GPUAAS_LOG` (for example `debug`, or `warn,gpuaas_engine=trace`). Without it, warnings of every crate
+/// and information of the project's own.
 fn write_log(format: LogFormat) {
     let usual = || Targets::new().with_default(LevelFilter::WARN).with_target("gpuaas", LevelFilter::INFO);
     let asked = std::env::var("GPUAAS_LOG").ok();
@@ -21,9 +22,9 @@ fn write_log(format: LogFormat) {
     };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        // Colours are for a terminal: in a file they are noise.
+        // Colours only on a terminal: in a file they are noise.
         .with_ansi(std::io::stderr().is_terminal())
-        // A log that cannot be written would be complained of where it cannot be written either, and that panics.
+        // Without this, a log that cannot be written is reported on stderr, which cannot be written either, and that panics.
         .log_internal_errors(false);
     match format {
         LogFormat::People => tracing_subscriber::registry().with(lines).with(filter).init(),
@@ -34,7 +35,7 @@ fn write_log(format: LogFormat) {
     }
 }
 
-/// Runs `main` to its end: on several threads for the control plane, on one for everything else.
+/// Runs `main` to completion: on several threads if `threads`, otherwise on one.
 pub(crate) fn start(threads: bool, log: LogFormat, main: impl Future<Output = ExitCode>) -> ExitCode {
     write_log(log);
     let mut builder = if threads {
@@ -45,7 +46,7 @@ pub(crate) fn start(threads: bool, log: LogFormat, main: impl Future<Output = Ex
     match builder.enable_all().build() {
         Ok(runtime) => {
             let code = runtime.block_on(main);
-            // Blocking reads of standard input would hold the process up.
+            // Do not wait for blocking reads of standard input.
             runtime.shutdown_background();
             code
         }

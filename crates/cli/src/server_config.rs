@@ -1,7 +1,7 @@
-//! The control plane's configuration file. Its keys are the long names of `gpuaas server`'s flags, so that there is one list of settings:
-//! a flag counts more than its environment variable, that more than the file, and the file more than what is built in.
+//! Reads the control plane's configuration file. Its keys are the long names of `gpuaas server`'s flags, so there is one list of settings.
+//! A flag overrides its environment variable, which overrides the file, which overrides the default.
 //!
-//! Guarantees: a key that is no setting is an error that names it; a value is read by the very parser that its flag has.
+//! Guarantees: an unknown key is an error that names it; a value is parsed by the same parser as its flag.
 
 use std::{
     collections::BTreeMap,
@@ -14,21 +14,21 @@ use serde::Serialize;
 
 use crate::cli::Cli;
 
-/// Flags that are about one start and not about the control plane.
+/// Flags of one run that are not settings of the control plane.
 const NOT_SETTINGS: [&str; 5] = ["config", "begin_anew", "ready_file", "lifeline", "help"];
 
-/// A setting as it counts now.
+/// A setting with its effective value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Setting {
-    /// Its key in the file, which is its flag without the dashes.
+    /// Key in the file: the flag's long name without the leading dashes.
     pub(crate) key: String,
-    /// Its value; absent where it has none.
+    /// Effective value, as given; absent without one.
     pub(crate) value: Option<String>,
-    /// `flag`, `environment`, `file` or `built in`.
+    /// Source: `flag`, `environment`, `file` or `built in`.
     pub(crate) from: String,
 }
 
-/// The command line, with what the configuration file says where `gpuaas server` is given one.
+/// Parses the command line. For `gpuaas server`, values from the configuration file replace the defaults.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<Setting>), clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let matches = Cli::command().try_get_matches_from(&arguments)?;
@@ -48,12 +48,12 @@ fn file_of(matches: &ArgMatches) -> Option<PathBuf> {
 }
 
 fn is_setting(id: &str) -> bool {
-    // What every command has is about the client.
+    // Global flags configure the client.
     let of_every_command = Cli::command().get_arguments().any(|of_all| of_all.get_id() == id);
     !NOT_SETTINGS.contains(&id) && !of_every_command
 }
 
-/// The ids of `gpuaas server`'s settings.
+/// Returns the argument ids of `gpuaas server`'s settings.
 fn known() -> Vec<String> {
     let cli = Cli::command();
     let server = cli.find_subcommand("server").expect("the command line has `server`");
@@ -61,7 +61,7 @@ fn known() -> Vec<String> {
     ids.filter(|id| is_setting(id)).collect()
 }
 
-/// Keys as ids with their values as texts.
+/// Reads the file into argument ids and their values as text.
 fn read(path: &Path) -> Result<BTreeMap<String, String>, clap::Error> {
     let refuse = |why: String| Cli::command().error(ErrorKind::InvalidValue, format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
@@ -87,11 +87,11 @@ fn read(path: &Path) -> Result<BTreeMap<String, String>, clap::Error> {
     Ok(values)
 }
 
-/// The command line whose built-in values are those of the file.
+/// Builds the command line with the file's values as defaults.
 fn with_defaults(file: &BTreeMap<String, String>) -> Command {
     Cli::command().mut_subcommand("server", |mut server| {
         for (id, value) in file {
-            // The command line is made once for a process that then serves: what it holds lives as long.
+            // Leaked: clap wants `'static`, and the command line is built once per process.
             let value: &'static str = value.clone().leak();
             server = server.mut_arg(id, |argument| argument.default_value(value));
         }

@@ -1,35 +1,35 @@
-//! Why a call did not return what it should.
+//! Errors of API calls.
 
 use gpuaas_api_types::Problem;
 use gpuaas_model::{Code, ExitStatus};
 
-/// Why a call did not return what it should.
+/// The error of an API call.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The server explained why.
+    /// The server responded with a problem document.
     #[error("{}", .0.detail)]
     Problem(Box<Problem>),
-    /// Nobody answers there, or not who should.
+    /// The connection failed, or the server's certificate is not trusted.
     #[error("the control plane at {url} cannot be reached: {reason}")]
     Unreachable {
-        /// Where.
+        /// URL of the control plane.
         url: String,
-        /// Why.
+        /// Cause of the failure.
         reason: String,
     },
-    /// The answer makes no sense.
+    /// The response is invalid.
     #[error("the control plane's answer makes no sense: {0}")]
     Answer(String),
-    /// A stream ended in its middle.
+    /// A stream was interrupted.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// The URL, the token or the authority's file cannot be used.
+    /// The URL, the token or the authority's file is invalid.
     #[error("{0}")]
     Setting(String),
 }
 
 impl ClientError {
-    /// Its stable code.
+    /// Returns the stable code of the error.
     pub fn code(&self) -> Code {
         match self {
             Self::Problem(problem) => problem.code.parse().unwrap_or(Code::Internal),
@@ -39,7 +39,7 @@ impl ClientError {
         }
     }
 
-    /// The exit status of a command that ends with it.
+    /// Returns the exit status of a command that fails with this error.
     pub fn exit(&self) -> ExitStatus {
         match self {
             Self::Setting(_) => ExitStatus::Usage,

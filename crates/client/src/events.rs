@@ -1,4 +1,4 @@
-//! Following events.
+//! Event streams.
 
 use futures::{Stream, stream};
 use gpuaas_api_types::Event;
@@ -7,7 +7,8 @@ use http::Method;
 use crate::{error::ClientError, lines::Pieces, operations::query, transport::Client};
 
 impl Client {
-    /// Events behind number `after` and whatever happens from then on. Ends when the connection does: go on behind the last one seen.
+    /// Streams events after number `after`, then new ones. The stream ends with the connection; the caller resumes after the last received
+    /// event.
     pub async fn follow_events(
         &self,
         project: Option<String>,
@@ -16,7 +17,7 @@ impl Client {
         self.events(&query(&[("project", project), ("after", Some(after.to_string()))])).await
     }
 
-    /// Whatever happens from now on: nothing that is committed after this returns is missed.
+    /// Streams new events. No event that is committed after this method returns is missed.
     pub async fn follow_new_events(
         &self,
         project: Option<String>,
@@ -33,7 +34,7 @@ impl Client {
         Ok(stream::unfold(Pieces::new(response.into_body(), b"\n\n"), |mut blocks| async move {
             loop {
                 match blocks.next().await? {
-                    // A block without data is a comment that keeps the connection.
+                    // A block without data is a comment that keeps the connection open.
                     Ok(block) => {
                         let Some(json) = data(&block) else { continue };
                         let event = serde_json::from_str(&json).map_err(|error| ClientError::Answer(error.to_string()));
@@ -46,7 +47,7 @@ impl Client {
     }
 }
 
-/// The `data` lines of an event's block, joined as the standard says.
+/// Returns the `data` lines of an event block, joined as the SSE standard requires.
 fn data(block: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(block);
     let lines: Vec<&str> = text

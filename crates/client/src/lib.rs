@@ -1,8 +1,9 @@
-//! A typed client of the public API: one method per operation, the same shapes as the server's.
+//! A typed client of the public API: one method per operation, with the server's types.
 //!
-//! Guarantees: trusts one certificate authority and no other; every error that the server explains arrives as its problem document.
+//! Guarantees: it trusts only the certificate authorities it is given. Every error that the server explains is returned as its problem
+//! document.
 //!
-//! Deliberately absent: retries (a mutation is repeated by whoever can tell that it may be), and printing.
+//! Deliberately absent: retries (only the caller knows whether a mutation may be repeated), and printing.
 
 mod error;
 mod events;

@@ -1,4 +1,4 @@
-//! Bodies that arrive piece by piece.
+//! Response bodies that are read in pieces.
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -8,7 +8,7 @@ use crate::error::ClientError;
 /// Longest piece, in bytes.
 const PIECE_BYTES_MAX: usize = 1_024 * 1_024;
 
-/// A body read up to a separator, again and again.
+/// A body that is split at a separator.
 pub(crate) struct Pieces {
     body: Incoming,
     buffer: Vec<u8>,
@@ -20,7 +20,8 @@ impl Pieces {
         Self { body, buffer: Vec::new(), separator }
     }
 
-    /// The next piece with its separator; `None` when the body has ended. What follows the last separator is dropped: it was cut off.
+    /// Returns the next piece with its separator; `None` at the end of the body. Bytes after the last separator are an incomplete piece and
+    /// are dropped.
     pub(crate) async fn next(&mut self) -> Option<Result<Vec<u8>, ClientError>> {
         loop {
             let length = self.separator.len();

@@ -1,4 +1,4 @@
-//! Reading members' journals.
+//! Journals of members.
 
 use futures::{Stream, stream};
 use gpuaas_api_types::LogLine;
@@ -11,21 +11,21 @@ use crate::{
     transport::Client,
 };
 
-/// Which lines of a journal.
+/// Selects lines of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogAsk {
-    /// One of the member's units; its main one when absent.
+    /// One of the member's units. Defaults to its main unit.
     pub unit: Option<String>,
-    /// Only of the last so many seconds.
+    /// Return lines of this many last seconds only.
     pub since_seconds: Option<u64>,
-    /// At most so many of the last lines.
+    /// Return this many last lines.
     pub tail: Option<u32>,
-    /// Go on with new lines.
+    /// Continue with new lines.
     pub follow: bool,
 }
 
 impl Client {
-    /// A member's journal, line by line. With `follow` it ends when the connection does.
+    /// Streams the journal of a member, line by line. With `follow`, the stream ends with the connection.
     pub async fn read_logs(
         &self,
         project: Option<String>,

@@ -1,4 +1,4 @@
-//! One method per operation of the API, under the operation's own name.
+//! One method per API operation, named after the operation.
 
 use gpuaas_api_types::{
     AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Archive, Artifact, AskAccess, AuditEntry,
@@ -14,14 +14,14 @@ use crate::{error::ClientError, transport::Client};
 
 type Answer<T> = Result<T, ClientError>;
 
-/// A query from its set parameters, with what URLs reserve escaped.
+/// Returns a query with the parameters that have a value, percent-encoded.
 pub(crate) fn query(parameters: &[(&str, Option<String>)]) -> String {
     let set = parameters.iter().filter_map(|(name, value)| value.as_ref().map(|value| (name, value)));
     let pairs: Vec<String> = set.map(|(name, value)| format!("{name}={}", escaped(value))).collect();
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
-/// A text as a part of a path or query.
+/// Percent-encodes a text for a path segment or query.
 pub(crate) fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
@@ -36,7 +36,7 @@ fn workload_path(project: Option<String>, workload: &str, verb: &str) -> String 
 }
 
 impl Client {
-    /// Every page of a list, as one.
+    /// Reads all pages of a list and returns them as one.
     async fn whole<T: DeserializeOwned>(&self, path: &str, parameters: &[(&str, Option<String>)]) -> Answer<List<T>> {
         let (mut items, mut cursor) = (Vec::new(), None);
         loop {
@@ -50,77 +50,77 @@ impl Client {
         }
     }
 
-    /// Archives of one kind or of all.
+    /// Lists the archives of one kind, or of all kinds.
     pub async fn list_archives(&self, kind: Option<String>) -> Answer<List<Archive>> {
         self.whole("/api/v1/archives", &[("kind", kind)]).await
     }
 
-    /// An archive, without its content.
+    /// Returns an archive without its content.
     pub async fn get_archive(&self, id: &str) -> Answer<Archive> {
         self.get(&format!("/api/v1/archives/{}", escaped(id))).await
     }
 
-    /// The content of an archive, compressed with zstd.
+    /// Returns the content of an archive, compressed with zstd.
     pub async fn read_archive(&self, id: &str) -> Answer<bytes::Bytes> {
         self.raw(&format!("/api/v1/archives/{}/content", escaped(id)), "application/zstd").await
     }
 
-    /// Who the token's holder is.
+    /// Returns name, role and project of the token's holder.
     pub async fn whoami(&self) -> Answer<WhoAmI> {
         self.get("/api/v1/whoami").await
     }
 
-    /// The processes of the control plane.
+    /// Lists the replicas of the control plane.
     pub async fn list_replicas(&self) -> Answer<List<Replica>> {
         self.whole("/api/v1/replicas", &[]).await
     }
 
-    /// Projects that the caller sees.
+    /// Lists projects that the caller may see.
     pub async fn list_projects(&self) -> Answer<List<Project>> {
         self.whole("/api/v1/projects", &[]).await
     }
 
-    /// Makes a project.
+    /// Creates a project.
     pub async fn create_project(&self, ask: &CreateProject) -> Answer<Project> {
         self.post("/api/v1/projects", ask).await
     }
 
-    /// Every token, without secrets.
+    /// Lists all tokens that the caller may see, without their secrets.
     pub async fn list_tokens(&self) -> Answer<List<Token>> {
         self.whole("/api/v1/tokens", &[]).await
     }
 
-    /// Exchanges this client's one-time token for a platform admin's.
+    /// Exchanges this client's one-time token for a platform admin's token.
     pub async fn bootstrap(&self, ask: &Bootstrap) -> Answer<CreatedToken> {
         self.post("/api/v1/bootstrap", ask).await
     }
 
-    /// Makes a token.
+    /// Creates a token.
     pub async fn create_token(&self, ask: &CreateToken) -> Answer<CreatedToken> {
         self.post("/api/v1/tokens", ask).await
     }
 
-    /// Withdraws a token.
+    /// Revokes a token.
     pub async fn revoke_token(&self, id: &str) -> Answer<Token> {
         self.delete(&format!("/api/v1/tokens/{}", escaped(id))).await
     }
 
-    /// Service accounts of a project.
+    /// Lists the service accounts of a project.
     pub async fn list_service_accounts(&self, project: Option<String>) -> Answer<List<ServiceAccount>> {
         self.whole("/api/v1/service-accounts", &[("project", project)]).await
     }
 
-    /// Makes a service account.
+    /// Creates a service account.
     pub async fn create_service_account(&self, ask: &CreateServiceAccount) -> Answer<ServiceAccount> {
         self.post("/api/v1/service-accounts", ask).await
     }
 
-    /// Deletes a service account and withdraws its tokens.
+    /// Deletes a service account and revokes its tokens.
     pub async fn delete_service_account(&self, project: Option<String>, name: &str) -> Answer<ServiceAccount> {
         self.delete(&service_account_path(project, name, "")).await
     }
 
-    /// Makes a token for a service account.
+    /// Creates a token for a service account.
     pub async fn create_service_account_token(
         &self,
         project: Option<String>,
@@ -130,47 +130,47 @@ impl Client {
         self.post(&service_account_path(project, name, "/tokens"), ask).await
     }
 
-    /// The keys that sign or signed tasks.
+    /// Lists every present and former signing key.
     pub async fn list_signing_keys(&self) -> Answer<List<SigningKey>> {
         self.get("/api/v1/signing-keys").await
     }
 
-    /// Has a new task-signing key take the place of the one in use.
+    /// Starts the rotation of the task-signing key.
     pub async fn rotate_signing_keys(&self) -> Answer<SigningKey> {
         self.post("/api/v1/signing-keys/rotate", &json!({})).await
     }
 
-    /// The sealing key in use, and how far its successor is.
+    /// Returns the id of the sealing key in use, and the progress of its rotation.
     pub async fn get_sealing_key(&self) -> Answer<SealingKey> {
         self.get("/api/v1/sealing-key").await
     }
 
-    /// Puts the next sealing key into use, which every replica must have taken.
+    /// Puts the next sealing key into use. Every replica must have loaded it before.
     pub async fn rotate_sealing_key(&self) -> Answer<SealingKey> {
         self.post("/api/v1/sealing-key/rotate", &json!({})).await
     }
 
-    /// Every certificate authority, oldest first.
+    /// Lists every certificate authority, oldest first.
     pub async fn list_authorities(&self) -> Answer<List<Authority>> {
         self.get("/api/v1/authorities").await
     }
 
-    /// Has a new authority take the place of the one that issues.
+    /// Starts the rotation of the certificate authority.
     pub async fn rotate_authority(&self) -> Answer<Authority> {
         self.post("/api/v1/authorities/rotate", &json!({})).await
     }
 
-    /// Has the authority's rotation go on without the nodes that hold it up.
+    /// Continues the authority's rotation without the nodes that delay it.
     pub async fn force_authority(&self, ask: &ForceAuthority) -> Answer<Authority> {
         self.post("/api/v1/authorities/force", ask).await
     }
 
-    /// Ends a task-signing key at once.
+    /// Revokes a task-signing key immediately.
     pub async fn revoke_signing_key(&self, key: &str) -> Answer<SigningKey> {
         self.post(&format!("/api/v1/signing-keys/{}/revoke", escaped(key)), &json!({})).await
     }
 
-    /// Nodes, in a state and with a connectivity where these are given.
+    /// Returns the first page of nodes, optionally filtered by state and connectivity.
     pub async fn list_nodes(&self, state: Option<String>, connectivity: Option<String>) -> Answer<List<Node>> {
         let query = query(&[("state", state), ("connectivity", connectivity)]);
         self.get(&format!("/api/v1/nodes{query}")).await
@@ -181,12 +181,12 @@ impl Client {
         self.post("/api/v1/nodes", ask).await
     }
 
-    /// A node by name or id.
+    /// Returns a node by name or id.
     pub async fn get_node(&self, node: &str) -> Answer<Node> {
         self.get(&format!("/api/v1/nodes/{}", escaped(node))).await
     }
 
-    /// What a node is like now, for [`Client::with_if_match`].
+    /// Returns the present ETag of a node, for [`Client::with_if_match`].
     pub async fn node_etag(&self, node: &str) -> Answer<String> {
         self.etag(&format!("/api/v1/nodes/{}", escaped(node))).await
     }
@@ -196,90 +196,90 @@ impl Client {
         self.post(&format!("/api/v1/nodes/{}/enrollment", escaped(node)), ask).await
     }
 
-    /// Sends a signed no-op and waits for its result.
+    /// Sends a signed no-op task and waits for its result.
     pub async fn ping_node(&self, node: &str) -> Answer<Ping> {
         self.post(&format!("/api/v1/nodes/{}/ping", escaped(node)), &json!({})).await
     }
 
-    /// Puts a node back to its beginning.
+    /// Resets a node.
     pub async fn reset_node(&self, node: &str, ask: &EnrollNode) -> Answer<RegisteredNode> {
         self.post(&format!("/api/v1/nodes/{}/reset", escaped(node)), ask).await
     }
 
-    /// Hands a node that a tenant has left to the reimage hook.
+    /// Passes a node that a tenant left to the reimage hook.
     pub async fn reimage_node(&self, node: &str) -> Answer<Node> {
         self.post(&format!("/api/v1/nodes/{}/reimage", escaped(node)), &json!({})).await
     }
 
-    /// Has a node look at its machine and at whether it is fit.
+    /// Inspects a node and waits for the result.
     pub async fn inspect_node(&self, node: &str) -> Answer<Node> {
         self.post(&format!("/api/v1/nodes/{}/inspect", escaped(node)), &json!({})).await
     }
 
-    /// Carries out a safe fix on a node, named by itself or by the finding that it takes away.
+    /// Applies a safe fix on a node, named by the fix or by the finding that it removes.
     pub async fn fix_node(&self, node: &str, ask: &FixNode) -> Answer<FixedNode> {
         self.post(&format!("/api/v1/nodes/{}/fix", escaped(node)), ask).await
     }
 
-    /// Allocations, of one project where it is given.
+    /// Returns the first page of allocations, optionally filtered by project and state.
     pub async fn list_allocations(&self, project: Option<String>, state: Option<String>) -> Answer<List<Allocation>> {
         let query = query(&[("project", project), ("state", state)]);
         self.get(&format!("/api/v1/allocations{query}")).await
     }
 
-    /// Gives a node to a project.
+    /// Allocates a node to a project.
     pub async fn create_allocation(&self, ask: &CreateAllocation) -> Answer<Allocation> {
         self.post("/api/v1/allocations", ask).await
     }
 
-    /// An allocation.
+    /// Returns an allocation.
     pub async fn get_allocation(&self, id: &str) -> Answer<Allocation> {
         self.get(&format!("/api/v1/allocations/{}", escaped(id))).await
     }
 
-    /// What an allocation is like now, for [`Client::with_if_match`].
+    /// Returns the present ETag of an allocation, for [`Client::with_if_match`].
     pub async fn allocation_etag(&self, id: &str) -> Answer<String> {
         self.etag(&format!("/api/v1/allocations/{}", escaped(id))).await
     }
 
-    /// Takes a node back from a project.
+    /// Releases an allocation.
     pub async fn release_allocation(&self, id: &str) -> Answer<Allocation> {
         self.post(&format!("/api/v1/allocations/{}/release", escaped(id)), &json!({})).await
     }
 
-    /// Tasks, on a node or of an operation where these are given.
+    /// Returns the first page of tasks, optionally filtered by node and operation.
     pub async fn list_tasks(&self, node: Option<String>, operation: Option<String>) -> Answer<List<Task>> {
         let query = query(&[("node", node), ("operation", operation)]);
         self.get(&format!("/api/v1/tasks{query}")).await
     }
 
-    /// A task.
+    /// Returns a task.
     pub async fn get_task(&self, id: &str) -> Answer<Task> {
         self.get(&format!("/api/v1/tasks/{}", escaped(id))).await
     }
 
-    /// Events behind number `after`: a project's, or the platform's own.
+    /// Returns one page of events after number `after`, of a project or of the platform.
     pub async fn list_events(&self, project: Option<String>, after: u64) -> Answer<List<Event>> {
         let query = query(&[("project", project), ("after", Some(after.to_string()))]);
         self.get(&format!("/api/v1/events{query}")).await
     }
 
-    /// The catalog.
+    /// Lists the apps of the catalog.
     pub async fn list_apps(&self) -> Answer<List<App>> {
         self.get("/api/v1/apps").await
     }
 
-    /// An app.
+    /// Returns an app.
     pub async fn get_app(&self, slug: &str) -> Answer<App> {
         self.get(&format!("/api/v1/apps/{}", escaped(slug))).await
     }
 
-    /// Every allocation of the project as a place for the app.
+    /// Lists the project's allocations as placements for the app.
     pub async fn placement_options(&self, project: Option<String>, slug: &str) -> Answer<List<PlacementOption>> {
         self.whole(&format!("/api/v1/apps/{}/placement-options", escaped(slug)), &[("project", project)]).await
     }
 
-    /// Imported files.
+    /// Lists imported files.
     pub async fn list_artifacts(&self) -> Answer<List<Artifact>> {
         self.whole("/api/v1/artifacts", &[]).await
     }
@@ -289,7 +289,7 @@ impl Client {
         self.post("/api/v1/artifacts", ask).await
     }
 
-    /// Workloads, of one project and in one section where these are given, behind a cursor.
+    /// Returns the page of workloads after `cursor`, optionally filtered by project and section.
     pub async fn list_workloads(
         &self,
         project: Option<String>,
@@ -305,27 +305,27 @@ impl Client {
         self.post("/api/v1/workloads", ask).await
     }
 
-    /// What deploying would do, or every reason against it. Touches nothing.
+    /// Returns the plan of a deployment, or every reason against it. Changes nothing.
     pub async fn preview_workload(&self, ask: &Deploy) -> Answer<Preview> {
         self.post("/api/v1/workloads?dry_run=true", ask).await
     }
 
-    /// A workload with its members, by name in a project or by id.
+    /// Returns a workload with its members, by name in a project or by id.
     pub async fn get_workload(&self, project: Option<String>, workload: &str) -> Answer<WorkloadDetail> {
         self.get(&workload_path(project, workload, "")).await
     }
 
-    /// What a workload is like now, for [`Client::with_if_match`].
+    /// Returns the present ETag of a workload, for [`Client::with_if_match`].
     pub async fn workload_etag(&self, project: Option<String>, workload: &str) -> Answer<String> {
         self.etag(&workload_path(project, workload, "")).await
     }
 
-    /// A workload's members.
+    /// Lists the members of a workload.
     pub async fn list_members(&self, project: Option<String>, workload: &str) -> Answer<List<Member>> {
         self.whole(&format!("/api/v1/workloads/{}/members", escaped(workload)), &[("project", project)]).await
     }
 
-    /// What adding members would do. Touches nothing.
+    /// Returns the plan of adding members. Changes nothing.
     pub async fn preview_members(&self, project: Option<String>, workload: &str, ask: &AddMembers) -> Answer<Preview> {
         let query = query(&[("project", project), ("dry_run", Some("true".to_owned()))]);
         self.post(&format!("/api/v1/workloads/{}/members{query}", escaped(workload)), ask).await
@@ -336,22 +336,22 @@ impl Client {
         self.post(&workload_path(project, workload, "/members"), ask).await
     }
 
-    /// Removes a workload from all of its nodes.
+    /// Removes a workload from all its nodes.
     pub async fn decommission_workload(&self, project: Option<String>, workload: &str) -> Answer<Started> {
         self.post(&workload_path(project, workload, "/decommission"), &json!({})).await
     }
 
-    /// Tries again what needs attention.
+    /// Repeats the latest operation of a workload if it did not succeed.
     pub async fn resume_workload(&self, project: Option<String>, workload: &str) -> Answer<Started> {
         self.post(&workload_path(project, workload, "/resume"), &json!({})).await
     }
 
-    /// How the workload's cluster can be reached.
+    /// Returns the endpoint of the workload's cluster, with the available and the delivered credentials.
     pub async fn get_access(&self, project: Option<String>, workload: &str) -> Answer<AccessAnswer> {
         self.get(&workload_path(project, workload, "/access")).await
     }
 
-    /// Withdraws a delivered credential.
+    /// Revokes a delivered credential.
     pub async fn revoke_access(&self, grant: &str) -> Answer<AccessGrant> {
         self.delete(&format!("/api/v1/access-grants/{}", escaped(grant))).await
     }
@@ -366,7 +366,7 @@ impl Client {
         self.post(&workload_path(project, workload, "/kubeconfig"), ask).await
     }
 
-    /// Operations that the caller sees, of a project, on a workload (by name in that project, or by id) or in a state where given.
+    /// Returns the first page of operations, optionally filtered by project, workload (by name in that project, or by id) and state.
     pub async fn list_operations(
         &self,
         project: Option<String>,
@@ -377,27 +377,27 @@ impl Client {
         self.get(&format!("/api/v1/operations{query}")).await
     }
 
-    /// An operation with its steps.
+    /// Returns an operation with its steps.
     pub async fn get_operation(&self, id: &str) -> Answer<OperationDetail> {
         self.get(&format!("/api/v1/operations/{}", escaped(id))).await
     }
 
-    /// Asks an operation to end.
+    /// Requests the cancellation of an operation.
     pub async fn cancel_operation(&self, id: &str) -> Answer<Operation> {
         self.post(&format!("/api/v1/operations/{}/cancel", escaped(id)), &json!({})).await
     }
 
-    /// A list as it is answered, for whoever gathers without looking: of the parameters those count that have a value.
+    /// Returns one page of a list as raw JSON. Parameters without a value are left out.
     pub async fn read_page(&self, list: &str, parameters: &[(&str, Option<String>)]) -> Answer<serde_json::Value> {
         self.get(&format!("/api/v1/{list}{}", query(parameters))).await
     }
 
-    /// What answers in plain text, for example `/metrics`.
+    /// Returns a plain-text response, for example of `/metrics`.
     pub async fn read_text(&self, path: &str) -> Answer<String> {
         self.text(path).await
     }
 
-    /// Audit records behind number `after`, of the last so many seconds where it is given.
+    /// Returns one page of audit records after number `after`, optionally filtered by target, action and the last `since_seconds` seconds.
     pub async fn list_audit(
         &self,
         target: Option<String>,

@@ -1,4 +1,4 @@
-//! Requests and answers over TLS.
+//! Requests and responses over TLS.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,15 +16,15 @@ use tokio_rustls::TlsConnector;
 
 use crate::error::ClientError;
 
-/// Longest answer, in bytes.
+/// Longest response, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1_024 * 1_024;
-/// Longest time for a connection, and again for its TLS handshake.
+/// Time limit of the TCP connection, and again of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection that requests are sent over.
+/// A connection that sends requests.
 type Connection = SendRequest<Full<Bytes>>;
 
-/// A client of one control plane for one token holder.
+/// A client of one control plane with one token.
 #[derive(Clone)]
 pub struct Client {
     url: String,
@@ -35,12 +35,13 @@ pub struct Client {
     if_match: Option<String>,
     correlation_id: Option<String>,
     tls: TlsConnector,
-    /// The connection between two requests; `None` in a client that opens one for each.
+    /// The idle connection; `None` in a client that opens one per request.
     kept: Option<Arc<Mutex<Option<Connection>>>>,
 }
 
 impl Client {
-    /// A client of the control plane at `url` (`https://host:port`), which must prove itself by an authority in `authority_pem`.
+    /// Creates a client of the control plane at `url` (`https://host:port`). The server's certificate must be issued by an authority in
+    /// `authority_pem`.
     pub fn new(url: &str, authority_pem: &[u8], token: &str) -> Result<Self, ClientError> {
         let address = url
             .strip_prefix("https://")
@@ -74,65 +75,66 @@ impl Client {
         })
     }
 
-    /// The same client, whose mutations carry this key: the control plane does each of them once, however often it is asked.
+    /// Returns the same client with an idempotency key for its mutations: the control plane executes each of them once, however often it is
+    /// sent.
     #[must_use]
     pub fn with_idempotency_key(self, key: impl Into<String>) -> Self {
         Self { idempotency_key: Some(key.into()), ..self }
     }
 
-    /// The same client, whose mutations happen only while their object is as this ETag says.
+    /// Returns the same client with an ETag as the precondition of its mutations.
     #[must_use]
     pub fn with_if_match(self, etag: impl Into<String>) -> Self {
         Self { if_match: Some(etag.into()), ..self }
     }
 
-    /// The same client, whose requests carry this id (a UUID) into logs, events, audit and tasks.
+    /// Returns the same client with a correlation id (a UUID) for its requests, which appears in logs, events, audit records and tasks.
     #[must_use]
     pub fn with_correlation_id(self, id: impl Into<String>) -> Self {
         Self { correlation_id: Some(id.into()), ..self }
     }
 
-    /// The same client with one connection for all of its requests, one after the other. It opens another when that one has ended. Clones of what
-    /// this returns share the connection.
+    /// Returns the same client with one connection for all its requests, one after the other. It reconnects when the connection has ended.
+    /// Clones of the result share the connection.
     #[must_use]
     pub fn with_kept_connection(self) -> Self {
         Self { kept: Some(Arc::default()), ..self }
     }
 
-    /// Asks for a value.
+    /// Requests a value.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.value(self.send(Method::GET, path, None::<&()>, "application/json").await?).await
     }
 
-    /// The ETag of what is there now.
+    /// Returns the present ETag of a resource.
     pub(crate) async fn etag(&self, path: &str) -> Result<String, ClientError> {
         let response = self.send(Method::GET, path, None::<&()>, "application/json").await?;
         let etag = response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok());
         etag.map(str::to_owned).ok_or_else(|| ClientError::Answer("it carries no ETag".to_owned()))
     }
 
-    /// Asks for a text.
+    /// Requests a text.
     pub(crate) async fn text(&self, path: &str) -> Result<String, ClientError> {
         let bytes = self.bytes(self.send(Method::GET, path, None::<&()>, "text/plain").await?).await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Asks for bytes.
+    /// Requests bytes.
     pub(crate) async fn raw(&self, path: &str, accept: &str) -> Result<Bytes, ClientError> {
         self.bytes(self.send(Method::GET, path, None::<&()>, accept).await?).await
     }
 
-    /// Sends a value and returns another.
+    /// Sends a value and returns the response's value.
     pub(crate) async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
         self.value(self.send(Method::POST, path, Some(body), "application/json").await?).await
     }
 
-    /// Deletes something and returns what it was.
+    /// Sends a deletion and returns the response's value.
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.value(self.send(Method::DELETE, path, None::<&()>, "application/json").await?).await
     }
 
-    /// Sends a request and returns a successful answer with its body still to be read.
+    /// Sends a request and returns a successful response with an unread body.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -183,7 +185,7 @@ impl Client {
         Ok(response)
     }
 
-    /// The connection once the answer before is read, or another one if it has ended.
+    /// Returns the connection after the previous response was read, or a new one if it has ended.
     async fn still_open(&self, mut connection: Connection) -> Result<Connection, String> {
         if connection.ready().await.is_ok() { Ok(connection) } else { self.connect().await }
     }

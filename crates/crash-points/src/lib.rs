@@ -1,29 +1,29 @@
-//! The moments at which a death matters: before an effect, inside it, after it and before its record, after the record and before the
-//! answer. Each has a name, and a test may have a process die or stand still exactly there.
+//! Crash points are named moments at which a crash matters: before an effect, during it, after it but before its record, and after the
+//! record but before the response. A test can stop a process exactly there.
 //!
-//! Guarantees: without the feature `armed`, which no shipped program has, reaching a point does nothing. With it a point is armed by a file of
-//! its name in the folder that the process was given, and is disarmed when it is reached, so that it strikes once. With the feature `watched`
-//! a simulation, whose processes are all on one thread, is told of each point that this thread reaches.
+//! Guarantees: without the feature `armed`, which no released program has, reaching a point does nothing. With it, a file with the point's
+//! name in the configured directory arms the point; reaching the point disarms it, so it stops the process once. With the feature
+//! `watched`, a simulation, which runs its processes on one thread, receives each point that this thread reaches.
 //!
-//! Deliberately absent: who is killed (the test's business, where it is not the process itself) and what must hold afterwards.
+//! Deliberately absent: killing (the test does that, or the simulated process itself), and what must hold afterwards.
 
 use std::fmt;
 
 use gpuaas_model::TaskType;
 
-/// Names the folder with the points that are armed.
+/// Environment variable with the directory of armed points.
 pub const FOLDER: &str = "GPUAAS_CRASH_POINTS";
-/// Where a sandbox's processes look, below its root.
+/// Directory of armed points for processes in a sandbox, relative to the sandbox root.
 pub const FOLDER_OF_SANDBOX: &str = ".sandbox/crash-points";
 
-/// A kind of step of an operation.
+/// Kind of an operation's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
     /// A signed task on a node.
     NodeTask,
-    /// A call to the app's cluster.
+    /// A request to the app's cluster.
     ClusterCall,
-    /// A look at or a change of our own records.
+    /// A read or change of the control plane's own records.
     Record,
 }
 
@@ -40,20 +40,20 @@ impl StepKind {
     }
 }
 
-/// How far a start of the control plane has come.
+/// Progress of a control plane's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartStage {
-    /// The sealing key is there, and no store.
+    /// The sealing key is stored; the store does not exist yet.
     KeyKept,
     /// The store has its tables.
     StoreOpened,
-    /// The first rows are durable, and nothing beside the store says so.
+    /// The first rows are durable; no file outside the store records that.
     RowsKept,
-    /// The data directory says that it was used.
+    /// The data directory is marked as used.
     UseKept,
-    /// The one-time admin token is there.
+    /// The one-time admin token is stored.
     AdminKept,
-    /// The authorities are there for clients; nobody listens yet.
+    /// The authorities' certificates are stored for clients; no listener is open yet.
     CaKept,
 }
 
@@ -74,18 +74,18 @@ impl StartStage {
     }
 }
 
-/// How far a restore has come.
+/// Progress of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreStage {
-    /// The staging folder is there, and nothing in it.
+    /// The staging directory exists and is empty.
     Begun,
-    /// Everything is checked and staged, and nothing of it is in place.
+    /// Everything is verified and staged; nothing is in place.
     Ready,
     /// The artifacts are in place.
     Artifacts,
-    /// So are keys and one-time token.
+    /// The keys and the one-time token are also in place.
     Keys,
-    /// So are the rows, and the staging folder is still there.
+    /// The rows are also in place; the staging directory still exists.
     InPlace,
 }
 
@@ -104,34 +104,34 @@ impl RestoreStage {
     }
 }
 
-/// A moment.
+/// A point at which a process can be stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// Control plane: it starts.
+    /// Control plane: its start reached this stage.
     Start(StartStage),
-    /// Control plane: the attempt is in rows, and nothing of it was done.
+    /// Control plane: the attempt is recorded in rows; none of it was executed.
     StepBegun(StepKind),
-    /// Control plane: the attempt ended, and no row says so.
+    /// Control plane: the attempt ended; no row records that.
     StepAnswered(StepKind),
-    /// Control plane: the end is in rows, and nobody was told.
+    /// Control plane: rows record the end; no one was notified.
     StepSettled(StepKind),
-    /// Control plane: the file of an archive is durable, and no row names it.
+    /// Control plane: an archive's file is durable; no row refers to it.
     ArchiveWritten,
-    /// Control plane: a row names the archive, and nothing that it holds was deleted.
+    /// Control plane: a row refers to the archive; nothing that it contains was deleted yet.
     ArchiveRecorded,
-    /// Agent: the task is in the ledger, and nothing of it was done.
+    /// Agent: the task is in the ledger; none of it was executed.
     TaskBegun(TaskType),
-    /// Agent: the task has changed something on the host, and is not done.
+    /// Agent: the task has changed something on the host but is not done.
     TaskInside(TaskType),
-    /// Agent: all of the task is done, and the ledger does not say so.
+    /// Agent: the task is done; the ledger does not record that.
     TaskDone(TaskType),
-    /// Agent: the ledger says how the task ended, and nobody was told.
+    /// Agent: the ledger records the outcome; it was not reported.
     TaskEnded(TaskType),
-    /// `gpuaas server restore`: it has come so far.
+    /// `gpuaas server restore`: it reached this stage.
     Restore(RestoreStage),
     /// Init: a unit's process is about to be started.
     UnitStarting,
-    /// Init: a unit's process was started, and nobody was told.
+    /// Init: a unit's process was started; that was not reported.
     UnitStarted,
 }
 
@@ -156,7 +156,7 @@ impl fmt::Display for Point {
 }
 
 impl Point {
-    /// Every point of every kind of step and type of task.
+    /// Returns every point, for every step kind and task type.
     pub fn all() -> Vec<Self> {
         let steps = StepKind::ALL
             .into_iter()
@@ -177,7 +177,7 @@ impl Point {
     }
 }
 
-/// Says that this process is at that point.
+/// Marks that the calling process reached `point`.
 pub fn reach(point: Point) {
     #[cfg(feature = "watched")]
     watched::reach(point);
@@ -187,7 +187,7 @@ pub fn reach(point: Point) {
     let _ = point;
 }
 
-/// Unwinds on where a simulated process dies: for code that catches the panics of others, which must not keep a dead process going.
+/// Continues unwinding if the caught panic is the death of a simulated process, so that code that catches panics does not keep it alive.
 pub fn pass_on_death(panic: Box<dyn std::any::Any + Send>) {
     #[cfg(feature = "watched")]
     if panic.is::<Died>() {
@@ -202,7 +202,7 @@ pub use watched::{Died, Watch, watch};
 #[cfg(feature = "watched")]
 mod watched;
 
-/// Where a test has armed the point, all of the process stands still, until it is killed or told to go on.
+/// Stops the whole process with `SIGSTOP` if a test armed the point, until the test kills or continues it.
 #[cfg(feature = "armed")]
 fn strike(point: Point) {
     use std::path::PathBuf;
@@ -210,11 +210,11 @@ fn strike(point: Point) {
     let of_sandbox = || Some(PathBuf::from(std::env::var_os("GPUAAS_SANDBOX_ROOT")?).join(FOLDER_OF_SANDBOX));
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from).or_else(of_sandbox) else { return };
     let (armed, reached) = (folder.join(point.to_string()), folder.join(format!("{point}.reached")));
-    // One of several that come here at once: whoever can give the file its other name.
+    // If several threads arrive at once, only the one that renames the file stops the process.
     if std::fs::rename(armed, reached).is_err() {
         return;
     }
-    // A process that cannot even be stopped goes on, and the test that waits for its death says so.
+    // If the process cannot be stopped it continues, and the test that waits for it fails.
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
 

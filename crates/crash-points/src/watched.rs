@@ -1,4 +1,4 @@
-//! Points as a simulation sees them: by a function of its own, on its own thread.
+//! Delivers points to a watcher function of the current thread, for simulations.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -10,14 +10,14 @@ thread_local! {
     static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
 }
 
-/// What a process unwinds with when it dies at a point.
+/// The panic payload of a simulated process that dies at a point.
 pub struct Died;
 
-/// Watches until it is dropped.
+/// Keeps the watcher installed until dropped.
 #[must_use]
 pub struct Watch(());
 
-/// Calls `watcher` at every point that this thread reaches from now on. It may unwind: that is how a simulated process dies there.
+/// Calls `watcher` at every point that this thread reaches from now on. The watcher may unwind: that is how a simulated process dies.
 pub fn watch(watcher: impl Fn(Point) + 'static) -> Watch {
     WATCHER.with(|present| present.replace(Some(Rc::new(watcher))));
     Watch(())
@@ -30,7 +30,7 @@ impl Drop for Watch {
 }
 
 pub(crate) fn reach(point: Point) {
-    // Out of its cell first: it may unwind, and it may reach a point itself.
+    // Cloned out of the cell first, because the watcher may unwind or reach a point itself.
     let watcher = WATCHER.with(|present| present.borrow().clone());
     if let Some(watcher) = watcher {
         watcher(point);

@@ -1,5 +1,5 @@
-//! The certificate authorities in effect at one version of the key set: the issuer, and the others that are trusted. Rows say it, so that every replica
-//! changes over with the same commit. How one follows another is [`crate::authority_rotation`]'s.
+//! The certificate authorities in effect at one version of the key set: the issuer and the other trusted ones. Rows name them, so that
+//! every replica changes over with the same commit. [`crate::authority_rotation`] rotates them.
 
 use std::sync::Arc;
 
@@ -8,40 +8,40 @@ use gpuaas_store::{AuthorityRecord, StoredAuthority};
 use gpuaas_trust::{Authority, AuthorityError, SealError, SealingKeys, SignedKeySet, SigningKeySet};
 use rustls_pki_types::CertificateDer;
 
-/// The authorities that count.
+/// The authorities in effect.
 pub struct Authorities {
     active: Arc<Authority>,
-    /// The one before, for as long as it is in grace.
+    /// The previous authority, while it is in grace.
     predecessor: Option<Arc<Authority>>,
-    /// The one that will be.
+    /// The next authority, while it is staged.
     staged: Option<Arc<Authority>>,
-    /// Whether no other authority has existed.
+    /// `true` if no other authority has existed.
     is_first: bool,
     /// Key-set version at which these took effect; 0 if no row names one.
     version: u64,
 }
 
-/// Why an authority's row cannot be used.
+/// The reasons for which an authority's row cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthoritiesError {
-    /// The key does not open.
+    /// The key could not be unsealed.
     #[error("authority {0}: {1}")]
     Sealed(String, SealError),
-    /// Certificate and key do not make one.
+    /// Certificate and key do not form a valid authority.
     #[error("authority {0}: {1}")]
     Unusable(String, AuthorityError),
-    /// None issues.
+    /// No row names an active authority.
     #[error("no authority is active")]
     NoneActive,
 }
 
 impl Authorities {
-    /// One that never had another beside it.
+    /// The first and only authority.
     pub(crate) fn first(authority: Authority) -> Self {
         Self { active: Arc::new(authority), predecessor: None, staged: None, is_first: true, version: 0 }
     }
 
-    /// Those of the rows.
+    /// Opens the authorities of the rows.
     pub(crate) fn opened(sealing: &SealingKeys, stored: &[StoredAuthority]) -> Result<Self, AuthoritiesError> {
         let of = |state| -> Result<Option<Arc<Authority>>, AuthoritiesError> {
             let found = stored.iter().find(|stored| stored.authority.state == state);
@@ -56,34 +56,34 @@ impl Authorities {
         })
     }
 
-    /// Whether these rows are what this was opened from.
+    /// Returns whether these rows are the ones from which this value was opened.
     pub(crate) fn is_of(&self, stored: &[StoredAuthority]) -> bool {
         self.version == newest(stored)
     }
 
-    /// The one that issues.
+    /// The authority that issues certificates.
     pub fn active(&self) -> &Arc<Authority> {
         &self.active
     }
 
-    /// The one of that digest, if it may be pinned now: the one that issues, or did before.
+    /// The authority with the given digest, if enrollment strings may pin it now: the active one or its predecessor.
     pub fn pinned(&self, sha256: &str) -> Option<&Arc<Authority>> {
         std::iter::once(&self.active).chain(&self.predecessor).find(|authority| authority.digest() == sha256)
     }
 
-    /// The certificates of those that count, the one that issues first.
+    /// The certificates of all authorities in effect, the active one first.
     pub fn trusted(&self) -> Vec<CertificateDer<'static>> {
         self.each().map(|authority| authority.certificate().clone()).collect()
     }
 
-    /// The certificates that enrollment strings may pin, PEM, the one that issues first.
+    /// The certificates that enrollment strings may pin, PEM, the active one first.
     pub fn pem(&self) -> String {
         let pinned = std::iter::once(&self.active).chain(&self.predecessor);
         pinned.map(|authority| authority.certificate_pem()).collect()
     }
 
-    /// The certificates of those that count as a key set names them: none where there never was but one, so that agents of before they could be
-    /// rotated take the set.
+    /// The PEM certificates for the key set. Empty while only one authority has ever existed, so that agents from before authority rotation
+    /// accept the set.
     pub(crate) fn named(&self) -> Vec<String> {
         match self.is_first {
             true => Vec::new(),
@@ -91,7 +91,7 @@ impl Authorities {
         }
     }
 
-    /// Signs a set with the one that issues, and with the one before for agents that know that one alone.
+    /// Signs a set with the active authority, and with its predecessor for agents that know only that one.
     pub(crate) fn sign(&self, set: &SigningKeySet) -> Result<SignedKeySet, AuthorityError> {
         let signed = set.sign(&self.active)?;
         match &self.predecessor {
@@ -100,7 +100,7 @@ impl Authorities {
         }
     }
 
-    /// Whether one is following another.
+    /// Returns `true` while an authority is staged or in grace.
     pub(crate) fn is_changing(&self) -> bool {
         self.staged.is_some() || self.predecessor.is_some()
     }
@@ -110,12 +110,12 @@ impl Authorities {
     }
 }
 
-/// The newest version of any row; 0 where there is none.
+/// The highest version of any row; 0 if there is none.
 fn newest(stored: &[StoredAuthority]) -> u64 {
     stored.iter().map(|stored| stored.authority.version).max().unwrap_or(0)
 }
 
-/// The row of an authority, its key sealed.
+/// Creates the row of an authority, with its key sealed.
 pub fn stored_authority(
     sealing: &SealingKeys,
     authority: &Authority,
@@ -138,7 +138,7 @@ pub fn stored_authority(
     Ok(StoredAuthority { authority, key })
 }
 
-/// The authority of a row.
+/// Opens the authority of a row.
 pub fn open_authority(sealing: &SealingKeys, stored: &StoredAuthority) -> Result<Authority, AuthoritiesError> {
     let AuthorityRecord { id, certificate, by_predecessor, .. } = &stored.authority;
     let key = sealing.open(&StoredAuthority::sealed_for(id), &stored.key);

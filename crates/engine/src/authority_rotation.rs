@@ -1,12 +1,14 @@
-//! How one certificate authority follows another without a connection that ends for it.
+//! Rotates certificate authorities without ending a connection.
 //!
-//! A new authority is *staged*: certified by the present one and named by the key set, so that every node trusts both before either issues anything
-//! new. It becomes *active* once every node that is connected, or lost its connection less than 15 s ago, has the set. (A node that connects
-//! later believes the server by the certificate that the old authority gave the new one, and is given the set then.) The one before is in *grace* until every node has shown a certificate of the new
-//! one and no enrollment string that pins the old one can be used any more. Then it is *retired*: its certificates count no more, and its key is erased.
+//! A new authority is *staged*: the present authority certifies it and the key set names it, so that every node trusts both before either
+//! issues anything new. It becomes *active* once every node that is connected, or that lost its connection less than 15 s ago, has the set.
+//! (A node that connects later trusts the server through the certificate that the old authority issued for the new one, and gets the set
+//! then.) The old authority is in *grace* until every node has presented a certificate of the new one and no enrollment string that pins
+//! the old one is valid any more. Then it is *retired*: its certificates are void, and its key is erased.
 //!
-//! The set is the one of the task-signing keys ([`crate::key_rotation`]): one version, one signature, one file on the node, so that no node ever holds
-//! keys that are signed by an authority it does not know. Unlike a key, an authority waits for as long as it takes, or until an operator forces it.
+//! Authorities share the set of the task-signing keys ([`crate::key_rotation`]): one version, one signature, one file on the node, so that
+//! no node holds keys signed by an authority that it does not know. Unlike a key, an authority waits without a time limit, unless an
+//! operator forces it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -27,18 +29,18 @@ use crate::{
     record::{audit_own, platform_event},
 };
 
-/// While certificates are renewed, all nodes are looked through this often at most.
+/// Minimum interval between checks of all nodes while certificates are renewed.
 const LOOKED_THROUGH_EVERY: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Takes the next step of an authority's rotation if nothing holds it up. Returns when to look again, whatever happens.
+    /// Takes the next step of an authority's rotation if nothing blocks it. Returns the time until the next check.
     pub(crate) async fn advance_authorities(&self) -> Result<Duration, KeysError> {
         let now = self.ports().clock.now();
         let (is_wanted, again) = self.key_tending().may_look_through_nodes(now, LOOKED_THROUGH_EVERY);
         if !is_wanted {
             return Ok(again);
         }
-        // Checked on a reader first: it may be slow, and mostly finds nothing to do.
+        // Checks on a reader first, because the check may be slow and mostly finds nothing to do.
         let mut reader = self.store().read().await?;
         let authorities = records(&mut reader).await?;
         let Some(authority) = under_way(&authorities) else {
@@ -63,7 +65,7 @@ impl Engine {
     }
 }
 
-/// Every authority there ever was, oldest first.
+/// Every authority that ever existed, oldest first.
 pub(crate) async fn records(reader: &mut Reader) -> Result<Vec<AuthorityRecord>, StoreError> {
     Ok(reader.authorities().await?.into_iter().map(|stored| stored.authority).collect())
 }
@@ -73,12 +75,12 @@ pub(crate) fn under_way(authorities: &[AuthorityRecord]) -> Option<&AuthorityRec
     authorities.iter().find(|authority| matches!(authority.state, KeyState::Staged | KeyState::Grace))
 }
 
-/// What an authority's next state waits for.
+/// The nodes that block an authority's next state.
 #[derive(Debug, Default)]
 pub(crate) struct HeldUp {
-    /// Nodes that have not taken the key set, or do not have a certificate of the authority that issues.
+    /// Nodes that have not taken the key set, or have no certificate of the active authority.
     pub(crate) nodes: Vec<NodeRecord>,
-    /// Nodes whose enrollment string pins the authority, and may still be used.
+    /// Nodes whose enrollment string pins the old authority and is still valid.
     pub(crate) enrolling: Vec<NodeRecord>,
 }
 
@@ -87,13 +89,13 @@ impl HeldUp {
         self.nodes.is_empty() && self.enrolling.is_empty()
     }
 
-    /// The names of all of them, each once.
+    /// The names of all these nodes, each once.
     pub(crate) fn names(&self) -> BTreeSet<String> {
         self.nodes.iter().chain(&self.enrolling).map(|node| node.name.to_string()).collect()
     }
 }
 
-/// What holds up an authority's next state.
+/// Finds the nodes that block an authority's next state.
 pub(crate) async fn held_up_by(
     reader: &mut Reader,
     authority: &AuthorityRecord,
@@ -116,26 +118,26 @@ pub(crate) async fn held_up_by(
     Ok(held_up)
 }
 
-/// The nodes that have a connection, or had one a moment ago and may come back, and have not taken that version of the key set.
+/// Nodes that are connected, or lost their connection a moment ago, and have not taken the given version of the key set.
 async fn without_key_set(reader: &mut Reader, version: u64) -> Result<Vec<NodeRecord>, StoreError> {
     let sessions = reader.sessions().await?.into_iter();
     let taken: HashMap<NodeId, u64> = sessions.map(|session| (session.node, session.key_set_version)).collect();
     let lacks_it = |node: &NodeRecord| match taken.get(&node.id) {
         Some(taken) => *taken < version,
-        // Of a process that ended, for example.
+        // For example, a node whose replica ended.
         None => may_connect(node) && matches!(node.connectivity, Connectivity::Connected | Connectivity::Stale),
     };
     reader.every_node(lacks_it).await
 }
 
-/// The nodes that may hold a certificate that they can use or renew, and are not known to have one of that authority.
+/// Nodes that may hold a certificate that they can use or renew, and are not known to have one of the active authority.
 async fn certified_by_another(
     reader: &mut Reader,
     active: &str,
     now: Timestamp,
 ) -> Result<Vec<NodeRecord>, StoreError> {
     let issued = reader.newest_node_keys().await?;
-    // By certificates issued, not by connections: an attacker with the stolen key could stay connected and never let the rotation end.
+    // Counts issued certificates, not connections: an attacker with the stolen key could stay connected and block the rotation forever.
     let may_hold_one = |node: &NodeRecord| {
         let newest = issued.get(&EnrolledNode { node: node.id, epoch: node.epoch });
         may_connect(node) && newest.is_some_and(|at| at.plus(NODE_CERTIFICATE_LIFE + RENEWAL_GRACE) > now)
@@ -147,7 +149,7 @@ fn may_connect(node: &NodeRecord) -> bool {
     matches!(node.state, NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance)
 }
 
-/// Takes the next step of the rotation without waiting for anything. `None` if no rotation is in progress.
+/// Takes the next step of the rotation without waiting for nodes. Returns `None` if no rotation is in progress.
 pub(crate) async fn step(tx: &mut Tx) -> Result<Option<AuthorityRecord>, KeysError> {
     let authorities = records(tx).await?;
     let Some(authority) = under_way(&authorities).cloned() else { return Ok(None) };
@@ -155,7 +157,7 @@ pub(crate) async fn step(tx: &mut Tx) -> Result<Option<AuthorityRecord>, KeysErr
     if authority.state == KeyState::Grace {
         return Ok(Some(change(tx, authority, KeyEvent::Retire, version, now).await?));
     }
-    // The other way round two would be active for a moment, which the rows do not allow.
+    // In the opposite order two authorities would be active for a moment, which the rows do not allow.
     if let Some(active) = authorities.into_iter().find(|authority| authority.state == KeyState::Active) {
         change(tx, active, KeyEvent::Supersede, version, now).await?;
     }
@@ -184,7 +186,7 @@ async fn change(
     Ok(authority)
 }
 
-/// Tells those who watch, and every replica, what an authority is now.
+/// Announces an authority's state to subscribers and to every replica.
 pub(crate) async fn announce(tx: &mut Tx, authority: &AuthorityRecord) -> Result<(), StoreError> {
     let data = json!({ "state": authority.state, "version": authority.version });
     let kind = EventKind::AuthorityStateChanged;

@@ -1,5 +1,5 @@
-//! Begins attempts: one transaction writes that they are about to run (with the signed envelope of each node task), and only then
-//! does anything run.
+//! Begins attempts: one transaction records that they are about to run, with the signed envelope of each node task; they run only after its
+//! commit.
 
 use std::sync::Arc;
 
@@ -25,21 +25,21 @@ use crate::{
     step::{AttemptEnd, continue_node_task},
 };
 
-/// Longest progress text kept as a step's detail, in bytes.
+/// Maximum length of a progress text kept as a step's detail, in bytes.
 const DETAIL_BYTES_MAX: usize = 512;
-/// Nodes that are told at once to end a task.
+/// Maximum number of concurrent cancellation requests to nodes.
 const CANCELLED_AT_ONCE: usize = 32;
 
-/// An attempt whose beginning is in rows.
+/// An attempt whose start is recorded.
 enum Begun {
-    /// To be run; node tasks with their row.
+    /// Ready to run; a node task comes with its row.
     Run(StepRecord, Option<Box<Outgoing>>),
     /// Ended before it could run.
     Ended(StepRecord, TaskFailure),
 }
 
 impl Driver {
-    /// Skips and begins what the schedule says, in one transaction, then runs what was begun.
+    /// Skips and begins the steps that the schedule names, in one transaction, then runs the begun attempts.
     pub(crate) async fn begin(&mut self, lease: &LeaseRecord, next: &Schedule) -> Result<(), StoreError> {
         let mut tx = self.engine.store().begin().await?;
         self.must_hold(&mut tx, lease).await?;
@@ -104,7 +104,7 @@ impl Driver {
         let is_first = rows.steps[at].attempts == 1;
         let begun = match (rows.steps[at].spec.begins.clone().filter(|_| is_first), member) {
             (Some(event), Some(member)) => change_member(tx, story, rows, member, event, now).await?,
-            // A later attempt finds the member where the first one has brought it.
+            // Only the first attempt moves the member; later ones find it in that state.
             (Some(_) | None, None) | (None, Some(_)) => Ok(()),
         };
         let recorded = match begun {
@@ -160,7 +160,7 @@ impl Driver {
         self.engine.record_task(tx, access, origin, (*task, oldest), params, expires_at).await.map(Some)
     }
 
-    /// Access to the node of a step: that of the step's member, and of no other node.
+    /// Decides access to the node of the step's member. Refuses any other node.
     async fn access_of(
         &self,
         tx: &mut Tx,
@@ -177,7 +177,7 @@ impl Driver {
         Ok(ownership::decide(member, &rows.of.workload, &allocation, node)?)
     }
 
-    /// Goes on with an attempt that a driver before this one began.
+    /// Continues an attempt that an earlier driver began.
     pub(crate) async fn continue_attempt(&mut self, rows: &OperationRows, step: StepRecord) -> Result<(), StoreError> {
         tracing::info!(operation = %self.id, step = %step.spec.key, "continuing an attempt that another driver began");
         let task = continue_node_task(&self.engine, &step).await?;
@@ -195,7 +195,7 @@ impl Driver {
         Box::pin(cancel(self.engine.nodes().clone(), rows.running().filter_map(task_of).collect()))
     }
 
-    /// Fails when another holder took the lease: whatever this driver was about to write is void.
+    /// Fails if another holder took the lease; this driver's writes are void then.
     pub(crate) async fn must_hold(&self, tx: &mut Tx, lease: &LeaseRecord) -> Result<(), StoreError> {
         if tx.lease_held(&self.lease_name(), self.engine.replica(), lease.fence).await? {
             Ok(())
@@ -204,7 +204,7 @@ impl Driver {
         }
     }
 
-    /// Brings the workload's row in line, with an event when it changed.
+    /// Updates the workload's status, with an event if it changed. Deletes the secrets of a decommissioned workload.
     pub(crate) async fn write_status(
         &self,
         tx: &mut Tx,
@@ -217,23 +217,23 @@ impl Driver {
             rows.of.workload = tx.update_workload(&rows.of.workload).await?;
             story.workload(tx, EventKind::WorkloadChanged, &rows.of.workload).await?;
             if rows.of.workload.lifecycle == Lifecycle::Decommissioned {
-                // What they opened is gone.
+                // The cluster that these secrets opened no longer exists.
                 tx.delete_secrets_of(rows.of.workload.id).await?;
             }
         }
         Ok(())
     }
 
-    /// Takes progress texts of one step without ever making the attempt wait.
+    /// Returns a sink for the progress texts of one step. It never makes the attempt wait.
     pub(crate) fn progress_of(&self, step: StepId) -> crate::effects::ProgressSink {
         let progress = self.progress_in.clone();
         Arc::new(move |text| {
-            // A full queue means that newer texts are on their way already.
+            // If the queue is full, this text is dropped; earlier ones wait to be recorded.
             let _ = progress.try_send((step, text));
         })
     }
 
-    /// Keeps what a step says it is doing or waiting for.
+    /// Stores a progress text as the step's detail.
     pub(crate) async fn record_progress(&self, step: StepId, text: String) {
         if let Err(error) = self.write_progress(step, &cut(text, DETAIL_BYTES_MAX)).await {
             tracing::debug!(%step, %error, "a progress text was not kept");
@@ -260,7 +260,7 @@ impl Driver {
     }
 }
 
-/// Asks for the end of tasks, [`CANCELLED_AT_ONCE`] at a time: a node that does not answer holds up few others.
+/// Sends cancellations, [`CANCELLED_AT_ONCE`] at a time, so that a node that does not answer delays few others.
 async fn cancel(nodes: Arc<dyn Nodes>, tasks: Vec<(NodeId, TaskId)>) {
     let told = stream::iter(tasks).for_each_concurrent(CANCELLED_AT_ONCE, |(node, task)| {
         let nodes = nodes.clone();
@@ -269,7 +269,7 @@ async fn cancel(nodes: Arc<dyn Nodes>, tasks: Vec<(NodeId, TaskId)>) {
     told.await;
 }
 
-/// Moves a member on, with its event. Of a transition that cannot happen the member stays as it is, and the caller fails the step for it.
+/// Applies an event to a member and records it. An illegal transition leaves the member unchanged; the caller fails the step.
 pub(crate) async fn change_member(
     tx: &mut Tx,
     story: &Story,
@@ -297,7 +297,7 @@ pub(crate) async fn change_member(
     }
 }
 
-/// A member's health as its state alone tells it; signals of its unit may change it later.
+/// Sets a member's health from its state alone; later reports of its unit may change it.
 fn settle_health(member: &mut MemberRecord) {
     use gpuaas_model::{Health, MemberState as S};
     member.health = match member.state {
@@ -311,7 +311,8 @@ fn settle_health(member: &mut MemberRecord) {
     }
 }
 
-/// Before the first task that may leave something on a member's node: from here on, what is found there is the member's own.
+/// Marks a member as touched before the first task that may leave something on its node: anything found there from now on belongs to the
+/// member.
 async fn mark_touched(tx: &mut Tx, rows: &mut OperationRows, at: usize) -> Result<(), StoreError> {
     let spec = &rows.steps[at].spec;
     let changes = matches!(&spec.action, StepAction::NodeTask { task, .. } if task.changes_host());

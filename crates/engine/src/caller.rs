@@ -1,4 +1,4 @@
-//! Who asked for a command, and under which correlation id all that follows is found.
+//! The authenticated caller of a command.
 
 use gpuaas_model::{Code, CorrelationId, Permission, Principal, ProjectId};
 
@@ -7,19 +7,19 @@ use crate::error::CommandError;
 /// An authenticated caller with the correlation id of its request.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Who.
+    /// The authenticated identity with its role and scope.
     pub principal: Principal,
-    /// Carried into rows, events, audit, tasks and logs.
+    /// The request's correlation id, carried into rows, events, audit records, tasks and logs.
     pub correlation: CorrelationId,
 }
 
 impl Caller {
-    /// Refuses with `not_found` what lies in a project that the caller does not see: it looks absent.
+    /// Refuses with `not_found` an object in a project that the caller cannot see, so that it looks absent.
     pub fn must_see(&self, project: ProjectId, what: &str, id: impl std::fmt::Display) -> Result<(), CommandError> {
         if self.principal.sees(project) { Ok(()) } else { Err(CommandError::not_found(what, id)) }
     }
 
-    /// Refuses whoever has not that right anywhere.
+    /// Refuses with `forbidden` a caller without the permission. Service accounts never have `TokensWrite`.
     pub fn must(&self, permission: Permission) -> Result<(), CommandError> {
         if self.principal.may(permission) {
             return Ok(());

@@ -9,9 +9,9 @@ use crate::effects::AppEffects;
 
 /// An app with its effects.
 pub struct AppEntry {
-    /// The pure part.
+    /// The pure part: manifest and planning.
     pub app: Arc<dyn App>,
-    /// Its calls to its clusters.
+    /// The app's calls to its clusters.
     pub effects: Arc<dyn AppEffects>,
 }
 
@@ -22,24 +22,24 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Adds an app under its manifest's slug; a later one of the same slug replaces it.
+    /// Adds an app under its manifest's slug; replaces an earlier one with the same slug.
     #[must_use]
     pub fn with(mut self, entry: AppEntry) -> Self {
         self.entries.insert(entry.app.manifest().slug.clone(), entry);
         self
     }
 
-    /// The app of that slug.
+    /// The app with the given slug.
     pub fn app(&self, slug: &str) -> Option<&AppEntry> {
         self.entries.get(slug)
     }
 
-    /// What a node is looked at for when nobody has placed anything there: the wants of the first app that has any.
+    /// The preflight for a node on which nothing is placed: that of the first app that defines one.
     pub fn preflight(&self, occupied: bool) -> Option<Preflight> {
         self.entries.values().find_map(|entry| entry.app.preflight(occupied))
     }
 
-    /// Every app, by slug.
+    /// All apps, ordered by slug.
     pub fn apps(&self) -> impl Iterator<Item = &AppEntry> {
         self.entries.values()
     }

@@ -1,7 +1,7 @@
-//! One task on its way to a node and back: signed, recorded, pushed, followed.
+//! The path of one task to a node and back: sign, record, push, follow.
 //!
-//! The row with the whole envelope is written before the push, so that after a crash the very same envelope is sent again and the
-//! node's ledger decides what happened to it. Recording the outcome is the caller's, in the transaction of what it means.
+//! The row with the whole envelope is written before the push, so that after a crash the same envelope is sent again and the node's ledger
+//! decides its result. The caller records the outcome, in the transaction that applies it.
 
 use std::time::Duration;
 
@@ -29,18 +29,18 @@ use crate::{
     record::audit_task,
 };
 
-/// How long a node lease lasts; it is renewed by every task that is signed under it.
+/// How long a node's lease lasts. Every task signed under it renews it.
 const NODE_LEASE_TTL: Duration = Duration::from_secs(15);
-/// After a task's own deadline the node still has this long to say how it ended, with its evidence.
+/// Time that a node still has, after a task's deadline, to report the result with its evidence.
 pub(crate) const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
-/// A node whose channel broke is asked again after this long, if it did not connect before.
+/// Delay before a task is sent again after its channel broke, unless the node connects earlier.
 const LOST_RETRY: Duration = Duration::from_secs(2);
 
-/// How often a task's progress is taken up at most: each time is a change of rows.
+/// Minimum interval of a task's progress updates, because each one changes rows.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
-/// What a task carries out.
+/// The purpose of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     /// The operation and its step; `None` for a task outside of operations.
@@ -60,29 +60,29 @@ impl Origin {
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) task: TaskRecord,
-    /// The access that it was signed under; `None` where another process signed it, or an earlier one: it is decided again.
+    /// The access under which the task was signed; `None` if another process signed it, or this one earlier: access is then decided again.
     access: Option<NodeAccess>,
 }
 
 impl Outgoing {
-    /// A task that was signed earlier.
+    /// Resumes a task that was signed earlier.
     pub(crate) fn again(task: TaskRecord) -> Self {
         Self { task, access: None }
     }
 }
 
-/// How a task ended, as far as the control plane knows.
+/// The end of a task, as far as the control plane knows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TaskEnd {
-    /// The node said so.
+    /// The node reported this outcome, or the control plane gave up the task.
     Outcome(TaskOutcome),
-    /// The agent died in the middle.
+    /// The agent died during the task.
     Interrupted,
 }
 
 impl Engine {
-    /// Signs a task and writes its row, its event and its audit record. It is sent after the caller's commit. Its parameters are the newest ones;
-    /// they go in the newest version, from `oldest` on, that the node's agent knows.
+    /// Signs a task and writes its row, its event and its audit record. It is sent after the caller's commit. `params` have the newest
+    /// version's shape; they are converted to the newest version, not older than `oldest`, that the node's agent supports.
     pub(crate) async fn record_task(
         &self,
         tx: &mut Tx,
@@ -100,7 +100,7 @@ impl Engine {
         let (EnrolledNode { node, epoch }, workload) = (access.node(), access.workload());
         let (project, allocation) = access.holding().map(|holding| (holding.project, holding.allocation)).unzip();
         let (operation, step) = origin.step.unzip();
-        // Replicas that live sign under one fence; it grows when its holder is gone, and with it all that it may still send.
+        // Live replicas sign under one fence. It grows when its holder dies, which voids everything that the dead replica may still send.
         let fence = tx.shared_fence(&format!("node/{node}"), self.replica(), NODE_LEASE_TTL).await?;
         let id = TaskId::generate(&*self.ports().clock, &*self.ports().entropy);
         let (schema, params) = shaped(task_type, oldest, params, access.support());
@@ -153,10 +153,10 @@ impl Engine {
         Ok(Outgoing { task, access: Some(access) })
     }
 
-    /// Pushes a recorded task and follows it to its end, over as many channels as it takes.
+    /// Pushes a recorded task and follows it to its end, across as many channels as needed.
     ///
-    /// Ends by itself shortly after the task's expiry: with the node's own answer if there is one, else as timed out. Whoever
-    /// cancels tells the node at once; one that had not the task then, or was away, is told again with it.
+    /// Ends shortly after the task's expiry: with the node's answer if there is one, otherwise as timed out. A cancellation reaches the
+    /// node at once, and again with the task if the node was away or did not have the task yet.
     pub(crate) async fn follow_task(
         &self,
         outgoing: Outgoing,
@@ -183,15 +183,15 @@ impl Engine {
         progress: &ProgressSink,
         cancelled: &CancellationToken,
     ) -> TaskEnd {
-        // One that may lack the key is asked again; one that was known to have it before it was asked means what it says.
+        // A node that may lack the signing key is asked again. If it had the key before it was asked, its refusal is final.
         let mut may_lack_keys = true;
         loop {
-            // Asked for before the push: a connection that comes while it fails is not missed.
+            // Taken before the push, so that a connection made while the push fails is not missed.
             let connection = self.next_connection();
             let dispatched = match self.access_again(task, access.take()).await {
                 Ok(access) => match access.must_take_tasks() {
                     Ok(()) => self.nodes().dispatch(&access, &task.envelope).await,
-                    // What became of it there, nobody can say: it is not sent again.
+                    // The task's fate on the node is unknown, so it is not sent again.
                     Err(refused) => {
                         let failure = TaskFailure::new(refused.code, refused.to_string());
                         return TaskEnd::Outcome(TaskOutcome::Failed { failure });
@@ -208,7 +208,7 @@ impl Engine {
             }
             let lost = match dispatched {
                 Ok(updates) => match self.follow_updates(task, updates, progress).await {
-                    // A node that connected in the very moment of a key rotation, or that takes its time, is given the keys later.
+                    // A node that connects during a key rotation, or that is slow, receives the keys later.
                     Ok(end) if is_of_unknown_key(&end) && may_lack_keys => {
                         may_lack_keys = self.may_lack_keys(task.node).await;
                         self.key_tending().doubt();
@@ -223,7 +223,7 @@ impl Engine {
             progress(format!("waiting for the node: {lost}"));
             match lost {
                 DispatchError::NotConnected => connection.await,
-                // Perhaps only the way there broke, and no connection will come that would wake us.
+                // Possibly only the path to the node broke, and no new connection will wake this loop.
                 DispatchError::Lost(_) => tokio::select! {
                     biased;
                     () = connection => {}
@@ -233,7 +233,7 @@ impl Engine {
         }
     }
 
-    /// The access of a task that is about to be pushed: the one it was signed under, or as it is decided now. None of rows that went back.
+    /// The access of a task about to be pushed: the one it was signed under, otherwise decided now. Fails if the database went back.
     async fn access_again(&self, task: &TaskRecord, signed: Option<NodeAccess>) -> Result<NodeAccess, AccessError> {
         self.store().must_go_on()?;
         match signed {
@@ -242,13 +242,13 @@ impl Engine {
         }
     }
 
-    /// Tells the node to end the task, and does not wait for its word.
+    /// Sends the node a cancellation without waiting for its answer.
     fn cancel_beside(&self, task: &TaskRecord) {
         let (nodes, node, id) = (self.nodes().clone(), task.node, task.id);
         self.ports().runtime.spawn("cancel", Box::pin(async move { nodes.cancel(node, id).await }));
     }
 
-    /// What a node says of a task, up to its end. Of what it is doing only the newest counts, every [`PROGRESS_EVERY`].
+    /// Follows a node's updates of a task to its end. Passes on only the newest progress, every [`PROGRESS_EVERY`].
     async fn follow_updates(
         &self,
         task: &TaskRecord,
@@ -278,12 +278,12 @@ impl Engine {
         }
     }
 
-    /// Ends the rows of tasks that serve no operation and whose answer nobody waits for any more: whoever sent them died or was restored from a
-    /// backup. Those of operations are ended by their drivers.
+    /// Closes tasks outside of operations for which no process waits any more, because the sender died or the database was restored from a
+    /// backup. Drivers close the tasks of operations.
     pub(crate) async fn close_abandoned_tasks(&self) -> Result<(), StoreError> {
         let now = self.ports().clock.now();
         let is_abandoned = |task: &TaskRecord| {
-            // Twice: whoever waits for it may be about to write its end.
+            // Twice the grace, because a waiting process may be about to write the end.
             task.operation.is_none() && task.expires_at.plus(ANSWER_GRACE * 2) < now
         };
         if !self.store().read().await?.all_open_tasks().await?.iter().any(is_abandoned) {
@@ -298,7 +298,7 @@ impl Engine {
         tx.commit().await
     }
 
-    /// Writes how a task ended, with event and audit record, and returns it as it is now. A task that ended before stays as it was.
+    /// Writes how a task ended, with event and audit record, and returns its present row. A task that ended before stays unchanged.
     pub(crate) async fn record_task_end(
         &self,
         tx: &mut Tx,
@@ -327,7 +327,7 @@ impl Engine {
         };
         tx.update_task(&task, before).await?;
         if self.keys().known_ring().is_changing() {
-            // Perhaps it was the last one of a key that signs no more. Whoever looks waits for this very change.
+            // This may have been the last task of a key that no longer signs. The key rotation waits for this change.
             self.key_tending().doubt();
         }
         let node = tx.node(task.node).await?;
@@ -340,7 +340,7 @@ fn is_of_unknown_key(end: &TaskEnd) -> bool {
     matches!(end, TaskEnd::Outcome(TaskOutcome::Failed { failure }) if failure.code == Code::EnvelopeInvalid)
 }
 
-/// The outcome, if a task of its type can have it; what a node says besides is not kept.
+/// Returns the outcome if it is valid for the task's type, otherwise a failure; an invalid answer is not kept.
 fn checked(task: &TaskRecord, outcome: TaskOutcome) -> TaskOutcome {
     outcome.of_task(task.task_type).unwrap_or_else(|why| {
         let message = format!("the node's answer to {} is none: {why}", task.task_type);
@@ -349,22 +349,22 @@ fn checked(task: &TaskRecord, outcome: TaskOutcome) -> TaskOutcome {
     })
 }
 
-/// Why a task could not even be recorded.
+/// The reasons for which a task could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepStartError {
-    /// The store refused.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Its parameters could not be rendered.
+    /// The task's parameters could not be rendered.
     #[error("the task could not be rendered: {0}")]
     Render(String),
-    /// The node may not be reached for it.
+    /// The node may not be accessed for the task.
     #[error(transparent)]
     NotHeld(#[from] NotHeld),
-    /// The node's agent takes none.
+    /// The node's agent takes no tasks.
     #[error(transparent)]
     TakesNoTasks(#[from] TakesNoTasks),
-    /// Its member cannot begin it in its present state.
+    /// The member's present state does not allow the task.
     #[error(transparent)]
     Illegal(#[from] IllegalTransition),
     /// The task could not be signed.

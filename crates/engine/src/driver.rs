@@ -1,7 +1,7 @@
-//! Drives one operation: reads its rows, asks the schedule, starts attempts, records what came of each, until it is over.
+//! Drives one operation until it is finished: reads its rows, asks the schedule, starts attempts, and records each result.
 //!
-//! A driver holds the operation's lease and is the only writer of its steps. It keeps nothing that rows do not: a driver that starts
-//! on an operation in mid-step sends the same envelope again, or repeats the same idempotent call, and the world answers how far it was.
+//! A driver holds the operation's lease and is the only writer of its steps. It keeps no state that rows lack: a driver that starts in the
+//! middle of a step sends the same envelope again, or repeats the same idempotent call, and the node or cluster answers with its progress.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -17,47 +17,47 @@ use crate::{engine::Engine, rows::OperationRows, step::AttemptEnd};
 
 /// How long an operation's lease lasts without renewal.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(15);
-/// How often it is renewed: twice may fail.
+/// Interval of lease renewals. Two in a row may fail.
 const LEASE_RENEWAL: Duration = Duration::from_secs(5);
-/// Wait after the store failed, before rows are read again.
+/// Delay before rows are read again after a store failure.
 pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
-/// Progress texts that may wait to be recorded; more are dropped, newest first.
+/// Capacity of the queue of progress texts that wait to be recorded. While it is full, new ones are dropped.
 const PROGRESS_QUEUE: usize = 64;
 
-/// An attempt's end, with whose it was.
+/// The step and attempt number of an attempt that ended, and its end.
 pub(crate) type Ended = (StepId, u32, AttemptEnd);
 
 pub(crate) struct Driver {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: OperationId,
     wake: Arc<Notify>,
-    /// The ends of attempts that run. Wrapped, because a driver is shared between awaits and a future alone is not.
+    /// The running attempts. Wrapped in `SyncFuture`, because a driver is shared across awaits and a bare future is not `Sync`.
     pub(crate) attempts: FuturesUnordered<SyncFuture<BoxFuture<'static, Ended>>>,
     /// Steps with an attempt in `attempts`.
     pub(crate) in_flight: BTreeSet<StepId>,
-    /// Nodes that are being told to end what they do: beside the turns, for a node that does not answer takes its time.
+    /// Cancellation requests to nodes under way. They run outside the turns, because a node that does not answer takes long.
     cancelling: FuturesUnordered<SyncFuture<BoxFuture<'static, ()>>>,
     pub(crate) progress_in: mpsc::Sender<(StepId, String)>,
     progress: mpsc::Receiver<(StepId, String)>,
-    /// Once the operation was asked to end: running cluster calls end by it, node tasks are told apart.
+    /// Cancelled once the operation's cancellation is requested. Ends running cluster calls; node tasks are cancelled at their nodes.
     pub(crate) cancelled: CancellationToken,
-    /// Ends the attempts that run when this driver goes.
+    /// Ends the running attempts when this driver is dropped.
     pub(crate) gone: CancellationToken,
     _goes: DropGuard,
 }
 
-/// What is stale when another holder took the operation.
+/// The `what` of [`StoreError::Stale`] when another holder took the operation.
 pub(crate) const THE_LEASE: &str = "the operation's lease";
 
-/// Another holder took the operation.
+/// Another holder took the operation's lease.
 struct LeaseLost;
 
 enum Turn {
-    /// Nothing to do before something happens, or before that time.
+    /// Nothing to do before an event, or before the given time.
     Wait(Option<Timestamp>),
-    /// Rows changed; look again.
+    /// Rows changed: take another turn.
     Again,
-    /// The operation is over, or somebody else's.
+    /// The operation is finished. The driver ends.
     Over,
 }
 
@@ -94,7 +94,7 @@ impl Driver {
                 }
             };
             let alarm = wake_at.map(|at| self.engine.ports().runtime.sleep_until(at));
-            // In this order, so that the same things happening end the same way: nothing that is told all the time holds up what is not.
+            // Biased, so that the same events always give the same result and a stream of progress texts cannot starve the rest.
             tokio::select! {
                 biased;
                 () = self.engine.stopping().cancelled() => return,
@@ -104,7 +104,7 @@ impl Driver {
                         tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
                         return;
                     }
-                    // It stays this driver's until another takes it, and nothing is written under it unless it still is.
+                    // The driver goes on: every write checks the lease, so that nothing is written once another holder took it.
                     Err(error) => {
                         tracing::warn!(operation = %self.id, %error, "the lease could not be renewed yet");
                         renewal = self.after(STORE_RETRY);
@@ -152,8 +152,8 @@ impl Driver {
         Ok(Turn::Again)
     }
 
-    /// Records an attempt's end, again and again until the store takes it: the end is known nowhere else but in the node's ledger. Fails when
-    /// the operation is somebody else's by now, who learns the end by himself.
+    /// Records an attempt's end and retries until the store accepts it, because only the node's ledger holds it otherwise. Returns early
+    /// when the engine stops. Fails when another holder took the operation; that holder then obtains the end itself.
     async fn settle_until_recorded(
         &mut self,
         lease: &LeaseRecord,
@@ -177,7 +177,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The lease, as soon as the store can say whose it is; `None` when it is another's, or when the engine stops.
+    /// Acquires the lease, retrying until the store answers. `None` when another replica holds it, or when the engine stops.
     async fn first_lease(&self) -> Option<LeaseRecord> {
         loop {
             match self.lease().await {
@@ -206,7 +206,7 @@ impl Driver {
     }
 }
 
-/// The lease under which one driver carries an operation out.
+/// The name of the lease under which one driver executes the operation.
 pub(crate) fn lease_name(operation: OperationId) -> String {
     format!("operation/{operation}")
 }

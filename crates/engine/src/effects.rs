@@ -1,4 +1,4 @@
-//! An app's calls to its own cluster: the one part of an app that is not pure, behind a trait that names no cluster technology.
+//! An app's calls to its own cluster: the only impure part of an app, behind a trait independent of any cluster technology.
 
 use std::sync::Arc;
 
@@ -19,85 +19,85 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Tunnel for T {}
 /// Opens tunnels to allowlisted ports of the nodes of one workload, at the node's own address.
 #[async_trait]
 pub trait Tunnels: Send + Sync {
-    /// A stream to `port` of `node`. Fails where the workload's project does not hold the node at that moment, and breaks as soon as it does no
-    /// more.
+    /// Opens a stream to `port` of `node`. Fails if the workload's project does not hold the node at that moment, and breaks as soon as it
+    /// stops holding it.
     async fn open(&self, node: NodeId, port: u16) -> std::io::Result<Box<dyn Tunnel>>;
 }
 
 /// Opens sealed secrets of one workload.
 #[async_trait]
 pub trait Secrets: Send + Sync {
-    /// The plain bytes; wiped when dropped. Fails when the secret is not there yet or cannot be unsealed.
+    /// Returns the plaintext, wiped when dropped. Fails if the secret does not exist yet or cannot be unsealed.
     async fn open(&self, id: SecretId) -> Result<Zeroizing<Vec<u8>>, String>;
 }
 
-/// Takes what a running call waits for; shown as the step's detail.
+/// Receives what a running call waits for; shown as the step's detail.
 pub type ProgressSink = Arc<dyn Fn(String) + Send + Sync>;
 
-/// All that a call may use.
+/// The context of a call.
 #[derive(Clone)]
 pub struct CallContext {
-    /// The workload as its rows say.
+    /// The workload, from its rows.
     pub workload: WorkloadView,
-    /// Whom the step is for.
+    /// The member that the step is for, if any.
     pub member: Option<MemberId>,
     /// Opens sealed secrets of this workload.
     pub secrets: Arc<dyn Secrets>,
-    /// Opens tunnels.
+    /// Opens tunnels to the nodes of this workload.
     pub tunnels: Arc<dyn Tunnels>,
-    /// Takes progress.
+    /// Receives progress texts.
     pub progress: ProgressSink,
-    /// The present moment of the caller's clock.
+    /// The present time of the caller's clock.
     pub now: Timestamp,
-    /// When the caller gives up; the call is dropped then.
+    /// The time limit of the caller, who then drops the call.
     pub deadline: Timestamp,
 }
 
-/// Longest life of a direct credential, in seconds: thirty days.
+/// Longest lifetime of a direct credential, in seconds: 30 days.
 pub const DIRECT_SECONDS_MAX: u64 = 30 * 24 * 3_600;
-/// Longest life of a break-glass credential, in seconds: it has every right, so it ends within the hour.
+/// Longest lifetime of a break-glass credential, in seconds: one hour, because it has every permission.
 pub const BREAK_GLASS_SECONDS_MAX: u64 = 3_600;
 
-/// What kind of access to a cluster is asked for.
+/// The requested access to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRequest {
-    /// Names the ServiceAccount: lower-case, unique per delivery, a valid object name.
+    /// Name of the ServiceAccount: lower-case, unique per delivery, a valid object name.
     pub name: String,
     /// `direct` or `break-glass`.
     pub kind: String,
     /// One of the app's roles, for example `cluster-admin`.
     pub role: String,
-    /// Wanted life of the credential, in seconds.
+    /// Requested lifetime of the credential, in seconds.
     pub ttl_seconds: u64,
-    /// Who asked, for the labels of what is made.
+    /// The requester, for labels of the created objects.
     pub requested_by: String,
 }
 
 /// A delivered credential.
 pub struct Delivered {
-    /// The file as the client gets it. Never stored, never logged.
+    /// The kubeconfig that the client gets. Never stored, never logged.
     pub kubeconfig: Zeroizing<String>,
-    /// What revoking deletes.
+    /// The ServiceAccount that a revocation deletes.
     pub service_account: String,
-    /// When it ends by itself.
+    /// Expiry of the credential.
     pub expires_at: Timestamp,
 }
 
 /// An app's effects. Every call is idempotent: repeating it after a crash ends in the same state.
 #[async_trait]
 pub trait AppEffects: Send + Sync {
-    /// Makes the named call and returns what it saw. Waiting is by watching; the deadline is the caller's.
+    /// Makes the named call and returns its observation. Waits by watching; the caller enforces the deadline.
     async fn call(&self, call: &str, context: CallContext) -> Result<Value, TaskFailure>;
 
-    /// Makes a credential.
+    /// Creates a credential.
     async fn deliver_access(&self, request: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure>;
 
-    /// Withdraws it; withdrawing what is gone succeeds.
+    /// Revokes a credential; succeeds if it no longer exists.
     async fn revoke_access(&self, service_account: &str, context: CallContext) -> Result<(), TaskFailure>;
 }
 
 impl CallContext {
-    /// What calls on behalf of that workload may use: its own secrets, and tunnels to nodes that it holds.
+    /// Creates the context for calls of one workload: its own secrets, and tunnels to nodes that it holds.
     pub(crate) fn of(engine: &Arc<Engine>, workload: WorkloadView, deadline: Timestamp) -> Self {
         let of = workload.id;
         Self {

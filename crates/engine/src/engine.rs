@@ -1,4 +1,4 @@
-//! The engine's handle: what every command, driver and observer shares, and the loop that starts drivers when a row asks for one.
+//! The engine's handle, shared by commands, drivers and observers, and the loop that starts a driver when a row needs one.
 
 use std::{
     collections::BTreeMap,
@@ -24,63 +24,63 @@ use crate::{
     sealing_rotation::SealingTending,
 };
 
-/// Finds operations whose hint was lost. Everything else is pushed.
+/// Interval of the sweep that finds operations whose hint was lost. Everything else is pushed.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// What an engine is made of.
+/// The dependencies of an [`Engine`].
 pub struct EngineParts {
-    /// The id under which this process holds leases: its own, never used before.
+    /// The id under which this process holds leases: unique to the process, never reused.
     pub replica: ReplicaId,
-    /// The rows.
+    /// The database.
     pub store: Store,
-    /// Time, randomness, spawning.
+    /// Clock, randomness, and the runtime that spawns futures.
     pub ports: Ports,
-    /// The apps.
+    /// The apps that this control plane offers.
     pub catalog: Catalog,
     /// The control plane's keys.
     pub keys: Keys,
-    /// The way to the nodes.
+    /// Sends tasks and key sets to nodes.
     pub nodes: Arc<dyn Nodes>,
-    /// Streams to ports of nodes.
+    /// Opens streams to ports of nodes.
     pub tunnels: Arc<dyn NodeTunnels>,
-    /// Where nodes find this control plane.
+    /// The addresses that nodes connect to.
     pub endpoints: Endpoints,
-    /// Reimages machines that tenants have left; where there is one, they must prove that it did.
+    /// Reimages machines that tenants have left. If set, such a machine must prove that it was reimaged.
     pub reimage_hook: Option<Arc<dyn ReimageHook>>,
-    /// Keeps the files of archived history.
+    /// Stores the files of archived history.
     pub archives: Arc<dyn ArchiveFiles>,
     /// How long history is kept.
     pub retention: Retention,
 }
 
-/// Where nodes find this control plane.
+/// The addresses at which nodes and replicas reach this control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// The API, for example `https://cp.example:7443`.
     pub api_url: String,
     /// The node channel, `host:port`.
     pub channel: String,
-    /// Where other replicas reach this one, `host:port`; absent where there can be none.
+    /// Where other replicas reach this one, `host:port`; `None` if the store allows only one replica.
     pub replica: Option<String>,
 }
 
-/// Carries operations out. One per process; cheap to share.
+/// Executes operations. One per process; cheap to share.
 pub struct Engine {
     parts: EngineParts,
-    /// The drivers that run here, with what wakes each.
+    /// The drivers that run here, each with its wake-up handle.
     drivers: Mutex<BTreeMap<OperationId, Arc<Notify>>>,
-    /// Told of every connection of a node; wakes the attempts that wait for one, in the order in which they came.
+    /// Notified when any node connects or changes; wakes the attempts that wait for a node, in arrival order.
     connections: Notify,
     key_tending: KeyTending,
     sealing_tending: SealingTending,
     held: Held,
-    /// Deliveries and withdrawals of access under way.
+    /// Limits concurrent deliveries and withdrawals of access.
     access_calls: Arc<FairQueue>,
     stop: CancellationToken,
 }
 
 impl Engine {
-    /// An engine that does nothing until [`Engine::run`]. From here on its store proves records by its keys.
+    /// Creates an engine that is idle until [`Engine::run`]. From here on its store proves records with the engine's keys.
     pub fn new(parts: EngineParts) -> Arc<Self> {
         parts.store.prove_with(parts.keys.proof());
         Arc::new(Self {
@@ -95,17 +95,17 @@ impl Engine {
         })
     }
 
-    /// The rows.
+    /// The database.
     pub fn store(&self) -> &Store {
         &self.parts.store
     }
 
-    /// Time, randomness, spawning.
+    /// Clock, randomness and runtime.
     pub fn ports(&self) -> &Ports {
         &self.parts.ports
     }
 
-    /// The apps.
+    /// The apps that this control plane offers.
     pub fn catalog(&self) -> &Catalog {
         &self.parts.catalog
     }
@@ -115,17 +115,17 @@ impl Engine {
         &self.parts.keys
     }
 
-    /// The way to the nodes.
+    /// Sends tasks and key sets to nodes.
     pub fn nodes(&self) -> &Arc<dyn Nodes> {
         &self.parts.nodes
     }
 
-    /// What is open to nodes now.
+    /// The streams and watches to nodes that are open now.
     pub(crate) fn held(&self) -> &Held {
         &self.held
     }
 
-    /// Streams to ports of nodes.
+    /// Opens streams to ports of nodes.
     pub(crate) fn tunnels(&self) -> &Arc<dyn NodeTunnels> {
         &self.parts.tunnels
     }
@@ -135,7 +135,7 @@ impl Engine {
         self.parts.reimage_hook.as_ref()
     }
 
-    /// Keeps the files of archived history.
+    /// Stores the files of archived history.
     pub(crate) fn archive_files(&self) -> &dyn ArchiveFiles {
         &*self.parts.archives
     }
@@ -145,7 +145,7 @@ impl Engine {
         &self.parts.retention
     }
 
-    /// Where nodes find this control plane.
+    /// The addresses at which nodes and replicas reach this control plane.
     pub fn endpoints(&self) -> &Endpoints {
         &self.parts.endpoints
     }
@@ -155,12 +155,12 @@ impl Engine {
         self.parts.replica
     }
 
-    /// Completes with the next connection of a node after this call.
+    /// Completes when any node connects or changes after this call.
     pub(crate) fn next_connection(&self) -> Notified<'_> {
         self.connections.notified()
     }
 
-    /// Tells waiting attempts that a node connected.
+    /// Wakes the attempts that wait for a node's connection.
     pub(crate) fn node_connected(&self, _node: NodeId) {
         self.wake_waiting();
     }
@@ -169,12 +169,12 @@ impl Engine {
         self.connections.notify_waiters();
     }
 
-    /// What this process knows of the task-signing keys it tends.
+    /// This process's state of the rotation of task-signing keys.
     pub(crate) fn key_tending(&self) -> &KeyTending {
         &self.key_tending
     }
 
-    /// What this process knows of its sealing keys.
+    /// This process's state of the rotation of sealing keys.
     pub(crate) fn sealing_tending(&self) -> &SealingTending {
         &self.sealing_tending
     }
@@ -189,12 +189,12 @@ impl Engine {
         &self.stop
     }
 
-    /// Drives every open operation until [`Engine::stop`]: those that rows name at the start, those that changes announce, and, every
-    /// [`SWEEP_EVERY`], those whose announcement was lost. Goes on with every allocation on its way at the start. Has nodes that changed
-    /// looked at again, whoever changed them.
+    /// Drives every open operation until [`Engine::stop`]: those open at the start, those announced by changes, and, every [`SWEEP_EVERY`],
+    /// those whose announcement was lost. Continues every unfinished allocation at the start. Asks the channel to check changed nodes
+    /// again, no matter which replica changed them.
     pub async fn run(self: &Arc<Self>) {
         let mut changes = self.store().changes();
-        // What changed before there was anybody to be told.
+        // Covers the changes made before the subscription to them existed.
         self.nodes().readmit_all();
         let mut has_begun = self.begin_open().await;
         let mut sweep = self.next_sweep(has_begun);
@@ -214,7 +214,7 @@ impl Engine {
                     Ok(Change::Operation(id)) => self.activate(id),
                     Ok(Change::Node(id)) => {
                         self.nodes().readmit(id);
-                        // It may have connected to another replica: whoever waits for a node tries again.
+                        // The node may have connected to another replica, so all waiting attempts try again.
                         self.wake_waiting();
                     }
                     Ok(Change::Event { .. } | Change::Token(_) | Change::Keys | Change::Sealing) => {}
@@ -234,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Ends all drivers where they are. Their operations continue from rows at the next start.
+    /// Stops all drivers where they are. Their operations continue from rows at the next start.
     pub fn stop(&self) {
         self.stop.cancel();
     }
@@ -251,14 +251,14 @@ impl Engine {
         drop(drivers);
         let engine = self.clone();
         let future = async move {
-            // Removes the entry also when the driver panics: the sweep then starts another.
+            // Removes the entry even if the driver panics: the sweep then starts another.
             let _entry = DriverEntry { engine: engine.clone(), id };
             Driver::new(engine.clone(), id, wake).run().await;
         };
         self.ports().runtime.spawn("operation driver", Box::pin(future));
     }
 
-    /// Goes on with what is open at the start; `false` if the database could not be read, for which it does not end.
+    /// Continues open work at the start. Returns `false` if the database could not be read; the caller then tries again.
     async fn begin_open(self: &Arc<Self>) -> bool {
         let begun = self.go_on_with_open().await;
         if let Err(error) = &begun {
@@ -267,7 +267,7 @@ impl Engine {
         begun.is_ok()
     }
 
-    /// Goes on with every open operation and with every allocation on its way, here from now on.
+    /// Continues every open operation and every unfinished allocation on this replica.
     pub(crate) async fn go_on_with_open(self: &Arc<Self>) -> Result<(), StoreError> {
         self.activate_open().await?;
         self.provision_open().await

@@ -1,4 +1,4 @@
-//! Why a command was refused, in the one form that API, CLI and UI show.
+//! The reasons for which a command is refused, in the form that API, CLI and UI show.
 
 use gpuaas_model::{Code, Coded, IllegalTransition, Line, Reason};
 use gpuaas_store::StoreError;
@@ -15,42 +15,42 @@ pub struct CommandError {
 }
 
 impl CommandError {
-    /// A refusal with its one sentence.
+    /// Creates a refusal with a code and a one-sentence detail.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), field: None, next: None, reasons: Vec::new() }
     }
 
-    /// The object does not exist for this caller.
+    /// Creates a `not_found`: the object does not exist for this caller.
     pub fn not_found(what: &str, id: impl std::fmt::Display) -> Self {
         Self::new(Code::NotFound, format!("there is no {what} {id}"))
     }
 
-    /// A refusal for several reasons at once.
+    /// Creates a refusal with several reasons.
     pub fn because(code: Code, detail: impl Into<String>, reasons: Vec<Reason>) -> Self {
         Self { reasons, ..Self::new(code, detail) }
     }
 
-    /// Names the field of the request that it is about.
+    /// Names the request field that the refusal is about.
     #[must_use]
     pub fn about(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// Says what the caller can do.
+    /// Sets the next action for the caller.
     #[must_use]
     pub fn then(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
     }
 
-    /// The reasons, when there are several.
+    /// The individual reasons, if there are several.
     pub fn reasons(&self) -> &[Reason] {
         &self.reasons
     }
 }
 
-/// Refuses a text of a caller's that is no line of that kind, under the name of its field.
+/// Refuses a caller's text that is not a valid line of the given kind, naming its field.
 pub fn check_line(line: Line, text: &str, field: &str) -> Result<(), CommandError> {
     line.check(text).map_err(|error| {
         let next = "write it in one line of ordinary characters, without spaces at its ends";

@@ -1,8 +1,8 @@
-//! Permits for what is dear, shared fairly among projects: a project whose workloads are slow or hostile holds up its own calls and no others.
+//! Permits for expensive calls, shared fairly among projects: a project with slow or hostile workloads delays only its own calls.
 //!
-//! Guarantees: one workload has at most its share of permits, and so has one project; a permit that becomes free goes to the project with the
-//! fewest, and there to the oldest who waits. Those who wait are bounded too: where there is no room for one more, the newest of the project with
-//! the most is refused. No clock: how long to wait, the caller decides by dropping the wait.
+//! Guarantees: permits are limited per workload and per project; a free permit goes to the project with the fewest permits, and there to
+//! the oldest waiter. The number of waiters is limited too: when it is reached, the newest waiter of the project with the most waiters is
+//! refused. There is no clock: the caller limits its wait by dropping it.
 
 use std::{
     collections::HashMap,
@@ -14,27 +14,27 @@ use std::{
 use gpuaas_model::{ProjectId, WorkloadId};
 use tokio::sync::oneshot;
 
-/// How many permits there are, and how many may wait for one.
+/// Limits on permits and on waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Permits in all.
+    /// Total number of permits.
     pub permits: usize,
     /// Permits of one project.
     pub per_project: usize,
     /// Permits of one workload.
     pub per_workload: usize,
-    /// Waiting for a permit, in all.
+    /// Total number of waiters.
     pub waiting: usize,
-    /// Waiting for one workload.
+    /// Waiters of one workload.
     pub waiting_per_workload: usize,
 }
 
-/// Too many wait already.
+/// Too many calls wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many calls wait already")]
 pub struct QueueFull;
 
-/// Permits, and who waits for one.
+/// A queue of permits and waiters.
 pub struct FairQueue {
     limits: QueueLimits,
     state: Mutex<State>,
@@ -56,7 +56,7 @@ struct Waiting {
     grant: oneshot::Sender<()>,
 }
 
-/// For whom a permit is.
+/// The owner of a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owner {
     project: ProjectId,
@@ -64,12 +64,12 @@ struct Owner {
 }
 
 impl FairQueue {
-    /// A queue in which nobody waits.
+    /// Creates a queue without waiters.
     pub fn new(limits: QueueLimits) -> Arc<Self> {
         Arc::new(Self { limits, state: Mutex::default() })
     }
 
-    /// A place in the queue, which resolves to a permit. Dropping it leaves the queue.
+    /// Enters the queue; the returned future resolves to a permit. Dropping it leaves the queue.
     pub fn enter(self: &Arc<Self>, project: ProjectId, workload: WorkloadId) -> Result<Wait, QueueFull> {
         let owner = Owner { project, workload };
         let (number, granted) = self.locked(|state| state.enter(owner, &self.limits))?;
@@ -96,7 +96,7 @@ impl Future for Wait {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let granted = ready!(Pin::new(&mut self.granted).poll(cx));
         self.is_over = true;
-        // Dropped without a grant: it made room for another project.
+        // Dropped without a grant: this waiter was removed in favor of another project's.
         let permit = granted.map(|()| CallPermit { queue: self.queue.clone(), owner: self.owner });
         Poll::Ready(permit.map_err(|_| QueueFull))
     }
@@ -112,14 +112,14 @@ impl Drop for Wait {
         self.queue.locked(|state| {
             state.waiting.retain(|waiting| waiting.number != number);
             if granted.try_recv().is_ok() {
-                // Its permit came in the moment in which it gave up.
+                // The permit was granted at the moment in which this waiter gave up.
                 state.release(owner, &limits);
             }
         });
     }
 }
 
-/// A permit, for as long as it is held.
+/// A permit; dropping it releases it.
 pub struct CallPermit {
     queue: Arc<FairQueue>,
     owner: Owner,
@@ -148,7 +148,7 @@ impl State {
         Ok((self.entered, granted))
     }
 
-    /// Refuses the newest of the project with the most, or the one that comes, where that is its own project.
+    /// Removes the newest waiter of the project with the most waiters. Refuses the new one instead if its own project has the most.
     fn make_room(&mut self, comes: ProjectId) -> Result<(), QueueFull> {
         let mut by_project: HashMap<ProjectId, usize> = HashMap::new();
         self.waiting.iter().for_each(|waiting| *by_project.entry(waiting.owner.project).or_default() += 1);
@@ -163,7 +163,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives free permits to those whose turn it is.
+    /// Grants free permits to the next waiters.
     fn hand_out(&mut self, limits: &QueueLimits) {
         while self.held < limits.permits {
             let may = |owner: &Owner| {
@@ -173,7 +173,7 @@ impl State {
             let next = waiting.min_by_key(|(_, waiting)| (self.of_project(&waiting.owner), waiting.number));
             let Some(at) = next.map(|(at, _)| at) else { return };
             let Waiting { owner, grant, .. } = self.waiting.remove(at);
-            // Whoever gave up has left the queue before.
+            // A waiter that gave up has already left the queue.
             if grant.send(()).is_ok() {
                 self.held += 1;
                 *self.by_project.entry(owner.project).or_default() += 1;
@@ -198,7 +198,7 @@ impl State {
     }
 }
 
-/// Counts one less, and forgets who has none.
+/// Decrements a count and removes it at zero.
 fn give_back<K: std::hash::Hash + Eq>(held: &mut HashMap<K, usize>, key: K) {
     if let Some(count) = held.get_mut(&key) {
         *count -= 1;

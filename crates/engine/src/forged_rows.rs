@@ -1,4 +1,4 @@
-//! Raises the alarm when somebody else than the platform writes to the database.
+//! Reports rows that something other than the platform wrote to the database.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,14 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::{engine::Engine, record::platform_event};
 
-/// Rows that are told apart; each further one is logged and counted alone, so that whoever writes rows does not have the platform write more.
+/// Maximum number of rows reported by events. Further ones are only logged and counted, so that an attacker who writes rows cannot make the
+/// platform write more.
 const ROWS_TOLD_MAX: usize = 256;
-/// Longest id that is told, in bytes.
+/// Maximum length of a reported id, in bytes.
 const ID_BYTES_MAX: usize = 128;
 
 impl Engine {
-    /// Tells each row that was refused because nothing proves that the platform wrote it, once, until the engine stops.
+    /// Reports each row that was refused because nothing proves that the platform wrote it, once per row, until the engine stops.
     pub async fn tell_forged_rows(&self) {
         let (mut refused, mut told) = (self.store().forged_rows(), BTreeSet::new());
         loop {

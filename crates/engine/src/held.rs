@@ -1,8 +1,8 @@
-//! Ends what is open to a node, a journal or a tunnel, as soon as its project holds the node no more.
+//! Ends open streams to nodes (watches, journals, tunnels) as soon as their project no longer holds the node.
 //!
-//! Guarantees: access is decided again right after it was registered, with every change of its node, allocation or members, and every
-//! [`SWEEP_EVERY`]. From the moment of such a change until it is decided, nothing passes; what no longer holds ends. Where the rows cannot be read
-//! for [`UNDECIDED_MAX`], it ends too.
+//! Guarantees: access is checked right after its registration, on every change of its node, allocation or members, and every
+//! [`SWEEP_EVERY`]. Between such a change and the result of the check nothing passes; access that no longer holds ends. It also ends if the
+//! rows cannot be read for [`UNDECIDED_MAX`].
 
 use std::{
     collections::BTreeMap,
@@ -27,23 +27,23 @@ use crate::{
     ownership::{AccessError, NodeAccess, still_held},
 };
 
-/// How long open access may be undecided, because rows cannot be read, before it ends.
+/// How long open access may stay undecided, because rows cannot be read, before it ends.
 const UNDECIDED_MAX: Duration = Duration::from_secs(10);
-/// How often access is decided again whose hint was lost.
+/// Interval of the checks that cover lost hints.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// What open access may carry.
+/// The data that open access may carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Everything.
+    /// All data.
     Held,
-    /// Nothing until it is decided again.
+    /// Nothing until the next decision.
     Undecided,
-    /// Nothing any more.
+    /// Nothing, permanently.
     Lost,
 }
 
-/// All that is open to nodes now.
+/// All open access to nodes.
 #[derive(Default)]
 pub(crate) struct Held(Mutex<Open>);
 
@@ -56,12 +56,12 @@ struct Open {
 #[derive(Clone)]
 struct Entry {
     access: NodeAccess,
-    /// Grows with every change: a decision from before the newest one says nothing.
+    /// Raised by every change. Decisions about an older value are discarded, except [`Verdict::Lost`].
     change: u64,
     verdict: watch::Sender<Verdict>,
 }
 
-/// Something that is open to a node. Forgotten when it is dropped.
+/// A registration of open access to a node. Dropping it removes the registration.
 pub struct WhileHeld {
     engine: Arc<Engine>,
     node: NodeId,
@@ -70,7 +70,7 @@ pub struct WhileHeld {
 }
 
 impl WhileHeld {
-    /// The stream for as long as the access holds: each item waits while that is undecided.
+    /// Passes the stream on while access holds. Each item waits while access is undecided; the stream ends when access is lost.
     pub fn carry<S: Stream + Send + Unpin>(self, stream: S) -> impl Stream<Item = S::Item> + Send
     where
         S::Item: Send,
@@ -86,14 +86,14 @@ impl WhileHeld {
         })
     }
 
-    /// Whether the access holds, once that is decided.
+    /// Waits for a decision; `true` if access holds.
     async fn is_held(&mut self) -> bool {
         let decided = self.verdict.wait_for(|verdict| *verdict != Verdict::Undecided).await;
         decided.is_ok_and(|verdict| *verdict == Verdict::Held)
     }
 
     async fn lost(&mut self) {
-        // A sender that is gone has nothing more to say than that it is lost.
+        // A dropped sender also counts as lost.
         let _ = self.verdict.wait_for(|verdict| *verdict == Verdict::Lost).await;
     }
 }
@@ -124,7 +124,7 @@ impl Held {
         }
     }
 
-    /// Lets nothing more pass to or from the node before it is decided again; returns what is to be decided.
+    /// Stops all data to and from the node until the next decision; returns the entries to decide.
     fn hold_up(&self, node: NodeId) -> Vec<(u64, Entry)> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(of_node) = open.by_node.get_mut(&node) else { return Vec::new() };
@@ -141,7 +141,7 @@ impl Held {
         of_node.iter().map(|(number, entry)| (*number, entry.clone())).collect()
     }
 
-    /// Writes a decision, unless something has changed since it was begun.
+    /// Stores a decision. Ignored if another change came since the decision began, unless it is [`Verdict::Lost`].
     fn decided(&self, node: NodeId, number: u64, change: u64, verdict: Verdict) {
         let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = open.by_node.get(&node).and_then(|of_node| of_node.get(&number));
@@ -156,7 +156,7 @@ impl Held {
 }
 
 impl Engine {
-    /// Registers something that is about to be open to a node, and decides once more: what was lost in between is refused here.
+    /// Registers access that is about to open, then checks it again: access lost in between is refused here.
     pub async fn while_held(self: &Arc<Self>, access: &NodeAccess) -> Result<WhileHeld, AccessError> {
         let (number, verdict) = self.held().add(access.clone());
         let held = WhileHeld { engine: self.clone(), node: access.node().node, number, verdict };
@@ -164,7 +164,7 @@ impl Engine {
         Ok(held)
     }
 
-    /// Decides again over all that is open to nodes that change, until the engine stops.
+    /// Checks all open access to nodes that change, until the engine stops.
     pub async fn watch_access(self: &Arc<Self>) {
         let mut changes = self.store().changes();
         let next_sweep = || self.ports().runtime.sleep_until(self.ports().clock.now().plus(SWEEP_EVERY));
@@ -211,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// What the rows say, as soon as they can be read.
+    /// The verdict according to the rows; retries until they can be read.
     async fn verdict(&self, access: &NodeAccess) -> Verdict {
         loop {
             let decided = async { still_held(&mut self.store().read().await?, access).await };
@@ -225,7 +225,7 @@ impl Engine {
     }
 }
 
-/// A tunnel that carries nothing while it is undecided whether its node is held, and breaks when it is not.
+/// A tunnel that carries nothing while access is undecided, and fails with `ConnectionAborted` once access is lost.
 pub(crate) struct HeldTunnel {
     inner: Box<dyn Tunnel>,
     present: Verdict,
@@ -240,7 +240,7 @@ impl HeldTunnel {
         Self { inner, present, next: next_verdict(verdict), _held: held }
     }
 
-    /// Ready while the tunnel may carry bytes; wakes the task with every change of that.
+    /// Ready while the tunnel may carry bytes; wakes the task when the verdict changes.
     fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         while self.present != Verdict::Lost
             && let Poll::Ready(mut verdict) = self.next.poll_unpin(context)

@@ -1,4 +1,4 @@
-//! Which connections are being given keys, and when one that did not take them is given them again.
+//! Tracks which connections are being sent the key set, and when a connection that did not accept it is tried again.
 
 use std::{
     collections::BTreeMap,
@@ -9,11 +9,11 @@ use std::{
 use gpuaas_store::SessionRecord;
 use uuid::Uuid;
 
-/// A connection that did not take the keys is given them again after this long, and after twice as long each further time.
+/// Delay before a connection that did not accept the keys is tried again; doubles with each failure.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// The longest of these times.
+/// Upper limit of that delay.
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
-/// A giving that was not heard of for this long is none: whoever did it panicked.
+/// Time after which an unfinished delivery is tried again, because its task panicked.
 const GIVING_MAX: Duration = Duration::from_secs(120);
 
 /// The connections that lack keys.
@@ -27,7 +27,7 @@ struct Giving {
 }
 
 impl Givings {
-    /// Those of the connections that are due, which count as being given keys from now on; and how long until the next one is.
+    /// Returns the connections that are due, which count as being served from now on, and the time until the next one is due.
     pub(crate) fn due(&self, behind: Vec<SessionRecord>, now: Duration) -> (Vec<SessionRecord>, Duration) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|connection, _| behind.iter().any(|session| session.connection == *connection));
@@ -44,7 +44,7 @@ impl Givings {
         (due, next)
     }
 
-    /// Learns what became of one.
+    /// Records the result of a delivery.
     pub(crate) fn ended(&self, connection: Uuid, is_taken: bool, now: Duration) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if is_taken {

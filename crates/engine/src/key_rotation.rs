@@ -1,8 +1,9 @@
-//! How one task-signing key follows another without a task that any node refuses.
+//! Rotates task-signing keys without a task that a node refuses.
 //!
-//! A new key is *staged*: given to every node before it signs. It becomes *active* once every connected node has it (one that connects later is
-//! given the set before its first task), and the one before is in *grace* until the last task that it signed has ended. Then it is *retired*.
-//! Rows hold all of it: any replica takes the next step, and each gives the set to the nodes whose channels it holds.
+//! A new key is *staged*: sent to every node before it signs. It becomes *active* once every connected node has it; a node that connects
+//! later gets the set before its first task. The previous key is then in *grace* until the last task that it signed has ended, and is
+//! *retired* after that. All of this is in rows: any replica takes the next step, and each sends the set to the nodes whose channels it
+//! holds.
 
 use std::{
     sync::{
@@ -27,45 +28,45 @@ use crate::{
     record::{audit_own, platform_event},
 };
 
-/// A staged key waits this long, by the database's clock, for nodes that are connected and do not take it. They are given it again and again; a
-/// node that refuses keys harms itself alone.
+/// How long a staged key waits, by the database's clock, for connected nodes that do not accept it. They are sent the key repeatedly; a
+/// node that refuses keys harms only itself.
 const STAGED_MAX: Duration = Duration::from_secs(60);
-/// Lost hints are made up for this often.
+/// Interval of the checks that cover lost hints.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// Connections that stand for long are looked through this often for sets that were given long ago.
+/// Interval of the search for long-lived connections whose key set must be renewed.
 const OLD_SETS_EVERY: Duration = Duration::from_secs(3_600);
-/// After a failure, most likely of the database, it is looked at again.
+/// Delay after a failure, most likely of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Nodes that are given keys at the same time.
+/// Maximum number of nodes that are sent keys concurrently.
 const GIVEN_AT_ONCE: usize = 64;
 
-/// What a process knows of the keys it tends.
+/// A process's state of the key rotation.
 #[derive(Default)]
 pub(crate) struct KeyTending {
     wake: Notify,
-    /// A node lacks keys, or the last task of one may have ended.
+    /// Set when a node lacks keys, or when the last task of a key may have ended.
     doubted: AtomicBool,
-    /// The version of the set after which nothing was left to do.
+    /// The version of the set at which nothing was left to do.
     settled: AtomicU64,
     givings: Givings,
-    /// When connections that stand for long were last looked through for sets that end, in milliseconds.
+    /// Time of the last search for long-lived connections with expiring sets, in milliseconds.
     looked_for_old_sets: AtomicI64,
-    /// When all nodes were last looked through for an authority's rotation, in milliseconds; 0 where none was under way.
+    /// Time of the last check of all nodes for an authority's rotation, in milliseconds; 0 if none was in progress.
     looked_through_nodes: AtomicI64,
 }
 
 impl KeyTending {
-    /// Has the keys looked at again.
+    /// Requests another check of the keys.
     pub(crate) fn doubt(&self) {
         self.doubted.store(true, Ordering::Relaxed);
         self.wake.notify_one();
     }
 
-    /// Whether all nodes may be looked through now; if not, when to come again. If so, they count as looked through.
+    /// Returns whether all nodes may be checked now, and the time until the next check. If `true`, records the check.
     pub(crate) fn may_look_through_nodes(&self, now: Timestamp, every: Duration) -> (bool, Duration) {
         let last = Timestamp::from_millis(self.looked_through_nodes.load(Ordering::Relaxed));
         let next = last.plus(every);
-        // A clock that was set back holds nothing up.
+        // A clock that was set back delays nothing.
         let is_wanted = next <= now || last > now;
         if is_wanted {
             self.looked_through_nodes.store(now.as_millis(), Ordering::Relaxed);
@@ -73,12 +74,12 @@ impl KeyTending {
         (is_wanted, next.since(now))
     }
 
-    /// There was no rotation: the next one is looked at without delay.
+    /// Records that no rotation was in progress, so that the next one is checked without delay.
     pub(crate) fn nothing_to_look_through(&self) {
         self.looked_through_nodes.store(0, Ordering::Relaxed);
     }
 
-    /// Whether it is time to look through connections that stand for long.
+    /// Returns whether a search for long-lived connections is due; if so, records it.
     fn must_look_for_old_sets(&self, now: Timestamp) -> bool {
         let last = Timestamp::from_millis(self.looked_for_old_sets.load(Ordering::Relaxed));
         let is_time = last.plus(OLD_SETS_EVERY) <= now;
@@ -90,15 +91,15 @@ impl KeyTending {
 }
 
 impl Engine {
-    /// Carries rotations on until the engine stops.
+    /// Advances rotations until the engine stops.
     pub async fn keep_keys(self: &Arc<Self>) {
         let mut changes = self.store().changes();
         loop {
-            // Whatever was announced so far is about to be seen.
+            // The read below covers every change announced so far.
             while changes.try_recv().is_ok() {}
             let next = self.tend_keys().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the task-signing keys could not be tended");
-                // What was doubted before is doubted still.
+                // The work that was due before is still due.
                 self.key_tending().doubted.store(true, Ordering::Relaxed);
                 RETRY_AFTER
             });
@@ -106,7 +107,7 @@ impl Engine {
             let woken = async {
                 loop {
                     match changes.recv().await {
-                        // A rotation waits for the nodes that are connected.
+                        // A rotation waits for connected nodes.
                         Ok(Change::Keys | Change::Node(_) | Change::Missed) => return true,
                         Ok(Change::Event { .. } | Change::Operation(_) | Change::Token(_) | Change::Sealing) => {}
                         Err(RecvError::Lagged(_)) => return true,
@@ -124,8 +125,8 @@ impl Engine {
         }
     }
 
-    /// Has the set given to the nodes here that lack it, and takes the next step if it is due. Waits for no node. Returns when to look again,
-    /// whatever happens.
+    /// Starts sending the set to the nodes here that lack it, and takes the next step of a rotation if it is due. Waits for no node.
+    /// Returns the time until the next check.
     async fn tend_keys(self: &Arc<Self>) -> Result<Duration, KeysError> {
         let (tending, now) = (self.key_tending(), self.ports().clock.now());
         let (ring, set, behind) = {
@@ -148,13 +149,13 @@ impl Engine {
         let next = self.advance_keys().await?.min(self.advance_authorities().await?);
         tending.settled.store(ring.version(), Ordering::Relaxed);
         if !all_given || ring.is_changing() {
-            // Looked at again at the latest after `next`.
+            // Checked again after `next` at the latest.
             tending.doubted.store(true, Ordering::Relaxed);
         }
         Ok(next.min(again))
     }
 
-    /// Gives the set over those connections. What some took is recorded while others still think about it.
+    /// Sends the set over the given connections. Records the nodes that accepted while others have not answered yet.
     async fn give(self: Arc<Self>, text: String, version: u64, behind: Vec<SessionRecord>) {
         let text = text.as_str();
         let answers = stream::iter(behind)
@@ -192,7 +193,8 @@ impl Engine {
         .await
     }
 
-    /// Whether the agent of a node may not know a key that signs now: it is not recorded that it took the set.
+    /// Returns whether the node's agent may lack an accepted key: no session records that it took the present set. `true` if rows cannot be
+    /// read.
     pub(crate) async fn may_lack_keys(&self, node: NodeId) -> bool {
         let lacks = async {
             let mut reader = self.store().read().await?;
@@ -203,10 +205,10 @@ impl Engine {
         lacks.unwrap_or(true)
     }
 
-    /// Takes the next step of a rotation if it is due. Returns when to look again, whatever happens.
+    /// Takes the next step of a rotation if it is due. Returns the time until the next check.
     async fn advance_keys(&self) -> Result<Duration, KeysError> {
         let mut tx = self.store().begin().await?;
-        // Whoever staged the key may have another clock.
+        // The replica that staged the key may have another clock, so the database's clock counts.
         let now = tx.database_now().await?;
         let keys: Vec<SigningKeyRecord> = tx.signing_keys().await?.into_iter().map(|stored| stored.key).collect();
         let of = |state| keys.iter().find(|key: &&SigningKeyRecord| key.state == state).cloned();
@@ -216,7 +218,7 @@ impl Engine {
             if now < waited_enough && !behind(&mut tx, staged.version).await?.is_empty() {
                 return Ok(waited_enough.since(now).min(SWEEP_EVERY));
             }
-            // The other way round two would be active for a moment, which the rows do not allow.
+            // In the opposite order two keys would be active for a moment, which the rows do not allow.
             if let Some(active) = of(KeyState::Active) {
                 change(&mut tx, active, KeyEvent::Supersede, version, now).await?;
             }
@@ -233,12 +235,12 @@ impl Engine {
     }
 }
 
-/// Whether the set that the agent got, with its connection or over it, is to be given again with a later end.
+/// Returns whether the set that the agent received, when connecting or later, must be sent again with a later expiry.
 fn is_to_be_renewed(session: &SessionRecord, now: Timestamp) -> bool {
     session.keys_given_at.unwrap_or(session.since).plus(SigningKeySet::RENEWED_AFTER) <= now
 }
 
-/// Connections of nodes that do not hold that version of the set yet.
+/// Connections of nodes that do not have the given version of the set yet.
 pub(crate) async fn behind(reader: &mut Reader, version: u64) -> Result<Vec<SessionRecord>, StoreError> {
     let mut sessions = reader.sessions().await?;
     sessions.retain(|session| session.key_set_version < version);
@@ -269,7 +271,7 @@ pub(crate) async fn change(
     Ok(())
 }
 
-/// Tells those who watch, and every replica, what a key is now.
+/// Announces a key's state to subscribers and to every replica.
 pub(crate) async fn announce(tx: &mut Tx, key: &SigningKeyRecord) -> Result<(), StoreError> {
     let data = json!({ "state": key.state, "version": key.version });
     let kind = EventKind::SigningKeyStateChanged;

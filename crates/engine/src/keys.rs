@@ -1,7 +1,7 @@
-//! The control plane's own keys: it signs tasks and seals secrets with them. Nothing here ever prints one.
+//! The control plane's own keys, which sign tasks and seal secrets. No code in this module prints a key.
 //!
-//! Which key signs is said by rows, so that every replica changes over with the same commit. How one key follows another is
-//! [`crate::key_rotation`]'s, and of authorities [`crate::authority_rotation`]'s.
+//! Rows name the key that signs, so that every replica changes over with the same commit. [`crate::key_rotation`] rotates task-signing
+//! keys, [`crate::authority_rotation`] authorities.
 
 use std::{
     borrow::Cow,
@@ -24,7 +24,7 @@ pub struct Keys {
     sealing: Arc<SealingKeys>,
     tokens: TokenKey,
     ring: RwLock<Arc<KeyRing>>,
-    /// Follows the ring, for those who act on a change.
+    /// Follows the ring, for tasks that react to a change of authorities.
     authorities: watch::Sender<Arc<Authorities>>,
 }
 
@@ -39,33 +39,33 @@ pub struct KeyRing {
 /// A signed task, ready to be recorded and sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedTask {
-    /// The envelope as it travels.
+    /// The envelope as it is sent, JSON.
     pub envelope: String,
-    /// SHA-256 of its payload, 64 hex digits.
+    /// SHA-256 digest of the envelope's payload, 64 hex digits.
     pub sha256: String,
-    /// The key that signed it.
+    /// The id of the key that signed it.
     pub key_id: String,
 }
 
-/// A key set with the authority's signature, as agents take it.
+/// A key set with the authority's signature, in the form that agents accept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SignedSet {
-    /// Its version.
+    /// The version of the set.
     pub version: u64,
-    /// JSON.
+    /// The signed set, JSON.
     pub text: String,
 }
 
-/// Why a key could not be used.
+/// The reasons for which a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// The rows could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A seed does not open, or the set could not be signed.
+    /// A seed could not be unsealed, or the set could not be signed.
     #[error("the keys cannot be used: {0}")]
     Unusable(String),
-    /// No row names a key that signs.
+    /// No row names an active signing key.
     #[error("no task-signing key is active")]
     NoneActive,
     /// The task could not be signed.
@@ -74,7 +74,8 @@ pub enum KeysError {
 }
 
 impl Keys {
-    /// The keys of the control plane of that id, whose authority is that one as long as no row names another. Which key signs, rows say.
+    /// Creates the keys of the control plane with the given id. `authority` is in effect as long as no row names another; rows name the
+    /// signing key.
     pub fn new(
         control_plane: String,
         authority: Authority,
@@ -92,42 +93,42 @@ impl Keys {
         }
     }
 
-    /// The authorities as they were when rows were last read.
+    /// The authorities as of the last read of the rows.
     pub fn authorities(&self) -> Arc<Authorities> {
         self.known_ring().authorities.clone()
     }
 
-    /// The authority that issued certificates when rows were last read.
+    /// The authority that issued certificates as of the last read of the rows.
     pub fn authority(&self) -> Arc<Authority> {
         self.authorities().active().clone()
     }
 
-    /// Follows the authorities from now on.
+    /// Subscribes to changes of the authorities.
     pub fn watch_authorities(&self) -> watch::Receiver<Arc<Authorities>> {
         self.authorities.subscribe()
     }
 
-    /// The keys that seal what the store keeps.
+    /// The keys that seal values in the store.
     pub fn sealing(&self) -> &SealingKeys {
         &self.sealing
     }
 
-    /// The key that makes tokens, and tells them from texts that somebody made up.
+    /// The key that issues tokens and recognizes genuine ones.
     pub fn tokens(&self) -> &TokenKey {
         &self.tokens
     }
 
-    /// What tells the platform's own records from others.
+    /// The proof that distinguishes the platform's own records from forged ones.
     pub fn proof(&self) -> Arc<dyn RecordProof> {
         record_proof(self.sealing.clone())
     }
 
-    /// This control plane's id, as node certificates and tasks carry it.
+    /// The id of this control plane, as in node certificates and tasks.
     pub fn control_plane(&self) -> &str {
         &self.control_plane
     }
 
-    /// A fresh task-signing key in that state, its seed sealed: a row to be written.
+    /// Generates a task-signing key in the given state, with its seed sealed, as a row to be written.
     pub fn make(
         &self,
         state: KeyState,
@@ -138,7 +139,7 @@ impl Keys {
         self.stored(&TaskSigner::generate(entropy), state, version, now)
     }
 
-    /// The row of a key.
+    /// Creates the row of a signing key, with its seed sealed.
     pub fn stored(
         &self,
         signer: &TaskSigner,
@@ -160,7 +161,7 @@ impl Keys {
         Ok(StoredSigningKey { key, seed })
     }
 
-    /// The keys as the rows have them at this moment.
+    /// The keys according to the rows at this moment.
     pub async fn ring(&self, reader: &mut Reader) -> Result<Arc<KeyRing>, KeysError> {
         let version = reader.key_set_version().await?;
         let known = self.known_ring();
@@ -171,7 +172,7 @@ impl Keys {
         let authorities = self.opened_authorities(reader.authorities().await?)?;
         let ring = Arc::new(self.opened(version, reader.signing_keys().await?, authorities)?);
         let mut known = self.ring.write().unwrap_or_else(PoisonError::into_inner);
-        // A concurrent reader may have put a newer ring here.
+        // A concurrent reader may have stored a newer ring.
         if known.version < version {
             known.clone_from(&ring);
             self.authorities.send_if_modified(|known| {
@@ -184,7 +185,8 @@ impl Keys {
         Ok(ring)
     }
 
-    /// Fails where genuine rows may be under a sealing key that is not held here: those would be taken for forged, and the rest for all there is.
+    /// Fails if genuine rows may be under a sealing key that this replica lacks: they would look forged, and the others would look
+    /// complete.
     async fn must_prove_all(&self, reader: &mut Reader) -> Result<(), StoreError> {
         let Some(named) = reader.sealing().await? else { return Ok(()) };
         match std::iter::once(named.current).chain(named.previous).find(|id| !self.sealing.holds(id)) {
@@ -193,12 +195,12 @@ impl Keys {
         }
     }
 
-    /// The keys as they were when they were last read.
+    /// The keys as of the last read of the rows.
     pub(crate) fn known_ring(&self) -> Arc<KeyRing> {
         self.ring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The keys that agents accept tasks from and the authorities that they trust, signed at `now`.
+    /// The keys from which agents accept tasks and the authorities that they trust, signed at `now`.
     pub async fn signed_set(&self, reader: &mut Reader, now: Timestamp) -> Result<SignedSet, KeysError> {
         let ring = self.ring(reader).await?;
         let expires_at = now.plus(SigningKeySet::LIFE);
@@ -210,17 +212,17 @@ impl Keys {
         Ok(SignedSet { version: set.version, text })
     }
 
-    /// Seals a secret's bytes so that they open only under its own id.
+    /// Seals a secret's bytes so that they open only under the secret's id.
     pub fn seal(&self, id: SecretId, plain: &[u8]) -> Result<Vec<u8>, SealError> {
         self.sealing.seal(id.to_string().as_bytes(), plain)
     }
 
-    /// Opens them again.
+    /// Opens bytes sealed by [`Keys::seal`] under the same id.
     pub fn unseal(&self, id: SecretId, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         self.sealing.open(id.to_string().as_bytes(), sealed)
     }
 
-    /// The ring of the rows. The public half of a key that has its seed is the seed's own, whatever its row says.
+    /// Builds the ring from the rows. Refuses a key whose public half does not match its seed.
     fn opened(
         &self,
         version: u64,
@@ -273,12 +275,12 @@ impl KeyRing {
         self.version
     }
 
-    /// The authorities.
+    /// The authorities of the set.
     pub fn authorities(&self) -> &Arc<Authorities> {
         &self.authorities
     }
 
-    /// Whether one key or authority is following another: neither staged nor grace ones remain afterwards.
+    /// Returns `true` during a rotation of a key or authority, as long as one is staged or in grace.
     pub fn is_changing(&self) -> bool {
         self.authorities.is_changing() || self.accepted.iter().any(|key| key.state != KeyState::Active)
     }
@@ -295,12 +297,12 @@ impl KeyRing {
     }
 }
 
-/// What tells records that were written under these sealing keys from others.
+/// Returns the proof for records written under the given sealing keys.
 pub fn record_proof(sealing: Arc<SealingKeys>) -> Arc<dyn RecordProof> {
     Arc::new(SealedProof(sealing))
 }
 
-/// Proves rows, and seals values again, by the sealing keys.
+/// Proves rows and reseals values with the sealing keys.
 struct SealedProof(Arc<SealingKeys>);
 
 impl RecordProof for SealedProof {

@@ -1,7 +1,7 @@
-//! Carries operations out: plans from rows, starts idempotent steps, records what came of them, and is woken by pushes.
+//! Executes operations: plans from rows, starts idempotent steps, records their results, and wakes on pushed changes.
 //!
-//! Guarantees: what a step is about to do is in a row before it is done; a restart in any step continues it; a completed effect is
-//! never repeated; one mutating operation per workload at a time; no transaction is open across a node task or a network call.
+//! Guarantees: a row records each step before the step acts; after a restart in any step the operation continues; a completed effect is
+//! never repeated; at most one mutating operation per workload runs at a time; no transaction is open across a node task or a network call.
 //!
 //! Deliberately absent: SQL (`store`), connections (`channel`), Kubernetes (an app's effects), HTTP (`api`).
 

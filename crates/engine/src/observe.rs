@@ -1,5 +1,5 @@
-//! What nodes say of their units becomes the health of members: pushed, and long before a cluster notices by itself
-//! (Kubernetes showed a lost node after 44 s).
+//! Turns nodes' unit reports into the health of members. Reports are pushed and arrive long before a cluster notices by itself (Kubernetes
+//! showed a lost node after 44 s).
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,15 @@ use crate::{
     rows::WorkloadRows,
 };
 
-/// A member as its unit's report has it.
+/// A member with the health that its unit's report gives.
 struct Judgement {
     project: ProjectId,
     member: MemberRecord,
 }
 
 impl Engine {
-    /// Takes a node's reports about its units. Changes nothing but the members that hold that very node in that enrollment, and takes the writer's
-    /// turn only when it does.
+    /// Applies a node's unit reports. Changes only members that hold this node in this enrollment, and takes the write lock only if one
+    /// changes.
     pub async fn units_changed(&self, node: EnrolledNode, reports: &[UnitReport]) -> Result<(), StoreError> {
         if self.judgements(&mut self.store().read().await?, node, reports).await?.is_empty() {
             return Ok(());
@@ -35,7 +35,7 @@ impl Engine {
         tx.commit().await
     }
 
-    /// The members whose health is another by these reports.
+    /// The members whose health changes with these reports.
     async fn judgements(
         &self,
         reader: &mut Reader,
@@ -44,7 +44,7 @@ impl Engine {
     ) -> Result<Vec<Judgement>, StoreError> {
         let mut judgements = Vec::new();
         for member in reader.members_on(node.node).await? {
-            // While a member is on its way, its steps follow the unit themselves and know more.
+            // Until a member is ready, its steps follow the unit themselves and know more.
             if !matches!(member.state, MemberState::Ready { .. }) {
                 continue;
             }
@@ -78,7 +78,7 @@ impl Engine {
         self.refresh_workload(tx, &story, member.workload).await
     }
 
-    /// Brings a workload's status in line with its members and its newest operation.
+    /// Updates a workload's status from its members and its newest operation.
     pub(crate) async fn refresh_workload(
         &self,
         tx: &mut Tx,
@@ -110,7 +110,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells nodes which units matter now: those of the members that live there.
+    /// Sends each node the units that it must report: those of its members.
     pub async fn observe_nodes(&self, nodes: impl IntoIterator<Item = NodeId>) {
         for node in nodes.into_iter().collect::<BTreeSet<_>>() {
             match self.units_on(node).await {
@@ -120,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// The units of the members that live on a node.
+    /// The units of a node's members.
     pub async fn units_on(&self, node: NodeId) -> Result<Vec<String>, StoreError> {
         let mut reader = self.store().read().await?;
         let mut units = BTreeSet::new();
@@ -135,7 +135,7 @@ impl Engine {
         Ok(units.into_iter().collect())
     }
 
-    /// Marks every ready member of a node that cannot be reached as degraded, or takes that back when it can again.
+    /// Marks every ready member of an unreachable node as degraded, or clears that mark once the node is reachable.
     pub async fn node_reachability_changed(&self, node: NodeId, reachable: bool) -> Result<(), StoreError> {
         let mut tx = self.store().begin().await?;
         let mut changed = false;
@@ -167,7 +167,7 @@ impl Engine {
                 command: Some(format!("gpuaas node show {}", node.name)),
             },
         });
-        // Reachable again: healthy until its unit's report, which the node sends first thing, says otherwise.
+        // Reachable again means healthy, until the unit report that the node sends first shows otherwise.
         let health = if reachable { Health::Healthy } else { Health::Degraded };
         let state = member.state.name();
         let member = tx.update_member(&MemberRecord { health, fault, ..member }, state).await?;

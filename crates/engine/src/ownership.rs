@@ -1,9 +1,9 @@
-//! Decides who may reach a node: *this project holds this node now, by this allocation, for this workload*.
+//! Decides access to a node: this project holds this node now, through this allocation, for this workload.
 //!
-//! Guarantees: every effect on a node and every read from one takes a [`NodeAccess`], and nothing outside of this module makes one. It is
-//! decided from the rows of one transaction, is bound to the node's enrollment of that moment, and is decided again before it is used later.
+//! Guarantees: every effect on a node and every read from one takes a [`NodeAccess`], and only this module creates one. It is decided from
+//! the rows of one transaction, is bound to the node's enrollment at that moment, and is decided again before later use.
 //!
-//! Deliberately absent: what a caller's role allows (`caller`), and connections (`channel`), which end with the node's enrollment.
+//! Deliberately absent: the permissions of a caller's role (`caller`), and connections (`channel`), which end with the node's enrollment.
 
 use gpuaas_model::{
     AllocationId, AllocationState, Code, EnrolledNode, Lifecycle, MemberId, MemberState, Name, NodeId, NodeState,
@@ -16,18 +16,18 @@ use gpuaas_wire::task::TaskSupport;
 
 use crate::{caller::Caller, error::CommandError};
 
-/// A project's hold on a node.
+/// A project's right to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// The project.
     pub project: ProjectId,
-    /// The allocation by which it holds the node.
+    /// The allocation through which the project holds the node.
     pub allocation: AllocationId,
-    /// The member that the node is reached for; `None` while the allocation is made ready.
+    /// The workload and member for which the node is accessed; `None` during the inspection of a new allocation.
     pub member: Option<(WorkloadId, MemberId)>,
 }
 
-/// The right to reach one node in its present enrollment, as it was decided a moment ago.
+/// The right to access one node in its present enrollment, as decided a moment ago.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAccess {
     node: EnrolledNode,
@@ -38,7 +38,7 @@ pub struct NodeAccess {
 }
 
 impl NodeAccess {
-    /// The node in the enrollment that it may be reached in.
+    /// The node and the enrollment in which it may be accessed.
     pub fn node(&self) -> EnrolledNode {
         self.node
     }
@@ -48,17 +48,17 @@ impl NodeAccess {
         &self.name
     }
 
-    /// Who holds the node for what; `None` for the platform's own look at it.
+    /// The project, allocation and member for which the node is accessed; `None` for access by the platform itself.
     pub fn holding(&self) -> Option<&Holding> {
         self.holding.as_ref()
     }
 
-    /// Task types of the node's agent.
+    /// The task types and versions that the node's agent supports.
     pub(crate) fn support(&self) -> &[TaskSupport] {
         &self.support
     }
 
-    /// Refuses a node whose agent takes no tasks. Journals, tunnels and reports of its units go on.
+    /// Refuses a node whose agent takes no tasks. Journals, tunnels and unit reports of such a node keep working.
     pub(crate) fn must_take_tasks(&self) -> Result<(), TakesNoTasks> {
         must_take_tasks(&self.name, self.problem.as_ref())
     }
@@ -89,7 +89,7 @@ pub(crate) fn must_take_tasks(name: &Name, problem: Option<&NodeProblem>) -> Res
 #[error("the agent of {node} takes no tasks: {detail}")]
 pub struct TakesNoTasks {
     node: Name,
-    /// Why.
+    /// The problem of the agent.
     pub(crate) code: Code,
     detail: String,
 }
@@ -101,20 +101,20 @@ impl From<TakesNoTasks> for CommandError {
     }
 }
 
-/// The way out for a node whose agent takes no tasks.
+/// The next action for a node whose agent takes no tasks.
 pub fn next_without_tasks(node: &Name) -> String {
     format!("enroll it again, by the line that this prints, on its machine: gpuaas node enroll {node}")
 }
 
-/// The node may not be reached for that.
+/// The node may not be accessed for this purpose.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotHeld(String);
 
-/// Why a node is not reached.
+/// The reasons for which access to a node fails.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// The rows say no.
+    /// The rows do not allow it.
     #[error(transparent)]
     NotHeld(#[from] NotHeld),
     /// The rows could not be read.
@@ -138,7 +138,8 @@ impl From<AccessError> for CommandError {
     }
 }
 
-/// Decides whether the member's project holds the node now, by the member's allocation, for the member's workload. The one place that does.
+/// Decides whether the member's project holds the node now, through the member's allocation, for the member's workload. No other code
+/// decides this.
 pub(crate) fn decide(
     member: &MemberRecord,
     workload: &WorkloadRecord,
@@ -167,7 +168,7 @@ pub(crate) fn decide(
     Ok(NodeAccess::of(node, Some(holding)))
 }
 
-/// Refuses a node whose identity has ended.
+/// Refuses a node without a valid identity: one that is registered, needs a reimage, or is retired.
 fn may_serve(node: &NodeRecord) -> Result<(), NotHeld> {
     match node.state {
         NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => Ok(()),
@@ -177,7 +178,7 @@ fn may_serve(node: &NodeRecord) -> Result<(), NotHeld> {
     }
 }
 
-/// Access for a member of a workload.
+/// Decides access for a member of a workload.
 pub(crate) async fn for_member(
     reader: &mut Reader,
     workload: &WorkloadRecord,
@@ -188,7 +189,7 @@ pub(crate) async fn for_member(
     Ok(decide(member, workload, &allocation, &node)?)
 }
 
-/// Access for the member of `workload` that lives on the node.
+/// Decides access for the member of `workload` on the node.
 pub(crate) async fn for_workload_on(
     reader: &mut Reader,
     workload: WorkloadId,
@@ -201,7 +202,7 @@ pub(crate) async fn for_workload_on(
     for_member(reader, &workload, member).await
 }
 
-/// Access for the inspection by which an allocation becomes active.
+/// Decides access for the inspection that makes an allocation active.
 pub(crate) async fn for_allocation(
     reader: &mut Reader,
     allocation: &AllocationRecord,
@@ -215,7 +216,7 @@ pub(crate) async fn for_allocation(
     Ok(NodeAccess::of(&node, Some(holding)))
 }
 
-/// Access for an operator of the platform.
+/// Decides access for an operator of the platform. Needs `NodesWrite`.
 pub(crate) async fn for_operator(
     reader: &mut Reader,
     caller: &Caller,
@@ -229,14 +230,14 @@ pub(crate) async fn for_operator(
     })
 }
 
-/// Access for the platform's own look at a node, whoever holds it.
+/// Decides access for the platform's own inspection of a node, regardless of its allocation.
 pub(crate) async fn for_platform(reader: &mut Reader, node: NodeId) -> Result<NodeAccess, AccessError> {
     let node = reader.node(node).await?;
     may_serve(&node)?;
     Ok(NodeAccess::of(&node, None))
 }
 
-/// Access for a task that was signed earlier, in the enrollment that it was signed for.
+/// Decides access for a task that was signed earlier, in the enrollment for which it was signed.
 pub(crate) async fn for_task(reader: &mut Reader, task: &TaskRecord) -> Result<NodeAccess, AccessError> {
     let access = match (task.workload, task.allocation) {
         (Some(workload), _) => for_workload_on(reader, workload, task.node).await?,
@@ -255,7 +256,7 @@ pub(crate) async fn for_task(reader: &mut Reader, task: &TaskRecord) -> Result<N
     Ok(access)
 }
 
-/// Decides an access again: whether what it says still holds, in the same enrollment.
+/// Decides an existing access again. Refuses if the node's enrollment or the holding changed.
 pub(crate) async fn still_held(reader: &mut Reader, access: &NodeAccess) -> Result<NodeAccess, AccessError> {
     let now = match access.holding {
         Some(Holding { member: Some((workload, member)), .. }) => {
@@ -284,20 +285,20 @@ impl VisibleNode {
         &self.0
     }
 
-    /// A node as a caller sees it who reads the whole platform.
+    /// Wraps a node for a caller with `PlatformRead`; refuses others.
     pub fn of_platform(caller: &Caller, node: NodeRecord) -> Result<Self, CommandError> {
         caller.must(Permission::PlatformRead)?;
         Ok(Self(node))
     }
 
-    /// The node's row, to be shown.
+    /// Unwraps the node's row.
     pub fn into_record(self) -> NodeRecord {
         self.0
     }
 }
 
-/// The node if the caller may see it: its project holds it now, or the caller reads the platform. To everybody else it looks absent, under the name
-/// or id that was asked for.
+/// Returns the node if the caller may see it: its project holds it now, or the caller has `PlatformRead`. For everyone else it looks
+/// absent: `not_found` with the requested name or id.
 pub async fn visible_node(
     reader: &mut Reader,
     caller: &Caller,

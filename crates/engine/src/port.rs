@@ -1,4 +1,4 @@
-//! What the engine needs of the world: time, randomness, spawning, and the way to a node.
+//! The ports of the engine: time, randomness, spawning, and communication with nodes.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ use gpuaas_wire::task::{TaskOutcome, TaskProgress};
 
 use crate::{effects::Tunnel, ownership::NodeAccess};
 
-/// The unrepeatable, bundled: cloned into everything that needs any of it.
+/// The sources of nondeterminism in one value, cloned into everything that needs one of them.
 #[derive(Clone)]
 pub struct Ports {
-    /// Tells the time.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// Yields randomness.
+    /// Source of randomness.
     pub entropy: Arc<dyn Entropy>,
-    /// Runs futures.
+    /// Spawns futures and sleeps.
     pub runtime: Arc<dyn Runtime>,
 }
 
-/// One thing a node says about a task.
+/// A node's report about a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskUpdate {
-    /// It verified the envelope, wrote it to its ledger, and begins.
+    /// The node verified the envelope, wrote it to its ledger, and begins.
     Accepted,
-    /// How far it is.
+    /// Progress of the task.
     Progress(TaskProgress),
-    /// It ended. The last update of a stream.
+    /// The task ended. The last update of a stream.
     Ended(TaskOutcome),
-    /// Its ledger holds the task without an end: the agent died in the middle. The last update of a stream.
+    /// The node's ledger holds the task without a result, because the agent died during it. The last update of a stream.
     Interrupted,
 }
 
-/// Why a task could not be handed to its node; nothing is known of its fate unless the node is asked again.
+/// A task could not be handed to its node. Its state is unknown until the node is asked again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DispatchError {
-    /// There is no channel now.
+    /// The node has no channel now.
     #[error("the node has no channel")]
     NotConnected,
     /// The channel ended while the task was under way.
@@ -49,79 +49,80 @@ pub enum DispatchError {
 /// Opens streams to ports of nodes, at the node's own address.
 #[async_trait]
 pub trait NodeTunnels: Send + Sync {
-    /// A stream to an allowlisted `port` of the node, in the enrollment of the access alone.
+    /// Opens a stream to an allowlisted `port` of the node. Works only in the enrollment that `access` names.
     async fn open(&self, access: &NodeAccess, port: u16) -> std::io::Result<Box<dyn Tunnel>>;
 }
 
-/// The way to the nodes, wherever their channels end.
+/// Communication with nodes, no matter which replica holds their channels.
 #[async_trait]
 pub trait Nodes: Send + Sync {
-    /// Pushes a signed envelope and follows the task. Sending the same envelope again is harmless: the node answers from its ledger. It reaches the
-    /// node in the enrollment of the access alone.
+    /// Pushes a signed envelope and follows the task. Sending the same envelope again is harmless: the node answers from its ledger.
+    /// Reaches the node only in the enrollment that `access` names.
     async fn dispatch(
         &self,
         access: &NodeAccess,
         envelope: &str,
     ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError>;
 
-    /// Asks the node to end the task early; its outcome still arrives by the stream.
+    /// Asks the node to end the task early; the outcome still arrives in the task's stream.
     async fn cancel(&self, node: NodeId, task: TaskId);
 
-    /// Sets which units the node reports changes of.
+    /// Sets the units whose changes the node reports.
     async fn observe(&self, node: NodeId, units: Vec<String>);
 
-    /// Gives the node a signed key set. False when it did not take it, or is not connected here.
+    /// Sends a signed key set to the node. Returns `false` if the node refused it or is not connected to this replica.
     async fn give_keys(&self, node: NodeId, signed_set: &str) -> bool;
 
-    /// Looks again at a node that has changed: its connections here end when it may no longer connect.
+    /// Checks a changed node again: its connections to this replica end if it may no longer connect.
     fn readmit(&self, node: NodeId);
 
-    /// The same for every node that is connected here, when nobody knows which have changed.
+    /// Checks every node connected to this replica again, for when it is unknown which ones changed.
     fn readmit_all(&self);
 
-    /// Counts a node as gone from now on, unless it connects.
+    /// Starts the time limit after which the node counts as unreachable unless it connects.
     fn expect_back(&self, node: NodeId);
 
-    /// Tells every node whose channel is held here where it may connect.
+    /// Sends the current endpoints to every node whose channel this replica holds.
     async fn spread_endpoints(&self);
 
-    /// Ends every channel that is held here: the nodes dial again, here or elsewhere.
+    /// Ends every channel that this replica holds. The nodes connect again, here or to another replica.
     fn release_all(&self);
 }
 
-/// A node that is to be reimaged, with what its fresh machine needs.
+/// An order to reimage a node, with the credentials that the fresh machine needs.
 #[derive(Debug)]
 pub struct ReimageOrder {
     /// The node.
     pub node: NodeId,
-    /// Its name.
+    /// The node's name.
     pub name: Name,
-    /// The string that brings the machine in.
+    /// The enrollment string with which the reimaged machine enrolls.
     pub enrollment: SecretText,
-    /// The value that the machine has to show as it enrolls. The hook alone learns it.
+    /// The value that the machine must present when it enrolls. Only the hook receives it.
     pub value: SecretText,
 }
 
-/// Hands nodes to whatever reimages machines: the first of the ways to prove a reimage. A TPM's quote would be checked where the value is, as
-/// another kind of `ReimageEvidence`.
+/// Passes nodes to the system that reimages machines; this is the first kind of proof of a reimage. A TPM quote would be another kind of
+/// `ReimageEvidence`, checked where the value is checked.
 #[async_trait]
 pub trait ReimageHook: Send + Sync {
-    /// Returns once the order was taken; says why it was not.
+    /// Returns once the order was accepted, or an explanation of why it was not.
     async fn reimage(&self, order: ReimageOrder) -> Result<(), String>;
 }
 
 /// A file of archived history in the artifact store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveFile {
-    /// Its SHA-256, 64 hex digits.
+    /// SHA-256 digest, 64 hex digits.
     pub sha256: String,
-    /// Its length.
+    /// Length in bytes.
     pub size_bytes: u64,
 }
 
-/// Keeps the files of archived history.
+/// Stores the files of archived history.
 #[async_trait]
 pub trait ArchiveFiles: Send + Sync {
-    /// Compresses and keeps lines. Once it returns they survive a power cut; the same lines are kept once. Says why they could not be kept.
+    /// Compresses and stores lines. Once it returns they survive a power failure; identical lines are stored once. The error explains why
+    /// they could not be stored.
     async fn keep(&self, lines: Vec<u8>) -> Result<ArchiveFile, String>;
 }

@@ -1,5 +1,5 @@
-//! The records that every change leaves: events for those who watch, audit for those who ask later. Written in the transaction of the
-//! change itself, so that neither can be missing.
+//! Writes the records that every change leaves: events for subscribers and audit records. They belong to the transaction of the change, so
+//! that none can be missing.
 
 use gpuaas_model::{ActorType, AuditAction, AuditResult, CorrelationId, EventKind, OwnActor, ProjectId, StreamName};
 use gpuaas_store::{
@@ -14,7 +14,7 @@ pub(crate) struct Story {
 }
 
 impl Story {
-    /// The story that an operation tells.
+    /// The project and correlation id of an operation.
     pub(crate) fn of(operation: &OperationRecord) -> Self {
         Self { project: operation.project, correlation: operation.correlation }
     }
@@ -87,7 +87,7 @@ impl Story {
     }
 }
 
-/// An event on the platform's own stream.
+/// Writes an event on the platform's stream.
 pub(crate) async fn platform_event(
     tx: &mut Tx,
     kind: EventKind,
@@ -101,7 +101,7 @@ pub(crate) async fn platform_event(
     Ok(())
 }
 
-/// Audits what the control plane does by itself.
+/// Writes an audit record of an action of the control plane itself.
 pub(crate) async fn audit_own(
     tx: &mut Tx,
     action: AuditAction,
@@ -124,7 +124,7 @@ pub(crate) async fn audit_own(
     Ok(())
 }
 
-/// Audits a task that the control plane sends or a node ends.
+/// Writes the audit record and the events of a task that the control plane sends or a node ends.
 pub(crate) async fn audit_task(
     tx: &mut Tx,
     task: &TaskRecord,
@@ -151,7 +151,7 @@ pub(crate) async fn audit_task(
         }),
     })
     .await?;
-    // The event beside it: on the platform's stream, and on the project's when it serves one.
+    // The event goes to the platform's stream, and to the project's stream if the task belongs to a project.
     let data = json!({ "node": node, "type": task.task_type, "state": task.state, "operation": task.operation });
     platform_event(tx, EventKind::TaskChanged, "task", task.id.to_string(), Some(task.correlation), data.clone())
         .await?;

@@ -1,7 +1,8 @@
-//! The processes that are one control plane together: joining them, staying alive among them, and taking over from one that died.
+//! The replicas of one control plane: joining, staying alive, and taking over from a dead replica.
 //!
-//! Each renews a lease. Whoever sees another's run out buries it: its operations are free at once, its nodes have the usual time to connect
-//! to somebody else. One that was buried while it only stood still notices at its next renewal, lets go of every node and joins again.
+//! Each replica renews a lease. A replica that sees another's lease expire removes it: its operations are free at once, and its nodes have
+//! the usual time to connect to another replica. A replica that was removed while it was only paused notices at its next renewal, ends all
+//! its channels and joins again.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -13,13 +14,13 @@ use crate::{engine::Engine, record::platform_event};
 
 /// A replica that has not renewed its lease for this long is dead.
 const LIFE: Duration = Duration::from_secs(6);
-/// How often it is renewed: twice may fail.
+/// Interval of lease renewals. Two in a row may fail.
 const RENEWAL: Duration = Duration::from_secs(2);
-/// A lease that nobody contends for: of the one process that a store in a file can have.
+/// Lease duration without contenders: a store in a file allows only one process.
 const LIFE_ALONE: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 impl Engine {
-    /// Makes this process known to the others, and waits for nodes that no living process holds.
+    /// Registers this process with the other replicas, and starts the time limit of nodes that no live replica holds.
     pub async fn join(&self) -> Result<(), StoreError> {
         let (sealing_keys, is_key_file_old) = self.told_sealing_keys();
         let record = ReplicaRecord {
@@ -38,7 +39,7 @@ impl Engine {
         self.expect_nodes_back().await
     }
 
-    /// Stays alive among the others until the engine stops. Returns at once where there can be none.
+    /// Keeps this replica alive until the engine stops. Returns at once if the store allows only one replica.
     pub async fn keep_alive(self: &Arc<Self>) {
         if !self.store().is_shared() {
             return;
@@ -61,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Leaves the others: what was held here is theirs at once.
+    /// Removes this replica: others take over its work at once.
     pub async fn leave(&self) -> Result<(), StoreError> {
         if self.store().bury_replica(self.replica(), Burial::Known).await? {
             self.tell_of(self.replica(), EventKind::ReplicaLeft).await?;
@@ -69,7 +70,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Renews, buries the dead, and takes over from whoever is gone. Returns when the next one would be dead.
+    /// Renews the lease, removes dead replicas, and takes over from replicas that left or died. Returns the time until the next lease would
+    /// expire.
     async fn look_round(self: &Arc<Self>, known: &mut BTreeSet<ReplicaId>) -> Result<Duration, StoreError> {
         if !self.store().renew_replica(self.replica(), LIFE).await? {
             tracing::warn!("this replica was taken for dead; it lets go of its nodes and joins again");
@@ -98,13 +100,13 @@ impl Engine {
         Ok(next)
     }
 
-    /// Goes on with what a process that is gone was doing.
+    /// Continues the work of a replica that left or died.
     async fn take_over(self: &Arc<Self>) -> Result<(), StoreError> {
         self.go_on_with_open().await?;
         self.expect_nodes_back().await
     }
 
-    /// Nodes that were connected to a process that is gone have some time to come back before they count as unreachable.
+    /// Gives nodes that were connected to such a replica some time to return before they count as unreachable.
     async fn expect_nodes_back(&self) -> Result<(), StoreError> {
         let mut reader = self.store().read().await?;
         let was_reachable = |node: &NodeRecord| {

@@ -1,5 +1,5 @@
-//! Revokes the credentials in a restored backup. Some of them were revoked after the backup was made, and its rows do not say which. So all of them
-//! are revoked, once, before the control plane serves from a restored store.
+//! Revokes the credentials in a restored backup. Some of them were revoked after the backup was made, and its rows do not show which. So
+//! all of them are revoked, once, before the control plane serves from a restored store.
 
 use gpuaas_model::{
     AllocationId, AuditAction, Connectivity, EventKind, KeyEvent, KeyState, NodeEvent, NodeState, ProjectId, Timestamp,
@@ -15,25 +15,25 @@ use crate::{
     record::{audit_own, platform_event},
 };
 
-/// What a restore revoked, and an operator has to create again.
+/// The result of revoking a restored store's credentials: what an operator must create again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     /// Number of valid tokens that were revoked, including those of service accounts.
     pub tokens: u64,
-    /// The key that signs tasks from now on; every earlier one is revoked.
+    /// The id of the key that signs tasks from now on; every earlier one is revoked.
     pub signing_key: String,
-    /// Nodes whose identity has ended, by name; each enrolls again.
+    /// Nodes whose identity has ended, by name; each must enroll again.
     pub nodes: Vec<EndedNode>,
 }
 
-/// A node that has to be enrolled again.
+/// A node that must enroll again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedNode {
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// Its state from now on.
+    /// The node's new state.
     pub state: NodeState,
-    /// Who held it when the backup was made, by which allocation; it may have changed hands since.
+    /// The project and allocation that held the node when the backup was made; the node may have changed hands since.
     pub held_by: Option<(ProjectId, AllocationId)>,
 }
 
@@ -55,7 +55,7 @@ pub async fn end_what_came_back(store: &Store, keys: &Keys, ports: &Ports) -> Re
     Ok(Some(Ended { tokens, signing_key, nodes }))
 }
 
-/// Revokes every key, at a version that no agent can have seen, and makes one that signs.
+/// Revokes every key, at a version that no agent can have seen, and creates an active one.
 async fn sign_anew(tx: &mut Tx, keys: &Keys, ports: &Ports, now: Timestamp) -> Result<String, KeysError> {
     tx.remove_forged_signing_keys().await?;
     let version = leapt(tx.key_set_version().await?, now);
@@ -73,7 +73,7 @@ async fn sign_anew(tx: &mut Tx, keys: &Keys, ports: &Ports, now: Timestamp) -> R
     Ok(made.key.key_id)
 }
 
-/// Raises every node's epoch beyond whatever it can have had since the backup.
+/// Raises every node's epoch above any value that it can have reached since the backup.
 async fn end_identities(tx: &mut Tx, now: Timestamp) -> Result<Vec<EndedNode>, KeysError> {
     let mut ended = Vec::new();
     for node in tx.every_node(|node| node.state != NodeState::Retired).await? {
@@ -84,7 +84,7 @@ async fn end_identities(tx: &mut Tx, now: Timestamp) -> Result<Vec<EndedNode>, K
     Ok(ended)
 }
 
-/// Ends a node's identity: only one of `epoch` is good from now on. `None` for a node that has none.
+/// Ends a node's identity: only enrollments of `epoch` are valid from now on. Returns `None` for a node that had no identity.
 pub(crate) async fn end_identity(
     tx: &mut Tx,
     mut node: NodeRecord,

@@ -1,11 +1,11 @@
-//! Keeps history for as long as the settings say: archives it, and deletes it from the database.
+//! Retains history for the configured time: archives it, and deletes it from the database.
 //!
-//! Guarantees: an operation, task, event or audit record is deleted only once a file that holds it is durable in the artifact store and a row names
-//! that file. What is still needed is never due: the newest operation of a workload that exists, whatever has not ended, the newest event of each
-//! stream and the newest audit record. A process that dies in between goes on where it was: a file without its row is written again under the same
-//! digest, and rows that an archive holds are deleted by the next pass.
+//! Guarantees: an operation, task, event or audit record is deleted only after a file that contains it is durable in the artifact store and
+//! a row names that file. Never due: the newest operation of an existing workload, unfinished operations and tasks, the newest event of
+//! each stream, and the newest audit record. A process that dies in between resumes: a file without its row is written again under the same
+//! digest, and the next pass deletes rows that an archive contains.
 //!
-//! Of several replicas one does it at a time, under a lease. Each change is bounded, and a pause follows it.
+//! One replica does this at a time, under a lease. Each change is bounded and followed by a pause.
 
 mod batch;
 
@@ -19,35 +19,35 @@ use serde_json::json;
 use crate::{engine::Engine, record::audit_own};
 use batch::Batch;
 
-/// The lease under which one replica keeps history.
+/// The lease under which one replica retains history.
 const LEASE: &str = "retention";
-/// How long it lasts without a renewal: longer than a file takes to be written.
+/// How long the lease lasts without renewal: longer than writing one file takes.
 const LEASE_TTL: Duration = Duration::from_secs(60);
-/// Between two changes, so that others get their turn.
+/// Pause between two changes, so that other writers get the write lock.
 const PAUSE: Duration = Duration::from_millis(20);
-/// History is looked through this often at most, and at least.
+/// Shortest and longest interval between two passes.
 const PASS_EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3_600));
-/// After a failure, most likely of a disk or the database, it is tried again.
+/// Delay after a failure, most likely of a disk or the database.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
-/// Archives begin and end at whole days at most: a quiet control plane writes one a day of each kind.
+/// Upper limit of the grain to which archive limits are rounded: a quiet control plane writes one archive of each kind per day.
 const GRAIN_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// How long something is kept.
+/// A retention time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepFor {
-    /// For so long after it ended or happened.
+    /// Kept this long after its end or occurrence.
     Duration(Duration),
-    /// It is never deleted.
+    /// Never deleted.
     Forever,
 }
 
 impl KeepFor {
-    /// The least that can be set. What is in flight does not depend on it: that is never due.
+    /// The smallest value that can be set. It cannot affect unfinished work, which is never due.
     pub const LEAST: Duration = Duration::from_secs(10);
 
-    /// The moment before which something is due at `now`; absent where nothing ever is.
+    /// The time before which an entry is due at `now`; `None` if nothing ever is.
     pub fn due_before(self, now: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Duration(age) => {
@@ -58,7 +58,8 @@ impl KeepFor {
         }
     }
 
-    /// The same for what is archived, at a whole tenth of the age: a pass that is repeated cuts the same file.
+    /// The same limit for archives, rounded down to a grain of a tenth of the age (1 s to 1 day), so that a repeated pass creates the same
+    /// file.
     fn archived_before(self, now: Timestamp) -> Option<Timestamp> {
         let Self::Duration(age) = self else { return None };
         let grain = i64::try_from((age / 10).clamp(PASS_EVERY.0, GRAIN_MAX).as_millis()).unwrap_or(i64::MAX);
@@ -67,25 +68,25 @@ impl KeepFor {
     }
 }
 
-/// How long each kind of history is kept in the database.
+/// The retention times of each kind of history in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Operations with their steps and tasks, and tasks that serve none, after their end. Archived.
+    /// Operations with their steps and tasks, and tasks outside of operations, after their end. Archived.
     pub operations: KeepFor,
     /// Events. Archived.
     pub events: KeepFor,
     /// Audit records. Archived.
     pub audit: KeepFor,
-    /// Answers to requests with an idempotency key.
+    /// Stored responses to requests with an idempotency key.
     pub idempotency_keys: KeepFor,
     /// Enrollments, after their use or expiry.
     pub enrollments: KeepFor,
-    /// Tokens and grants of access, after their expiry or withdrawal.
+    /// Tokens and access grants, after their expiry or revocation.
     pub ended_credentials: KeepFor,
 }
 
 impl Retention {
-    /// What counts where nothing is set.
+    /// The default retention times.
     pub const USUAL: Self = Self {
         operations: KeepFor::Duration(DAY.saturating_mul(90)),
         events: KeepFor::Duration(DAY.saturating_mul(30)),
@@ -103,7 +104,7 @@ impl Retention {
         }
     }
 
-    /// How often history is looked through.
+    /// The interval between two passes: a tenth of the shortest age, within `PASS_EVERY`.
     fn pass_every(&self) -> Duration {
         let all =
             [self.operations, self.events, self.audit, self.idempotency_keys, self.enrollments, self.ended_credentials];
@@ -115,16 +116,16 @@ impl Retention {
     }
 }
 
-/// Why a pass ended early.
+/// The reasons for which a pass ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum RetentionError {
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file could not be written.
+    /// An archive file could not be written.
     #[error("an archive could not be written: {0}")]
     File(String),
-    /// A record is no JSON.
+    /// A record could not be converted to JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
@@ -151,14 +152,14 @@ impl Engine {
         }
     }
 
-    /// Archives and deletes all that is due. Does nothing while another replica does it.
+    /// Archives and deletes everything that is due. Does nothing while another replica does it.
     pub async fn retain(&self) -> Result<(), RetentionError> {
         if !self.has_retention_turn().await? {
             return Ok(());
         }
         let now = self.ports().clock.now();
         for kind in ArchiveKind::ALL {
-            // What an earlier pass archived goes first.
+            // Deletes what an earlier pass archived.
             self.delete_all(archived(*kind)).await?;
             let Some(before) = self.retention().of(*kind).archived_before(now) else { continue };
             while let Some(batch) = self.next_batch(*kind, before).await? {
@@ -188,13 +189,13 @@ impl Engine {
         Ok(self.store().acquire_lease(LEASE, self.replica(), LEASE_TTL).await?.is_some())
     }
 
-    /// What is due, read at one moment; the reader is given back before anything is written.
+    /// Reads the next due batch; releases the reader before anything is written.
     async fn next_batch(&self, kind: ArchiveKind, before: Timestamp) -> Result<Option<Batch>, RetentionError> {
         let mut reader = self.store().read().await?;
         Batch::next(&mut reader, kind, before).await
     }
 
-    /// Writes a batch into the artifact store, and then the row that says so.
+    /// Writes a batch to the artifact store, then the row that names its file.
     async fn archive(&self, batch: Batch) -> Result<(), RetentionError> {
         let Batch { kind, lines, entries, from, until, ranges, operations, tasks } = batch;
         let file = self.archive_files().keep(lines).await.map_err(RetentionError::File)?;
@@ -232,7 +233,7 @@ impl Engine {
     }
 }
 
-/// What can be deleted once archives of that kind hold it.
+/// The rows that can be deleted once archives of the given kind contain them.
 const fn archived(kind: ArchiveKind) -> Expired {
     match kind {
         ArchiveKind::Operations => Expired::ArchivedOperations,

@@ -1,4 +1,4 @@
-//! Reads an operation with all that its steps may need, and turns it into what planner and apps see.
+//! Reads an operation with everything that its steps need, and converts it to the views of planner and apps.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -11,7 +11,7 @@ use gpuaas_store::{
     MemberRecord, NodeRecord, OperationRecord, Reader, SecretRecord, StepRecord, StoreError, WorkloadRecord,
 };
 
-/// A workload with its members and their nodes, as one consistent read.
+/// A workload with its members and their nodes, from one consistent read.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkloadRows {
     pub(crate) workload: WorkloadRecord,
@@ -30,7 +30,7 @@ pub(crate) struct OperationRows {
 }
 
 impl WorkloadRows {
-    /// Reads the workload whole.
+    /// Reads the workload with everything that belongs to it.
     pub(crate) async fn load(reader: &mut Reader, id: WorkloadId) -> Result<Self, StoreError> {
         let workload = reader.workload(id).await?;
         let members = reader.members_of(id).await?;
@@ -38,7 +38,7 @@ impl WorkloadRows {
         Self::draft(reader, workload, members, &secrets).await
     }
 
-    /// The rows of a workload that is not written yet.
+    /// Builds the rows of a workload that is not written yet.
     pub(crate) async fn draft(
         reader: &mut Reader,
         workload: WorkloadRecord,
@@ -56,7 +56,7 @@ impl WorkloadRows {
         Ok(rows)
     }
 
-    /// Adds members with their nodes, here only.
+    /// Adds members with their nodes, in memory only.
     pub(crate) async fn add_members(
         &mut self,
         reader: &mut Reader,
@@ -71,7 +71,7 @@ impl WorkloadRows {
         Ok(())
     }
 
-    /// What planner and apps see.
+    /// The view for planner and apps.
     pub(crate) fn view(&self) -> WorkloadView {
         let members = self.members.iter().map(|member| self.member_view(member)).collect();
         WorkloadView {
@@ -103,7 +103,7 @@ impl WorkloadRows {
 }
 
 impl OperationRows {
-    /// Reads the operation whole.
+    /// Reads the operation with its steps and its workload.
     pub(crate) async fn load(reader: &mut Reader, id: OperationId) -> Result<Self, StoreError> {
         let operation = reader.operation(id).await?;
         let steps = reader.steps_of(id).await?;
@@ -111,7 +111,7 @@ impl OperationRows {
         Ok(Self { operation, steps, of })
     }
 
-    /// The steps as the scheduler takes them.
+    /// The steps in the scheduler's form.
     pub(crate) fn progress(&self) -> Vec<StepProgress> {
         self.steps
             .iter()
@@ -124,7 +124,7 @@ impl OperationRows {
             .collect()
     }
 
-    /// Brings the workload's status fields in line with its members and this operation.
+    /// Recomputes the workload's status fields from its members and this operation.
     pub(crate) fn refresh_status(&mut self) {
         let steps = self.progress();
         let operation = OperationView { kind: self.operation.kind, state: self.operation.state, steps: &steps };
@@ -134,7 +134,7 @@ impl OperationRows {
         self.of.workload.set_status(&after);
     }
 
-    /// Steps that run now, or did when the process that ran them ended.
+    /// Steps that run now, or that ran when their process ended.
     pub(crate) fn running(&self) -> impl Iterator<Item = &StepRecord> {
         self.steps.iter().filter(|step| step.state == StepState::Running)
     }

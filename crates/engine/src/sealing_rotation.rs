@@ -1,9 +1,8 @@
-//! How one sealing key follows another with every row readable throughout.
+//! Rotates the sealing key while every row stays readable.
 //!
-//! A next key is *taken* by every replica from its own machine. A command puts it into use with one commit: from there on all that is written is under
-//! it (`store` sees to that), and every replica opens and verifies under both. The rows of before are brought over in small changes, by whichever
-//! replica comes first to each; how far that is stands in the rows. When none are left the rotation is finished, and each replica gives up the key of
-//! before.
+//! Each replica *takes* the next key from its own machine. A command activates it with one commit: from then on `store` writes everything
+//! under it, and every replica opens and verifies under both keys. Replicas reseal the older rows in small batches; the progress is in the
+//! rows. When none are left the rotation is finished, and each replica drops the previous key.
 //!
 //! Deliberately absent: files (`server`).
 
@@ -22,33 +21,33 @@ use crate::{
     record::{audit_own, platform_event},
 };
 
-/// Rows that one change looks at: it holds the writer's turn for some milliseconds.
+/// Rows per batch: it holds the write lock for some milliseconds.
 const BATCH_ROWS: u32 = 100;
-/// Lost hints are made up for this often.
+/// Interval of the checks that cover lost hints.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// After a failure, most likely of the database, it is looked at again.
+/// Delay after a failure, most likely of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What a process knows of its sealing keys beside the keys.
+/// A process's state of the sealing-key rotation, besides the keys.
 #[derive(Default)]
 pub(crate) struct SealingTending {
     wake: Notify,
     is_key_file_old: AtomicBool,
 }
 
-/// Where the sealing keys are in their life, as seen by one replica.
+/// The state of the sealing keys, as seen by one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealingState {
-    /// The rows are under the present key, and no other is held.
+    /// All rows are under the active key, and the replica holds no other.
     Settled,
-    /// A next key was taken and is not in use.
+    /// The replica took a next key that is not in use yet.
     NextTaken,
-    /// The next key is in use, and rows of before are being brought under it.
+    /// The next key is in use, and older rows are being resealed under it.
     Rotating,
 }
 
 impl SealingState {
-    /// Its name in the API and in events.
+    /// The state's name in the API and in events.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Settled => "settled",
@@ -59,24 +58,24 @@ impl SealingState {
 }
 
 impl Engine {
-    /// Has this replica say anew which sealing keys it holds, and whether its key file holds one that is in use no more.
+    /// Requests a new report of the sealing keys that this replica holds, and of whether its key file holds one that is no longer in use.
     pub fn sealing_keys_changed(&self, is_key_file_old: bool) {
         self.sealing_tending().is_key_file_old.store(is_key_file_old, Ordering::Relaxed);
         self.sealing_tending().wake.notify_one();
     }
 
-    /// Which sealing keys this replica holds, to be told by its record.
+    /// The ids of the sealing keys for this replica's record, and whether its key file is outdated.
     pub(crate) fn told_sealing_keys(&self) -> (Vec<String>, bool) {
         let sealing = self.keys().sealing();
         let held = std::iter::once(sealing.active()).chain(sealing.next()).collect();
         (held, self.sealing_tending().is_key_file_old.load(Ordering::Relaxed))
     }
 
-    /// Carries rotations of the sealing key on until the engine stops.
+    /// Advances rotations of the sealing key until the engine stops.
     pub async fn keep_sealing(&self) {
         let mut changes = self.store().changes();
         loop {
-            // Whatever was announced so far is about to be seen.
+            // The read below covers every change announced so far.
             while changes.try_recv().is_ok() {}
             let next = self.tend_sealing().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the sealing keys could not be tended");
@@ -103,7 +102,8 @@ impl Engine {
         }
     }
 
-    /// Uses the key that the rows name, says which keys are held here, and brings the next rows over. Returns when to look again, whatever happens.
+    /// Activates the key that the rows name, reports the keys held here, and reseals the remaining rows. Returns the time until the next
+    /// check.
     async fn tend_sealing(&self) -> Result<Duration, StoreError> {
         let (sealing, own) = {
             let mut reader = self.store().read().await?;
@@ -127,7 +127,7 @@ impl Engine {
         Ok(SWEEP_EVERY)
     }
 
-    /// Brings the next rows under the key in use. Returns whether the rotation is finished.
+    /// Reseals the next batch of rows under the active key. Returns `true` once the rotation is finished.
     pub async fn reseal_some_rows(&self) -> Result<bool, StoreError> {
         let mut tx = self.store().begin().await?;
         let Some(sealing) = tx.sealing().await?.filter(|sealing| sealing.previous.is_some()) else { return Ok(true) };
@@ -149,7 +149,7 @@ impl Engine {
         Ok(is_done)
     }
 
-    /// Writes into this replica's record which keys it holds, if that has changed.
+    /// Updates the held keys in this replica's record, if they changed.
     async fn tell_sealing_keys(&self, own: ReplicaRecord) -> Result<(), StoreError> {
         let (sealing_keys, is_key_file_old) = self.told_sealing_keys();
         if own.sealing_keys == sealing_keys && own.is_key_file_old == is_key_file_old {
@@ -166,14 +166,14 @@ impl Engine {
         tx.commit().await
     }
 
-    /// Whether this replica holds every key under which genuine rows may be: without one it takes them for forged.
+    /// Returns whether this replica holds the sealing key in use. Without it, genuine rows look forged.
     pub async fn holds_sealing_keys(&self) -> Result<bool, StoreError> {
         let sealing = self.store().read().await?.sealing().await?;
         Ok(sealing.is_none_or(|named| self.keys().sealing().holds(&named.current)))
     }
 }
 
-/// Tells those who watch, every replica and the audit where a sealing key is now; done by the control plane itself.
+/// Announces a sealing key's state to subscribers and every replica, and writes an audit record of the control plane.
 async fn tell(
     tx: &mut Tx,
     id: &str,
@@ -187,7 +187,7 @@ async fn tell(
     announce(tx, id, correlation, data).await
 }
 
-/// Tells those who watch, and every replica, of a sealing key.
+/// Announces a change of a sealing key to subscribers and to every replica.
 pub(crate) async fn announce(
     tx: &mut Tx,
     id: &str,
@@ -198,7 +198,7 @@ pub(crate) async fn announce(
     platform_event(tx, kind, "sealing_key", id.to_owned(), correlation, data).await
 }
 
-/// The replicas that live.
+/// The live replicas.
 pub(crate) async fn living(reader: &mut Reader) -> Result<Vec<ReplicaRecord>, StoreError> {
     let lives = reader.replicas().await?.into_iter();
     Ok(lives.filter(|life: &ReplicaLife| !life.left.is_zero()).map(|life| life.replica).collect())

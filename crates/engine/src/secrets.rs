@@ -1,4 +1,4 @@
-//! Opens and makes sealed secrets. Plain bytes live in memory that is wiped, for as long as a call needs them.
+//! Opens and creates sealed secrets. Plaintext exists only in memory that is wiped after the call.
 
 use std::sync::Arc;
 
@@ -50,21 +50,22 @@ pub struct ArtifactAccess {
 }
 
 impl ArtifactAccess {
-    /// SHA-256 of its bytes, 64 hex digits.
+    /// SHA-256 digest of the artifact's bytes, 64 hex digits.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 }
 
 impl Engine {
-    /// The bytes of a secret that one of the node's open tasks is to read; for every other node it does not exist.
+    /// Returns the bytes of a secret that one of the node's open tasks reads. For every other node the secret does not exist. Writes an
+    /// audit record.
     pub async fn secret_for_node(
         &self,
         node: EnrolledNode,
         secret: SecretId,
     ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         let may = |task: &TaskRecord| named_secrets(task.task_type, &task.params).reads.contains(&secret);
-        // Rejected requests never take the writer's turn.
+        // Checks on a reader first, so that rejected requests never take the write lock.
         task_for(&mut self.store().read().await?, node, ("secret", secret), may).await?;
         let mut tx = self.store().begin().await?;
         let task = task_for(&mut tx, node, ("secret", secret), may).await?;
@@ -89,14 +90,14 @@ impl Engine {
         Ok(plain)
     }
 
-    /// The artifact of that digest if one of the node's open tasks names it; for every other node it does not exist.
+    /// Returns access to an artifact that one of the node's open tasks names. For every other node the artifact does not exist.
     pub async fn artifact_for_node(&self, node: EnrolledNode, sha256: &str) -> Result<ArtifactAccess, StoreError> {
         let may = |task: &TaskRecord| names(&task.params, "sha256", sha256);
         task_for(&mut self.store().read().await?, node, ("artifact", sha256), may).await?;
         Ok(ArtifactAccess { sha256: sha256.to_owned() })
     }
 
-    /// Takes the bytes of a secret that one of the node's open tasks was told to deposit, in place of its empty record.
+    /// Stores the bytes of a secret that one of the node's open tasks deposits, in place of its empty record.
     pub async fn deposit_for_node(&self, node: EnrolledNode, secret: SecretId, plain: &[u8]) -> Result<(), StoreError> {
         let may = |task: &TaskRecord| named_secrets(task.task_type, &task.params).deposits.contains(&secret);
         task_for(&mut self.store().read().await?, node, ("secret", secret), may).await?;
@@ -111,8 +112,8 @@ impl Engine {
     }
 }
 
-/// The node's open task that may do what is asked with the thing of that kind and name, while the project that it serves holds the node. Without one
-/// the thing does not exist for the node.
+/// Finds the node's open task that permits the access, while the task's project holds the node. Otherwise the object does not exist for the
+/// node.
 async fn task_for(
     reader: &mut Reader,
     node: EnrolledNode,
@@ -129,13 +130,13 @@ async fn task_for(
     Err(StoreError::NotFound { what, id: name.to_string() })
 }
 
-/// Refuses a secret that belongs to another workload than the task, whatever the task's parameters name.
+/// Refuses a secret of another workload than the task's, regardless of the task's parameters.
 fn of_same_workload(secret: &SecretRecord, task: &TaskRecord) -> Result<(), StoreError> {
     let is_same = secret.workload.is_some() && secret.workload == task.workload;
     if is_same { Ok(()) } else { Err(StoreError::NotFound { what: "secret", id: secret.id.to_string() }) }
 }
 
-/// Whether a field of that name anywhere in the parameters holds that text.
+/// Returns whether a field of the given name, anywhere in the parameters, holds the given text.
 fn names(params: &Value, field: &str, text: &str) -> bool {
     match params {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! What a caller last saw of an object, where it asks that nothing has changed since.
+//! Preconditions on an object's revision (`If-Match`).
 
 use gpuaas_model::Code;
 use gpuaas_store::{AllocationRecord, NodeRecord, WorkloadRecord};
@@ -6,22 +6,22 @@ use uuid::Uuid;
 
 use crate::error::CommandError;
 
-/// What a caller last saw of an object, where it asks that nothing has changed since. Compared in the transaction of the change.
+/// A precondition on the object that a command changes, compared within the transaction of the change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Seen {
-    /// It does not matter.
+    /// No precondition.
     #[default]
     Whatever,
-    /// One of these. None of them is a tag that was never ours.
+    /// The object must be at one of these revisions. The list is empty if the caller sent only unknown tags.
     Revisions(Vec<Revision>),
 }
 
-/// An object at one moment of its life. Its id is a part of that: a name may be another object's by now.
+/// An object at one revision. The id is part of it, because a name may belong to another object later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revision {
-    /// Which object.
+    /// The id of the object.
     pub object: Uuid,
-    /// The revision of its row.
+    /// The number of the row's revision.
     pub number: u64,
 }
 
@@ -44,7 +44,7 @@ impl From<&WorkloadRecord> for Revision {
 }
 
 impl Seen {
-    /// Refuses when the object, which is at that revision now, is no longer as it was seen.
+    /// Refuses with `precondition_failed` if the present revision of the object is not one of those the caller requires.
     pub fn must_hold(&self, object: impl std::fmt::Display, present: impl Into<Revision>) -> Result<(), CommandError> {
         match self {
             Self::Whatever => Ok(()),

@@ -1,5 +1,5 @@
-//! Records what came of an attempt: the task's end, what was learnt, the member's next state, the step's, the workload's, with events
-//! and audit, in one transaction. Also ends the operation.
+//! Records the result of an attempt in one transaction: the task's end, values from the result, the new states of member, step and
+//! workload, events and audit records. Also ends the operation.
 
 use gpuaas_crash_points::Point;
 use gpuaas_model::{
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl Driver {
-    /// Writes down how attempt number `attempt` of `step` ended. An end of an attempt that is no longer the present one is ignored.
+    /// Records how attempt number `attempt` of `step` ended. Ignores an attempt that is no longer the present one.
     pub(crate) async fn settle(
         &self,
         lease: &LeaseRecord,
@@ -92,7 +92,7 @@ impl Driver {
         self.fail(tx, story, rows, at, fault).await
     }
 
-    /// Retries what may be retried; otherwise the step has failed, and with it its member or the workload.
+    /// Retries the step if the fault is retryable and attempts remain. Otherwise the step fails, and with it its member or the workload.
     async fn fail(
         &self,
         tx: &mut Tx,
@@ -113,7 +113,7 @@ impl Driver {
         }
         let spec = step.spec.clone();
         if let Some(member) = spec.member {
-            // A member that cannot fail any more, one that was removed, stays as it is; the step fails all the same.
+            // A removed member cannot fail and stays as it is; the step fails nevertheless.
             let _ = change_member(tx, story, rows, member, MemberEvent::Fail { fault: fault.clone() }, now).await?;
         }
         if spec.scope == FailureScope::Workload {
@@ -124,7 +124,7 @@ impl Driver {
         self.end_step(tx, story, rows, at, StepState::Failed, Some(fault)).await
     }
 
-    /// After an interruption the same idempotent step runs again: its handler looks first and does what is missing.
+    /// Runs an interrupted step again at once: its handler is idempotent, checks first, and does only what is missing.
     async fn repeat_at_once(
         &self,
         tx: &mut Tx,
@@ -183,7 +183,7 @@ impl Driver {
         story.step(tx, step).await
     }
 
-    /// Takes up what a success taught; or says why the success is none.
+    /// Applies the values from a successful result, or returns the fault for which the result is not accepted.
     async fn learn(
         &self,
         tx: &mut Tx,
@@ -219,7 +219,7 @@ impl Driver {
         Ok(Ok(()))
     }
 
-    /// What the node says it deposited must be what lies in the store.
+    /// Checks that the stored secret is the one that the node reported as deposited.
     async fn check_deposit(
         &self,
         tx: &mut Tx,
@@ -297,7 +297,7 @@ impl Driver {
     }
 }
 
-/// Interruptions of one step after which a person should look.
+/// Interruptions of one step after which an operator must look into it.
 const INTERRUPTIONS_MAX: u32 = 5;
 
 fn task_end(end: &AttemptEnd) -> TaskEnd {
@@ -308,12 +308,12 @@ fn task_end(end: &AttemptEnd) -> TaskEnd {
     }
 }
 
-/// A secret that could not be sealed: a defect, and no row's.
+/// Converts a failure to seal a secret: a defect of the program, not of a row.
 pub(crate) fn unsealed(error: gpuaas_trust::SealError) -> StoreError {
     StoreError::Database(error.to_string())
 }
 
-/// A secret of a workload, sealed under an id of its own.
+/// Seals a secret of a workload under a new id.
 pub(crate) fn sealed(
     engine: &crate::engine::Engine,
     workload: gpuaas_model::WorkloadId,

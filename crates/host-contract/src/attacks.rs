@@ -1,4 +1,4 @@
-//! Files as root on a machine whose tenant is root too: what a tenant plants where the platform's agent reads and writes leads it nowhere else.
+//! File operations as root on a machine whose tenant is also root: nothing that a tenant plants redirects what the agent reads and writes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use gpuaas_host::{Changed, ContentId, FileSpec, HostError};
 
 use crate::{Backend, Bench};
 
-/// An operation on something planted ends, one way or the other, long before this.
+/// An operation on a planted object must end, with success or an error, long before this.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
 const FOLDER: &str = "/var/lib/contract";
 
@@ -15,7 +15,7 @@ fn at(name: &str) -> camino::Utf8PathBuf {
     Utf8Path::new(FOLDER).join(name)
 }
 
-/// The operation was refused for what lies there, in time.
+/// Asserts that the operation is refused as unfit, and in time.
 async fn refused<T>(what: &str, operation: impl Future<Output = Result<T, HostError>>) {
     let ended = tokio::time::timeout(HANGS_AFTER, operation).await;
     match ended {
@@ -26,7 +26,7 @@ async fn refused<T>(what: &str, operation: impl Future<Output = Result<T, HostEr
     }
 }
 
-/// Every operation that would go through a link to do its work.
+/// Asserts that every operation that would have to follow the link is refused.
 async fn everything_is_refused(bench: &Bench, path: &Utf8Path) {
     let (host, free) = (&bench.host, at("free"));
     refused("a read", host.read(path, 100)).await;
@@ -82,7 +82,7 @@ pub async fn a_hard_link_is_not_changed_through_its_other_name(backend: &dyn Bac
     bench.file(at("precious").as_str(), 0o640, "precious").await;
     bench.run(&format!("cd $root{FOLDER} && ln precious other")).await;
     refused("an append", bench.host.append(&at("other"))).await;
-    // As described, but for the second name, by which it could be changed later.
+    // The content and mode match, but the file has a second name through which it could be changed later.
     assert_eq!(bench.file(at("other").as_str(), 0o640, "precious").await, Changed::Yes);
     assert_eq!(bench.file(at("other").as_str(), 0o600, "new").await, Changed::Yes);
     assert_eq!(bench.text(at("precious").as_str()).await, "precious");
@@ -152,7 +152,7 @@ pub async fn a_folder_with_links_in_it_is_removed_and_nothing_else(backend: &dyn
 
 pub async fn what_distributions_link_is_looked_up_where_it_leads(backend: &dyn Backend) {
     let bench = Bench::of(backend);
-    // Merged or not: a unit of the distribution's own is found by either name. A sandbox has none of its own.
+    // A unit of the distribution is found under either path, whether `/lib` is merged or not. A sandbox has no such unit.
     if backend.is_machine() {
         let unit = bench.run("cd /lib/systemd/system && ls -d multi-user.target").await;
         assert_eq!(unit.output.trim(), "multi-user.target");
@@ -165,7 +165,7 @@ pub async fn what_distributions_link_is_looked_up_where_it_leads(backend: &dyn B
     assert_eq!(bench.text("/lib/contract/file").await, "x");
     bench.file("/var/run/contract", 0o600, "y").await;
     assert_eq!(bench.text("/run/contract").await, "y");
-    // Where the distribution leads it, whatever the link says.
+    // The distribution's target counts, whatever the link contains.
     bench.run("rm $root/lib && mkdir -p $root/elsewhere/contract && ln -s elsewhere $root/lib").await;
     bench.file("/lib/contract/file", 0o600, "z").await;
     assert_eq!(bench.text("/usr/lib/contract/file").await, "z");

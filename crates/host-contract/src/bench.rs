@@ -1,4 +1,4 @@
-//! What a case works with: short ways to lay down programs and units, and to wait for what they do.
+//! Helpers of the cases: install programs and units, and wait for their effects.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use gpuaas_host::{Changed, Command, CommandEnd, FileSpec, Host, JournalFrom, Jou
 
 use crate::Backend;
 
-/// A case that takes longer hangs.
+/// Longest time for a case.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A host under test.
@@ -21,13 +21,13 @@ impl Bench {
         Self { host: backend.client(), notifier: backend.notifier() }
     }
 
-    /// Lays down a shell program. `$root` stands before true paths in it, `$ready` says READY=1.
+    /// Installs a shell program. In its text, `$root` is the prefix of the host's paths, and `$ready` sends READY=1.
     pub async fn program(&self, name: &str, text: &str) {
         let head = format!("#!/bin/sh\nroot=$GPUAAS_SANDBOX_ROOT\nready='{}'\n", self.notifier);
         self.file(&format!("/usr/local/bin/{name}"), 0o755, &format!("{head}{text}\n")).await;
     }
 
-    /// Lays down a unit of that name that runs `program`, with these lines in `[Unit]` and `[Service]`, and has it read.
+    /// Installs the unit `name`, which runs `program` and has these lines in `[Unit]` and `[Service]`, and reloads the unit files.
     pub async fn unit(&self, name: &str, unit: &str, service: &str, program: &str) {
         self.program(name, program).await;
         let text = format!("[Unit]\n{unit}\n[Service]\nExecStart=/usr/local/bin/{name}\n{service}\n");
@@ -35,7 +35,7 @@ impl Bench {
         self.host.daemon_reload().await.unwrap();
     }
 
-    /// The same without anything in `[Unit]`.
+    /// Like [`Bench::unit`], with nothing in `[Unit]`.
     pub async fn service(&self, name: &str, service: &str, program: &str) {
         self.unit(name, "", service, program).await;
     }
@@ -45,13 +45,13 @@ impl Bench {
         self.host.write(&file).await.unwrap()
     }
 
-    /// The text of a file, empty when there is none.
+    /// Returns the text of a file; empty if it does not exist.
     pub async fn text(&self, path: &str) -> String {
         let content = self.host.read(path.into(), 1 << 20).await.unwrap().unwrap_or_default();
         String::from_utf8(content).unwrap()
     }
 
-    /// Runs shell text on the host to its end.
+    /// Runs shell text on the host until it exits.
     pub async fn run(&self, text: &str) -> CommandEnd {
         self.program("contract-run", text).await;
         self.host.run(&command("/usr/local/bin/contract-run")).await.unwrap()
@@ -61,7 +61,7 @@ impl Bench {
         self.host.unit(unit).await.unwrap().unwrap()
     }
 
-    /// The first status that `is` true of, from now on.
+    /// Waits for the first status, from now on, for which `is` returns true.
     pub async fn until(&self, unit: &str, is: impl Fn(&UnitStatus) -> bool) -> UnitStatus {
         let mut events = self.host.unit_events(unit).await.unwrap();
         let mut seen = Vec::new();
@@ -84,7 +84,7 @@ impl Bench {
         self.until(unit, |status| status.active == active).await
     }
 
-    /// The first line of a unit's journal that holds `text`, waited for.
+    /// Waits for the first line of a unit's journal that contains `text`.
     pub async fn says(&self, unit: &str, text: &str) -> JournalLine {
         let mut lines = self.host.journal(unit, JournalFrom::Start, true).await.unwrap();
         let mut seen = Vec::new();
@@ -97,19 +97,19 @@ impl Bench {
         }
     }
 
-    /// Lines of a unit's journal now, those of programs (`say: …`) alone.
+    /// Returns the present lines of a unit's journal that its programs wrote (`say: …`).
     pub async fn said(&self, unit: &str, from: JournalFrom) -> Vec<JournalLine> {
         let lines = self.host.journal(unit, from, false).await.unwrap();
         lines.filter(|line| std::future::ready(line.text.contains("say:"))).collect().await
     }
 
-    /// The number behind `word` in a unit's journal, waited for.
+    /// Waits for a line with `word` in a unit's journal, and returns the number at its end.
     pub async fn number(&self, unit: &str, word: &str) -> i32 {
         let line = self.says(unit, word).await;
         line.text.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Waits until a process has become the program that it was started for: in the middle of `execve` nobody can tell what it belongs to.
+    /// Waits until a process has executed its program: in the middle of `execve` its unit cannot be determined.
     pub async fn until_is(&self, pid: i32, program: &str) {
         let became = async {
             let is = |process: &Process| process.pid == pid && process.program.ends_with(program);
@@ -121,7 +121,7 @@ impl Bench {
         assert!(became.is_ok(), "process {pid} did not become {program}");
     }
 
-    /// Whether a process runs on the host.
+    /// Returns true if the process runs on the host.
     pub async fn runs(&self, pid: i32) -> bool {
         self.host.processes(&[]).await.unwrap().iter().any(|process| process.pid == pid)
     }

@@ -1,4 +1,4 @@
-//! Clients come and go; units do not notice.
+//! Units are independent of the clients that control them.
 
 use futures::StreamExt;
 use gpuaas_host::{Changed, JournalFrom};
@@ -10,7 +10,7 @@ pub async fn of_two_starts_at_once_one_starts_it(backend: &dyn Backend) {
     one.service("plain", "", "echo ran >> $root/tmp/marks; echo say: up; exec sleep 1000").await;
     let (first, second) = tokio::join!(one.host.start("plain.service"), two.host.start("plain.service"));
     let changes = [first.unwrap(), second.unwrap()];
-    // Both found it at rest and both ordered it; an init takes the orders as one and tells nobody whose it was.
+    // Both clients can find the unit at rest and order a start: the init merges the orders, and does not report which one started the unit.
     assert!(changes.contains(&Changed::Yes), "{changes:?}");
     one.says("plain.service", "say: up").await;
     assert_eq!(two.text("/tmp/marks").await, "ran\n");

@@ -1,10 +1,11 @@
-//! What comes before a unit's program: a skip is no failure and a failure no skip, though systemctl's exit code tells neither.
+//! Conditions and commands before a unit's program: a skip is not a failure and a failure is not a skip, although `systemctl`'s exit code
+//! shows neither.
 
 use futures::StreamExt;
 
 use crate::{Backend, Bench};
 
-/// Leaves a mark and stays.
+/// Writes a mark and keeps running.
 const MARKS: &str = "echo ran >> $root/tmp/marks; exec sleep 1000";
 
 pub async fn an_unmet_path_condition_is_a_skip_and_no_failure(backend: &dyn Backend) {
@@ -35,7 +36,7 @@ pub async fn an_exec_condition_that_says_no_is_a_skip_and_no_failure(backend: &d
     let status = bench.until_active_is("asks.service", "inactive").await;
     assert_eq!(status.n_restarts, 0);
     assert_eq!(bench.text("/tmp/marks").await, "");
-    // systemctl calls it a success.
+    // `systemctl` treats a skip as a success.
     assert_eq!(bench.run("systemctl start asks.service").await.status, Some(0));
 }
 
@@ -74,7 +75,7 @@ pub async fn a_skip_is_told_from_a_success(backend: &dyn Backend) {
     bench.service("skipped", "ExecCondition=/usr/local/bin/says-no", MARKS).await;
     bench.service("succeeds", "ExecCondition=/bin/true", "exit 0").await;
     for (name, result) in [("skipped.service", "exec-condition"), ("succeeds.service", "success")] {
-        // From before the start: a unit that came to rest may be forgotten, with its result.
+        // Subscribed before the start: systemd can unload a unit that is at rest, and its result is lost then.
         let events = bench.host.unit_events(name).await.unwrap();
         bench.host.start(name).await.unwrap();
         let moved = events.skip_while(|status| std::future::ready(status.active == "inactive"));

@@ -1,4 +1,4 @@
-//! Files: whole or not at all, once, and nowhere else.
+//! Files: written completely or not at all, only when they change, and only at their path.
 
 use camino::Utf8Path;
 use gpuaas_host::{Changed, ContentId, FileSpec, HostError};
@@ -52,7 +52,7 @@ pub async fn a_link_is_replaced_and_what_it_led_to_stays(backend: &dyn Backend) 
     assert_eq!(bench.file("/var/lib/contract/link", 0o600, "new").await, Changed::Yes);
     assert_eq!(bench.text("/var/lib/contract/link").await, "new");
     assert_eq!(bench.text("/var/lib/contract/precious").await, "precious");
-    // Nor through the draft of a copy or of a write.
+    // The drafts of copies and writes do not follow links either.
     bench.run("cd $root/var/lib/contract && ln -s precious .copied.draft && ln -s precious .written.draft").await;
     let (from, to) = (Utf8Path::new("/var/lib/contract/link"), Utf8Path::new("/var/lib/contract/copied"));
     bench.host.copy_verified(from, to, 0o600, ContentId::of(b"new")).await.unwrap();
@@ -109,7 +109,7 @@ pub async fn a_copy_of_other_bytes_is_refused_and_changes_nothing(backend: &dyn 
     let own = ContentId::of(b"evil bytes");
     assert_eq!(bench.host.read_verified(from, own).await.unwrap(), b"evil bytes");
     assert!(bench.host.holds(from, own).await.unwrap());
-    // As long as it must be, and something else.
+    // The right length, but other content.
     bench.file(to.as_str(), 0o644, "good bytes").await;
     assert_eq!(bench.host.copy_verified(from, to, 0o644, own).await.unwrap(), Changed::Yes);
     assert_eq!(bench.text(to.as_str()).await, "evil bytes");
@@ -132,7 +132,7 @@ pub async fn a_file_that_others_may_write_is_not_believed(backend: &dyn Backend)
         assert!(matches!(read, Err(HostError::Unfit { .. })), "{spoil}: {read:?}");
         let appended = bench.host.append(from).await.map(drop);
         assert!(matches!(appended, Err(HostError::Unfit { .. })), "{spoil}: {appended:?}");
-        // The copy is checked, not its source, and has one name and one writer.
+        // A copy's content is checked, not its source's, and the copy has one name and one writer.
         if matches!(spoil, "chmod 666 from" | "ln from other") {
             assert_eq!(bench.host.copy_verified(from, to, 0o644, id).await.unwrap(), Changed::Yes, "{spoil}");
             assert!(bench.host.holds(to, id).await.unwrap(), "{spoil}");

@@ -1,4 +1,4 @@
-//! What a host tells of itself: processes, listeners, mounts, links, rules, paths, facts.
+//! The facts that a host reports: processes, listeners, mounts, links, rules, paths.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -15,7 +15,7 @@ pub async fn processes_are_told_by_the_folder_of_their_program(backend: &dyn Bac
     let program = format!("{folder}/sleeper");
     bench.until_running("sleeps.service").await;
     let listed = async |prefix: &str| bench.host.processes(&[prefix.to_owned()]).await.unwrap();
-    // Started is one thing; that the shell has become the program, another.
+    // The unit may run before its shell has executed the program.
     let found = loop {
         if let [found] = &listed(folder).await[..] {
             break found.clone();

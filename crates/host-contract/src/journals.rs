@@ -1,4 +1,4 @@
-//! Journals: nothing lost, nothing twice, nothing of another unit, whatever a program writes.
+//! Journals: no line is lost, repeated or of another unit, whatever bytes a program writes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use gpuaas_host::{JournalFrom, JournalLine};
 
 use crate::{Backend, Bench};
 
-/// Says a line whenever one comes through the pipe that it makes.
+/// Creates a named pipe and prints a line for each line that it reads from it.
 const ECHOES: &str =
     "mkfifo $root/tmp/$0; echo say: zero; while :; do while read line; do echo say: $line; done < $root/tmp/pipe; done";
 
@@ -45,7 +45,7 @@ pub async fn a_journal_goes_on_behind_a_cursor(backend: &dyn Backend) {
 pub async fn a_journal_begins_at_a_time(backend: &dyn Backend) {
     let bench = echoing(backend).await;
     let one = tell(&bench, "one").await;
-    // Lines of one millisecond share their time.
+    // Lines of the same millisecond have the same time.
     while bench.run("date +%s%3N").await.output.trim().parse::<i64>().unwrap() <= one.at.as_millis() {}
     let two = tell(&bench, "two").await;
     let since = bench.said("echo.service", JournalFrom::Since(two.at)).await;
@@ -72,10 +72,10 @@ pub async fn a_followed_journal_goes_on_with_new_lines(backend: &dyn Backend) {
     assert_eq!(texts(&lines), ["say: one", "say: two"]);
 }
 
-/// Journald takes at most 48 KiB as one line (`LineMax=`).
+/// journald accepts at most 48 KiB as one line (`LineMax=`).
 pub async fn a_line_of_a_megabyte_is_cut_and_says_so(backend: &dyn Backend) {
     let bench = Bench::of(backend);
-    // One program says all of it: another's words are another line.
+    // A single process writes everything, because journald keeps the output of different processes in different lines.
     let program =
         "{ printf say:; head -c 1048576 /dev/zero | tr '\\0' x; echo; echo say: next; } | cat; exec sleep 1000";
     bench.service("wordy", "", program).await;

@@ -1,9 +1,9 @@
-//! What every backend of the `host` port must do, as one suite: whoever implements [`gpuaas_host::Host`] passes [`host_contract!`].
+//! The behaviour that every implementation of [`gpuaas_host::Host`] must have, as one suite: [`host_contract!`].
 //!
-//! Guarantees: a case knows the port alone, true paths, `/bin/sh` and unit files, so that one text judges a sandbox and systemd; it waits
-//! for signals and journal lines, never for time to pass, but where time is what it is about.
+//! Guarantees: cases use only the interface, the host's paths, `/bin/sh` and unit files, so that the same cases test a sandbox and systemd;
+//! they wait for signals and journal lines, and let time pass only if they test timing.
 //!
-//! Deliberately absent: how a backend's host is made (each test binary does that), and what only one backend promises.
+//! Deliberately absent: the creation of a backend's host (each test binary does that), and behaviour that only one backend has.
 
 #![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 #![allow(missing_docs, reason = "a case's name is the sentence that it checks")]
@@ -27,28 +27,29 @@ use std::sync::Arc;
 use futures::future::LocalBoxFuture;
 use gpuaas_host::Host;
 
-/// A host made for one case, and gone with it.
+/// A host that is created for one case and removed after it.
 pub trait Backend {
-    /// A new client of it, as an agent that has just started is.
+    /// Returns a new client of the host, like an agent that has just started.
     fn client(&self) -> Arc<dyn Host>;
-    /// Shell words that say READY=1 on behalf of the unit that runs them.
+    /// Returns a shell command that sends READY=1 for the unit that runs it.
     fn notifier(&self) -> String;
-    /// The suite's own program, `contract-node`, as the host names it.
+    /// Returns the path of the suite's own program `contract-node` on the host.
     fn program(&self) -> String;
-    /// Whether it is a machine of its own, with network, mounts and packet filter; else it shares another's and has none to tell of.
+    /// Returns true if the host is a machine with its own network, mounts and packet filter; false if it shares another machine's and
+    /// reports none.
     fn is_machine(&self) -> bool;
 }
 
 /// A case of the suite.
 pub type Case = for<'a> fn(&'a dyn Backend) -> LocalBoxFuture<'a, ()>;
 
-/// Runs a case to its end, which must come in time.
+/// Runs a case until it ends, for at most [`PATIENCE`].
 pub fn run(case: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE, case).await.expect("the case ends in time") });
 }
 
-/// One test per case of the suite, each on a backend of its own that `$fresh` makes.
+/// Generates one test per case of the suite, each on a new backend from `$fresh`.
 #[macro_export]
 macro_rules! host_contract {
     (@every $form:ident $rest:tt) => {
@@ -154,7 +155,7 @@ macro_rules! host_contract {
     };
 }
 
-/// Every case of the suite by its name, for whoever brings a harness of its own.
+/// Returns every case of the suite with its name, for test binaries with their own harness.
 pub fn cases() -> Vec<(&'static str, Case)> {
     host_contract! { @every list () }
 }

@@ -1,4 +1,4 @@
-//! Restarts, as RKE2's units were seen to make them: a program that exits loops, and only the counters tell.
+//! Restarts, as observed with RKE2's units: a program that exits is restarted in a loop, and only the counters show it.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub async fn a_program_that_exits_at_once_loops_and_never_fails(backend: &dyn Ba
     let seen: Vec<UnitStatus> = events.take_while(|status| std::future::ready(status.n_restarts < 7)).collect().await;
     assert!(began.elapsed() >= 7 * Duration::from_millis(150), "each restart waits");
     assert!(seen.iter().all(|status| status.active != "failed"), "{seen:#?}");
-    // A restart is counted while the unit still waits for it.
+    // The counter is raised at the end of the wait, while the unit is still in `auto-restart`.
     let waits = seen.iter().filter(|status| status.sub == "auto-restart").map(|status| status.n_restarts);
     let mut counted: Vec<u32> = waits.collect();
     assert!(counted.is_sorted(), "{counted:?}");
@@ -28,7 +28,7 @@ pub async fn a_program_that_exits_at_once_loops_and_never_fails(backend: &dyn Ba
     assert_eq!(told, ("activating", "exit-code", 3, 0));
     bench.host.stop("loops.service").await.unwrap();
     assert_eq!(bench.status("loops.service").await.n_restarts, 0, "a stop forgets them");
-    // The job of a blocking start fails with the first exit, though the unit goes on.
+    // The job of a blocking start fails with the first exit, although the unit is restarted.
     assert_eq!(bench.run("systemctl start loops.service").await.status, Some(1));
 }
 

@@ -1,11 +1,11 @@
-//! Starts: what is up when, and what a start that leads nowhere looks like.
+//! Starts: the unit's state during a start, and the signs of a start that fails.
 
 use futures::StreamExt;
 use gpuaas_host::{Changed, HostError};
 
 use crate::{Backend, Bench};
 
-/// Ready when a byte comes through the pipe that it makes.
+/// Becomes ready when it reads a byte from the named pipe that it creates.
 const GATED: &str = "mkfifo $root/tmp/gate; echo say: begun; read byte < $root/tmp/gate; $ready; exec sleep 1000";
 
 pub async fn a_simple_unit_runs_as_soon_as_it_is_started(backend: &dyn Backend) {

@@ -1,4 +1,4 @@
-//! Stops: which processes go, how long they may take, and that a second stop finds nothing to do.
+//! Stops: which processes end, how long they may take, and that a second stop changes nothing.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use gpuaas_host::{Changed, HostError};
 
 use crate::{Backend, Bench};
 
-/// A child in a session of its own, beside the main process.
+/// The main process and a child in its own session.
 const PARENT: &str = "setsid sleep 1000 & echo say: child $!; exec sleep 1000";
 
 pub async fn a_stop_takes_every_process_of_the_unit_along(backend: &dyn Backend) {
@@ -71,7 +71,7 @@ pub async fn a_stop_reaches_a_unit_that_still_prepares(backend: &dyn Backend) {
     assert_eq!(bench.host.start("prepared.service").await.unwrap(), Changed::No, "it starts already");
     assert_eq!(bench.host.stop("prepared.service").await.unwrap(), Changed::Yes);
     assert!(!bench.runs(pid).await);
-    // What prepares a unit and is killed has failed, where a main process would not have.
+    // A killed preparation counts as a failure; a killed main process would not.
     let status = bench.status("prepared.service").await;
     assert_eq!((status.active.as_str(), status.result.as_str()), ("failed", "signal"));
 }

@@ -1,4 +1,4 @@
-//! What is read and set of a host's kernel.
+//! Reading facts of a host and setting its kernel parameters.
 
 use gpuaas_host::Changed;
 
@@ -14,7 +14,7 @@ pub async fn a_host_reads_its_own_files(backend: &dyn Backend) {
     assert!(tree.text("/proc/sys/kernel/osrelease").is_some(), "its kernel's");
 }
 
-/// One of the loopback's, which in a container is its own, and which matters to nobody.
+/// Uses a parameter of the loopback interface: a container has its own, and nothing depends on it.
 pub async fn a_kernel_parameter_is_set_once_and_read_back(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let name = "net.ipv4.conf.lo.proxy_arp";
@@ -30,7 +30,7 @@ pub async fn a_kernel_parameter_is_set_once_and_read_back(backend: &dyn Backend)
     }
 }
 
-/// Every kernel has the file system that tells of its processes.
+/// Uses procfs, which is built into every kernel.
 pub async fn a_module_that_is_there_is_not_loaded_again(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     assert_eq!(bench.host.load_module("proc").await.unwrap(), Changed::No);

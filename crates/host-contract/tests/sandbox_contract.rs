@@ -1,4 +1,4 @@
-//! The suite on the sandbox's init as a process of its own, and what only a sandbox promises.
+//! The suite on a sandbox's init in its own process, and behaviour that only a sandbox has.
 
 #![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
@@ -53,7 +53,7 @@ impl Sandbox {
         init
     }
 
-    /// Lets go of the lifeline and waits until the init has ended.
+    /// Closes the lifeline and waits until the init has exited.
     fn end(&mut self) {
         drop(self.init.stdin.take());
         self.init.wait().unwrap();

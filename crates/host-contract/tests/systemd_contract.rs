@@ -1,7 +1,8 @@
-//! The suite on a machine that systemd has booted, and what only such a machine promises.
+//! The suite on a machine that systemd has booted, and behaviour that only such a machine has.
 //!
-//! A case uses the machine as an agent does: it writes to `/etc`, starts units and clears the journal. So this runs on a node that is thrown
-//! away afterwards, which `GPUAAS_ON_BOOTED_NODE=1` says; elsewhere it runs nothing, and tells. `contract-node` lies beside it there.
+//! Cases use the machine as an agent does: they write to `/etc`, start units and clear the journal. So the suite runs only on a disposable
+//! node, which `GPUAAS_ON_BOOTED_NODE=1` marks; elsewhere it runs nothing and prints that. On the node, `contract-node` must be in the
+//! folder of the test binary.
 
 #![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
 
@@ -16,7 +17,7 @@ use gpuaas_host_contract::{Case, cases};
 use libtest_mimic::{Arguments, Trial};
 use machine::Machine;
 
-/// Says that this machine may be used up.
+/// Set to `1` on a machine that the cases may change.
 const CONSENT: &str = "GPUAAS_ON_BOOTED_NODE";
 
 fn main() -> ExitCode {
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
         println!("NOT RUN: {} cases of the host contract on systemd, for {CONSENT} is not 1", all.len());
         return ExitCode::SUCCESS;
     }
-    // All of them use the one machine.
+    // All cases share one machine.
     arguments.test_threads = Some(1);
     let trial = |(name, case): (&'static str, Case)| {
         Trial::test(name, move || {

@@ -1,33 +1,33 @@
-//! Which unit a process belongs to, by its control group: version 1, version 2, or both side by side.
+//! The unit of a process, from its cgroup: version 1, version 2, or both side by side.
 
-/// Hierarchies in which systemd keeps its units, the one that counts where both are there first.
+/// Hierarchies in which systemd keeps its units; version 2 takes precedence.
 const HIERARCHIES: &[&str] = &["0::", "name=systemd:"];
-/// What a control group that is a unit ends with.
+/// Name endings of cgroups that are units.
 const UNITS: &[&str] = &[".service", ".scope", ".socket", ".mount", ".swap"];
 
-/// Where the init's own control group lies: all of its units lie beside it.
+/// The contents of the init's cgroup file: the init's own cgroup and its units have the same parent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InitGroups(String);
 
 impl InitGroups {
-    /// From `/proc/1/cgroup`.
+    /// Parses `/proc/1/cgroup`.
     pub(crate) fn of_init(file: &str) -> Self {
         Self(file.to_owned())
     }
 
-    /// The control group and the unit of a process, from its `/proc/PID/cgroup`.
+    /// Returns the cgroup and the unit of a process from its `/proc/PID/cgroup`.
     pub(crate) fn place(&self, file: &str) -> (String, Option<String>) {
         let paths = || HIERARCHIES.iter().filter_map(move |hierarchy| self.inside(hierarchy, file));
         let of_unit = paths().find_map(|path| Some((path, unit(path)?)));
         if let Some((path, unit)) = of_unit {
             return (path.to_owned(), Some(unit));
         }
-        // Where version 2 is there without being used, all processes are in its root.
+        // If version 2 is mounted but not used, all processes are in its root.
         let path = paths().find(|path| *path != "/").or_else(|| paths().next()).unwrap_or_default();
         (path.to_owned(), None)
     }
 
-    /// A process' path in a hierarchy, seen from where the init's units begin.
+    /// Returns a process's path in a hierarchy, relative to the top of the init's units.
     fn inside<'a>(&self, hierarchy: &str, file: &'a str) -> Option<&'a str> {
         let path = path_in(hierarchy, file)?;
         let init = path_in(hierarchy, &self.0).unwrap_or_default();
@@ -36,7 +36,7 @@ impl InitGroups {
     }
 }
 
-/// The path in a line such as `0::/system.slice/ssh.service` or `1:name=systemd:/init.scope`.
+/// Returns the path of a line such as `0::/system.slice/ssh.service` or `1:name=systemd:/init.scope`.
 fn path_in<'a>(hierarchy: &str, file: &'a str) -> Option<&'a str> {
     file.lines().find_map(|line| {
         let rest = line.strip_prefix(hierarchy);
@@ -44,7 +44,7 @@ fn path_in<'a>(hierarchy: &str, file: &'a str) -> Option<&'a str> {
     })
 }
 
-/// The outermost unit on a path. An underscore before a name keeps it apart from the kernel's own files.
+/// Returns the outermost unit in a path. systemd prefixes a name with an underscore if it could collide with the kernel's own files.
 fn unit(path: &str) -> Option<String> {
     let named = path.split('/').find(|name| UNITS.iter().any(|end| name.ends_with(end)))?;
     Some(named.strip_prefix('_').unwrap_or(named).to_owned())

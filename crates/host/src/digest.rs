@@ -1,4 +1,4 @@
-//! SHA-256 of what files hold.
+//! SHA-256 digests of file contents.
 
 use std::{fmt, io, io::Read, str::FromStr};
 
@@ -10,21 +10,21 @@ use crate::error::HostError;
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 256 * 1_024;
 
-/// The SHA-256 that a file must have.
+/// A SHA-256 digest; its text is 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Sha256([u8; Self::BYTES]);
 
-/// What a file must hold.
+/// The required content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentId {
-    /// The digest of its bytes.
+    /// The digest of the content.
     pub sha256: Sha256,
-    /// How many they are: no more are read to find out.
+    /// The content's length; no more than this is read for the check.
     pub size_bytes: u64,
 }
 
 impl ContentId {
-    /// Of bytes.
+    /// Returns the id of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self { sha256: Sha256::of(bytes), size_bytes: bytes.len() as u64 }
     }
@@ -45,7 +45,7 @@ impl ContentId {
     }
 }
 
-/// That is no SHA-256.
+/// The text is not a SHA-256 digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a digest has 64 lower-case hex digits")]
 pub struct NoDigest;
@@ -53,14 +53,14 @@ pub struct NoDigest;
 impl Sha256 {
     const BYTES: usize = 32;
 
-    /// Of bytes.
+    /// Returns the digest of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         let mut context = Context::new(&SHA256);
         context.update(bytes);
         Self::finished(context)
     }
 
-    /// Of all that is left to read. `still` is asked in between, and ends it with its error.
+    /// Returns the digest of everything that `from` still yields. Calls `still` before each read, and stops with its error.
     pub(crate) fn of_rest<E: From<io::Error>>(
         mut from: impl Read,
         still: impl Fn() -> Result<(), E>,

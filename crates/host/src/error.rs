@@ -1,65 +1,65 @@
-//! Why a host did not do what it was asked.
+//! The errors of a host.
 
 use std::io;
 
 use camino::Utf8PathBuf;
 
-/// Why a host did not do what it was asked.
+/// The reason why a host did not carry out a call.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A path that is not absolute, or holds `..`.
+    /// The path is not absolute, or contains `..`.
     #[error("{path} is no path that may be touched")]
     Path {
-        /// Which.
+        /// The refused path.
         path: Utf8PathBuf,
     },
-    /// What lies there is nothing that the operation may touch: a link, a pipe, a device, a file with a second name.
+    /// The operation may not touch the object at this path: a link, a pipe, a device, or a file with a second name.
     #[error("{path} is not touched: {at} {what}")]
     Unfit {
-        /// Of which operation.
+        /// The path that the operation was called with.
         path: Utf8PathBuf,
-        /// What is unfit: the path itself, or what stands in its way.
+        /// The unfit object: `path` itself, or a parent of it.
         at: Utf8PathBuf,
-        /// Why.
+        /// The reason, as the end of a sentence that begins with `at`.
         what: &'static str,
     },
     /// The file system refused.
     #[error("{action} {path}: {source}")]
     File {
-        /// What was done.
+        /// The failed action, as a verb.
         action: &'static str,
-        /// To what.
+        /// The path that the action was for.
         path: Utf8PathBuf,
-        /// Why it failed.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is longer than the caller reads.
+    /// The file is longer than the caller's limit.
     #[error("{path} is longer than {bytes_max} bytes")]
     TooLong {
-        /// Which.
+        /// The file.
         path: Utf8PathBuf,
-        /// The caller's limit.
+        /// The caller's limit, in bytes.
         bytes_max: u64,
     },
-    /// The init does not know the unit, or refused.
+    /// The init does not know the unit, or refused the call.
     #[error("unit {unit}: {message}")]
     Unit {
-        /// Which.
+        /// The unit's name.
         unit: String,
-        /// Why.
+        /// The init's reason.
         message: String,
     },
-    /// The file holds other bytes than it must.
+    /// The file does not have the required content.
     #[error("{path} holds {found}, not {expected}")]
     OtherBytes {
-        /// Which.
+        /// The file.
         path: Utf8PathBuf,
-        /// What it holds, as far as it was read.
+        /// The content that was found, as far as it was read.
         found: String,
-        /// What it must hold.
+        /// The required content.
         expected: String,
     },
-    /// The kernel cannot look paths up safely.
+    /// The kernel cannot look up paths safely.
     #[error(
         "the kernel ({release}) does not answer openat2: Linux 5.6 or newer is needed, and no filter that forbids it"
     )]
@@ -67,30 +67,30 @@ pub enum HostError {
         /// The kernel's release.
         release: String,
     },
-    /// No init that is known here has booted this machine.
+    /// The machine was not booted by an init that this crate supports.
     #[error("systemd has not booted this host: there is no {0}")]
     NotBooted(Utf8PathBuf),
-    /// The init does not make sense.
+    /// The init sent an unusable answer.
     #[error("the host's init: {0}")]
     Init(String),
-    /// The init cannot be reached, or went away before it answered: the host goes down, and nobody knows how far it came.
+    /// The init cannot be reached, or went away before it answered: the host is shutting down, and how far the call came is unknown.
     #[error("the host's init is gone: {0}")]
     InitGone(String),
-    /// Whoever asked for it does not wait any more: nothing was changed.
+    /// The caller dropped the call before it took effect: nothing was changed.
     #[error("nobody waits for it any more")]
     GivenUp,
-    /// A program did not run or end.
+    /// A program could not be run, or did not exit.
     #[error("{program}: {message}")]
     Program {
-        /// Which.
+        /// The program's path.
         program: Utf8PathBuf,
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
 
 impl HostError {
-    /// Whether the disk has no room, or a quota is used up.
+    /// Returns true if the disk is full or a quota is used up.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::File { source, .. } if no_room(source))
     }
@@ -101,7 +101,7 @@ impl HostError {
     }
 }
 
-/// Whether an operation failed for want of room.
+/// Returns true if an operation failed because the disk is full or a quota is used up.
 pub fn no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -2,36 +2,36 @@
 
 use camino::Utf8PathBuf;
 
-/// Whether a call had anything to do.
+/// The effect of an idempotent call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// It changed something.
+    /// The call changed something.
     Yes,
-    /// All was as it should be.
+    /// The host was already in the required state.
     No,
 }
 
 impl Changed {
-    /// Yes when either is.
+    /// Returns `Yes` if either is.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         if self == Self::Yes { self } else { other }
     }
 }
 
-/// A file as it should be. It belongs to whom the host's agent runs as.
+/// The required state of a file. It belongs to the user that the host's agent runs as.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FileSpec {
-    /// Where.
+    /// Absolute path on the host.
     pub path: Utf8PathBuf,
-    /// Its permission bits.
+    /// Permission bits.
     pub mode: u32,
-    /// What it holds.
+    /// The whole content.
     pub content: Vec<u8>,
 }
 
 impl std::fmt::Debug for FileSpec {
-    /// Without the content, which may be a secret.
+    /// Omits the content, which may be a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "FileSpec({}, {:o}, {} bytes)", self.path, self.mode, self.content.len())
     }

@@ -1,9 +1,9 @@
 //! Files under a host's root.
 //!
-//! Guarantees: what is written or copied is there whole and durable, or not at all, and belongs to the user that the agent runs as; a copy holds
-//! exactly the bytes that its digest names; planted links, pipes and mounts neither redirect an operation nor block it ([`crate::root`]); a slow disk
-//! blocks no other task; a dropped operation changes nothing that it has not begun to put in place. Two operations change a file where it lies, for the
-//! agent's own: what is added to it, or written over a part of it.
+//! Guarantees: a written or copied file is there whole and durable, or not at all, and belongs to the user that the agent runs as; a copy
+//! has exactly the bytes that its digest names; planted links, pipes and mounts neither redirect nor block an operation ([`crate::root`]);
+//! a slow disk blocks no other task; a dropped operation changes nothing that it has not begun to put in place. Two operations, for the
+//! agent's own files, change a file in place: appending to it and overwriting a part of it.
 
 use std::{
     fs::File,
@@ -28,7 +28,7 @@ use crate::{
     turns::{Asked, Turn},
 };
 
-/// Files of a host, all of them under its root.
+/// The files of a host, all of them under its root.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     root: Root,
@@ -145,7 +145,7 @@ impl Files {
         self.aside(move |root, asked| copy_verified(root, &from, &to, mode, id, asked)).await
     }
 
-    /// Does what may wait for a disk beside everything else. Who drops this does not end that.
+    /// Runs blocking work on its own thread. Dropping the future does not stop work that has begun; the work checks for that with `asked`.
     async fn aside<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Root, &Asked) -> Result<T, HostError> + Send + 'static,
@@ -174,21 +174,21 @@ pub(crate) fn write(root: &Root, file: &FileSpec, asked: &Asked) -> Result<Chang
     Ok(Changed::Yes)
 }
 
-/// Whether a file is there as described. Whatever else lies there is replaced.
+/// Returns true if the file already matches its description. Any other file there is replaced.
 fn is_written(place: &Place, file: &FileSpec) -> bool {
     let Ok(Some(held)) = place.own_file() else { return false };
     let is_alike = is_ours(&held.status, file.mode) && held.size() == file.content.len() as u64;
     is_alike && content(&held, file.content.len() as u64).is_ok_and(|content| content == file.content)
 }
 
-/// At most one byte more than that.
+/// Reads at most `bytes_max` and one more byte.
 fn content(held: &Held, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
     held.open(OFlags::RDONLY)?.take(bytes_max.saturating_add(1)).read_to_end(&mut content)?;
     Ok(content)
 }
 
-/// The regular file of that path; `None` when there is none.
+/// Opens the regular file of this path; `None` if there is none.
 fn file(root: &Root, path: &Utf8Path) -> Result<Option<Held>, HostError> {
     root.place(path)?.map_or(Ok(None), |place| place.file())
 }
@@ -202,7 +202,7 @@ fn read(root: &Root, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>,
     Ok(Some(content))
 }
 
-/// Checks the bytes in our own memory: changes of the file from then on do not reach them.
+/// Checks the bytes in the agent's memory: later changes of the file do not reach them.
 fn read_verified(root: &Root, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
     let held = root.place(path)?.map_or(Ok(None), |place| place.own_file())?.ok_or_else(|| absent("open", path))?;
     id.check_size(path, held.size())?;
@@ -222,7 +222,7 @@ fn holds(root: &Root, path: &Utf8Path, id: ContentId, asked: &Asked) -> Result<b
     }
 }
 
-/// Whether a file of our own lies there, with those bytes. Another thing in its place does not hold them.
+/// Returns true if the agent's own file is there with these bytes; false if something else is there.
 fn place_holds(place: &Place, path: &Utf8Path, id: ContentId, asked: &Asked) -> Result<bool, HostError> {
     let held = match place.own_file() {
         Ok(Some(held)) if held.size() == id.size_bytes => held,
@@ -335,7 +335,7 @@ fn made_durable(file: &File, durable: Durable) -> io::Result<()> {
     }
 }
 
-/// The regular file of that path, which nobody else may write.
+/// Opens the regular file of this path, which only the agent's own user can write.
 fn own_file(root: &Root, path: &Utf8Path) -> Result<Held, HostError> {
     let place = root.place(path)?.ok_or_else(|| absent("open", path))?;
     place.own_file()?.ok_or_else(|| absent("open", path))
@@ -348,9 +348,10 @@ fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> 
     to.sync_folder()
 }
 
-/// Copies into a file of our own that has no name yet, and checks that one: changes of the source, also while it is copied, do not reach what was
-/// checked. Costs: the copy shares the source's blocks where the file system can, and takes its length on the disk where it cannot; reading it back
-/// takes about a second a gigabyte. A sealed copy in memory would take a gigabyte of the tenant's memory and still has to be written to the disk.
+/// Copies into the agent's own, unnamed file and checks that one: changes of the source, even during the copy, do not reach the checked
+/// bytes. Costs: the copy shares the source's blocks if the file system can, and takes its length on the disk otherwise; reading it back
+/// takes about one second per gigabyte. A sealed copy in memory would take a gigabyte of the tenant's memory and would still have to be
+/// written to the disk.
 fn copy_verified(
     root: &Root,
     from: &Utf8Path,

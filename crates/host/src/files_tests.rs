@@ -96,7 +96,7 @@ fn folders_nested_without_end_are_not_removed_without_end() {
     assert_eq!(remove(&root, "/wide").unwrap(), Changed::Yes);
 }
 
-/// Exchanges a folder with a link to another one, until it is told to stop.
+/// Swaps a folder with a link to another one in a loop, until `stop` is set.
 fn swapping(folder: &std::path::Path, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<u32> {
     let (own, planted) = (folder.join("own"), folder.join("planted"));
     std::thread::spawn(move || {
@@ -123,7 +123,7 @@ fn a_folder_that_is_swapped_for_a_link_while_it_is_used_leads_nowhere_else() {
     let swapper = swapping(folder.path(), stop.clone());
     let mut done = 0;
     for round in 0..ROUNDS {
-        // Refused, or done in the folder that the path named when it was looked up.
+        // Either refused, or done in the folder that the path led to at the lookup.
         done += usize::from(write(&root, &file(&format!("/own/sub/{round}"), "x")).is_ok());
         drop(open_append(&root, "/own/sub/old".into()));
         drop(remove(&root, "/own/sub/old"));
@@ -163,7 +163,7 @@ fn what_is_added_or_written_over_lies_in_the_same_file_and_nowhere_else() {
     overwrite(&root, "/var/notes".into(), 4, b"TWO", Durable::Later).unwrap();
     assert_eq!(read(&root, "/var/notes".into(), 100).unwrap().unwrap(), b"one TWO three");
     assert_eq!(inode("var/notes"), before);
-    // It never grows by being written over, and neither makes a file or follows a link.
+    // Overwriting never extends a file; neither call creates a file or follows a link.
     overwrite(&root, "/var/notes".into(), 11, b"long", Durable::OnReturn).unwrap_err();
     overwrite(&root, "/var/notes".into(), u64::MAX, b"x", Durable::OnReturn).unwrap_err();
     symlink(folder.path().join("var/notes"), folder.path().join("var/link")).unwrap();

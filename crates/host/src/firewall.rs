@@ -1,9 +1,9 @@
-//! Rules of the packet filter, as its own programs list them: `nft`, and `iptables-save` of either flavour.
+//! Rules of the packet filter, as listed by its own programs: `nft`, and `iptables-save` of either variant.
 //!
-//! Guarantees: whatever a kernel filters by is listed by one of the programs or the answer says that none is there; a listing may have any
-//! length, only what was asked for is kept.
+//! Guarantees: every table of the kernel that an installed program can list is read, and the answer is `None` if no such program is
+//! installed; a listing can have any length, because only matching rules are kept.
 //!
-//! Absent: changing anything, and programs attached to a link, which are no rules.
+//! Absent: changes of rules, and BPF programs attached to a link, which are not rules.
 
 use std::{process::Stdio, time::Duration};
 
@@ -14,14 +14,14 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 
 use crate::{error::HostError, host::FIREWALL_RULES_MAX, program::spawn};
 
-/// Longest rule that is read.
+/// Longest rule that is read, in bytes.
 const RULE_BYTES_MAX: usize = 64 * 1_024;
 /// Longest time for one listing; a node of a large cluster has tens of thousands of rules.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Where the programs lie.
+/// Folders that are searched for the programs.
 const FOLDERS: &[&str] = &["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
 
-/// Chains and rules that hold one of the words, each with its table; `None` when no program is there that lists them.
+/// Returns the chains and rules that contain one of the words, each with its table; `None` if no program that lists them is installed.
 pub(crate) async fn rules(words: &[String]) -> Result<Option<Vec<String>>, HostError> {
     let listings = listings(&find, &uses_legacy);
     if listings.is_empty() {
@@ -37,8 +37,8 @@ pub(crate) async fn rules(words: &[String]) -> Result<Option<Vec<String>>, HostE
 /// A program with its arguments.
 type Listing = (Utf8PathBuf, &'static [&'static str]);
 
-/// What lists all rules. `nft` shows what iptables keeps in nftables too; what is kept in the kernel's older tables only the older programs
-/// show, and these are not run in vain: that would have the kernel make the tables.
+/// Returns the programs that together list all rules. `nft` also shows the rules that iptables keeps in nftables. Only the legacy programs
+/// show the kernel's legacy tables; they run only if such tables exist, because running them creates the tables.
 fn listings(find: &dyn Fn(&str) -> Option<Utf8PathBuf>, uses_legacy: &dyn Fn(&str) -> bool) -> Vec<Listing> {
     let mut listings: Vec<Listing> = Vec::new();
     let nft = find("nft");
@@ -64,7 +64,7 @@ fn find(program: &str) -> Option<Utf8PathBuf> {
     FOLDERS.iter().map(|folder| Utf8Path::new(folder).join(program)).find(|path| path.exists())
 }
 
-/// Whether the kernel has tables of the older kind.
+/// Returns true if the kernel has legacy tables.
 fn uses_legacy(names: &str) -> bool {
     std::fs::read_to_string(format!("/proc/net/{names}")).is_ok_and(|names| !names.trim().is_empty())
 }
@@ -72,7 +72,7 @@ fn uses_legacy(names: &str) -> bool {
 async fn list((program, arguments): &Listing, words: &[String], found: &mut Vec<String>) -> Result<(), HostError> {
     let fail = |message: String| HostError::Program { program: program.clone(), message };
     let mut command = Command::new(program.as_std_path());
-    // Not the agent's own environment, which may hold its enrollment.
+    // The agent's own environment may contain its enrollment token.
     command.args(*arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.kill_on_drop(true);
     let mut child = spawn(&mut command).map_err(|error| fail(error.to_string()))?;
@@ -96,16 +96,16 @@ async fn list((program, arguments): &Listing, words: &[String], found: &mut Vec<
     ended.unwrap_or_else(|_| Err(fail(format!("it did not end within {} s", TIMEOUT.as_secs()))))
 }
 
-/// Reads a listing line by line, of either kind of program.
+/// Parses a listing of either kind of program, line by line.
 #[derive(Default)]
 struct Reader {
-    /// What the lines stand in: a table, and in nft's listing a chain.
+    /// The enclosing blocks: a table, and in nft's listing a chain.
     inside: Vec<String>,
 }
 
 impl Reader {
-    /// The chain or rule of a line, with what it stands in. A rule is not repeated with its chain's name, or every rule of a chain would
-    /// hold a word that the chain's name holds.
+    /// Returns the chain or rule of a line, with its table. The chain's name is not added to its rules: otherwise a word in the chain's
+    /// name would match every rule of the chain.
     fn read(&mut self, line: &str) -> Option<String> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') || line == "COMMIT" {

@@ -1,4 +1,4 @@
-//! The port: what handlers of tasks may ask of a host.
+//! The host interface: every call that a task handler can make on a machine.
 
 use std::time::Duration;
 
@@ -18,28 +18,28 @@ use crate::{
     unit::UnitStatus,
 };
 
-/// What a host says of itself; the shape that tasks return.
+/// Facts that a host reports about itself, in the shape in which tasks return them.
 pub type Facts = HostFacts;
 
-/// A program to be run to its end.
+/// A program to run until it exits.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// The program's true path.
+    /// Path of the program on the host.
     pub program: Utf8PathBuf,
-    /// Its arguments.
+    /// Arguments, without the program's name.
     pub arguments: Vec<String>,
-    /// Variables of its environment, besides those that the host gives every program.
+    /// Environment variables in addition to those that the host gives every program.
     pub environment: Vec<(String, String)>,
-    /// It is killed after this long.
+    /// The host kills the program after this time.
     pub timeout: Duration,
 }
 
-/// How a program ended.
+/// The result of a program that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandEnd {
-    /// Its exit status; `None` when a signal ended it.
+    /// Exit status; `None` if a signal ended the program.
     pub status: Option<i32>,
-    /// The end of what it wrote, at most [`CommandEnd::OUTPUT_BYTES_MAX`].
+    /// The last part of the program's output, at most [`CommandEnd::OUTPUT_BYTES_MAX`].
     pub output: String,
 }
 
@@ -48,59 +48,61 @@ impl CommandEnd {
     pub const OUTPUT_BYTES_MAX: usize = 16 * 1_024;
 }
 
-/// Most rules of a packet filter told at once.
+/// Most packet filter rules that one call returns.
 pub const FIREWALL_RULES_MAX: usize = 1_000;
 
-/// When what was written is durable.
+/// When written content becomes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
-    /// When the call returns, with everything that was written to the file before.
+    /// When the call returns, together with everything written to the file before.
     OnReturn,
-    /// With the next write to the same file that is durable on return, or earlier.
+    /// With the next write to the same file that is [`Durable::OnReturn`], or earlier.
     Later,
 }
 
-/// What an operation may do to a host. Implemented for sandboxes and for systemd.
+/// Everything that an operation can do to a host. Implemented for sandboxes and for systemd.
 ///
-/// Every change is idempotent: repeating it after a crash ends in the same state and reports [`Changed::No`]. No file operation follows a link,
-/// opens anything but a regular file, or leaves the host's root: links, pipes and devices in its way are refused with [`HostError::Unfit`].
+/// Every change is idempotent: repeating it after a crash ends in the same state and returns [`Changed::No`]. No file operation follows a
+/// symbolic link, opens anything but a regular file, or leaves the host's root: links, pipes and devices in its path are refused with
+/// [`HostError::Unfit`].
 #[async_trait]
 pub trait Host: Send + Sync {
-    /// Makes a file be as described: whole and durable, or as it was before.
+    /// Makes a file match its description: afterwards it is complete and durable, or as it was before.
     async fn write(&self, file: &FileSpec) -> Result<Changed, HostError>;
-    /// The content of a file; `None` when there is none.
+    /// Returns the content of a file; `None` if there is no file.
     async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError>;
-    /// Removes a file, a link itself, or a whole folder; one that holds a mount is not emptied.
+    /// Removes a file, a link itself, or a whole folder; a folder that contains a mount is not emptied.
     async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError>;
-    /// Removes a folder that is empty, at once and nothing else: what holds something, is mounted on, or is a link or a file stays.
+    /// Removes an empty folder in one step. Folders that have entries or are mount points, links and files stay.
     async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError>;
-    /// Makes a folder, and those above it.
+    /// Creates a folder with this mode, and its missing parents with mode 0755.
     async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError>;
-    /// Whether something is there, a dangling link included.
+    /// Returns true if anything has this path, a dangling link included.
     async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError>;
-    /// Names in a folder, sorted; empty when there is no such folder.
+    /// Returns the sorted names in a folder; empty if the folder does not exist.
     async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError>;
-    /// Length of a regular file; `None` when there is none.
+    /// Returns the length of a regular file in bytes; `None` if there is no file.
     async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError>;
     /// Opens a regular file for reading.
     async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError>;
-    /// Opens a file of mode 0600 for appending; made when absent. What is written is durable after [`Host::sync`].
+    /// Opens a file for appending; creates it with mode 0600 if it is missing. Written data is durable after [`Host::sync`].
     async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError>;
     /// Makes a file's content durable.
     async fn sync(&self, path: &Utf8Path) -> Result<(), HostError>;
-    /// Adds to a file that is there. A crash before it is durable leaves some beginning of what was added.
+    /// Appends to an existing file. A crash before the content is durable leaves some prefix of it.
     async fn append_bytes(&self, path: &Utf8Path, content: Vec<u8>, durable: Durable) -> Result<(), HostError>;
-    /// Writes over bytes that a file has, from `at` on. A crash before it is durable leaves any of these bytes old or new, and all others as they were.
+    /// Overwrites existing bytes of a file, from offset `at` on. A crash before they are durable leaves each of these bytes either old or new, and
+    /// all others unchanged.
     async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>, durable: Durable) -> Result<(), HostError>;
-    /// Gives a file another name in one step.
+    /// Renames a file atomically.
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError>;
-    /// The content of a file that holds exactly that, checked in the memory that is returned;
-    /// [`HostError::OtherBytes`] where it holds something else.
+    /// Returns the content of a file after checking its digest in the returned memory; [`HostError::OtherBytes`] if the file holds other
+    /// content.
     async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError>;
-    /// Whether a file is there that holds exactly that, and that only the agent's own user may write.
+    /// Returns true if a file has exactly this content and only the agent's own user can write it.
     async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError>;
-    /// Puts a copy of a file (sharing its blocks where the file system can) under another name, if the copy holds exactly that; else
-    /// [`HostError::OtherBytes`], and nothing is changed.
+    /// Copies a file (sharing its blocks if the file system can) and gives the copy the name `to` if it has exactly this content; otherwise
+    /// fails with [`HostError::OtherBytes`] and changes nothing.
     async fn copy_verified(
         &self,
         from: &Utf8Path,
@@ -109,28 +111,28 @@ pub trait Host: Send + Sync {
         id: ContentId,
     ) -> Result<Changed, HostError>;
 
-    /// Runs a program to its end.
+    /// Runs a program until it exits.
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError>;
 
-    /// Reads unit files anew.
+    /// Makes the init read the unit files again.
     async fn daemon_reload(&self) -> Result<(), HostError>;
-    /// Orders a unit to start, without waiting for it: RKE2's start would wait without end. One that runs or is on its way changes nothing;
-    /// of two who order it at the same moment both may be told that it changed, and it is started once.
+    /// Queues a unit's start and does not wait for it: a start of RKE2 can wait forever. A unit that runs or is starting does not change;
+    /// of two concurrent calls both can return [`Changed::Yes`], but the unit is started once.
     async fn start(&self, unit: &str) -> Result<Changed, HostError>;
-    /// Stops a unit and waits until it is.
+    /// Stops a unit and waits until it has stopped.
     async fn stop(&self, unit: &str) -> Result<Changed, HostError>;
-    /// Makes a unit start at boot. One that says nowhere when it is wanted is refused.
+    /// Enables a unit at boot. A unit file without an `[Install]` section is refused.
     async fn enable(&self, unit: &str) -> Result<Changed, HostError>;
-    /// Makes a unit start at boot no more. What runs goes on, and what is not there starts at no boot.
+    /// Disables a unit at boot. A running unit keeps running; an unknown unit counts as disabled.
     async fn disable(&self, unit: &str) -> Result<Changed, HostError>;
-    /// Forgets that a unit failed, and how often it was started. It may be started again at once.
+    /// Clears a unit's failed state and its start counter, so that it can be started again at once.
     async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError>;
-    /// How a unit is; `None` when the init does not know it.
+    /// Returns a unit's status; `None` if the init does not know the unit.
     async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError>;
-    /// How a unit is now and after every change, until the stream is dropped, the unit is removed or the
-    /// init ends; nothing at all when there is no such unit.
+    /// Returns a stream of a unit's status, now and after every change, until the stream is dropped, the unit is removed or the init exits;
+    /// an empty stream if there is no such unit.
     async fn unit_events(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError>;
-    /// A unit's journal; goes on with new lines when `follow`.
+    /// Returns the lines of a unit's journal; with `follow`, also every line that is added later.
     async fn journal(
         &self,
         unit: &str,
@@ -138,33 +140,33 @@ pub trait Host: Send + Sync {
         follow: bool,
     ) -> Result<BoxStream<'static, JournalLine>, HostError>;
 
-    /// What the host says of itself.
+    /// Returns the facts of the host.
     async fn facts(&self) -> Result<Facts, HostError>;
-    /// The address that services of the node listen on.
+    /// Returns the address on which the node's services listen.
     fn address(&self) -> std::net::IpAddr;
-    /// TCP ports of `ports` on which something listens at the node's own address.
+    /// Returns those TCP ports of `ports` on which something listens at the node's own address.
     async fn listening(&self, ports: &[u16]) -> Result<Vec<u16>, HostError>;
-    /// Every socket of the node's own that waits for whoever comes.
+    /// Returns every listening socket of the node itself, without those of its containers.
     async fn listeners(&self) -> Result<Vec<Listener>, HostError>;
-    /// Processes of the node whose program lies under one of the prefixes; all without one.
+    /// Returns the node's processes whose program is under one of the prefixes; all of them if there are no prefixes.
     async fn processes(&self, prefixes: &[String]) -> Result<Vec<Process>, HostError>;
-    /// Mounts of the node under one of the prefixes.
+    /// Returns the node's mount points under one of the prefixes.
     async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError>;
-    /// Names of the node's own network links, sorted.
+    /// Returns the sorted names of the node's own network links.
     async fn links(&self) -> Result<Vec<String>, HostError>;
-    /// Chains and rules of the node's own packet filter that hold one of the words, [`FIREWALL_RULES_MAX`] at most; `None` when the node has
-    /// no program that lists them.
+    /// Returns the chains and rules of the node's own packet filter that contain one of the words, at most [`FIREWALL_RULES_MAX`]; `None`
+    /// if the node has no program that lists them.
     async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError>;
 
-    /// Where the node's own files lie, for whoever only reads what the machine tells of itself.
+    /// Returns the tree of the node's own files, for reading facts of the machine.
     fn tree(&self) -> Tree {
         Tree::of_this_machine()
     }
-    /// Sets a kernel parameter that there is, until the next boot.
+    /// Sets an existing kernel parameter until the next boot.
     async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
         self.tree().set_sysctl(name, value)
     }
-    /// Loads a kernel module, until the next boot.
+    /// Loads a kernel module until the next boot.
     async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
         survey::load_module(self, name).await
     }

@@ -1,36 +1,36 @@
-//! What is found on a host: processes, and who listens where.
+//! Processes and listening sockets of a host.
 
 use std::net::SocketAddr;
 
 /// A process of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its id.
+    /// The process id, in the node's numbering.
     pub pid: i32,
-    /// The program it runs, as the node names it; a container's process names it as its container does.
+    /// The path of its program in the node's file system; for a process in a container, in the container's.
     pub program: String,
-    /// The unit that it belongs to, if any.
+    /// The systemd unit that it belongs to, if any.
     pub unit: Option<String>,
-    /// Its control group as the node's init sees it; empty where the node has none of its own.
+    /// Its cgroup path from the view of the node's init; empty if the node has no cgroup of its own.
     pub cgroup: String,
 }
 
-/// A socket of the node that waits for whoever comes.
+/// A listening socket of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// What it speaks.
+    /// The socket's transport protocol.
     pub protocol: Protocol,
-    /// Where it waits.
+    /// The address and port that it is bound to.
     pub address: SocketAddr,
-    /// One that holds it; `None` for the kernel's own.
+    /// A process that has the socket open; `None` for a socket of the kernel.
     pub process: Option<Process>,
 }
 
-/// What a listener speaks.
+/// The transport protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
-    /// Connections.
+    /// TCP.
     Tcp,
-    /// Datagrams.
+    /// UDP.
     Udp,
 }

@@ -1,47 +1,47 @@
-//! Lines of a unit's journal, and where to begin with them.
+//! Lines of a unit's journal, and positions in it.
 
 use gpuaas_model::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Where a line stands in a journal, in the words of the host's init: only that init can tell what comes behind it.
+/// The position of a line in a journal; opaque to everything but the init that issued it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(String);
 
 impl Cursor {
-    /// The init's words.
+    /// Wraps a cursor of the init.
     pub fn new(words: impl Into<String>) -> Self {
         Self(words.into())
     }
 
-    /// The init's words.
+    /// Returns the init's cursor.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Where to begin in a journal.
+/// The position at which to begin in a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalFrom {
-    /// With the first line that is kept.
+    /// The first line that is kept.
     Start,
-    /// Behind the line of that cursor.
+    /// The line after this cursor.
     After(Cursor),
-    /// With the first line at or after that time.
+    /// The first line at or after this time.
     Since(Timestamp),
-    /// With the last so many lines.
+    /// The last lines, this many.
     Tail(u32),
 }
 
 /// A line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalLine {
-    /// Where it stands.
+    /// The line's position.
     pub cursor: Cursor,
-    /// When it was written.
+    /// The time at which the line was written.
     pub at: Timestamp,
-    /// The line; one longer than [`JournalLine::TEXT_BYTES_MAX`] is cut to it and says so at its end.
+    /// The text; a line longer than [`JournalLine::TEXT_BYTES_MAX`] is cut to that length and ends with a note of its true length.
     pub text: String,
 }
 
@@ -49,8 +49,8 @@ impl JournalLine {
     /// Longest text kept, in bytes.
     pub const TEXT_BYTES_MAX: usize = 4_096;
 
-    /// The text of a line of `length` bytes of which `start` is the start, or all: bytes that are no text are replaced, and what is not
-    /// kept whole says so.
+    /// Returns the text of a line of `length` bytes, of which `start` is the beginning or all. Replaces bytes that are not UTF-8, and notes
+    /// at the end if the line was cut.
     pub fn bounded(start: &[u8], length: usize) -> String {
         let mut text = String::from_utf8_lossy(start).trim_end().to_owned();
         if length > start.len() || text.len() > Self::TEXT_BYTES_MAX {
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_replaced_and_never_exceed_the_limit() {
         assert_eq!(JournalLine::bounded(b"say: \xff\n", 7), "say: \u{fffd}");
-        // Every byte becomes three.
+        // Each byte becomes three.
         let noise = vec![0xff; JournalLine::TEXT_BYTES_MAX];
         assert!(JournalLine::bounded(&noise, noise.len()).len() <= JournalLine::TEXT_BYTES_MAX);
     }

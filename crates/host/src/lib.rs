@@ -1,12 +1,12 @@
-//! What an operation may do to a host: files, units, journals, processes. The only crate that touches them.
+//! Everything that an operation can do to a host: files, units, journals, processes. No other crate touches them.
 //!
-//! Guarantees: every change is idempotent (repeating it after a crash ends in the same state and reports [`Changed::No`]); files appear
-//! whole or not at all; nothing outside of the host's own root is reached and no planted link is followed (the rule is in
-//! `root.rs`); paths are the host's true paths on every backend.
+//! Guarantees: every change is idempotent (repeating it after a crash ends in the same state and returns [`Changed::No`]); files appear
+//! whole or not at all; nothing outside the host's own root is reached and no planted link is followed (`root.rs` has the rules); every
+//! backend takes the paths that the host itself uses.
 //!
-//! Two backends, [`systemd`] and [`sandbox`], do what is alike through the same modules and pass the same suite (`host-contract`).
+//! The two backends, [`systemd`] and [`sandbox`], share the modules for what they have in common and pass the same suite (`host-contract`).
 //!
-//! Deliberately absent: what any app means by it (`agent`'s handlers).
+//! Deliberately absent: any knowledge of apps (the handlers in `agent`).
 
 mod cgroup;
 mod digest;

@@ -1,4 +1,4 @@
-//! Network links, by the kernel's own table.
+//! Network links, from the kernel's own table.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use camino::Utf8Path;
 
 use crate::error::HostError;
 
-/// Names of all links, sorted.
+/// Returns the sorted names of all links.
 pub(crate) fn links() -> Result<Vec<String>, HostError> {
     let path = Utf8Path::new("/proc/net/dev");
     let table = fs::read_to_string(path).map_err(HostError::file("read", path))?;

@@ -1,4 +1,4 @@
-//! What a machine says of itself, alike for every kind of host on it.
+//! The facts of a machine that are read in the same way for every kind of host.
 
 use std::{fs, net::IpAddr};
 
@@ -7,15 +7,15 @@ use gpuaas_wire::task::DiskFacts;
 
 use crate::{error::HostError, host::Facts, root::Root};
 
-/// Where an app would put its data.
+/// The folder below which apps put their data.
 const DATA_PATH: &str = "/var/lib";
-/// Most of a machine's id that is read: it has 32 digits.
+/// Most bytes of the machine id that are read: it has 32 digits.
 const MACHINE_ID_BYTES_MAX: u64 = 256;
 
-/// Whom the facts are about: what a sandbox has of its own.
+/// The facts that differ between a machine and the sandboxes on it.
 pub(crate) struct Identity {
     pub(crate) hostname: String,
-    /// The one that services listen on first.
+    /// Addresses of the host; services listen on the first.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) sandbox: bool,
 }
@@ -37,7 +37,7 @@ pub(crate) fn facts(root: &Root, identity: Identity) -> Result<Facts, HostError>
     })
 }
 
-/// Every host has an id of its own, a sandbox too: its init makes one.
+/// Returns the machine id. Every host has one; a sandbox's init generates it.
 fn machine_id(root: &Root) -> Result<String, HostError> {
     let path = Utf8Path::new("/etc/machine-id");
     let missing = || HostError::file("read", path)(std::io::ErrorKind::NotFound.into());
@@ -45,7 +45,7 @@ fn machine_id(root: &Root) -> Result<String, HostError> {
     Ok(id.trim().to_owned())
 }
 
-/// The file system that a folder lies on, or will once it is made.
+/// Returns the size and free space of the file system on which a folder is, or will be once it is created.
 fn disk(root: &Root, path: &Utf8Path) -> Result<DiskFacts, HostError> {
     let disk = root.room(path).ok_or_else(|| HostError::file("look at", path)(std::io::ErrorKind::NotFound.into()))?;
     Ok(DiskFacts {

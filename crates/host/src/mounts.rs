@@ -1,4 +1,4 @@
-//! Mounts, by the kernel's own table.
+//! Mounts, from the kernel's own table.
 
 use std::fs;
 
@@ -6,15 +6,14 @@ use camino::Utf8Path;
 
 use crate::error::HostError;
 
-/// Where something is mounted, for a process' view of the machine: 1 for the init's, which a service that was given a view of its own
-/// does not share.
+/// Returns the mount points in a process's mount namespace. Process 1 has the init's, from which a service can have its own.
 pub(crate) fn mount_points(process: &str) -> Result<Vec<String>, HostError> {
     let path = format!("/proc/{process}/mountinfo");
     let table = fs::read_to_string(&path).map_err(HostError::file("read", Utf8Path::new(&path)))?;
     Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped).collect())
 }
 
-/// The kernel writes blanks, tabs, newlines and backslashes as `\` and three octal digits.
+/// Decodes a field: the kernel writes blanks, tabs, newlines and backslashes as `\` and three octal digits.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! A name in a folder that is open: what lies there, and putting something else there whole.
+//! A name in an open folder: checks the object with this name, and replaces it as a whole.
 
 use std::{
     fs::{File, Permissions},
@@ -23,16 +23,16 @@ use crate::{
     root::{look_up_name, reopened},
 };
 
-/// A name in a folder that is open.
+/// A name in an open folder.
 #[derive(Debug)]
 pub(crate) struct Place {
     folder: OwnedFd,
     name: String,
-    /// As it was asked for.
+    /// The path that the operation was called with.
     path: Utf8PathBuf,
 }
 
-/// A regular file that nothing can be put in the place of any more.
+/// A descriptor of a regular file; replacing the file's name does not affect it.
 #[derive(Debug)]
 pub(crate) struct Held {
     name: OwnedFd,
@@ -62,7 +62,7 @@ impl Place {
         &self.name
     }
 
-    /// What lies there, a link itself; `None` when nothing does.
+    /// Returns the status of the object with this name, of a link itself; `None` if there is none.
     pub(crate) fn status(&self) -> Result<Option<Stat>, HostError> {
         match statat(&self.folder, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(status) => Ok(Some(status)),
@@ -71,12 +71,12 @@ impl Place {
         }
     }
 
-    /// The regular file that lies there; `None` when nothing does.
+    /// Returns the regular file with this name; `None` if there is none.
     pub(crate) fn file(&self) -> Result<Option<Held>, HostError> {
         self.held(ResolveFlags::empty())
     }
 
-    /// The same, of whom we run as: who alone writes it, by this name alone, and nothing is mounted over it.
+    /// Like [`Place::file`], but requires the agent's own user as owner and only writer, a single name, and no mount over it.
     pub(crate) fn own_file(&self) -> Result<Option<Held>, HostError> {
         let Some(held) = self.held(ResolveFlags::NO_XDEV)? else { return Ok(None) };
         if held.status.st_uid != geteuid().as_raw() {
@@ -105,12 +105,12 @@ impl Place {
         }
     }
 
-    /// Makes a file there to append to: an error where something lies.
+    /// Creates a file for appending; fails if the name exists.
     pub(crate) fn created(&self, mode: u32) -> Result<File, HostError> {
         created(&self.folder, &self.name, mode, OFlags::APPEND).map_err(self.fail("make"))
     }
 
-    /// Removes what is no folder; whether there was anything.
+    /// Removes anything but a folder; returns false if there was nothing.
     pub(crate) fn unlink(&self) -> Result<bool, HostError> {
         match unlinkat(&self.folder, self.name.as_str(), AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -135,12 +135,12 @@ impl Place {
     }
 }
 
-/// A file that is not in place yet. It has no name until then where the file system can have such files, so that nobody else opens it; it is gone
-/// when it is dropped, also by a crash.
+/// A file that is not in place yet. It is unnamed until then if the file system supports unnamed files, so that no other process can open
+/// it. An unnamed draft disappears when it is dropped, also by a crash; a named one when it is dropped, or at the next attempt.
 pub(crate) struct Draft<'p> {
     place: &'p Place,
     pub(crate) file: File,
-    /// Its name beside the place, while it has one.
+    /// Its temporary name in the same folder, if it has one.
     name: Option<String>,
 }
 
@@ -149,7 +149,7 @@ impl<'p> Draft<'p> {
         let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match openat(&place.folder, ".", unnamed, Mode::from_raw_mode(0o600)) {
             Ok(file) => return Ok(Self { place, file: file.into(), name: None }),
-            // Not every file system has files without a name.
+            // Some file systems have no unnamed files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
             Err(error) => return Err(place.fail("write")(error)),
         }
@@ -158,12 +158,12 @@ impl<'p> Draft<'p> {
         Ok(Self { place, file, name: Some(name) })
     }
 
-    /// Gives it to whom we run as, with that mode.
+    /// Gives the file to the agent's own user, with this mode.
     pub(crate) fn own(&self, mode: u32) -> std::io::Result<()> {
         own(&self.file, mode)
     }
 
-    /// Puts it in place, durable. What was synced before is there whole or not at all.
+    /// Puts the file in place and makes its name durable. Content that was synced before is there whole or not at all.
     pub(crate) fn put(mut self) -> Result<(), HostError> {
         let place = self.place;
         if self.name.is_none() {
@@ -189,14 +189,14 @@ impl<'p> Draft<'p> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // What failed is told already; a draft that stays is removed before the next try.
+            // The original failure is already reported; a remaining draft is removed before the next attempt.
             let _ = unlinkat(&self.place.folder, name.as_str(), AtFlags::empty());
         }
     }
 }
 
 impl Place {
-    /// A name beside the place for what is not in place yet. What a crash left there goes first.
+    /// Returns a temporary name in the same folder. Removes a draft that a crash left there.
     fn free_name(&self) -> Result<String, Errno> {
         let name = format!(".{}.draft", self.name);
         match unlinkat(&self.folder, name.as_str(), AtFlags::empty()) {
@@ -206,20 +206,20 @@ impl Place {
     }
 }
 
-/// Whether something has that mode and belongs to whom we run as.
+/// Returns true if the object has this mode and belongs to the agent's own user and group.
 pub(crate) fn is_ours(status: &Stat, mode: u32) -> bool {
     let owner = (geteuid().as_raw(), getegid().as_raw());
     status.st_mode & 0o7777 == mode && (status.st_uid, status.st_gid) == owner
 }
 
-/// Gives something to whom we run as, with that mode.
+/// Gives an open file to the agent's own user and group, with this mode.
 pub(crate) fn own(open: &File, mode: u32) -> std::io::Result<()> {
-    // The owner first: changing it takes some bits of the mode away.
+    // The owner first: a change of owner clears some mode bits.
     fchown(open, Some(geteuid()), Some(getegid()))?;
     open.set_permissions(Permissions::from_mode(mode))
 }
 
-/// A folder that is known by its name alone, opened to be read or synced.
+/// Opens a folder of an `O_PATH` descriptor for reading or syncing.
 pub(crate) fn opened(folder: &OwnedFd) -> Result<OwnedFd, Errno> {
     openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
@@ -229,7 +229,7 @@ fn created(folder: &OwnedFd, name: &str, mode: u32, also: OFlags) -> Result<File
     openat(folder, name, flags | also, Mode::from_raw_mode(mode)).map(File::from)
 }
 
-/// Why that is no regular file.
+/// Returns the reason why this is not a regular file; `None` for regular files.
 fn no_file(kind: FileType) -> Option<&'static str> {
     match kind {
         FileType::RegularFile => None,

@@ -1,6 +1,6 @@
-//! Processes of a machine, by its `/proc`.
+//! The processes of a machine, from `/proc`.
 //!
-//! Guarantees: a process that cannot be looked into is an error and not left out, for whoever asks wants to know that none remains.
+//! Guarantees: a process that cannot be inspected is an error and is not skipped, because callers need to know that none remains.
 
 use std::{fs, io::ErrorKind};
 
@@ -8,14 +8,14 @@ use camino::Utf8Path;
 
 use crate::{cgroup::InitGroups, error::HostError, inventory::Process, path::is_under};
 
-/// Processes whose program lies under one of the prefixes, or all. Threads of the kernel run no program.
+/// Returns the processes whose program is under one of the prefixes, or all. Kernel threads have no program and are left out.
 pub(crate) fn processes(prefixes: &[String]) -> Result<Vec<Process>, HostError> {
     let init = InitGroups::of_init(&fs::read_to_string("/proc/1/cgroup").unwrap_or_default());
     let mut found = Vec::new();
     for pid in pids()? {
         let Some(program) = program(pid)? else { continue };
         if prefixes.is_empty() || is_under(prefixes, &program) {
-            // One that ended since is in no group.
+            // A process that has ended since has no cgroup.
             let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
             let (cgroup, unit) = init.place(&groups);
             found.push(Process { pid, program, unit, cgroup });
@@ -24,7 +24,7 @@ pub(crate) fn processes(prefixes: &[String]) -> Result<Vec<Process>, HostError> 
     Ok(found)
 }
 
-/// Ids of all processes, in order.
+/// Returns the sorted ids of all processes.
 pub(crate) fn pids() -> Result<Vec<i32>, HostError> {
     let proc = Utf8Path::new("/proc");
     let entries = fs::read_dir(proc).map_err(HostError::file("list", proc))?;
@@ -33,8 +33,8 @@ pub(crate) fn pids() -> Result<Vec<i32>, HostError> {
     Ok(pids)
 }
 
-/// The program of a process; `None` for one that has ended and for a thread of the kernel. One that was removed under the process keeps its
-/// name.
+/// Returns the program's path of a process; `None` for a process that has ended and for a kernel thread. A program that was deleted while
+/// it runs keeps its path.
 pub(crate) fn program(pid: i32) -> Result<Option<String>, HostError> {
     let path = format!("/proc/{pid}/exe");
     let program = match fs::read_link(&path) {

@@ -1,4 +1,4 @@
-//! Running a program to its end, also one that was written a moment ago.
+//! Runs programs until they exit, including programs that were written a moment ago.
 
 use std::{io, process::Stdio, time::Duration};
 
@@ -12,14 +12,14 @@ use crate::{
     host::{self, CommandEnd},
 };
 
-/// How often a program that is still open for writing is tried again, each time after twice as long: 1 s in all.
+/// Most retries for a program that is open for writing. Each waits twice as long as the one before; 1 s in all.
 const TRIES: u32 = 10;
 
-/// Starts a program, also when another process holds it open for writing for an instant.
+/// Starts a program, and retries while another process has it open for writing.
 ///
-/// A process that is forked while a program is being written inherits the open file until its own `exec`; the kernel refuses to run the
-/// program for so long (ETXTBSY), and says nothing when that ends. So it is tried again, for a second at most: `golang/go#22315` has the
-/// whole story. Whoever keeps it open for longer is answered with the error.
+/// A process that is forked while a program is being written inherits the open file until its own `exec`. Until then the kernel refuses to
+/// run the program (ETXTBSY), and does not signal the end of that state. So the start is retried for at most one second (`golang/go#22315`
+/// describes the race), and then fails with that error.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     for attempt in 0..TRIES {
         match command.spawn() {
@@ -32,7 +32,7 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Runs what a caller asked for, as `program` was prepared for this kind of host. It is killed when its time is over.
+/// Runs a command; `program` is already prepared for this kind of host. Kills it at its timeout.
 pub(crate) async fn run(mut program: Command, command: &host::Command) -> Result<CommandEnd, HostError> {
     let fail = |message: String| HostError::Program { program: command.program.clone(), message };
     program
@@ -53,7 +53,7 @@ pub(crate) async fn run(mut program: Command, command: &host::Command) -> Result
     Ok(CommandEnd { status: status.code(), output: String::from_utf8_lossy(&text).into_owned() })
 }
 
-/// The last bytes that a program writes; earlier ones are read and dropped, so that it never blocks.
+/// Returns the last bytes that a program writes; earlier ones are read and dropped, so that the program never blocks.
 async fn last_bytes(from: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     const KEPT: usize = CommandEnd::OUTPUT_BYTES_MAX / 2;
     let Some(mut from) = from else { return Vec::new() };

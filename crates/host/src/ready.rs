@@ -1,4 +1,4 @@
-//! Says to the init that we are up and how we are, as systemd's notification protocol has it (`sd_notify(3)`).
+//! Reports readiness and status to the init with systemd's notification protocol (`sd_notify(3)`).
 
 use std::{
     os::{
@@ -8,17 +8,17 @@ use std::{
     time::Duration,
 };
 
-/// Tells the init that this process, the main one of its unit, is up. Does nothing where no init asked to be told.
+/// Reports to the init that this process, the main one of its unit, is ready. Does nothing if `NOTIFY_SOCKET` is not set.
 pub fn notify_ready() -> std::io::Result<()> {
     tell("READY=1")
 }
 
-/// Tells the init in a line how this process is; `systemctl status` shows it. Does nothing where no init asked to be told.
+/// Reports this process's status to the init in one line; `systemctl status` shows it. Does nothing if `NOTIFY_SOCKET` is not set.
 pub fn notify_status(status: &str) -> std::io::Result<()> {
     tell(&status_message(status))
 }
 
-/// One line, for the next would be another message, and short.
+/// Builds a message of one short line: a second line would be another message.
 fn status_message(status: &str) -> String {
     const STATUS_BYTES_MAX: usize = 256;
     let line = status.lines().next().unwrap_or_default();
@@ -32,9 +32,9 @@ fn tell(message: &str) -> std::io::Result<()> {
     }
 }
 
-/// The socket is a path, or with `@` an abstract name, which a sandbox's is.
+/// Sends to a socket with a path or, after `@`, an abstract name; sandboxes use abstract names.
 fn send(socket: &str, message: &str) -> std::io::Result<()> {
-    /// An init that hangs must not hang us.
+    /// Keeps a hung init from blocking this process.
     const TIMEOUT: Duration = Duration::from_secs(1);
     let datagram = UnixDatagram::unbound()?;
     datagram.set_write_timeout(Some(TIMEOUT))?;

@@ -1,4 +1,4 @@
-//! Removing files, links and whole folders: no link is followed, no mount is emptied, and the work is bounded however deep or full a folder is.
+//! Removal of files, links and whole folders: follows no link, empties no mount, and does bounded work on folders of any depth and size.
 
 use std::{
     ffi::CString,
@@ -17,14 +17,15 @@ use crate::{
     root::look_up_folder,
 };
 
-/// Deepest folder in a folder that is removed: what the agent makes has one level. Each holds descriptors open.
+/// Deepest nesting of folders that is removed: the agent's own folders have one level. Each level holds open descriptors.
 const DEPTH_MAX: u32 = 64;
-/// Most entries removed at once: what the agent makes has ten. A folder that is filled faster than it is emptied ends here.
+/// Most entries removed in one call: the agent's own folders have ten. It stops the removal of a folder that grows faster than it is
+/// emptied.
 const ENTRIES_MAX: u32 = 100_000;
 /// Names read at once.
 const BATCH: usize = 1_024;
 
-/// Removes a file, a link itself, or a folder with all that is in it.
+/// Removes a file, a link itself, or a folder with its content.
 pub(crate) fn remove(place: &Place) -> Result<Changed, HostError> {
     let Some(status) = place.status()? else { return Ok(Changed::No) };
     if !FileType::from_raw_mode(status.st_mode).is_dir() {
@@ -78,7 +79,7 @@ fn remove_folder(of: &OwnedFd, name: &CString, budget: &mut Budget, depth: u32) 
     }
 }
 
-/// Some of the names in a folder; none when it is empty.
+/// Returns at most [`BATCH`] of the names in a folder; none if it is empty.
 fn some_names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::new(opened(folder)?)? {
@@ -93,7 +94,7 @@ fn some_names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
     Ok(names)
 }
 
-/// A name of a path, which holds no zero byte.
+/// Converts a name of a path, which has no NUL byte.
 fn c_string(name: &str) -> CString {
     CString::new(name).unwrap_or_default()
 }

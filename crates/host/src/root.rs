@@ -1,21 +1,21 @@
-//! How a host's true paths are looked up: the one place, and the one rule.
+//! Looks up paths on a host. All file operations go through here and follow these rules.
 //!
-//! The tenant is root on the host, and so was the tenant before it: anything on the way of a path may have been planted.
+//! The tenant is root on the host, and so was the previous tenant: any part of a path may have been planted.
 //!
-//! 1. A path is looked up once, by `openat2` below a descriptor of the host's root: no link is followed, and nothing leads upward or out. An
-//!    operation then works relative to the folder that this opened ([`Place`]).
-//! 2. Links that distributions make themselves ([`DISTRIBUTION_LINKS`]) are not followed either: a path that begins with one is looked up where the
-//!    distribution leads it, whatever the link holds.
-//! 3. Data on another disk is mounted, not linked. Mounts are crossed on the way to a folder: only the machine's root makes them, and they end with
-//!    the boot unless the machine's own settings repeat them. They are not crossed at a file that is changed in place, nor below a folder that is
-//!    removed.
-//! 4. Only regular files are opened: pipes, devices and sockets are recognised by a descriptor that does not open them (`O_PATH`).
-//! 5. A file that is appended to, or accepted for its content, belongs to the user that the agent runs as, is writable by that user alone, and has one
-//!    name.
+//! 1. A path is looked up once, by `openat2` below a descriptor of the host's root: no link is followed, and the lookup cannot go up or
+//!    out. The operation then works relative to the folder that was opened ([`Place`]).
+//! 2. Links that distributions install ([`DISTRIBUTION_LINKS`]) are not followed either: a path that begins with one is looked up at the
+//!    distribution's target, whatever the link contains.
+//! 3. Data on another disk is mounted, not linked. Mounts are crossed on the way to a folder: only the machine's root can make them, and
+//!    they end at reboot unless the machine's own configuration repeats them. They are not crossed at a file that is changed in place, nor
+//!    below a folder that is being removed.
+//! 4. Only regular files are opened: pipes, devices and sockets are recognised through a descriptor that does not open them (`O_PATH`).
+//! 5. A file that is appended to, or accepted for its content, belongs to the user that the agent runs as, is writable by that user alone,
+//!    and has a single name.
 //!
-//! Facts about the machine ([`crate::survey::Tree`]) are read through links, because `/sys` and `/etc/resolv.conf` consist of them; inside the root all
-//! the same (`RESOLVE_IN_ROOT`), and rule 4 holds. Programs are run by their path, which the kernel looks up: `/usr/sbin/iptables` is a link on most
-//! machines.
+//! Facts about the machine ([`crate::survey::Tree`]) are read through links, because `/sys` and `/etc/resolv.conf` consist of them; these
+//! reads also stay inside the root (`RESOLVE_IN_ROOT`), and rule 4 applies. Programs are run by their path, which the kernel looks up:
+//! `/usr/sbin/iptables` is a link on most machines.
 
 use std::{
     fs::File,
@@ -35,7 +35,7 @@ use rustix::{
 
 use crate::{error::HostError, place::Place};
 
-/// Links that distributions make themselves, and where each leads; one may lead to another further down.
+/// Links that distributions install, with their targets; a target can begin with a later link.
 const DISTRIBUTION_LINKS: [(&str, &str); 7] = [
     ("bin", "usr/bin"),
     ("sbin", "usr/sbin"),
@@ -45,19 +45,19 @@ const DISTRIBUTION_LINKS: [(&str, &str); 7] = [
     ("var/lock", "run/lock"),
     ("usr/sbin", "usr/bin"),
 ];
-/// Mode of folders that are made on the way to a file.
+/// Mode of missing parent folders that are created.
 const FOLDER_MODE: u32 = 0o755;
-/// The kernel asks to try again where something was renamed while it walked upward through a link; libpathrs tries as often.
+/// The kernel asks for another try if something was renamed during the lookup; libpathrs tries as often.
 const TRIES: u32 = 128;
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const ANYTHING: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Rule 1.
+/// Flags of rule 1.
 const BELOW: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
-/// For what is only read.
+/// Flags for reading facts through links.
 const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
 
-/// What stands for `/` on a host: `/` itself, or a sandbox's folder. Opened once, at the first look.
+/// The folder that is `/` on a host: `/` itself, or a sandbox's folder. Opened once, at the first lookup.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
     folder: Utf8PathBuf,
@@ -73,27 +73,27 @@ impl PartialEq for Root {
 impl Eq for Root {}
 
 impl Root {
-    /// The folder that stands for `/`.
+    /// Returns the root at `folder`, which is not opened yet.
     pub(crate) fn new(folder: Utf8PathBuf) -> Self {
         Self { folder, opened: Arc::default() }
     }
 
-    /// Whether paths can be looked up at all: the kernel must have `openat2`.
+    /// Checks that paths can be looked up: the kernel must have `openat2`.
     pub(crate) fn check(&self) -> Result<(), HostError> {
         self.descriptor().map(drop)
     }
 
-    /// The folder, as the machine around names it.
+    /// Returns the folder's path on the surrounding machine.
     pub(crate) fn folder(&self) -> &Utf8Path {
         &self.folder
     }
 
-    /// A true path as the machine around names it, for messages and programs.
+    /// Translates a path of the host to the surrounding machine's path, for messages and programs.
     pub(crate) fn named(&self, path: &Utf8Path) -> Result<Utf8PathBuf, HostError> {
         Ok(names(path)?.iter().fold(self.folder.clone(), |named, name| named.join(name)))
     }
 
-    /// Where a program lies, as the machine around names it. A sandbox's lies in its own folders.
+    /// Returns a program's path on the surrounding machine. In a sandbox the path must pass rule 1.
     pub(crate) fn program(&self, path: &Utf8Path) -> Result<Utf8PathBuf, HostError> {
         if self.folder != "/" {
             self.place(path)?;
@@ -112,7 +112,7 @@ impl Root {
         Ok(self.opened.get_or_init(|| opened).as_fd())
     }
 
-    /// Where a path's last name is looked up; `None` where the folder of it is not there.
+    /// Opens the parent folder of a path; `None` if it does not exist.
     pub(crate) fn place(&self, path: &Utf8Path) -> Result<Option<Place>, HostError> {
         let (parents, name) = self.parted(path)?;
         match look_up(self.descriptor()?, joined(&parents).as_str(), FOLDER, BELOW) {
@@ -122,7 +122,7 @@ impl Root {
         }
     }
 
-    /// The same; folders on the way that are missing are made.
+    /// Like [`Root::place`], but creates missing parent folders.
     pub(crate) fn place_made(&self, path: &Utf8Path) -> Result<Place, HostError> {
         if let Some(place) = self.place(path)? {
             return Ok(place);
@@ -136,7 +136,7 @@ impl Root {
         Ok(Place::new(folder, name, path))
     }
 
-    /// The nearest folder on the way to a path that is there, the path itself included.
+    /// Opens the deepest existing folder of a path, the path itself included.
     pub(crate) fn nearest(&self, path: &Utf8Path) -> Result<OwnedFd, HostError> {
         let names = self.led(names(path)?)?;
         let refused = |error| self.refused(path, &names, error);
@@ -151,7 +151,7 @@ impl Root {
         Ok(nearest)
     }
 
-    /// The first link on the way to a path that is not the distribution's own, as the host names it.
+    /// Returns the first link in a path that is not one of the distribution's, as a path of the host.
     pub(crate) fn link_on_the_way(&self, path: &Utf8Path) -> Option<Utf8PathBuf> {
         self.link_among(&self.led(names(path).ok()?).ok()?)
     }
@@ -165,14 +165,14 @@ impl Root {
         })
     }
 
-    /// The names of a path's folder, and its last name.
+    /// Returns the names of a path's parent folders, and its last name.
     fn parted(&self, path: &Utf8Path) -> Result<(Vec<String>, String), HostError> {
         let mut names = self.led(names(path)?)?;
         let last = names.pop().ok_or_else(|| HostError::Path { path: path.to_owned() })?;
         Ok((names, last))
     }
 
-    /// Rule 2.
+    /// Applies rule 2.
     fn led(&self, mut names: Vec<String>) -> Result<Vec<String>, HostError> {
         let root = self.descriptor()?;
         for (link, leads_to) in DISTRIBUTION_LINKS {
@@ -197,15 +197,15 @@ impl Root {
     }
 }
 
-/// Reading through links, inside the root.
+/// Reads through links, inside the root.
 impl Root {
-    /// What lies at the end of a path, opened for nothing but its own name.
+    /// Opens the object at a path, through links.
     fn inside(&self, path: &Utf8Path, flags: OFlags) -> Option<OwnedFd> {
         let names = names(path).ok()?;
         look_up(self.descriptor().ok()?, joined(&names).as_str(), flags, INSIDE).ok()
     }
 
-    /// The text of a regular file, its beginning where it is longer; `None` when there is none that can be read.
+    /// Returns the text of a regular file, cut to `bytes_max`; `None` if there is no readable file.
     pub(crate) fn text(&self, path: &Utf8Path, bytes_max: u64) -> Option<String> {
         let found = self.inside(path, OFlags::PATH | OFlags::CLOEXEC)?;
         if !FileType::from_raw_mode(fstat(&found).ok()?.st_mode).is_file() {
@@ -216,24 +216,24 @@ impl Root {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Whether something lies at the end of a path.
+    /// Returns true if the path, with its links followed, leads to an existing object.
     pub(crate) fn leads_somewhere(&self, path: &Utf8Path) -> bool {
         self.inside(path, OFlags::PATH | OFlags::CLOEXEC).is_some()
     }
 
-    /// A folder, for looks at what lies in it.
+    /// Opens a folder through links, for lookups in it.
     pub(crate) fn folder_inside(&self, path: &Utf8Path) -> Option<OwnedFd> {
         self.inside(path, FOLDER)
     }
 
-    /// The room on the file system that a folder lies on, or would lie on once it is made.
+    /// Returns the size and free space of the file system on which a folder is, or would be once it is created.
     pub(crate) fn room(&self, path: &Utf8Path) -> Option<StatVfs> {
         let nearest = path.ancestors().find_map(|folder| self.inside(folder, FOLDER))?;
         fstatvfs(nearest).ok()
     }
 }
 
-/// The names on a path. Refuses what is relative, or holds `..` or a byte that no name has.
+/// Splits a path into its names. Refuses relative paths, `..` and NUL bytes.
 fn names(path: &Utf8Path) -> Result<Vec<String>, HostError> {
     let refuse = || HostError::Path { path: path.to_owned() };
     if !path.is_absolute() || path.as_str().contains('\0') {
@@ -250,7 +250,7 @@ fn names(path: &Utf8Path) -> Result<Vec<String>, HostError> {
     Ok(names)
 }
 
-/// What `openat2` is asked for.
+/// Joins names to a path for `openat2`.
 fn joined(names: &[String]) -> String {
     if names.is_empty() { ".".to_owned() } else { names.join("/") }
 }
@@ -271,12 +271,12 @@ fn look_up(
     openat2(folder, path, flags, Mode::empty(), resolve)
 }
 
-/// Looks up one name in a folder, whatever it is of; a link is opened itself. `also` narrows it further.
+/// Looks up one name of any type in a folder; a link is opened itself. `also` adds restrictions.
 pub(crate) fn look_up_name(folder: BorrowedFd<'_>, name: &str, also: ResolveFlags) -> Result<OwnedFd, Errno> {
     look_up(folder, name, ANYTHING, BELOW | also)
 }
 
-/// Looks up a folder in a folder. `also` narrows it further.
+/// Looks up a folder in a folder. `also` adds restrictions.
 pub(crate) fn look_up_folder(
     folder: BorrowedFd<'_>,
     name: impl Arg + Copy,
@@ -285,7 +285,7 @@ pub(crate) fn look_up_folder(
     look_up(folder, name, FOLDER, BELOW | also)
 }
 
-/// A folder in a folder, made where there is none.
+/// Opens a folder in a folder, and creates it if it is missing.
 pub(crate) fn folder_made(folder: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     match look_up_folder(folder, name, ResolveFlags::empty()) {
         Err(Errno::NOENT) => {}
@@ -297,13 +297,14 @@ pub(crate) fn folder_made(folder: BorrowedFd<'_>, name: &str) -> Result<OwnedFd,
     }
 }
 
-/// Opens what a descriptor of a name stands for: nothing can be put in its place meanwhile.
+/// Opens the object of an `O_PATH` descriptor: it cannot be replaced between check and opening.
 pub(crate) fn reopened(held: &OwnedFd, flags: OFlags) -> Result<File, Errno> {
     let path = format!("/proc/self/fd/{}", held.as_raw_fd());
     openat(CWD, path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).map(File::from)
 }
 
-/// Kernels before 5.6 do not know the call; filters of older container runtimes forbid what they do not know.
+/// Returns the error for a missing `openat2`: kernels before 5.6 do not have it, and filters of older container runtimes forbid unknown
+/// calls.
 fn without_openat2(error: Errno) -> Option<HostError> {
     matches!(error, Errno::NOSYS | Errno::PERM).then(|| {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -366,7 +367,7 @@ mod tests {
 
     #[test]
     fn unit_of_the_agent_does_not_forbid_the_call() {
-        // systemd has `openat2` fail as if it were not there: its flags lie in memory, where no filter looks.
+        // systemd lets `openat2` fail as if it did not exist: its flags are in memory, which a seccomp filter cannot read.
         let unit = include_str!("../../../packaging/agent/gpuaas-agent.service");
         assert!(!unit.lines().any(|line| line.starts_with("RestrictSUIDSGID=")), "the agent could not look up a path");
     }

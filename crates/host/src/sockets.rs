@@ -1,6 +1,6 @@
-//! Who listens where, from the kernel's own tables, which needs no connection attempt.
+//! Listening sockets, from the kernel's own tables, without a connection attempt.
 //!
-//! Absent: sockets of other network namespaces, which are containers' own.
+//! Absent: sockets of other network namespaces; containers have their own.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use crate::{
     inventory::{Listener, Process, Protocol},
 };
 
-/// The kernel's tables, and the state in which a socket of that protocol waits for whoever comes.
+/// The kernel's tables, and the state of a listening socket in each.
 const TABLES: &[(&str, Protocol, &str)] = &[
     ("/proc/net/tcp", Protocol::Tcp, "0A"),
     ("/proc/net/tcp6", Protocol::Tcp, "0A"),
@@ -23,7 +23,7 @@ const TABLES: &[(&str, Protocol, &str)] = &[
     ("/proc/net/udp6", Protocol::Udp, "07"),
 ];
 
-/// TCP ports of `ports` with a listener at that address or at every address.
+/// Returns those TCP ports of `ports` that have a listener at this address or at the unspecified one.
 pub(crate) fn listening(address: IpAddr, ports: &[u16]) -> Result<Vec<u16>, HostError> {
     let at = |socket: &Socket| socket.protocol == Protocol::Tcp && reaches(socket.address.ip(), address);
     let mut found: Vec<u16> = sockets()?
@@ -37,7 +37,7 @@ pub(crate) fn listening(address: IpAddr, ports: &[u16]) -> Result<Vec<u16>, Host
     Ok(found)
 }
 
-/// Every socket that waits for whoever comes, with its holder among `processes` where there is one.
+/// Returns every listening socket, with the process among `processes` that has it open, if any.
 pub(crate) fn listeners(processes: Vec<Process>) -> Result<Vec<Listener>, HostError> {
     let sockets = sockets()?;
     let holders = holders(processes);
@@ -70,7 +70,7 @@ fn sockets() -> Result<Vec<Socket>, HostError> {
     Ok(found)
 }
 
-/// The socket of a line, if it waits for whoever comes.
+/// Parses a line; `None` if the socket is not listening.
 fn socket(line: &str, protocol: Protocol, waiting: &str) -> Option<Socket> {
     let mut fields = line.split_whitespace().skip(1);
     let (local, state) = (fields.next()?, fields.nth(1)?);
@@ -80,7 +80,7 @@ fn socket(line: &str, protocol: Protocol, waiting: &str) -> Option<Socket> {
     (state == waiting).then_some(Socket { protocol, address, inode })
 }
 
-/// The kernel prints addresses as words in the machine's byte order. One that is mapped into IPv6 is an IPv4 address.
+/// Parses an address: words in the machine's byte order. An IPv4-mapped IPv6 address becomes an IPv4 address.
 fn address(text: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(text.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match text.len() {
@@ -94,12 +94,12 @@ fn address(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Whether what is sent to `address` reaches a socket at `at`.
+/// Returns true if packets to `address` reach a socket that is bound to `at`.
 fn reaches(at: IpAddr, address: IpAddr) -> bool {
     at == address || at.is_unspecified()
 }
 
-/// Who holds which socket. What cannot be looked into is nobody's.
+/// Maps the inodes of sockets to the processes that have them open. Skips descriptors that cannot be read.
 fn holders(processes: Vec<Process>) -> BTreeMap<u64, Process> {
     let mut holders = BTreeMap::new();
     for process in processes {

@@ -1,8 +1,8 @@
-//! One writer at a time for each file, and none that nobody waits for any more.
+//! Serialises writers of a file, and stops writers whose caller is no longer waiting.
 //!
-//! Whoever asked for a copy may have given it up: the copying itself, in a thread of its own, goes on. The next who wants that file must not write
-//! into the same draft; it waits for the end of the other. And what was given up must change nothing any more: by then its file may have been
-//! removed, and been found to be gone.
+//! A caller can drop its call to copy a file while the copy goes on in its own thread. The next writer of that file must not write into the
+//! same draft, so it waits for the first to end. And the abandoned copy must not change anything any more: by then the caller may have
+//! removed its target and seen that it does not exist.
 
 use std::{
     collections::BTreeSet,
@@ -17,28 +17,28 @@ use crate::error::HostError;
 static WRITTEN: Mutex<BTreeSet<Utf8PathBuf>> = Mutex::new(BTreeSet::new());
 static ENDED: Condvar = Condvar::new();
 
-/// Whether somebody still waits for a work that is done beside everything else.
+/// Shows work on a blocking thread if its caller still waits.
 pub(crate) struct Asked(Weak<()>);
 
 impl Asked {
-    /// For a work, and what its asker holds for as long as it waits.
+    /// Returns the handle that the caller holds while it waits, and the check for the work.
     pub(crate) fn new() -> (Arc<()>, Self) {
         let asker = Arc::new(());
         let asked = Self(Arc::downgrade(&asker));
         (asker, asked)
     }
 
-    /// Refuses what was given up.
+    /// Fails with [`HostError::GivenUp`] if the caller no longer waits.
     pub(crate) fn still(&self) -> Result<(), HostError> {
         if self.0.strong_count() > 0 { Ok(()) } else { Err(HostError::GivenUp) }
     }
 }
 
-/// The right to write a file, as long as it lives.
+/// The right to write a file, until it is dropped.
 pub(crate) struct Turn(Utf8PathBuf);
 
 impl Turn {
-    /// Waits, with this thread, until nobody else of this process writes the file. Refuses what was given up meanwhile.
+    /// Blocks this thread until nothing else in this process writes the file. Fails if the caller no longer waits by then.
     pub(crate) fn take(file: &Utf8Path, asked: &Asked) -> Result<Self, HostError> {
         let is_written = |written: &mut BTreeSet<Utf8PathBuf>| written.contains(file);
         let mut written = ENDED.wait_while(lock(), is_written).unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +55,7 @@ impl Drop for Turn {
     }
 }
 
-/// A set of names is whole at every moment: a panic beside it changes nothing.
+/// Locks the set. A panic while it is locked cannot leave it inconsistent.
 fn lock() -> MutexGuard<'static, BTreeSet<Utf8PathBuf>> {
     WRITTEN.lock().unwrap_or_else(PoisonError::into_inner)
 }

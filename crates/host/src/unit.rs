@@ -1,31 +1,31 @@
-//! Units, in systemd's own terms.
+//! Units, in systemd's terms.
 
 use gpuaas_model::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A unit as systemd describes it.
+/// A unit's status in systemd's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitStatus {
-    /// Its name, with suffix.
+    /// The unit's name, with its suffix.
     pub unit: String,
-    /// ActiveState.
+    /// `ActiveState`.
     pub active: String,
-    /// SubState.
+    /// `SubState`.
     pub sub: String,
-    /// Result; `exec-condition` where the last start was skipped, which systemd calls no failure.
+    /// `Result`; `exec-condition` if the last start was skipped, which systemd does not count as a failure.
     pub result: String,
-    /// NRestarts.
+    /// `NRestarts`.
     pub n_restarts: u32,
-    /// ExecMainStatus.
+    /// `ExecMainStatus`.
     pub exec_main_status: i32,
-    /// MainPID; 0 while there is none.
+    /// `MainPID`; 0 if there is none.
     pub main_pid: i32,
-    /// Since when it is in this state; the epoch where the init does not know.
+    /// Time of the last change of state; the Unix epoch if the init does not know it.
     pub since: Timestamp,
 }
 
 impl UnitStatus {
-    /// Whether it is active and its main process runs.
+    /// Returns true if the unit is active and its main process runs.
     pub fn is_running(&self) -> bool {
         self.active == "active" && self.sub == "running"
     }

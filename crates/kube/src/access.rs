@@ -1,10 +1,10 @@
-//! Access for people: one ServiceAccount per delivery, so that withdrawing one is deleting it and nobody else notices.
+//! Access for people: one ServiceAccount per delivery, so that deleting it revokes that delivery and no other.
 //!
-//! Own ServiceAccounts and TokenRequests need no controller-manager, so access can be delivered as soon as the apiserver is
-//! ready. The built-in ClusterRole `view`, though, gets its rules from the controller-manager's aggregation.
+//! ServiceAccounts and TokenRequests need no controller-manager, so access can be delivered as soon as the apiserver is ready. But the
+//! built-in ClusterRole `view` gets its rules from the controller-manager's aggregation.
 //!
-//! Order: account, binding, the right as the authorizer sees it, token. A crash in between leaves a named account that nobody holds a token of; granting again
-//! completes it, withdrawing removes it. The caller's row, written before, knows the name.
+//! Order: account, binding, check that the authorizer applies the binding, token. A crash in between leaves a named account for which no
+//! token was issued; granting again completes it, and withdrawing removes it. The caller stores the name in its row before the call.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -24,38 +24,38 @@ use crate::{
     kubeconfig::{Kubeconfig, KubeconfigText},
 };
 
-/// Where bindings of ClusterRoles are.
+/// API path of ClusterRoleBindings.
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-/// Whom roles belong to.
+/// API group of roles.
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Most subjects of a binding that is compared with ours, which has one.
+/// Most subjects that are read of a binding for comparison with the platform's, which has one.
 const SUBJECTS_MAX: usize = 16;
-/// Where our ServiceAccounts live, apart from everything of the tenant.
+/// Namespace of the platform's ServiceAccounts, separate from all of the tenant's.
 pub const ACCESS_NAMESPACE: &str = "gpuaas-access";
-/// The apiserver refuses tokens that live shorter than ten minutes.
+/// Shortest life of a token; the apiserver refuses tokens of less than ten minutes.
 pub const TOKEN_SECONDS_MIN: u64 = 600;
-/// No delivery lives longer than thirty days; callers set lower bounds per kind.
+/// Longest life of a token: thirty days. Callers set lower limits per kind.
 pub const TOKEN_SECONDS_MAX: u64 = 30 * 24 * 60 * 60;
-/// Longest wait until the authorizer knows a binding. It takes milliseconds, and on a loaded server seconds for the first `view`.
+/// Longest wait until the authorizer applies a binding. It takes milliseconds, and seconds for the first `view` on a loaded server.
 const RIGHT_WITHIN: Duration = Duration::from_secs(15);
-/// The pause between two questions whether it does. There is nothing to watch: what it knows is its own cache.
+/// Interval of access reviews during that wait. The authorizer's cache cannot be watched.
 const RIGHT_ASKED_EVERY: Duration = Duration::from_millis(100);
-/// The apiserver may round; beyond this an expiry is not the one that was asked for.
+/// Most by which a token may outlive the requested time, because the apiserver may round.
 const EXPIRY_SLACK_SECONDS: i64 = 60;
-/// The account with which a delivery is tried out. One per cluster: trying twice is the same as trying once.
+/// The account that tests a delivery. One per cluster: the test is idempotent.
 const PROBE_ACCOUNT: &str = "delivery-probe";
 
-/// What a delivered credential may do.
+/// The rights of a delivered credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessRole {
-    /// Everything.
+    /// Every right.
     ClusterAdmin,
-    /// Reading all but secrets and, as Kubernetes defines `view`, objects of the cluster itself.
+    /// Read access to everything but Secrets and cluster-scoped objects, as Kubernetes defines `view`.
     ClusterView,
 }
 
 impl AccessRole {
-    /// The role's name at the platform.
+    /// Returns the role's name in the platform's API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ClusterAdmin => "cluster-admin",
@@ -63,7 +63,7 @@ impl AccessRole {
         }
     }
 
-    /// The ClusterRole it is bound to.
+    /// The ClusterRole that the binding names.
     const fn cluster_role(self) -> &'static str {
         match self {
             Self::ClusterAdmin => "cluster-admin",
@@ -71,7 +71,7 @@ impl AccessRole {
         }
     }
 
-    /// What it is known by: no lesser role allows that, in any namespace.
+    /// Returns an access that identifies the role: no lesser role allows it in any namespace.
     fn example(self) -> Value {
         let of =
             |verb: &str, group: &str, resource: &str| json!({ "verb": verb, "group": group, "resource": resource });
@@ -90,30 +90,30 @@ impl FromStr for AccessRole {
     }
 }
 
-/// What is asked for.
+/// The parameters of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessTerms {
-    /// Names the ServiceAccount: a DNS label, one per delivery.
+    /// Name of the ServiceAccount: a DNS label, one per delivery.
     pub name: String,
-    /// Its right.
+    /// The role that the credential gets.
     pub role: AccessRole,
     /// `direct` or `break-glass`; becomes a label.
     pub kind: String,
-    /// Who asked; becomes a label.
+    /// The requesting user; becomes a label.
     pub requested_by: String,
-    /// Life of the token, from [`TOKEN_SECONDS_MIN`] to [`TOKEN_SECONDS_MAX`].
+    /// Life of the token in seconds, from [`TOKEN_SECONDS_MIN`] to [`TOKEN_SECONDS_MAX`].
     pub seconds: u64,
-    /// Names cluster and context in the file: the workload's name.
+    /// Name of cluster and context in the kubeconfig: the workload's name.
     pub context: String,
 }
 
-/// A credential, ready to be handed over.
+/// A delivered credential.
 pub struct AccessGrant {
-    /// The file. Never stored, never logged.
+    /// The kubeconfig. Never stored, never logged.
     pub kubeconfig: Zeroizing<String>,
-    /// What [`Cluster::withdraw_access`] takes.
+    /// The ServiceAccount's name, for [`Cluster::withdraw_access`].
     pub service_account: String,
-    /// Milliseconds since the Unix epoch, as the apiserver says.
+    /// Expiry of the token according to the apiserver, in milliseconds since the Unix epoch.
     pub expires_at_ms: i64,
 }
 
@@ -123,18 +123,18 @@ impl fmt::Debug for AccessGrant {
     }
 }
 
-/// What withdrawing found.
+/// The objects that a withdrawal deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Withdrawn {
-    /// Whether the ServiceAccount was still there.
+    /// True if the ServiceAccount existed.
     pub service_account: bool,
-    /// Whether its binding was.
+    /// True if its binding existed.
     pub binding: bool,
 }
 
 impl Cluster {
-    /// Makes a ServiceAccount with that right and a token for it, which is good at once. Granting the same terms again gives a second token
-    /// of the same account. Ends with [`KubeError::NotReady`] when the apiserver does not come to know the right in time.
+    /// Creates a ServiceAccount with this role and a token for it, which works at once. A repeated call with the same terms returns a
+    /// second token of the same account. Fails with [`KubeError::NotReady`] if the authorizer does not apply the role in time.
     pub async fn grant_access(&self, terms: &AccessTerms) -> Result<AccessGrant, KubeError> {
         check(terms)?;
         self.ensure_account(&terms.name, labels(terms)).await?;
@@ -148,8 +148,8 @@ impl Cluster {
         })
     }
 
-    /// Deletes the ServiceAccount, which ends its tokens, and its binding. An apiserver may remember a token that it has just
-    /// seen for 10 s more, but the right is gone with the binding. Withdrawing what is gone succeeds.
+    /// Deletes the ServiceAccount, which ends its tokens, and its binding. The apiserver may accept a recently used token for another 10 s,
+    /// but its rights end with the binding. Succeeds if both are already deleted.
     pub async fn withdraw_access(&self, service_account: &str) -> Result<Withdrawn, KubeError> {
         check_name(service_account)?;
         let account = self.delete(format!("{}/{service_account}", accounts())).await?;
@@ -157,8 +157,8 @@ impl Cluster {
         Ok(Withdrawn { service_account: account, binding })
     }
 
-    /// Tries a delivery out: makes an account without any right and a kubeconfig for it, uses that file, deletes the account.
-    /// Returns whom the apiserver took the file's bearer for.
+    /// Tests a delivery: creates an account without rights and a kubeconfig for it, uses that kubeconfig, and deletes the account. Returns
+    /// the user as which the apiserver authenticated it.
     pub async fn try_delivery(&self, context: &str) -> Result<WhoAmI, KubeError> {
         self.ensure_account(PROBE_ACCOUNT, vec![("gpuaas/access-kind".into(), "probe".into())]).await?;
         let seen = self.use_probe(context).await;
@@ -183,13 +183,13 @@ impl Cluster {
         self.create("/api/v1/namespaces", namespace).await?;
         let account = json!({
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name, labels),
-            // The token is asked for; nothing else may get one by mounting it.
+            // Tokens are issued by request only, not by mounting them into a pod.
             "automountServiceAccountToken": false,
         });
         self.create(&accounts(), account).await.map(drop)
     }
 
-    /// A binding's role cannot be changed, so one with another role, left by somebody, is replaced.
+    /// Creates the binding. A binding's role cannot be changed, so an existing binding with another role or other subjects is replaced.
     async fn ensure_binding(&self, terms: &AccessTerms) -> Result<(), KubeError> {
         if self.create(BINDINGS, binding(terms)).await? {
             return Ok(());
@@ -203,17 +203,17 @@ impl Cluster {
         self.calls.make(Call::post(BINDINGS, binding(terms))).await?.success().map(drop)
     }
 
-    /// Whether it was made now; `false` when it was there.
+    /// Creates an object; returns `false` if it already exists.
     async fn create(&self, target: &str, object: Value) -> Result<bool, KubeError> {
         let answer = self.calls.make(Call::post(target, object)).await?;
-        // A namespace that is going away also answers 409.
+        // A namespace that is being deleted also answers 409.
         if answer.status == StatusCode::CONFLICT && exists_already(&answer) {
             return Ok(false);
         }
         answer.success().map(|_| true)
     }
 
-    /// Whether it was there.
+    /// Deletes an object; returns `false` if it does not exist.
     async fn delete(&self, target: String) -> Result<bool, KubeError> {
         match self.calls.make(Call::delete(target)).await?.success() {
             Ok(_) => Ok(true),
@@ -222,8 +222,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until the authorizer allows what the binding says, and no more: it learns of bindings by a watch of its own, and whoever used a
-    /// delivery before that would be refused, or could do what a replaced binding said.
+    /// Waits until the authorizer allows exactly what the binding grants. The authorizer receives bindings through its own watch; a
+    /// delivery that is used before that would be refused, or would still have the rights of a replaced binding.
     async fn await_right(&self, terms: &AccessTerms) -> Result<(), KubeError> {
         let began = Instant::now();
         let mut ticks = tokio::time::interval(RIGHT_ASKED_EVERY);
@@ -240,7 +240,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the account of these terms may do what `role` is known by.
+    /// Returns true if the account of these terms may do the access that identifies `role`.
     async fn may(&self, terms: &AccessTerms, role: AccessRole) -> Result<bool, KubeError> {
         let call = Call::post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review(terms, role));
         let review: FoundReview = self.calls.make(call).await?.object()?;
@@ -253,7 +253,7 @@ impl Cluster {
         });
         let call = Call::post(format!("{}/{account}/token", accounts()), request);
         let answer = self.calls.make(call).await?.success()?;
-        // What it holds instead is quoted nowhere: it may be a token in another place.
+        // The answer is not quoted in the error: it may contain a token in another place.
         let found: FoundToken =
             json::read(&answer.body).map_err(|_| KubeError::Unreadable("not a TokenRequest with its token".into()))?;
         let (issued, expires) = (found.metadata.creation_timestamp, found.status.expiration_timestamp);
@@ -269,7 +269,7 @@ impl Cluster {
     }
 }
 
-/// Whether an object of that name exists; Kubernetes' own reason, where the message is in words.
+/// Returns true if the object already exists, according to the machine-readable `reason`; the message is only text.
 fn exists_already(answer: &Answer) -> bool {
     #[derive(Deserialize)]
     struct Told {
@@ -278,7 +278,7 @@ fn exists_already(answer: &Answer) -> bool {
     json::read::<Told>(&answer.body).is_ok_and(|told| told.reason == "AlreadyExists")
 }
 
-/// What is read of a ClusterRoleBinding.
+/// The parts of a ClusterRoleBinding that are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FoundBinding {
@@ -304,7 +304,7 @@ struct FoundSubject {
 }
 
 impl FoundBinding {
-    /// Whether it gives the account of these terms their role, and nobody else anything.
+    /// Returns true if the binding gives the account of these terms their role, and has no other subject.
     fn says(&self, terms: &AccessTerms) -> bool {
         let role = &self.role_ref;
         let is_role = role.api_group == RBAC && role.kind == "ClusterRole" && role.name == terms.role.cluster_role();
@@ -315,7 +315,7 @@ impl FoundBinding {
     }
 }
 
-/// What is read of a SubjectAccessReview.
+/// The parts of a SubjectAccessReview that are read.
 #[derive(Deserialize)]
 struct FoundReview {
     #[serde(default)]
@@ -328,7 +328,7 @@ struct FoundReviewStatus {
     allowed: bool,
 }
 
-/// What is read of a TokenRequest.
+/// The parts of a TokenRequest that are read.
 #[derive(Deserialize)]
 struct FoundToken {
     #[serde(default)]
@@ -360,7 +360,7 @@ fn check(terms: &AccessTerms) -> Result<(), KubeError> {
     Ok(())
 }
 
-/// A DNS label: it becomes part of paths, names and usernames.
+/// Checks for a DNS label: the name becomes part of paths, names and usernames.
 fn check_name(name: &str) -> Result<(), KubeError> {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let label =
@@ -368,7 +368,7 @@ fn check_name(name: &str) -> Result<(), KubeError> {
     if label { Ok(()) } else { Err(KubeError::Refusal(format!("{name:?} cannot name a ServiceAccount"))) }
 }
 
-/// Where our ServiceAccounts are.
+/// Returns the API path of the platform's ServiceAccounts.
 fn accounts() -> String {
     format!("/api/v1/namespaces/{ACCESS_NAMESPACE}/serviceaccounts")
 }
@@ -381,7 +381,7 @@ fn binding_path(account: &str) -> String {
     format!("{BINDINGS}/{}", binding_name(account))
 }
 
-/// The question whether the account of these terms may do what `role` is known by. Groups are those that every ServiceAccount has.
+/// Returns a review of the access that identifies `role`, for the account of these terms. The groups are those of every ServiceAccount.
 fn review(terms: &AccessTerms, role: AccessRole) -> Value {
     let groups =
         ["system:serviceaccounts", &format!("system:serviceaccounts:{ACCESS_NAMESPACE}"), "system:authenticated"];
@@ -416,7 +416,7 @@ fn metadata(name: &str, labels: Vec<(String, String)>) -> Value {
     json!({ "name": name, "labels": labels })
 }
 
-/// Any text as a label's value: what Kubernetes does not take becomes `-`, and 63 characters are kept.
+/// Turns any text into a label's value: replaces characters that Kubernetes does not allow by `-`, and keeps at most 63 characters.
 pub fn label_value(text: &str) -> String {
     let kept: String =
         text.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).take(63).collect();

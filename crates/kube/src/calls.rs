@@ -1,4 +1,4 @@
-//! Calls: the one place from which a request leaves. Each waits for its permit, is made in time, and its answer is bounded.
+//! Calls to the apiserver. Every request leaves from here: it waits for its permit, has a timeout, and its answer has a size limit.
 
 use std::{
     any::Any,
@@ -26,21 +26,21 @@ use crate::{
     limits::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT},
 };
 
-/// What a permit is asked for.
+/// The kind of call that a permit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// A request with one answer: at most [`REQUEST_TIMEOUT`] long.
+    /// A request with one answer; takes at most [`REQUEST_TIMEOUT`].
     Request,
-    /// A request with an answer that lasts as long as the caller waits.
+    /// A request with a stream of events, which lasts until the caller drops it.
     Watch,
 }
 
-/// Held while a call is under way.
+/// Held while a call is in progress.
 pub type Permit = Box<dyn Any + Send>;
 
-/// Decides when a call may begin. What one cluster does, calls to others must not wait for.
+/// Decides when a call may begin. Calls to one cluster must not wait because of another cluster.
 pub trait Admission: Send + Sync + 'static {
-    /// Waits for a permit, or says that there is none: [`KubeError::Busy`].
+    /// Waits for a permit, or fails with [`KubeError::Busy`].
     fn admit(&self, kind: CallKind) -> BoxFuture<'static, Result<Permit, KubeError>>;
 }
 
@@ -53,7 +53,7 @@ impl Admission for Unlimited {
     }
 }
 
-/// A request that has not been made.
+/// A request that is not sent yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     method: Method,
@@ -63,7 +63,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// For an answer of at most [`ANSWER_BYTES_MAX`].
+    /// Returns a call whose answer has at most [`ANSWER_BYTES_MAX`].
     pub(crate) fn new(method: Method, target: impl Into<String>) -> Self {
         Self { method, target: target.into(), body: None, bytes_max: ANSWER_BYTES_MAX }
     }
@@ -72,7 +72,7 @@ impl Call {
         Self::new(Method::GET, target)
     }
 
-    /// Creates an object.
+    /// Returns a call that creates an object.
     pub(crate) fn post(target: impl Into<String>, body: Value) -> Self {
         Self::new(Method::POST, target).with("application/json", body)
     }
@@ -85,36 +85,36 @@ impl Call {
         Self { body: Some((media_type, body)), ..self }
     }
 
-    /// The same call for an answer of another length.
+    /// Sets another limit for the answer.
     pub(crate) fn up_to(self, bytes_max: usize) -> Self {
         Self { bytes_max, ..self }
     }
 }
 
-/// An answer, whatever its status.
+/// An answer with any status.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
 }
 
 impl Answer {
-    /// The answer if it is a success, else its error.
+    /// Returns the answer if its status is a success, and its error otherwise.
     pub(crate) fn success(self) -> Result<Self, KubeError> {
         if self.status.is_success() { Ok(self) } else { Err(self.failure()) }
     }
 
-    /// The object of a success.
+    /// Parses the object of a successful answer.
     pub(crate) fn object<T: DeserializeOwned>(self) -> Result<T, KubeError> {
         json::read(&self.success()?.body)
     }
 
-    /// The error that it tells: Kubernetes' own message where there is one.
+    /// Returns the answer's error, with Kubernetes' message if there is one.
     pub(crate) fn failure(&self) -> KubeError {
         failure(self.status, &self.body)
     }
 }
 
-/// The error of an answer that is no success.
+/// Returns the error of an unsuccessful answer.
 fn failure(status: StatusCode, body: &[u8]) -> KubeError {
     #[derive(Deserialize)]
     struct Told {
@@ -126,7 +126,7 @@ fn failure(status: StatusCode, body: &[u8]) -> KubeError {
     }
 }
 
-/// Makes calls with one cluster's credentials, over one connection that is kept between them.
+/// Makes calls with the credentials for one cluster, over one connection that is kept between calls.
 pub(crate) struct Calls {
     dialer: Dialer,
     host: HeaderValue,
@@ -153,7 +153,7 @@ impl Calls {
         })
     }
 
-    /// Makes a call and reads its answer, both within [`REQUEST_TIMEOUT`].
+    /// Makes a call and reads its answer, both within [`REQUEST_TIMEOUT`]; the wait for the permit comes before.
     pub(crate) async fn make(&self, call: Call) -> Result<Answer, KubeError> {
         let request = self.request(&call)?;
         let _permit = self.admission.admit(CallKind::Request).await?;
@@ -163,13 +163,14 @@ impl Calls {
     async fn exchange(&self, request: Request<Full<Bytes>>, bytes_max: usize) -> Result<Answer, KubeError> {
         let mut connection = self.connection().await?;
         let (status, body) = connection.exchange(request, bytes_max).await?;
-        // Only one whose answer was read whole is used again; whoever is late finds its place taken, and closes.
+        // A connection is only reused if its answer was read completely. Of parallel connections, the first to finish is kept and the
+        // others close.
         connection.rest();
         self.kept().get_or_insert(connection);
         Ok(Answer { status, body })
     }
 
-    /// The kept connection where it still stands, else a new one.
+    /// Returns the kept connection if it is still open, and a new one otherwise.
     async fn connection(&self) -> Result<Connection, KubeError> {
         let kept = self.kept().take();
         if let Some(mut kept) = kept
@@ -180,7 +181,7 @@ impl Calls {
         Connection::open(&self.dialer).await
     }
 
-    /// Makes a call that is answered by lines, over a connection of its own.
+    /// Makes a call that is answered by lines, over its own connection.
     pub(crate) async fn watch(&self, call: Call) -> Result<Watch, KubeError> {
         let request = self.request(&call)?;
         let permit = self.admission.admit(CallKind::Watch).await?;
@@ -226,7 +227,7 @@ fn bearer(identity: &Identity) -> Result<Option<HeaderValue>, KubeError> {
     Ok(Some(value))
 }
 
-/// Events as they come.
+/// A stream of events.
 pub(crate) struct Watch {
     lines: Lines,
     bytes_max: usize,
@@ -234,7 +235,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// The next event, as JSON; `None` when the apiserver ended the watch.
+    /// Returns the next event as JSON; `None` if the apiserver ended the watch.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, KubeError> {
         self.lines.next(self.bytes_max).await
     }

@@ -1,4 +1,4 @@
-//! A cluster, by the way to its apiserver and the credentials for it.
+//! A cluster: the connector to its apiserver and the credentials for it.
 
 use std::{fmt, sync::Arc};
 
@@ -15,16 +15,16 @@ use crate::{
     kubeconfig::Kubeconfig,
 };
 
-/// Most groups that are kept of a caller; an admin has two.
+/// Most groups of a caller that are read; an admin has two.
 const GROUPS_MAX: usize = 64;
 
-/// Takes what a wait waits for, in words, for example `kubelet not ready (31 s)`.
+/// Receives a description of what a wait is waiting for, for example `kubelet not ready (31 s)`.
 pub type Progress<'a> = &'a (dyn Fn(String) + Send + Sync);
 
-/// Where clients of the cluster reach its apiserver; also the name that its certificate must carry.
+/// The address at which clients of the cluster reach its apiserver; the apiserver's certificate must be valid for its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// An address or a DNS name.
+    /// An IP address or a DNS name.
     pub host: String,
     /// The port; 6443 for RKE2.
     pub port: u16,
@@ -45,14 +45,14 @@ impl Endpoint {
 }
 
 impl fmt::Display for Endpoint {
-    /// As a URL: `https://10.0.0.4:6443`.
+    /// Formats the endpoint as a URL: `https://10.0.0.4:6443`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "https://{}", self.authority())
     }
 }
 
-/// A cluster whose calls can be made. Cheap to clone; clones share one connection, which is opened at the first call and
-/// replaced when it dies.
+/// A client of one cluster. Cheap to clone; clones share one connection, which is opened at the first call and replaced when it closes or
+/// breaks.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) calls: Arc<Calls>,
@@ -68,7 +68,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// What an apiserver says that it is.
+/// The version that an apiserver reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all(deserialize = "camelCase"))]
 pub struct ClusterVersion {
@@ -76,23 +76,24 @@ pub struct ClusterVersion {
     pub git_version: String,
 }
 
-/// Whom the apiserver takes the caller for.
+/// The user as which the apiserver authenticates the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WhoAmI {
     /// For example `system:serviceaccount:gpuaas-access:access-1`.
     pub username: String,
-    /// Its groups.
+    /// The user's groups, at most 64.
     pub groups: Vec<String>,
 }
 
 impl Cluster {
-    /// A cluster behind `connector`, with the credentials and the CA of `kubeconfig`. The kubeconfig's own server address is not
-    /// used: RKE2 writes `127.0.0.1`, which is true on the node alone. Opens nothing yet, and makes every call as soon as it is asked.
+    /// Returns a client that connects through `connector`, with the credentials and the CA of `kubeconfig`. The kubeconfig's own server
+    /// address is not used: RKE2 writes `127.0.0.1`, which is only valid on the node. Opens no connection yet, and makes every call without
+    /// waiting for a permit.
     pub fn new(kubeconfig: &Kubeconfig, endpoint: Endpoint, connector: Arc<dyn Connector>) -> Result<Self, KubeError> {
         Self::with(kubeconfig, endpoint, connector, None)
     }
 
-    /// The same, with every call made when `admission` allows it.
+    /// Like [`Cluster::new`], but every call waits for a permit of `admission`.
     pub fn admitted(
         kubeconfig: &Kubeconfig,
         endpoint: Endpoint,
@@ -113,17 +114,17 @@ impl Cluster {
         Ok(Self { calls, endpoint, ca_pem, connector, admission })
     }
 
-    /// The same cluster over connections of its own, as seen with other credentials; its calls are admitted as these are.
+    /// Returns a client for the same cluster with other credentials, its own connection and the same admission.
     pub fn with_credentials(&self, kubeconfig: &Kubeconfig) -> Result<Self, KubeError> {
         Self::with(kubeconfig, self.endpoint.clone(), self.connector.clone(), self.admission.clone())
     }
 
-    /// Where its clients reach it.
+    /// Returns the address at which clients of the cluster reach it.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Makes a call that this crate does not know, with all rights of the credentials; returns the object of a success. Bounded as every call.
+    /// Makes any other call, with all rights of the credentials; returns the object of a successful answer. Has the limits of every call.
     pub async fn request(
         &self,
         method: Method,
@@ -138,13 +139,13 @@ impl Cluster {
         self.calls.make(call).await?.object()
     }
 
-    /// The apiserver's version. Answered from memory: says nothing about readiness.
+    /// Returns the apiserver's version. It is answered from memory and does not show readiness.
     pub async fn version(&self) -> Result<ClusterVersion, KubeError> {
         let told: ClusterVersion = self.calls.make(Call::get("/version")).await?.object()?;
         Ok(ClusterVersion { git_version: bounded(&told.git_version) })
     }
 
-    /// Whom the apiserver takes these credentials for; needs no right beyond being known.
+    /// Returns the user as which the apiserver authenticates these credentials; needs no rights.
     pub async fn whoami(&self) -> Result<WhoAmI, KubeError> {
         let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
         let call = Call::post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review);

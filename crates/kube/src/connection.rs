@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection to an apiserver, over which one request is under way at a time.
+//! An HTTP/1.1 connection to an apiserver, with one request in progress at a time.
 
 use std::{future::Future, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     metered::Allowance,
 };
 
-/// A connection. It closes when it is dropped, and when it carried nothing for [`IDLE_MAX`].
+/// A connection. It closes when it is dropped, and after [`IDLE_MAX`] without use.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     allowance: Allowance,
@@ -29,7 +29,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Dials and begins HTTP.
+    /// Dials and starts HTTP.
     pub(crate) async fn open(dialer: &Dialer) -> Result<Self, KubeError> {
         let (stream, allowance) = dialer.dial().await?;
         let (sender, connection) = http1::Builder::new()
@@ -41,7 +41,7 @@ impl Connection {
         let (is_used, used) = watch::channel(true);
         let driver = tokio::spawn(async move {
             tokio::select! {
-                // How it ended, the request learns that was under way.
+                // The request in progress gets the error of a broken connection.
                 _ = connection => {}
                 () = unused(used, IDLE_MAX) => {}
             }
@@ -49,17 +49,17 @@ impl Connection {
         Ok(Self { sender, allowance, is_used, _driver: AbortOnDropHandle::new(driver) })
     }
 
-    /// Whether another request can be sent: whether the other side left it open behind its last answer.
+    /// Returns true if another request can be sent: the peer left the connection open after its last answer.
     pub(crate) async fn is_usable(&mut self) -> bool {
         self.sender.ready().await.is_ok()
     }
 
-    /// Counts it as unused from now on.
+    /// Marks the connection as unused from now on.
     pub(crate) fn rest(&self) {
         self.is_used.send_replace(false);
     }
 
-    /// Sends a request and reads its whole answer, whatever its status, up to `bytes_max`.
+    /// Sends a request and reads its whole answer of any status, up to `bytes_max`.
     pub(crate) async fn exchange(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -84,7 +84,7 @@ impl Connection {
         Ok((status, read.freeze()))
     }
 
-    /// Sends a request whose answer is a line for each event; takes the connection with it.
+    /// Sends a request whose answer has a line for each event; the connection is not used for anything else.
     pub(crate) async fn watch(mut self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Lines), KubeError> {
         let response = self.send(request, WATCH_BYTES_MAX).await?;
         let status = response.status();
@@ -102,7 +102,7 @@ impl Connection {
     }
 }
 
-/// No encoding was asked for, so none is undone: ten bytes of one may stand for a million.
+/// Refuses encoded answers: none was requested, and ten compressed bytes can expand to a million.
 fn check_plain(headers: &HeaderMap) -> Result<(), KubeError> {
     match headers.get(CONTENT_ENCODING) {
         None => Ok(()),
@@ -111,9 +111,9 @@ fn check_plain(headers: &HeaderMap) -> Result<(), KubeError> {
     }
 }
 
-/// Ends when the connection was not used for `long`.
+/// Returns when the connection has been unused for `long`.
 async fn unused(mut used: watch::Receiver<bool>, long: Duration) {
-    // The sender lives in the connection, which ends this by its own end.
+    // The sender is a part of the connection; dropping it aborts this task.
     while used.wait_for(|is_used| !is_used).await.is_ok() {
         tokio::select! {
             biased;
@@ -123,19 +123,19 @@ async fn unused(mut used: watch::Receiver<bool>, long: Duration) {
     }
 }
 
-/// An answer that comes line by line, each of at most so many bytes.
+/// An answer that is read line by line, with a limit for each line.
 pub(crate) struct Lines {
     body: Incoming,
     read: BytesMut,
-    /// Bytes of `read` in which no line ends.
+    /// Length of the part of `read` that is known to contain no newline.
     looked: usize,
     _connection: Connection,
 }
 
 impl Lines {
-    /// The next line that is not empty, without its end; `None` when the answer has ended.
+    /// Returns the next line that is not blank; `None` at the end of the answer.
     pub(crate) async fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, KubeError> {
-        // Thousands of lines may lie ready: other tasks have their turn in between.
+        // Thousands of lines can be buffered: lets other tasks run in between.
         tokio::task::coop::consume_budget().await;
         loop {
             while let Some(end) = self.read[self.looked..].iter().position(|byte| *byte == b'\n') {
@@ -157,7 +157,7 @@ impl Lines {
     }
 }
 
-/// Waits for what a peer does, but not for ever.
+/// Waits for a future, for at most `long`.
 pub(crate) async fn in_time<T>(long: Duration, done: impl Future<Output = T>) -> Result<T, KubeError> {
     timeout(long, done).await.map_err(|_| KubeError::Silent { seconds: long.as_secs() })
 }

@@ -1,4 +1,4 @@
-//! TLS over a byte stream that somebody else opens.
+//! TLS over byte streams that a [`Connector`] opens.
 
 use std::{future::Future, io, sync::Arc};
 
@@ -20,10 +20,10 @@ use crate::{
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// Opens byte streams to the apiserver's port, as often as asked. `ConnectionRefused` says that nothing listens there; any
-/// other error that the way there is broken.
+/// Opens byte streams to the apiserver's port. The error `ConnectionRefused` means that nothing listens there; any other error means that
+/// the port cannot be reached.
 pub trait Connector: Send + Sync + 'static {
-    /// A new stream.
+    /// Opens a new stream.
     fn open(&self) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>>;
 }
 
@@ -37,7 +37,7 @@ where
     }
 }
 
-/// Opens streams, verifies who answers, and proves who we are.
+/// Opens streams, verifies the peer's certificate, and presents the client certificate if there is one.
 pub(crate) struct Dialer {
     connector: Arc<dyn Connector>,
     tls: TlsConnector,
@@ -54,7 +54,7 @@ impl Dialer {
         Ok(Self { connector, tls, server_name: endpoint.server_name()? })
     }
 
-    /// A new encrypted stream, with what may come over it; at first as much as a handshake takes.
+    /// Opens an encrypted stream and returns its allowance of received bytes, which is at first enough for a handshake.
     pub(crate) async fn dial(&self) -> Result<(TlsStream<Metered>, Allowance), OpenError> {
         let dialled = tokio::time::timeout(OPEN_TIMEOUT, self.open());
         dialled.await.unwrap_or(Err(OpenError::Slow(OPEN_TIMEOUT.as_secs())))
@@ -95,9 +95,9 @@ fn tls_config(kubeconfig: &Kubeconfig) -> Result<ClientConfig, KubeError> {
             .with_client_auth_cert(chain.clone(), key.clone_key())
             .map_err(|_| KubeconfigError::Invalid("client-key-data"))?,
     };
-    // One request at a time: HTTP/2 would add frames, windows and compressed headers for a peer to play with, and nothing that is used.
+    // With one request at a time, HTTP/2 would only add frames, windows and compressed headers that a hostile peer could abuse.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // Tickets are the peer's bytes, up to 64 KB each, and would be kept between connections.
+    // Session tickets are data of the peer, up to 64 KB each, and would be kept between connections.
     config.resumption = Resumption::disabled();
     Ok(config)
 }

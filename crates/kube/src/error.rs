@@ -1,83 +1,84 @@
-//! What can go wrong between us and an apiserver, told apart where the caller acts differently.
+//! Errors of calls to an apiserver, one variant for each case in which callers act differently.
 
 use std::{error::Error as StdError, io};
 
 use crate::{kubeconfig::KubeconfigError, metered::Exceeded};
 
-/// A call that did not succeed. Texts hold no credential; what the other side said is cut to a bounded length.
+/// The error of a failed call. Its texts contain no credentials; texts of the peer are cut to a limited length.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeError {
     /// The kubeconfig cannot be used.
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
-    /// Nothing listens on the apiserver's port: not started yet, or gone.
+    /// Nothing listens on the apiserver's port: it is not started yet, or has stopped.
     #[error("the apiserver's port refuses connections")]
     Refused,
-    /// No stream could be opened: the node or its channel is away.
+    /// No stream could be opened: the node or its channel is not connected.
     #[error("no way to the apiserver: {0}")]
     Unreachable(String),
-    /// Another certificate authority, or a certificate that lacks the name: not the cluster that the kubeconfig is of.
+    /// The certificate is of another certificate authority or lacks the name: this is not the kubeconfig's cluster.
     #[error("the apiserver's certificate is not one of this cluster: {0}")]
     Untrusted(String),
     /// The stream broke before the answer was complete.
     #[error("the connection to the apiserver broke: {0}")]
     Interrupted(String),
-    /// 401: the certificate or token is not, or no longer, known to the cluster.
+    /// 401: the cluster does not, or no longer, accept the certificate or token.
     #[error("the apiserver does not accept the credentials (401 Unauthorized)")]
     Unauthorized,
-    /// 403: known, but without the right.
+    /// 403: authenticated, but without the right.
     #[error("the apiserver forbids it (403 Forbidden): {0}")]
     Forbidden(String),
-    /// 404.
+    /// 404: the object does not exist.
     #[error("the apiserver knows no such object: {0}")]
     NotFound(String),
-    /// 409: it exists already, or changed meanwhile.
+    /// 409: the object already exists, or was changed concurrently.
     #[error("the apiserver sees a conflict: {0}")]
     Conflict(String),
-    /// Any other answer that is not a success.
+    /// Any other unsuccessful answer.
     #[error("the apiserver answered {status}: {message}")]
     Answered {
         /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The apiserver's message.
         message: String,
     },
-    /// An answer that is not what Kubernetes answers, or longer than the named limit.
+    /// The answer does not have the shape of Kubernetes' answers, or is longer than the limit in the text.
     #[error("the apiserver's answer cannot be read: {0}")]
     Unreadable(String),
-    /// No answer within [`crate::REQUEST_TIMEOUT`].
+    /// The time limit passed without an answer: [`crate::REQUEST_TIMEOUT`], or the shorter one of a connection attempt, a wait or a silent
+    /// watch.
     #[error("the apiserver did not answer in {seconds} s")]
     Silent {
-        /// How long was waited.
+        /// The limit, in seconds.
         seconds: u64,
     },
-    /// Too many calls are under way, of this cluster or of all: none of ours was made.
+    /// Too many calls are in progress, to this cluster or to all: the call was not made.
     #[error("too many calls to clusters are under way; try again after {seconds} s")]
     Busy {
-        /// When it is worth trying again.
+        /// Seconds after which to try again.
         seconds: u64,
     },
-    /// The wait's patience ended. `last` is what was seen last.
+    /// The wait reached its time limit.
     #[error("still {last} after {seconds} s")]
     NotReady {
-        /// What was missing.
+        /// The last observed reason.
         last: String,
-        /// How long was waited.
+        /// Duration of the wait in seconds.
         seconds: u64,
     },
-    /// A request that this crate refuses to make.
+    /// The request is invalid, and this crate did not send it.
     #[error("{0}")]
     Refusal(String),
 }
 
 impl KubeError {
-    /// Whether the connection, not the apiserver, is at fault: a new connection may do better.
+    /// Returns true if the connection and not the apiserver failed: a new connection may succeed.
     pub fn is_transport(&self) -> bool {
         matches!(self, Self::Refused | Self::Unreachable(_) | Self::Interrupted(_) | Self::Silent { .. })
     }
 }
 
-/// Why a connection could not be made.
+/// The reason why a connection could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     #[error("refused")]
@@ -106,7 +107,7 @@ impl From<OpenError> for KubeError {
 }
 
 impl From<hyper::Error> for KubeError {
-    /// Looks through the sources for a limit that was passed; what is left over is a broken connection.
+    /// Searches the sources for an exceeded limit; any other failure is a broken connection.
     fn from(error: hyper::Error) -> Self {
         if error.is_parse_too_large() {
             return Self::Unreadable("its headers are too long, or too many".to_owned());
@@ -128,7 +129,7 @@ fn is_too_much(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|cause| cause.is::<Exceeded>())
 }
 
-/// The error of an answer with that status.
+/// Returns the error of an answer with this status.
 pub(crate) fn answered(status: u16, message: impl AsRef<str>) -> KubeError {
     let message = bounded(message.as_ref());
     match status {
@@ -140,12 +141,12 @@ pub(crate) fn answered(status: u16, message: impl AsRef<str>) -> KubeError {
     }
 }
 
-/// Most bytes of a foreign text inside one of our errors.
+/// Most bytes of a foreign text in an error.
 const FOREIGN_BYTES_MAX: usize = 400;
 
-/// A foreign text, cut, on one line.
+/// Cuts a foreign text and puts it on one line.
 pub(crate) fn bounded(text: &str) -> String {
-    // What is far too long is not looked through.
+    // A much too long text is cut first, so that it is not scanned to its end.
     let text = &text[..text.floor_char_boundary(2 * FOREIGN_BYTES_MAX)];
     let mut kept: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if kept.len() > FOREIGN_BYTES_MAX {

@@ -1,8 +1,8 @@
-//! Reading JSON of a machine that belongs to a tenant, into types that hold only what is used.
+//! Parses JSON of a machine that belongs to a tenant, into types that have only the needed fields.
 //!
-//! An answer is at most [`crate::limits::NODES_BYTES_MAX`] long and becomes at most a few times as much memory: what no type names is skipped
-//! without being kept, lists end at their limit, and nesting at serde_json's 128. The worst that fits takes less than two milliseconds (measured
-//! by the test below), so it is parsed where it is read.
+//! An answer has at most [`crate::limits::NODES_BYTES_MAX`] and needs at most a few times as much memory: fields that no type names are
+//! skipped, lists end at their limit, and nesting at serde_json's limit of 128. The worst answer takes less than two milliseconds (measured
+//! by the test below), so it is parsed on the task that reads it.
 
 use std::{fmt, marker::PhantomData};
 
@@ -13,12 +13,12 @@ use serde::{
 
 use crate::error::{KubeError, bounded};
 
-/// Reads a value. The error says where it is wrong and what was expected, and quotes at most a short part.
+/// Parses a value. The error has the position and the expected type, and at most a short quotation.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, KubeError> {
     serde_json::from_slice(bytes).map_err(|error| KubeError::Unreadable(bounded(&error.to_string())))
 }
 
-/// A list of at most `MAX` entries; a longer one is refused at its first entry too many. `null` is an empty list, as Go writes it.
+/// A list of at most `MAX` entries; a longer one is refused at its first excess entry. `null` is an empty list, as Go writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AtMost<T, const MAX: usize>(pub(crate) Vec<T>);
 

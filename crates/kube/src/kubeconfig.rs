@@ -1,7 +1,7 @@
-//! Kubeconfig files: the distribution's admin file is read, the files that clients get are written.
+//! Kubeconfig files: reads the distribution's admin file, and writes the files that clients get.
 //!
-//! Read: the one cluster and the one user of the current context, all data embedded. Files, exec plugins and auth providers
-//! named by a kubeconfig are never followed: the text comes from a tenant's machine.
+//! The parser reads the cluster and the user of the current context, with all data embedded. It never follows files, exec plugins or auth
+//! providers that a kubeconfig names: the text comes from a tenant's machine.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-/// Longest kubeconfig that is read. RKE2's has about 3 KB; a certificate chain of a corporate CA may add some.
+/// Longest kubeconfig that is read, in bytes. RKE2's has about 3 KB; a certificate chain of a corporate CA may add some.
 pub const KUBECONFIG_BYTES_MAX: usize = 64 * 1024;
 
-/// Credentials for one cluster and the CA that its apiserver is verified against.
+/// Credentials for one cluster, and the CA for verifying its apiserver.
 pub struct Kubeconfig {
     pub(crate) ca_pem: String,
     pub(crate) ca: Vec<CertificateDer<'static>>,
     pub(crate) identity: Identity,
 }
 
-/// Who we are towards the apiserver.
+/// The client's credentials.
 pub(crate) enum Identity {
     Certificate { chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static> },
     Token(SecretString),
@@ -37,30 +37,30 @@ impl fmt::Debug for Kubeconfig {
     }
 }
 
-/// Why a kubeconfig cannot be used. Never quotes the file.
+/// The reason why a kubeconfig cannot be used. Never quotes the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KubeconfigError {
-    /// Longer than [`KUBECONFIG_BYTES_MAX`].
+    /// The file is longer than [`KUBECONFIG_BYTES_MAX`].
     #[error("the kubeconfig is longer than {KUBECONFIG_BYTES_MAX} bytes")]
     TooLong,
-    /// Not YAML of that shape.
+    /// The file is not YAML with the expected structure.
     #[error("the kubeconfig is not one: {0}")]
     Malformed(&'static str),
-    /// A part that must be there, embedded, is not.
+    /// A required embedded part is missing.
     #[error("the kubeconfig has no {0}")]
     Lacks(&'static str),
-    /// A part is not what it should be.
+    /// A part is invalid.
     #[error("the kubeconfig's {0} is not valid")]
     Invalid(&'static str),
 }
 
 impl Kubeconfig {
-    /// Reads the current context's cluster and user.
+    /// Parses the cluster and the user of the current context.
     pub fn parse(bytes: &[u8]) -> Result<Self, KubeconfigError> {
         if bytes.len() > KUBECONFIG_BYTES_MAX {
             return Err(KubeconfigError::TooLong);
         }
-        // The parser's message may quote the file, keys included: it is dropped on purpose.
+        // The parser's message may quote the file, including keys, so it is dropped.
         let file: File =
             serde_saphyr::from_slice(bytes).map_err(|_| KubeconfigError::Malformed("not YAML of its shape"))?;
         let context = named(&file.contexts, &file.current_context).ok_or(KubeconfigError::Lacks("current context"))?;
@@ -166,24 +166,24 @@ struct ContextData {
     user: String,
 }
 
-/// What a client's kubeconfig is made of.
+/// The values of a client's kubeconfig.
 pub struct KubeconfigText<'a> {
-    /// Where the client reaches the apiserver, for example `https://10.0.0.4:6443`.
+    /// URL at which the client reaches the apiserver, for example `https://10.0.0.4:6443`.
     pub server: &'a str,
-    /// The cluster's CA.
+    /// The cluster's CA as PEM.
     pub ca_pem: &'a str,
-    /// Names cluster and context: the workload's name.
+    /// Name of cluster and context: the workload's name.
     pub context: &'a str,
-    /// Names the user entry: the ServiceAccount's name.
+    /// Name of the user entry: the ServiceAccount's name.
     pub user: &'a str,
     /// The bearer token.
     pub token: &'a SecretString,
 }
 
 impl KubeconfigText<'_> {
-    /// The file, ready for `kubectl`. Wiped from memory when dropped.
+    /// Returns the file for `kubectl`. It is wiped from memory when dropped.
     pub fn render(&self) -> Zeroizing<String> {
-        // A JSON string is a YAML double-quoted scalar, so no value can break out of its place.
+        // A JSON string is a YAML double-quoted scalar, so a value cannot end its own scalar.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let (server, context, user) = (quoted(self.server), quoted(self.context), quoted(self.user));
         let ca = BASE64.encode(self.ca_pem);

@@ -1,15 +1,16 @@
-//! The few Kubernetes calls that the platform makes, over byte streams that somebody else opens.
+//! The few Kubernetes calls that the platform makes, over byte streams that the caller's [`Connector`] opens.
 //!
-//! Guarantees: the apiserver's certificate is verified against the CA of the cluster's own kubeconfig, under the name that
-//! clients of the cluster will use; no request is sent before that. The machine behind the stream belongs to a tenant: every answer
-//! is bounded in size, on the wire as in memory, and in time, whatever is sent (`limits`); only what is used of it is kept; and a call
-//! is made when it is admitted ([`Admission`]). No key, token or kubeconfig is logged, shown by `Debug` or put into an error.
-//! Creating and deleting are idempotent: repeating them after a crash ends in the same state.
+//! Guarantees: the apiserver's certificate is verified against the CA of the cluster's own kubeconfig, for the name that clients of the
+//! cluster use; no request is sent before that. The machine behind the stream belongs to a tenant: every answer is limited in size, on the
+//! wire and in memory, and in time, whatever the peer sends (`limits`); only the needed fields are kept; and a call is made only when it is
+//! admitted ([`Admission`]). No key, token or kubeconfig is logged, shown by `Debug` or put into an error. Creating and deleting are
+//! idempotent: repeating them after a crash ends in the same state.
 //!
-//! Waiting is by watching. The one thing that is probed is `/readyz`, because nothing can be watched before it is `ok`.
+//! Waits use watches. Only `/readyz` is polled, because nothing can be watched before it is `ok`, and [`Cluster::grant_access`] polls
+//! access reviews, because the authorizer's cache cannot be watched.
 //!
-//! Deliberately absent: how a stream reaches the node (the channel's tunnels), which call an operation needs and when (an app's
-//! effects), drains and evictions (they come with the operations that need them).
+//! Deliberately absent: how a stream reaches the node (the channel's tunnels), which call an operation needs and when (an app's effects),
+//! drains and evictions (they come with the operations that need them).
 
 mod access;
 mod calls;

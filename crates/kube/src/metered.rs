@@ -1,6 +1,6 @@
-//! Counts what comes over a connection, beneath TLS: whatever a peer sends, in whichever layer, it sends no more than it is allowed.
+//! Counts the bytes that a connection receives, below TLS: no peer can send more than its allowance, in any layer.
 //!
-//! Headers without end, `100 Continue` without end, empty TLS records and new keys are all bytes; none of them is buffered or parsed beyond the
+//! Endless headers, endless `100 Continue`, empty TLS records and key updates are all bytes; none of them is buffered or parsed beyond the
 //! allowance.
 
 use std::{
@@ -17,11 +17,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::dial::ByteStream;
 
-/// How many bytes may still come. Clones share one count.
+/// The number of bytes that may still be received. Clones share the count.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowance(Arc<AtomicUsize>);
 
-/// More came than was allowed.
+/// More bytes were received than allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("more bytes came than one answer may take")]
 pub(crate) struct Exceeded;
@@ -31,7 +31,7 @@ impl Allowance {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    /// Allows so many bytes from now on, whatever was left.
+    /// Sets the allowance, regardless of the rest of the previous one.
     pub(crate) fn set(&self, bytes: usize) {
         self.0.store(bytes, Ordering::Relaxed);
     }
@@ -43,7 +43,7 @@ impl Allowance {
     }
 }
 
-/// A stream that ends with [`Exceeded`] when more is read from it than its allowance.
+/// A stream whose reads fail with [`Exceeded`] once its allowance is used up.
 pub(crate) struct Metered {
     pub(crate) stream: Box<dyn ByteStream>,
     pub(crate) allowance: Allowance,

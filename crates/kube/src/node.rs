@@ -1,4 +1,4 @@
-//! KubeNodes: Kubernetes' own Node objects, as far as the platform looks at them.
+//! KubeNodes: Kubernetes' Node objects, with the fields that the platform reads.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,51 +11,52 @@ use crate::{
     limits::{CONTINUE_BYTES_MAX, NODES_BYTES_MAX, NODES_MAX, NODES_PER_PAGE},
 };
 
-/// Most conditions of one KubeNode; a kubelet sets five, a detector of problems ten more.
+/// Most conditions of one KubeNode; a kubelet sets five, node-problem-detector about ten more.
 const CONDITIONS_MAX: usize = 64;
 /// Most addresses of one KubeNode; a kubelet sets two, or three with IPv6.
 const ADDRESSES_MAX: usize = 64;
-/// Where KubeNodes are.
+/// API path of KubeNodes.
 pub(crate) const NODES: &str = "/api/v1/nodes";
 
-/// What a cluster says of one of its nodes. The kubelet's word, and after its death for about 44 s more (measured at 1.36.3).
+/// A node as its cluster reports it. The data comes from the kubelet, and stays for about 44 s after the kubelet dies (measured with
+/// 1.36.3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KubeNode {
-    /// Its name.
+    /// The KubeNode's name.
     pub name: String,
-    /// Tells it from an earlier one of the same name.
+    /// Differs from the uid of an earlier KubeNode of the same name.
     pub uid: String,
-    /// Whether its `Ready` condition is `True`.
+    /// True if its `Ready` condition is `True`.
     pub ready: bool,
-    /// Whether it is cordoned.
+    /// True if the KubeNode is cordoned.
     pub unschedulable: bool,
     /// For example `v1.36.3+rke2r1`.
     pub kubelet_version: String,
     /// For example `containerd://2.3.2`.
     pub container_runtime: String,
-    /// Its `InternalIP`; empty while it has none.
+    /// The `InternalIP` address; empty if it has none.
     pub internal_ip: String,
-    /// Its conditions.
+    /// The conditions, in the cluster's order.
     pub conditions: Vec<NodeCondition>,
 }
 
 /// A condition of a KubeNode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeCondition {
-    /// For example `Ready` or `DiskPressure`.
+    /// The condition's type, for example `Ready` or `DiskPressure`.
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// For example `KubeletReady`.
     pub reason: String,
-    /// In words.
+    /// A message for people.
     pub message: String,
-    /// RFC 3339; empty when not told.
+    /// Time of the last transition in RFC 3339; empty if the cluster does not report it.
     pub since: String,
 }
 
 impl KubeNode {
-    /// Why it is not ready, in words; `None` when it is.
+    /// Returns the reason why the KubeNode is not ready, as text; `None` if it is ready.
     pub fn not_ready_because(&self) -> Option<String> {
         if self.ready {
             return None;
@@ -69,7 +70,7 @@ impl KubeNode {
     }
 }
 
-/// What is read of a Node.
+/// The parts of a Node that are read.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Node {
     #[serde(default)]
@@ -151,7 +152,7 @@ pub(crate) struct NodeList {
 pub(crate) struct ListMetadata {
     #[serde(default)]
     pub(crate) resource_version: String,
-    /// Where the next page begins; empty behind the last.
+    /// Token of the next page; empty on the last page.
     #[serde(default, rename = "continue")]
     next: String,
 }
@@ -187,7 +188,7 @@ impl From<Condition> for NodeCondition {
 }
 
 impl Cluster {
-    /// All of them, by name, page by page.
+    /// Returns all KubeNodes, sorted by name. Reads them page by page.
     pub async fn kube_nodes(&self) -> Result<Vec<KubeNode>, KubeError> {
         let mut nodes: Vec<KubeNode> = Vec::new();
         let mut page = String::new();
@@ -210,9 +211,10 @@ impl Cluster {
         }
     }
 
-    /// Deletes the KubeNode of that name; `false` when there was none.
+    /// Deletes the KubeNode with this name; returns `false` if there was none.
     ///
-    /// A kubelet that still runs does not bring it back until it restarts, and then without its cordon (measured): stop it first.
+    /// Stop the kubelet first. A kubelet that still runs creates the KubeNode again when it restarts, and then without its cordon
+    /// (measured).
     pub async fn delete_kube_node(&self, name: &str) -> Result<bool, KubeError> {
         check_object_name(name)?;
         let call = Call::delete(format!("{NODES}/{name}?propagationPolicy=Background"));
@@ -224,7 +226,7 @@ impl Cluster {
     }
 }
 
-/// A DNS subdomain, as Kubernetes names Nodes: it becomes part of a path.
+/// Checks for a DNS subdomain, the form of Node names: the name becomes part of a path.
 fn check_object_name(name: &str) -> Result<(), KubeError> {
     let may = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     let is_name = (1..=253).contains(&name.len()) && name.bytes().all(may) && !name.starts_with('.');

@@ -1,4 +1,4 @@
-//! Waiting for a KubeNode to become ready, by a watch that survives its own ends.
+//! Waits for a KubeNode to become ready, with a watch that is opened again when it ends.
 
 use std::{convert::Infallible, sync::Mutex, time::Duration};
 
@@ -14,21 +14,22 @@ use crate::{
     node::{KubeNode, NODES, Node, NodeList},
 };
 
-/// The pause before a watch that ended or broke is opened anew.
+/// Pause before a watch that ended or broke is opened again.
 const REWATCH_AFTER: Duration = Duration::from_millis(250);
-/// An unchanged wait is told again this often, with its age.
+/// An unchanged wait is reported again after this time, with its age.
 const RETELL_EVERY: Duration = Duration::from_secs(5);
-/// Changes are told at most this often, the newest of them: each is a change of rows, and a cluster may report as quickly as it likes.
+/// Shortest time between two reports; the newest state is reported. Each report changes rows, and a cluster may change its state at any
+/// rate.
 const TELL_EVERY: Duration = Duration::from_millis(250);
-/// The apiserver's word for a resource version that is too old to watch from.
+/// HTTP status for a resource version that is too old to watch from.
 const GONE: u16 = 410;
 
 impl Cluster {
-    /// Watches until the KubeNode of that name is ready, and returns it.
+    /// Watches until the KubeNode with this name is ready, and returns it.
     ///
-    /// Watches that end, break or become too old are opened anew. Ends at once when waiting cannot help (credentials, rights,
-    /// certificate), and with [`KubeError::NotReady`] when `patience` is over. `progress` hears each change, such as
-    /// `no KubeNode yet (3 s)` or `kubelet not ready: … (31 s)`.
+    /// Opens a watch again if it ends, breaks or becomes too old. Fails at once if waiting cannot help (credentials, rights, certificate),
+    /// and with [`KubeError::NotReady`] after `patience`. `progress` receives changes such as `no KubeNode yet (3 s)` or `kubelet not
+    /// ready: … (31 s)`, at most four a second, and at least one report every five seconds or so.
     pub async fn await_kube_node_ready(
         &self,
         name: &str,
@@ -55,7 +56,7 @@ impl Cluster {
         }
     }
 
-    /// `None`: the watch became too old, list again.
+    /// Lists and watches; returns `None` if the watch became too old and the list must be read again.
     async fn list_then_watch(&self, name: &str, wait: &Wait<'_>) -> Result<Option<KubeNode>, KubeError> {
         let selector = format!("metadata.name={name}");
         let query = |pairs: &[(&str, &str)]| {
@@ -101,7 +102,7 @@ impl Cluster {
     }
 }
 
-/// What a line of a watch is; looked at before its object, whose shape depends on it.
+/// The type of a line; read before the object, whose structure depends on it.
 #[derive(Deserialize)]
 struct EventType {
     #[serde(rename = "type")]
@@ -132,13 +133,14 @@ enum EventKind {
     Error,
 }
 
-/// Whether a new watch may do better: the connection, an apiserver that restarts or is busy, a version too old.
+/// Returns true if a new watch may succeed: after a connection error, with an apiserver that restarts or is busy, or after a too old
+/// version.
 fn passes(error: &KubeError) -> bool {
     error.is_transport()
         || matches!(error, KubeError::Busy { .. } | KubeError::Answered { status: 429 | GONE | 500.., .. })
 }
 
-/// One wait: what it waits for now, and since when.
+/// A wait: its current reason and its start.
 struct Wait<'a> {
     began: Instant,
     waits_for: Mutex<String>,
@@ -163,7 +165,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// The node when it is ready; otherwise notes why it is not.
+    /// Returns the node if it is ready; otherwise records the reason.
     fn judges(&self, node: Option<Node>) -> Option<KubeNode> {
         let Some(node) = node.map(KubeNode::from) else {
             self.sees("no KubeNode yet".into());
@@ -178,10 +180,10 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Reports what is waited for: what changed, and, for a person who watches, that it is still waited for.
+    /// Reports the reason of the wait: when it changes, and from time to time if it does not, for people who follow it.
     async fn report(&self) -> Infallible {
         loop {
-            // Whether it changed or only grew older, it is reported.
+            // A timeout is a reason to report too: the age has changed.
             let _ = tokio::time::timeout(RETELL_EVERY, self.changed.notified()).await;
             (self.progress)(format!("{} ({} s)", self.current(), self.began.elapsed().as_secs()));
             tokio::time::sleep(TELL_EVERY).await;

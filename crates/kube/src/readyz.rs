@@ -1,5 +1,5 @@
-//! Whether the apiserver is ready, asked with a client certificate: without one it answers 401 from the first moment, ready or
-//! not, and 6443 goes on answering when the distribution's own service has stopped.
+//! Readiness of the apiserver, read with client credentials: without them it answers 401 from the start, ready or not, and port 6443 keeps
+//! answering after the distribution's own service has stopped.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     error::{KubeError, bounded},
 };
 
-/// What `/readyz?verbose` says.
+/// The result of `/readyz?verbose`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// 200.
@@ -24,14 +24,14 @@ pub enum Readiness {
     },
 }
 
-/// The pause between two probes of `/readyz`. A start takes 4 to 9 s (measured), so a quarter of a second is not noticed, and
-/// a probe costs the apiserver next to nothing.
+/// Interval of `/readyz` probes. A start takes 4 to 9 s (measured), so a quarter of a second is negligible, and a probe costs the apiserver
+/// almost nothing.
 pub const READYZ_PROBE_EVERY: Duration = Duration::from_millis(250);
-/// Most names of failing checks that are kept; there are 37 checks in all (1.36.3).
+/// Most names of failing checks that are kept; there are 37 checks (1.36.3).
 const FAILING_MAX: usize = 64;
 
 impl Cluster {
-    /// Asks once.
+    /// Probes `/readyz` once.
     pub async fn readyz(&self) -> Result<Readiness, KubeError> {
         let answer = self.calls.make(Call::get("/readyz?verbose")).await?;
         match answer.status {
@@ -43,11 +43,11 @@ impl Cluster {
         }
     }
 
-    /// Probes until `/readyz` is `ok`; returns how long that took.
+    /// Probes until `/readyz` is `ok`; returns the duration of the wait.
     ///
-    /// Goes on through refused ports, broken connections and failing checks: all of these belong to a healthy start. Ends at once
-    /// when waiting cannot help: another cluster's certificate, or credentials that are not accepted. Ends with
-    /// [`KubeError::NotReady`], or the transport's error, when `patience` is over.
+    /// Continues after refused connections, broken connections and failing checks, which are all part of a healthy start. Fails at once if
+    /// waiting cannot help: with the certificate of another cluster, or with credentials that are not accepted. After `patience` it fails
+    /// with [`KubeError::NotReady`], or with the last error of the connection.
     pub async fn await_ready(&self, patience: Duration, progress: Progress<'_>) -> Result<Duration, KubeError> {
         let began = Instant::now();
         let mut ticks = tokio::time::interval(READYZ_PROBE_EVERY);
@@ -71,7 +71,7 @@ impl Cluster {
             if began.elapsed() + READYZ_PROBE_EVERY >= patience {
                 return Err(broken.unwrap_or(KubeError::NotReady { last: waiting_for, seconds }));
             }
-            // Told once per change and second, so that the record of a long wait stays short.
+            // Reports each change and each second once, so that the record of a long wait stays short.
             let text = format!("waiting for the apiserver: {waiting_for} ({seconds} s)");
             if text != told {
                 progress(text.clone());
@@ -81,7 +81,7 @@ impl Cluster {
     }
 }
 
-/// `[-]etcd failed: reason withheld` → `etcd`.
+/// Returns the names of failing checks: `etcd` for `[-]etcd failed: reason withheld`.
 fn failing_checks(body: &str) -> Vec<String> {
     body.lines()
         .filter_map(|line| line.strip_prefix("[-]"))
@@ -91,7 +91,7 @@ fn failing_checks(body: &str) -> Vec<String> {
         .collect()
 }
 
-/// In words; names the last ones, which are those that matter near the end of a start.
+/// Describes failing checks; names the last one, which matters most near the end of a start.
 fn describe(failing: &[String]) -> String {
     match failing {
         [] => "not ready".into(),

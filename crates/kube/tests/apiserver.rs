@@ -1,5 +1,5 @@
-//! Everything this crate does, against a genuine apiserver.
-#![allow(clippy::unwrap_used)] // Also outside of test functions, a failed step is a failed test.
+//! Tests every call of this crate with a genuine apiserver.
+#![allow(clippy::unwrap_used)] // A failed step outside a test function is a failed test too.
 
 mod genuine;
 
@@ -13,13 +13,13 @@ use genuine::{Authority, Genuine};
 use gpuaas_kube::{AccessRole, AccessTerms, Cluster, KubeError, Kubeconfig, Readiness};
 use http::Method;
 
-/// The apiserver starts in 3 to 9 s on two idle cores; tests share them.
+/// The apiserver starts in 3 to 9 s on two idle cores; tests run in parallel.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How an object's part is changed, to Kubernetes.
+/// Media type with which Kubernetes changes a part of an object.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// What a wait told, and an event for each telling.
+/// The reports of a wait, and a notification for each.
 #[derive(Clone, Default)]
 struct Told {
     texts: Arc<Mutex<Vec<String>>>,
@@ -83,7 +83,7 @@ async fn readiness_is_waited_for_from_a_closed_port_to_ok_and_tells_what_is_miss
     let refused = cluster.await_ready(Duration::from_millis(600), &quiet).await;
     assert!(matches!(refused, Err(KubeError::Refused)), "{refused:?}");
 
-    // Without etcd the apiserver's port stays closed or its checks fail for as long as one waits.
+    // Without etcd the apiserver's port stays closed or its checks fail.
     let told = Told::default();
     let sink = told.sink();
     genuine.start_apiserver();
@@ -102,9 +102,9 @@ async fn readiness_is_waited_for_from_a_closed_port_to_ok_and_tells_what_is_miss
     assert_eq!(me.username, "system:admin");
     assert!(me.groups.contains(&"system:masters".to_owned()));
 
-    // etcd freezes: the port still answers, and the failing checks are named.
+    // With etcd frozen the port still answers, and names the failing checks.
     genuine.freeze_etcd();
-    // The apiserver asks etcd anew about once a second.
+    // The apiserver checks etcd about once a second.
     let frozen = async {
         loop {
             match cluster.readyz().await.unwrap() {
@@ -168,7 +168,7 @@ async fn a_kube_node_is_watched_until_it_is_ready_through_a_restart_of_the_apise
     assert_eq!((node.name.as_str(), node.internal_ip.as_str()), ("gpu-1", "127.9.9.9"));
     assert!(node.ready);
 
-    // Patience ends with what was missing.
+    // After the time limit the error has the missing condition.
     report(&after, "gpu-1", "Unknown", "Kubelet stopped posting node status.").await;
     let over = cluster.await_kube_node_ready("gpu-1", Duration::from_secs(2), &quiet).await.unwrap_err();
     assert!(over.to_string().contains("Kubelet stopped posting node status."), "{over}");
@@ -190,7 +190,7 @@ fn terms(name: &str, role: AccessRole) -> AccessTerms {
     }
 }
 
-/// What the controller-manager does with the roles that carry `aggregate-to-view`.
+/// Does the controller-manager's aggregation of the roles with the label `aggregate-to-view`.
 async fn aggregate_view(cluster: &Cluster) {
     let rules = serde_json::json!({"rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]});
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view";
@@ -208,7 +208,7 @@ async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
     let began = Instant::now();
     let admin = cluster.grant_access(&terms("access-1", AccessRole::ClusterAdmin)).await.unwrap();
     println!("granted in {:?}", began.elapsed());
-    // Nor does anybody aggregate what `view` allows: a delivery waits until it is of use.
+    // Without it, `view` has no rules: the delivery waits until it has.
     let asked = AccessTerms { seconds: 2_592_000, ..terms("access-2", AccessRole::ClusterView) };
     let early = tokio::time::timeout(Duration::from_millis(500), cluster.grant_access(&asked)).await;
     assert!(early.is_err(), "it would have been refused everything: {early:?}");
@@ -232,15 +232,15 @@ async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
     // The same terms again: a second token of the same account.
     let again = cluster.grant_access(&terms("access-1", AccessRole::ClusterAdmin)).await.unwrap();
     genuine.cluster_with(&again.kubeconfig).kube_nodes().await.unwrap();
-    // The same name with less right: the binding follows.
+    // The same name with fewer rights: the binding changes.
     let lesser = cluster.grant_access(&terms("access-1", AccessRole::ClusterView)).await.unwrap();
     assert!(genuine.cluster_with(&lesser.kubeconfig).delete_kube_node("gpu-1").await.is_err());
     cluster.grant_access(&terms("access-1", AccessRole::ClusterAdmin)).await.unwrap();
 
-    // Withdrawing one leaves the other.
+    // Withdrawing one delivery does not affect the other.
     let gone = cluster.withdraw_access("access-1").await.unwrap();
     assert!(gone.service_account && gone.binding);
-    // The apiserver's authorizer learns of the deleted binding by its own watch, a moment later.
+    // The authorizer receives the deletion of the binding through its own watch, a moment later.
     let refused = async {
         loop {
             match as_admin.kube_nodes().await {
@@ -279,7 +279,7 @@ async fn a_connection_that_broke_is_replaced() {
     cluster.kube_nodes().await.unwrap();
 }
 
-/// A tunnel whose node lost its power: nothing comes any more, not even an end.
+/// Simulates the tunnel of a node that lost power: no data arrives, and no end of the stream.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_fell_silent_is_noticed_and_replaced() {
     let genuine = Genuine::start().await;
@@ -295,7 +295,7 @@ async fn a_connection_that_fell_silent_is_noticed_and_replaced() {
             tokio::spawn(async move {
                 tokio::select! {
                     _ = tokio::io::copy_bidirectional(&mut middle, &mut far) => {}
-                    // Both ends stay open, and nothing moves.
+                    // Both ends stay open, and no data moves.
                     _ = silent.changed() => std::future::pending().await,
                 }
             });

@@ -1,5 +1,5 @@
-//! What an apiserver that means harm may send and how long it may take, with time paused.
-#![allow(clippy::unwrap_used)] // Also outside of test functions, a failed step is a failed test.
+//! Tests the limits for the size and duration of a hostile apiserver's answers, with paused time.
+#![allow(clippy::unwrap_used)] // A failed step outside a test function is a failed test too.
 
 mod hostile;
 
@@ -51,7 +51,7 @@ async fn refused(script: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Kube
     cluster(script).0.kube_nodes().await.unwrap_err()
 }
 
-/// One byte a second of `text`, and then of nothing.
+/// Sends one byte per second of `text`, and then endless blanks.
 fn drip(text: &'static str) -> Reply {
     Reply::pieces(text.bytes().chain(std::iter::repeat(b' ')).map(|byte| vec![byte])).every(A_SECOND)
 }
@@ -84,13 +84,13 @@ async fn stalls(what: &str, script: impl Fn(&str) -> Reply + Send + Sync + 'stat
 async fn an_answer_is_refused_as_soon_as_it_is_too_long() {
     let named = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", NODES_BYTES_MAX + 1);
     let began = Instant::now();
-    // The body never comes: the length alone is enough.
+    // The body never comes: the declared length is enough.
     let error = refused(move |_| Reply::bytes(named.clone())).await;
     assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("longer than 262144 bytes")), "{error}");
     assert_eq!(began.elapsed(), Duration::ZERO);
     let error = refused(|_| Reply::chunks("{\"items\":[", " ", "]}", 64 * NODES_BYTES_MAX)).await;
     assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("longer than 262144 bytes")), "{error}");
-    // Chunks of one byte each: less than the longest answer, and far more than that to be read.
+    // Chunks of one byte each: less data than the longest answer, but far more bytes on the wire.
     let chunks = |_: &str| {
         let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_owned();
         Reply::pieces(std::iter::once(head).chain(std::iter::repeat_n("1\r\n \r\n".repeat(1_000), 200)))
@@ -130,7 +130,7 @@ async fn a_list_that_never_ends_is_left_at_its_limit() {
     assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("more than 5 entries")), "{error}");
 }
 
-/// A cluster without KubeNodes, whose watch is answered by `watch`.
+/// A cluster without KubeNodes that answers a watch with `watch`.
 fn watched(watch: fn() -> Reply) -> Cluster {
     let script = move |line: &str| match line {
         line if line.contains("watch=") => watch(),
@@ -189,7 +189,7 @@ async fn the_message_of_an_error_is_kubernetes_own_and_short() {
     assert!(text.contains("no room x") && text.len() < 600, "{text}");
 }
 
-/// Counts what is admitted, and refuses from the third call on.
+/// Records the admitted calls, and refuses all after the second.
 #[derive(Default)]
 struct Two(Arc<Mutex<Vec<CallKind>>>);
 

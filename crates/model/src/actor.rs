@@ -1,35 +1,35 @@
-//! Actors in the audit that hold no token. Their names are reserved: no token or service account may have one.
+//! Audit actors that hold no token. Their names are reserved: no token or service account may use one.
 
 use crate::state::text_enum;
 
 text_enum! {
-    /// An actor that is the platform's own.
+    /// An actor of the platform itself.
     OwnActor {
         /// The control plane itself.
         ControlPlane = "control-plane",
-        /// Somebody with the control plane's own files, on its machine.
+        /// A person with access to the control plane's files on its machine.
         Local = "control-plane/local",
-        /// Somebody who backs the control plane up or restores it, on its machine.
+        /// A person who backs up or restores the control plane on its machine.
         Operator = "operator",
         /// The holder of the one-time token of the first administrator.
         Bootstrap = "bootstrap",
-        /// Holders of several tokens, whose refusals are recorded together.
+        /// Holders of several tokens whose refused requests share one record.
         Several = "several",
     }
 }
 
-/// What the audit writes before the name of a node.
+/// Prefix of a node's name in the audit.
 const OF_NODE: &str = "node/";
-/// Further names that read as if the platform itself acted; `_` stands as `-`.
+/// More reserved names, because they read like platform actors; `-` also stands for `_`.
 const ALSO_RESERVED: [&str; 5] = ["local", "node", "platform", "principal", "service-account"];
 
 impl OwnActor {
-    /// How the audit names a node.
+    /// Returns the audit's name of a node.
     pub fn of_node(name: impl std::fmt::Display) -> String {
         format!("{OF_NODE}{name}")
     }
 
-    /// Whether a name, or its part before the first `/`, is one that the audit has for the platform's own actors, in whatever case.
+    /// Returns true if `name`, or its part before the first `/`, is reserved for a platform actor; ignores case.
     pub fn reserves(name: &str) -> bool {
         let first = name.split('/').next().unwrap_or_default().trim();
         let plain = first.to_ascii_lowercase().replace(['_', ' '], "-");

@@ -1,47 +1,47 @@
-//! A project's hold on a node.
+//! Allocations: a project's exclusive use of a node.
 
 use crate::state::{IllegalTransition, text_enum};
 
 text_enum! {
-    /// Where an allocation is in its life.
+    /// Lifecycle state of an allocation.
     AllocationState {
-        /// Asked for, nothing done yet.
+        /// Requested; nothing done yet.
         Requested = "requested",
-        /// Its node is being inspected.
+        /// The node is being inspected.
         Provisioning = "provisioning",
-        /// A workload may be placed on it.
+        /// A workload can be placed on the node.
         Active = "active",
-        /// Being cleaned for its return.
+        /// The node is being cleaned.
         Releasing = "releasing",
-        /// Given back; its node may be allocated again once it is `active`.
+        /// Released; the node can be allocated again once it is `active`.
         Released = "released",
-        /// Its node could not be inspected.
+        /// The node could not be inspected.
         Failed = "failed",
-        /// Cleaning left something behind; the release can be asked for again.
+        /// Cleaning left residue behind; the release can be requested again.
         ReleaseFailed = "release_failed",
     }
 }
 
 text_enum! {
-    /// What happens to an allocation.
+    /// Event that changes an [`AllocationState`].
     AllocationEvent {
-        /// The inspection starts.
+        /// The inspection started.
         Provision = "provision",
-        /// The node was inspected; what blocks an app there is told beside it.
+        /// The node was inspected; findings that would block an app are reported separately.
         Passed = "passed",
         /// The node could not be inspected.
         Failed = "failed",
-        /// The project gives it back.
+        /// The project released the allocation.
         Release = "release",
-        /// Cleaning is proven.
+        /// The node was proven clean.
         Cleaned = "cleaned",
-        /// Cleaning is not proven.
+        /// The node was not proven clean.
         Residue = "residue",
     }
 }
 
 impl AllocationState {
-    /// Whether the project holds the node in this state. The store's index of open allocations lists the same states.
+    /// Returns true if the project holds the node in this state. The store's index of open allocations lists the same states.
     pub const fn holds_node(self) -> bool {
         match self {
             Self::Requested | Self::Provisioning | Self::Active | Self::Releasing | Self::ReleaseFailed => true,
@@ -49,7 +49,7 @@ impl AllocationState {
         }
     }
 
-    /// The state after `event`, or why that event cannot happen here.
+    /// Returns the state after `event`, or an error if the event is illegal in this state.
     pub fn on(self, event: AllocationEvent) -> Result<Self, IllegalTransition> {
         use {AllocationEvent as E, AllocationState as S};
         match (self, event) {

@@ -1,13 +1,13 @@
-//! What history is archived as.
+//! Kinds of archived history.
 
 use crate::state::text_enum;
 
 text_enum! {
-    /// What an archive holds.
+    /// Contents of an archive.
     ArchiveKind {
-        /// Operations that ended, with their steps and tasks.
+        /// Ended operations with their steps and tasks.
         Operations = "operations",
-        /// Tasks that ended and served no operation, such as pings and inspections.
+        /// Ended tasks that belong to no operation, for example pings and inspections.
         Tasks = "tasks",
         /// Events of one stream.
         Events = "events",

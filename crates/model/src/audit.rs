@@ -1,9 +1,9 @@
-//! What the audit calls things.
+//! Names that the audit uses for actors, results and actions.
 
 use crate::state::text_enum;
 
 text_enum! {
-    /// Who acted.
+    /// Kind of actor.
     ActorType {
         /// A person or program with an API token.
         Principal = "principal",
@@ -15,71 +15,71 @@ text_enum! {
 }
 
 text_enum! {
-    /// How it ended.
+    /// Outcome of an audited action.
     AuditResult {
-        /// Done, or accepted and now durable.
+        /// Done, or accepted and durable.
         Accepted = "accepted",
         /// Refused.
         Refused = "refused",
-        /// Tried and failed.
+        /// Attempted and failed.
         Failed = "failed",
     }
 }
 
 text_enum! {
-    /// Every audited action, `noun.verb`.
+    /// Every audited action, named `noun.verb`.
     AuditAction {
-        /// All rows, artifacts and, where it lies with them, the sealing key were copied out.
+        /// A backup copied all rows, the artifacts and, if it is stored with them, the sealing key.
         ServerBackup = "server.backup",
         /// A backup was restored.
         ServerRestore = "server.restore",
-        /// An operator went on with a history that went back, or of which nothing tells whether it did.
+        /// An operator continued with a database that lost history, or whose history cannot be proven complete.
         ServerHistoryAccept = "server.history_accept",
-        /// Tokens, signing keys and node identities that a backup or an older database brought back were ended.
+        /// Tokens, signing keys and node identities that a backup or an older database restored were revoked.
         ServerCredentialsEnd = "server.credentials_end",
         /// The one-time token of the first administrator was exchanged for a platform admin's token.
         AdminBootstrap = "admin.bootstrap",
-        /// A one-time token for a new first administrator was made on the control plane's own machine.
+        /// A one-time token for a new first administrator was created on the control plane's machine.
         AdminRecover = "admin.recover",
-        /// Changes were asked for and refused, so many at once that they are recorded together.
+        /// Many change requests were refused within a short time; one record counts them all.
         RequestsRefuse = "requests.refuse",
-        /// History was written to the artifact store, to be deleted from the database.
+        /// History was written to the artifact store before it is deleted from the database.
         ArchiveCreate = "archive.create",
         /// A project was created.
         ProjectCreate = "project.create",
         /// A token was issued.
         TokenCreate = "token.create",
-        /// A token was withdrawn.
+        /// A token was revoked.
         TokenRevoke = "token.revoke",
-        /// A service account was made.
+        /// A service account was created.
         ServiceAccountCreate = "service_account.create",
         /// A service account was deleted.
         ServiceAccountDelete = "service_account.delete",
-        /// A new task-signing key was asked for.
+        /// A new task-signing key was requested.
         KeysRotate = "keys.rotate",
-        /// A task-signing key began to sign.
+        /// A task-signing key became active.
         KeyActivate = "key.activate",
-        /// Another took its place.
+        /// Another key replaced the active task-signing key.
         KeySupersede = "key.supersede",
-        /// The last task that it signed has ended.
+        /// The last task signed with the key ended.
         KeyRetire = "key.retire",
-        /// It is accepted no more.
+        /// A task-signing key was revoked.
         KeyRevoke = "key.revoke",
-        /// A replica took the sealing key that is to follow.
+        /// A replica loaded the next sealing key.
         SealingKeyTake = "sealing_key.take",
         /// The next sealing key was put into use.
         SealingKeyRotate = "sealing_key.rotate",
-        /// The last row has come under the sealing key in use.
+        /// All rows are sealed with the current sealing key.
         SealingKeyFinish = "sealing_key.finish",
-        /// A successor of the authority was asked for.
+        /// A rotation of the certificate authority was requested.
         AuthorityRotate = "authority.rotate",
-        /// An operator had a rotation go on without the nodes that held it up.
+        /// An operator continued a rotation without the nodes that blocked it.
         AuthorityForce = "authority.force",
         /// An authority began to issue certificates.
         AuthorityActivate = "authority.activate",
-        /// Another took its place.
+        /// Another authority replaced the issuing one.
         AuthoritySupersede = "authority.supersede",
-        /// Its certificates count no more, and its key was erased.
+        /// The authority's certificates became invalid and its key was erased.
         AuthorityRetire = "authority.retire",
         /// A node was registered.
         NodeRegister = "node.register",
@@ -91,17 +91,17 @@ text_enum! {
         NodeRenew = "node.renew",
         /// A no-op task was sent to a node.
         NodePing = "node.ping",
-        /// A node was asked what it is and whether it is fit.
+        /// A node inspection was requested.
         NodeInspect = "node.inspect",
         /// A safe fix was sent to a node.
         NodeFix = "node.fix",
-        /// A node was handed to the reimage hook.
+        /// A node was passed to the reimage hook.
         NodeReimage = "node.reimage",
         /// An operator put a node back into use.
         NodeReset = "node.reset",
         /// A node was allocated to a project.
         AllocationCreate = "allocation.create",
-        /// An allocation was given back.
+        /// An allocation was released.
         AllocationRelease = "allocation.release",
         /// A release was imported.
         ArtifactImport = "artifact.import",
@@ -119,15 +119,15 @@ text_enum! {
         AccessDeliver = "access.deliver",
         /// A kubeconfig was withdrawn.
         AccessRevoke = "access.revoke",
-        /// A journal was read through the platform.
+        /// A member's journal was read through the platform.
         LogsRead = "logs.read",
         /// A signed task was sent.
         TaskDispatch = "task.dispatch",
-        /// A node ended a task.
+        /// A task ended on a node.
         TaskComplete = "task.complete",
-        /// A cluster was called through a tunnel.
+        /// A request was sent to a cluster through a tunnel.
         ClusterCall = "cluster.call",
-        /// A node read a secret of its own task.
+        /// A node read a secret of one of its tasks.
         SecretRead = "secret.read",
     }
 }

@@ -1,85 +1,85 @@
-//! What a preflight looks for: stable names of findings. `docs/findings.md` explains each.
+//! Preflight checks: the stable names of findings. `docs/findings.md` explains each.
 
 use crate::{fix::FixKind, state::text_enum};
 
 text_enum! {
-    /// Every check of a preflight, under the name that its finding has.
+    /// Every preflight check. A finding has the name of its check.
     Check {
-        /// Something listens on a port that is needed.
+        /// Another process listens on a required port.
         PortTaken = "port_taken",
-        /// Files of an earlier cluster.
+        /// Files of an earlier cluster are left.
         Leftover = "leftover",
-        /// Network links of an earlier cluster.
+        /// Network interfaces of an earlier cluster are left.
         LinksLeft = "links_left",
-        /// Rules of an earlier cluster in the packet filter.
+        /// Packet filter rules of an earlier cluster are left.
         RulesLeft = "rules_left",
-        /// Mounts of an earlier cluster, or one where an uninstall removes the folder.
+        /// Mounts of an earlier cluster are left, or something is mounted in a directory that an uninstall removes.
         MountsLeft = "mounts_left",
-        /// What the app's own uninstall would delete though it did not make it.
+        /// The app's uninstall script would delete files that the app did not create.
         Endangered = "endangered",
-        /// Too little room.
+        /// Too little free disk space.
         DiskSpace = "disk_space",
-        /// Writes reach the disk too slowly for etcd.
+        /// Disk writes are too slow for etcd.
         DiskSlow = "disk_slow",
-        /// Programs may not run where they are to lie.
+        /// The file system for the app's programs is mounted `noexec`.
         NoExec = "noexec",
-        /// Nothing can be written where the app has to write.
+        /// A directory that the app must write to is read-only.
         ReadOnly = "read_only",
-        /// A folder that the agent writes in is behind a link, and it follows none.
+        /// A directory that the agent writes to is reached through a symbolic link, which the agent refuses to follow.
         FolderLinked = "folder_linked",
-        /// Fewer processors than wanted.
+        /// Fewer processors than the app requires.
         CpuFew = "cpu_few",
-        /// Less memory than wanted.
+        /// Less memory than the app requires.
         MemoryLittle = "memory_little",
         /// Swap is in use.
         SwapOn = "swap_on",
-        /// The limits of inotify are low.
+        /// The inotify limits are too low.
         InotifyLow = "inotify_low",
-        /// Packets are not forwarded, or bridged ones pass by the packet filter.
+        /// IP forwarding is off, or bridged packets bypass the packet filter.
         ForwardingOff = "forwarding_off",
-        /// Kernel modules are not loaded, and can be.
+        /// Kernel modules are not loaded but available.
         ModulesUnloaded = "modules_unloaded",
-        /// Kernel modules are not there.
+        /// Kernel modules are missing.
         ModulesMissing = "modules_missing",
-        /// Control groups are of the first version alone.
+        /// The host has only cgroup v1.
         CgroupV1 = "cgroup_v1",
-        /// There is no default route.
+        /// The host has no default route.
         RouteMissing = "route_missing",
-        /// Packets of the default route's link are too small to carry those of pods.
+        /// The MTU of the default route's interface is too small for pod traffic.
         MtuSmall = "mtu_small",
-        /// Packets between nodes may arrive with wrong checksums.
+        /// Checksum offload may corrupt packets between nodes.
         ChecksumOffload = "checksum_offload",
-        /// Name servers that only the host itself reaches, or none.
+        /// The resolver lists no name server, or only ones that the host alone can reach.
         ResolverLocal = "resolver_local",
-        /// More name servers or search domains than pods are given.
+        /// The resolver lists more name servers or search domains than pods receive.
         ResolverLong = "resolver_long",
-        /// The clock is not kept in time.
+        /// The clock is not synchronized.
         ClockUnsynchronized = "clock_unsynchronized",
-        /// The host's name is none that Kubernetes takes.
+        /// The host name is not a valid Kubernetes node name.
         HostName = "host_name",
-        /// A firewall decides besides the cluster's own rules.
+        /// A firewall filters packets in addition to the cluster's rules.
         FirewallActive = "firewall_active",
-        /// NetworkManager takes links and routes of pods for its own.
+        /// NetworkManager manages the pod network's interfaces and routes.
         NetworkManager = "network_manager",
-        /// The program that lists and sets packet filter rules is not there.
+        /// The `iptables` program is missing.
         IptablesMissing = "iptables_missing",
-        /// SELinux forbids what containers need.
+        /// SELinux blocks what containers need.
         SelinuxPolicy = "selinux_policy",
-        /// fapolicyd forbids what containers need.
+        /// fapolicyd blocks what containers need.
         Fapolicyd = "fapolicyd",
         /// The app's unit is masked or replaced.
         UnitMasked = "unit_masked",
-        /// The app's unit is changed by files beside it.
+        /// Drop-in files change the app's unit.
         UnitOverridden = "unit_overridden",
-        /// Variables in the environment of the app's units change settings that the platform makes.
+        /// Environment variables of the app's units override settings that the platform writes.
         SettingsOverridden = "settings_overridden",
-        /// A proxy is set that nodes would reach each other through.
+        /// A proxy is set and does not exclude the addresses of the nodes.
         ProxyIncomplete = "proxy_incomplete",
     }
 }
 
 impl Check {
-    /// The fix that takes its finding away, if there is one that is safe.
+    /// Returns the safe fix that resolves the finding, if there is one.
     pub const fn fix(self) -> Option<FixKind> {
         match self {
             Self::InotifyLow => Some(FixKind::Inotify),

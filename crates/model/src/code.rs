@@ -1,245 +1,245 @@
-//! Stable error codes: what a client may branch on, and what `docs/errors/CODE.md` explains.
+//! Stable error codes that clients may branch on. `docs/errors/CODE.md` explains each one.
 
 use serde::{Deserialize, Serialize};
 
 use crate::state::text_enum;
 
 text_enum! {
-    /// Every code that the API, the CLI or a node answers with. Faults of an app have codes of their own, in its fault table.
+    /// Every error code that the API, the CLI or a node returns. Fault codes of an app are in that app's fault table instead.
     Code {
-        /// No token, or one that is unknown, expired or revoked.
+        /// The token is missing, unknown, expired or revoked.
         Unauthenticated = "unauthenticated",
-        /// A valid token without the right.
+        /// The token is valid but lacks the permission.
         Forbidden = "forbidden",
         /// The one-time token of the first administrator can only be exchanged.
         BootstrapOnly = "bootstrap_only",
-        /// The one-time token of the first administrator was exchanged before, or withdrawn.
+        /// The one-time token of the first administrator was already exchanged or withdrawn.
         BootstrapSpent = "bootstrap_spent",
-        /// More requests than the pace allows.
+        /// More requests than the rate limit allows.
         RateLimited = "rate_limited",
-        /// No such object for this caller.
+        /// The object does not exist or is not visible to this caller.
         NotFound = "not_found",
-        /// The route exists, the method does not.
+        /// The route exists but does not support the method.
         MethodNotAllowed = "method_not_allowed",
-        /// The body is not what the route takes.
+        /// The body does not match the route's schema.
         BodyInvalid = "body_invalid",
         /// The body is longer than the named limit.
         BodyTooLarge = "body_too_large",
-        /// The body did not arrive in the time that the named limit gives it.
+        /// The body did not arrive within the named time limit.
         BodyTooSlow = "body_too_slow",
-        /// The body is not JSON by its own word.
+        /// The request's content type is not JSON.
         MediaTypeUnsupported = "media_type_unsupported",
-        /// A field holds something impossible.
+        /// A field has an invalid value.
         FieldInvalid = "field_invalid",
-        /// A query parameter holds something impossible.
+        /// A query parameter has an invalid value.
         QueryInvalid = "query_invalid",
-        /// A header that must be there once is missing, or there more than once.
+        /// A header that must occur exactly once is missing or repeated.
         HeadersInvalid = "headers_invalid",
-        /// The same idempotency key came with another body.
+        /// The idempotency key was already used with a different body.
         IdempotencyKeyReused = "idempotency_key_reused",
-        /// Events behind that number were removed; they are in archives.
+        /// The requested events were removed from the database; archives hold them.
         EventsGone = "events_gone",
-        /// The object is no longer as the caller saw it.
+        /// The object changed since the caller read it.
         PreconditionFailed = "precondition_failed",
-        /// The name is in use.
+        /// The name is already in use.
         NameTaken = "name_taken",
-        /// Another mutating operation runs on this workload.
+        /// Another mutating operation is in progress on this workload.
         OperationInProgress = "operation_in_progress",
-        /// The object is in a state that does not allow it.
+        /// The object's state does not allow the request, or another request changed the object at the same time.
         StateConflict = "state_conflict",
-        /// Placement cannot work; the reasons are inside.
+        /// The placement is invalid; the response lists the reasons.
         PlacementInvalid = "placement_invalid",
         /// The server allocation is missing.
         ServerRequired = "server_required",
-        /// One allocation is named twice.
+        /// The request names one allocation twice.
         AllocationRepeated = "allocation_repeated",
-        /// No such allocation in this project.
+        /// The project has no such allocation.
         AllocationUnknown = "allocation_unknown",
         /// The allocation is not active.
         AllocationInactive = "allocation_inactive",
-        /// The allocation's node cannot be reached.
+        /// The allocation's node is unreachable.
         AllocationUnreachable = "allocation_unreachable",
         /// Another workload uses the allocation.
         AllocationInUse = "allocation_in_use",
-        /// More members than the app takes.
+        /// The app does not allow this many members.
         TooManyMembers = "too_many_members",
         /// The app does not offer this version, or its artifacts are not imported.
         VersionUnknown = "version_unknown",
-        /// A setting that the app does not take, with the reason.
+        /// The app does not accept a setting; the response gives the reason.
         ConfigRefused = "config_refused",
-        /// The node's agent does not know a task type that the plan needs.
+        /// The node's agent does not support a task type that the plan needs.
         AgentTooOld = "agent_too_old",
-        /// There are as many of them as there may be.
+        /// The maximum number of these objects exists already.
         LimitReached = "limit_reached",
-        /// Replicas of another version live.
+        /// A running replica has a different version.
         ReplicaVersionsDiffer = "replica_versions_differ",
-        /// The node is already allocated or not fit for it.
+        /// The node is already allocated or not fit to be allocated.
         NodeUnavailable = "node_unavailable",
-        /// There is no safe fix of that name.
+        /// There is no safe fix with that name.
         FixUnknown = "fix_unknown",
-        /// The project does not hold the node that this is about, or not for this workload.
+        /// The project does not hold the node in question, or not for this workload.
         NodeNotHeld = "node_not_held",
         /// Another workload owns the host that a task is for.
         HostOwned = "host_owned",
-        /// A step asked for a change of state that cannot happen.
+        /// A step requested an illegal state transition.
         IllegalTransition = "illegal_transition",
-        /// The node carries out as many tasks as it takes at once.
+        /// The node already runs its maximum number of tasks.
         NodeBusy = "node_busy",
-        /// The node has no channel now.
+        /// The node has no open channel.
         NodeUnreachable = "node_unreachable",
-        /// The artifact's bytes are not those of its digest.
+        /// The artifact does not match its digest.
         ArtifactDigestMismatch = "artifact_digest_mismatch",
         /// The artifact ends early.
         ArtifactTruncated = "artifact_truncated",
-        /// The artifact's archive names a path outside of itself.
+        /// The artifact's archive contains a path outside the archive.
         ArtifactUnsafePath = "artifact_unsafe_path",
-        /// The release's sum file does not list a file that it must.
+        /// The release's checksum file does not list a required file.
         ArtifactUnlisted = "artifact_unlisted",
-        /// The release lacks a file.
+        /// The release lacks a required file.
         ArtifactMissing = "artifact_missing",
-        /// Neither a digest nor a trusted signature verifies the release.
+        /// No digest and no trusted signature verifies the release.
         ReleaseUnverified = "release_unverified",
         /// The release cannot be read from its source.
         ReleaseUnreachable = "release_unreachable",
-        /// The enrollment token was redeemed before.
+        /// The enrollment token was already redeemed.
         EnrollmentUsed = "enrollment_used",
-        /// The enrollment token is older than its fifteen minutes.
+        /// The enrollment token is older than 15 minutes.
         EnrollmentExpired = "enrollment_expired",
         /// The enrollment token belongs to another node or control plane.
         EnrollmentForeign = "enrollment_foreign",
-        /// That is no enrollment token.
+        /// The text is not an enrollment token.
         EnrollmentInvalid = "enrollment_invalid",
-        /// The key of a certificate request was certified before.
+        /// The key of a certificate request was already certified before.
         KeyReused = "key_reused",
-        /// A machine came back after a tenant as the tenant has left it.
+        /// The machine returned from a tenant with the machine id that it had then, so it was not reimaged.
         MachineNotReimaged = "machine_not_reimaged",
-        /// A machine came back after a tenant without the value that only the reimage hook has learned.
+        /// The machine returned from a tenant without the proof value that only the reimage hook received.
         ReimageUnproven = "reimage_unproven",
         /// No reimage hook is configured.
         ReimageHookMissing = "reimage_hook_missing",
         /// The reimage hook failed.
         ReimageHookFailed = "reimage_hook_failed",
-        /// This control plane has no packages to bring machines in with.
+        /// This control plane has no agent packages to install on machines.
         PackagesMissing = "packages_missing",
-        /// The node's clock is further from the control plane's than the named limit.
+        /// The node's clock differs from the control plane's by more than the named limit.
         ClockSkewed = "clock_skewed",
-        /// A node's certificate has expired: it may be renewed, and does nothing else.
+        /// The node's certificate has expired: the node can renew it and do nothing else.
         CertificateExpired = "certificate_expired",
-        /// A task envelope's signature, key or form is wrong.
+        /// A task envelope has an invalid signature, key or format.
         EnvelopeInvalid = "envelope_invalid",
         /// A task envelope is for another node, control plane or enrollment epoch.
         EnvelopeForeign = "envelope_foreign",
-        /// A task envelope came outside of its time: too late, or long before it.
+        /// A task envelope arrived outside its validity period: after its end, or long before its start.
         EnvelopeExpired = "envelope_expired",
         /// A task envelope carries a lower fence than one seen before.
         FenceTooLow = "fence_too_low",
         /// A task envelope is an older attempt of its step than one seen before.
         AttemptTooLow = "attempt_too_low",
-        /// The agent has no such task type, or not in that schema version.
+        /// The agent does not support the task type, or not in that schema version.
         TaskUnknown = "task_unknown",
-        /// The parameters are not those of the task type.
+        /// The parameters do not match the task type.
         TaskParamsInvalid = "task_params_invalid",
-        /// The node's ledger is missing, damaged or an older copy: its agent takes no tasks.
+        /// The node's ledger is missing, damaged or an older copy: its agent accepts no tasks.
         AgentLedgerDamaged = "agent_ledger_damaged",
-        /// The file by which a node proves who it is cannot be used: its agent does not start.
+        /// The node's identity file is unusable: its agent does not start.
         AgentIdentityDamaged = "agent_identity_damaged",
-        /// The agent died in the middle of the task.
+        /// The agent died while it ran the task.
         TaskInterrupted = "task_interrupted",
-        /// What the node answered is not what a task of that type answers, or more than one may.
+        /// The node's result does not match the task type or exceeds its size limit.
         AnswerInvalid = "answer_invalid",
         /// The task did not end by its deadline.
         TaskTimedOut = "task_timed_out",
         /// The task was cancelled.
         TaskCancelled = "task_cancelled",
-        /// A host refused what a task did (permission, missing path).
+        /// The host rejected an operation of the task (permission, missing path).
         HostFailed = "host_failed",
-        /// The disk has no room for it: the control plane's, the database's or the node's.
+        /// The disk of the control plane, the database or the node is full.
         DiskFull = "disk_full",
-        /// The cluster cannot be reached or does not answer as it should.
+        /// The cluster cannot be reached or gives unexpected answers.
         ClusterUnreachable = "cluster_unreachable",
-        /// The cluster is not yet ready for that.
+        /// The cluster is not ready for the request yet.
         ClusterNotReady = "cluster_not_ready",
-        /// No kubeconfig of that kind is offered.
+        /// The workload does not offer a kubeconfig of that kind.
         AccessKindUnknown = "access_kind_unknown",
-        /// The data directory was in use before, and the store holds no platform.
+        /// The data directory was in use before, but the store holds no platform.
         StoreMissing = "store_missing",
         /// The database's own files are damaged.
         StoreDamaged = "store_damaged",
         /// A row of the store cannot be read.
         RowUnreadable = "row_unreadable",
-        /// The sealing key is not where it must be.
+        /// The sealing key's file is missing.
         SealingKeyMissing = "sealing_key_missing",
-        /// The file of a sealing key holds none.
+        /// The sealing key's file does not contain a sealing key.
         SealingKeyInvalid = "sealing_key_invalid",
-        /// The store's file was written by a newer version.
+        /// The store was written by a newer version.
         StoreTooNew = "store_too_new",
-        /// A shared store holds sealed secrets, and no key to them was given.
+        /// A shared store holds sealed secrets, but no sealing key was given.
         SealingKeyRequired = "sealing_key_required",
-        /// A living replica lacks the sealing key that is to follow.
+        /// A running replica lacks the next sealing key.
         SealingKeyNotEverywhere = "sealing_key_not_everywhere",
-        /// The rows are under a sealing key that this process does not hold.
+        /// The rows are sealed with a key that this process does not hold.
         SealingKeyMismatch = "sealing_key_mismatch",
-        /// The database lacks what was acknowledged: no change is taken until a person decides.
+        /// The database lacks acknowledged changes: the control plane accepts no change until an operator decides.
         HistoryWentBack = "history_went_back",
-        /// The high-water mark of this data directory is missing, damaged or of another control plane.
+        /// The high-water mark of this data directory is missing, damaged or from another control plane.
         HistoryUnproven = "history_unproven",
-        /// A node says that it has seen more of this control plane than there is.
+        /// A node reports a higher fence or key set than this control plane has issued.
         NodeAhead = "node_ahead",
-        /// The connection to the database would not be encrypted, or not to a server that proves who it is.
+        /// The database connection would be unencrypted, or its server would not prove its identity.
         DatabaseUnverified = "database_unverified",
-        /// A backup is not whole, or of another version's form.
+        /// The backup is incomplete or has another version's format.
         BackupInvalid = "backup_invalid",
-        /// A restore was interrupted, and the data directory holds a part of it.
+        /// A restore was interrupted: the data directory holds a part of it.
         RestoreUnfinished = "restore_unfinished",
-        /// The store could not be brought to this version's schema.
+        /// The migration of the store to this version's schema failed.
         MigrationFailed = "migration_failed",
-        /// A backup is restored into an empty store alone.
+        /// The store is not empty; a backup can be restored only into an empty store.
         StoreNotEmpty = "store_not_empty",
         /// Another process uses the data directory.
         DataDirInUse = "data_dir_in_use",
-        /// The data directory cannot be written.
+        /// The data directory is not writable.
         DataDirNotWritable = "data_dir_not_writable",
         /// The address is in use.
         AddressInUse = "address_in_use",
         /// The control plane cannot be reached.
         ServerUnreachable = "server_unreachable",
-        /// It did not happen in the given time.
+        /// The awaited event did not happen within the given time.
         TimedOut = "timed_out",
-        /// A defect of ours; the correlation id finds it in the log.
+        /// A defect in GPUaaS; the correlation id finds it in the log.
         Internal = "internal",
-        /// Not now; try again.
+        /// Temporarily unavailable; retry.
         Unavailable = "unavailable",
     }
 }
 
-/// The exit status of the command line, as its users script against it.
+/// Exit status of the command line. Scripts may rely on these values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitStatus {
-    /// Done.
+    /// Success.
     Done = 0,
-    /// Failed.
+    /// Any other failure.
     Failed = 1,
-    /// Called wrongly.
+    /// Invalid arguments.
     Usage = 2,
-    /// No such thing.
+    /// The object does not exist.
     NotFound = 3,
-    /// Refused before anything was touched.
+    /// The request was refused before it changed anything.
     Refused = 4,
-    /// Something else is in the way.
+    /// The state of the object or of the machine conflicts with the request.
     Conflict = 5,
-    /// Not allowed.
+    /// Not authenticated or not permitted.
     Unauthorized = 6,
-    /// Nobody answers.
+    /// The other side cannot be reached.
     Unreachable = 7,
-    /// Not in time.
+    /// Timed out.
     TimedOut = 8,
-    /// A file of its own is damaged; of the agent alone.
+    /// A file of the agent is damaged. Only the agent exits with this.
     Damaged = 9,
 }
 
 impl Code {
-    /// The HTTP status it travels under.
+    /// HTTP status of responses with this code.
     pub const fn status(self) -> u16 {
         match self {
             Self::BodyInvalid | Self::QueryInvalid | Self::HeadersInvalid | Self::EnrollmentInvalid => 400,
@@ -324,17 +324,17 @@ impl Code {
             | Self::AgentIdentityDamaged
             | Self::Internal => 500,
             Self::DiskFull => 507,
-            // Somebody else's failure, not the control plane's own.
+            // The failure is outside the control plane.
             Self::HostFailed | Self::ReimageHookFailed | Self::ClusterUnreachable => 502,
             Self::NodeUnreachable | Self::ServerUnreachable | Self::Unavailable => 503,
             Self::TaskTimedOut | Self::TimedOut => 504,
         }
     }
 
-    /// The exit status of a command that ends with it.
+    /// Exit status of a command that fails with this code.
     pub const fn exit(self) -> ExitStatus {
         if matches!(self, Self::HostFailed | Self::ReimageHookFailed) {
-            // Reached, and it failed there.
+            // The other side was reached and failed.
             return ExitStatus::Failed;
         }
         if matches!(self, Self::AgentIdentityDamaged) {
@@ -352,32 +352,32 @@ impl Code {
     }
 }
 
-/// An error that carries its stable code and knows what to do next.
+/// An error with a stable code and an optional next step.
 pub trait Coded: std::error::Error {
-    /// The stable code.
+    /// The stable error code.
     fn code(&self) -> Code;
 
-    /// The field of the request it is about, as a JSON path without the leading `$.`.
+    /// The request field at fault, as a JSON path without the leading `$.`.
     fn field(&self) -> Option<String> {
         None
     }
 
-    /// One sentence that says what the caller can do.
+    /// What the caller can do, in one sentence.
     fn next(&self) -> Option<String> {
         None
     }
 }
 
-/// One of several reasons inside one refusal.
+/// One of several reasons in one error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// The field it is about, for example `agent_allocation_ids[1]`.
+    /// The field at fault, for example `agent_allocation_ids[1]`.
     pub field: String,
-    /// Its own code.
+    /// The error code of this reason.
     pub code: Code,
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub detail: String,
-    /// What the caller can do.
+    /// What the caller can do, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<String>,
 }

@@ -1,15 +1,15 @@
-//! Events: the append-only story that clients stream.
+//! Events: the append-only history that clients stream.
 
 use std::fmt;
 
 use crate::{ProjectId, state::text_enum};
 
-/// A sequence of events of its own. Nodes belong to no project and write to the platform's.
+/// An ordered event stream. Nodes belong to no project; their events are in the platform's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamName {
-    /// Replicas, nodes, enrollment, artifacts, projects.
+    /// Events of replicas, nodes, enrollment, artifacts and projects.
     Platform,
-    /// All that happens to one project.
+    /// All events of one project.
     Project(ProjectId),
 }
 
@@ -35,55 +35,55 @@ impl std::str::FromStr for StreamName {
 }
 
 text_enum! {
-    /// Every kind of event. `noun.past_participle`.
+    /// Every kind of event, named `noun.past_participle`.
     EventKind {
         /// A control-plane process joined.
         ReplicaJoined = "replica.joined",
-        /// A control-plane process left in order.
+        /// A control-plane process shut down in order.
         ReplicaLeft = "replica.left",
-        /// A control-plane process was found dead; the others took over.
+        /// A control-plane process was lost; the others took over.
         ReplicaLost = "replica.lost",
         /// A project was created.
         ProjectCreated = "project.created",
         /// A token was issued.
         TokenCreated = "token.created",
-        /// A token was withdrawn.
+        /// A token was revoked.
         TokenRevoked = "token.revoked",
-        /// A service account was made.
+        /// A service account was created.
         ServiceAccountCreated = "service_account.created",
-        /// A service account was deleted, and its tokens with it.
+        /// A service account and its tokens were deleted.
         ServiceAccountDeleted = "service_account.deleted",
-        /// A task-signing key came to another state.
+        /// A task-signing key changed state.
         SigningKeyStateChanged = "signing_key.state_changed",
-        /// A next sealing key was taken, put into use, or is the only one in use.
+        /// A next sealing key was loaded or activated, or became the only one in use.
         SealingKeyStateChanged = "sealing_key.state_changed",
-        /// A certificate authority came to another state.
+        /// A certificate authority changed state.
         AuthorityStateChanged = "authority.state_changed",
-        /// A row was refused because nothing proves that the platform wrote it: somebody else writes to the database.
+        /// A row was refused because no valid proof shows that the platform wrote it: another writer changes the database.
         RowForged = "row.forged",
         /// A node was registered.
         NodeRegistered = "node.registered",
-        /// A node's agent got its identity.
+        /// A node's agent enrolled and received its certificate.
         NodeEnrolled = "node.enrolled",
         /// An enrollment token was issued.
         NodeEnrollmentIssued = "node.enrollment_issued",
         /// A node became usable.
         NodeActivated = "node.activated",
-        /// A node's lifecycle changed otherwise.
+        /// A node changed to any other lifecycle state.
         NodeStateChanged = "node.state_changed",
-        /// A node's channel came, went quiet or was lost.
+        /// A node's channel connected, became stale or was lost.
         NodeConnectivityChanged = "node.connectivity_changed",
-        /// A node's clock went further from the control plane's than the limit, or came back within it.
+        /// A node's clock skew exceeded the limit, or returned to within it.
         NodeClockSkewChanged = "node.clock_skew_changed",
-        /// A node's agent takes no tasks, or takes them again.
+        /// A node's agent stopped accepting tasks, or accepts them again.
         NodeAgentProblemChanged = "node.agent_problem_changed",
-        /// A node told what it is and whether it is fit.
+        /// A node reported its inventory and its fitness.
         NodeInspected = "node.inspected",
         /// A safe fix was carried out on a node.
         NodeFixed = "node.fixed",
-        /// A node came back on another machine, or its machine got another id.
+        /// A node appeared on another machine, or its machine id changed.
         NodeMachineChanged = "node.machine_changed",
-        /// Two live connections used one identity; the newer was refused.
+        /// Two live connections used one identity; the newer one was refused.
         NodeIdentityCloned = "node.identity_cloned",
         /// An artifact was imported and verified.
         ArtifactImported = "artifact.imported",
@@ -91,7 +91,7 @@ text_enum! {
         AllocationChanged = "allocation.changed",
         /// A workload was accepted.
         WorkloadRequested = "workload.requested",
-        /// Lifecycle, phase, health or recovery of a workload changed.
+        /// A workload's lifecycle, phase, health or recovery changed.
         WorkloadChanged = "workload.changed",
         /// A member changed state or health.
         MemberChanged = "member.changed",
@@ -99,11 +99,11 @@ text_enum! {
         OperationStarted = "operation.started",
         /// An operation ended.
         OperationEnded = "operation.ended",
-        /// A step began, failed, waits or succeeded.
+        /// A step started, failed, waits or succeeded.
         StepChanged = "step.changed",
-        /// A task was recorded, sent, or ended.
+        /// A task was recorded, sent or ended.
         TaskChanged = "task.changed",
-        /// A node reported progress inside a task.
+        /// A node reported progress of a task.
         TaskProgressed = "task.progressed",
         /// Access to a cluster was delivered.
         AccessDelivered = "access.delivered",

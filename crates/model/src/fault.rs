@@ -1,69 +1,69 @@
-//! A fault: what went wrong on a node or in a cluster, with its evidence and its next action.
+//! Faults: failures on a node or in a cluster, with evidence and a next action.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Timestamp, state::text_enum};
 
 text_enum! {
-    /// What a fault allows; decides `recovery` and who acts.
+    /// Class of a fault; decides `recovery` and who must act.
     FaultClass {
-        /// The same step may be repeated as it is.
+        /// The platform can repeat the same step unchanged.
         Retryable = "retryable",
         /// A person may choose a repair that the platform carries out.
         Repairable = "repairable",
         /// A person must change something outside the platform.
         Manual = "manual",
-        /// Nothing helps but decommission.
+        /// Only decommissioning remains.
         Terminal = "terminal",
     }
 }
 
-/// Why something failed, as shown under WHY, EVIDENCE and NEXT.
+/// A failure, shown under WHY, EVIDENCE and NEXT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// Stable code with a page under `docs/errors/`.
     pub code: String,
-    /// What it allows.
+    /// Who can recover from the fault, and how.
     pub class: FaultClass,
-    /// One sentence: what happened to whom.
+    /// One sentence: what failed, and where.
     pub summary: String,
-    /// What was seen, if anything was.
+    /// Supporting observation, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub evidence: Option<Evidence>,
-    /// What to do.
+    /// Recommended action.
     pub next: NextAction,
 }
 
-/// What was seen, where and when; bounded to [`Evidence::TEXT_BYTES_MAX`].
+/// An observation with its source and time; the text has at most [`Evidence::TEXT_BYTES_MAX`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Where it was seen, for example `journal rke2-agent`.
+    /// Source of the observation, for example `journal rke2-agent`.
     pub source: String,
-    /// When, if the source says so.
+    /// Time of the observation, if the source gives one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub at: Option<Timestamp>,
-    /// The line itself.
+    /// The observed text.
     pub text: String,
 }
 
-/// What stands where prose was cut.
+/// Marks the place where text was truncated.
 pub const CUT_MARK: &str = " …[cut]";
 
-/// The next action a person has.
+/// Recommended action for a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NextAction {
     /// One sentence.
     pub text: String,
-    /// A command line that does it, if there is one.
+    /// Command line that performs the action, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command: Option<String>,
 }
 
 impl Evidence {
-    /// Longest evidence kept, in bytes.
+    /// Maximum length of the text in bytes.
     pub const TEXT_BYTES_MAX: usize = 1_024;
 
-    /// Evidence with its text cut to the limit at a character boundary, and [`CUT_MARK`] where it was.
+    /// Creates evidence. Longer text is cut at a character boundary and ends with [`CUT_MARK`].
     pub fn new(source: impl Into<String>, at: Option<Timestamp>, text: &str) -> Self {
         let text = match text.len() <= Self::TEXT_BYTES_MAX {
             true => text.to_owned(),

@@ -1,21 +1,22 @@
-//! Fixes that are safe to send to a node: a closed set, each with one file of its own and what that file says.
+//! Safe fixes for nodes: a closed set. Each fix owns one file with fixed contents.
 
 use crate::state::text_enum;
 
 text_enum! {
-    /// Every fix there is. An agent carries out what is compiled into it: nobody sends it a value.
+    /// Every safe fix. The agent has the values compiled in and accepts none from outside.
     FixKind {
-        /// More instances and watches of inotify: every container's log and every mounted secret takes some.
+        /// Raises inotify limits: every container log and every mounted secret uses watches.
         Inotify = "inotify",
-        /// Packets of pods are forwarded, and bridged ones are seen by the packet filter.
+        /// Turns IP forwarding on and sends bridged packets through the packet filter.
         Forwarding = "forwarding",
-        /// Kernel modules that containers and their network need are loaded now and at boot.
+        /// Loads the kernel modules that containers and their network need, now and at boot.
         Modules = "modules",
     }
 }
 
 impl FixKind {
-    /// The file that keeps it over a reboot: its own, so that nobody's settings are touched and removing it takes the fix back.
+    /// File that makes the fix survive a reboot. Only the fix uses it, so other settings stay untouched and removing the file
+    /// reverts the fix.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Inotify => "/etc/sysctl.d/60-gpuaas-inotify.conf",
@@ -24,21 +25,21 @@ impl FixKind {
         }
     }
 
-    /// Kernel parameters with the least value that each must have. Values above it stay as they are.
+    /// Kernel parameters and their minimum values. Higher values stay unchanged.
     pub const fn sysctls(self) -> &'static [(&'static str, u64)] {
         match self {
-            // What RKE2's own documents ask for.
+            // Values from RKE2's documentation.
             Self::Inotify => &[("fs.inotify.max_user_instances", 8_192), ("fs.inotify.max_user_watches", 524_288)],
             Self::Forwarding => &[("net.ipv4.ip_forward", 1), ("net.bridge.bridge-nf-call-iptables", 1)],
             Self::Modules => &[],
         }
     }
 
-    /// Kernel modules that must be there.
+    /// Kernel modules that must be loaded.
     pub const fn modules(self) -> &'static [&'static str] {
         match self {
             Self::Inotify | Self::Forwarding => &[],
-            // Containers' file systems; the filter on bridges; connections in the packet filter; canal's network between nodes.
+            // Container file systems; packet filter on bridges; connection tracking; canal's overlay network between nodes.
             Self::Modules => &["overlay", "br_netfilter", "nf_conntrack", "vxlan"],
         }
     }

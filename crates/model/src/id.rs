@@ -1,6 +1,6 @@
-//! Identifiers: one type per kind, so that a node's id can never stand where a workload's belongs.
+//! Identifiers: one type per kind of object, so that a node id cannot be passed as a workload id.
 //!
-//! All are UUID version 7: they sort by creation time, which the store's indexes and the cursors of lists rely on.
+//! All are UUIDs of version 7: they sort by creation time, which the store's indexes and list cursors rely on.
 
 use std::{fmt, str::FromStr};
 
@@ -9,11 +9,11 @@ use uuid::Uuid;
 
 use crate::port::{Clock, Entropy};
 
-/// What was offered as an identifier is not a UUID.
+/// A text is not a UUID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} must be a UUID such as 0198c0de-7a3b-7c11-9b54-0242ac120002")]
 pub struct IdParseError {
-    /// The kind of identifier that was expected, for example `workload id`.
+    /// The expected kind of identifier, for example `workload id`.
     pub kind: &'static str,
 }
 
@@ -25,17 +25,17 @@ macro_rules! ids {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A fresh identifier made of the clock's time and the entropy source's bytes.
+            /// Generates an identifier from the clock's time and 10 random bytes.
             pub fn generate(clock: &dyn Clock, entropy: &dyn Entropy) -> Self {
                 Self(uuid_v7(clock, entropy))
             }
 
-            /// The identifier that a stored or received UUID stands for.
+            /// Wraps a stored or received UUID.
             pub const fn from_uuid(uuid: Uuid) -> Self {
                 Self(uuid)
             }
 
-            /// The bare UUID.
+            /// Returns the UUID.
             pub const fn as_uuid(&self) -> Uuid {
                 self.0
             }
@@ -66,11 +66,11 @@ macro_rules! ids {
 ids! {
     /// A tenant's project.
     ProjectId = "project id";
-    /// A machine of ours.
+    /// A machine of the platform.
     NodeId = "node id";
     /// One enrollment token of a node.
     EnrollmentId = "enrollment id";
-    /// A project's hold on a node.
+    /// A project's allocation of a node.
     AllocationId = "allocation id";
     /// An imported artifact.
     ArtifactId = "artifact id";
@@ -78,25 +78,25 @@ ids! {
     ArchiveId = "archive id";
     /// A deployed app.
     WorkloadId = "workload id";
-    /// A part of a workload on one node.
+    /// A workload's member: its part on one node.
     MemberId = "member id";
     /// One durable operation on a workload.
     OperationId = "operation id";
     /// One named step of an operation.
     StepId = "step id";
-    /// One signed task; every attempt of a step is a task of its own.
+    /// One signed task; every attempt of a step is a separate task.
     TaskId = "task id";
-    /// An API token (its id, never its secret).
+    /// An API token (not its secret).
     TokenId = "token id";
-    /// A program that acts for a project.
+    /// A service account: a program that acts for a project.
     ServiceAccountId = "service account id";
     /// A sealed secret.
     SecretId = "secret id";
     /// One delivery of access to a cluster.
     AccessGrantId = "access grant id";
-    /// What a client's request and all that follows from it have in common.
+    /// Shared by a client's request and everything that results from it.
     CorrelationId = "correlation id";
-    /// One run of a control-plane process: it holds leases under this id and a restart gets a new one.
+    /// One run of a control-plane process, which holds its leases under this id; a restart gets a new one.
     ReplicaId = "replica id";
 }
 

@@ -1,79 +1,79 @@
-//! Why a machine could not be brought in, as seen on the machine: by `install.sh` before there is an agent, and by the agent as it enrolls.
+//! Why an installation failed on the machine: reported by `install.sh` before an agent runs, and by the agent during enrollment.
 //!
-//! What the control plane refuses is a [`crate::Code`]; here is what it never hears of.
+//! Errors that the control plane returns are [`crate::Code`]s; the faults here never reach it.
 
 use crate::{ExitStatus, state::text_enum};
 
 text_enum! {
-    /// Why a machine could not be brought in. Each has its page under `docs/errors/`.
+    /// Why an installation failed. `docs/errors/` has a page for each.
     InstallFault {
-        /// Whoever runs it is not root.
+        /// The installer does not run as root.
         NotRoot = "install_not_root",
         /// The machine was not booted with systemd.
         NoSystemd = "install_no_systemd",
-        /// The machine's kernel cannot look paths up safely.
+        /// The kernel lacks a system call for safe path lookup.
         KernelTooOld = "install_kernel_too_old",
         /// There is no package for the machine's architecture.
         ArchitectureUnsupported = "install_architecture_unsupported",
-        /// A program is missing without which nothing can be fetched or checked.
+        /// A program that is needed to download or verify packages is missing.
         ToolMissing = "install_tool_missing",
-        /// Another installation runs on this machine.
+        /// Another installation is running on this machine.
         Busy = "install_busy",
         /// No enrollment string was given.
         StringMissing = "install_string_missing",
-        /// The text is no enrollment string.
+        /// The text is not an enrollment string.
         StringUnknown = "install_string_unknown",
-        /// The enrollment string is of another format.
+        /// The enrollment string has an unsupported format version.
         StringVersion = "install_string_version",
-        /// A character of the enrollment string was lost or changed.
+        /// The enrollment string is damaged: a character was lost or changed.
         StringDamaged = "install_string_damaged",
         /// The machine is not enrolled.
         NotEnrolled = "install_not_enrolled",
         /// The machine is enrolled as another node, or by another control plane.
         AlreadyEnrolled = "install_already_enrolled",
-        /// The control plane's name leads nowhere.
+        /// The control plane's name does not resolve.
         NameUnresolved = "install_name_unresolved",
-        /// Nobody listens at the control plane's address, or nothing leads there.
+        /// The control plane's address refuses connections or has no route.
         ConnectionRefused = "install_connection_refused",
         /// The control plane's address does not answer in time.
         TimedOut = "install_timed_out",
-        /// The connection broke in the middle.
+        /// The connection broke during a transfer.
         ConnectionBroken = "install_connection_broken",
-        /// Whoever answers does not speak TLS as the control plane does.
+        /// The TLS handshake failed.
         TlsFailed = "install_tls_failed",
-        /// Whoever answers is another control plane than the enrollment string is of, or somebody in between.
+        /// The server presents another authority than the enrollment string pins: another control plane, or an interception.
         AuthorityForeign = "install_authority_foreign",
-        /// Whoever answers cannot prove itself by the authority that the enrollment string pins.
+        /// The server presents the pinned authority, but no certificate of it that is valid for the name.
         TlsUntrusted = "install_tls_untrusted",
-        /// A proxy is set, and cannot be reached.
+        /// A proxy is set but cannot be reached.
         ProxyUnreachable = "install_proxy_unreachable",
-        /// A proxy is set, and refuses.
+        /// A proxy is set and refuses the connection.
         ProxyRefused = "install_proxy_refused",
-        /// The control plane is reached through a proxy alone, and agents use none.
+        /// The control plane can be reached only through a proxy, which agents do not support.
         ProxyOnly = "install_proxy_only",
-        /// A download failed in another way.
+        /// A download failed for another reason.
         DownloadFailed = "install_download_failed",
-        /// A package is not the one that the list names.
+        /// A package does not match the package list.
         PackageDamaged = "install_package_damaged",
-        /// The machine's package manager did not take the package.
+        /// The machine's package manager rejected the package.
         PackageRefused = "install_package_refused",
-        /// A folder that must be written cannot be.
+        /// A directory that the installer must write to is read-only.
         FolderReadOnly = "install_folder_read_only",
-        /// Nothing may be executed in the folder of programs.
+        /// The directory for programs is mounted `noexec`.
         FolderNoexec = "install_folder_noexec",
-        /// Somebody masked the agent's unit.
+        /// The agent's unit is masked.
         UnitMasked = "install_unit_masked",
         /// The agent's unit does not start.
         UnitFailed = "install_unit_failed",
-        /// The node is enrolled, and its channel does not stand.
+        /// The node is enrolled but its channel is not connected.
         NotConnected = "install_not_connected",
-        /// A workload of the platform still runs here.
+        /// A workload still runs on this machine.
         WorkloadPresent = "install_workload_present",
     }
 }
 
 impl InstallFault {
-    /// The exit status of the script, and of the agent where it says it.
+    /// Returns the exit status that `install.sh` and the agent use for the fault.
     pub const fn exit(self) -> ExitStatus {
         match self {
             Self::NotRoot => ExitStatus::Unauthorized,

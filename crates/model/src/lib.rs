@@ -1,9 +1,9 @@
-//! The vocabulary of the system: identifiers, lifecycles, stable codes, and the ports through which time and randomness enter.
+//! Domain types: identifiers, lifecycles, stable codes, and the ports for time and randomness.
 //!
-//! Guarantees: no I/O, no clock, no randomness of its own; every lifecycle is one enum with one transition function.
+//! Guarantees: no I/O, no clock and no randomness except through the ports; every lifecycle is one enum with one transition function.
 //!
-//! Deliberately absent: how anything is stored (`store`), sent to nodes (`wire`) or shown to clients (`api-types`), and
-//! everything that only one app knows (`app-*`).
+//! Deliberately absent: storage (`store`), messages to nodes (`wire`), presentation to clients (`api-types`), and anything specific to one
+//! app (`app-*`).
 
 mod actor;
 mod allocation;

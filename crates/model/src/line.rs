@@ -1,7 +1,7 @@
-//! Texts that callers write as they like: names of tokens, reasons, values of labels, sources of releases, texts that are looked for.
+//! Free text from callers on one line: token names, reasons, label values, release sources, search texts.
 //!
-//! Each is one line that a person sees as it is: no character that is invisible, that turns the order of others around, or that means something else
-//! to a terminal. Names that become something elsewhere, of nodes for example, are stricter: [`crate::Name`].
+//! A line contains only visible characters: none that is invisible, changes text direction or controls a terminal. Names that become
+//! identifiers elsewhere, for example node names, follow the stricter [`crate::Name`].
 
 use std::{borrow::Cow, ops::RangeInclusive};
 
@@ -10,41 +10,41 @@ use icu_properties::{
     props::{DefaultIgnorableCodePoint, Emoji, GeneralCategory},
 };
 
-/// What a line is called in the API's document: the `format` of every text that a [`Line`] checks.
+/// The OpenAPI `format` of every text that a [`Line`] checks.
 pub const LINE_FORMAT: &str = "line";
 
-/// Chooses how a character that is a picture as well as a text is shown.
+/// Variation selectors choose between the text and the emoji form of the preceding character.
 const VARIATION_SELECTORS: RangeInclusive<char> = '\u{fe0e}'..='\u{fe0f}';
-/// Puts a key around the digit before.
+/// Encloses the preceding digit in a keycap.
 const KEYCAP: char = '\u{20e3}';
-/// Looks like a space, and is none.
+/// Looks like a space but is not classified as one.
 const BRAILLE_BLANK: char = '\u{2800}';
 
-/// A kind of line, by its length.
+/// A kind of single-line text with its length limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What an error calls the text.
+    /// Name of the kind in error messages.
     what: &'static str,
     characters_min: usize,
     characters_max: usize,
 }
 
-/// Why a text is not a line of that kind.
+/// Why a text is not a valid line of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// It is too short or too long.
+    /// The text is too short or too long.
     #[error("{what} has {min} to {max} printable characters, not {found}")]
     Length {
         /// The kind of text.
         what: &'static str,
-        /// The fewest characters.
+        /// Minimum length in characters.
         min: usize,
-        /// The most characters.
+        /// Maximum length in characters.
         max: usize,
-        /// Its own.
+        /// Actual length in characters.
         found: usize,
     },
-    /// It holds a character that is not seen.
+    /// The text contains an invisible character.
     #[error(
         "{what} has printable characters only, and character {position} is U+{:04X}: control, invisible, \
          direction-changing, private-use and unassigned characters are refused",
@@ -53,44 +53,44 @@ pub enum LineError {
     Unseen {
         /// The kind of text.
         what: &'static str,
-        /// The character.
+        /// The offending character.
         character: char,
-        /// Which one it is, from 1.
+        /// Position of the character, counted from 1.
         position: usize,
     },
-    /// It begins or ends with a space, or holds nothing else.
+    /// The text begins or ends with a space, or consists only of spaces.
     #[error("{what} begins and ends with no space, and character {position} is U+{:04X}", u32::from(*.character))]
     Edge {
         /// The kind of text.
         what: &'static str,
-        /// The space.
+        /// The offending space.
         character: char,
-        /// Which character it is, from 1.
+        /// Position of the character, counted from 1.
         position: usize,
     },
 }
 
 impl Line {
-    /// The name of a token: what the audit calls its holder.
+    /// Name of a token; the audit shows it as the actor.
     pub const TOKEN_NAME: Self = Self { what: "a token's name", characters_min: 1, characters_max: 100 };
-    /// Why something is done.
+    /// Reason for an action.
     pub const REASON: Self = Self { what: "a reason", characters_min: 1, characters_max: 500 };
-    /// The value of a node's label.
+    /// Value of a node label.
     pub const LABEL_VALUE: Self = Self { what: "a label's value", characters_min: 0, characters_max: 253 };
-    /// Where a release lies.
+    /// Source of a release.
     pub const SOURCE: Self = Self { what: "a source", characters_min: 1, characters_max: 4_096 };
-    /// A text that is looked for.
+    /// Search text.
     pub const SEARCHED: Self = Self { what: "a text that is looked for", characters_min: 0, characters_max: 256 };
 
-    /// The most characters that it has.
+    /// Maximum length in characters.
     pub const fn characters_max(&self) -> usize {
         self.characters_max
     }
 
-    /// Refuses a text that is too short or too long, holds a character that [`is_unseen`], or begins or ends with a space.
+    /// Refuses a text of the wrong length, with an [`is_unseen`] character, or with a space at the start or end.
     ///
-    /// Emoji and every script pass, without the joiners U+200C and U+200D: those are invisible, and an emoji that needs them is written in its parts.
-    /// A variation selector passes right after the emoji that it chooses the shape of.
+    /// Accepts emoji and every script, but not the joiners U+200C and U+200D, which are invisible: an emoji sequence that needs them must
+    /// be written as separate emoji. A variation selector is accepted only directly after an emoji.
     pub fn check(&self, text: &str) -> Result<(), LineError> {
         let (what, min, max, found) = (self.what, self.characters_min, self.characters_max, text.chars().count());
         if !(min..=max).contains(&found) {
@@ -113,7 +113,7 @@ impl Line {
     }
 }
 
-/// Escapes every character that [`is_unseen`] as `\u{…}`, so that a text from elsewhere commands no terminal.
+/// Escapes every [`is_unseen`] character as `\u{…}`, so that untrusted text cannot control a terminal.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unseen) {
         return Cow::Borrowed(text);
@@ -125,14 +125,14 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a variation selector says how the emoji before it is shown; a digit is one only within a keycap.
+/// Returns true if `selector` is a variation selector after an emoji. An ASCII character such as a digit counts only if [`KEYCAP`] follows.
 fn selects(before: char, selector: char, after: Option<char>) -> bool {
     let is_emoji = CodePointSetData::new::<Emoji>().contains(before);
     VARIATION_SELECTORS.contains(&selector) && is_emoji && (!before.is_ascii() || after == Some(KEYCAP))
 }
 
-/// Whether a character does something to what is around it, or nothing, instead of being seen: a terminal's commands, line ends, what turns the
-/// direction of a text around, what has no width, and what no version of Unicode that is known here gives a meaning to.
+/// Returns true for characters that are not visible themselves: control characters, line ends, direction overrides, zero-width characters
+/// and code points unassigned in the built-in Unicode version.
 pub fn is_unseen(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_control();

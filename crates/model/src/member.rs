@@ -1,4 +1,4 @@
-//! A workload's part on one node.
+//! A workload's member: its part on one node.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,94 +7,94 @@ use crate::{
     state::{IllegalTransition, text_enum},
 };
 
-/// Where a member is in its life. The table of transitions is [`MemberState::on`].
+/// Lifecycle state of a member. [`MemberState::on`] is the transition table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum MemberState {
-    /// Placed; its node is untouched.
+    /// Placed; its node has not been changed.
     Pending,
-    /// Its node is checked and the software laid out.
+    /// The node is checked and the software installed.
     Preparing {
-        /// Since when.
+        /// When the member entered this state.
         since: Timestamp,
     },
-    /// The first server starts.
+    /// The first server is starting.
     Bootstrapping {
-        /// Since when.
+        /// When the member entered this state.
         since: Timestamp,
     },
-    /// It joins a server that answers.
+    /// The member is joining a server that answers.
     Joining {
-        /// Since when.
+        /// When the member entered this state.
         since: Timestamp,
     },
-    /// It does its part.
+    /// The member serves its role.
     Ready {
-        /// Since when.
+        /// When the member entered this state.
         since: Timestamp,
     },
-    /// Its service is stopped on request.
+    /// The service was stopped on request.
     Stopped {
-        /// Since when.
+        /// When the member entered this state.
         since: Timestamp,
     },
-    /// Work moves off it.
+    /// Work is being moved off the member.
     Draining {
-        /// Since when.
+        /// When the member entered this state.
         since: Timestamp,
     },
-    /// No work is left on it.
+    /// No work is left on the member.
     Drained {
-        /// Since when.
+        /// When the member entered this state.
         since: Timestamp,
     },
-    /// Its software is being removed.
+    /// The software is being removed.
     Removing {
-        /// Since when.
+        /// When the member entered this state.
         since: Timestamp,
     },
-    /// Nothing of it is left but this record.
+    /// Only this record is left.
     Removed,
-    /// It does not do its part, and why.
+    /// The member does not serve its role; `fault` has the reason.
     Failed {
-        /// Since when.
+        /// When the member entered this state.
         since: Timestamp,
-        /// What went wrong.
+        /// The reason of the failure.
         fault: Fault,
     },
 }
 
-/// What happens to a member.
+/// Event that changes a [`MemberState`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum MemberEvent {
-    /// Its first task is about to run.
+    /// The first task is about to run.
     Prepare,
-    /// The first server's software is in place and starts.
+    /// The first server's software is installed; the server starts.
     Bootstrap,
-    /// Its software is in place and joins.
+    /// The software is installed; the member starts to join.
     Join,
-    /// It was seen to do its part.
+    /// The member was observed serving its role.
     BecameReady,
-    /// Its service stopped on request.
+    /// The service was stopped on request.
     Stopped,
-    /// Draining begins.
+    /// Draining began.
     Drain,
     /// Draining ended.
     Drained,
-    /// Removal begins.
+    /// Removal began.
     Remove,
     /// Removal ended.
     Removed,
-    /// Something went wrong.
+    /// The member failed.
     Fail {
-        /// What.
+        /// The reason of the failure.
         fault: Fault,
     },
 }
 
 text_enum! {
-    /// A [`MemberState`] without its data: what lists filter by.
+    /// A [`MemberState`] without its data; lists filter by it.
     MemberStateName {
         /// See [`MemberState::Pending`].
         Pending = "pending",
@@ -122,10 +122,10 @@ text_enum! {
 }
 
 impl MemberState {
-    /// The state after `event` at `now`, or why that event cannot happen here.
+    /// Returns the state after `event` at `now`, or an error if the event is illegal in this state.
     ///
-    /// A failed member may be prepared, bootstrapped or joined again (that is a repair or a resume), may recover by itself,
-    /// and may be removed. What was cut off in the middle, bringing up or removing, may begin again.
+    /// A failed member can be prepared, bootstrapped or joined again (by a repair or a resume), can recover by itself, and can be removed.
+    /// An interrupted bring-up or removal can begin again.
     pub fn on(&self, event: MemberEvent, now: Timestamp) -> Result<Self, IllegalTransition> {
         use {MemberEvent as E, MemberState as S};
         match (self, event) {
@@ -186,7 +186,7 @@ impl MemberState {
         }
     }
 
-    /// This state without its data.
+    /// Returns the state's name without its data.
     pub const fn name(&self) -> MemberStateName {
         match self {
             Self::Pending => MemberStateName::Pending,
@@ -203,7 +203,7 @@ impl MemberState {
         }
     }
 
-    /// Why it failed, if it did.
+    /// Returns the fault of a failed member.
     pub const fn fault(&self) -> Option<&Fault> {
         match self {
             Self::Failed { fault, .. } => Some(fault),
@@ -222,7 +222,7 @@ impl MemberState {
 }
 
 impl MemberEvent {
-    /// Its name, for messages and tables.
+    /// Returns the event's name for messages and tables.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Prepare => "prepare",

@@ -1,4 +1,4 @@
-//! Names that people give to things.
+//! Names that people choose for objects.
 
 use std::{fmt, str::FromStr};
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 /// A DNS label (RFC 1123): 1 to 63 of `a-z`, `0-9` and `-`, with a letter or digit at both ends.
 ///
-/// Nodes, projects and workloads carry one, because a node's name becomes its KubeNode's and Kubernetes takes nothing else
-/// (an underscore there keeps a kubelet from registering).
+/// Nodes, projects and workloads have a name of this form, because a node's name becomes its KubeNode's name and Kubernetes accepts nothing
+/// else: a kubelet with an underscore in its name cannot register.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 
-/// Why a text is not a [`Name`].
+/// A text is not a valid [`Name`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a name has 1 to 63 characters of a-z, 0-9 and -, and begins and ends with a letter or digit")]
 pub struct NameError;
 
 impl Name {
-    /// Longest name in bytes; a DNS label holds no more.
+    /// Maximum length in bytes: the limit of a DNS label.
     pub const LENGTH_BYTES_MAX: usize = 63;
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Our machines: their life, and apart from it whether they can be reached.
+//! Nodes: their lifecycle and, separately, their connectivity.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use crate::{
     state::{IllegalTransition, text_enum},
 };
 
-/// A node in one of its enrollments: what holds for it ends with the next one.
+/// A node in one enrollment. State bound to it becomes invalid at the next enrollment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnrolledNode {
     /// The node.
     pub node: NodeId,
-    /// Its enrollment epoch.
+    /// The enrollment epoch.
     pub epoch: u64,
 }
 
@@ -23,63 +23,63 @@ impl fmt::Display for EnrolledNode {
 }
 
 text_enum! {
-    /// Where a node is in its life. Kubernetes' object of that name is always called KubeNode here.
+    /// Lifecycle state of a node. The Kubernetes object is called KubeNode throughout the code.
     NodeState {
-        /// Known by name, no identity yet.
+        /// Registered by name; has no identity yet.
         Registered = "registered",
-        /// Its agent has a certificate and has not been seen on the channel.
+        /// The agent has a certificate but has not connected to the channel yet.
         Enrolled = "enrolled",
         /// May be allocated.
         Active = "active",
         /// Kept out of use by an operator.
         InMaintenance = "in_maintenance",
-        /// A tenant was root here; nothing it says counts until it is reimaged.
+        /// A tenant had root here: the node's reports are not trusted until it is reimaged.
         NeedsReimage = "needs_reimage",
-        /// Gone for good.
+        /// Removed permanently.
         Retired = "retired",
     }
 }
 
 text_enum! {
-    /// What happens to a node.
+    /// Event that changes a [`NodeState`].
     NodeEvent {
         /// Its agent redeemed an enrollment token.
         Enroll = "enroll",
-        /// Its agent said hello on the channel.
+        /// Its agent connected to the channel.
         Connect = "connect",
-        /// An operator takes it out of use.
+        /// An operator took it out of use.
         Drain = "drain",
-        /// An operator puts it back.
+        /// An operator put it back into use.
         Restore = "restore",
         /// A tenant's workload was decommissioned on it.
         TenantLeft = "tenant_left",
         /// It was reimaged after a tenant.
         Reset = "reset",
-        /// An operator forces a node back that no project holds: it enrolls again.
+        /// An operator forced a node that no project holds back to enrollment.
         ForceReset = "force_reset",
-        /// The control plane came back from a backup: the node's identity has ended, and it enrolls again.
+        /// The control plane was restored from a backup: the node's identity was revoked, and it must enroll again.
         IdentityEnded = "identity_ended",
-        /// An operator removes it.
+        /// An operator removed it.
         Retire = "retire",
     }
 }
 
 text_enum! {
-    /// Whether the node's channel stands, always told with a *since*.
+    /// State of a node's channel; always shown with the time since when it holds.
     Connectivity {
         /// No agent has ever connected.
         Never = "never",
-        /// The channel stands and answers.
+        /// The channel is open and answers.
         Connected = "connected",
-        /// The channel has been silent for a while, or has just ended.
+        /// The channel has been silent for a while or has just closed.
         Stale = "stale",
-        /// Silent for so long that nothing is placed there.
+        /// Silent for so long that no workload is placed there.
         Unreachable = "unreachable",
     }
 }
 
 impl NodeState {
-    /// The state after `event`, or why that event cannot happen here.
+    /// Returns the state after `event`, or an error if the event is illegal in this state.
     pub fn on(self, event: NodeEvent) -> Result<Self, IllegalTransition> {
         use {NodeEvent as E, NodeState as S};
         match (self, event) {

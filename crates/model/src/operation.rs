@@ -3,31 +3,31 @@
 use crate::state::text_enum;
 
 text_enum! {
-    /// What an operation is for.
+    /// Purpose of an operation.
     OperationKind {
-        /// The first deployment.
+        /// First deployment of the app.
         Deploy = "deploy",
-        /// One more member.
+        /// Adds one member.
         AddMember = "add_member",
         /// Moves work off a member.
         DrainMember = "drain_member",
-        /// Takes a member out.
+        /// Removes a member.
         RemoveMember = "remove_member",
-        /// Puts another node in a member's place.
+        /// Replaces a member's node with another.
         ReplaceMember = "replace_member",
         /// Stops the app's services.
         Stop = "stop",
-        /// Starts them again.
+        /// Starts the app's services again.
         Start = "start",
-        /// Brings records back in line; never restarts anything.
+        /// Updates the platform's records; never restarts anything.
         Reconcile = "reconcile",
         /// Restarts or reinstalls within a declared scope.
         Repair = "repair",
-        /// Another version.
+        /// Changes the app's version.
         Upgrade = "upgrade",
         /// Saves the app's state.
         Snapshot = "snapshot",
-        /// Brings a saved state back.
+        /// Restores a saved state.
         Restore = "restore",
         /// Renews the app's certificates.
         RotateCertificates = "rotate_certificates",
@@ -37,39 +37,39 @@ text_enum! {
 }
 
 text_enum! {
-    /// Where an operation is.
+    /// State of an operation.
     OperationState {
-        /// Accepted, no step begun.
+        /// Accepted; no step started.
         Queued = "queued",
-        /// A step runs.
+        /// A step is running.
         Running = "running",
-        /// No step runs; one will, at a known time or on a known event.
+        /// No step is running; one will start at a known time or event.
         Waiting = "waiting",
         /// Every step succeeded.
         Succeeded = "succeeded",
-        /// Ended without its purpose, and nothing can be resumed.
+        /// Ended without success and cannot be resumed.
         Failed = "failed",
-        /// Ended because somebody asked for it.
+        /// Ended by a cancellation.
         Cancelled = "cancelled",
-        /// Ended with something that a person decides; frees the workload for the next operation.
+        /// Ended with a problem that a person must decide on; the workload is free for the next operation.
         NeedsAttention = "needs_attention",
     }
 }
 
 text_enum! {
-    /// Where a step is.
+    /// State of a step.
     StepState {
-        /// Waits for the steps it needs.
+        /// Waiting for the steps it depends on.
         Pending = "pending",
-        /// An attempt is under way.
+        /// An attempt is running.
         Running = "running",
-        /// An attempt failed; the next starts when its backoff ends.
+        /// An attempt failed; the next one starts when the backoff ends.
         Backoff = "backoff",
-        /// Done, and never done again.
+        /// Done; never runs again.
         Succeeded = "succeeded",
-        /// Will not be tried again in this operation.
+        /// Failed; not retried in this operation.
         Failed = "failed",
-        /// Never run, because something it needed failed or the operation was cancelled.
+        /// Never ran, because a dependency failed or the operation was cancelled.
         Skipped = "skipped",
         /// Ended by a cancellation.
         Cancelled = "cancelled",
@@ -77,7 +77,7 @@ text_enum! {
 }
 
 impl OperationState {
-    /// Whether nothing more will happen in it.
+    /// Returns true if the operation has ended.
     pub const fn is_final(self) -> bool {
         match self {
             Self::Queued | Self::Running | Self::Waiting => false,
@@ -87,7 +87,7 @@ impl OperationState {
 }
 
 impl StepState {
-    /// Whether nothing more will happen in it.
+    /// Returns true if the step has ended.
     pub const fn is_final(self) -> bool {
         match self {
             Self::Pending | Self::Running | Self::Backoff => false,

@@ -1,37 +1,37 @@
-//! The sources of everything unrepeatable. Planner, engine, channel and the agent's runner take them as parameters, so that a simulation
-//! with a seeded clock, seeded bytes and its own order of things replays exactly.
+//! Ports for everything that is not reproducible: time, randomness and scheduling. The planner, the engine, the channel and the agent's
+//! runner take them as parameters, so that a simulation with its own clock, seed and scheduler replays exactly.
 
 use std::{pin::Pin, time::Duration};
 
 use crate::Timestamp;
 
-/// Tells the time of day.
+/// Wall clock.
 pub trait Clock: Send + Sync {
-    /// The present moment; may jump when the machine's clock is set.
+    /// Returns the current time; may jump when the machine's clock is set.
     fn now(&self) -> Timestamp;
 }
 
-/// Yields bytes that nobody can guess (or, in a simulation, that everybody can repeat).
+/// Source of random bytes: unpredictable in production, repeatable in a simulation.
 pub trait Entropy: Send + Sync {
-    /// Fills `bytes` entirely.
+    /// Fills all of `bytes`.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// Runs and delays futures. The real one is tokio's; a simulation has its own.
+/// Spawns and delays futures. Production uses tokio; a simulation has its own runtime.
 pub trait Runtime: Send + Sync {
-    /// Runs `future` beside the caller; a panic in it ends it alone.
+    /// Runs `future` concurrently; a panic ends only that future.
     fn spawn(&self, name: &'static str, future: Pin<Box<dyn Future<Output = ()> + Send>>);
 
-    /// Time since some fixed moment, never going back: for measuring how long something took.
+    /// Monotonic time since a fixed moment, for measuring durations.
     fn elapsed(&self) -> Duration;
 
-    /// Completes at `at`, or at once when that is past.
+    /// Completes at `at`, or at once if `at` is in the past.
     fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
-/// A number in `0..bound`, for jitter: not uniform to the last bit, and need not be.
+/// Random numbers for jitter; the slight bias of the remainder does not matter there.
 impl dyn Entropy + '_ {
-    /// A number below `bound`; 0 when `bound` is 0.
+    /// Returns a number in `0..bound`, or 0 if `bound` is 0.
     pub fn below(&self, bound: u64) -> u64 {
         let mut bytes = [0_u8; 8];
         self.fill(&mut bytes);

@@ -1,31 +1,32 @@
-//! Who asks.
+//! Authenticated callers.
 
 use crate::{Permission, ProjectId, Role, ServiceAccountId, TokenId};
 
 /// An authenticated caller of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// The token that proved it.
+    /// The token that authenticated the caller.
     pub token: TokenId,
-    /// Its display name, as the audit shows it.
+    /// Display name, as shown in the audit.
     pub name: String,
-    /// What it may do.
+    /// Role that decides the caller's permissions.
     pub role: Role,
-    /// The project it belongs to; `None` for a role of the platform.
+    /// The caller's project; `None` for platform roles.
     pub project: Option<ProjectId>,
-    /// The service account that it is; `None` for a person.
+    /// The caller's service account; `None` for a person.
     pub service_account: Option<ServiceAccountId>,
 }
 
 impl Principal {
-    /// Whether it may do that at all, which for a service account never includes making tokens; where, [`Principal::sees`] says.
+    /// Returns true if the caller has the permission in some project; [`Principal::sees`] checks the project. A service account never has
+    /// permission to create tokens.
     pub fn may(&self, permission: Permission) -> bool {
-        // What a program made would outlive its account.
+        // A token created by a service account would outlive the account.
         let makes_credentials = permission == Permission::TokensWrite && self.service_account.is_some();
         self.role.allows(permission) && !makes_credentials
     }
 
-    /// Whether objects of `project` exist for it at all.
+    /// Returns true if objects of `project` are visible to the caller.
     pub fn sees(&self, project: ProjectId) -> bool {
         self.role.is_of_platform() || self.project == Some(project)
     }

@@ -1,18 +1,18 @@
-//! What an imported release rests on.
+//! Verification of imported releases.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What verified a release when it was imported. Every file of it is listed with its digest in the release's sum file; this verified the sum file.
+/// How a release was verified at import. The release's checksum file lists a digest for each file; this verified the checksum file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerifiedBy {
-    /// The request named the SHA-256 of the sum file, 64 hex digits.
+    /// SHA-256 of the checksum file as given in the request, 64 hex digits.
     SumsSha256(String),
-    /// A signature of the trusted key with this id, 16 hex digits.
+    /// Signature of the trusted key with this id, 16 hex digits.
     Key(String),
-    /// Nothing: the setting `allow-unverified-releases` let it in.
+    /// Not verified: the setting `allow-unverified-releases` allowed it.
     Nothing,
 }
 

@@ -1,39 +1,39 @@
-//! What a principal may do: roles, permissions, and the one table that joins them.
+//! Roles, permissions, and the table that maps one to the other.
 
 use crate::state::text_enum;
 
 text_enum! {
-    /// What a principal is.
+    /// Role of a principal.
     Role {
         /// Everything, on the platform and in every project.
         PlatformAdmin = "platform-admin",
-        /// Runs machines, allocations and artifacts; sees every project and ends or resumes what runs there; takes no credential.
+        /// Manages nodes, allocations and artifacts; sees every project; can cancel or resume operations; receives no cluster credentials.
         PlatformOperator = "platform-operator",
         /// Reads the control plane's metrics and nothing else: for scrapers.
         PlatformMetrics = "platform-metrics",
         /// Everything inside one project.
         ProjectAdmin = "project-admin",
-        /// Deploys and uses what is deployed, inside one project.
+        /// Deploys workloads and uses them, inside one project.
         ProjectMember = "project-member",
-        /// Looks, inside one project.
+        /// Read-only access to one project.
         Viewer = "viewer",
     }
 }
 
 text_enum! {
-    /// One kind of thing to do. Every operation of the API needs exactly one.
+    /// One permission. Every API operation requires exactly one.
     Permission {
-        /// See what the caller's projects hold, and who the caller is.
+        /// See the caller's identity and the contents of the caller's projects.
         ProjectRead = "project.read",
         /// Read journals of a workload's members.
         LogsRead = "logs.read",
-        /// Deploy, grow and decommission workloads.
+        /// Deploy, scale out and decommission workloads.
         WorkloadsWrite = "workloads.write",
         /// Cancel or resume operations.
         OperationsControl = "operations.control",
-        /// Take a kubeconfig that only looks.
+        /// Take a read-only kubeconfig.
         AccessView = "access.view",
-        /// Take a kubeconfig of any role of the cluster, and withdraw kubeconfigs.
+        /// Take a kubeconfig of any cluster role, and withdraw kubeconfigs.
         AccessTake = "access.take",
         /// Take a break-glass kubeconfig.
         AccessBreakGlass = "access.break_glass",
@@ -41,27 +41,27 @@ text_enum! {
         AuditRead = "audit.read",
         /// Read the archived history of all projects.
         ArchivesRead = "archives.read",
-        /// Make and withdraw tokens of the caller's own project.
+        /// Create and revoke tokens of the caller's own project.
         TokensWrite = "tokens.write",
-        /// See machines and the control plane's own processes.
+        /// See nodes and control-plane replicas.
         PlatformRead = "platform.read",
         /// Read the control plane's metrics.
         MetricsRead = "metrics.read",
-        /// Register, enroll, ping and reset machines.
+        /// Register, enroll, ping and reset nodes.
         NodesWrite = "nodes.write",
-        /// Give machines to projects and take them back.
+        /// Allocate nodes to projects and release them.
         AllocationsWrite = "allocations.write",
         /// Import releases.
         ArtifactsWrite = "artifacts.write",
-        /// Change the keys that sign tasks.
+        /// Rotate and revoke task-signing keys; rotate certificate authorities and the sealing key.
         KeysWrite = "keys.write",
-        /// Make projects.
+        /// Create projects.
         ProjectsWrite = "projects.write",
     }
 }
 
 impl Role {
-    /// Whether it acts for the platform as a whole, and so belongs to no project.
+    /// Returns true if the role acts for the whole platform and therefore belongs to no project.
     pub const fn is_of_platform(self) -> bool {
         match self {
             Self::PlatformAdmin | Self::PlatformOperator | Self::PlatformMetrics => true,
@@ -69,7 +69,7 @@ impl Role {
         }
     }
 
-    /// The table of rights. A role of a project has them inside it alone.
+    /// Returns true if the role has the permission. A project role has it only inside its project.
     pub const fn allows(self, permission: Permission) -> bool {
         use Permission as P;
         match self {
@@ -106,7 +106,7 @@ impl Role {
         }
     }
 
-    /// Whether a holder of this role may make a token of another: never one that can do more.
+    /// Returns true if a holder of this role may create tokens of role `other`: never a role with more permissions.
     pub fn may_grant(self, other: Self) -> bool {
         self.allows(Permission::TokensWrite)
             && (self == Self::PlatformAdmin || !other.is_of_platform())

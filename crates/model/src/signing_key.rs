@@ -1,39 +1,39 @@
-//! The life of a key that signs tasks.
+//! Lifecycle of a task-signing key.
 
 use crate::state::{IllegalTransition, text_enum};
 
 text_enum! {
-    /// Where a task-signing key is in its life.
+    /// Lifecycle state of a task-signing key.
     KeyState {
-        /// Given to every agent, not yet used: no agent may meet a task of a key that it was not told of.
+        /// Distributed to every agent but not used yet, so that no agent receives a task signed with an unknown key.
         Staged = "staged",
-        /// Signs and is accepted.
+        /// Signs tasks; accepted.
         Active = "active",
-        /// Signs no more, still accepted for tasks on their way.
+        /// Signs no more tasks; still accepted for tasks in flight.
         Grace = "grace",
-        /// Not accepted any more.
+        /// No longer accepted.
         Retired = "retired",
-        /// Not accepted, from one moment to the next.
+        /// Revoked; not accepted from that moment on.
         Revoked = "revoked",
     }
 }
 
 text_enum! {
-    /// What happens to a key.
+    /// Event that changes a [`KeyState`].
     KeyEvent {
-        /// It begins to sign.
+        /// The key starts to sign.
         Activate = "activate",
-        /// Another took over.
+        /// Another key took over.
         Supersede = "supersede",
-        /// The last task that it signed has ended.
+        /// The last task that the key signed has ended.
         Retire = "retire",
-        /// It may have leaked.
+        /// The key may have leaked.
         Revoke = "revoke",
     }
 }
 
 impl KeyState {
-    /// The state after `event`, or why that event cannot happen here.
+    /// Returns the state after `event`, or an error if the event is illegal in this state.
     pub fn on(self, event: KeyEvent) -> Result<Self, IllegalTransition> {
         use {KeyEvent as E, KeyState as S};
         match (self, event) {
@@ -47,9 +47,9 @@ impl KeyState {
         }
     }
 
-    /// Whether agents take tasks that a key in this state has signed.
+    /// Returns true if agents accept tasks signed with a key in this state.
     ///
-    /// A staged one is accepted: a task of its first moment may reach an agent before the word that it is active does.
+    /// Agents accept staged keys, because the first task of a newly active key may arrive before the message that it is active.
     pub const fn is_accepted(self) -> bool {
         match self {
             Self::Staged | Self::Active | Self::Grace => true,

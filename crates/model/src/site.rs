@@ -1,18 +1,17 @@
-//! Who is likely behind an address: what a stranger is counted by before it has said who it is.
+//! Groups peer addresses by site, to count unauthenticated peers.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What of an IPv6 address tells the site that holds it. A site is given a network of 48 to 64 bits whole (RFC 6177), so that a host can have
-/// as many addresses, and with a bit of luck as many networks of 64 bits, as it likes. Counting by 48 joins at worst neighbours, as one IPv4
-/// address in front of an office does.
+/// Prefix length of an IPv6 site. A site receives a /48 to /64 (RFC 6177), so one host can use any number of addresses and often many /64
+/// networks. Counting by /48 at worst groups neighbours, as one IPv4 address in front of an office does.
 const IPV6_SITE_BITS: u32 = 48;
 
-/// The holder of an address: of IPv4 the address itself, of IPv6 the site's network.
+/// The likely owner of an address: the address itself for IPv4, its /48 network for IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerSite(IpAddr);
 
 impl PeerSite {
-    /// The holder of that address.
+    /// Returns the site of `address`. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V4(address) => address.into(),

@@ -1,18 +1,18 @@
-//! What the lifecycles have in common.
+//! Shared parts of the lifecycles.
 
-/// An event arrived in a state in which it cannot happen. Whoever sees one has found a defect or a stale writer; the state stays as it was.
+/// An event is illegal in the current state, which stays unchanged. The cause is a defect or a stale writer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} in state {state} cannot take {event}")]
 pub struct IllegalTransition {
     /// The kind of object, for example `member`.
     pub what: &'static str,
-    /// The state it is in.
+    /// The current state.
     pub state: &'static str,
-    /// The event that does not fit.
+    /// The illegal event.
     pub event: &'static str,
 }
 
-/// A fieldless enum whose variants are written in snake case everywhere: in the store, in JSON and on screens.
+/// Defines a fieldless enum with one snake-case spelling for the store, JSON and display.
 macro_rules! text_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -25,7 +25,7 @@ macro_rules! text_enum {
             /// Every value, in the order of declaration.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The one spelling of this value.
+            /// Returns the spelling of this value.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
             }
@@ -40,7 +40,7 @@ macro_rules! text_enum {
         impl std::str::FromStr for $name {
             type Err = String;
 
-            /// Fails with a sentence that lists what would have been understood.
+            /// Fails with a sentence that lists the accepted values.
             fn from_str(text: &str) -> Result<Self, String> {
                 match text {
                     $($text => Ok(Self::$variant),)*

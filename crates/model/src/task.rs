@@ -1,41 +1,41 @@
-//! What a node can be told to do: a closed catalog, and where one such order is.
+//! Task types (a closed catalog) and task states.
 
 use crate::state::text_enum;
 
 text_enum! {
-    /// Every task type there is. An agent refuses what is not compiled into it.
+    /// Every task type. An agent refuses task types that are not compiled in.
     TaskType {
-        /// Changes nothing and answers at once: measures the way of a task.
+        /// Changes nothing and returns at once; measures the round trip of a task.
         Noop = "host.noop",
-        /// Tells what the node is.
+        /// Reports the node's inventory.
         Inspect = "host.inspect",
-        /// Tells whether an app could run there.
+        /// Checks whether an app can run on the node.
         Preflight = "host.preflight",
         /// Lists what an app left behind.
         Residue = "host.residue",
-        /// Carries out one of the closed set of safe fixes.
+        /// Applies one safe fix.
         Fix = "host.fix",
-        /// Brings verified artifacts onto the node.
+        /// Downloads verified artifacts to the node.
         ArtifactFetch = "artifact.fetch",
-        /// Lays a fetched release out.
+        /// Installs a fetched release.
         Rke2Install = "rke2.install",
-        /// Writes its configuration.
+        /// Writes the configuration.
         Rke2Configure = "rke2.configure",
-        /// Starts its unit and follows it until it is up.
+        /// Starts the unit and follows it until it is up.
         Rke2Start = "rke2.start",
-        /// Stops its unit.
+        /// Stops the unit.
         Rke2Stop = "rke2.stop",
-        /// Tells how its unit is, with evidence.
+        /// Reports the unit's state with evidence.
         Rke2Observe = "rke2.observe",
         /// Reads the admin kubeconfig into the sealed store.
         Rke2KubeconfigRead = "rke2.kubeconfig.read",
-        /// Removes it by its own script.
+        /// Runs RKE2's uninstall script.
         Rke2Uninstall = "rke2.uninstall",
     }
 }
 
 impl TaskType {
-    /// Whether it is carried out for a workload alone. The rest is the platform's own: it looks at a machine, or mends it.
+    /// Returns true if the task always belongs to a workload. The others are platform tasks, which inspect or fix a machine.
     pub const fn is_for_workload(self) -> bool {
         match self {
             Self::Preflight
@@ -52,8 +52,8 @@ impl TaskType {
         }
     }
 
-    /// Whether it may leave something of an app on the node, or take it away. The agent's own staging of artifacts does not count, and a fix
-    /// is the machine's own.
+    /// Returns true if the task can leave parts of an app on the node or remove them. The agent's staging of artifacts and safe fixes do
+    /// not count.
     pub const fn changes_host(self) -> bool {
         match self {
             Self::Rke2Install | Self::Rke2Configure | Self::Rke2Start | Self::Rke2Stop | Self::Rke2Uninstall => true,
@@ -70,29 +70,29 @@ impl TaskType {
 }
 
 text_enum! {
-    /// Where a task is.
+    /// State of a task.
     TaskState {
-        /// Recorded, not yet sent.
+        /// Recorded; not sent yet.
         Queued = "queued",
-        /// Sent; the node has not said that it began.
+        /// Sent; the node has not reported its start.
         Dispatched = "dispatched",
-        /// The node works on it.
+        /// The node is running it.
         Running = "running",
         /// Done.
         Succeeded = "succeeded",
-        /// Not done; says why.
+        /// Failed; the result has the reason.
         Failed = "failed",
-        /// Not done in its time.
+        /// Not done by its deadline.
         Expired = "expired",
-        /// Ended on request.
+        /// Ended by a cancellation.
         Cancelled = "cancelled",
-        /// The agent died in the middle; nobody knows how far it came until somebody looks.
+        /// The agent died while it ran the task; its effect is unknown until the node is observed.
         Interrupted = "interrupted",
     }
 }
 
 impl TaskState {
-    /// Whether nothing more will happen in it.
+    /// Returns true if the task has ended.
     pub const fn is_final(self) -> bool {
         match self {
             Self::Queued | Self::Dispatched | Self::Running => false,

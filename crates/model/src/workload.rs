@@ -1,15 +1,15 @@
-//! The five separate fields that say how a workload is; the reference platform mixed them, which is why they are five here.
+//! The separate fields of a workload's status: lifecycle, phase, health, recovery and progress. The reference platform mixes them in one.
 
 use serde::{Deserialize, Serialize};
 
 use crate::state::text_enum;
 
 text_enum! {
-    /// Where a workload is in its life.
+    /// Lifecycle state of a workload.
     Lifecycle {
-        /// Accepted, nothing started.
+        /// Accepted; nothing started.
         Requested = "requested",
-        /// Its first deployment is under way.
+        /// The first deployment is in progress.
         Deploying = "deploying",
         /// Usable.
         Running = "running",
@@ -29,13 +29,13 @@ text_enum! {
 }
 
 text_enum! {
-    /// How a workload or member is.
+    /// Health of a workload or member.
     Health {
-        /// On its way; no judgement yet.
+        /// In progress; not judged yet.
         Progressing = "progressing",
-        /// As it should be.
+        /// In the desired state.
         Healthy = "healthy",
-        /// Usable, but something is not as it should be.
+        /// Usable, but something deviates from the desired state.
         Degraded = "degraded",
         /// Not usable.
         Failed = "failed",
@@ -43,34 +43,34 @@ text_enum! {
 }
 
 text_enum! {
-    /// What can be done about it, and by whom.
+    /// How a workload or member can recover, and who must act.
     Recovery {
-        /// Nothing needs doing.
+        /// Nothing to do.
         None = "none",
         /// The platform repeats the same step.
         Retrying = "retrying",
-        /// The platform brings records back in line, without touching services.
+        /// The platform updates its records, without touching services.
         Reconciling = "reconciling",
         /// A person may choose a repair that the platform then carries out.
         RepairAvailable = "repair_available",
         /// A person must do something outside the platform first.
         ManualIntervention = "manual_intervention",
-        /// Beyond saving; decommission is what remains.
+        /// Cannot be recovered; only decommissioning remains.
         Terminal = "terminal",
     }
 }
 
-/// How many of an operation's steps are done.
+/// Progress of an operation, in steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Steps that succeeded.
     pub completed: u32,
-    /// Steps there are.
+    /// All steps.
     pub total: u32,
 }
 
 impl Lifecycle {
-    /// Whether a cluster of this workload may exist on its nodes, so that its allocations are in use.
+    /// Returns true if the workload's cluster may exist on its nodes, so that its allocations are in use.
     pub const fn holds_allocations(self) -> bool {
         match self {
             Self::Decommissioned => false,

@@ -1,4 +1,5 @@
-//! What an app must be able to say about itself. All of it pure; its cluster calls are the engine's `ClusterCalls`.
+//! The interface of an app to the planner and the engine. All of it is pure; the calls to the app's cluster are the engine's
+//! `AppEffects`.
 
 use gpuaas_model::{Fault, Health, MemberId, OperationKind, Reason, TaskType};
 use gpuaas_wire::task::{Preflight, TaskFailure, UnitReport};
@@ -11,15 +12,15 @@ use crate::{
     view::{MemberView, WorkloadView},
 };
 
-/// An app of the catalog. One implementation per app; the core never names one.
+/// An app of the catalog. Each app has one implementation; the core names no app.
 pub trait App: Send + Sync {
-    /// What it is and what it promises.
+    /// Returns the description and the requirements of the app.
     fn manifest(&self) -> &Manifest;
 
-    /// The members that `intent` asks for, or every reason why it cannot be.
+    /// Returns the members that `intent` requests, or every reason why it is impossible.
     ///
-    /// `candidates` holds each allocation that the intent names and this project owns; a named one that is missing from it does not
-    /// exist for the caller. `existing` members are those of a workload that grows; empty for a first deployment.
+    /// `candidates` has each allocation that the intent names and this project owns; a named one that is missing there does not exist for
+    /// the caller. `existing` has the members of a workload that grows; it is empty for a first deployment.
     fn place(
         &self,
         intent: &Value,
@@ -27,134 +28,134 @@ pub trait App: Send + Sync {
         existing: &[MemberView],
     ) -> Result<Vec<Placed>, Vec<Reason>>;
 
-    /// The allocations that `intent` names, so that they can be loaded; ill-formed parts are left to [`App::place`].
+    /// Returns the allocations that `intent` names, so that they can be loaded; [`App::place`] reports ill-formed parts.
     fn named_allocations(&self, intent: &Value) -> Vec<gpuaas_model::AllocationId>;
 
-    /// Every setting in `config` that it does not take, with the reason.
+    /// Returns a reason for every setting in `config` that the app does not accept.
     fn check_config(&self, config: &Value) -> Vec<Reason>;
 
-    /// Secrets that exist before the first step.
+    /// Returns the secrets that must exist before the first step.
     fn initial_secrets(&self) -> Vec<SecretSpec>;
 
-    /// The steps of an operation. `targets` are the members it is about; for a deployment, all.
+    /// Returns the steps of an operation. `targets` are the members that it is about; for a deployment, all.
     fn plan(&self, kind: OperationKind, workload: &WorkloadView, targets: &[MemberId]) -> Result<Plan, PlanRefusal>;
 
-    /// What a node is looked at for by whoever wants to know whether the app could run there, whatever it would run; `None` when there is nothing
-    /// to look for. On an `occupied` node, which carries a member, what a member itself takes and leaves is not looked for.
+    /// Returns the checks that show whether the app could run on a node, independent of component and release; `None` if there are none.
+    /// For an `occupied` node, which has a member, they exclude everything that a member itself occupies or leaves.
     fn preflight(&self, _occupied: bool) -> Option<Preflight> {
         None
     }
 
-    /// The parameters of one attempt, from what is known now.
+    /// Renders the parameters of one attempt from the present state.
     fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError>;
 
-    /// What a success taught. Fails when the result is not what the step must give, which fails the attempt.
+    /// Returns the outputs of a successful step. Fails if the result is not what the step must return; this fails the attempt.
     fn learn(&self, step: &StepSpec, result: &Value, workload: &WorkloadView) -> Result<Vec<Learned>, Box<Fault>>;
 
-    /// What a failure means.
+    /// Maps a failure to a fault with its next action.
     fn diagnose(&self, step: &StepSpec, failure: &TaskFailure, workload: &WorkloadView) -> Fault;
 
-    /// The units whose signals tell how a member of this component is.
+    /// Returns the units whose reports show the health of a member of this component.
     fn units(&self, component_key: &str) -> Vec<String>;
 
-    /// How a member is, by what its unit says now.
+    /// Derives the health of a member from its unit's report.
     fn judge(&self, member: &MemberView, report: &UnitReport) -> (Health, Option<Fault>);
 }
 
-/// What the catalog shows of an app.
+/// Description of an app in the catalog.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Its short name in commands.
+    /// Short name for commands.
     pub slug: String,
-    /// Its label, shown as it is.
+    /// Display name.
     pub name: String,
-    /// One sentence.
+    /// Description in one sentence.
     pub summary: String,
     /// JSON Schema of the placement intent.
     pub placement_schema: Value,
-    /// JSON Schema of the settings a tenant may make.
+    /// JSON Schema of the settings that a tenant can make.
     pub config_schema: Value,
-    /// What the platform promises.
+    /// Properties that the platform promises.
     pub promises: Vec<String>,
-    /// What it does not.
+    /// Properties that the platform does not promise.
     pub not_promised: Vec<String>,
-    /// Its phases, in order.
+    /// Phases in their order.
     pub phases: Vec<String>,
-    /// Task types it needs, each with the oldest schema version that will do.
+    /// Task types that the app needs, each with the oldest version of its parameters that suffices.
     pub tasks: Vec<(TaskType, u32)>,
-    /// Kinds of operation it can plan.
+    /// Kinds of operation that it can plan.
     pub operations: Vec<OperationKind>,
-    /// Files that a release must hold, by the release's own names.
+    /// Files that a release must contain, by the release's own names.
     pub release_files: Vec<String>,
-    /// The release's sum file.
+    /// Name of the release's file of checksums.
     pub release_sums: String,
 }
 
-/// A secret that the platform makes at deployment: random lower-case hex.
+/// A secret that the platform creates at deployment: random lower-case hex.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretSpec {
-    /// The app's own name for it.
+    /// Name, defined by the app.
     pub name: String,
-    /// Random bytes in it; the text is twice as long.
+    /// Number of random bytes; the text has twice as many characters.
     pub random_bytes: usize,
 }
 
-/// Something that a step taught.
+/// An output of a successful step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Learned {
-    /// A fact, kept under the app's own name.
+    /// A fact, stored under a name that the app defines.
     Fact(String, Value),
-    /// A secret that a node has deposited under the id it was given in the step's parameters.
+    /// A secret that a node has stored under the id in the step's parameters.
     Deposited {
-        /// The app's own name.
+        /// Name, defined by the app.
         name: String,
-        /// SHA-256 of the bytes as the node told it; the engine compares.
+        /// SHA-256 of the bytes as the node reported it; the engine compares it.
         sha256: String,
     },
-    /// A secret made of others, so that the app itself never sees the bytes.
+    /// A secret composed of others, so that the app itself never handles the bytes.
     Composed {
-        /// The app's own name.
+        /// Name, defined by the app.
         name: String,
-        /// Its parts, in order.
+        /// Parts in their order.
         parts: Vec<SecretPart>,
     },
-    /// Where clients reach the app, for the member the step is for.
+    /// Address at which clients reach the app, served by the step's member.
     Endpoint(String),
 }
 
 /// A part of a composed secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretPart {
-    /// Text as it is.
+    /// Literal text.
     Text(String),
-    /// The bytes of another secret, by the app's own name.
+    /// The bytes of another secret, by its name.
     Secret(String),
 }
 
-/// Why an operation cannot be planned.
+/// Reason why an operation cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanRefusal {
-    /// The app has no such operation.
+    /// The app has no operation of this kind.
     #[error("{app} cannot {kind}")]
     Unsupported {
-        /// The app's slug.
+        /// Slug of the app.
         app: String,
-        /// What was asked.
+        /// Kind of the operation.
         kind: OperationKind,
-        /// What to do instead.
+        /// Alternative for the user.
         next: String,
     },
-    /// The workload is not in a shape that allows it.
+    /// The workload's present state does not allow the operation.
     #[error("{0}")]
     NotNow(String),
 }
 
-/// Parameters cannot be rendered yet or at all. A defect of the plan: the step ran before what it needs was learnt.
+/// The parameters of a step cannot be rendered. A defect of the plan: the step ran before the data that it needs existed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{step} needs {missing}, which nothing has taught")]
 pub struct RenderError {
-    /// The step.
+    /// Key of the step.
     pub step: String,
-    /// What is missing.
+    /// Name of the missing data.
     pub missing: String,
 }

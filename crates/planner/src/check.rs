@@ -1,4 +1,4 @@
-//! Reads a plan before anything runs and says what is wrong with it. A plan with findings is never carried out.
+//! Checks a plan before any of it runs. A plan with findings is never executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,48 +12,48 @@ use crate::{
 /// A defect of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Finding {
-    /// Nothing to do.
+    /// The plan has no steps.
     #[error("the plan has no steps")]
     Empty,
-    /// More steps than [`Plan::STEPS_MAX`].
+    /// The plan has more than [`Plan::STEPS_MAX`] steps.
     #[error("the plan has {0} steps, more than are allowed")]
     TooLong(usize),
-    /// Two steps of one name.
+    /// Two steps have the same key.
     #[error("two steps are named {0}")]
     Repeated(StepKey),
-    /// A need that no earlier step meets: unknown, later, or in a circle.
+    /// A need that no earlier step meets: unknown, later, or circular.
     #[error("{step} needs {need}, which is no earlier step")]
     Unmet {
-        /// The step.
+        /// Key of the step.
         step: StepKey,
-        /// What it needs.
+        /// Key that it needs.
         need: StepKey,
     },
-    /// A step that could wait for ever.
+    /// A step without a deadline.
     #[error("{0} has no deadline")]
     Endless(StepKey),
-    /// A step that may never be tried.
+    /// A step that allows no attempt.
     #[error("{0} allows no attempt")]
     NoAttempt(StepKey),
-    /// A step for a member that the workload does not have, or has no more.
+    /// A step for a member that the workload does not have, or that was removed.
     #[error("{0} is for a member that is not part of the workload")]
     NoMember(StepKey),
-    /// A task on another node than the one of the step's member.
+    /// A task on another node than that of the step's member.
     #[error("{0} is a task on a node that is not its member's")]
     ForeignNode(StepKey),
-    /// A phase that the app does not have, or one that comes back after a later one.
+    /// A phase that the app does not have, or that comes earlier than the phase of a step that it needs.
     #[error("{step} is in phase {phase}, which is out of order")]
     PhaseOutOfOrder {
-        /// The step.
+        /// Key of the step.
         step: StepKey,
-        /// Its phase.
+        /// Phase of the step.
         phase: String,
     },
 }
 
-/// Everything wrong with `plan`. Every step's needs must stand before it, so that a plan can be read from top to bottom;
-/// `phases` are the app's, in order (steps of an empty list of phases are not checked for order). Steps are for `members` that are not removed, and
-/// tasks run on their nodes.
+/// Returns every defect of `plan`. Every step's needs must precede it, so that a plan can be read from top to bottom. `phases` are the
+/// app's, in order; an empty list disables the check of phases. Steps must be for `members` that are not removed, and tasks must run on the
+/// nodes of these members.
 pub fn check(plan: &Plan, phases: &[String], members: &[MemberView]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = plan.steps.iter().filter_map(|step| misplaced(step, members)).collect();
     if plan.steps.is_empty() {
@@ -91,7 +91,7 @@ pub fn check(plan: &Plan, phases: &[String], members: &[MemberView]) -> Vec<Find
     findings
 }
 
-/// What is wrong with whom a step is for, and where it runs.
+/// Returns a defect of the step's member or node.
 fn misplaced(step: &StepSpec, members: &[MemberView]) -> Option<Finding> {
     let is_part = |member: &&MemberView| member.state != MemberState::Removed;
     let member = step.member.map(|id| members.iter().filter(is_part).find(|member| member.id == id));

@@ -2,7 +2,7 @@
 
 use crate::plan::{FailureScope, RecordKind, Retry, StepAction, StepKey, StepSpec};
 
-/// A milestone that needs nothing, is tried once, and whose failure is its member's alone.
+/// Returns a milestone without needs, with one attempt, whose failure affects only its member.
 pub(crate) fn step(key: &str, phase: &str) -> StepSpec {
     StepSpec {
         key: StepKey::named(key),

@@ -1,9 +1,9 @@
-//! Turns what a workload should be and what was last seen of it into the next steps.
+//! Turns the desired and the last observed state of a workload into the next steps.
 //!
-//! Pure: no clock but the `now` it is given, no I/O, no randomness. The same inputs give the same plan, so a crashed
-//! control plane plans again from rows and loses nothing.
+//! Pure: no clock but the given `now`, no I/O, no randomness. The same inputs give the same plan, so a restarted control plane plans again
+//! from rows and loses nothing.
 //!
-//! Deliberately absent: dispatch (`engine`), what a step does on a host (`agent`), anything one app alone knows (`app-*`).
+//! Deliberately absent: dispatch (`engine`), the execution of a step on a host (`agent`), and anything specific to one app (`app-*`).
 
 pub mod app;
 pub mod check;

@@ -1,4 +1,4 @@
-//! Checks of placement that hold for every app.
+//! Checks of placement that apply to every app.
 
 use gpuaas_model::{
     AllocationId, AllocationState, Code, Connectivity, NodeId, NodeState, ProjectId, Reason, Timestamp,
@@ -7,45 +7,45 @@ use gpuaas_wire::task::TaskSupport;
 
 use crate::{app::Manifest, view::NodeView};
 
-/// An allocation that somebody would place a member on.
+/// An allocation on which a member may be placed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Which.
+    /// Id of the allocation.
     pub allocation: AllocationId,
-    /// Whose.
+    /// Project that owns it.
     pub project: ProjectId,
-    /// Where it is in its life.
+    /// State in the allocation's lifecycle.
     pub state: AllocationState,
-    /// Its node.
+    /// Node of the allocation.
     pub node: NodeView,
-    /// Where its node is in its life.
+    /// State in the node's lifecycle.
     pub node_state: NodeState,
-    /// Whether its node can be reached.
+    /// Present connectivity of the node.
     pub connectivity: Connectivity,
-    /// Since when.
+    /// Time since which it has this connectivity.
     pub connectivity_since: Timestamp,
-    /// What its node's agent can do.
+    /// Task types that its node's agent supports.
     pub support: Vec<TaskSupport>,
-    /// Why its node's agent takes no tasks, with the code; absent where it takes them.
+    /// Code and reason why its node's agent takes no tasks; `None` if it takes tasks.
     pub problem: Option<(Code, String)>,
-    /// The name of the workload that uses it.
+    /// Name of the workload that uses the allocation.
     pub used_by: Option<String>,
 }
 
-/// A member to be.
+/// A planned member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The app's own word for its part.
+    /// Key of its component, defined by the app.
     pub component_key: String,
-    /// Counts from 1 within the component.
+    /// Number within the component, from 1.
     pub ordinal: u32,
-    /// Its allocation.
+    /// Allocation of the member.
     pub allocation: AllocationId,
-    /// Its node.
+    /// Node of the member.
     pub node: NodeId,
 }
 
-/// Every reason why nothing can be placed on `candidate`, told about `field`.
+/// Returns every reason why nothing can be placed on `candidate`; each reason names `field`.
 pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let mut refuse = |code, detail: String, next: &str| {
@@ -59,7 +59,7 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
             "wait until it is active, or choose another",
         );
     }
-    // A node's own state says nothing more about an allocation that is over.
+    // The node's own state adds nothing for an allocation that is over.
     if candidate.state == AllocationState::Active && candidate.node_state != NodeState::Active {
         refuse(
             Code::AllocationInactive,
@@ -67,7 +67,7 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
             "choose another, or ask an operator to put the node back into use",
         );
     }
-    // Nor does whether it can be reached: a node that was given back is cut off.
+    // Neither does its connectivity: a node that was given back is isolated.
     let is_over = match candidate.state {
         AllocationState::Requested | AllocationState::Provisioning | AllocationState::Active => false,
         AllocationState::Releasing

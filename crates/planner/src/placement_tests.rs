@@ -1,4 +1,4 @@
-//! Why nothing can be placed somewhere: every reason by itself, and none that only repeats another.
+//! Reasons against a placement: each by itself, and none that only repeats another.
 
 use gpuaas_model::TaskType;
 use serde_json::Value;
@@ -63,10 +63,10 @@ fn an_active_connected_free_node_with_a_knowing_agent_is_usable() {
 fn an_allocation_that_is_not_active_is_said_once() {
     use {AllocationState as A, Connectivity as C};
     assert_eq!(codes(|of| of.state = A::Provisioning), [Code::AllocationInactive]);
-    // Its node's state follows from the allocation's.
+    // The node's state follows from the allocation's.
     let released = |of: &mut Candidate| (of.state, of.node_state) = (A::Released, NodeState::NeedsReimage);
     assert_eq!(codes(released), [Code::AllocationInactive]);
-    // And so does that a node which was given back is cut off.
+    // So does the lost connection of a node that was given back.
     for over in [A::Releasing, A::Released, A::Failed, A::ReleaseFailed] {
         assert_eq!(codes(|of| (of.state, of.connectivity) = (over, C::Unreachable)), [Code::AllocationInactive]);
     }
@@ -89,7 +89,7 @@ fn an_agent_must_know_every_task_in_the_version_that_the_app_renders() {
     candidate.support = vec![TaskSupport { task: "rke2.start".into(), schemas: vec![1] }];
     let reasons = unusable("f", &candidate, &manifest());
     assert_eq!(reasons[0].detail, "the agent of gpu-1 does not know host.preflight, rke2.start");
-    // What an agent that is away could do, nobody knows.
+    // The task types of a disconnected agent are unknown.
     let away = |of: &mut Candidate| (of.connectivity, of.support) = (Connectivity::Unreachable, Vec::new());
     assert_eq!(codes(away), [Code::AllocationUnreachable]);
 }

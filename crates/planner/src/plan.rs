@@ -1,32 +1,32 @@
-//! A plan is data: named steps, what each needs, and what its failure means. Reading it is understanding the operation.
+//! A plan as data: named steps, the needs of each, and the effect of its failure. A reader of the plan understands the operation.
 
 use std::{fmt, time::Duration};
 
 use gpuaas_model::{MemberEvent, MemberId, NodeId, OperationKind, TaskType};
 use serde::{Deserialize, Serialize};
 
-/// A step's name inside its operation, for example `agent-2/start`. Stable across control-plane versions: rows carry it.
+/// Key of a step within its operation, for example `agent-2/start`. Stable across control-plane versions, because rows contain it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StepKey(String);
 
 impl StepKey {
-    /// The key of something done for one member.
+    /// Returns the key `MEMBER/WHAT` of a step for one member.
     pub fn of(member: &str, what: &str) -> Self {
         Self(format!("{member}/{what}"))
     }
 
-    /// The key of something done for the workload as a whole, or one read back from a row.
+    /// Returns the key of a step for the workload as a whole, or one that was read from a row.
     pub fn named(key: impl Into<String>) -> Self {
         Self(key.into())
     }
 
-    /// The key as text.
+    /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What is done, without for whom.
+    /// Returns the part that names the action, without the member.
     pub fn what(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
@@ -38,72 +38,72 @@ impl fmt::Display for StepKey {
     }
 }
 
-/// Which of the three kinds of step it is, with what the engine needs to start it.
+/// The action of a step, one of three kinds, with the data that the engine needs to start it.
 ///
-/// Parameters are not here: they are rendered at each attempt from what is known then (`App::render`).
+/// Parameters are absent: `App::render` renders them at each attempt from the state at that time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StepAction {
     /// A signed task on a node.
     NodeTask {
-        /// Where.
+        /// Id of the node.
         node: NodeId,
-        /// What.
+        /// Type of the task.
         task: TaskType,
     },
-    /// A call to the app's cluster through the tunnel, by the name its effects know.
+    /// A call to the app's cluster through the tunnel, with the name that the app's effects define.
     ClusterCall {
-        /// The name.
+        /// Name of the call.
         call: String,
     },
-    /// A change of our own records.
+    /// A change of the control plane's own records.
     Record {
-        /// Which.
+        /// Kind of the change.
         record: RecordKind,
     },
 }
 
-/// The changes of records that are steps of their own.
+/// Changes of records that are steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordKind {
-    /// Checks once more that every allocation of the operation is still usable for it.
+    /// Checks again that every allocation of the operation is still usable for it.
     ConfirmPlacement,
-    /// Marks a point of the story that has no effect of its own; its phase says which.
+    /// Marks a point of the operation and has no effect; its phase names the point.
     Milestone,
 }
 
-/// What a step's final failure ends.
+/// Scope of a step's final failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureScope {
-    /// The operation: without this step the workload cannot be what it should.
+    /// The operation fails: without this step the workload cannot become ready.
     Workload,
-    /// The member it is for; the rest goes on.
+    /// The step's member fails; the operation continues with the others.
     Member,
 }
 
-/// How often and how soon a failed step is tried again.
+/// Number and spacing of the attempts of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Attempts altogether, the first included.
+    /// Attempts in all, including the first.
     pub attempts_max: u32,
-    /// Wait before the second attempt; doubles from there.
+    /// Wait before the second attempt, in milliseconds; doubles for each further one.
     pub base_ms: u64,
-    /// Longest wait.
+    /// Longest wait, in milliseconds.
     pub cap_ms: u64,
 }
 
 impl Retry {
     /// For effects that are cheap to repeat.
     pub const QUICK: Self = Self { attempts_max: 5, base_ms: 500, cap_ms: 15_000 };
-    /// For effects whose own deadline is minutes: the deadline has waited long enough already.
+    /// For effects with a deadline of minutes, which is already a long wait.
     pub const SLOW: Self = Self { attempts_max: 2, base_ms: 2_000, cap_ms: 30_000 };
-    /// For steps that must not be repeated without a person.
+    /// For steps that only a person may repeat.
     pub const NEVER: Self = Self { attempts_max: 1, base_ms: 0, cap_ms: 0 };
 
-    /// The wait after attempt number `attempt` (from 1) failed: exponential, with the upper half of it jittered by
-    /// `jitter_per_mille` (0..1000) so that many members do not come back at once.
+    /// Returns the wait after attempt number `attempt` (from 1) failed: exponential, with its upper half jittered by `jitter_per_mille`
+    /// (0..1000) so that many members do not retry at the same time.
     pub fn wait_after(&self, attempt: u32, jitter_per_mille: u64) -> Duration {
         let doubled = self.base_ms.saturating_mul(1_u64.checked_shl(attempt.saturating_sub(1)).unwrap_or(u64::MAX));
         let full = doubled.min(self.cap_ms);
@@ -111,53 +111,53 @@ impl Retry {
     }
 }
 
-/// One step.
+/// A step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepSpec {
-    /// Its name.
+    /// Key, unique within the operation.
     pub key: StepKey,
-    /// The app's phase that it belongs to.
+    /// Phase of the app to which the step belongs.
     pub phase: String,
-    /// Whom it is for.
+    /// Member that the step is for; `None` for the workload as a whole.
     pub member: Option<MemberId>,
-    /// What it does.
+    /// Action that the step performs.
     pub action: StepAction,
-    /// Steps that must have succeeded before.
+    /// Steps that must have succeeded first.
     pub needs: Vec<StepKey>,
-    /// Steps that must have ended before, however they ended: `decommission` goes on past a member that fails.
+    /// Steps that must have ended first, with any result: `decommission` continues after a member fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<StepKey>,
-    /// What happens to the member when the step starts for the first time.
+    /// Event of the member when the step starts for the first time.
     pub begins: Option<MemberEvent>,
-    /// What happens to the member when it succeeded.
+    /// Event of the member when the step succeeds.
     pub ends: Option<MemberEvent>,
-    /// Longest time of one attempt, in milliseconds. Every step has one: nothing waits for ever.
+    /// Longest time of one attempt, in milliseconds. Every step has a deadline, so that nothing waits forever.
     pub deadline_ms: u64,
-    /// How it is tried again.
+    /// Attempts and waits.
     pub retry: Retry,
-    /// What its final failure ends.
+    /// Scope of the step's final failure.
     pub scope: FailureScope,
 }
 
 /// The steps of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What it is for.
+    /// Kind of the operation.
     pub kind: OperationKind,
-    /// In an order in which they could run one by one.
+    /// Steps in an order in which they could run one by one.
     pub steps: Vec<StepSpec>,
 }
 
 impl Plan {
-    /// Most steps of one plan; an app's member limit keeps well below.
+    /// Most steps of one plan; the member limits of apps keep plans well below it.
     pub const STEPS_MAX: usize = 2_000;
 
-    /// A plan without steps yet.
+    /// Returns a plan without steps.
     pub fn of(kind: OperationKind) -> Self {
         Self { kind, steps: Vec::new() }
     }
 
-    /// Adds a step that needs the one before it (if there is one) besides its own needs.
+    /// Adds a step that needs the step before it, if there is one, in addition to its own needs.
     #[must_use]
     pub fn then(mut self, mut step: StepSpec) -> Self {
         if let Some(before) = self.steps.last()
@@ -169,19 +169,19 @@ impl Plan {
         self
     }
 
-    /// Adds a step with exactly the needs it names.
+    /// Adds a step with exactly its own needs.
     #[must_use]
     pub fn beside(mut self, step: StepSpec) -> Self {
         self.steps.push(step);
         self
     }
 
-    /// The step of that name.
+    /// Returns the step with that key.
     pub fn step(&self, key: &str) -> Option<&StepSpec> {
         self.steps.iter().find(|step| step.key.as_str() == key)
     }
 
-    /// The first step that runs a task on `node`.
+    /// Returns the first step that runs a task on `node`.
     pub fn first_touching(&self, node: NodeId) -> Option<&StepSpec> {
         self.steps.iter().find(|step| matches!(step.action, StepAction::NodeTask { node: on, .. } if on == node))
     }

@@ -1,4 +1,4 @@
-//! Which steps may run now, which never will, and whether the operation is over.
+//! Decides which steps run now, which never run, and whether the operation is over.
 
 use std::collections::BTreeMap;
 
@@ -6,45 +6,45 @@ use gpuaas_model::{OperationState, StepState, Timestamp};
 
 use crate::plan::{FailureScope, StepKey, StepSpec};
 
-/// A step with how far it is.
+/// A step with its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepProgress {
-    /// The step.
+    /// Specification of the step.
     pub spec: StepSpec,
-    /// Where it is.
+    /// State of the step.
     pub state: StepState,
-    /// Attempts begun.
+    /// Number of attempts begun.
     pub attempts: u32,
-    /// In backoff: not before.
+    /// Earliest time of the next attempt, in backoff.
     pub not_before: Option<Timestamp>,
 }
 
-/// What to do next.
+/// The engine's next actions for an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Start an attempt of each; all may run side by side.
+    /// Steps to start an attempt of; all may run in parallel.
     pub run: Vec<StepKey>,
-    /// Will never run.
+    /// Steps that will never run.
     pub skip: Vec<StepKey>,
-    /// When to look again even if nothing else happens.
+    /// Time of the next check, even if nothing else happens.
     pub wake_at: Option<Timestamp>,
-    /// The operation is over.
+    /// Set if the operation is over.
     pub ending: Option<Ending>,
 }
 
-/// How an operation ends by itself.
+/// The result with which an operation ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Every step succeeded.
     Succeeded,
     /// A step failed for good.
     NeedsAttention,
-    /// It was cancelled and nothing runs any more.
+    /// It was cancelled before every step succeeded, and nothing runs any more.
     Cancelled,
 }
 
 impl Ending {
-    /// The state of the operation's row.
+    /// Returns the state for the operation's row.
     pub const fn state(self) -> OperationState {
         match self {
             Self::Succeeded => OperationState::Succeeded,
@@ -54,10 +54,11 @@ impl Ending {
     }
 }
 
-/// What to do next with `steps` at `now`.
+/// Returns the next actions for `steps` at `now`.
 ///
-/// A step runs when all it needs succeeded and all it comes after has ended; it is skipped as soon as something it needs will never
-/// succeed, or when the operation is cancelled before it began. Running attempts are left to end.
+/// A step runs when all steps in its `needs` have succeeded and all in its `after` have ended. It is skipped as soon as one of its `needs`
+/// can no longer succeed, when a step with the scope of the workload has failed (unless it has an `after`), or when the operation is
+/// cancelled before the step begins. Running attempts continue to their end.
 pub fn schedule(steps: &[StepProgress], cancelled: bool, now: Timestamp) -> Schedule {
     let states: BTreeMap<&StepKey, StepState> = steps.iter().map(|step| (&step.spec.key, step.state)).collect();
     let mut next = Schedule::default();
@@ -99,7 +100,7 @@ fn can_never_run(step: &StepProgress, states: &BTreeMap<&StepKey, StepState>) ->
     })
 }
 
-/// Once a step without which the workload cannot be has failed, nothing new is begun, except what runs however others ended.
+/// Returns true if a failure of the whole workload prevents this step: only steps with an `after` still begin.
 fn workload_failed(step: &StepProgress, steps: &[StepProgress]) -> bool {
     step.spec.after.is_empty()
         && steps.iter().any(|other| other.state == StepState::Failed && other.spec.scope == FailureScope::Workload)

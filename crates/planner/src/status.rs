@@ -1,4 +1,4 @@
-//! How a workload is, told from its members and its operation. The only place that decides it.
+//! Derives a workload's status from its members and its operation. No other code decides it.
 
 use gpuaas_model::{
     Fault, FaultClass, Health, Lifecycle, MemberState, OperationKind, OperationState, Progress, Recovery, StepState,
@@ -10,34 +10,34 @@ use crate::{
     view::{MemberView, WorkloadView},
 };
 
-/// What a workload's status fields should be.
+/// The status fields of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Where it is in its life.
+    /// Position in the lifecycle.
     pub lifecycle: Lifecycle,
-    /// The app's phase.
+    /// Present phase, one of the app's.
     pub phase: String,
-    /// How it is.
+    /// Health, independent of the lifecycle.
     pub health: Health,
-    /// What can be done.
+    /// Possible recovery.
     pub recovery: Recovery,
-    /// Steps done, steps there are.
+    /// Number of succeeded steps and of all steps.
     pub progress: Progress,
 }
 
-/// An operation as the status needs to know it.
+/// The part of an operation that the status depends on.
 #[derive(Clone, Debug)]
 pub struct OperationView<'a> {
-    /// What it is for.
+    /// Kind of the operation.
     pub kind: OperationKind,
-    /// Where it is.
+    /// State of the operation.
     pub state: OperationState,
-    /// Its steps.
+    /// Steps with their progress.
     pub steps: &'a [StepProgress],
 }
 
-/// The status of `workload` while or after `operation`, its newest one. `before` is what its row says now: what nothing here
-/// decides stays.
+/// Returns the status of `workload` during or after `operation`, its newest one. `before` is the present content of its row: fields that
+/// the operation does not determine keep their value.
 pub fn status(
     before: &Status,
     workload: &WorkloadView,
@@ -106,7 +106,7 @@ fn progress(operation: &OperationView<'_>) -> Progress {
     }
 }
 
-/// Never is a repairable cluster collapsed into `failed`.
+/// Derives the health. A cluster that can be repaired is never reported as `failed`.
 fn health(lifecycle: Lifecycle, busy: bool, workload: &WorkloadView) -> Health {
     let unwell = |member: &MemberView| {
         member.is_present()

@@ -1,4 +1,4 @@
-//! The whole table of a workload's status: lifecycles by operation, health by members, recovery by faults.
+//! The complete table of a workload's status: lifecycles by operation, health by members, recovery by faults.
 
 use std::collections::BTreeMap;
 

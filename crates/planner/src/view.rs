@@ -1,4 +1,4 @@
-//! What the planner and an app see of a workload: rows, gathered by the engine, without secrets' bytes.
+//! A workload as the planner and an app see it: rows, collected by the engine, without the bytes of secrets.
 
 use std::collections::BTreeMap;
 
@@ -6,109 +6,109 @@ use gpuaas_model::{AllocationId, Health, MemberId, MemberState, Name, NodeId, Pr
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A workload with its members and all that was learnt of it.
+/// A workload with its members, facts and secrets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadView {
-    /// Which.
+    /// Id of the workload.
     pub id: WorkloadId,
-    /// Whose.
+    /// Project that owns it.
     pub project: ProjectId,
-    /// Its name.
+    /// Name, unique within the project.
     pub name: Name,
     /// The tenant's settings, checked by the app.
     pub config: Value,
-    /// The release it runs.
+    /// Release that the workload runs.
     pub release: ReleaseView,
-    /// Its members, servers before agents, by ordinal.
+    /// Members, servers before agents, by ordinal.
     pub members: Vec<MemberView>,
-    /// What was learnt in earlier steps, by the app's own names.
+    /// Facts from earlier steps, by the names that the app defines.
     pub facts: BTreeMap<String, Value>,
-    /// Its sealed secrets, by the app's own names.
+    /// Sealed secrets, by the names that the app defines.
     pub secrets: BTreeMap<String, SecretView>,
 }
 
-/// A member and its place.
+/// A member and its placement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberView {
-    /// Which.
+    /// Id of the member.
     pub id: MemberId,
-    /// `server-1`, `agent-2`: component and ordinal.
+    /// Component and ordinal, for example `server-1` or `agent-2`.
     pub name: String,
-    /// The app's own word for its part.
+    /// Key of its component, defined by the app.
     pub component_key: String,
-    /// Counts from 1 within the component; never used again.
+    /// Number within the component, from 1; never reused.
     pub ordinal: u32,
-    /// Its allocation.
+    /// Allocation through which the member has its node.
     pub allocation: AllocationId,
-    /// Its node.
+    /// Node on which the member runs.
     pub node: NodeView,
-    /// Where it is in its life.
+    /// State in the member's lifecycle.
     pub state: MemberState,
-    /// How it is.
+    /// Health, as its unit's report shows it.
     pub health: Health,
-    /// Whether its software was begun to be laid out on the node.
+    /// True once a task may have changed the node for this member.
     pub touched: bool,
 }
 
-/// A node as an app needs to know it.
+/// The data of a node that an app needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
-    /// Which.
+    /// Id of the node.
     pub id: NodeId,
-    /// Its name, which becomes its KubeNode's.
+    /// Name, which is also the name of its KubeNode.
     pub name: Name,
-    /// The address its services listen on; empty while no agent has told.
+    /// Address at which its services listen; empty until an agent has reported one.
     pub address: String,
 }
 
 /// A verified release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseView {
-    /// Its version.
+    /// Version of the release.
     pub version: String,
-    /// Its files.
+    /// Files of the release.
     pub artifacts: Vec<ArtifactView>,
 }
 
-/// A file of a release, by content.
+/// A file of a release, identified by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactView {
-    /// The release's own file name.
+    /// File name within the release.
     pub name: String,
     /// SHA-256, 64 hex digits.
     pub sha256: String,
-    /// Length.
+    /// Size in bytes.
     pub size_bytes: u64,
 }
 
 /// A sealed secret without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretView {
-    /// Which.
+    /// Id of the secret.
     pub id: SecretId,
     /// SHA-256 of its bytes, 64 hex digits.
     pub sha256: String,
 }
 
 impl WorkloadView {
-    /// The member of that id.
+    /// Returns the member with that id.
     pub fn member(&self, id: MemberId) -> Option<&MemberView> {
         self.members.iter().find(|member| member.id == id)
     }
 
-    /// The members of one component, by ordinal.
+    /// Returns the members of one component, by ordinal.
     pub fn component<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a MemberView> {
         self.members.iter().filter(move |member| member.component_key == key)
     }
 
-    /// A learnt text.
+    /// Returns a fact that is a text.
     pub fn fact(&self, name: &str) -> Option<&str> {
         self.facts.get(name).and_then(Value::as_str)
     }
 }
 
 impl MemberView {
-    /// Whether it is part of the app now: not yet gone and not going.
+    /// Returns true if the member is part of the app: neither removed nor being removed.
     pub fn is_present(&self) -> bool {
         !matches!(self.state, MemberState::Removing { .. } | MemberState::Removed)
     }

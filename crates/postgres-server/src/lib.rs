@@ -1,6 +1,6 @@
-//! For tests: a real PostgreSQL of the process's own: in a temporary folder, on a private socket, gone with the process.
+//! A real PostgreSQL server for tests: in a temporary directory, on a private socket, removed when the test process ends.
 //!
-//! Panics with what is wrong: its callers are tests, and one without its database has failed.
+//! Panics on any failure, because its callers are tests that cannot run without a database.
 
 use std::{
     ffi::OsStr,
@@ -21,19 +21,19 @@ use std::{
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-/// Its superuser, who needs no password on the private socket.
+/// Superuser; needs no password on the private socket.
 const USER: &str = "gpuaas";
-/// Longest start, after a crash too.
+/// Maximum duration of a start, also after a crash.
 const START_MAX: Duration = Duration::from_secs(60);
-/// Runs the server until standard input ends, which it does when this process does, however it ends. A word on it is the signal to stop
-/// with instead; then the folder stays.
+/// Runs the server until standard input ends, which happens when this process ends in any way; then stops it and removes the directory. If
+/// a signal name arrives on standard input, it stops the server with that signal instead and keeps the directory.
 const KEEPER: &str = r#"folder=$1; shift
 "$@" >>"$folder/log" 2>&1 </dev/null & server=$!
 read -r signal
 kill -"${signal:-INT}" "$server"; wait "$server"
 [ -n "$signal" ] || rm -rf "$folder""#;
 
-/// A running server.
+/// A running PostgreSQL server.
 pub struct Server {
     folder: PathBuf,
     binaries: PathBuf,
@@ -43,22 +43,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// The one that all tests share. What it holds need not outlive a power cut.
+    /// Returns the server that all tests share. It runs without `fsync`, because its data need not survive a power failure.
     pub fn shared() -> &'static Self {
         static SERVER: OnceLock<Server> = OnceLock::new();
         SERVER.get_or_init(|| Self::start(&["fsync=off", "max_connections=300"], &[]))
     }
 
-    /// One of a test's own, with these settings and with these files beside its folder of data.
+    /// Starts a server for one test with these settings. Writes `files` to the server's directory, next to the data directory.
     pub fn start(settings: &[&str], files: &[(&str, String)]) -> Self {
         Self::start_in(&std::env::temp_dir(), settings, files)
     }
 
-    /// The same with its folder in this one, which other accounts may enter.
+    /// Like [`Server::start`], with the server's directory in `parent`, which other accounts must be able to enter.
     pub fn start_in(parent: &Path, settings: &[&str], files: &[(&str, String)]) -> Self {
         let binaries = binaries();
         let folder = tempfile::Builder::new().prefix("pg").tempdir_in(parent).expect("a folder can be made").keep();
-        // The server refuses to run as root.
+        // PostgreSQL refuses to run as root.
         let account = is_root().then(|| account().to_owned());
         for (name, text) in files {
             let file = folder.join(name);
@@ -88,7 +88,7 @@ impl Server {
         server
     }
 
-    /// Stops it with the signal and starts it again: `QUIT` is a crash, `INT` cuts connections and shuts down.
+    /// Stops the server with `signal` and starts it again. `QUIT` simulates a crash, `INT` closes connections and shuts down.
     pub fn restart(&mut self, signal: &str) {
         let mut word = self.keeper.stdin.take().expect("the keeper listens");
         writeln!(word, "{signal}").expect("the keeper listens");
@@ -97,12 +97,12 @@ impl Server {
         self.await_answer();
     }
 
-    /// The address of a database.
+    /// Returns the URL of a database.
     pub fn url(&self, database: &str) -> String {
         format!("postgres:///{database}?host={}&user={USER}", self.folder.display())
     }
 
-    /// Makes a database that nobody has used, and returns its address.
+    /// Creates an unused database and returns its URL.
     pub async fn fresh_database(&self) -> String {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("store_{}", MADE.fetch_add(1, Ordering::Relaxed));
@@ -110,7 +110,7 @@ impl Server {
         self.url(&name)
     }
 
-    /// Removes a database, whoever is still connected.
+    /// Drops a database, even if clients are connected.
     pub async fn remove_database(&self, url: &str) {
         let name = url.trim_start_matches("postgres:///").split('?').next().unwrap_or_default();
         self.administer(&format!("drop database {name} with (force)")).await;
@@ -145,7 +145,7 @@ fn keep(folder: &Path, binaries: &Path, account: Option<&str>, settings: &[impl 
     for setting in settings {
         keeper.arg("-c").arg(setting);
     }
-    // In a group of its own it outlives what ends the tests by a signal to theirs, and can still tidy up.
+    // In its own process group it survives signals to the tests' group and can still clean up.
     keeper.current_dir(folder).stdin(Stdio::piped()).process_group(0).spawn().expect("a shell runs")
 }
 
@@ -169,14 +169,15 @@ fn account() -> &'static str {
     if passwd.lines().any(|line| line.starts_with("postgres:")) { "postgres" } else { "nobody" }
 }
 
-/// The folder of the server's binaries. Without one it is installed, or the tests fail: a backend is never left out in silence.
+/// Returns the directory of PostgreSQL's programs. Installs PostgreSQL if it is missing and the process is root, and otherwise panics, so
+/// that no test is skipped silently.
 fn binaries() -> PathBuf {
     if let Some(found) = installed() {
         return found;
     }
     if is_root() {
         for arguments in [&["update"][..], &["install", "-y", "--no-install-recommends", "postgresql"]] {
-            // At this run level Debian starts no server of its own after the installation.
+            // At this run level Debian does not start a server after the installation.
             let mut apt = Command::new("apt-get");
             let _ = apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").status();
         }

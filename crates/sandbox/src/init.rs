@@ -1,4 +1,4 @@
-//! The init itself: makes the root, loads units, serves its socket, and leaves nothing behind.
+//! The init process: creates the root's folders, loads units, serves its socket, and leaves no process behind.
 
 use std::{cell::RefCell, collections::BTreeMap, fs, net::IpAddr, os::unix::fs::PermissionsExt, rc::Rc};
 
@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::{journal::Journal, process, serve, unit::Unit, unit_file::UnitFile};
 
-/// Folders of unit files, the first that has one wins.
+/// Folders of unit files; the first with a unit's file counts.
 const UNIT_FOLDERS: &[&str] = &["etc/systemd/system", "usr/local/lib/systemd/system", "lib/systemd/system"];
 /// Folders that every root has.
 const FOLDERS: &[&str] = &[
@@ -27,22 +27,22 @@ const FOLDERS: &[&str] = &[
     "tmp",
 ];
 
-/// What an init is started with.
+/// Options of an init.
 #[derive(Clone, Debug)]
 pub struct InitOptions {
-    /// The folder that stands for `/`; made if need be.
+    /// The folder that is `/` in the sandbox; created if it is missing.
     pub root: Utf8PathBuf,
     /// The node's host name.
     pub hostname: String,
-    /// The node's own address.
+    /// The node's own IP address.
     pub address: IpAddr,
-    /// What the sandbox's `systemctl` runs, before its arguments.
+    /// The command that the sandbox's `systemctl` runs, without the caller's arguments.
     pub systemctl: Vec<String>,
-    /// End when standard input ends: whoever started this init is gone then, however it died.
+    /// True to exit when standard input closes, which it does when the process that started this init has died in any way.
     pub lifeline: bool,
 }
 
-/// Why an init does not run.
+/// The reason why an init does not run.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {path}: {source}")]
 pub struct InitError {
@@ -58,22 +58,22 @@ impl InitError {
     }
 }
 
-/// Shared by the socket's connections.
+/// The state that the socket's connections share.
 pub(crate) struct Init {
     pub(crate) environment: SandboxEnvironment,
     units: RefCell<BTreeMap<String, Unit>>,
-    /// Outlive their units: who follows one goes on when the unit comes back.
+    /// Journals outlive their units, so that followers get a unit's new lines when it comes back.
     journals: RefCell<BTreeMap<String, Journal>>,
 }
 
-/// Runs a sandbox until SIGTERM, SIGINT or the end of its lifeline; then ends every process of it.
+/// Runs a sandbox until SIGTERM, SIGINT or the end of its lifeline; then ends every process in it.
 pub async fn run(options: InitOptions) -> Result<(), InitError> {
     LocalSet::new().run_until(run_local(options)).await
 }
 
 async fn run_local(options: InitOptions) -> Result<(), InitError> {
     let environment = prepare(&options)?;
-    // Orphans of units come to us, so that none of them is lost sight of.
+    // Makes orphans of units children of this process, so that it can reap them.
     if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
         tracing::warn!(%error, "orphans will not be reaped here");
     }
@@ -95,10 +95,11 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
         _ = interrupt.recv() => {}
         () = lifeline(options.lifeline) => {}
     }
-    // Whoever ends an init does not wait as long as a unit may: what is deaf by then is killed, for none may remain.
+    // The sender of the signal does not wait for as long as a unit may take to stop: processes that are left after the grace period are
+    // killed, because none may remain.
     let stopped = tokio::time::timeout(process::SHUTDOWN_GRACE, init.stop_all()).await;
     process::end_all(&options.root, stopped.is_ok()).await;
-    // A socket file that stays would only confuse whoever looks.
+    // A remaining socket file would look like a running init.
     let _ = fs::remove_file(&init.environment.socket);
     Ok(())
 }
@@ -149,7 +150,7 @@ fn random_hex(root: &Utf8Path) -> Result<String, InitError> {
     Ok(uuid.trim().replace('-', ""))
 }
 
-/// Binds the socket, at a short detour where its path is longer than the kernel takes.
+/// Binds the socket, through a descriptor of its folder if its path is longer than the kernel accepts.
 fn listen(socket: &Utf8Path) -> Result<UnixListener, InitError> {
     const SUN_PATH_BYTES_MAX: usize = 107;
     let fail = || InitError::of("listen on", socket);
@@ -166,7 +167,7 @@ fn listen(socket: &Utf8Path) -> Result<UnixListener, InitError> {
 }
 
 impl Init {
-    /// The unit of that name, loaded from its file if it was not known yet.
+    /// Returns a unit, loaded from its file if it was not loaded yet; `None` if it has no valid file.
     pub(crate) fn unit(&self, name: &str) -> Option<Unit> {
         if let Some(unit) = self.units.borrow().get(name) {
             return Some(unit.clone());
@@ -178,7 +179,7 @@ impl Init {
         Some(unit)
     }
 
-    /// The journal of a unit that is known or was.
+    /// Returns the journal of a unit that is loaded, or was since this init started.
     pub(crate) fn journal(&self, name: &str) -> Option<Journal> {
         let known = self.journals.borrow().get(name).cloned();
         known.or_else(|| self.unit(name).map(|_| self.opened_journal(name)))
@@ -189,7 +190,7 @@ impl Init {
         self.journals.borrow_mut().entry(name.to_owned()).or_insert_with(open).clone()
     }
 
-    /// Reads unit files anew; a unit whose file is gone is forgotten once it is inactive.
+    /// Reloads the unit files; drops units that are inactive and whose file no longer exists.
     pub(crate) fn reload(&self) {
         self.units.borrow_mut().retain(|name, unit| match self.load(name) {
             Some(file) => {
@@ -215,13 +216,13 @@ impl Init {
         }
     }
 
-    /// Units that start at boot.
+    /// Returns the names of the units that are enabled at boot.
     pub(crate) fn enabled(&self) -> Vec<String> {
         let text = fs::read_to_string(self.environment.root.join(".sandbox/enabled")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Sets whether a unit starts at boot; true when that changed.
+    /// Enables or disables a unit at boot; returns true if that changed.
     pub(crate) fn enable(&self, name: &str, enabled: bool) -> std::io::Result<bool> {
         let mut names = self.enabled();
         let before = names.len();

@@ -1,4 +1,4 @@
-//! The journal: every unit's lines, in memory for readers and on disk for the next init.
+//! The journal: the lines of every unit, in memory for readers and on disk for the next init.
 
 use std::{
     cell::RefCell,
@@ -15,10 +15,10 @@ use tokio::sync::watch;
 
 /// Lines kept per unit.
 const LINES_KEPT: usize = 10_000;
-/// Size at which a unit's file is started anew with the lines still kept.
+/// Size at which a unit's file is rewritten with the lines that are still kept.
 const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 
-/// One unit's journal.
+/// A unit's journal.
 #[derive(Clone)]
 pub(crate) struct Journal(Rc<RefCell<Inner>>);
 
@@ -31,7 +31,7 @@ struct Inner {
 }
 
 impl Journal {
-    /// The journal of `unit`, with what an earlier init left in `folder`.
+    /// Opens the journal of `unit`, with the lines that an earlier init left in `folder`.
     pub(crate) fn open(folder: &Utf8Path, unit: &str) -> Self {
         let path = folder.join(format!("{unit}.jsonl"));
         let mut lines = VecDeque::new();
@@ -48,13 +48,13 @@ impl Journal {
         Self(Rc::new(RefCell::new(Inner { lines, next, path, file, newest: watch::Sender::new(next - 1) })))
     }
 
-    /// Adds a line of our own.
+    /// Adds a line of the init itself.
     pub(crate) fn write(&self, text: &str) {
         self.write_cut(text.as_bytes(), text.len());
     }
 
-    /// Adds a line of `length` bytes of a program's, of which `start` is the start. Its priority and blanks around it are no part of it, and
-    /// nothing else is no line.
+    /// Adds a line of a program: it has `length` bytes, and `start` is its beginning or all. Removes a priority prefix (`<0>` to `<7>`) and
+    /// blanks around the text; adds nothing if no text is left.
     pub(crate) fn write_said(&self, start: &[u8], length: usize) {
         let text = match start {
             [b'<', b'0'..=b'7', b'>', text @ ..] => text,
@@ -68,7 +68,7 @@ impl Journal {
         }
     }
 
-    /// Says so when a line is not kept whole.
+    /// Adds a line, with a note at its end if it is not kept whole.
     fn write_cut(&self, start: &[u8], length: usize) {
         let mut inner = self.0.borrow_mut();
         let line = JournalLine { cursor: cursor(inner.next), at: now(), text: JournalLine::bounded(start, length) };
@@ -81,7 +81,7 @@ impl Journal {
         }
     }
 
-    /// The number before the first line that `from` asks for.
+    /// Returns the number before the first line of `from`.
     pub(crate) fn before(&self, from: &JournalFrom) -> u64 {
         let inner = self.0.borrow();
         match from {
@@ -95,14 +95,14 @@ impl Journal {
         }
     }
 
-    /// At most `limit` lines behind that of the number `before`.
+    /// Returns at most `limit` lines after the number `before`.
     pub(crate) fn after(&self, before: u64, limit: usize) -> Vec<JournalLine> {
         let inner = self.0.borrow();
         let from = inner.lines.partition_point(|line| number(&line.cursor) <= before);
         inner.lines.range(from..).take(limit).cloned().collect()
     }
 
-    /// Changes with every line.
+    /// Returns a receiver that changes with every line.
     pub(crate) fn newest(&self) -> watch::Receiver<u64> {
         self.0.borrow().newest.subscribe()
     }
@@ -120,7 +120,7 @@ impl Inner {
     }
 }
 
-/// A journal that cannot be written loses its file and keeps its memory: a full disk must not stop units.
+/// Appends a line to the file and ignores errors: a full disk must not stop units, and the line is still in memory.
 fn append(file: Option<&mut File>, line: &JournalLine) {
     if let (Some(file), Ok(mut json)) = (file, serde_json::to_vec(line)) {
         json.push(b'\n');
@@ -128,17 +128,17 @@ fn append(file: Option<&mut File>, line: &JournalLine) {
     }
 }
 
-/// A line's number, as its cursor.
+/// Returns the cursor of a line's number.
 fn cursor(number: u64) -> Cursor {
     Cursor::new(number.to_string())
 }
 
-/// The number of a line. Nothing lies behind a cursor that is none of ours.
+/// Returns the number of a line. No line comes after an invalid cursor.
 pub(crate) fn number(cursor: &Cursor) -> u64 {
     cursor.as_str().parse().unwrap_or(u64::MAX)
 }
 
-/// The machine's time.
+/// Returns the machine's time.
 pub(crate) fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

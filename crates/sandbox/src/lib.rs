@@ -1,9 +1,10 @@
-//! The init of a sandbox node: stands for systemd in one folder, for units of the few directives that matter here.
+//! The init of a sandbox node: replaces systemd in one folder, for units with the few directives that matter here.
 //!
-//! Guarantees: units behave as systemd's own were seen to (auto-restart without end, NRestarts, exec-condition skips, KillMode=process,
-//! starts that never notify); when the init ends, no process of its sandbox remains; it outlives the agent and the control plane.
+//! Guarantees: units behave as observed with systemd (endless auto-restart, NRestarts, exec-condition skips, KillMode=process, starts that
+//! never notify); when the init exits, it ends every process of its sandbox; the init outlives the agent and, without a lifeline, the
+//! control plane.
 //!
-//! Deliberately absent: dependencies between units, sockets, timers, cgroups, and everything that RKE2's units and the agent's do not use.
+//! Deliberately absent: dependencies between units, sockets, timers, cgroups, and everything that neither RKE2's units nor the agent's use.
 
 mod init;
 mod journal;

@@ -1,4 +1,4 @@
-//! Processes of a sandbox: starting one for a unit, and ending all.
+//! Processes of a sandbox: starts them for units, and ends all of them.
 
 use std::{
     cell::RefCell,
@@ -33,14 +33,14 @@ use crate::{
     unit_file::{Exec, UnitFile},
 };
 
-/// How long processes have to end after SIGTERM when the sandbox is shut down.
+/// Time for processes to end after SIGTERM when the sandbox is shut down.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
-/// A longer line becomes several: journald's default.
+/// A longer line is split; this is journald's default.
 const LINE_BYTES_MAX: usize = 48 * 1_024;
-/// Longest wait for one process: it must end by itself, so that the thread that waits does.
+/// Longest wait for one process: the blocking thread of the wait must end even if the process does not.
 const WAIT_SECONDS_MAX: i64 = 60;
 
-/// Starts a unit's command with its output going to the journal. The program is looked for under the root first.
+/// Starts a unit's command and sends its output to the journal. A program under the root takes precedence over the machine's.
 pub(crate) fn spawn(
     environment: &SandboxEnvironment,
     name: &str,
@@ -84,7 +84,7 @@ fn resolve(environment: &SandboxEnvironment, program: &str) -> Utf8PathBuf {
     if inside.exists() { inside } else { Utf8PathBuf::from(program) }
 }
 
-/// What a unit's environment files say, later ones last. A file that is missing and not optional is an error.
+/// Returns the variables of a unit's environment files; later ones take precedence. A missing file is an error unless it is optional.
 pub(crate) fn file_variables(
     environment: &SandboxEnvironment,
     unit: &UnitFile,
@@ -102,7 +102,7 @@ pub(crate) fn file_variables(
             Some((name.trim().to_owned(), unquoted(value.trim()).to_owned()))
         }));
     }
-    // A unit's `HOME=/root` means the sandbox's own.
+    // A unit's `HOME=/root` means `/root` in the sandbox.
     for (name, value) in &mut variables {
         if name == "HOME" {
             *value = environment.root.join(value.trim_start_matches('/')).into_string();
@@ -116,11 +116,11 @@ fn unquoted(value: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(value)
 }
 
-/// Copies a program's output as journald takes it: a line ends with a newline or a NUL, or at its longest.
+/// Copies a program's output in journald's way: a line ends with a newline or a NUL, or at its greatest length.
 fn copy_lines(from: impl AsyncRead + Unpin + 'static, journal: Journal) {
     tokio::task::spawn_local(async move {
         let mut from = BufReader::new(from);
-        // The start of the line under way, and its whole length: a program must not fill our memory with one line.
+        // The beginning of the current line, and its whole length: a program must not fill the init's memory with one line.
         let (mut line, mut length) = (Vec::new(), 0_usize);
         loop {
             let (used, ended) = match from.fill_buf().await {
@@ -144,7 +144,8 @@ fn copy_lines(from: impl AsyncRead + Unpin + 'static, journal: Journal) {
     });
 }
 
-/// A socket for READY=1 and its name for NOTIFY_SOCKET. Abstract: no path is too long for it, and it ends with its owner.
+/// Returns a socket for READY=1, and its name for NOTIFY_SOCKET. The name is abstract: it has no length limit by path, and disappears with
+/// its owner.
 pub(crate) fn notify_socket(environment: &SandboxEnvironment, unit: &str) -> std::io::Result<(UnixDatagram, String)> {
     // The root's path is unique on the machine; its hash keeps the name short.
     let hash = environment
@@ -158,35 +159,35 @@ pub(crate) fn notify_socket(environment: &SandboxEnvironment, unit: &str) -> std
     Ok((UnixDatagram::from_std(socket)?, format!("@{name}")))
 }
 
-/// Every process that carries this root in its environment, this one left out.
+/// Returns every process that has this root in its environment, except this one.
 pub(crate) fn of_root(root: &Utf8Path) -> Vec<Pid> {
     marked(&[format!("{ROOT}={root}")])
 }
 
-/// Every process that carries this root and unit in its environment, this one left out.
+/// Returns every process that has this root and unit in its environment, except this one.
 pub(crate) fn of_unit(root: &Utf8Path, unit: &str) -> Vec<Pid> {
     marked(&[format!("{ROOT}={root}"), format!("{UNIT}={unit}")])
 }
 
 fn marked(marks: &[String]) -> Vec<Pid> {
     let own = std::process::id();
-    // A machine without /proc runs no sandbox; what cannot be listed cannot be ended.
+    // Sandboxes need /proc; processes that cannot be listed cannot be ended.
     let pids = sandbox::processes_marked(marks).unwrap_or_default();
     pids.into_iter().filter(|pid| pid.unsigned_abs() != own).filter_map(Pid::from_raw).collect()
 }
 
 thread_local! {
-    /// Children that somebody waits for; everybody's orphans that come to us are not among them.
+    /// Child processes that a task waits for; adopted orphans are not among them.
     static AWAITED: RefCell<BTreeSet<i32>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Takes orphans that ended off the kernel's hands, for ever: nobody else waits for them.
+/// Reaps orphans whenever a child ends; nothing else waits for them. Returns only if signals are no longer delivered.
 pub(crate) async fn reap_orphans(mut children: tokio::signal::unix::Signal) {
     while children.recv().await.is_some() {
         let present = own_children();
         AWAITED.with_borrow_mut(|awaited| awaited.retain(|pid| present.contains(pid)));
         for pid in present.into_iter().filter(|pid| AWAITED.with_borrow(|awaited| !awaited.contains(pid))) {
-            // One that still runs is left alone.
+            // A running child is not affected.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
             let _ = Pid::from_raw(pid).map(|pid| waitid(WaitId::Pid(pid), options));
         }
@@ -199,17 +200,18 @@ fn own_children() -> BTreeSet<i32> {
     lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
 }
 
-/// A child's id, until it was waited for.
+/// Returns a child's process id; `None` after it was reaped.
 pub(crate) fn id(child: &Child) -> Option<Pid> {
     child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
 }
 
-/// Ends every process of the sandbox: politely first where that is wanted, then not. Returns when none is left.
+/// Ends every process of the sandbox: with SIGTERM first if `politely`, then with SIGKILL. Returns when none is left, or 60 s after
+/// SIGKILL.
 pub(crate) async fn end_all(root: &Utf8Path, politely: bool) {
     for signal in [Signal::TERM, Signal::KILL].into_iter().skip(usize::from(!politely)) {
         let pids = of_root(root);
         for &pid in &pids {
-            // One that ended meanwhile is what we want.
+            // A process that has ended since needs no signal.
             let _ = rustix::process::kill_process(pid, signal);
         }
         let ends = futures::future::join_all(pids.into_iter().map(wait_for_end));
@@ -220,12 +222,12 @@ pub(crate) async fn end_all(root: &Utf8Path, politely: bool) {
     }
 }
 
-/// Waits for a process that need not be our child: its handle becomes readable when it has ended.
+/// Waits for a process, which need not be a child, for at most [`WAIT_SECONDS_MAX`]: its pidfd becomes readable when it ends.
 pub(crate) async fn wait_for_end(pid: Pid) {
     let Ok(handle): Result<OwnedFd, _> = pidfd_open(pid, PidfdFlags::empty()) else { return };
     let waiting = tokio::task::spawn_blocking(move || {
         let mut watched = [PollFd::new(&handle, PollFlags::IN)];
-        // Interrupted by a signal or not: who called looks again whether any process is left.
+        // It does not matter if a signal interrupts the poll: `end_all` checks again for remaining processes.
         let _ = poll(&mut watched, Some(&Timespec { tv_sec: WAIT_SECONDS_MAX, tv_nsec: 0 }));
     });
     let _ = waiting.await;

@@ -1,4 +1,4 @@
-//! Answers on the init's socket.
+//! The requests on the init's socket.
 
 use std::{rc::Rc, time::Duration};
 
@@ -19,12 +19,12 @@ use crate::{
     journal::{Journal, number},
 };
 
-/// Lines of a journal sent at once.
+/// Lines of a journal that are read at once.
 const JOURNAL_BATCH: usize = 256;
 
 type Connection = Framed<UnixStream, LinesCodec>;
 
-/// Serves connections for ever.
+/// Serves connections; never returns.
 pub(crate) async fn run(init: Rc<Init>, listener: UnixListener) {
     loop {
         match listener.accept().await {
@@ -61,7 +61,7 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
         Request::Stop { unit } => match init.unit(&unit) {
             Some(unit) => {
                 let ran = !unit.is_at_rest();
-                // A supervisor that is gone has nothing left to stop.
+                // If the supervisor has ended, there is nothing to stop.
                 let _ = unit.stop().await;
                 Reply::Changed(ran)
             }
@@ -101,7 +101,7 @@ async fn start(init: &Init, name: &str, wait: bool) -> Reply {
     let Some(unit) = init.unit(name) else {
         return Reply::NotFound(format!("Failed to start {name}: Unit {name} not found."));
     };
-    // What is being stopped starts afterwards; only who wants to wait for the job waits for that.
+    // A unit that is being stopped starts afterwards; only a caller that waits for the job waits for that.
     let stopping = unit.status.borrow().active == "deactivating";
     let (taken, job) = unit.start();
     let changed = (stopping && !wait) || taken.await.unwrap_or(false);
@@ -115,7 +115,7 @@ async fn start(init: &Init, name: &str, wait: bool) -> Reply {
     }
 }
 
-/// Sends a journal's lines, and goes on with new ones until the reader hangs up where it follows.
+/// Sends a journal's lines; with `follow`, also new ones until the client disconnects.
 async fn tell(journal: &Journal, mut connection: Connection, from: JournalFrom, follow: bool) -> Result<(), String> {
     let mut told = journal.before(&from);
     let mut newest = journal.newest();
@@ -140,7 +140,7 @@ async fn tell(journal: &Journal, mut connection: Connection, from: JournalFrom, 
 }
 
 async fn watch(init: &Init, mut connection: Connection, name: &str) -> Result<(), String> {
-    // Only the status is held: a unit that is removed ends, and this stream with it.
+    // Keeps only the status: the unit can be dropped when it is removed, which ends this stream.
     let status = init.unit(name).map(|unit| unit.status.clone());
     let Some(mut status) = status else { return send(&mut connection, &not_loaded(name)).await };
     loop {
@@ -148,7 +148,7 @@ async fn watch(init: &Init, mut connection: Connection, name: &str) -> Result<()
         send(&mut connection, &Reply::Status(Some(now))).await?;
         tokio::select! {
             changed = status.changed() => if changed.is_err() { return Ok(()) },
-            // The watcher hung up: nobody is told any more.
+            // The watcher has disconnected.
             hung_up = connection.next() => if hung_up.is_none() { return Ok(()) },
         }
     }

@@ -1,4 +1,4 @@
-//! One unit's life: start, notify, end, restart; told in systemd's words.
+//! The lifecycle of a unit: start, readiness, end, restart; with systemd's states and messages.
 
 use std::{cell::RefCell, os::unix::process::ExitStatusExt, process::ExitStatus, rc::Rc, time::Duration};
 
@@ -20,16 +20,16 @@ use crate::{
 
 /// ExecMainStatus of a program that could not be executed.
 const EXIT_EXEC: i32 = 203;
-/// An ExecCondition that ends with this, or by a signal, has failed; with anything else above zero it says no.
+/// An ExecCondition with this exit status, or ended by a signal, has failed; any other status above zero skips the unit.
 const EXIT_CONDITION_FAILED: i32 = 255;
-/// Signals whose death systemd calls clean.
+/// Signals that systemd treats as a clean exit.
 const CLEAN_SIGNALS: &[Signal] = &[Signal::HUP, Signal::INT, Signal::TERM, Signal::PIPE];
-/// How long processes may take to end after SIGKILL, which none can catch.
+/// Longest wait for processes after SIGKILL, which they cannot catch.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
-/// What no time limit is, in a sandbox.
+/// The wait that stands for no time limit.
 const WITHOUT_END: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Looks after one unit.
+/// Supervises one unit.
 pub(crate) struct Supervisor {
     name: String,
     environment: SandboxEnvironment,
@@ -37,23 +37,23 @@ pub(crate) struct Supervisor {
     journal: Journal,
     status: watch::Sender<UnitStatus>,
     orders: mpsc::UnboundedReceiver<Order>,
-    /// Those who wait for the start under way.
+    /// Receivers of the result of the start in progress.
     jobs: Vec<oneshot::Sender<JobEnd>>,
-    /// When it was started, within the start limit's interval.
+    /// Times of the starts within the start limit's interval.
     starts: Vec<Instant>,
 }
 
-/// Why a run came to an end.
+/// The reason why a run ended.
 enum RunEnd {
-    /// By itself, before it was up or after; whether it counts as a failure.
+    /// The unit ended without a stop order, before or after it was ready; `failed` if this counts as a failure.
     Exited { failed: bool },
     /// A stop was ordered.
     Stopped(oneshot::Sender<()>),
-    /// An ExecCondition said no.
+    /// An ExecCondition skipped the unit.
     Skipped,
 }
 
-/// How a condition, a pre- or a post-command ended.
+/// The result of a condition, pre-command or post-command.
 enum HelperEnd {
     Exited(Option<i32>),
     TimedOut,
@@ -73,11 +73,11 @@ impl Supervisor {
         Self { name: name.to_owned(), environment, file, journal, status, orders, jobs, starts }
     }
 
-    /// Until nobody can give an order any more.
+    /// Carries out orders until every handle of the unit is dropped.
     pub(crate) async fn run(mut self) {
         while let Some(order) = self.orders.recv().await {
             match order {
-                // One that failed stays so until it is reset or started.
+                // A failed unit stays failed until it is reset or started.
                 Order::Stop(done) => answer(done, ()),
                 Order::Reset(done) => {
                     self.starts.clear();
@@ -92,7 +92,7 @@ impl Supervisor {
         }
     }
 
-    /// From a start order until the unit is inactive or failed.
+    /// Runs the unit from a start order until it is inactive or failed.
     async fn run_until_at_rest(&mut self, taken: oneshot::Sender<bool>) {
         let mut taken = Some(taken);
         self.set(|status| status.n_restarts = 0);
@@ -100,7 +100,7 @@ impl Supervisor {
             let file = self.file.borrow().clone();
             if !self.may_start(&file) {
                 self.journal.write(&format!("{}: Start request repeated too quickly.", self.name));
-                // What it failed with before remains the result.
+                // The result of the last failure is kept.
                 let result = (self.status.borrow().result == "success").then_some("start-limit-hit");
                 self.enter("failed", "failed", result);
                 self.end_jobs(&Err(format!("Job for {} failed: start request repeated too quickly.", self.name)));
@@ -121,7 +121,7 @@ impl Supervisor {
                 RunEnd::Skipped => {
                     self.journal.write(&format!("{}: Skipped due to 'exec-condition'.", self.name));
                     self.enter("inactive", "dead", Some("exec-condition"));
-                    // systemctl's own start job succeeds though nothing was started.
+                    // `systemctl start` succeeds although nothing was started.
                     self.end_jobs(&Ok(()));
                     return;
                 }
@@ -237,7 +237,7 @@ impl Supervisor {
         self.follow(file, child, notify.map(|(socket, _)| socket), limit).await
     }
 
-    /// Follows the main process to its end.
+    /// Supervises the main process until it ends.
     async fn follow(
         &mut self,
         file: &UnitFile,
@@ -281,7 +281,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes an order to a unit that is started already, and returns the stop if it is one.
+    /// Handles an order to a unit that is already started, and returns a stop order.
     fn take(&mut self, order: Option<Order>) -> Option<oneshot::Sender<()>> {
         match order {
             Some(Order::Stop(done)) => return Some(done),
@@ -297,7 +297,7 @@ impl Supervisor {
                 self.starts.clear();
                 answer(done, ());
             }
-            // Forgotten while it ran: nobody could stop it any more.
+            // Every handle was dropped while the unit ran: nothing else could stop it.
             None => return Some(oneshot::channel().0),
         }
         None
@@ -317,9 +317,9 @@ impl Supervisor {
                 (if clean { "success" } else { "signal" }, number, (!clean).then(|| format!("killed, status={number}")))
             }
         };
-        // Who said it would tell when it is ready, and ended without, broke its word.
+        // A notify unit that exits cleanly before it is ready has violated the protocol.
         let result = if before_ready && result == "success" { "protocol" } else { result };
-        // Of an end that is no failure systemd says this only where it debugs.
+        // For a clean exit systemd logs this only at debug level.
         if let Some(how) = how {
             self.journal.write(&format!("{}: Main process exited, code={how}", self.name));
         }
@@ -331,7 +331,7 @@ impl Supervisor {
         RunEnd::Exited { failed: result != "success" }
     }
 
-    /// A stop that came while a helper ran: the helper was killed, and that is a failure.
+    /// Ends a run that was stopped while a helper ran: the helper was killed, which counts as a failure.
     fn broken_off(&self, done: oneshot::Sender<()>) -> RunEnd {
         self.set(|status| status.result = "signal".to_owned());
         RunEnd::Stopped(done)
@@ -346,7 +346,8 @@ impl Supervisor {
         RunEnd::Exited { failed: true }
     }
 
-    /// Ends what [`UnitFile::kill_mode`] says: with SIGTERM, and after the unit's patience with SIGKILL. True when SIGTERM was enough.
+    /// Ends the processes that [`UnitFile::kill_mode`] selects: with SIGTERM, and after the unit's stop timeout with SIGKILL. Returns true
+    /// if SIGTERM was enough.
     async fn end_processes(&self, file: &UnitFile, mut child: Option<&mut Child>) -> bool {
         let patience = if file.stop_timeout.is_zero() { WITHOUT_END } else { file.stop_timeout };
         for (signal, patience) in [(Signal::TERM, patience), (Signal::KILL, KILL_TIMEOUT)] {
@@ -356,7 +357,7 @@ impl Supervisor {
             };
             let main = child.as_ref().and_then(|child| process::id(child));
             for &pid in main.iter().chain(&rest) {
-                // A process that has ended meanwhile needs no signal.
+                // A process that has ended since needs no signal.
                 let _ = rustix::process::kill_process(pid, signal);
             }
             let ended = async {
@@ -384,7 +385,7 @@ impl Supervisor {
         }
     }
 
-    /// Runs a condition, a pre- or a post-command to its end, or until a stop is ordered where that is `stoppable`.
+    /// Runs a condition, pre-command or post-command until it ends or, if `stoppable`, a stop is ordered.
     async fn helper(&mut self, file: &UnitFile, exec: &Exec, limit: Option<Instant>, stoppable: bool) -> HelperEnd {
         let mut child = match spawn(&self.environment, &self.name, file, exec, None, &self.journal) {
             Ok(child) => child,
@@ -453,7 +454,7 @@ impl Supervisor {
     }
 }
 
-/// Whoever asked may have gone meanwhile.
+/// Sends an answer; the receiver may have been dropped.
 fn answer<T>(to: oneshot::Sender<T>, what: T) {
     let _ = to.send(what);
 }

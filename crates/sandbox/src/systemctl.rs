@@ -1,4 +1,4 @@
-//! What a sandbox's `systemctl` answers: the verbs that RKE2's scripts and units use, with systemd's exit codes.
+//! The sandbox's `systemctl`: the verbs that RKE2's scripts and units use, with systemd's exit codes.
 
 use gpuaas_host::{
     HostError,
@@ -8,12 +8,12 @@ use gpuaas_host::{
     },
 };
 
-/// systemctl's exit code for a unit that is not active.
+/// `systemctl`'s exit code for a unit that is not active.
 const NOT_ACTIVE: u8 = 3;
-/// systemctl's exit code for an unknown unit.
+/// `systemctl`'s exit code for an unknown unit.
 const NO_SUCH_UNIT: u8 = 5;
 
-/// Runs the verb and returns systemctl's exit code.
+/// Runs a verb and returns `systemctl`'s exit code.
 pub async fn run(arguments: &[String]) -> u8 {
     let environment = match SandboxEnvironment::from_process() {
         Ok(Some(environment)) => environment,
@@ -57,7 +57,7 @@ async fn one(client: &InitClient, verb: &str, unit: String, quiet: bool, no_bloc
             outcome(client.ask(Request::Start { unit, wait: !no_block }).await)
         }
         "enable" | "disable" => match client.ask(Request::Enable { unit, enabled: verb == "enable" }).await {
-            // systemctl says so and calls it a success.
+            // `systemctl` prints this message and succeeds.
             Err(HostError::Unit { message, .. }) if message.contains("[Install]") => {
                 eprintln!("{message}");
                 0

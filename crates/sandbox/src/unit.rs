@@ -1,4 +1,4 @@
-//! A unit as the init's other parts see it: its status, its journal, and the orders it takes.
+//! A unit from the view of the init's other modules: its status, its file, and its orders.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -11,10 +11,10 @@ use crate::{
     unit_file::UnitFile,
 };
 
-/// How a start job ended.
+/// The result of a start job; the error is `systemctl`'s message.
 pub(crate) type JobEnd = Result<(), String>;
 
-/// A unit that the init knows. It is supervised until its last handle is gone and it is inactive.
+/// A unit that the init has loaded. It is supervised until the last handle is dropped, and stopped if it still runs then.
 #[derive(Clone)]
 pub(crate) struct Unit {
     pub(crate) status: watch::Receiver<UnitStatus>,
@@ -24,24 +24,24 @@ pub(crate) struct Unit {
 
 /// An order to a unit.
 pub(crate) enum Order {
-    /// Start.
+    /// Starts the unit.
     Start(Start),
-    /// Stop; answered when it is.
+    /// Stops the unit; answered when it has stopped.
     Stop(oneshot::Sender<()>),
-    /// Forget failures and starts; answered when done.
+    /// Resets failures and the start counter; answered when done.
     Reset(oneshot::Sender<()>),
 }
 
 /// A start order.
 pub(crate) struct Start {
-    /// Told at once whether there was anything to start.
+    /// Receives at once if there was anything to start.
     pub(crate) taken: oneshot::Sender<bool>,
-    /// Told how the start job ended.
+    /// Receives the result of the start job.
     pub(crate) end: oneshot::Sender<JobEnd>,
 }
 
 impl Unit {
-    /// Begins to look after a unit, which is inactive.
+    /// Begins to supervise a unit, which is inactive.
     pub(crate) fn new(name: &str, file: UnitFile, environment: &SandboxEnvironment, journal: Journal) -> Self {
         let (orders, received) = mpsc::unbounded_channel();
         let (status, watching) = watch::channel(inactive(name));
@@ -51,35 +51,35 @@ impl Unit {
         Self { status: watching, file, orders }
     }
 
-    /// Orders a start: whether there was anything to start, and how the job ended.
+    /// Orders a start. The first receiver gets true if there was anything to start, the second gets the job's result.
     pub(crate) fn start(&self) -> (oneshot::Receiver<bool>, oneshot::Receiver<JobEnd>) {
         let ((taken, is_taken), (end, ended)) = (oneshot::channel(), oneshot::channel());
-        // The supervisor lives as long as this handle; a dropped sender would read as a hung-up job.
+        // The supervisor lives as long as this handle, so the order is received; a dropped receiver would look like a dropped job.
         let _ = self.orders.send(Order::Start(Start { taken, end }));
         (is_taken, ended)
     }
 
-    /// Orders a stop. The receiver tells when the unit is stopped.
+    /// Orders a stop. The receiver completes when the unit has stopped.
     pub(crate) fn stop(&self) -> oneshot::Receiver<()> {
         let (end, ended) = oneshot::channel();
         let _ = self.orders.send(Order::Stop(end));
         ended
     }
 
-    /// Forgets failures and starts.
+    /// Resets failures and the start counter.
     pub(crate) fn reset(&self) -> oneshot::Receiver<()> {
         let (end, ended) = oneshot::channel();
         let _ = self.orders.send(Order::Reset(end));
         ended
     }
 
-    /// Whether none of its processes is looked after now.
+    /// Returns true if the unit is inactive or failed.
     pub(crate) fn is_at_rest(&self) -> bool {
         matches!(self.status.borrow().active.as_str(), "inactive" | "failed")
     }
 }
 
-/// The status of a unit that never ran, or was stopped.
+/// Returns the status of a unit that has never run, or was stopped.
 pub(crate) fn inactive(name: &str) -> UnitStatus {
     UnitStatus {
         unit: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Unit files, as far as RKE2's and the agent's go.
+//! Parser of unit files, for the directives that RKE2's units and the agent's use.
 
 use std::time::Duration;
 
@@ -18,29 +18,29 @@ pub(crate) struct UnitFile {
     pub(crate) restart: Restart,
     pub(crate) restart_after: Duration,
     pub(crate) kill_mode: KillMode,
-    /// Zero: without end.
+    /// Zero for no limit.
     pub(crate) start_timeout: Duration,
-    /// Zero: without end.
+    /// Zero for no limit.
     pub(crate) stop_timeout: Duration,
-    /// So many starts within the interval are the most; zero: no limit.
+    /// Most starts within the interval; no limit if either is zero.
     pub(crate) start_limit_burst: usize,
     pub(crate) start_limit_interval: Duration,
-    /// Paths that must exist, or with `false` must not.
+    /// Paths that must exist (`true`) or must not (`false`).
     pub(crate) path_conditions: Vec<(bool, Utf8PathBuf)>,
-    /// Whether it says when it is wanted: without that it cannot be enabled.
+    /// True if the unit has an `[Install]` directive that lets it be enabled.
     pub(crate) is_wanted: bool,
 }
 
-/// How a unit tells that it is up.
+/// How a unit becomes ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// At once.
+    /// As soon as its program is started.
     Simple,
     /// With READY=1.
     Notify,
 }
 
-/// When a unit that ended is started again.
+/// When a unit that ended is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restart {
     Never,
@@ -48,30 +48,30 @@ pub(crate) enum Restart {
     Always,
 }
 
-/// Which processes a stop ends.
+/// The processes that a stop ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KillMode {
-    /// The main process alone.
+    /// Only the main process.
     Process,
-    /// Its whole group.
+    /// Every process of the unit.
     ControlGroup,
 }
 
 /// A command of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exec {
-    /// A leading `-`: failing is fine.
+    /// True for a leading `-`: a failure is ignored.
     pub(crate) may_fail: bool,
     pub(crate) words: Vec<String>,
 }
 
-/// Why a unit file is not understood.
+/// The reason why a unit file is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UnitFileError(String);
 
 impl UnitFile {
-    /// Parses the text of `name`, which stands for `%n` and, without suffix, `%N`.
+    /// Parses the text of unit `name`, the value of `%n`, and without its suffix of `%N`.
     pub(crate) fn parse(name: &str, text: &str) -> Result<Self, UnitFileError> {
         let mut unit = Self {
             kind: Kind::Simple,
@@ -114,7 +114,7 @@ impl UnitFile {
         Ok(unit)
     }
 
-    /// The condition on a path that does not hold, as the file says it.
+    /// Returns the first unmet path condition, in the file's notation.
     pub(crate) fn unmet_path_condition(&self, environment: &SandboxEnvironment) -> Option<String> {
         let holds = |wanted: bool, path: &Utf8Path| {
             environment.root.join(path.as_str().trim_start_matches('/')).exists() == wanted
@@ -134,7 +134,7 @@ impl UnitFile {
                 self.start_limit_burst =
                     value.parse().map_err(|_| UnitFileError(format!("{value} is no number of starts")))?;
             }
-            // Descriptions and order; nothing here depends on another unit.
+            // Descriptions and ordering have no effect; no unit here depends on another.
             _ => tracing::debug!(key, "a directive without effect in a sandbox"),
         }
         Ok(())
@@ -169,7 +169,7 @@ impl UnitFile {
             "KillMode" => {
                 self.kill_mode = if value == "process" { KillMode::Process } else { KillMode::ControlGroup };
             }
-            // Limits and delegation have no meaning without cgroups; the rest is not needed by any unit here.
+            // Limits and delegation have no effect without cgroups; no unit here needs the others.
             _ => tracing::debug!(key, "a directive without effect in a sandbox"),
         }
         Ok(())
@@ -199,7 +199,8 @@ fn exec(value: &str) -> Result<Exec, UnitFileError> {
     Ok(Exec { may_fail, words: words(rest)? })
 }
 
-/// Splits as systemd does, as far as needed: blanks separate, quotes of either kind group, a backslash takes the next character.
+/// Splits into words by the part of systemd's rules that is needed: blanks separate, both kinds of quotes group, a backslash takes the next
+/// character literally.
 fn words(text: &str) -> Result<Vec<String>, UnitFileError> {
     let (mut words, mut word, mut quote, mut begun) = (Vec::new(), String::new(), None, false);
     let mut characters = text.chars();

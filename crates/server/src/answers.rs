@@ -1,8 +1,9 @@
-//! Answers on their way to a client, which has to take them.
+//! Response bodies that a client must take in time.
 //!
-//! Guarantees: an answer is handed to its connection in pieces, each when there is room for it. While answers wait for room, one of them goes on
-//! every [`STALLED_AFTER`], and each of them within [`LEAST_BYTES_WITHIN`]; else the connection has stalled. That holds also for a client of HTTP/2
-//! that reads its connection and opens no window. An answer that has nothing to say at the moment waits for nothing.
+//! Guarantees: a connection gets a response in pieces, each once it has space for it. While responses wait for space, one of them
+//! progresses every [`STALLED_AFTER`], and each of them within [`LEAST_BYTES_WITHIN`]; otherwise the connection counts as stalled. This
+//! covers HTTP/2 clients that read their connection but open no window. A response that has no data at the moment does not count as
+//! waiting.
 
 use std::{
     collections::HashMap,
@@ -22,24 +23,24 @@ use tokio::{
 
 use crate::progress::{LEAST_BYTES_WITHIN, STALLED_AFTER};
 
-/// Bytes of an answer that its connection is given at once: a record of TLS.
+/// Bytes of a response that its connection gets at once: the size of a TLS record.
 const PIECE_BYTES: usize = 16 * 1_024;
 
-/// The answers of one connection. Cheap to clone.
+/// The responses of one connection. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Answers(watch::Sender<UnderWay>);
 
 #[derive(Debug)]
 struct UnderWay {
     begun: u64,
-    /// When an answer last got room.
+    /// When a response last progressed.
     moved_at: Instant,
-    /// Answers that wait for room, with when they began to.
+    /// Responses that wait for space, with the time since when each waits.
     waiting: HashMap<u64, Instant>,
 }
 
 impl UnderWay {
-    /// When the connection has stalled, unless something moves.
+    /// Returns when the connection counts as stalled unless a response progresses.
     fn deadline(&self) -> Instant {
         let of_each = self.waiting.values().min().map(|since| *since + LEAST_BYTES_WITHIN);
         let of_all = self.moved_at + STALLED_AFTER;
@@ -54,7 +55,7 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// An answer, which keeps its connection busy until all of it was taken.
+    /// Wraps a response body. It keeps its connection busy until the client has taken all of it.
     pub(crate) fn begin(&self, body: Body, held: (Busy, Begun)) -> Answer {
         let mut number = 0;
         self.0.send_modify(|under_way| {
@@ -65,12 +66,12 @@ impl Answers {
         Answer { body, rest: Bytes::new(), is_begun: false, number, answers: self.clone(), _held: held }
     }
 
-    /// Completes when the client does not take its answers.
+    /// Completes when the connection is stalled: the client does not take its responses.
     pub(crate) async fn stalled(&self) {
         let mut seen = self.0.subscribe();
         loop {
             let waits = seen.wait_for(|under_way| !under_way.waiting.is_empty()).await;
-            // The sender lives as long as this call.
+            // Cannot fail: `self` holds the sender.
             let Ok(deadline) = waits.map(|under_way| under_way.deadline()) else { return };
             if deadline <= Instant::now() {
                 return;
@@ -100,10 +101,10 @@ impl Answers {
     }
 }
 
-/// An answer on its way.
+/// A response body that reports its progress.
 pub(crate) struct Answer {
     body: Body,
-    /// Of the body's last part, what is still to be handed on.
+    /// The rest of the body's last data frame that is not handed on yet.
     rest: Bytes,
     is_begun: bool,
     number: u64,
@@ -136,7 +137,7 @@ impl HttpBody for Answer {
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
-    /// Not before the end was asked for: the last piece was taken then, too.
+    /// Never true once data was sent: hyper then polls for the end, which shows that the last piece was taken.
     fn is_end_stream(&self) -> bool {
         !self.is_begun && self.body.is_end_stream()
     }

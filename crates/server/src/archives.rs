@@ -1,4 +1,4 @@
-//! Files of archived history, compressed, among the artifacts.
+//! Stores files of archived history, compressed, in the artifact store.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use futures::stream;
 use gpuaas_artifacts::ArtifactStore;
 use gpuaas_engine::port::{ArchiveFile, ArchiveFiles};
 
-/// zstd's own default: fifteen times smaller than the lines, at some 200 MB/s.
+/// zstd's default level: shrinks the lines about fifteen-fold at about 200 MB/s.
 const LEVEL: i32 = 3;
 
 pub(crate) struct Archives(pub(crate) ArtifactStore);

@@ -1,4 +1,4 @@
-//! What the channel asks of rows and engine, about the one node whose certificate was verified.
+//! Answers the node channel's requests from rows and engine, each about the one node whose certificate was verified.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// The node's row. Refused where its certificate, which only this control plane can have issued, shows that rows are missing: then all changes stop.
+    /// Returns the node's row. A certificate that only this control plane can have issued may prove that rows are missing: then it refuses
+    /// the node and stops all changes.
     async fn node(&self, presented: &Presented) -> Result<Result<NodeRecord, Refused>, StoreError> {
         let mut reader = self.engine.store().read().await?;
         let node = match reader.node(presented.identity.node).await {

@@ -1,4 +1,4 @@
-//! What the first start makes and every later one finds: the control plane's id and its keys.
+//! Creates on the first start, and loads on every later one, the control plane's id and keys.
 
 use std::sync::Arc;
 
@@ -16,35 +16,35 @@ use zeroize::Zeroizing;
 
 use crate::error::ServerError;
 
-/// Where the one task-signing key lay before there could be several.
+/// Setting that held the only task-signing key before there could be several.
 const FIRST_KEY: &str = "task-signing.key";
 
-/// Where the one authority lay before there could be several,
+/// Setting that held the only authority's certificate before there could be several.
 const FIRST_AUTHORITY: &str = "authority.certificate";
-/// and its key, sealed.
+/// Setting that held that authority's sealed key.
 const FIRST_AUTHORITY_KEY: &str = "authority.key";
 
-/// Where the API's key lies, sealed.
+/// Setting with the sealed private key of the API listener.
 const API_KEY: &str = "api.key";
 
-/// Where the key of tokens lies, sealed.
+/// Setting with the sealed key that makes and checks tokens.
 const TOKEN_KEY: &str = "token.key";
 
-/// The settings that are sealed.
+/// The settings whose values are sealed.
 pub(crate) const SEALED_SETTINGS: [&str; 4] = [FIRST_KEY, FIRST_AUTHORITY_KEY, API_KEY, TOKEN_KEY];
 
-/// The apps of this control plane.
+/// Returns the app catalog.
 pub(crate) fn catalog(rke2: Deadlines) -> Catalog {
     Catalog::default()
         .with(AppEntry { app: Arc::new(Rke2::with_deadlines(rke2)), effects: Arc::new(Rke2Effects::default()) })
 }
 
-/// The keys, sealed in the store by the key that never enters it.
+/// Loads or creates the keys. The store holds them encrypted with the sealing key, which never enters the store.
 pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> Result<Keys, ServerError> {
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
     let fresh_id = gpuaas_model::ReplicaId::generate(&*ports.clock, &*ports.entropy).to_string();
     let mut tx = store.begin().await?;
-    // Before anything is judged by it: with another key the platform's own rows would pass for forged.
+    // Checked first: with another sealing key, the platform's own rows would count as forged.
     let named = tx.sealing().await?;
     if let Some(named) = &named {
         use_key(&sealing, named)?;
@@ -56,7 +56,7 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
     let sealing = Arc::new(sealing);
     store.prove_with(record_proof(sealing.clone()));
     let authority = authority(&mut tx, &sealing, is_new.then_some(&*id), ports).await?;
-    // The authority's key has opened, so the sealing key is the right one.
+    // The authority's key was decrypted, so the sealing key is the right one.
     if named.is_none() {
         tx.put_sealing(&SealingRecord::settled(sealing.active(), ports.clock.now())).await?;
     }
@@ -80,13 +80,13 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
         let target = format!("signing-key/{}", made.key.key_id);
         tx.append_audit(&of_ourselves(AuditAction::KeyActivate, target, json!({ "version": version }))).await?;
     }
-    // The other authorities, where one is following another.
+    // Also loads the other authorities, which exist during a rotation.
     keys.ring(&mut tx).await.map_err(of_keys)?;
     tx.commit().await?;
     Ok(keys)
 }
 
-/// The key that makes tokens and tells them from guesses: kept, and one for all replicas, because each knows the tokens that another made.
+/// Loads or creates the key that makes tokens and authenticates them. All replicas share it, because each accepts the others' tokens.
 async fn token_key(tx: &mut Tx, sealing: &SealingKeys, ports: &Ports) -> Result<TokenKey, ServerError> {
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
     let kept = match tx.setting(TOKEN_KEY).await? {
@@ -95,7 +95,7 @@ async fn token_key(tx: &mut Tx, sealing: &SealingKeys, ports: &Ports) -> Result<
             let mut made = Zeroizing::new([0; TokenKey::BYTES]);
             ports.entropy.fill(&mut *made);
             let sealed = sealing.seal(TOKEN_KEY.as_bytes(), &*made).map_err(|error| trust(&error))?;
-            // Another replica's, where one was quicker.
+            // Another replica may have stored its key first; then that key counts.
             tx.put_setting_if_absent(TOKEN_KEY, &sealed).await?
         }
     };
@@ -104,13 +104,14 @@ async fn token_key(tx: &mut Tx, sealing: &SealingKeys, ports: &Ports) -> Result<
     Ok(TokenKey::new(bytes))
 }
 
-/// The version of a key set whose first key is made now. Agents accept no set that is older than theirs. Where this control plane existed before, its
-/// agents hold one, and the rows that named its version are lost or forged.
+/// Returns the version of a key set whose first key is made now. Agents refuse key sets older than theirs. If the control plane existed
+/// before, its agents hold a set, and the rows with its version were lost or forged: the version then leaps past every earlier one.
 fn first_version(is_new: bool, now: Timestamp) -> u64 {
     if is_new { 1 } else { leapt(0, now) }
 }
 
-/// The authority that issues. The first start, of the control plane of the id `new`, makes it; where it lies in the settings, as it did before there could be several, it becomes a row.
+/// Loads the active authority. The first start, recognized by the id in `new`, creates it. An authority in the settings, from before there
+/// could be several, is moved into a row.
 async fn authority(
     tx: &mut Tx,
     sealing: &SealingKeys,
@@ -153,7 +154,7 @@ async fn authority(
     Ok(made)
 }
 
-/// Completes a restore that was interrupted before it had revoked the credentials in the backup.
+/// Completes a restore that was interrupted before it had revoked the backup's credentials.
 pub(crate) async fn finish_restore(store: &Store, keys: &Keys, ports: &Ports) -> Result<Option<Ended>, ServerError> {
     end_what_came_back(store, keys, ports).await.map_err(of_keys)
 }
@@ -165,7 +166,7 @@ fn of_keys(error: KeysError) -> ServerError {
     }
 }
 
-/// The key of the API's listener: kept, and one for all replicas, because what an operator runs on a machine pins it.
+/// Loads or creates the key of the API listener. All replicas share it, because enrollment commands pin it.
 pub(crate) async fn api_key(store: &Store, keys: &Keys) -> Result<ServerKey, ServerError> {
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
     let mut tx = store.begin().await?;
@@ -174,7 +175,7 @@ pub(crate) async fn api_key(store: &Store, keys: &Keys) -> Result<ServerKey, Ser
         None => {
             let made = ServerKey::generate().map_err(|error| trust(&error))?;
             let sealed = keys.sealing().seal(API_KEY.as_bytes(), made.to_pem().as_bytes());
-            // Another replica's, where one was quicker.
+            // Another replica may have stored its key first; then that key counts.
             tx.put_setting_if_absent(API_KEY, &sealed.map_err(|error| trust(&error))?).await?
         }
     };
@@ -183,14 +184,15 @@ pub(crate) async fn api_key(store: &Store, keys: &Keys) -> Result<ServerKey, Ser
     ServerKey::from_pem(&String::from_utf8_lossy(&pem)).map_err(|error| trust(&error))
 }
 
-/// Uses the key that the rows name. During a rotation the one before is needed too: some rows are under it alone.
+/// Activates the key that the rows name. During a rotation the previous key is needed too, because some rows are encrypted only with it.
 fn use_key(sealing: &SealingKeys, named: &SealingRecord) -> Result<(), ServerError> {
     must_hold(sealing, named)?;
     sealing.activate(&named.current);
     Ok(())
 }
 
-/// Refuses keys that are not those of the rows. Before a store is opened: that writes the log of a database into its file.
+/// Refuses key files that lack a key that the rows name. Called before the store is opened, because opening moves SQLite's write-ahead log
+/// into the database file.
 pub(crate) async fn check_keys(options: &StoreOptions, sealing: &SealingKeys) -> Result<(), ServerError> {
     options.sealing().await?.map_or(Ok(()), |named| must_hold(sealing, &named))
 }
@@ -207,7 +209,7 @@ fn open(sealing: &SealingKeys, sealed: Option<Vec<u8>>, name: &str) -> Result<Ze
     Ok(sealing.open(name.as_bytes(), &sealed).map_err(|error| corrupt(&error))?)
 }
 
-/// The record of what no caller asked for.
+/// Returns an audit record for an action of the control plane itself.
 fn of_ourselves(action: AuditAction, target: String, metadata: Value) -> NewAudit {
     NewAudit {
         actor: OwnActor::ControlPlane.to_string(),
@@ -273,7 +275,7 @@ mod tests {
         assert_eq!(key.len(), TokenKey::BYTES);
         assert!(!sealed.windows(key.len()).any(|bytes| bytes == key.as_slice()), "it lies open");
 
-        // A rotation of the sealing key seals it anew, and it stays the same.
+        // Rotating the sealing key reseals it without changing it.
         let next = SealingKey::new(&[8; 32]).unwrap();
         let (old, now) = (first.sealing().active(), ports.clock.now());
         assert!(first.sealing().take_next(SealingKey::new(&[8; 32]).unwrap()));
@@ -299,7 +301,7 @@ mod tests {
         keys(&store, sealing(), &ports).await.unwrap();
         let before = store.read().await.unwrap().key_set_version().await.unwrap();
         assert_eq!(before, 1);
-        // As after a change by a database writer, or an upgrade from a version whose rows have no codes.
+        // The state after a database writer's change, or after an upgrade from a version whose rows have no authentication codes.
         store.prove_with(record_proof(SealingKey::new(&[8; 32]).unwrap().into()));
         let mut tx = store.begin().await.unwrap();
         assert_eq!(tx.remove_forged_signing_keys().await.unwrap(), 1);

@@ -1,4 +1,4 @@
-//! The certificates of this process's own listeners: issued at start and again at two thirds of their life, without a restart.
+//! Certificates of this process's listeners: issued at the start and renewed at two thirds of their lifetime, without a restart.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,12 +19,12 @@ use crate::{data_dir::write_private, error::ServerError};
 
 /// Age at which certificates are renewed.
 const RENEWED_AFTER: Duration = Duration::from_secs(SERVER_CERTIFICATE_LIFE.as_secs() * 2 / 3);
-/// How often the clock is checked: it may be set, and a failed renewal is retried.
+/// Interval of checking whether a renewal is due. It covers clock changes and retries failed renewals.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(3_600);
-/// How soon a failed change to other authorities is retried.
+/// Retry delay after a failed switch to other authorities.
 const RETRIED_AFTER: Duration = Duration::from_secs(5);
 
-/// Why a certificate is not issued or not shown.
+/// Reasons why a certificate cannot be issued or used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificatesError {
     #[error(transparent)]
@@ -35,17 +35,17 @@ pub(crate) enum CertificatesError {
     CaFile(#[from] ServerError),
 }
 
-/// What the listeners of this process show, and what they are issued for.
+/// The certificates of this process's listeners and the names, key and identity they are issued for.
 pub(crate) struct Certificates {
-    /// Of the API, for the key that an operator's machines pin.
+    /// Certificate of the API, for the key that enrollment commands pin.
     pub(crate) api: Arc<ShownCertificate>,
-    /// Of the node channel, for a fresh key each time.
+    /// Certificate of the node channel, with a fresh key at each renewal.
     pub(crate) channel: Arc<ShownCertificate>,
-    /// By which this replica is known to the others, as listener and as dialer; a fresh key each time.
+    /// Certificate by which other replicas identify this one, as listener and as client; with a fresh key at each renewal.
     pub(crate) replica: Arc<ShownCertificate>,
-    /// Whom the node channel and the replicas believe.
+    /// Authorities that the node channel and the replicas trust.
     pub(crate) trusted: Arc<TrustedAuthorities>,
-    /// When the first of them ends.
+    /// Expiry of the certificates.
     pub(crate) end: Arc<CertificatesEnd>,
     names: Vec<String>,
     api_key: ServerKey,
@@ -53,7 +53,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Issues them for listeners at these names, that believe those who are `trusted`.
+    /// Issues certificates for listeners at `names`, and trusts the authorities in `trusted`.
     pub(crate) fn issue(
         (authority, trusted): (&Authority, &[CertificateDer<'static>]),
         api_key: ServerKey,
@@ -75,7 +75,7 @@ impl Certificates {
         })
     }
 
-    /// Renews all of them. Open connections go on; new handshakes show the new certificates.
+    /// Renews all certificates. Open connections continue; new handshakes use the new certificates.
     pub(crate) fn renew(&self, authority: &Authority, now: Timestamp) -> Result<(), CertificatesError> {
         let (channel, channel_key) = authority.issue_server(&self.names, now)?;
         let (replica, replica_key) = authority.issue_replica(&self.identity, now)?;
@@ -86,12 +86,12 @@ impl Certificates {
         Ok(())
     }
 
-    /// Issues them anew whenever it is time, and with every change of the authorities; trusts the authorities that count.
-    /// Writes the certificates of the active authority and the one before to `ca_file`, for clients on this machine.
+    /// Renews the certificates when they are due or the active authority changes, and follows changes of the trusted authorities. Writes
+    /// the certificates of the active authority and its predecessor to `ca_file`, for clients on this machine.
     pub(crate) async fn keep(self: Arc<Self>, engine: Arc<Engine>, ca_file: PathBuf) {
         let (clock, runtime) = (engine.ports().clock.clone(), engine.ports().runtime.clone());
         let mut authorities = engine.keys().watch_authorities();
-        // Also what changed since they were issued.
+        // Also follow a change that happened since the certificates were issued.
         authorities.mark_changed();
         let mut is_current = false;
         loop {
@@ -121,7 +121,7 @@ impl Certificates {
         }
     }
 
-    /// Follows the present authorities, and names them to clients on this machine.
+    /// Follows the present authorities and writes them to `ca_file`.
     async fn change_over(
         &self,
         present: &Authorities,
@@ -132,7 +132,7 @@ impl Certificates {
         Ok(keep_ca(ca_file.to_owned(), present.pem()).await?)
     }
 
-    /// Trusts the authorities that count from now on, and shows certificates of the one that issues. What stands goes on.
+    /// Trusts the present authorities and renews the certificates if another authority is active. Open connections continue.
     fn follow(&self, authorities: &Authorities, now: Timestamp) -> Result<(), CertificatesError> {
         self.trusted.replace(&authorities.trusted())?;
         let issuing = authorities.active().certificate();
@@ -148,7 +148,7 @@ impl Certificates {
     }
 }
 
-/// Writes the certificates of the authorities to `path`, from which clients on this machine read them.
+/// Writes the authorities' certificates to `path`, for clients on this machine.
 pub(crate) async fn keep_ca(path: PathBuf, pem: String) -> Result<(), ServerError> {
     let refuse = |source| ServerError::DataDirNotWritable { path: path.clone(), source };
     let written = tokio::task::spawn_blocking({

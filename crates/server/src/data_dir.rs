@@ -1,4 +1,4 @@
-//! The data directory: one process at a time, readable by its owner alone.
+//! The data directory: used by one process at a time, and readable only by its owner.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -12,14 +12,14 @@ use gpuaas_model::ReplicaId;
 
 use crate::{error::ServerError, options::ServerOptions, sealing_key::KeyFiles};
 
-/// Holds the certificates of the authorities, for clients on this machine.
+/// File with the authorities' certificates, for clients on this machine.
 pub const CA_FILE: &str = "ca.pem";
-/// Names the process that uses the directory; its second line says that a high-water mark lies beside it.
+/// File with the id of the replica that uses the directory. Its second line states that the directory has a high-water mark.
 pub(crate) const REPLICA: &str = "replica.id";
-/// The second line.
+/// The second line of [`REPLICA`].
 const MARKED: &str = "with a high-water mark";
 
-/// A locked data directory. The lock lasts as long as this value, and ends with the process however that dies.
+/// A locked data directory. The kernel releases the lock when this value is dropped or the process dies.
 #[derive(Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Makes the directory if need be, checks that it can be written, and locks it.
+    /// Creates the directory if needed, checks that it is writable, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, ServerError> {
         let refuse = |source| ServerError::DataDirNotWritable { path: path.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(refuse)?;
@@ -45,23 +45,23 @@ impl DataDir {
         }
     }
 
-    /// The directory.
+    /// Returns the directory's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A path inside.
+    /// Returns the path of a file in the directory.
     pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The replica that used the directory before.
+    /// Returns the replica that used the directory before; `None` if there was none.
     pub(crate) fn predecessor(&self) -> Option<ReplicaId> {
         std::fs::read_to_string(self.join(REPLICA)).ok()?.lines().next()?.trim().parse().ok()
     }
 
-    /// Writes down who uses the directory from now on, with a mark that lies there. Only after the predecessor's leases were ended: a crash in between
-    /// ends them again.
+    /// Records `replica` as the user of the directory, and that it has a high-water mark. Call it only after the predecessor's leases were
+    /// ended: after a crash in between, the next start ends them again.
     pub(crate) fn succeed(&self, replica: ReplicaId) -> Result<(), ServerError> {
         let path = self.join(REPLICA);
         write_private(&path, format!("{replica}\n{MARKED}\n").as_bytes())
@@ -69,12 +69,13 @@ impl DataDir {
     }
 }
 
-/// Whether the last user of a data directory kept a high-water mark.
+/// Reports whether the last user of the directory kept a high-water mark.
 pub(crate) fn keeps_mark(folder: &Path) -> bool {
     std::fs::read_to_string(folder.join(REPLICA)).is_ok_and(|text| text.lines().nth(1) == Some(MARKED))
 }
 
-/// Gives a file in a folder to the folder's owner: whoever made it may be root, and the control plane another user.
+/// Gives a file in a folder to the folder's owner: root may run a command while the control plane runs as another user. Only root can do
+/// that; for others it does nothing.
 pub(crate) fn give_to_owner(folder: &Path, name: &str) -> std::io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -83,7 +84,7 @@ pub(crate) fn give_to_owner(folder: &Path, name: &str) -> std::io::Result<()> {
     lchown(folder.join(name), Some(owner.uid()), Some(owner.gid()))
 }
 
-/// Whether that directory, or the one in which it would be made, can be written. Changes nothing.
+/// Checks that the directory, or the one in which it would be created, is writable. Changes nothing.
 pub(crate) fn look_at(path: &Path) -> Result<(), ServerError> {
     let present = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(path);
     let refuse = |source| ServerError::DataDirNotWritable { path: path.to_owned(), source };
@@ -93,18 +94,18 @@ pub(crate) fn look_at(path: &Path) -> Result<(), ServerError> {
     rustix::fs::access(present, rustix::fs::Access::WRITE_OK).map_err(|error| refuse(error.into()))
 }
 
-/// Whether there is a key where there must be one, and what lies there can be used. Changes nothing.
+/// Checks that a required sealing key exists and that existing keys are usable. Changes nothing.
 pub(crate) fn look_at_key(options: &ServerOptions) -> Result<(), ServerError> {
     let files = KeyFiles::of(options)?;
     if files.present()?.is_some() || options.sealing_key_file.is_some() { files.keys().map(drop) } else { Ok(()) }
 }
 
-/// Writes a file of mode 0600 so that it is either whole and durable or not there.
+/// Writes a file of mode 0600. It appears complete and durable or not at all.
 pub fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     write_owned(None, path, bytes)
 }
 
-/// The same for an owner, by user and group; only root gives a file to another.
+/// Writes a file like [`write_private`], for a user id and group id. Takes effect only as root.
 pub(crate) fn write_private_for(owner: (u32, u32), path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     write_owned(Some(owner), path, bytes)
 }
@@ -117,7 +118,7 @@ fn write_owned(owner: Option<(u32, u32)>, path: &Path, bytes: &[u8]) -> std::io:
     if let Some((user, group)) = owner
         && rustix::process::geteuid().is_root()
     {
-        // The open file: by its path another could lie there by now.
+        // On the open file: the path may be replaced meanwhile.
         fchown(&file, Some(user), Some(group))?;
     }
     file.write_all(bytes)?;
@@ -126,7 +127,7 @@ fn write_owned(owner: Option<(u32, u32)>, path: &Path, bytes: &[u8]) -> std::io:
     File::open(folder)?.sync_all()
 }
 
-/// Makes an empty file of mode 0600. What lies there is removed: it is left of a death, or planted, and is never written through.
+/// Creates an empty file of mode 0600. Removes an existing file, a leftover or a planted link, instead of writing through it.
 pub(crate) fn fresh_private(path: &Path) -> std::io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),

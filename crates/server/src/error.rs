@@ -1,4 +1,4 @@
-//! Why a control plane does not start, or ends.
+//! Errors of starting, running and maintaining a control plane.
 
 use std::{
     io::ErrorKind,
@@ -11,152 +11,152 @@ use gpuaas_store::{BadRow, DumpError, StoreError};
 
 use crate::backup::BackupError;
 
-/// Why a control plane does not start, or ends.
+/// A reason why the control plane does not start, or why a `gpuaas server` command fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The data directory cannot be made or written.
     #[error("the data directory {path} cannot be written: {source}")]
     DataDirNotWritable {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// Another process holds its lock.
+    /// Another process has locked the data directory.
     #[error("the data directory {path} is in use by another process")]
     DataDirInUse {
-        /// Which.
+        /// The directory.
         path: PathBuf,
     },
-    /// The sealing key cannot be read or made.
+    /// A sealing key file cannot be read, written or used.
     #[error("the sealing key {path} cannot be used: {source}")]
     Key {
-        /// Which file.
+        /// The key file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error; `InvalidData` if the content is no key.
         source: std::io::Error,
     },
-    /// There is no file of the sealing key, and none was made.
+    /// The sealing key file is missing, and this start must not make one.
     #[error("the sealing key is missing: there is no file {path}")]
     SealingKeyMissing {
-        /// Where it must be.
+        /// The expected path.
         path: PathBuf,
     },
-    /// The data directory was used, and the store holds no platform. Nothing was made or changed.
+    /// The data directory was used before, and the store holds no platform. Nothing was changed.
     #[error("the store {place} {lack}{}", was_used(data_dir, left))]
     StoreMissing {
-        /// Where it must be.
+        /// Location of the store, without credentials.
         place: String,
-        /// What is wrong with it, as a phrase.
+        /// The defect of the store, as a phrase.
         lack: &'static str,
         /// The data directory.
         data_dir: PathBuf,
-        /// What lies there of a platform.
+        /// Names of the files there that a platform left, separated by commas.
         left: String,
     },
-    /// It was told to begin anew, and the store holds a platform.
+    /// `--begin-anew` was given, but the store holds a platform.
     #[error("--begin-anew was given, and {place} holds a control plane")]
     NothingToBeginAnew {
-        /// The store.
+        /// Location of the store.
         place: String,
     },
-    /// A key that is to follow lies there already.
+    /// A different next sealing key exists already.
     #[error("a next sealing key lies in {path} already")]
     NextSealingKeyExists {
-        /// Its file.
+        /// The file of the existing key.
         path: PathBuf,
     },
-    /// The rows are under another key than those that lie here.
+    /// The rows are encrypted with a sealing key that the key files do not hold.
     #[error("the store is under the sealing key {needed}, and the files hold {held}")]
     SealingKeyMismatch {
-        /// The id of the key.
+        /// Id of the key that the rows need.
         needed: String,
-        /// The ids of those that are held.
+        /// Ids of the keys in the files, separated by commas.
         held: String,
     },
-    /// A shared store holds sealed secrets, and no key was given.
+    /// The store is shared, and no sealing key file was named.
     #[error("a shared store needs a sealing key that every replica has")]
     SealingKeyRequired,
-    /// The store lacks what was acknowledged.
+    /// The store lacks changes that were acknowledged.
     #[error("history went back: {0}")]
     HistoryWentBack(String),
-    /// Nothing tells whether the store lacks something.
+    /// Nothing proves that the store has all acknowledged changes, for example because the high-water mark is missing.
     #[error("nothing tells whether this store is the newest: {0}")]
     HistoryUnproven(String),
-    /// There is nothing to decide.
+    /// `accept-history` was run, but the history is complete.
     #[error("nothing shows that history went back: there is nothing to accept")]
     HistoryGoesOn,
-    /// An address cannot be listened on.
+    /// A listener cannot bind its address.
     #[error("{what} cannot listen on {address}: {source}")]
     Listen {
-        /// The API or the node channel.
+        /// The listener, as a phrase.
         what: &'static str,
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// The store cannot be opened or failed.
+    /// The store cannot be opened, or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store has a row that cannot be read. Nothing was changed because of it.
+    /// A row of the store cannot be read. Nothing was changed because of it.
     #[error("{place} has a row that cannot be read: {row}")]
     RowUnreadable {
-        /// The store.
+        /// Location of the store.
         place: String,
-        /// Table, key, column and what is wrong.
+        /// The row's table, key and column, and the problem.
         row: Box<BadRow>,
     },
-    /// Certificates or signatures cannot be made.
+    /// A certificate, key or signature cannot be made or read.
     #[error("certificates: {0}")]
     Trust(String),
     /// The artifact store cannot be opened.
     #[error("artifacts: {0}")]
     Artifacts(String),
-    /// The folder of packages that was named holds none.
+    /// The named packages directory has no readable sum file.
     #[error("there are no packages in {folder}: {source}")]
     Packages {
-        /// Which.
+        /// The directory.
         folder: PathBuf,
-        /// Why its list cannot be read.
+        /// The I/O error for its sum file.
         source: std::io::Error,
     },
-    /// The reimage hook that was named cannot be run.
+    /// The named reimage hook is missing or not executable.
     #[error("the reimage hook {program} cannot be run: {source}")]
     ReimageHook {
-        /// Which.
+        /// The program.
         program: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// The folder of releases that was named is none.
+    /// The named import directory is not an absolute path of an existing directory.
     #[error("no release can be imported from below {folder}: {source}")]
     ImportDir {
-        /// Which.
+        /// The directory.
         folder: PathBuf,
-        /// Why it cannot be used.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// A restore was interrupted, and what it left is no whole control plane.
+    /// An interrupted restore left an incomplete control plane.
     #[error("a restore into the data directory {path} was interrupted")]
     RestoreUnfinished {
         /// The data directory.
         path: PathBuf,
     },
-    /// A backup was not made or not restored.
+    /// A backup or restore failed.
     #[error(transparent)]
     Backup(#[from] BackupError),
-    /// Anything of the machine.
+    /// Any other I/O operation failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was done.
+        /// The operation, as a phrase.
         what: &'static str,
-        /// Why it failed.
+        /// The I/O error.
         source: std::io::Error,
     },
 }
 
-/// How it is known that there was a platform.
+/// Describes the evidence that the data directory was used.
 fn was_used(data_dir: &Path, left: &str) -> String {
     match left {
         "" => String::new(),
@@ -164,7 +164,7 @@ fn was_used(data_dir: &Path, left: &str) -> String {
     }
 }
 
-/// The code of a failure of the store, also of one that a backup or a restore met.
+/// Returns the code of a store failure; backup and restore use it too.
 fn of_store(error: &StoreError) -> Code {
     match error {
         StoreError::TooNew { .. } => Code::StoreTooNew,
@@ -181,7 +181,7 @@ fn of_store(error: &StoreError) -> Code {
 }
 
 impl ServerError {
-    /// The same, with the name of the store where only a row of it was named.
+    /// Adds the store's location to an error about one of its rows.
     pub(crate) fn of_rows_in(self, place: String) -> Self {
         match self {
             Self::Store(StoreError::Corrupt(row)) => Self::RowUnreadable { place, row },

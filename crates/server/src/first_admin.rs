@@ -1,7 +1,8 @@
-//! The one-time token by which a control plane gets its first administrator: made at the first start of all, later on this machine alone.
+//! The one-time token by which a control plane gets its first administrator: made at the very first start, later only by a command on this
+//! machine.
 //!
-//! Guarantees: that the first start made one is a row, in the same transaction as the token; neither a lost file nor lost rows of tokens make a start
-//! make another. A file whose token was exchanged, withdrawn or has expired is removed.
+//! Guarantees: a row, written in the token's transaction, records that the first start made a token; neither a lost file nor lost token
+//! rows make a later start create another. The file is removed once its token was exchanged, revoked or has expired.
 //!
 //! Deliberately absent: the exchange (`engine::commands::bootstrap`).
 
@@ -24,41 +25,41 @@ use crate::{
     options::ServerOptions, ports, prior_use, sealing_key::KeyFiles,
 };
 
-/// Where the text of a one-time token lies, in the data directory.
+/// File name of the one-time token in the data directory.
 pub(crate) const FILE: &str = "admin.token";
-/// The setting that says that this control plane has had its first administrator. Its value is the id of the token that was made for it.
+/// Setting that records that the first one-time token was made. Its value is the token's id.
 const DONE: &str = "bootstrap.done";
 
-/// Longest name of a user that the environment tells, in bytes: Linux has none longer.
+/// Longest user name taken from the environment, in bytes: the limit of Linux.
 const USER_BYTES_MAX: usize = 32;
 
-/// A one-time token that can be exchanged for a platform admin's.
+/// A one-time token that can be exchanged for a platform admin's token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneTimeAdmin {
-    /// The file (0600) that holds it.
+    /// File (0600) that holds the token.
     pub token_file: PathBuf,
-    /// Until when, RFC 3339.
+    /// Expiry, RFC 3339.
     pub expires_at: String,
 }
 
-/// Why a one-time token is made, as the audit tells it.
+/// Reasons for making a one-time token, for its audit record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Occasion {
-    /// Nobody has ever been administrator here.
+    /// The first start: there was never an administrator.
     FirstStart,
-    /// Somebody on this machine asked for it.
+    /// A request on this machine, by `gpuaas server recover-admin`.
     Recovery,
-    /// A backup was restored, and no token of before counts.
+    /// A restored backup, whose tokens are all revoked.
     Restore,
-    /// A history that went back was accepted, and no token of before counts.
+    /// An accepted history, whose tokens are all revoked.
     AcceptedHistory,
 }
 
-/// Makes a one-time token for a platform admin and writes it into `admin.token` of the data directory `folder` (0600, of the folder's owner). Every
-/// one-time token of before is withdrawn, and no later start makes one by itself. Audited.
+/// Makes a one-time token for a platform admin and writes it into `admin.token` of the data directory `folder` (0600, owned by the folder's
+/// owner). Revokes every earlier one-time token; no later start makes one automatically. Audited.
 ///
-/// The file is written first: a row without its text would be a token that nobody can exchange. It may be called while a control plane serves from
-/// the same store.
+/// Writes the file first: a row without its text would be a token that cannot be exchanged. May run while a control plane serves from the
+/// same store.
 pub(crate) async fn one_time_admin(
     store: &Store,
     keys: &Keys,
@@ -76,8 +77,8 @@ pub(crate) async fn one_time_admin(
     Ok(made)
 }
 
-/// Makes the first one-time token, if this control plane has never made one; removes the file of one that is good no more. Returns the file of one
-/// that can be exchanged now.
+/// Makes the first one-time token if this control plane has never made one, and removes the file of one that is no longer valid. Returns
+/// the file of a token that can be exchanged now.
 pub(crate) async fn at_start(
     store: &Store,
     keys: &Keys,
@@ -89,7 +90,7 @@ pub(crate) async fn at_start(
         let made = write(folder, &token, &text)?;
         let mut tx = store.begin().await?;
         let id = token.id.to_string();
-        // Another replica may have been quicker.
+        // Another replica may have been first.
         if tx.put_setting_if_absent(DONE, id.as_bytes()).await? == id.as_bytes() {
             let (actor, action, metadata) = Occasion::FirstStart.told(&made);
             bootstrap::insert(&mut tx, &token, actor, action, metadata).await?;
@@ -107,23 +108,23 @@ pub(crate) async fn at_start(
     }
 }
 
-/// The audit begins with fewer records of a first start than this.
+/// One more than the number of audit records that exist when a first start makes its token.
 const FIRST_RECORDS: u32 = 3;
 
-/// Whether nobody has ever been administrator here. A setting says so, which anybody may remove who writes to the database; the audit says it too, whose
-/// numbers grow for ever and whose newest record is never deleted.
+/// Reports whether there was never an administrator. Anyone with write access to the database can remove the setting, so the audit must
+/// agree: its numbers only grow, and its newest record is never deleted.
 async fn is_first_start(store: &Store) -> Result<bool, StoreError> {
     let mut reader = store.read().await?;
     let audit = reader.audits(&AuditFilter { limit: Some(FIRST_RECORDS), ..AuditFilter::default() }).await?;
-    // The first start of all has made an authority and a key that signs tasks, a moment ago.
+    // A first start has just created an authority and a task-signing key.
     let is_made_at_start =
         |record: &AuditRecord| matches!(record.action, AuditAction::AuthorityActivate | AuditAction::KeyActivate);
-    // One with a higher number follows records that are in an archive by now.
+    // Higher numbers follow records that are in an archive already.
     let is_new = audit.iter().all(|record| record.sequence <= u64::from(FIRST_RECORDS) && is_made_at_start(record));
     Ok(is_new && reader.setting(DONE).await?.is_none())
 }
 
-/// Removes the file as soon as its token is withdrawn, at whichever replica.
+/// Removes the file as soon as its token is spent or revoked, at any replica.
 pub(crate) async fn remove_when_spent(store: Store, folder: PathBuf, ports: Ports) {
     let mut changes = store.changes();
     loop {
@@ -132,14 +133,14 @@ pub(crate) async fn remove_when_spent(store: Store, folder: PathBuf, ports: Port
             Ok(_) => continue,
             Err(RecvError::Closed) => return,
         }
-        // One that is unknown may be another's that is being made now. What cannot be read now is read at the next start.
+        // An unknown token may be one that another process is creating now. After a read error the next start checks again.
         if matches!(standing(&store, &folder, ports.clock.now()).await, Ok(Standing::Ended)) {
             remove(&folder);
         }
     }
 }
 
-/// Makes a one-time token for whoever may read the data directory with its sealing key, also while the control plane runs.
+/// Makes a one-time token for a user who can read the data directory and its sealing key. The control plane may be running.
 pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, ServerError> {
     refuse_unfinished(&options.data_dir)?;
     let ports = ports::system();
@@ -147,7 +148,7 @@ pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, Serv
     prior_use::require_platform(options).await?;
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let made = async {
-        // The key opens what the store keeps secret, or this is somebody else's store.
+        // Fails if the sealing key does not decrypt the store's secrets: it is then another control plane's store.
         let keys = keys(&store, sealing, &ports).await?;
         one_time_admin(&store, &keys, &options.data_dir, &ports, Occasion::Recovery).await
     };
@@ -156,15 +157,15 @@ pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, Serv
     made
 }
 
-/// What becomes of the file.
+/// The state of the token's file.
 enum Standing {
-    /// There is none.
+    /// The file does not exist.
     Absent,
-    /// Its token can be exchanged.
+    /// The token in the file can be exchanged.
     Good(PathBuf),
-    /// Its token was exchanged, withdrawn or has expired, or is no one-time token.
+    /// The token was exchanged, revoked or has expired, or is not a one-time token.
     Ended,
-    /// The store does not know its token.
+    /// The store has no such token.
     Unknown,
 }
 
@@ -181,7 +182,7 @@ async fn standing(store: &Store, folder: &Path, now: Timestamp) -> Result<Standi
 
 fn write(folder: &Path, token: &TokenRecord, text: &SecretText) -> Result<OneTimeAdmin, ServerError> {
     let keeping = |source| ServerError::Io { what: "keeping the one-time admin token", source };
-    // Whoever makes it may be root, and the control plane another user.
+    // Root may run this while the control plane runs as another user.
     let owner = std::fs::metadata(folder).map_err(keeping)?;
     let token_file = folder.join(FILE);
     write_private_for((owner.uid(), owner.gid()), &token_file, text.expose().as_bytes()).map_err(keeping)?;
@@ -200,7 +201,7 @@ fn remove(folder: &Path) {
 }
 
 impl Occasion {
-    /// Actor, action and metadata of its audit record.
+    /// Returns the actor, action and metadata of the audit record.
     fn told(self, made: &OneTimeAdmin) -> (OwnActor, AuditAction, Value) {
         let expires_at = &made.expires_at;
         match self {
@@ -211,7 +212,7 @@ impl Occasion {
             Self::Recovery => {
                 let uid = nix::unistd::getuid();
                 let user = nix::unistd::User::from_uid(uid).ok().flatten().map(|user| user.name);
-                // Of somebody who became root, as sudo tells it.
+                // Set by sudo: the user who became root.
                 let sudo_user = std::env::var("SUDO_USER").ok().filter(|name| name.len() <= USER_BYTES_MAX);
                 let told = json!({
                     "occasion": "recovery", "expires_at": expires_at, "uid": uid.as_raw(), "os_user": user,

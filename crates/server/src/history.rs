@@ -1,9 +1,9 @@
-//! Whether the store has all that this process has said is done, and what a person decides where it has not.
+//! Checks whether the store has every change that this process acknowledged, and applies an operator's decision if it has not.
 //!
-//! The mark lies in the data directory, on PostgreSQL too: a server that fails over may lose what it had answered. Where the store lacks something, or
-//! nothing tells whether it does, no start serves from it.
+//! The data directory holds a high-water mark, with PostgreSQL too: a failover of the database can lose acknowledged changes. If the store
+//! lacks a change, or nothing proves that it lacks none, the control plane does not start.
 //!
-//! Guarantees: a crash anywhere leaves a mark that is true, or one that says nothing; an accepted history is completed by the next start.
+//! Guarantees: a crash at any point leaves a true mark or one that states nothing; the next start completes an accepted history.
 
 use std::{path::Path, time::Duration};
 
@@ -25,47 +25,47 @@ use crate::{
     sealing_key::KeyFiles,
 };
 
-/// The mark's file in the data directory.
+/// File name of the mark in the data directory.
 pub(crate) const MARK: &str = "history.mark";
-/// How often the mark is made durable while changes are made. A power cut takes as much of it: the mark is older then, and still true.
+/// Interval of syncing the mark to disk while changes are made. A power cut can lose that much of it: an older mark is still true.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// A store that may be served from.
+/// A store that the control plane may serve from.
 pub(crate) enum Standing {
-    /// It has all that the mark says.
+    /// The store has everything that the mark states.
     GoesOn(MarkFile),
-    /// Nothing is known that it could lack: a new mark is made, in place of this one.
+    /// The store is not known to lack anything. A new mark replaces the one with this id, if there was one.
     Anew(Option<Uuid>),
 }
 
-/// What became of a history that was accepted.
+/// The result of accepting a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AcceptedHistory {
-    /// What was known of it.
+    /// Description of the problem that was accepted.
     pub found: String,
-    /// What has to be made anew; absent where an operator vouched that nothing is missing.
+    /// Credentials that were revoked and nodes that must enroll again. Absent with `as_it_is`.
     pub ended: Option<Ended>,
-    /// The one-time token by which somebody becomes administrator again; absent likewise.
+    /// One-time token for a new platform admin. Absent with `as_it_is`.
     pub admin: Option<OneTimeAdmin>,
 }
 
-/// Why a store may not be served from.
+/// Reasons why the control plane may not serve from a store.
 enum Doubt {
-    /// It lacks what the mark of that moment says; without a moment somebody noticed before.
+    /// The store lacks a change that the mark states, written at that time; without a time another process recorded the problem.
     WentBack(String, Option<Timestamp>),
-    /// Nothing tells whether it lacks something.
+    /// Nothing proves that the store is complete.
     Unproven(String),
 }
 
-/// Compares the store with the mark of the data directory. Before the store is opened, which writes the log of a database into its file: what is left of a
-/// damaged log stays for whoever can read it.
+/// Compares the store with the mark of the data directory. Called before the store is opened, because opening moves the write-ahead log
+/// into the database file: a damaged log stays available for recovery.
 pub(crate) async fn look(options: &ServerOptions, ports: &Ports) -> Result<Standing, ServerError> {
     match standing(options).await? {
         Ok(standing) => Ok(standing),
         Err(Doubt::Unproven(why)) => Err(ServerError::HistoryUnproven(why)),
         Err(Doubt::WentBack(why, noticed)) => {
             if let Some(noticed) = noticed.filter(|_| options.store_url.is_some()) {
-                // Other replicas may not have noticed, and must not go on either.
+                // Other replicas may not have noticed and must stop too.
                 let store = Store::open(&options.store(), ports.clock.clone()).await?;
                 let stopped = store.stop_history(&why, noticed).await;
                 store.close().await;
@@ -76,8 +76,8 @@ pub(crate) async fn look(options: &ServerOptions, ports: &Ports) -> Result<Stand
     }
 }
 
-/// What is wrong with the history of a store, as a phrase. Changes nothing, and may be asked while the control plane runs: it raises the mark only after
-/// the store.
+/// Describes, as a phrase, what is wrong with a store's history; `None` if nothing is. Changes nothing. May run while the control plane
+/// runs, because that raises the mark only after it changed the store.
 pub(crate) async fn doubt(options: &ServerOptions) -> Result<Option<String>, ServerError> {
     Ok(match standing(options).await? {
         Ok(_) => None,
@@ -87,7 +87,7 @@ pub(crate) async fn doubt(options: &ServerOptions) -> Result<Option<String>, Ser
 }
 
 async fn standing(options: &ServerOptions) -> Result<Result<Standing, Doubt>, ServerError> {
-    // The mark first: a control plane that runs raises it after the store.
+    // Read the mark first: a running control plane raises it after it changed the store.
     let found = open(&options.data_dir)?;
     let id = id_of(&found);
     Ok(match options.store().history(id).await? {
@@ -102,7 +102,7 @@ fn judge(found: FoundMark, point: HistoryPoint, folder: &Path, is_shared: bool) 
         return Ok(Standing::Anew(id));
     }
     let unproven = |why: String| Err(Doubt::Unproven(why));
-    // A shared store may have any number of data directories, so only the directory itself tells whether it had a mark.
+    // Any number of data directories may use a shared store, so only the directory itself shows whether it had a mark.
     let must_have_mark = data_dir::keeps_mark(folder) || (!is_shared && point.generation.is_some());
     let compared = match found {
         FoundMark::Damaged(why) => return unproven(format!("{} is damaged: {why}", path.display())),
@@ -136,7 +136,7 @@ fn open(folder: &Path) -> Result<FoundMark, ServerError> {
     MarkFile::open(&folder.join(MARK)).map_err(|source| ServerError::Io { what: "reading the high-water mark", source })
 }
 
-/// Keeps the mark from now on: the one that was compared, or a new one.
+/// Uses the checked mark, or a new one, for all later changes.
 pub(crate) async fn keep(
     store: &Store,
     data: &DataDir,
@@ -152,7 +152,7 @@ pub(crate) async fn keep(
     Ok(())
 }
 
-/// Makes a new mark in a folder. Its file comes before the row that says that there is one: a crash in between leaves a mark that says nothing yet.
+/// Creates a mark in a folder. Writes its file before the row that records it, so a crash in between leaves a mark that states nothing yet.
 pub(crate) async fn make(
     store: &Store,
     folder: &Path,
@@ -176,11 +176,11 @@ pub(crate) async fn make(
         tx.forget_mark(replaced).await?;
     }
     tx.commit().await?;
-    // Another replica may have been quicker.
+    // Another replica may have recorded its generation first.
     if generation == first { Ok(file) } else { create(generation) }
 }
 
-/// Makes the mark durable a second after it was raised, with all that raised it until then.
+/// Syncs the mark to disk a second after it was raised, together with all later raises in that second.
 pub(crate) async fn sync(store: Store) {
     loop {
         store.mark_raised().await;
@@ -193,14 +193,15 @@ pub(crate) async fn sync(store: Store) {
     }
 }
 
-/// Goes on with a history that went back, or of which nothing tells whether it did. What it lacks is lost, and all its credentials are ended, as after a
-/// restore. With `as_it_is` an operator vouches that nothing is missing, where nothing shows the contrary. No process may use the data directory.
+/// Accepts a history that went back or cannot be proven complete. Missing changes are lost, and all credentials are revoked, as after a
+/// restore. With `as_it_is` an operator confirms that nothing is missing; this is refused if the store lacks a change. Fails while another
+/// process uses the data directory.
 pub async fn accept_history(options: &ServerOptions, as_it_is: bool) -> Result<AcceptedHistory, ServerError> {
     let ports = ports::system();
     let data = DataDir::open(&options.data_dir)?;
     prior_use::require_platform(options).await?;
     let sealing = KeyFiles::of(options)?.keys()?;
-    // A wrong sealing key is found before anything is decided.
+    // Refuse a wrong sealing key before anything is changed.
     bootstrap::check_keys(&options.store(), &sealing).await?;
     let found = match look(options, &ports).await {
         Ok(_) => return Err(ServerError::HistoryGoesOn),
@@ -234,10 +235,10 @@ async fn accepted(
     Ok(AcceptedHistory { found, ended, admin: Some(admin) })
 }
 
-/// Writes the decision down: whatever is left to be done, the next start does.
+/// Records the decision. If the process dies later, the next start does the rest.
 async fn decide(store: &Store, found: &str, as_it_is: bool) -> Result<(), ServerError> {
     if !store.is_shared() {
-        // Nobody else lives, whoever the rows say did.
+        // This process holds the data directory's lock, so no replica of the store is alive.
         for life in store.read().await?.replicas().await? {
             store.bury_replica(life.replica.id, Burial::Known).await?;
         }

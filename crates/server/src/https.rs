@@ -34,26 +34,26 @@ use crate::{
 
 /// Longest time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time for the headers of a request, also for the first byte of the next one on a connection that is kept.
+/// Longest time to receive the headers of a request, and to receive the first byte of the next request on a kept HTTP/1 connection.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
-/// Requests of one HTTP/2 connection at once.
+/// Most concurrent requests of one HTTP/2 connection.
 const REQUESTS_MAX: u32 = 128;
-/// Bytes of one answer that HTTP/2 holds until the client takes them.
+/// Most bytes of a response that HTTP/2 buffers until the client takes them.
 const UNSENT_BYTES_MAX: usize = 32 * 1_024;
-/// A beat goes out on an HTTP/2 connection when nothing was heard for this long.
+/// An HTTP/2 connection gets a PING after this long without a frame from the client.
 const BEAT_EVERY: Duration = Duration::from_secs(20);
-/// A connection that carries no request for this long ends, whatever beats it answers.
+/// A connection without a request for this long is closed, even if the client answers PINGs.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// How long a connection that is to end has for what is under way.
+/// Longest time for requests in progress when a connection closes.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
-/// What a client that wants HTTP/2 says in its handshake. Whoever says nothing speaks HTTP/1: what is said later is not waited for.
+/// ALPN protocol of HTTP/2. A client without ALPN speaks HTTP/1: the server does not wait to detect the protocol from its bytes.
 const ALPN_HTTP2: &[u8] = b"h2";
 
-/// Connections at once, and those of one address, of IPv6 from one site: a sixteenth of all. Behind either may be a whole office; HTTP/2 clients need
-/// one each.
+/// Most connections in total, and per address (per site for IPv6): a sixteenth of all. One address may be the NAT of a whole office, and an
+/// HTTP/2 client needs one connection.
 const CONNECTIONS_MAX: SharesMax = SharesMax { all: 4_096, per_address: 256 };
 
-/// What every connection works with. Cheap to clone.
+/// The shared state of all connections. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api {
     acceptor: TlsAcceptor,
@@ -62,7 +62,7 @@ pub(crate) struct Api {
     shares: Shares,
 }
 
-/// Why a connection ended before its time.
+/// Reasons why a connection ended early.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     #[error(transparent)]
@@ -78,12 +78,12 @@ enum Broken {
 }
 
 impl Api {
-    /// Serves `router` over TLS to those who connect themselves and those whom `proxies` speak for.
+    /// Creates a server for `router` that accepts direct connections and connections through `proxies`.
     pub(crate) fn new(tls: Arc<ServerConfig>, router: Router, proxies: ProxyProtocol) -> Self {
         Self { acceptor: TlsAcceptor::from(tls), router, proxies, shares: Shares::new(CONNECTIONS_MAX) }
     }
 
-    /// Serves until `stop`, then lets requests under way end.
+    /// Serves until `stop`, then lets requests in progress finish.
     pub(crate) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let served = TaskTracker::new();
         if let Err(error) = sockets::limit(&listener) {
@@ -103,7 +103,7 @@ impl Api {
                 }
             };
             let (api, stop) = (self.clone(), stop.clone());
-            // Counted in the order in which they came; those of a balancer when their header is read.
+            // Direct connections are counted in the order of their arrival; proxied ones once their PROXY header was read.
             let names_itself = !self.proxies.speak_for(from.ip());
             let share = names_itself.then(|| self.shares.take(PeerSite::of(from.ip())));
             served.spawn(async move {
@@ -116,14 +116,14 @@ impl Api {
                 }
             });
         }
-        // Nobody waits in its queue for what will not come.
+        // Refuse new connections instead of queueing them.
         drop(listener);
         served.close();
-        // Streams of events end with the process; everything else gets its time.
+        // Event streams end with the process; other requests get the grace period.
         let _ = timeout(GOODBYE_TIMEOUT, served.wait()).await;
     }
 
-    /// Serves a connection until it ends, or its share is taken back.
+    /// Serves a connection until it ends or another address displaces it.
     async fn hold(
         self,
         mut stream: TcpStream,
@@ -142,7 +142,7 @@ impl Api {
         }
     }
 
-    /// Answers on a connection in the protocol that its handshake chose.
+    /// Serves the connection with the protocol that its handshake negotiated.
     async fn converse(
         self,
         stream: TcpStream,
@@ -170,8 +170,8 @@ async fn shaken(acceptor: &TlsAcceptor, stream: TcpStream) -> Option<TlsStream<M
     timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.ok()?.ok()
 }
 
-/// Answers on a connection. Headers and requests have limits; the connection ends when it carries no request, and when the client does not take
-/// its answers.
+/// Serves a connection. Headers and requests have limits. The connection closes when it is idle for [`IDLE_MAX`] or the client does not
+/// take its responses.
 async fn answer<S>(
     stream: S,
     is_http2: bool,
@@ -208,7 +208,7 @@ where
     }
 }
 
-/// Has a connection end in order when it carries nothing, or when everything stops; at once when the client does not take its answers.
+/// Shuts a connection down gracefully when it is idle or everything stops; drops it when the client does not take its responses.
 async fn until_idle<C>(connection: C, idle: &Idle, answers: &Answers, stop: &CancellationToken) -> Result<(), C::Error>
 where
     C: GracefulConnection,
@@ -240,11 +240,11 @@ mod tests {
     use super::*;
     use crate::progress::STALLED_AFTER;
 
-    /// The beginning of HTTP/2, and settings that change none.
+    /// The HTTP/2 connection preface with empty settings.
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     const A_MINUTE: Duration = Duration::from_secs(60);
 
-    /// A connection, and its answering: a path that takes its time, and one that does not.
+    /// Opens a connection and serves it, with routes that respond slowly and routes that do not.
     fn open(is_http2: bool) -> (DuplexStream, JoinHandle<()>) {
         let (near, far) = tokio::io::duplex(64 * 1_024);
         let long = || async {
@@ -268,7 +268,7 @@ mod tests {
         Ok(Bytes::from_static(&[b'x'; 64 * 1_024]))
     }
 
-    /// Ten parts, one every half a minute.
+    /// Ten parts, one every 30 seconds.
     fn parts() -> impl Stream<Item = Result<&'static str, Infallible>> + Send {
         stream::unfold(0, |told| async move {
             tokio::time::sleep(A_MINUTE / 2).await;
@@ -309,7 +309,7 @@ mod tests {
 
     type Sender = hyper::client::conn::http2::SendRequest<Body>;
 
-    /// A client of HTTP/2 that reads its connection, and opens so large windows for answers.
+    /// An HTTP/2 client that reads its connection and grants stream windows of this size.
     async fn client(near: DuplexStream, window_bytes: u32) -> Sender {
         let mut http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         http.initial_stream_window_size(window_bytes);

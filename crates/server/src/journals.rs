@@ -1,4 +1,4 @@
-//! The API's way to journals, over the channel of this process.
+//! Reads journals of nodes for the API over the node channel.
 
 use std::sync::Arc;
 

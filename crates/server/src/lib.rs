@@ -1,6 +1,6 @@
-//! The control plane as one process: opens what is kept, wires the parts together, listens, and ends cleanly.
+//! Runs the control plane as one process: opens its files and database, connects the parts, listens, and shuts down in order.
 //!
-//! Deliberately absent: any decision. Those are made in `planner` and `engine`; here is only who knows whom.
+//! Deliberately absent: decisions. `planner` and `engine` make them; this crate only wires.
 
 mod answers;
 mod archives;
@@ -67,30 +67,30 @@ use crate::{
     sealing_key::KeyFiles,
 };
 
-/// Longest time for what is recorded last: a store that is out of reach holds up no end.
+/// Longest time to record the last audit entries at shutdown, so that an unreachable store does not delay the exit.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A control plane that listens.
+/// A running control plane.
 pub struct ControlPlane {
-    /// Where its API is, for example `https://127.0.0.1:7443`.
+    /// URL of the API, for example `https://127.0.0.1:7443`.
     pub url: String,
-    /// The file with the certificates that clients trust, PEM; written again when the authority is rotated.
+    /// PEM file with the authorities' certificates, for clients. Rewritten when the authority is rotated.
     pub ca_file: PathBuf,
-    /// The file of a one-time token that can be exchanged for a platform admin's, if there is one now.
+    /// File of a one-time token that can be exchanged for a platform admin's token, if there is one.
     pub one_time_admin: Option<PathBuf>,
-    /// Notified, it takes what has been put beside its files since it started: the next sealing key.
+    /// When notified, the control plane loads the next sealing key from its file.
     pub reload: Arc<Notify>,
     stop: CancellationToken,
     running: tokio::task::JoinSet<()>,
     state: ApiState,
     store: Store,
-    /// Its lock says that this process lives.
+    /// Holds the lock of the data directory.
     _data: DataDir,
 }
 
-/// Opens the store, takes the lock, and listens. Ready when it returns.
+/// Starts a control plane. It serves when this returns.
 pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
-    // Boxed, so that the futures of those who start stay small.
+    // Boxed to keep the callers' futures small.
     Box::pin(started(options)).await.map_err(|error| error.of_rows_in(options.store().place()))
 }
 
@@ -101,14 +101,14 @@ async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     let api_listener = bind("the API", options.listen).await?;
     let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", shown(&api_listener, options.listen)));
     if options.store_url.is_some() || options.sealing_key_file.is_some() {
-        // A key that was named, or must be, is looked at before a database is asked.
+        // A named or required key is checked before any access to the database.
         KeyFiles::of(options)?.keys()?;
     }
     let beginning = prior_use::settle(&data, options, &*ports.clock).await?;
     let sealing = beginning.sealing_keys(&data, options, &*ports.entropy)?;
     reach(Point::Start(StartStage::KeyKept));
     let standing = match beginning {
-        // It has no rows that a key or a mark could say something about.
+        // No rows exist that could contradict the key or the mark.
         Beginning::First => Standing::Anew(None),
         Beginning::Later => {
             bootstrap::check_keys(&options.store(), &sealing).await?;
@@ -117,14 +117,14 @@ async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     };
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     reach(Point::Start(StartStage::StoreOpened));
-    // First of all: with another sealing key nothing is written.
+    // The first write after opening: with a wrong sealing key nothing may be written.
     let keys = bootstrap::keys(&store, sealing, &ports).await?;
     reach(Point::Start(StartStage::RowsKept));
-    // What says that the data directory was used is written from here on.
+    // From here on files may be written that mark the data directory as used.
     history::keep(&store, &data, standing, keys.control_plane(), &ports).await?;
     prior_use::first_start_is_over(&data)?;
     let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
-    // The data directory's lock says that whoever used it before is dead, and its leases with it.
+    // The lock of the data directory proves that its previous user is dead, so its leases end.
     if let Some(predecessor) = data.predecessor() {
         store.bury_replica(predecessor, Burial::Known).await?;
     }
@@ -225,7 +225,7 @@ async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
 }
 
 impl ControlPlane {
-    /// Serves until [`ControlPlane::stop`] or until a part of it ends, which none does by itself.
+    /// Serves until `until` completes, or until a part ends, which happens only by a defect. Then shuts down in order.
     pub async fn serve(mut self, until: impl Future<Output = ()>) {
         tokio::select! {
             () = until => {}
@@ -236,12 +236,12 @@ impl ControlPlane {
         if tokio::time::timeout(LAST_WORDS_TIMEOUT, self.state.summarise_refusals()).await.is_err() {
             tracing::error!("refusals that were left out of the audit could not be recorded in time");
         }
-        // Last: requests that were under way needed it.
+        // Closed last: requests in progress need the store.
         self.store.close().await;
     }
 }
 
-/// Runs the engine, and hands over what it holds when everything stops.
+/// Runs the engine until `stop`, then hands its leases over to the other replicas.
 async fn drive(engine: Arc<Engine>, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
@@ -260,7 +260,7 @@ async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, Se
     TcpListener::bind(address).await.map_err(|source| ServerError::Listen { what, address, source })
 }
 
-/// The address with its real port, where port 0 asked for any free one.
+/// Returns the listener's actual address; port 0 requests any free port.
 fn shown(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
     listener.local_addr().unwrap_or(asked)
 }

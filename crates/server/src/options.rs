@@ -1,4 +1,4 @@
-//! How a control plane is run.
+//! The settings of a control plane.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -16,69 +16,71 @@ use gpuaas_trust::{OldestTls, SecretText};
 
 use crate::{backup, data_dir, error::ServerError};
 
-/// SQLite's file in the data directory.
+/// File name of the SQLite database in the data directory.
 pub(crate) const LOCAL_STORE: &str = "gpuaas.db";
-/// Port of the API.
+/// Default port of the API.
 pub(crate) const API_PORT: u16 = 7_443;
-/// Port of the node channel.
+/// Default port of the node channel.
 pub(crate) const CHANNEL_PORT: u16 = 7_444;
 
-/// Port at which replicas reach each other.
+/// Default port for connections between replicas.
 pub(crate) const REPLICA_PORT: u16 = 7_445;
 
-/// How a control plane is run.
+/// The settings of a control plane.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where everything is kept.
+    /// Directory for the database, keys, artifacts and other state.
     pub data_dir: PathBuf,
-    /// Where the API listens.
+    /// Address on which the API listens.
     pub listen: SocketAddr,
-    /// Where the node channel listens.
+    /// Address on which the node channel listens.
     pub channel_listen: SocketAddr,
-    /// Where other replicas reach this one; used with a shared store alone.
+    /// Address on which other replicas reach this one. Used only with a shared store.
     pub replica_listen: SocketAddr,
-    /// How other replicas name it, `host:port`, where that differs from the address it listens on.
+    /// Address `host:port` that this replica announces to the others, if it differs from the listen address.
     pub replica_address: Option<String>,
-    /// The oldest TLS that clients of the API may speak.
+    /// Oldest TLS version that clients of the API may use.
     pub tls_min_version: OldestTls,
-    /// How clients and nodes name the API, where that differs from the address it listens on.
+    /// URL by which clients and nodes reach the API, if it differs from the listen address.
     pub public_url: Option<String>,
-    /// `postgres://…` of a store that replicas share; SQLite in the data directory when absent.
+    /// `postgres://…` URL of the database that replicas share. SQLite in the data directory if absent.
     pub store_url: Option<SecretText>,
-    /// 32 bytes that seal what the store keeps secret; needed for a shared store. Made in the data directory when absent.
+    /// File with the 32-byte key that encrypts secrets in the store. Required with a shared store; otherwise made in the data directory if
+    /// absent.
     pub sealing_key_file: Option<PathBuf>,
-    /// Where artifacts lie; in the data directory when absent. Replicas share it.
+    /// Directory for artifacts, which replicas share. A folder in the data directory if absent.
     pub artifacts_dir: Option<PathBuf>,
-    /// Where the packages lie that machines are brought in with, as `cargo xtask package` makes them; none are handed out when absent.
+    /// Directory with the packages for new nodes, as `cargo xtask package` makes them. If absent, the control plane serves none.
     pub packages_dir: Option<PathBuf>,
-    /// The authorities, PEM, that servers of releases must prove themselves by.
+    /// PEM file with the certificate authorities that release servers are verified against.
     pub release_ca_bundle: PathBuf,
-    /// The program that reimages machines which tenants have left; where there is one, they must show that it did.
+    /// Program that reimages machines after a tenant leaves. If set, a machine must prove that it was reimaged.
     pub reimage_hook: Option<PathBuf>,
-    /// The folder below which releases may lie that are imported from folders; none are when absent.
+    /// Directory below which releases may be imported from folders. If absent, folder imports are refused.
     pub release_import_dir: Option<PathBuf>,
-    /// Networks that are not public and that releases may be fetched from all the same.
+    /// Non-public networks from which releases may be fetched.
     pub release_private_networks: Vec<Network>,
-    /// Keys that releases may be signed with.
+    /// Minisign keys trusted to sign releases.
     pub release_trusted_keys: Vec<TrustedKey>,
-    /// Whether a release is taken that neither a digest nor a trusted signature verifies.
+    /// Whether releases without a matching digest or a trusted signature may be imported.
     pub allow_unverified_releases: bool,
-    /// Networks of balancers: connections from there begin with a header of the PROXY protocol, version 2, and count for the address that it names.
+    /// Networks of load balancers. Connections from there must begin with a PROXY protocol version 2 header, whose source address counts as
+    /// the client's.
     pub proxy_protocol_from: Vec<Network>,
-    /// How often one may ask.
+    /// Rate limits per token, project and address.
     pub paces: Paces,
-    /// How long history is kept in the database.
+    /// How long history stays in the database.
     pub retention: Retention,
-    /// Whether `/metrics` is answered without a token to this very machine.
+    /// Whether direct loopback connections may read `/metrics` without a token.
     pub metrics_over_loopback: bool,
-    /// How long steps of RKE2 may take.
+    /// Deadlines for steps of RKE2.
     pub rke2_deadlines: Deadlines,
-    /// Whether a start makes another platform where the store of a data directory that was used is missing.
+    /// Whether the start creates a new platform if the data directory was used and its store is missing.
     pub begin_anew: bool,
 }
 
 impl ServerOptions {
-    /// On loopback, at the usual ports.
+    /// Returns default settings: SQLite, and listeners on loopback at the default ports.
     pub fn local(data_dir: PathBuf) -> Self {
         let at = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
         Self {
@@ -108,7 +110,7 @@ impl ServerOptions {
         }
     }
 
-    /// What is wrong with these settings, as far as it can be seen without starting or changing anything.
+    /// Returns the problems of these settings that can be found without starting or changing anything.
     pub fn problems(&self) -> Vec<ServerError> {
         let mut problems: Vec<ServerError> = Vec::new();
         problems.extend(data_dir::look_at(&self.data_dir).err());
@@ -121,36 +123,36 @@ impl ServerOptions {
         problems
     }
 
-    /// Where the rows are.
+    /// Returns the location of the rows.
     pub(crate) fn store(&self) -> StoreOptions {
         let local = || format!("sqlite://{}", self.database().display());
         StoreOptions { url: self.store_url.as_ref().map_or_else(local, |url| url.expose().to_owned()) }
     }
 
-    /// The file of the rows, where they are in no shared store.
+    /// Returns the path of the SQLite database, used without a shared store.
     pub(crate) fn database(&self) -> PathBuf {
         self.data_dir.join(LOCAL_STORE)
     }
 
-    /// The folder of the artifacts.
+    /// Returns the artifacts directory.
     pub(crate) fn artifacts_folder(&self) -> PathBuf {
         self.artifacts_dir.clone().unwrap_or_else(|| self.data_dir.join("artifacts"))
     }
 
-    /// Where the artifacts are.
+    /// Opens the artifact store.
     pub(crate) fn artifacts(&self) -> Result<ArtifactStore, ServerError> {
         let users = if self.store_url.is_some() { Users::Several } else { Users::One };
         ArtifactStore::in_folder(&self.artifacts_folder(), users)
             .map_err(|error| ServerError::Artifacts(error.to_string()))
     }
 
-    /// The same for somebody who only reads.
+    /// Opens the artifact store for reading only.
     pub(crate) fn artifacts_to_read(&self) -> Result<ArtifactStore, ServerError> {
         let kept = ArtifactStore::to_read(&self.artifacts_folder());
         kept.map_err(|error| ServerError::Artifacts(error.to_string()))
     }
 
-    /// Where releases may come from, and what makes one believed.
+    /// Returns the allowed sources of releases and how releases are verified.
     pub(crate) fn sources(&self) -> Sources {
         Sources {
             ca_bundle: self.release_ca_bundle.clone(),
@@ -163,12 +165,12 @@ impl ServerOptions {
         }
     }
 
-    /// Which connections of a listener come through a balancer.
+    /// Returns which connections come through a load balancer.
     pub(crate) fn proxies(&self) -> ProxyProtocol {
         ProxyProtocol::from_networks(self.proxy_protocol_from.clone())
     }
 
-    /// Names and addresses that the listeners' certificates carry.
+    /// Returns the names and addresses for the listeners' certificates.
     pub(crate) fn names(&self, url: &str) -> Vec<String> {
         let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         names.extend([self.listen.ip(), self.channel_listen.ip()].map(|ip| ip.to_string()));
@@ -178,7 +180,7 @@ impl ServerOptions {
         names
     }
 
-    /// How nodes name the channel: the API's name with the channel's port.
+    /// Returns the node channel's address for nodes: the public URL's host, or the bound address, with the channel's port.
     pub(crate) fn channel_endpoint(&self, bound: SocketAddr) -> String {
         let name = self.public_url.as_deref().and_then(host);
         match name {
@@ -189,13 +191,13 @@ impl ServerOptions {
     }
 }
 
-/// What is wrong with a folder of packages that was named.
+/// Checks the configured packages directory.
 fn packages_problem(folder: &Path) -> Option<ServerError> {
     let sums = folder.join(SUMS_FILE);
     std::fs::metadata(&sums).err().map(|source| ServerError::Packages { folder: folder.to_owned(), source })
 }
 
-/// What is wrong with a reimage hook that was named: it must be a file that may be executed.
+/// Checks the configured reimage hook: it must be an executable file.
 fn hook_problem(program: &Path) -> Option<ServerError> {
     let source = match std::fs::metadata(program) {
         Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => return None,
@@ -205,7 +207,7 @@ fn hook_problem(program: &Path) -> Option<ServerError> {
     Some(ServerError::ReimageHook { program: program.to_owned(), source })
 }
 
-/// What is wrong with a folder of releases that was named.
+/// Checks the configured import directory: it must be an absolute path of a directory.
 fn import_dir_problem(folder: &Path) -> Option<ServerError> {
     let problem = |source| ServerError::ImportDir { folder: folder.to_owned(), source };
     match std::fs::metadata(folder) {
@@ -216,7 +218,7 @@ fn import_dir_problem(folder: &Path) -> Option<ServerError> {
     }
 }
 
-/// The host of a URL.
+/// Returns the host of a URL, without brackets.
 fn host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split('/').next()?;
     match authority.strip_prefix('[') {

@@ -1,4 +1,4 @@
-//! The real clock, entropy and runtime: the one place where time and randomness enter the control plane.
+//! The system clock, entropy and runtime: the only place where time and randomness enter the control plane.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -17,7 +17,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The kernel's random bytes.
+/// Random bytes from the kernel.
 #[derive(Debug, Default)]
 pub struct SystemEntropy;
 
@@ -27,7 +27,7 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// Tokio.
+/// The Tokio runtime. A panic in a spawned task ends only that task and is logged.
 #[derive(Debug)]
 pub struct TokioRuntime {
     began: std::time::Instant,
@@ -55,7 +55,7 @@ impl Runtime for TokioRuntime {
     }
 }
 
-/// All of them.
+/// Returns the ports of the real system.
 pub fn system() -> Ports {
     Ports {
         clock: Arc::new(SystemClock),

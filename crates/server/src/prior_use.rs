@@ -1,10 +1,10 @@
-//! Tells the first start of all from one whose store is missing, before anything is made or written.
+//! Distinguishes the first start from a start whose store is missing, before anything is created or written.
 //!
-//! Guarantees: a data directory that was used gets no second platform unless somebody asks for one, and then nothing of the first is written over.
-//! What says that it was used is written only once the first rows are durable. The sealing key alone comes before them: so a marker lies beside it
-//! until they are.
+//! Guarantees: a used data directory gets no second platform unless an operator requests one, and then nothing of the first is overwritten.
+//! Files that mark the directory as used are written only after the first rows are durable. Only the sealing key is written before them, so
+//! a marker file lies next to it until they are.
 //!
-//! Deliberately absent: a history that went back. A store of an earlier moment holds a platform.
+//! Deliberately absent: detecting a history that went back. A store of an earlier time holds a platform.
 
 use std::{
     ffi::OsStr,
@@ -26,26 +26,26 @@ use crate::{
     sealing_key::{self, KeyFiles},
 };
 
-/// Lies in the data directory from before the first sealing key is made until the first rows are durable.
+/// Marker file in the data directory from before the first sealing key is made until the first rows are durable.
 const FIRST_START: &str = "first-start";
-/// What the marker says to whoever finds it.
+/// Explanation in the marker file.
 const ABOUT_FIRST_START: &[u8] =
     b"The first start of this control plane is not over: the sealing key here may have no rows under it yet.\n";
-/// Imported artifacts, where no other folder is named.
+/// Folder of imported artifacts, unless another one is configured.
 const ARTIFACTS: &str = "artifacts";
-/// Begins the name of the folder that what is left of an earlier platform is moved into.
+/// Name prefix of the folder that receives the remains of an earlier platform.
 const MOVED: &str = "before-";
 
-/// What a start begins with.
+/// The state of the store at a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
-    /// Nothing: it makes the platform.
+    /// No platform: this start creates it.
     First,
     /// A platform.
     Later,
 }
 
-/// Decides what the start begins with. Only `begin_anew` has it move or change anything.
+/// Decides which start this is. Moves or changes files only with `begin_anew`.
 pub(crate) async fn settle(
     data: &DataDir,
     options: &ServerOptions,
@@ -68,7 +68,7 @@ pub(crate) async fn settle(
     }
 }
 
-/// Refuses a store without a platform, whatever lies beside it: for whoever works on one that must be there.
+/// Refuses a store without a platform, even if the data directory is new. For commands that need an existing platform.
 pub(crate) async fn require_platform(options: &ServerOptions) -> Result<(), ServerError> {
     match options.store().inspect().await? {
         Contents::Platform => Ok(()),
@@ -82,7 +82,7 @@ fn missing(options: &ServerOptions, lack: Contents, left: Vec<String>) -> Server
 }
 
 impl Beginning {
-    /// The sealing keys. The first start alone makes one; beside rows the one that they are under must be there.
+    /// Returns the sealing keys. Only the first start creates one; if rows exist, their key must exist too.
     pub(crate) fn sealing_keys(
         self,
         data: &DataDir,
@@ -100,7 +100,7 @@ impl Beginning {
     }
 }
 
-/// Notes that the first rows are durable: from now on the sealing key says that there was a platform.
+/// Removes the marker file. From now on the sealing key proves that the directory was used.
 pub(crate) fn first_start_is_over(data: &DataDir) -> Result<(), ServerError> {
     let marker = data.join(FIRST_START);
     let removed = match fs::remove_file(&marker) {
@@ -110,7 +110,7 @@ pub(crate) fn first_start_is_over(data: &DataDir) -> Result<(), ServerError> {
     removed.map_err(|source| ServerError::DataDirNotWritable { path: marker, source })
 }
 
-/// Names of what lies in the data directory and was written by a platform that had rows.
+/// Returns the names of files in the data directory that only a platform with rows has written.
 fn left_of_a_platform(options: &ServerOptions, contents: Contents) -> Vec<String> {
     let folder = &options.data_dir;
     let mut left: Vec<String> = Vec::new();
@@ -127,7 +127,7 @@ fn left_of_a_platform(options: &ServerOptions, contents: Contents) -> Vec<String
         for key in own_keys(options) {
             note(&key.file_name().unwrap_or_default().to_string_lossy(), key.exists());
         }
-        // A log without its database holds rows that SQLite would throw away.
+        // A write-ahead log without its database holds rows that SQLite would discard.
         let log = format!("{LOCAL_STORE}-wal");
         let has_log = fs::metadata(folder.join(&log)).is_ok_and(|log| log.len() > 0);
         let is_alone = options.store_url.is_none() && matches!(contents, Contents::NoFile | Contents::EmptyFile);
@@ -136,14 +136,15 @@ fn left_of_a_platform(options: &ServerOptions, contents: Contents) -> Vec<String
     left
 }
 
-/// The sealing keys that lie in the data directory and were not named: one that is named belongs to every replica, and to whoever named it.
+/// Returns the sealing key files in the data directory that are not configured explicitly. A configured key may belong to other replicas
+/// too.
 fn own_keys(options: &ServerOptions) -> Vec<PathBuf> {
     let named = KeyFiles::of(options).ok().filter(|_| options.sealing_key_file.is_some());
     let is_named = |key: &PathBuf| named.as_ref().is_some_and(|named| named.paths().contains(key));
     KeyFiles::in_folder(&options.data_dir).paths().into_iter().filter(|key| !is_named(key)).collect()
 }
 
-/// Moves all that a platform keeps in the data directory into a folder of its own there. Interrupted, it leaves the rest to the next.
+/// Moves all files of a platform into a new folder of the data directory. If interrupted, the next call moves the rest.
 fn move_aside(folder: &Path, options: &ServerOptions, clock: &dyn Clock) -> Result<PathBuf, ServerError> {
     let into = folder.join(format!("{MOVED}{}", clock.now().to_string().replace(':', "-")));
     let moved = || {
@@ -152,7 +153,7 @@ fn move_aside(folder: &Path, options: &ServerOptions, clock: &dyn Clock) -> Resu
         let keys = own_keys(options);
         let keys = keys.iter().filter_map(|key| key.file_name());
         let others = [ARTIFACTS, FIRST_START, first_admin::FILE, history::MARK, CA_FILE, REPLICA];
-        // In this order: what says that there was a platform goes last, so that half of it is not taken for none.
+        // Files that show that there was a platform come last, so that a directory moved by half still counts as used.
         for name in store.iter().map(OsStr::new).chain(keys).chain(others.iter().map(OsStr::new)) {
             move_if_there(&folder.join(name), &into.join(name))?;
         }
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
     use crate::ports;
 
-    /// What a start on that folder comes to, up to its keys; `begin_anew` or not.
+    /// Runs the checks of a start on that folder, up to the sealing keys.
     async fn start(folder: &Path, begin_anew: bool) -> Result<Beginning, ServerError> {
         let ports = ports::system();
         let options = ServerOptions { begin_anew, ..ServerOptions::local(folder.to_owned()) };

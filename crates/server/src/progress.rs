@@ -1,10 +1,10 @@
-//! Ends a connection whose other end does not take what waits for it.
+//! Closes connections whose client does not take the written data.
 //!
-//! Guarantees: while bytes wait, some are taken every [`STALLED_AFTER`], and [`LEAST_BYTES`] or all that waits within [`LEAST_BYTES_WITHIN`]; else
-//! the next write fails with `TimedOut`. A connection on which nothing waits is never ended. What still waited when the connection was
-//! dropped is discarded by the kernel too.
+//! Guarantees: while written bytes wait, the client takes some every [`STALLED_AFTER`], and [`LEAST_BYTES`] or all of them within
+//! [`LEAST_BYTES_WITHIN`]; otherwise the next write fails with `TimedOut`. A connection without waiting bytes is never closed. If bytes
+//! still wait when the connection is dropped, the kernel discards them.
 //!
-//! Below TLS: that the kernel takes bytes counts as progress. How long the kernel may keep them is up to `sockets`.
+//! This works below TLS and counts bytes that the kernel accepts as taken. `sockets` limits how long the kernel may keep them.
 
 use std::{
     io::{self, IoSlice},
@@ -19,14 +19,14 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// Longest time in which nothing of what waits is taken, as on the node channel.
+/// Longest time without any progress while bytes wait; the node channel uses the same.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(30);
-/// Least that is taken within [`LEAST_BYTES_WITHIN`] while more waits: a byte every 29 seconds is no progress. About 220 bytes a second.
+/// Fewest bytes taken within [`LEAST_BYTES_WITHIN`] while more wait, about 220 bytes per second. A byte every 29 seconds is no progress.
 const LEAST_BYTES: usize = 64 * 1_024;
-/// The time in which [`LEAST_BYTES`] are taken.
+/// Period in which at least [`LEAST_BYTES`] are taken.
 pub(crate) const LEAST_BYTES_WITHIN: Duration = Duration::from_secs(300);
 
-/// How fast what waits is taken at least.
+/// The slowest progress that is accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgressRule {
     pub(crate) stalled_after: Duration,
@@ -40,25 +40,25 @@ impl Default for ProgressRule {
     }
 }
 
-/// A stream that can be closed without delivering what is left.
+/// A stream that can be closed without delivering its unsent bytes.
 pub(crate) trait Discard {
-    /// Has the kernel forget unsent bytes when the stream is dropped.
+    /// Makes the kernel discard unsent bytes when the stream is dropped.
     fn discard_unsent(&self);
 }
 
 impl Discard for TcpStream {
     fn discard_unsent(&self) {
-        // Fails on a connection that is gone, which holds nothing.
+        // Fails on a closed connection, which has no unsent bytes.
         let _ = self.set_zero_linger();
     }
 }
 
-/// A stream whose other end has to take what is written.
+/// A stream that fails writes when the other end does not take them.
 #[derive(Debug)]
 pub(crate) struct MustProgress<S: Discard> {
     stream: S,
     rule: ProgressRule,
-    /// From the first write that had to wait until all is written.
+    /// Set from the first write that had to wait until all bytes are written.
     backlog: Option<Backlog>,
 }
 
@@ -92,7 +92,7 @@ impl<S: Discard> MustProgress<S> {
         Self { stream, rule, backlog: None }
     }
 
-    /// Counts what a write took, and fails one that waits for too long.
+    /// Counts the bytes that a write took, and fails a write that waits too long.
     fn judge(&mut self, context: &mut Context<'_>, taken: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &taken {
             Poll::Ready(Ok(bytes)) => {
@@ -148,7 +148,7 @@ impl<S: AsyncWrite + Discard + Unpin> AsyncWrite for MustProgress<S> {
         self.stream.is_write_vectored()
     }
 
-    /// Whoever flushes has written all that waited.
+    /// A complete flush means that nothing waits any more.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         if flushed.is_ready() {

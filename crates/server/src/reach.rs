@@ -1,4 +1,4 @@
-//! The engine's way to nodes, over the channel of this process.
+//! Implements the engine's access to nodes with the node channel of this process.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,13 +13,13 @@ use gpuaas_engine::{
 use gpuaas_model::{NodeId, TaskId};
 use gpuaas_wire::session::TaskLine;
 
-/// The channel, once it listens: engine and channel each need the other to begin.
+/// The node channel once it exists. Engine and channel need each other to start, so the engine gets this placeholder.
 #[derive(Default)]
 pub(crate) struct LateChannel(OnceLock<Channel>);
 
 impl LateChannel {
     pub(crate) fn set(&self, channel: Channel) {
-        // Set once, by the one start of this process.
+        // Set once, at the start of this process.
         let _ = self.0.set(channel);
     }
 
@@ -87,7 +87,8 @@ impl Nodes for ChannelNodes {
 }
 
 impl ChannelNodes {
-    /// A node that cannot be told now learns it later: what to report from the answer to its hello, what to end with the task itself.
+    /// Logs a failed notification. The node catches up later: the response to its hello lists the units to report, and a cancellation is sent
+    /// again with its task.
     async fn told(&self, what: &str, node: NodeId, telling: impl Future<Output = Result<(), ChannelError>>) {
         if let Err(error) = telling.await {
             tracing::debug!(%node, what, %error, "the node could not be told");

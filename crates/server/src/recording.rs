@@ -1,4 +1,4 @@
-//! Recording what nobody else knows and nobody says again.
+//! Retries recording facts that only this process knows and that no other source repeats.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use gpuaas_engine::CommandError;
 use gpuaas_model::{Code, Coded};
 use tokio_util::sync::CancellationToken;
 
-/// Wait before what could not be recorded is recorded again.
+/// Delay before the first retry; doubled for each further one.
 const RETRY: Duration = Duration::from_secs(1);
-/// The same after many times: a disk that is full stays so for a while.
+/// Longest delay between retries, because a full disk stays full for a while.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// Tries until it is recorded. `None` when what it is about is no more, or this process ends.
+/// Calls `record` until it succeeds. Returns `None` if the object no longer exists or this process stops.
 pub(crate) async fn until_recorded<T, F>(stop: &CancellationToken, what: &str, record: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T, CommandError>>,

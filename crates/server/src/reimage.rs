@@ -1,4 +1,5 @@
-//! The reimage hook as a program of the operator's: it gets a node with what its fresh machine needs, and hands it to a provisioner.
+//! The reimage hook as a program of the operator. It receives a node with the secrets that its reimaged machine needs and passes them to a
+//! provisioning system.
 
 use std::{path::PathBuf, process::Stdio};
 
@@ -8,12 +9,12 @@ use serde_json::json;
 use tokio::{io::AsyncWriteExt, process::Command};
 use zeroize::Zeroizing;
 
-/// Where the hook finds other programs.
+/// `PATH` of the hook.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Runs a program that reads one JSON object from its standard input: `node`, `name`, `enrollment` (for the agent's file `enroll`) and `reimage` (for
-/// its file `reimage`). Exit status 0 says that the order was taken. Nothing secret is in its arguments or its environment, and nothing of what it
-/// prints is kept.
+/// Runs a program that reads one JSON object from its standard input: `node` and `name`, `enrollment` (for the agent's file `enroll`) and
+/// `reimage` (for its file `reimage`). Exit status 0 means that it accepted the order. Its arguments and environment hold no secrets, and
+/// its output is discarded.
 pub(crate) struct HookProgram(pub(crate) PathBuf);
 
 #[async_trait]
@@ -29,7 +30,7 @@ impl ReimageHook for HookProgram {
         let mut running =
             program.kill_on_drop(true).spawn().map_err(|error| format!("{}: {error}", self.0.display()))?;
         if let Some(mut input) = running.stdin.take() {
-            // A program that ends without reading says by its status whether that is right.
+            // Ignored: a program may exit without reading, and its exit status decides.
             let _ = input.write_all(order.as_bytes()).await;
         }
         let status = running.wait().await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The listener for other replicas, and how they are dialled.
+//! The listener for other replicas and the settings for connecting to them.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use tokio::net::TcpListener;
 
 use crate::{bind, certificates::Certificates, error::ServerError, options::ServerOptions, shown};
 
-/// A bound listener; nothing is accepted before its service runs.
+/// A bound listener. It accepts connections once its service runs.
 pub(crate) struct Listening {
-    /// Where others reach it, `host:port`.
+    /// Address `host:port` at which other replicas reach this one.
     pub(crate) address: String,
-    /// How others are dialled from here.
+    /// Settings for connecting to other replicas.
     pub(crate) dial: PeerOptions,
     listener: TcpListener,
     tls: Arc<ServerConfig>,

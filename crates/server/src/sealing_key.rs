@@ -1,7 +1,7 @@
-//! The files of the sealing keys, the present one and the one that is to follow, and what of their life belongs to this machine alone.
+//! Files of the present and the next sealing key, and the part of a key rotation that happens on this machine.
 //!
-//! Guarantees: a file appears whole and durable or not at all, and no key is written over another that may still be needed: the next one takes the
-//! place of the present one only once no row is under that.
+//! Guarantees: a file appears complete and durable or not at all. No key that may still be needed is overwritten: the next key replaces the
+//! present one only after no row is encrypted with the present one.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -22,38 +22,39 @@ use zeroize::Zeroizing;
 
 use crate::{error::ServerError, options::ServerOptions, ports};
 
-/// Bytes of a key that seals what the store keeps secret.
+/// Bytes of a sealing key.
 const KEY_BYTES: usize = 32;
-/// Where the present key lies when none is named.
+/// File name of the present key in the data directory.
 const PRESENT: &str = "sealing.key";
-/// Where the next one does.
+/// File name of the next key in the data directory.
 const NEXT: &str = "sealing-next.key";
-/// What the name of the next key ends with, beside one that is named.
+/// Suffix of the next key's file name if the present key's file is configured.
 const NEXT_SUFFIX: &str = ".next";
-/// The key of before opens for so long after its last row has gone: a change that sealed a value may have waited for its turn meanwhile, which takes
-/// half a minute at most.
+/// The previous key stays usable for this long after the last row that needed it changed: a transaction that encrypted a value with it may
+/// still wait for the write lock, for at most 30 s.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
-/// A file that could not be replaced is tried again this often, and lost hints are made up for.
+/// Retry interval for replacing the key file, which also covers lost hints.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// Where the sealing keys of one process lie.
+/// Paths of a process's sealing keys.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFiles {
     present: PathBuf,
     next: PathBuf,
 }
 
-/// A key that is to follow, as it lies on this machine.
+/// The next sealing key in its file on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NextSealingKey {
-    /// Its public id.
+    /// Public id of the key.
     pub id: String,
-    /// Its file.
+    /// Path of its file.
     pub file: PathBuf,
 }
 
 impl KeyFiles {
-    /// Beside the file that was named, else in the data directory. A shared store needs one that is named: replicas would each make their own.
+    /// Returns the configured file with the next key next to it, otherwise the files in the data directory. A shared store requires a
+    /// configured file, because each replica would otherwise make its own key.
     pub(crate) fn of(options: &ServerOptions) -> Result<Self, ServerError> {
         match &options.sealing_key_file {
             Some(named) => {
@@ -66,30 +67,30 @@ impl KeyFiles {
         }
     }
 
-    /// Those that lie in a data directory.
+    /// Returns the default files of a data directory.
     pub(crate) fn in_folder(folder: &Path) -> Self {
         Self { present: folder.join(PRESENT), next: folder.join(NEXT) }
     }
 
-    /// The files of the present and of the next key.
+    /// Returns the paths of the present and the next key.
     pub(crate) fn paths(&self) -> [PathBuf; 2] {
         [self.present.clone(), self.next.clone()]
     }
 
-    /// The present key, if it is there.
+    /// Reads the present key; `None` if its file is missing.
     pub(crate) fn present(&self) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
         read(&self.present)
     }
 
-    /// The next key, if there is one.
+    /// Reads the next key; `None` if its file is missing.
     pub(crate) fn next(&self) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
         read(&self.next)
     }
 
-    /// The keys, of which the present one must be there.
+    /// Reads both keys. The present one must exist.
     pub(crate) fn keys(&self) -> Result<SealingKeys, ServerError> {
         let missing = || ServerError::SealingKeyMissing { path: self.present.clone() };
-        // In this order: the next key may take the place of the present one in between, and is then read twice, and not passed by.
+        // The next key first: if it replaces the present one in between, it is read twice instead of not at all.
         let next = self.next()?;
         let keys = SealingKeys::from(self.usable(&self.present()?.ok_or_else(missing)?)?);
         if let Some(next) = next {
@@ -98,23 +99,23 @@ impl KeyFiles {
         Ok(keys)
     }
 
-    /// Keeps a present key that is not there yet.
+    /// Writes the present key. Fails if its file exists.
     pub(crate) fn keep_present(&self, key: &[u8]) -> Result<(), ServerError> {
         keep(&self.present, key, None)
     }
 
-    /// Keeps a next key where none lies. One that is the same may lie there already.
+    /// Writes the next key. Succeeds if the file already holds the same key, and fails if it holds another.
     pub(crate) fn keep_next(&self, key: &[u8]) -> Result<(), ServerError> {
         match self.next()? {
             Some(kept) if *kept == *key => Ok(()),
             Some(_) => Err(ServerError::NextSealingKeyExists { path: self.next.clone() }),
-            // Whoever makes it may be root, and the control plane another user.
+            // Root may run this while the control plane runs as another user.
             None => keep(&self.next, key, fs::metadata(&self.present).ok().map(|of| (of.uid(), of.gid()))),
         }
     }
 
-    /// Puts the key of that id in the place of the present one, if it is the next. Returns whether the present file holds it now. The files may be
-    /// those of another replica on this machine too, which may be quicker.
+    /// Replaces the present key's file by the next one if the next key has that id. Returns whether the present file holds that key now.
+    /// Another replica on this machine may use the same files and replace them first.
     pub(crate) fn promote(&self, id: &str) -> Result<bool, ServerError> {
         let is = |key: Option<Zeroizing<Vec<u8>>>| {
             key.and_then(|key| SealingKey::new(&key).ok()).is_some_and(|key| key.id() == id)
@@ -135,8 +136,8 @@ impl KeyFiles {
     }
 }
 
-/// Makes the key that is to follow, or takes the one in the file `from`, and keeps it beside the present one, where a running control plane takes it
-/// from when it is asked to. Changes nothing else.
+/// Writes the next sealing key, a fresh one or the one in the file `from`, next to the present one. A running control plane loads it on
+/// reload. Changes nothing else.
 pub fn next_sealing_key(options: &ServerOptions, from: Option<&Path>) -> Result<NextSealingKey, ServerError> {
     let files = KeyFiles::of(options)?;
     let present = files.keys()?.active();
@@ -153,8 +154,8 @@ pub fn next_sealing_key(options: &ServerOptions, from: Option<&Path>) -> Result<
     Ok(NextSealingKey { id, file: files.next })
 }
 
-/// Takes the next key whenever `reload` says so, and once no row is under the key of before puts it in the place of the present one, on disk and then
-/// in memory.
+/// Loads the next key whenever `reload` is notified. Once no row needs the previous key, replaces the present key by the next one on disk
+/// and then in memory.
 pub(crate) async fn tend(files: KeyFiles, engine: Arc<Engine>, reload: Arc<Notify>) {
     let mut changes = engine.store().changes();
     loop {
@@ -195,7 +196,7 @@ fn take_next(files: &KeyFiles, engine: &Engine) {
     }
 }
 
-/// Gives up the key of before, where a rotation is finished.
+/// Finishes a completed rotation on this machine: replaces the key file, then forgets the previous key.
 async fn settle(files: &KeyFiles, engine: &Arc<Engine>) -> Result<(), gpuaas_store::StoreError> {
     let sealing = engine.store().read().await?.sealing().await?;
     let Some(current) = sealing.filter(|sealing| sealing.previous.is_none()).map(|sealing| sealing.current) else {
@@ -216,7 +217,7 @@ async fn settle(files: &KeyFiles, engine: &Arc<Engine>) -> Result<(), gpuaas_sto
         tokio::spawn(async move {
             tokio::time::sleep(FORGET_AFTER).await;
             let sealing = engine.keys().sealing();
-            // Unless another has followed meanwhile.
+            // Unless another rotation has followed.
             if sealing.active() == current {
                 sealing.forget_previous();
             }
@@ -225,7 +226,7 @@ async fn settle(files: &KeyFiles, engine: &Arc<Engine>) -> Result<(), gpuaas_sto
     Ok(())
 }
 
-/// A key that nobody has had.
+/// Returns a new random key.
 pub(crate) fn fresh(entropy: &dyn Entropy) -> Zeroizing<Vec<u8>> {
     let mut key = Zeroizing::new(vec![0; KEY_BYTES]);
     entropy.fill(&mut key);
@@ -236,7 +237,7 @@ fn key_error(path: &Path, source: std::io::Error) -> ServerError {
     ServerError::Key { path: path.to_owned(), source }
 }
 
-/// The key in that file; `None` when there is no such file.
+/// Reads a key file; `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
     let mut key = Zeroizing::new(Vec::new());
     match File::open(path) {
@@ -253,7 +254,7 @@ fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
     }
 }
 
-/// Writes a key where no file lies, of mode 0600, for an owner where one is named.
+/// Writes a key of mode 0600, for `owner` if given and running as root. Fails if the file exists.
 fn keep(path: &Path, key: &[u8], owner: Option<(u32, u32)>) -> Result<(), ServerError> {
     let failed = |source| key_error(path, source);
     if key.len() != KEY_BYTES {
@@ -275,7 +276,7 @@ fn keep(path: &Path, key: &[u8], owner: Option<(u32, u32)>) -> Result<(), Server
         }
         file.write_all(key)?;
         file.sync_all()?;
-        // Unlike a rename this takes no other file's place.
+        // Unlike a rename, a hard link never replaces a file.
         fs::hard_link(&draft, path)?;
         fs::remove_file(&draft)?;
         sync_folder(path)

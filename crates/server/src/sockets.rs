@@ -1,4 +1,4 @@
-//! What the kernel may hold for a connection of the API, and for how long.
+//! Limits what the kernel holds for a connection of the API, and for how long.
 
 use std::{io, time::Duration};
 
@@ -7,24 +7,24 @@ use tokio::net::TcpListener;
 
 use crate::progress::STALLED_AFTER;
 
-/// Bytes that the kernel holds for a client that does not read; it doubles the number for its own bookkeeping. 128 KiB in flight are 2.5 MB/s at a
-/// round trip of 50 ms. Left to itself the kernel holds up to 4 MiB for every connection (`net.ipv4.tcp_wmem`).
+/// Size of the kernel's send buffer; the kernel doubles it for its bookkeeping. 128 KiB in flight give 2.5 MB/s at a round trip of 50 ms.
+/// By default the kernel buffers up to 4 MiB per connection (`net.ipv4.tcp_wmem`).
 const SEND_BUFFER_BYTES: usize = 64 * 1_024;
-/// Bytes that the kernel holds of a client until they are read: requests are small.
+/// Size of the kernel's receive buffer. Requests are small.
 const RECEIVE_BUFFER_BYTES: usize = 64 * 1_024;
-/// A client that says nothing is asked for a sign of life after this long,
+/// The kernel sends a keepalive probe to a client that is silent for this long.
 const KEEPALIVE_AFTER: Duration = STALLED_AFTER;
-/// then this often,
+/// Interval of further probes.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
-/// and after so many without an answer its connection ends.
+/// Unanswered probes after which the kernel ends the connection.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Sets the limits of every connection that the listener accepts from now on: Linux gives a connection the options of its listener, and buffers
-/// count only if they are set before the handshake, where the window is agreed upon.
+/// Sets the limits of all connections that the listener accepts from now on. On Linux a connection inherits its listener's options, and
+/// buffer sizes only count before the handshake, which negotiates the window scale.
 pub(crate) fn limit(listener: &TcpListener) -> io::Result<()> {
     sockopt::set_socket_send_buffer_size(listener, SEND_BUFFER_BYTES)?;
     sockopt::set_socket_recv_buffer_size(listener, RECEIVE_BUFFER_BYTES)?;
-    // What the client's kernel does not acknowledge, or has no window for; also after this process closed the connection.
+    // Limits how long the client may leave data unacknowledged or its window closed, also after this process closed the connection.
     let milliseconds = u32::try_from(STALLED_AFTER.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(listener, milliseconds)?;
     sockopt::set_socket_keepalive(listener, true)?;
@@ -47,7 +47,7 @@ mod tests {
     async fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         limit(&listener).unwrap();
-        // What the client's own kernel holds is not ours.
+        // Keep the client kernel's share of the buffered bytes small.
         let client = TcpSocket::new_v4().unwrap();
         client.set_recv_buffer_size(4 * 1_024).unwrap();
         let client = client.connect(listener.local_addr().unwrap()).await.unwrap();

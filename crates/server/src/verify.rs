@@ -1,6 +1,6 @@
-//! Reads all that a control plane keeps, and changes nothing: rows, sealed values and artifacts.
+//! Verifies everything that a control plane stores, without changing it: rows, sealed values and artifacts.
 //!
-//! It takes no lock, and may run beside the control plane: it sees the rows of one moment.
+//! Takes no lock and may run while the control plane runs: it reads one consistent snapshot of the rows.
 
 use gpuaas_artifacts::ArtifactStore;
 use gpuaas_engine::record_proof;
@@ -10,30 +10,30 @@ use serde::Serialize;
 
 use crate::{bootstrap, error::ServerError, history, options::ServerOptions, prior_use, sealing_key::KeyFiles};
 
-/// What was read, and what is wrong with it.
+/// The result of a verification.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verified {
-    /// The file or database.
+    /// Location of the store: a file or a database, without credentials.
     pub store: String,
-    /// Its schema.
+    /// Schema version.
     pub schema: i64,
-    /// How many rows were read.
+    /// Number of rows read.
     pub rows: u64,
-    /// How many sealed values were opened.
+    /// Number of sealed values decrypted.
     pub sealed: u64,
-    /// How many artifacts were read whole.
+    /// Number of artifacts read completely with a matching digest.
     pub artifacts: u64,
-    /// What is wrong.
+    /// Problems found; empty if there are none.
     pub findings: Vec<Finding>,
 }
 
-/// Reads what `options` name.
+/// Verifies the store and the artifacts that `options` name.
 pub async fn verify(options: &ServerOptions) -> Result<Verified, ServerError> {
     let store = options.store();
     match store.inspect().await {
         Ok(Contents::Platform) => {}
         Ok(_) => prior_use::require_platform(options).await?,
-        // What of it can be read is.
+        // A damaged store is verified as far as it can be read.
         Err(StoreError::Damaged { .. } | StoreError::Corrupt(_)) => {}
         Err(error) => return Err(error.into()),
     }
@@ -47,7 +47,7 @@ pub async fn verify(options: &ServerOptions) -> Result<Verified, ServerError> {
     };
     match history::doubt(options).await {
         Ok(doubt) => findings.extend(doubt.map(of_history)),
-        // Damage, and a row that cannot be read, are told with the others.
+        // The verification of the rows below reports damage and unreadable rows.
         Err(ServerError::Store(StoreError::Damaged { .. } | StoreError::Corrupt(_))) => {}
         Err(error) => return Err(error),
     }
@@ -76,12 +76,12 @@ pub async fn verify(options: &ServerOptions) -> Result<Verified, ServerError> {
     Ok(Verified { store: store.place(), schema, rows, sealed, artifacts, findings })
 }
 
-/// The rows, read with the keys if those are the ones that they are under: with others every code would look forged.
+/// Verifies the rows. Uses the keys only if they are the ones of the rows: with others every authentication code would look forged.
 async fn rows(options: &ServerOptions, keys: Option<SealingKeys>) -> Result<VerifiedRows, ServerError> {
     let store = options.store();
     let lacking = match (&keys, store.sealing().await) {
         (Some(keys), Ok(Some(record))) => record.ids().find(|id| !keys.holds(id)).cloned(),
-        // A row that cannot be read is told with the others.
+        // The verification below reports an unreadable row.
         (_, Ok(_) | Err(StoreError::Corrupt(_) | StoreError::Damaged { .. })) => None,
         (_, Err(error)) => return Err(error.into()),
     };
@@ -93,8 +93,8 @@ async fn rows(options: &ServerOptions, keys: Option<SealingKeys>) -> Result<Veri
     Ok(rows)
 }
 
-/// Logs each artifact that rows name and that is not here in its whole length: a start goes on without it, and says so. Digests are compared where an
-/// artifact is laid out.
+/// Logs each artifact that rows name and that is missing or has another size. The control plane starts without it. Digests are compared
+/// when an artifact is used.
 pub(crate) async fn name_missing_artifacts(store: &Store, kept: &ArtifactStore) -> Result<(), ServerError> {
     let named = store.read().await?.artifacts(None, None).await?;
     for artifact in named {

@@ -1,4 +1,4 @@
-//! `rke2 agent`: joins a server, registers its KubeNode, and keeps it alive.
+//! `rke2 agent`: joins a server, registers its KubeNode and renews the KubeNode's Lease.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::settings::Settings;
 use crate::version::{COMMIT, RELEASE};
 use crate::{booted, counters, kubelet_api, log, notify, runtime, server_files};
 
-/// Between two lines of a kubelet that ends as soon as it starts.
+/// Interval between the log lines that imitate a kubelet that exits at every start.
 const KUBELET_RESTART_EVERY: Duration = Duration::from_secs(5);
 
-/// Runs until the process is told to stop; an error is fatal.
+/// Runs until the process is stopped by a signal; an error is fatal.
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let faults = Faults::read(&settings.paths)?;
     log::info!("Starting rke2 agent {RELEASE} ({COMMIT})");
@@ -34,7 +34,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     }
     kubelet_api::start(&identity).await?;
     let node = KubeNode::new(&settings, &identity)?;
-    // Returns once the apiserver was reached and the KubeNode carries its labels: the two conditions of READY=1.
+    // Returns once the apiserver is reachable and the KubeNode carries its labels: the two conditions for `READY=1`.
     node.register().await;
     if !faults.has(Fault::NeverReady) {
         say_ready(&settings)?;
@@ -44,7 +44,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says it to the journal and to the service manager, and counts it.
+/// Reports the agent as ready to the journal, the service manager and the counters.
 pub(crate) fn say_ready(settings: &Settings) -> anyhow::Result<()> {
     log::info!("rke2 agent is up and running");
     notify::ready().context("NOTIFY_SOCKET")?;
@@ -52,7 +52,7 @@ pub(crate) fn say_ready(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says what a kubelet with a removed flag makes the real program say, without end.
+/// Logs forever the line that RKE2 logs when its kubelet exits because of a removed flag.
 pub(crate) async fn kubelet_exits_for_ever() -> ! {
     loop {
         log::error!("Kubelet exited: exit status 1");

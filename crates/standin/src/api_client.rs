@@ -1,7 +1,8 @@
-//! A small HTTPS client for the two servers the stand-in talks to: the supervisor and the genuine apiserver.
+//! A small HTTPS client for the stand-in's two servers: the supervisor and the genuine apiserver.
 //!
-//! One connection, kept and made again when it is gone; every request has a deadline and a size limit. No retries: the
-//! callers' loops are the retries, because their pace is part of what the stand-in imitates.
+//! Keeps one connection and reopens it when it is closed; limits every request in time and every response body in size.
+//! Does not retry failed requests: the callers do, because RKE2's retry intervals are part of what the stand-in imitates.
+//! The exception is a request that was not sent because the kept connection had been closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,19 +20,19 @@ use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Above any answer of a cluster of a handful of nodes.
+/// Larger than any response in a cluster of a few nodes.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
-/// Why a request has no usable answer.
+/// The reason why a request has no usable response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    /// Nobody was reached; the text is what Go's client would say of it.
+    /// No response was received; the text imitates that of Go's HTTP client.
     #[error("{0}")]
     Unreachable(String),
-    /// The server answered, with a status other than success.
+    /// The server responded with a status other than 2xx.
     #[error("{status}: {message}")]
     Status { status: StatusCode, message: String },
-    /// The answer is not what was asked for.
+    /// The body could not be read, is too large or is not the expected JSON, or the request could not be built.
     #[error("unusable answer: {0}")]
     Answer(String),
 }
@@ -43,18 +44,18 @@ impl ClientError {
     }
 }
 
-/// A server and how to talk to it.
+/// A client of one server.
 pub(crate) struct Client {
     host: String,
     port: u16,
-    /// The name that the server's certificate must hold.
+    /// The name that the server's certificate must contain.
     believed: String,
     tls: Arc<ClientConfig>,
     headers: Vec<(&'static str, String)>,
     connection: Mutex<Option<SendRequest<Full<Bytes>>>>,
 }
 
-/// What to send; headers of the client are added.
+/// One request, without the headers that the client adds.
 pub(crate) struct Call<'a> {
     pub(crate) method: Method,
     pub(crate) path: &'a str,
@@ -63,18 +64,18 @@ pub(crate) struct Call<'a> {
 }
 
 impl Client {
-    /// A client of `host:port` sending `headers` with every request.
+    /// Creates a client of `host:port` that sends `headers` with every request.
     pub(crate) fn new(host: &str, port: u16, tls: Arc<ClientConfig>, headers: Vec<(&'static str, String)>) -> Self {
         let (host, believed) = (host.to_owned(), host.to_owned());
         Self { host, port, believed, tls, headers, connection: Mutex::new(None) }
     }
 
-    /// The same client, to which the server proves another name than the one it is reached by.
+    /// Verifies the server's certificate for `name` instead of for the host that the client connects to.
     pub(crate) fn believing(self, name: &str) -> Self {
         Self { believed: name.to_owned(), ..self }
     }
 
-    /// The answer's body, or why there is none.
+    /// Sends a request and returns the body of a successful response.
     pub(crate) async fn call(&self, call: Call<'_>) -> Result<Bytes, ClientError> {
         let work = async {
             let mut connection = self.connection.lock().await;
@@ -94,7 +95,7 @@ impl Client {
         }
     }
 
-    /// A response whose body is read as it comes, on a connection of its own; only its head has a deadline.
+    /// Returns a response whose body is streamed over a separate connection. Only the response head has a deadline.
     pub(crate) async fn stream(&self, path: &str) -> Result<Incoming, ClientError> {
         let call = Call { method: Method::GET, path, content_type: "application/json", body: Vec::new() };
         let mut connection = None;
@@ -116,7 +117,7 @@ impl Client {
         parse(&self.get(path).await?)
     }
 
-    /// Sends JSON and returns the JSON answer.
+    /// Sends `body` as JSON and returns the JSON response. `PATCH` sends a strategic merge patch.
     pub(crate) async fn send_json(&self, method: Method, path: &str, body: &Value) -> Result<Value, ClientError> {
         let content_type =
             if method == Method::PATCH { "application/strategic-merge-patch+json" } else { "application/json" };
@@ -145,7 +146,7 @@ impl Client {
                 Ok(response)
             }
             Err(error) if error.is_canceled() => {
-                // The kept connection was closed under us and nothing was sent: one more, on a new one.
+                // The server had closed the kept connection and nothing was sent: repeat once on a new connection.
                 let mut sender = self.dial().await?;
                 let response = sender.send_request(self.request(call)?).await.map_err(|e| unreachable(&e))?;
                 *connection = Some(sender);
@@ -174,7 +175,7 @@ impl Client {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream =
             stream.map_err(|error| ClientError::Unreachable(format!("dial tcp {target}: {}", go_text(&error))))?;
-        // Requests are small and answers are waited for.
+        // Requests are small, and the caller waits for each response.
         let _ = stream.set_nodelay(true);
         let name =
             ServerName::try_from(self.believed.clone()).map_err(|error| ClientError::Unreachable(error.to_string()))?;
@@ -183,7 +184,7 @@ impl Client {
         let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
         tokio::spawn(async move {
-            // Ends with the connection; the sender learns why.
+            // Ends with the connection; the sender reports the error.
             let _ = connection.await;
         });
         Ok(sender)
@@ -194,7 +195,7 @@ fn unreachable(error: &hyper::Error) -> ClientError {
     ClientError::Unreachable(if error.is_incomplete_message() { "EOF".to_owned() } else { error.to_string() })
 }
 
-/// The words Go's resolver and dialer use, which are what failure reports quote.
+/// The error texts of Go's dialer, which RKE2's logs and public failure reports contain.
 fn go_text(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
@@ -205,7 +206,7 @@ fn go_text(error: &std::io::Error) -> String {
     }
 }
 
-/// The message of a Kubernetes `Status`, else the beginning of the text.
+/// The message of a Kubernetes `Status`, or the first 200 bytes of any other body.
 fn message_of(body: &[u8]) -> String {
     let status: Option<Value> = serde_json::from_slice(body).ok();
     let message = status.as_ref().and_then(|status| status["message"].as_str()).map(str::to_owned);
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
     use crate::pki::{Ca, Subject};
 
-    /// A server whose certificate knows the loopback's address and no name.
+    /// A server whose certificate contains the loopback address and no DNS name.
     async fn server(ca: &Ca) -> u16 {
         let leaf = ca.issue(&Subject::server("s", vec!["127.0.0.1".to_owned()])).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

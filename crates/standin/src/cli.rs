@@ -1,4 +1,5 @@
-//! The command line: `--version`, `server`, `agent`. Whatever else the real program has is refused by name.
+//! The command line: `--version`, `help`, `server`, `agent` and an internal command for child processes. Refuses RKE2's other commands
+//! by name.
 
 use std::process::ExitCode;
 
@@ -12,7 +13,7 @@ use crate::{agent, counters, log, server, version};
 const USAGE: &str = "rke2 (stand-in) - a double of the RKE2 distribution\n\nUSAGE:\n   rke2 server|agent [--config FILE] [--KEY VALUE]...\n   \
                      rke2 --version";
 
-/// Runs the command that `arguments` name.
+/// Runs the command that `arguments` name; without arguments, prints the usage.
 pub(crate) fn run(arguments: Vec<String>) -> ExitCode {
     match arguments.first().map(String::as_str) {
         Some("--version" | "-v") => {
@@ -53,7 +54,7 @@ fn start(role: Role, arguments: &[String]) -> anyhow::Result<()> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| anyhow::anyhow!("a TLS provider is installed already"))?;
-    // One thread is plenty, and what is waited for runs elsewhere.
+    // One thread is enough: this process mostly waits for other processes.
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let settings = Settings::load(role, arguments)?;
@@ -68,7 +69,7 @@ fn start(role: Role, arguments: &[String]) -> anyhow::Result<()> {
             _ = terminate.recv() => "terminated",
             _ = interrupt.recv() => "interrupt",
         };
-        // What runs beside this process goes on: that is what `stop` means here, and killall is for the rest.
+        // The components keep running, as they do when RKE2's unit is stopped; rke2-killall.sh ends them.
         log::info!("Shutdown request received: signal received: {received}");
         Ok(())
     })

@@ -1,9 +1,9 @@
-//! Genuine components as processes that outlive `rke2`, as static pods outlive the real one.
+//! Runs the genuine components as processes that outlive `rke2`, as static pods outlive RKE2.
 //!
-//! The process table is the only record of what runs: a component is found by its program path inside this node's data
-//! directory, so neither a crash between start and note nor another node's process can mislead. A restarted `rke2` adopts
-//! what runs with the wanted arguments and replaces what runs with others. While `rke2` lives, a component that ends is
-//! started again.
+//! The process table is the only record of running components. A component is found by its program path inside this node's
+//! data directory, so a crash right after a start loses no process, and another node's process is never mistaken for this
+//! node's. A restarted `rke2` adopts components that run with the wanted arguments and replaces those that run with others.
+//! While `rke2` runs, it restarts components that exit.
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -22,30 +22,30 @@ use tokio::sync::oneshot;
 
 use crate::{log, paths};
 
-/// A component that ends is started again after this long, as a kubelet's first back-off does.
+/// Delay before a component that exited is restarted: a kubelet's first back-off.
 const RESTART_AFTER: Duration = Duration::from_secs(10);
-/// A component being replaced has this long to end before it is killed; a stopped apiserver needs seconds.
+/// Time that a component being replaced has to exit before it is killed. An apiserver needs several seconds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
-/// A log above this size is put aside at the next start of its component.
+/// A larger log is renamed to `<log>.1` at the next start of its component.
 const LOG_BYTES_MAX: u64 = 10 << 20;
 
-/// How much of a component's log is looked at for the reason of its end.
+/// Length of the log's end that is searched for the reason why a component exited.
 const LAST_WORDS_BYTES_MAX: u64 = 1024;
 
-/// What a component inherits from `rke2`'s environment besides the sandbox's variables.
+/// Variables that a component inherits from `rke2`, in addition to those that begin with [`SANDBOX_PREFIX`].
 const INHERITED: [&str; 3] = ["PATH", "HOME", "TMPDIR"];
 const SANDBOX_PREFIX: &str = "GPUAAS_SANDBOX_";
 
-/// How to run one component.
+/// The program, arguments, environment and log of one component.
 #[derive(Clone, Debug)]
 pub(crate) struct Component {
     pub(crate) name: &'static str,
-    /// Folder of the program; it lies under `data_root`.
+    /// Folder of the program; a descendant of `data_root`.
     pub(crate) bin: Utf8PathBuf,
-    /// The folder under which every release of the program lies: `data` in RKE2's data directory.
+    /// The folder that holds every installed release: `data` in RKE2's data directory.
     pub(crate) data_root: Utf8PathBuf,
     pub(crate) arguments: Vec<String>,
-    /// Limits of the Go runtime.
+    /// Additional variables: limits of the Go runtime.
     pub(crate) environment: Vec<(&'static str, String)>,
     pub(crate) log: Utf8PathBuf,
 }
@@ -55,29 +55,29 @@ enum Process {
     Adopted(Handle),
 }
 
-/// A process that is not our child.
+/// A process that is not a child of this process.
 struct Handle {
     pidfd: Arc<OwnedFd>,
-    /// Answers when the process is gone.
+    /// Completes when the process has exited.
     gone: oneshot::Receiver<()>,
 }
 
 impl Handle {
-    /// None where there is no such process any more.
+    /// Opens a handle to the process; none if it has exited.
     fn of(pid: Pid) -> Option<Self> {
         let pidfd = Arc::new(pidfd_open(pid, PidfdFlags::empty()).ok()?);
         let (tell, gone) = oneshot::channel();
         let watched = pidfd.clone();
-        // A thread of its own, detached: the kernel says the end of a stranger's process only to one who polls for it.
+        // A detached thread: the exit of a process that is not a child can only be observed by polling its pidfd.
         std::thread::spawn(move || {
             while let Err(rustix::io::Errno::INTR) = poll(&mut [PollFd::new(&watched.as_fd(), PollFlags::IN)], None) {}
-            // Nobody waits any more: nothing to tell.
+            // Fails only if the handle was dropped.
             let _ = tell.send(());
         });
         Some(Self { pidfd, gone })
     }
 
-    /// Asks the process to end, kills it after [`STOP_TIMEOUT`], and returns when it is gone.
+    /// Sends SIGTERM, then SIGKILL after [`STOP_TIMEOUT`], and returns when the process has exited.
     async fn end(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
         if tokio::time::timeout(STOP_TIMEOUT, &mut self.gone).await.is_err() {
@@ -104,7 +104,7 @@ impl Component {
         std::iter::once(self.program().into_string()).chain(self.arguments.iter().cloned()).collect()
     }
 
-    /// Makes sure that the component runs, then watches over it until `rke2` ends.
+    /// Adopts or starts the component, then restarts it whenever it exits, in a task that lasts until `rke2` ends.
     pub(crate) async fn run(self) -> anyhow::Result<tokio::task::JoinHandle<()>> {
         let process = self.adopt_or_start().await?;
         Ok(tokio::spawn(self.keep_running(process)))
@@ -112,7 +112,7 @@ impl Component {
 
     async fn adopt_or_start(&self) -> anyhow::Result<Process> {
         for (pid, command_line) in running(&self.data_root, self.name)? {
-            // Gone between the two looks: nothing to adopt.
+            // It exited after the process table was read.
             let Some(handle) = Handle::of(pid) else { continue };
             if command_line == self.command_line() {
                 log::info!("{} is running already with pid {}", self.name, pid.as_raw_nonzero());
@@ -131,12 +131,12 @@ impl Component {
         let inherited =
             std::env::vars().filter(|(name, _)| INHERITED.contains(&name.as_str()) || name.starts_with(SANDBOX_PREFIX));
         command.envs(inherited).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        // A group of its own: a terminal's Ctrl-C is meant for `rke2`, not for what outlives it.
+        // A separate process group, so that a terminal's Ctrl-C reaches only `rke2`.
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         Ok(Process::Started(command.spawn().with_context(|| format!("cannot run {}", self.program()))?))
     }
 
-    /// The last line of the component's log, where it usually says why it ends.
+    /// The last line of the component's log, which usually names the reason for the exit; empty if it cannot be read.
     fn last_words(&self) -> String {
         let read = || -> std::io::Result<String> {
             let mut file = fs::File::open(&self.log)?;
@@ -173,7 +173,7 @@ impl Component {
     }
 }
 
-/// A program's log, to be written on; a long one is put aside first.
+/// Opens a program's log for appending, after renaming it to `<path>.1` if it is larger than [`LOG_BYTES_MAX`].
 pub(crate) fn open_log(path: &Utf8Path) -> anyhow::Result<fs::File> {
     if let Some(dir) = path.parent() {
         paths::make_dir(dir, 0o755)?;
@@ -184,7 +184,7 @@ pub(crate) fn open_log(path: &Utf8Path) -> anyhow::Result<fs::File> {
     Ok(fs::OpenOptions::new().create(true).append(true).mode(0o640).open(path)?)
 }
 
-/// Processes whose program is `<data_root>/<any release>/bin/<name>`, with their command lines.
+/// Finds the processes whose program is `<data_root>/<any release>/bin/<name>`, with their command lines.
 fn running(data_root: &Utf8Path, name: &str) -> anyhow::Result<Vec<(Pid, Vec<String>)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {

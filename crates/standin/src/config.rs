@@ -1,8 +1,8 @@
-//! Reads config.yaml and config.yaml.d the way RKE2 does, and lays the command line over them.
+//! Reads config.yaml and config.yaml.d as RKE2 does, and merges them with the command line.
 //!
-//! config.yaml first, then the folder's files by name; a later key replaces an earlier one, `key+` appends; the command
-//! line beats the files, and both beat the environment ([`crate::environment`]). An unknown key is warned about and skipped, an unknown
-//! command-line option is refused.
+//! config.yaml is read first, then the files of config.yaml.d sorted by name. A later key replaces an earlier one; `key+`
+//! appends. The command line overrides the files, and both override the environment ([`crate::environment`]). An unknown key
+//! in a file is skipped with a warning; an unknown command-line option is an error.
 
 use std::collections::BTreeMap;
 
@@ -12,57 +12,57 @@ use serde_json::Value;
 use crate::flags::{self, Shape};
 use crate::{log, paths};
 
-/// Where RKE2 looks unless `--config` says otherwise.
+/// The configuration file that is read unless `--config` or `RKE2_CONFIG_FILE` names another.
 pub(crate) const DEFAULT_FILE: &str = "/etc/rancher/rke2/config.yaml";
 
-/// Option name to its values, in the order given. A switch is one value.
+/// Values of each option by option name, in the order given. A switch has one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     given: BTreeMap<String, Vec<String>>,
-    /// From the environment, for options that `given` lacks.
+    /// Values from the environment, used for options that `given` lacks.
     variables: BTreeMap<String, Vec<String>>,
 }
 
 impl Options {
-    /// Every value of `name`; an element may itself be a comma-separated list, as RKE2 allows for lists.
+    /// Every value of `name`, with values split at commas, as RKE2 allows for lists.
     pub(crate) fn list(&self, name: &str) -> Vec<String> {
         let values = self.whole(name).iter();
         values.flat_map(|value| value.split(',')).map(|part| part.trim().to_owned()).filter(|p| !p.is_empty()).collect()
     }
 
-    /// Every value of `name` as it stands, for options whose values may hold commas (`key=value` arguments).
+    /// Every value of `name` unsplit, for options whose values may contain commas (`key=value` arguments).
     pub(crate) fn whole(&self, name: &str) -> &[String] {
         self.given.get(name).or_else(|| self.variables.get(name)).map_or(&[], Vec::as_slice)
     }
 
-    /// The last value of `name`, an empty one counting as none.
+    /// The last value of `name`; none if it is empty.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.whole(name).last().map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Whether the switch `name` is on.
+    /// Whether the switch `name` is on; a missing or malformed value counts as off.
     pub(crate) fn switch(&self, name: &str) -> bool {
         self.value(name).and_then(flags::switch_value).unwrap_or(false)
     }
 
-    /// Lays `over` on top: its keys replace.
+    /// Replaces the options that `over` contains.
     pub(crate) fn overlay(mut self, over: Self) -> Self {
         self.given.extend(over.given);
         self
     }
 
-    /// Lays these options beneath, as those of the environment.
+    /// Adds the options of the environment, which apply where these options have no value.
     pub(crate) fn above(mut self, environment: Self) -> Self {
         self.variables = environment.given;
         self
     }
 
-    /// Sets one value.
+    /// Replaces all values of `name` by `value`.
     pub(crate) fn set(&mut self, name: &str, value: String) {
         self.given.insert(name.to_owned(), vec![value]);
     }
 
-    /// The options of command line and files as arguments, for the KubeNode's annotation; secret values are masked as RKE2 masks them.
+    /// The options of command line and files as arguments, for the KubeNode's annotation. Masks secret values as RKE2 does.
     pub(crate) fn as_arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         for (name, values) in &self.given {
@@ -110,7 +110,7 @@ pub(crate) fn parse_arguments(arguments: &[String]) -> anyhow::Result<Options> {
     Ok(options)
 }
 
-/// Reads `file` and the files of `file.d`; neither needs to exist.
+/// Reads `file` and the `.yaml` and `.yml` files of `file.d`; neither needs to exist.
 pub(crate) fn read_files(file: &Utf8Path) -> anyhow::Result<Options> {
     let mut options = Options::default();
     if let Some(text) = paths::read_optional(file)? {
@@ -136,7 +136,7 @@ fn merge(options: &mut Options, text: &str, file: &Utf8Path) -> anyhow::Result<(
     if text.trim().is_empty() {
         return Ok(());
     }
-    // The parser's own message may quote the file, which holds the token: only the place goes on.
+    // The parser's message may quote the file, which contains the token, so the error names only the file.
     let parsed: Value =
         serde_saphyr::from_str(text).map_err(|_| anyhow::anyhow!("failed to parse {file}: not valid YAML"))?;
     let map = match parsed {

@@ -1,4 +1,4 @@
-//! The four genuine components of a server: their arguments, their manifests and the least memory they run well with.
+//! The four genuine components of a server: their arguments, their manifests and the least memory with which they run well.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::paths;
 use crate::settings::{APISERVER_PORT, Settings};
 use crate::version::RELEASE_TAG;
 
-/// The components in the order in which they start.
+/// The components, in start order.
 pub(crate) struct ControlPlane {
     pub(crate) etcd: Component,
     pub(crate) apiserver: Component,
@@ -18,21 +18,21 @@ pub(crate) struct ControlPlane {
     pub(crate) scheduler: Component,
 }
 
-/// Of a sandbox node: without the controllers that have nothing to do where there are no volumes, bootstrap tokens or metrics.
+/// Controllers of a sandbox node: all except those for features that it lacks, mainly volumes, devices and metrics.
 const CONTROLLERS: &str = "*,-device-taint-eviction-controller,-ephemeral-volume-controller,\
      -horizontal-pod-autoscaler-controller,-persistentvolume-attach-detach-controller,-persistentvolume-binder-controller,\
      -persistentvolume-expander-controller,-persistentvolume-protection-controller,\
      -persistentvolumeclaim-protection-controller,-resourceclaim-controller,-storageversion-garbage-collector-controller,\
      -volumeattributesclass-protection-controller";
 
-/// Lays out all four from the settings and the folder of their programs.
+/// Builds the four components from the settings and the folder of their programs.
 pub(crate) fn layout(settings: &Settings, bin: &Utf8PathBuf) -> ControlPlane {
     let part = |name: &'static str, option: &str, arguments: Vec<(&str, String)>, memory_mib: u32| Component {
         name,
         bin: bin.clone(),
         data_root: settings.paths.data("data"),
         arguments: with_extra(arguments, settings.options.whole(option)),
-        // Collecting early costs a little time and saves a third of the memory.
+        // Frequent garbage collection takes a little more CPU time and saves a third of the memory.
         environment: vec![
             ("GOGC", "40".to_owned()),
             ("GOMEMLIMIT", format!("{memory_mib}MiB")),
@@ -55,7 +55,7 @@ pub(crate) fn layout(settings: &Settings, bin: &Utf8PathBuf) -> ControlPlane {
     }
 }
 
-/// `--name=value`, an option of the user's replacing ours of the same name.
+/// Formats arguments as `--name=value`; the user's `extra` arguments replace those of the same name.
 fn with_extra(ours: Vec<(&str, String)>, extra: &[String]) -> Vec<String> {
     let replaced: HashSet<&str> = extra.iter().filter_map(|argument| argument.split('=').next()).collect();
     let kept =
@@ -63,7 +63,7 @@ fn with_extra(ours: Vec<(&str, String)>, extra: &[String]) -> Vec<String> {
     kept.chain(extra.iter().map(|argument| format!("--{argument}"))).collect()
 }
 
-/// etcd's member name: the node's, and eight characters that stay with it.
+/// etcd's member name: the node name and eight hex characters derived from node name and address.
 pub(crate) fn member_name(settings: &Settings) -> String {
     let address = settings.address.to_string();
     let hash =
@@ -98,7 +98,7 @@ fn etcd(settings: &Settings) -> Vec<(&'static str, String)> {
         ("peer-key-file", tls("etcd/peer-server-client.key")),
         ("log-outputs", "stderr".to_owned()),
         ("log-level", "warn".to_owned()),
-        // One member needs neither a long log in memory nor large write-ahead files set aside.
+        // A single member needs neither a long raft log in memory nor large write-ahead log files kept for followers.
         ("snapshot-count", "2000".to_owned()),
     ]
 }
@@ -153,7 +153,7 @@ fn apiserver(settings: &Settings) -> Vec<(&'static str, String)> {
         ("tls-private-key-file", tls("serving-kube-apiserver.key")),
     ];
     if settings.paths.in_sandbox() {
-        // A loopback address cannot be an endpoint of a service, and a single apiserver needs no reconciler.
+        // A loopback address cannot be a service endpoint, and a single apiserver needs no reconciler.
         arguments.push(("endpoint-reconciler-type", own("none")));
     }
     if let Some(range) = settings.options.value("service-node-port-range") {
@@ -174,10 +174,10 @@ fn controller_manager(settings: &Settings) -> Vec<(&'static str, String)> {
         ("cluster-signing-cert-file", tls("client-ca.crt")),
         ("cluster-signing-key-file", tls("client-ca.key")),
         ("kubeconfig", kubeconfig),
-        // One server: nobody to elect against, and two seconds saved at start.
+        // With a single server there is no competing leader; skipping the election saves two seconds at start.
         ("leader-elect", "false".to_owned()),
-        // 44 s from an agent's end to NotReady were measured on the real distribution; the components' own default of 50 s
-        // gives 51 s here, where the last beat may be fresh.
+        // On real RKE2, 44 s were measured from an agent's end to NotReady. The component's default of 50 s
+        // gives 51 s here, because the last heartbeat may have been sent just before the end.
         ("node-monitor-grace-period", "40s".to_owned()),
         ("profiling", "false".to_owned()),
         ("root-ca-file", tls("server-ca.crt")),
@@ -210,7 +210,7 @@ fn scheduler(settings: &Settings) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Writes the component's static pod manifest. A record for whoever looks there: no kubelet reads it here.
+/// Writes the component's static pod manifest on a sandbox node. It is informational: no kubelet reads it there.
 pub(crate) fn write_manifest(settings: &Settings, component: &Component) -> anyhow::Result<()> {
     let name = component.name;
     let command: Vec<&str> = std::iter::once(name).chain(component.arguments.iter().map(String::as_str)).collect();

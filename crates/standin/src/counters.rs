@@ -1,6 +1,6 @@
-//! Appends what happened to the stand-in (start, ready, stop, exit) to a file that outlives an uninstall.
+//! Appends the stand-in's events (`start`, `ready`, `stop`, `exit`) to a file that survives an uninstall.
 //!
-//! One JSON line each, so that whoever checks the platform can count starts without trusting the platform's own word.
+//! Each event is one JSON line, so that tests can count starts independently of the platform's own reports.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -9,10 +9,10 @@ use serde_json::json;
 
 use crate::paths::{self, HostPaths};
 
-/// Outside everything that `rke2-uninstall.sh` removes.
+/// The counters' file, outside the folders that `rke2-uninstall.sh` removes.
 pub(crate) const FILE: &str = "/var/lib/stand-in/counters.jsonl";
 
-/// Appends one line; a counter that cannot be written is logged and never stops the node.
+/// Appends one line. A failure is logged and otherwise ignored.
 pub(crate) fn record(paths: &HostPaths, role: &str, event: &str) {
     let file = paths.at(FILE);
     let line = json!({

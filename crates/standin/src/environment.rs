@@ -1,17 +1,17 @@
-//! Options from environment variables, by the names in RKE2's reference.
+//! Reads options from the environment variables of RKE2's reference.
 //!
-//! The command line and the configuration files beat a variable: RKE2 turns the files into arguments before it reads variables. The one
-//! exception is the path of the file: `RKE2_CONFIG_FILE` beats `--config`.
+//! The command line and the configuration files override variables, because RKE2 turns the files into arguments before it reads variables.
+//! The only exception is the path of the configuration file: `RKE2_CONFIG_FILE` overrides `--config`.
 
 use crate::config::Options;
 use crate::flags::{self, Shape};
 
-/// The variable with the configuration file's path.
+/// The variable that holds the configuration file's path.
 pub(crate) const CONFIG_FILE: &str = "RKE2_CONFIG_FILE";
-/// Prefix of RKE2's variables.
+/// Prefix of the variables that RKE2 shows in the KubeNode's annotation.
 const PREFIX: &str = "RKE2_";
 
-/// Options with the variable that sets each; no variable sets any other option.
+/// Options and their variables. Options that are not listed have no variable.
 const VARIABLES: [(&str, &str); 57] = [
     ("agent-token", "RKE2_AGENT_TOKEN"),
     ("agent-token-file", "RKE2_AGENT_TOKEN_FILE"),
@@ -72,7 +72,7 @@ const VARIABLES: [(&str, &str); 57] = [
     ("write-kubeconfig-mode", "RKE2_KUBECONFIG_MODE"),
 ];
 
-/// The options that variables set. An empty variable sets none.
+/// Returns the options that variables set; ignores empty variables. Fails on a switch whose value is not a boolean.
 pub(crate) fn options(variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Options> {
     let mut options = Options::default();
     for (option, name) in VARIABLES {
@@ -87,7 +87,7 @@ pub(crate) fn options(variable: impl Fn(&str) -> Option<String>) -> anyhow::Resu
     Ok(options)
 }
 
-/// The variables that RKE2 shows in its KubeNode's annotation, with secrets masked.
+/// Returns the variables that RKE2 shows in the KubeNode's annotation, with secrets masked.
 pub(crate) fn shown(variables: impl Iterator<Item = (String, String)>) -> serde_json::Map<String, serde_json::Value> {
     let own = variables.filter(|(name, _)| name.starts_with(PREFIX));
     own.map(|(name, value)| {

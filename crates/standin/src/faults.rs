@@ -1,45 +1,45 @@
-//! Misbehaviour on request: each line of a file on the node switches one fault on, by name.
+//! Injected faults: each line of a file on the node names one fault to switch on.
 //!
-//! The texts are those of public failure reports, so that whoever reads the journal meets what the real program prints.
-//! The file is read at every start; a name that does not exist is fatal, for a misspelt fault would pass as health.
+//! The texts come from public failure reports, so that the journal contains the lines that RKE2 prints.
+//! The file is read at every start. An unknown name is fatal: a misspelt fault would otherwise look like a healthy node.
 
 use crate::paths::{self, HostPaths};
 
 /// The file with the fault names, one per line; `#` starts a comment.
 pub(crate) const FILE: &str = "/etc/rancher/rke2/stand-in-faults";
 
-/// What the stand-in can be told to do wrong.
+/// A fault that the stand-in can inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Ends at once with a fatal line.
+    /// Exits immediately with a fatal log line.
     ExitAtOnce,
-    /// Runs, and never tells the service manager that it is ready.
+    /// Runs, but never sends `READY=1` to the service manager.
     NeverReady,
-    /// An agent that finds nobody at its server's address.
+    /// An agent whose server does not respond.
     ServerUnreachable,
-    /// An agent whose token pins another CA.
+    /// An agent whose token contains the hash of another CA.
     CaMismatch,
     /// An agent whose node password the server refuses.
     NodePasswordRejected,
-    /// A server whose data were written under another token.
+    /// A server whose data were written with another token.
     BootstrapTokenMismatch,
-    /// A server whose flags differ from the cluster's.
+    /// A server whose critical flags differ from those of the cluster's other servers.
     ConfigMismatch,
-    /// A server whose etcd member name is taken.
+    /// A server whose etcd member name is already in use.
     DuplicateMemberName,
-    /// A server whose address changed under its etcd.
+    /// A server whose address is no longer the one that its etcd member was created with.
     NotAMember,
-    /// A server that waits for etcd for ever.
+    /// A server that waits for etcd forever.
     EtcdNeverReady,
-    /// A kubelet that ends at once; the KubeNode never appears.
+    /// A kubelet that exits at every start; the KubeNode never appears.
     KubeletExited,
-    /// A KubeNode that stays NotReady for want of a CNI.
+    /// A KubeNode that stays NotReady because no CNI plugin is initialized.
     CniNotInitialized,
 }
 
 use Fault as F;
 
-/// Every name a line may hold.
+/// The name of each fault in the file.
 const NAMES: [(&str, Fault); 12] = [
     ("exit-at-once", F::ExitAtOnce),
     ("never-ready", F::NeverReady),
@@ -60,7 +60,7 @@ const NAMES: [(&str, Fault); 12] = [
 pub(crate) struct Faults(Vec<Fault>);
 
 impl Faults {
-    /// Reads the switches; no file, no faults.
+    /// Reads the file; a missing file means no faults.
     pub(crate) fn read(paths: &HostPaths) -> anyhow::Result<Self> {
         Self::parse(&paths::read_optional(&paths.at(FILE))?.unwrap_or_default())
     }
@@ -79,7 +79,7 @@ impl Faults {
         self.0.contains(&fault)
     }
 
-    /// The fatal text of the first fault that ends the program, if one does.
+    /// The fatal text of the first active fault that ends the program, if any.
     pub(crate) fn fatal_text(&self, node_name: &str, address: &str) -> Option<String> {
         self.0.iter().find_map(|fault| match fault {
             F::ExitAtOnce => Some("starting kubernetes: preparing server: stand-in fault exit-at-once".to_owned()),
@@ -107,7 +107,7 @@ impl Faults {
     }
 }
 
-/// Printed also without a fault, where a token was really changed over existing data.
+/// The fatal text for data written with another token. Also used without a fault, when the configured token differs from the stored one.
 pub(crate) const BOOTSTRAP_TOKEN_MISMATCH: &str =
     "starting kubernetes: preparing server: bootstrap data already found and encrypted with different token";
 

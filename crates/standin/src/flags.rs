@@ -1,19 +1,19 @@
-//! The options RKE2 knows, on the command line and, without their dashes, as keys of config.yaml.
+//! RKE2's options, on the command line and, without their dashes, as keys of config.yaml.
 //!
-//! Only existence and shape live here; what an option means is `settings`. Options that RKE2 drops from K3s are absent.
+//! Defines only which options exist and how they take values; `settings` interprets them. K3s options that RKE2 drops are absent.
 
 /// How an option takes its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// `--x` or `--x=false`.
     Switch,
-    /// The last value given wins.
+    /// `--x value` or `--x=value`; the last value given wins.
     Value,
-    /// Every value given counts.
+    /// As [`Shape::Value`], but every value given counts.
     List,
 }
 
-/// The value of a switch, spelled as Go's `strconv.ParseBool` takes it.
+/// Parses the value of a switch as Go's `strconv.ParseBool` does; none for any other text.
 pub(crate) fn switch_value(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -22,7 +22,7 @@ pub(crate) fn switch_value(text: &str) -> Option<bool> {
     }
 }
 
-/// The shape of `name`, or none where RKE2 has no such option.
+/// Returns the shape of `name`, or none if RKE2 has no such option.
 pub(crate) fn shape(name: &str) -> Option<Shape> {
     let known = |table: &[&str]| table.contains(&name);
     if known(SWITCHES) {

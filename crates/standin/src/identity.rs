@@ -1,4 +1,4 @@
-//! Who a node is to the cluster: its name, its address and the certificates it was given.
+//! A node's identity in the cluster: its name, address and certificates.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::server_files::kubeconfig;
 use crate::settings::{APISERVER_PORT, Settings};
 use crate::tls;
 
-/// A joined node.
+/// The identity of a joined node.
 pub(crate) struct Identity {
     pub(crate) name: String,
     pub(crate) hostname: String,
@@ -20,31 +20,32 @@ pub(crate) struct Identity {
     pub(crate) apiserver: String,
     pub(crate) server_ca: String,
     pub(crate) client_ca: String,
-    /// `system:node:NAME` in `system:nodes`.
+    /// Client certificate of `system:node:NAME` in the group `system:nodes`.
     pub(crate) client: Leaf,
-    /// Of the kubelet's own port.
+    /// Serving certificate of the kubelet's port.
     pub(crate) serving: Leaf,
 }
 
 impl Identity {
-    /// A node of `settings` with the certificates it holds.
+    /// Combines the node's names and address from `settings` with its certificates: `cas` are server and client CA, `leaves` are client and
+    /// serving certificate.
     pub(crate) fn new(settings: &Settings, apiserver: String, cas: (String, String), leaves: (Leaf, Leaf)) -> Self {
         let ((server_ca, client_ca), (client, serving)) = (cas, leaves);
         let (name, hostname) = (settings.node_name.clone(), settings.hostname.clone());
         Self { name, hostname, address: settings.address, apiserver, server_ca, client_ca, client, serving }
     }
 
-    /// A client of the apiserver that speaks as this node.
+    /// Returns a client of the apiserver that authenticates as this node.
     pub(crate) fn client(&self) -> anyhow::Result<Arc<Client>> {
         let tls = tls::client_config(&self.server_ca, Some(&self.client))?;
         Ok(Arc::new(Client::new(&self.apiserver, APISERVER_PORT, tls, Vec::new()).believing(LOAD_BALANCER)))
     }
 
-    /// Writes the node's certificates and its kubeconfig where the real program keeps them.
+    /// Writes the node's certificates and its kubeconfig to RKE2's paths.
     pub(crate) fn write(&self, host: &HostPaths) -> anyhow::Result<()> {
         paths::make_dir(&host.data("agent"), 0o755)?;
         paths::make_dir(&host.data("agent/logs"), 0o750)?;
-        // Empty here, but whoever looks for what a node leaves behind must find what the real one leaves.
+        // Empty on a sandbox node, but checks for the residue of a node must find the same folders as with RKE2.
         paths::make_dir(&host.at("/run/k3s/containerd"), 0o711)?;
         paths::make_dir(&host.at("/var/lib/kubelet"), 0o700)?;
         for (name, ca) in [("server-ca.crt", &self.server_ca), ("client-ca.crt", &self.client_ca)] {

@@ -1,7 +1,7 @@
-//! How an agent comes to its certificates: the CA by its hash, then the configuration, then a certificate per purpose.
+//! Joins an agent to its server: verifies the CA by the token's hash, gets the cluster's configuration, then a certificate per purpose.
 //!
-//! Nothing here ends the program. An unreachable server, a wrong CA, a wrong password and a rejected node are each said in
-//! the real program's words, at its pace, until the world changes: whoever waits must bring a deadline of its own.
+//! An unreachable server, a wrong CA, a wrong password and a rejected node do not end the program: each is logged with RKE2's
+//! text and retried at RKE2's interval without limit. The caller must set a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,28 +20,28 @@ use crate::settings::{SUPERVISOR_PORT, Settings};
 use crate::token::{self, Token};
 use crate::{log, node_password, tls};
 
-/// The address the real agent's log names: its own load balancer, behind which the server is.
+/// The address that RKE2's agent logs: its own load balancer, which forwards to the server.
 const SHOWN: &str = "https://127.0.0.1:6444";
-/// The name that the server's certificate is held to. Whatever name or address the server is registered under, an agent reaches it
-/// through its own load balancer, so that no certificate needs to know that name.
+/// The name that the server's certificate must contain. As in RKE2, whose agents reach the server through a load balancer on loopback,
+/// the certificate does not need to contain the name or address in the agent's `server` option.
 pub(crate) const LOAD_BALANCER: &str = "127.0.0.1";
-/// Between two tries to reach the server.
+/// Interval between attempts to fetch and verify the server's CA.
 const VALIDATE_EVERY: Duration = Duration::from_secs(2);
-/// Between two tries to get the configuration: this and up to as much again.
+/// Minimum interval between attempts to get configuration and certificates; a random addition doubles it at most.
 const RETRIEVE_EVERY: Duration = Duration::from_secs(5);
 
-/// What an agent has when it has joined.
+/// The results of a join.
 pub(crate) struct Joined {
     pub(crate) identity: Identity,
-    /// For kube-proxy.
+    /// Client certificate of kube-proxy.
     pub(crate) proxy: Leaf,
     /// `host:port` of every apiserver of the cluster.
     pub(crate) apiservers: Vec<String>,
-    /// What the server says of its cluster.
+    /// The response of `/v1-rke2/config`: networks, DNS and ports of the cluster.
     pub(crate) cluster: Value,
 }
 
-/// The server to join and what to show it.
+/// The server to join and the token to present.
 pub(crate) struct Join<'a> {
     settings: &'a Settings,
     faults: &'a Faults,
@@ -51,7 +51,7 @@ pub(crate) struct Join<'a> {
 }
 
 impl<'a> Join<'a> {
-    /// Reads `server` and `token`; the errors are the real program's.
+    /// Reads `server` and `token`; the errors have RKE2's texts.
     pub(crate) fn new(settings: &'a Settings, faults: &'a Faults) -> anyhow::Result<Self> {
         let Some(url) = &settings.server_url else { anyhow::bail!("--server is required") };
         let Some(rest) = url.strip_prefix("https://") else {
@@ -68,7 +68,7 @@ impl<'a> Join<'a> {
         Ok(Self { settings, faults, host: host.trim_matches(['[', ']']).to_owned(), port, token })
     }
 
-    /// Joins, however long it takes.
+    /// Joins, retrying without limit. Fails only on an unreadable node password or a CA that is no certificate.
     pub(crate) async fn run(&self) -> anyhow::Result<Joined> {
         let password = node_password::of_this_node(&self.settings.paths)?;
         log::info!(
@@ -85,7 +85,7 @@ impl<'a> Join<'a> {
                 Err(reason) => log::error!("Waiting to retrieve agent configuration; server is not ready: {reason}"),
             }
             let mut random = [0];
-            // Without randomness the pace is only less spread.
+            // Without randomness the intervals are merely not spread.
             let _ = getrandom::fill(&mut random);
             tokio::time::sleep(RETRIEVE_EVERY + RETRIEVE_EVERY * u32::from(random[0]) / 255).await;
         }
@@ -101,7 +101,7 @@ impl<'a> Join<'a> {
         ]
     }
 
-    /// The CA of the server, once it is reached and is the one that the token names.
+    /// Returns the server's CA; retries until the server responds with the CA whose hash the token contains.
     async fn trusted_ca(&self) -> anyhow::Result<String> {
         let client = Arc::new(Client::new(&self.host, self.port, tls::unverified_client_config()?, Vec::new()));
         loop {
@@ -120,8 +120,8 @@ impl<'a> Join<'a> {
         }
         let pem = match client.get("/cacerts").await {
             Ok(bytes) => String::from_utf8(bytes.to_vec()).map_err(|_| failed("malformed certificate"))?,
-            // The real agent's own load balancer accepts and hangs up, and its log says no more than this; the address that
-            // did not answer stands in the load balancer's line above.
+            // RKE2's load balancer accepts and closes the connection, so its agent logs only EOF; the line that starts the
+            // load balancer names the server's address.
             Err(ClientError::Unreachable(_)) => return Err(failed("EOF")),
             Err(error) => return Err(format!("failed to get CA certs: {SHOWN}/cacerts: {error}")),
         };
@@ -150,7 +150,7 @@ impl<'a> Join<'a> {
         let list = client.get_json(path).await.map_err(|error| failed(path, &error))?;
         let apiservers: Vec<String> =
             serde_json::from_value(list).map_err(|error| format!("{SHOWN}{path}: {error}"))?;
-        // One whose server names no apiserver has to look where it found the server.
+        // If the server lists no apiserver, the agent uses the server's host.
         let apiserver =
             apiservers.first().and_then(|address| address.rsplit_once(':')).map_or(self.host.as_str(), |a| a.0);
         let path = "/v1-rke2/client-ca.crt";
@@ -164,17 +164,17 @@ impl<'a> Join<'a> {
         Ok(Joined { identity, proxy, apiservers, cluster })
     }
 
-    /// The host that `server` names.
+    /// The host in the `server` option.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// `host:port` of the supervisor that was named.
+    /// `host:port` of the supervisor in the `server` option.
     pub(crate) fn supervisor(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// A certificate for a key that never leaves this node.
+    /// Requests the certificate `name` for a new key, which never leaves this node.
     async fn certificate(&self, client: &Client, name: &str) -> Result<Leaf, String> {
         if self.faults.has(Fault::NodePasswordRejected) {
             return Err(node_password::REJECTED.to_owned());

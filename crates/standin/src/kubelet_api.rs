@@ -1,6 +1,6 @@
-//! The kubelet's port: refuses whoever shows no certificate of the cluster, and answers `/healthz` to the others.
+//! The kubelet's port: requires a client certificate of the cluster and serves `/healthz`.
 //!
-//! Deliberately absent: exec, logs, metrics. There are no pods to ask about.
+//! Deliberately absent: exec, logs, metrics. A sandbox node has no pods.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ use crate::log;
 use crate::settings::KUBELET_PORT;
 use crate::tls::{self, PeerCertificates};
 
-/// Takes the port; the error names it as the real program would.
+/// Binds the port; the error has the text of Go's `net.Listen`.
 pub(crate) async fn listen(address: IpAddr, port: u16) -> anyhow::Result<TcpListener> {
     TcpListener::bind((address, port)).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => anyhow::anyhow!("listen tcp {address}:{port}: bind: address already in use"),
@@ -26,7 +26,7 @@ pub(crate) async fn listen(address: IpAddr, port: u16) -> anyhow::Result<TcpList
     })
 }
 
-/// Listens on the port at every address. Only the first address is required.
+/// Listens on the port at every address. Only a failure at the first address is an error; others are logged.
 pub(crate) async fn listen_on(addresses: &[IpAddr], port: u16) -> anyhow::Result<Vec<TcpListener>> {
     let (first, others) = addresses.split_first().context("no address to listen on")?;
     let mut listeners = vec![listen(*first, port).await?];
@@ -40,7 +40,7 @@ pub(crate) async fn listen_on(addresses: &[IpAddr], port: u16) -> anyhow::Result
     Ok(listeners)
 }
 
-/// Serves until the process ends.
+/// Binds the kubelet's port and serves it in a task that lasts until the process ends.
 pub(crate) async fn start(node: &Identity) -> anyhow::Result<()> {
     let listener = listen(node.address, KUBELET_PORT).await?;
     let tls = tls::server_config(&node.serving, &node.client_ca).context("kubelet certificate")?;
@@ -65,7 +65,7 @@ mod tests {
     async fn listens_at_every_address_and_requires_only_the_first() {
         let [first, second, absent]: [IpAddr; 3] =
             ["127.71.3.1", "127.71.3.2", "192.0.2.1"].map(|text| text.parse().unwrap());
-        // A port that is free at the first address; that another process takes it at the second meanwhile is improbable.
+        // A port that is free at the first address; another process is unlikely to bind it at the second address before the test does.
         let port = listen(first, 0).await.unwrap().local_addr().unwrap().port();
         let listeners = listen_on(&[first, absent, second], port).await.unwrap();
         assert_eq!(listeners.len(), 2);

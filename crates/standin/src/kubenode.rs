@@ -1,10 +1,10 @@
-//! A light KubeNode: what a kubelet tells the apiserver about its node, and none of what it does with pods.
+//! A minimal kubelet replacement: reports a node to the apiserver as a kubelet does, without running pods.
 //!
-//! It speaks with the node's own certificate, so the Node authorizer and NodeRestriction judge it as they would a kubelet:
-//! it creates its KubeNode, posts its status, renews its Lease. As with a real kubelet, a KubeNode that is deleted while
-//! this runs does not come back before the next start, and an end says nothing: the Lease just grows old.
+//! It creates its KubeNode, posts its status and renews its Lease. It authenticates with the node's certificate, so the Node
+//! authorizer and NodeRestriction apply to it as to a kubelet. As with a real kubelet, a KubeNode that is deleted while the
+//! process runs reappears only after a restart, and a process that ends reports nothing: its Lease expires.
 //!
-//! Deliberately absent: pods. One bound to this node stays Pending.
+//! Deliberately absent: pods. A pod bound to this node stays Pending.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,25 +18,25 @@ use crate::identity::Identity;
 use crate::settings::Settings;
 use crate::{environment, log, node_facts};
 
-/// The kubelet's own pace: a Lease of 40 s renewed every 10 s, an unchanged status posted every 5 minutes.
+/// The kubelet's defaults: a Lease of 40 s renewed every 10 s, an unchanged status posted every 5 minutes.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 const LEASE_SECONDS: u32 = 40;
 const STATUS_EVERY: Duration = Duration::from_secs(300);
-/// A registration that fails is tried again; the kubelet starts at 100 ms and doubles to this.
+/// Longest delay before a failed registration is repeated; as in the kubelet, delays start at 100 ms and double.
 const REGISTER_RETRY_MAX: Duration = Duration::from_secs(7);
 const REGISTER_RETRY_FIRST: Duration = Duration::from_millis(100);
 
-/// What the Ready condition says.
+/// The state that the Ready condition reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Ready,
-    /// Before the start is through.
+    /// NotReady during registration.
     Starting,
-    /// Waits for a CNI that never comes.
+    /// NotReady because no CNI plugin is initialized.
     NoCni,
 }
 
-/// The node as the apiserver sees it.
+/// The node's object in the apiserver and a client that maintains it.
 pub(crate) struct KubeNode {
     client: Arc<Client>,
     name: String,
@@ -49,7 +49,7 @@ pub(crate) struct KubeNode {
 }
 
 impl KubeNode {
-    /// A node that is not yet registered.
+    /// Builds the object without registering it.
     pub(crate) fn new(settings: &Settings, node: &Identity) -> anyhow::Result<Self> {
         Ok(Self {
             client: node.client()?,
@@ -67,7 +67,8 @@ impl KubeNode {
         format!("/api/v1/nodes/{}", self.name)
     }
 
-    /// Creates the KubeNode or takes over the one of its name; returns when it carries this node's labels.
+    /// Creates the KubeNode or takes over an existing one of the same name, retrying without limit. Returns when the KubeNode
+    /// carries this node's labels.
     pub(crate) async fn register(&self) {
         let mut wait = REGISTER_RETRY_FIRST;
         loop {
@@ -103,7 +104,7 @@ impl KubeNode {
         self.client.send_json(Method::PATCH, &format!("{}/status", self.path()), &patch).await.map(drop)
     }
 
-    /// Keeps Lease and status alive until the process ends.
+    /// Renews the Lease and posts the status until the process ends; retries failures at the next renewal.
     pub(crate) async fn keep_alive(self, readiness: Readiness) {
         let mut ticks = tokio::time::interval(RENEW_EVERY);
         let mut posted: Option<Instant> = None;
@@ -201,7 +202,7 @@ fn ready_status(node: &Value) -> &str {
     ready.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
 }
 
-/// The labels a kubelet may give itself; the roles are the server's to give.
+/// The labels that a kubelet may set on its own node. Role labels are set by the server.
 fn labels(settings: &Settings, node: &Identity) -> Map<String, Value> {
     let architecture = node_facts::architecture();
     let mut labels: Map<String, Value> = [
@@ -218,7 +219,7 @@ fn labels(settings: &Settings, node: &Identity) -> Map<String, Value> {
     labels
 }
 
-/// Those of them that a real kubelet does not know by itself.
+/// The labels that RKE2 adds to those of a kubelet: the instance type and the `node-label` options.
 pub(crate) fn own_labels(settings: &Settings) -> Map<String, Value> {
     let mut labels = Map::new();
     labels.insert("node.kubernetes.io/instance-type".to_owned(), Value::from("rke2"));
@@ -229,7 +230,7 @@ pub(crate) fn own_labels(settings: &Settings) -> Map<String, Value> {
     labels
 }
 
-/// What RKE2 writes on its nodes.
+/// The annotations that RKE2 sets on its nodes.
 pub(crate) fn annotations(settings: &Settings, node: &Identity) -> Map<String, Value> {
     let mut arguments = vec![settings.role.name().to_owned()];
     arguments.extend(settings.options.as_arguments());
@@ -249,7 +250,7 @@ pub(crate) fn annotations(settings: &Settings, node: &Identity) -> Map<String, V
     .collect()
 }
 
-/// `key=value:Effect` or `key:Effect`.
+/// Parses `key=value:Effect` or `key:Effect`.
 fn taint(text: &str) -> Option<Value> {
     let (pair, effect) = text.rsplit_once(':')?;
     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));

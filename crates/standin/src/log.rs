@@ -1,18 +1,18 @@
-//! Log lines in the form RKE2's own logger gives them, on standard error, where the journal takes them.
+//! Writes log lines in the format of RKE2's logger to standard error, which systemd sends to the journal.
 //!
-//! Secrets never come here: callers pass addresses, names and reasons, never tokens or passwords.
+//! Callers pass addresses, names and reasons, never tokens or passwords.
 
 use std::fmt::{Arguments, Write as _};
 use std::io::Write as _;
 
-/// Writes one line. A closed standard error is not a reason to stop, so failures are ignored.
+/// Writes one line. Ignores failures, so that a closed standard error does not stop the node.
 pub(crate) fn line(level: &str, message: Arguments<'_>) {
     let rendered =
         render(&jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), level, &message.to_string());
     let _ = std::io::stderr().lock().write_all(rendered.as_bytes());
 }
 
-/// `time="…" level=info msg="…"` and a newline, the message escaped as Go's `%q` does.
+/// Formats `time="…" level=info msg="…"` and a newline, with the message escaped as by Go's `%q`.
 fn render(time: &str, level: &str, message: &str) -> String {
     let mut out = format!("time=\"{time}\" level={level} msg=\"");
     for c in message.chars() {

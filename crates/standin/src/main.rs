@@ -1,12 +1,13 @@
 //! The stand-in `rke2`: RKE2's host contract around genuine Kubernetes components.
 //!
-//! Guaranteed: the files, modes, ports, tokens, certificates, log lines and notify protocol that RKE2 shows to whoever
-//! operates it; behind them run an unmodified etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
+//! Guarantees the files, modes, ports, tokens, certificates, log lines and notify protocol that RKE2 shows to its
+//! operator. Behind them run an unmodified etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
 //!
-//! On a booted machine these are pods, with an unmodified kubelet, containerd, kube-proxy, flannel and CoreDNS ([`booted`]). On a sandbox node,
-//! which its init names in the environment, they are processes, and a light double of the kubelet registers the KubeNode and keeps its lease.
+//! On a booted machine these components are pods, with an unmodified kubelet, containerd, kube-proxy, flannel and CoreDNS ([`booted`]).
+//! On a sandbox node, which the sandbox's init marks by an environment variable, they are processes, and a minimal kubelet replacement
+//! registers the KubeNode and renews its Lease.
 //!
-//! Deliberately absent: Helm, more than one server per cluster. Whatever names the runtime says `stand-in`.
+//! Deliberately absent: Helm, more than one server per cluster. Every name of the runtime contains `stand-in`.
 
 mod agent;
 mod api_client;

@@ -1,4 +1,4 @@
-//! What the machine is, as the KubeNode's status shows it: read from the machine, nothing made up.
+//! Capacity, system information and addresses in the KubeNode's status, read from the machine.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use crate::identity::Identity;
 use crate::paths::HostPaths;
 use crate::version::{CONTAINER_RUNTIME, RELEASE};
 
-/// The kubelet's own default.
+/// The kubelet's default for `max-pods`.
 const PODS_MAX: u32 = 110;
 
-/// `status.capacity`, and `status.allocatable` alike: the stand-in reserves nothing.
+/// `status.capacity` and also `status.allocatable`: the stand-in reserves nothing.
 pub(crate) fn capacity(host: &HostPaths) -> Value {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let memory_kib =
@@ -51,7 +51,7 @@ pub(crate) fn addresses(node: &Identity) -> Value {
     ])
 }
 
-/// The architecture in Go's words, which are Kubernetes'.
+/// The architecture as Go and Kubernetes name it, such as `amd64`.
 pub(crate) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

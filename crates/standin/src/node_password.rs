@@ -1,6 +1,6 @@
-//! A node proves at every join that it is the one that joined first under its name.
+//! Node passwords: a node proves at every join that it is the machine that first joined under its name.
 //!
-//! The node keeps a password; the cluster keeps its scrypt hash in an immutable Secret, in the format of the real program
+//! The node stores the password; the cluster stores its scrypt hash in an immutable Secret, in RKE2's format
 //! (`$1:<salt>:15:8:1:<hash>`).
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const BLOCK_SIZE: u32 = 8;
 const PARALLELISM: u32 = 1;
 const HASH_BYTES: usize = 64;
 
-/// What the supervisor answers, and an agent then repeats in its journal.
+/// The text with which an agent or server logs that its node password was rejected.
 pub(crate) const REJECTED: &str = "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server \
      node-passwd entry, try enabling a unique node name with the --with-node-id flag";
 
@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
     Rejected,
 }
 
-/// This node's password, made at its first start: 32 hex characters and a newline, mode 0600.
+/// Returns this node's password. The first call generates the file: 32 hex characters and a newline, mode 0600.
 pub(crate) fn of_this_node(host: &HostPaths) -> anyhow::Result<String> {
     let file = host.at(FILE);
     if let Some(text) = paths::read_optional(&file)? {
@@ -44,12 +44,12 @@ pub(crate) fn of_this_node(host: &HostPaths) -> anyhow::Result<String> {
     Ok(password)
 }
 
-/// The path of a node's Secret.
+/// The API path of the Secret with a node's password hash.
 pub(crate) fn secret_path(node: &str) -> String {
     format!("/api/v1/namespaces/kube-system/secrets/{node}.node-password.rke2")
 }
 
-/// Checks `password` against the cluster's record, making the record where the node is new.
+/// Checks `password` against the hash in the cluster; creates the Secret if the node has none.
 pub(crate) async fn check(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Result<Verdict> {
     match admin.get_json(&secret_path(node)).await {
         Ok(secret) => {
@@ -74,7 +74,7 @@ async fn create(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Resu
     });
     match admin.send_json(Method::POST, "/api/v1/namespaces/kube-system/secrets", &secret).await {
         Ok(_) => Ok(Verdict::Accepted),
-        // Two requests of one new node at once: the other made it, so it decides.
+        // A concurrent request created the Secret first; the caller retries and is checked against it.
         Err(ClientError::Status { status: StatusCode::CONFLICT, .. }) => {
             Err(anyhow::anyhow!("node password is being recorded"))
         }

@@ -1,6 +1,6 @@
-//! Tells the service manager that the unit is up: one datagram `READY=1`, from the main process only.
+//! Notifies the service manager that the unit is up: one datagram `READY=1`, from the main process only.
 //!
-//! Copes with socket paths longer than the 107 bytes an address may hold, and with abstract sockets (leading `@`).
+//! Supports abstract sockets (leading `@`) and socket paths longer than the 107 bytes that an address can hold.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 /// `sun_path` holds 108 bytes, one of them the terminating zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Sends `READY=1`; does nothing where no service manager listens.
+/// Sends `READY=1`; does nothing if `NOTIFY_SOCKET` is unset or empty.
 pub(crate) fn ready() -> io::Result<()> {
     match std::env::var("NOTIFY_SOCKET") {
         Ok(socket) if !socket.is_empty() => send(&socket, b"READY=1"),
@@ -49,7 +49,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let deep = dir.path().join("d".repeat(120));
         std::fs::create_dir(&deep).unwrap();
-        // Bound through a short link, as no address can hold the long path.
+        // Bound through a short symbolic link, because the long path does not fit into an address.
         let short = dir.path().join("s");
         std::os::unix::fs::symlink(&deep, &short).unwrap();
         let listener = UnixDatagram::bind(short.join("n")).unwrap();

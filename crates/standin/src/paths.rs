@@ -1,8 +1,8 @@
-//! Where things are on this host, and how files are written there.
+//! Paths on this host, and helpers that write files there.
 //!
-//! Callers name the host's true paths; inside a sandbox node each gets the sandbox's root put before it.
-//! Every write is a temporary file renamed into place, so no reader ever sees half a file; [`write_durable`] also waits
-//! for the disk and is for what cannot be made again (tokens, CA keys, node passwords).
+//! Callers pass paths as on a real host; on a sandbox node, the sandbox's root is prepended.
+//! Every write goes to a temporary file that is renamed into place, so no reader sees a partial file. [`write_durable`] also
+//! syncs to disk; use it for content that cannot be regenerated (tokens, CA keys, node passwords).
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,12 +10,12 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// The variable by which a sandbox's init says where its root is.
+/// The variable in which a sandbox's init passes the sandbox's root folder.
 pub(crate) const ROOT_VARIABLE: &str = "GPUAAS_SANDBOX_ROOT";
-/// RKE2's own default.
+/// RKE2's default for `data-dir`.
 pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/rancher/rke2";
 
-/// The host's paths as this process must open them.
+/// Maps the host's paths to those that this process opens.
 #[derive(Clone, Debug)]
 pub(crate) struct HostPaths {
     root: Option<Utf8PathBuf>,
@@ -23,24 +23,24 @@ pub(crate) struct HostPaths {
 }
 
 impl HostPaths {
-    /// Paths under `root` (none on a real host) with RKE2's `data-dir`, itself a true path.
+    /// Creates the mapping for `root` (none on a real host) and RKE2's `data-dir`, given as on a real host.
     pub(crate) fn new(root: Option<Utf8PathBuf>, data_dir: &str) -> Self {
         let mut paths = Self { root, data_dir: Utf8PathBuf::new() };
         paths.data_dir = paths.at(data_dir);
         paths
     }
 
-    /// The root named by the environment; an empty variable means none.
+    /// The root in [`ROOT_VARIABLE`]; none if the variable is unset or empty.
     pub(crate) fn root_from_env() -> Option<Utf8PathBuf> {
         std::env::var(ROOT_VARIABLE).ok().filter(|root| !root.is_empty()).map(Utf8PathBuf::from)
     }
 
-    /// Whether this is a folder that stands for a machine.
+    /// Whether this node is a sandbox: a folder that stands for a machine.
     pub(crate) fn in_sandbox(&self) -> bool {
         self.root.is_some()
     }
 
-    /// Where the host's `path` really lies.
+    /// The path to open for the host's `path`.
     pub(crate) fn at(&self, path: &str) -> Utf8PathBuf {
         match &self.root {
             Some(root) => root.join(path.trim_start_matches('/')),
@@ -64,17 +64,17 @@ impl HostPaths {
     }
 }
 
-/// Makes `path` and what is missing above it; `mode` is for the ones made here.
+/// Creates `path` and its missing parents; `mode` applies to created folders only, less the umask.
 pub(crate) fn make_dir(path: &Utf8Path, mode: u32) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|error| at(path, error))
 }
 
-/// Replaces `path` whole. A crash leaves the old content or the new.
+/// Replaces the file at `path`. A crash of this process leaves the old or the new content.
 pub(crate) fn write(path: &Utf8Path, mode: u32, content: impl AsRef<[u8]>) -> io::Result<()> {
     replace(path, mode, content.as_ref(), false).map_err(|error| at(path, error))
 }
 
-/// As [`write`], and returns only when file and folder are on the disk.
+/// As [`write`], and returns only after file and folder are synced to disk.
 pub(crate) fn write_durable(path: &Utf8Path, mode: u32, content: impl AsRef<[u8]>) -> io::Result<()> {
     replace(path, mode, content.as_ref(), true).map_err(|error| at(path, error))
 }
@@ -84,7 +84,7 @@ fn replace(path: &Utf8Path, mode: u32, content: &[u8], durable: bool) -> io::Res
     let temporary = dir.join(format!(".{}.{}", path.file_name().unwrap_or("file"), std::process::id()));
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(content)?;
-    // Not by the open above: the umask would take bits away.
+    // Set here and not in `open`, where the umask would clear bits.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     if durable {
         file.sync_all()?;
@@ -96,7 +96,7 @@ fn replace(path: &Utf8Path, mode: u32, content: &[u8], durable: bool) -> io::Res
     Ok(())
 }
 
-/// Makes `path` a symbolic link to `target`, replacing a link that says otherwise.
+/// Makes `path` a symbolic link to `target`, replacing any other file or link there.
 pub(crate) fn link(path: &Utf8Path, target: &str) -> io::Result<()> {
     if fs::read_link(path).is_ok_and(|existing| existing.as_os_str() == target) {
         return Ok(());
@@ -107,7 +107,7 @@ pub(crate) fn link(path: &Utf8Path, target: &str) -> io::Result<()> {
     fs::rename(&temporary, path).map_err(|error| at(path, error))
 }
 
-/// The content of `path`, or none where there is no such file.
+/// Returns the content of `path`, or none if there is no such file.
 pub(crate) fn read_optional(path: &Utf8Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),

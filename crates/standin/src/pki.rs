@@ -1,8 +1,8 @@
-//! Certificate authorities and the certificates below them: ECDSA P-256, CAs for ten years, leaves for 365 days.
+//! Certificate authorities and leaf certificates: ECDSA P-256; CAs are valid for ten years, leaves for 365 days.
 //!
-//! A CA is made once and kept; a leaf is made again when it is missing, unreadable, near its end (120 days, RKE2's own
-//! limit), of another CA, or for other names. A certificate request gives its public key and nothing else: names and
-//! usages are always ours.
+//! A CA is created once and kept. A leaf is reissued when it is missing, unreadable, within 120 days of its expiry (RKE2's
+//! limit), signed by another CA or issued for other names. Of a certificate request, only the public key is used: the server
+//! determines names and usages.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,12 +24,12 @@ const RENEW_BEFORE: Duration = Duration::from_secs(120 * 24 * 3600);
 
 /// A certificate authority with its key.
 pub(crate) struct Ca {
-    /// The CA's file, byte for byte: its hash is in every token.
+    /// The CA's file, byte for byte: every full token contains its hash.
     pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// What a leaf certificate is for.
+/// The extended key usages of a leaf certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Usage {
     Client,
@@ -37,12 +37,12 @@ pub(crate) enum Usage {
     Both,
 }
 
-/// Whom a leaf certificate names.
+/// Names and usage of a leaf certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) common_name: String,
     pub(crate) organization: Option<String>,
-    /// DNS names and addresses.
+    /// Subject alternative names: DNS names and IP addresses.
     pub(crate) names: Vec<String>,
     pub(crate) usage: Usage,
 }
@@ -54,13 +54,13 @@ pub(crate) struct Leaf {
 }
 
 impl Subject {
-    /// A client of the Kubernetes API.
+    /// The subject of a client certificate; `organization` is its Kubernetes group.
     pub(crate) fn client(common_name: &str, organization: Option<&str>) -> Self {
         let organization = organization.map(str::to_owned);
         Self { common_name: common_name.to_owned(), organization, names: Vec::new(), usage: Usage::Client }
     }
 
-    /// A server known by `names`.
+    /// The subject of a serving certificate for `names`.
     pub(crate) fn server(common_name: &str, names: Vec<String>) -> Self {
         Self { common_name: common_name.to_owned(), organization: None, names, usage: Usage::Server }
     }
@@ -82,7 +82,7 @@ impl Subject {
 }
 
 impl Ca {
-    /// The CA kept at `<base>.crt` and `<base>.key`, made now if it is not there.
+    /// Loads the CA from `<base>.crt` and `<base>.key`, or creates it if there is no certificate.
     pub(crate) fn load_or_create(base: &Utf8Path, common_name: &str) -> anyhow::Result<Self> {
         let (certificate, key) = (with_suffix(base, "crt"), with_suffix(base, "key"));
         if let Some(pem) = paths::read_optional(&certificate)? {
@@ -97,7 +97,7 @@ impl Ca {
             vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
         set_validity(&mut params, CA_LIFE)?;
         let pem = params.self_signed(&pair)?.pem();
-        // The key first: a certificate on the disk promises that its key is there too.
+        // The key is written first, so that a certificate on disk always has its key.
         paths::write_durable(&key, 0o600, pair.serialize_pem())?;
         paths::write_durable(&certificate, 0o644, &pem)?;
         Ok(Self { pem, issuer: Issuer::new(params, pair) })
@@ -108,24 +108,24 @@ impl Ca {
         Ok(Self { pem, issuer })
     }
 
-    /// A new leaf with a new key.
+    /// Issues a leaf with a new key.
     pub(crate) fn issue(&self, subject: &Subject) -> anyhow::Result<Leaf> {
         let pair = KeyPair::generate()?;
         Ok(Leaf { certificate: self.sign(subject, &pair)?, key: pair.serialize_pem() })
     }
 
-    /// A certificate for the public key of the DER request `csr`, whose own wishes are ignored.
+    /// Issues a certificate for the public key of the DER request `csr`; ignores the names and extensions that it requests.
     pub(crate) fn sign_request(&self, subject: &Subject, csr: &[u8]) -> anyhow::Result<String> {
         let request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(csr))?;
         self.sign(subject, &request.public_key)
     }
 
     fn sign(&self, subject: &Subject, key: &impl PublicKeyData) -> anyhow::Result<String> {
-        // As the real files do, a leaf carries its CA behind it.
+        // A leaf is followed by its CA, as in RKE2's files.
         Ok(format!("{}{}", subject.params()?.signed_by(key, &self.issuer)?.pem(), self.pem))
     }
 
-    /// The leaf at `<base>.crt` and `<base>.key`, made again where the module head says so.
+    /// Returns the leaf at `<base>.crt` and `<base>.key`, reissued under the conditions in the module documentation.
     pub(crate) fn keep(&self, base: &Utf8Path, subject: &Subject) -> anyhow::Result<Leaf> {
         let (certificate, key) = (with_suffix(base, "crt"), with_suffix(base, "key"));
         if let (Some(pem), Some(key)) = (paths::read_optional(&certificate)?, paths::read_optional(&key)?)
@@ -197,7 +197,7 @@ fn unix_now() -> anyhow::Result<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")
 }
 
-/// `base` with `.suffix` appended, whatever dots its name has.
+/// Appends `.suffix` to `base`, keeping any extension that it has.
 pub(crate) fn with_suffix(base: &Utf8Path, suffix: &str) -> Utf8PathBuf {
     Utf8PathBuf::from(format!("{base}.{suffix}"))
 }

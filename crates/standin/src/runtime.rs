@@ -1,8 +1,9 @@
-//! Puts the programs into the data directory, where the real program unpacks its runtime image.
+//! Installs the programs in the data directory, where RKE2 unpacks its runtime image.
 //!
-//! A sandbox node takes them from the machine that it shares: the archive begins with `components.json`: names, sizes, SHA-256 digests and places of the genuine
-//! programs. Each is verified before it is linked; a digest once found right is remembered beside the program by
-//! inode, size and modification time, so that hundreds of megabytes are read once per build, not once per start.
+//! A sandbox node links the programs of its machine. The images archive contains `components.json` with names, sizes, SHA-256
+//! digests and paths of the genuine programs. Each program is verified before it is linked. A verified digest is recorded in
+//! the program's folder with inode, size and modification time, so that hundreds of megabytes are read once per build and not
+//! once per start.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,9 +21,9 @@ use crate::version::{RELEASE, RELEASE_TAG, RUNTIME_IMAGE};
 
 const ARCHIVE: &str = "agent/images/rke2-images.linux-amd64.tar.zst";
 const LIST: &str = "components.json";
-/// The list is a few hundred bytes; more is not a list of ours.
+/// Limit of the list, which is a few hundred bytes; a longer one is truncated and fails to parse.
 const LIST_BYTES_MAX: u64 = 64 << 10;
-/// Beside the programs, in the per-user cache.
+/// The record of verified digests, in the programs' folder (the per-user cache).
 const VERIFIED: &str = "verified.json";
 
 #[derive(Debug, Deserialize)]
@@ -39,7 +40,7 @@ struct Entry {
     path: Utf8PathBuf,
 }
 
-/// What a file looked like when its digest was last found right.
+/// Metadata of a file when its digest was last verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Seen {
     sha256: String,
@@ -48,13 +49,13 @@ struct Seen {
     mtime_ns: i128,
 }
 
-/// Makes the programs available and returns their folder.
+/// Installs the programs of a sandbox node and returns their folder.
 pub(crate) fn install(host: &HostPaths) -> anyhow::Result<Utf8PathBuf> {
     install_with(host, |target| link_components(host, target))
 }
 
-/// The data folder's part that is the same wherever the programs come from: `fill` is called where there are none yet, with a folder
-/// that has `bin` and `charts`.
+/// Prepares the data folder and returns its `bin`. If the release is not installed yet, calls `fill` with the release's folder, in which
+/// `bin` and `charts` exist and are empty.
 pub(crate) fn install_with(
     host: &HostPaths,
     fill: impl FnOnce(&Utf8Path) -> anyhow::Result<()>,
@@ -65,7 +66,7 @@ pub(crate) fn install_with(
     if target.join(".extracted").exists() && target.join("charts").is_dir() && bin.is_dir() {
         log::info!("Runtime image {RUNTIME_IMAGE} bin and charts directories already exist; skipping extract");
     } else {
-        // What a crash left half done is begun anew.
+        // Remove what an interrupted installation left.
         for part in ["bin", "charts"] {
             if target.join(part).exists() {
                 fs::remove_dir_all(target.join(part))?;
@@ -75,7 +76,7 @@ pub(crate) fn install_with(
         fill(&target).with_context(|| format!("failed to get runtime image {RUNTIME_IMAGE}"))?;
         paths::write(&target.join(".extracted"), 0o644, RUNTIME_IMAGE)?;
     }
-    // Relative, so that the link holds wherever the node's root is.
+    // Relative, so that the link is valid under any root.
     paths::link(&host.data("bin"), &format!("data/{folder}/bin"))?;
     Ok(bin)
 }
@@ -97,7 +98,7 @@ fn link_components(host: &HostPaths, target: &Utf8Path) -> anyhow::Result<()> {
         place(&entry.path, &target.join("bin").join(&entry.name))?;
     }
     for (cache, record) in records {
-        // A cache that cannot be written only costs the next start its time.
+        // Without the record, the next start only takes longer.
         let _ = serde_json::to_vec_pretty(&record).map(|json| paths::write(&cache.join(VERIFIED), 0o644, json));
     }
     Ok(())
@@ -118,7 +119,7 @@ fn read_list(archive: &Utf8Path) -> anyhow::Result<ComponentList> {
 }
 
 fn recorded(cache: &Utf8Path) -> BTreeMap<String, Seen> {
-    // Unreadable counts as empty: the digests are then taken again.
+    // An unreadable record counts as empty: all digests are computed again.
     fs::read(cache.join(VERIFIED)).ok().and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default()
 }
 
@@ -150,7 +151,7 @@ fn verify(entry: &Entry, record: &mut BTreeMap<String, Seen>) -> anyhow::Result<
     Ok(())
 }
 
-/// A hard link where the file system allows one (nothing to copy, nothing that can dangle), else a symbolic one.
+/// Creates a hard link, which copies nothing and cannot dangle, or a symbolic link if a hard link is not possible.
 fn place(source: &Utf8Path, target: &Utf8Path) -> anyhow::Result<()> {
     if target.symlink_metadata().is_ok() {
         fs::remove_file(target)?;

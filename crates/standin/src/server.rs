@@ -1,8 +1,7 @@
-//! `rke2 server`: files, then etcd and the apiserver, then the other components, then the server's own KubeNode.
+//! `rke2 server`: writes its files, then starts etcd and the apiserver, the other components, and the server's own KubeNode.
 //!
-//! READY=1 goes out once the apiserver answers `/readyz` to a client certificate and etcd is healthy; 6443 opens before
-//! that, and the KubeNode is Ready after it. Whoever only looks whether the port is open looks at the wrong thing, here as
-//! there.
+//! `READY=1` is sent after the apiserver answers `/readyz` to a client certificate and etcd is healthy. Port 6443 opens
+//! before that, and the KubeNode becomes Ready after it. An open port therefore does not prove a ready server, as with RKE2.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +28,14 @@ use crate::supervisor::{self, Supervisor};
 use crate::version::{COMMIT, RELEASE};
 use crate::{agent, booted, counters, kubelet_api, log, notify, runtime, tls};
 
-/// Between two looks at a component that is starting. `/readyz` cannot be watched.
+/// Interval between probes of a starting component; `/readyz` cannot be watched.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
-/// Between two lines that say what is waited for.
+/// Interval between log lines that name the awaited component; also the timeout of an etcd health probe.
 const SAY_EVERY: Duration = Duration::from_secs(10);
-/// etcd's health answer is a line.
+/// Limit of etcd's health response, which is one line.
 const HEALTH_BYTES_MAX: u64 = 4096;
 
-/// Runs until the process is told to stop; an error is fatal.
+/// Runs until the process is stopped by a signal; an error is fatal.
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let faults = begin(&settings)?;
     if !settings.paths.in_sandbox() {
@@ -53,7 +52,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     join_own_cluster(settings, faults, &server, plane).await
 }
 
-/// What a server does before anything of it runs.
+/// Checks faults and options and writes the first files, before any component starts.
 fn begin(settings: &Settings) -> anyhow::Result<Faults> {
     let faults = Faults::read(&settings.paths)?;
     log::info!("Starting rke2 {RELEASE} ({COMMIT})");
@@ -66,17 +65,17 @@ fn begin(settings: &Settings) -> anyhow::Result<Faults> {
     Ok(faults)
 }
 
-/// A server whose files are written and whose supervisor answers.
+/// A server whose files are written and whose supervisor accepts connections.
 pub(crate) struct Opened {
     pub(crate) files: Arc<ServerFiles>,
-    /// Speaks to the own apiserver as the cluster's administrator.
+    /// Client of the local apiserver as the cluster's administrator.
     pub(crate) admin: Arc<Client>,
-    /// Told once the apiserver is ready: nodes may join.
+    /// Set to true when the apiserver is ready and nodes may join.
     pub(crate) core_ready: watch::Sender<bool>,
 }
 
 impl Opened {
-    /// Takes the port first, so that a taken one is said before anything else is tried.
+    /// Binds the supervisor's port first, so that a port in use is reported before anything else is done.
     pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Self> {
         let listeners = kubelet_api::listen_on(&settings.supervisor_listens_on()?, SUPERVISOR_PORT).await?;
         let files = Arc::new(server_files::prepare(settings)?);
@@ -99,7 +98,7 @@ impl Opened {
     }
 }
 
-/// A cluster of the stand-in has one server. An existing database wins over `server`, as with the real program.
+/// Refuses to join another server, because a stand-in cluster has one. As in RKE2, `server` is ignored if a database exists.
 fn refuse_second_server(settings: &Settings) -> anyhow::Result<()> {
     let joins = settings.server_url.as_deref().filter(|_| !settings.paths.data("server/db/etcd/member").exists());
     match joins {
@@ -128,7 +127,7 @@ async fn start_core(settings: &Settings, faults: &Faults, server: &Opened, plane
     Ok(())
 }
 
-/// What the real program says when its etcd never answers.
+/// Logs forever the line that RKE2 logs while its etcd does not respond.
 pub(crate) async fn etcd_is_waited_for_for_ever() -> ! {
     loop {
         log::info!("Waiting for etcd server to become available");
@@ -136,7 +135,7 @@ pub(crate) async fn etcd_is_waited_for_for_ever() -> ! {
     }
 }
 
-/// Names the token's file and both ways to join.
+/// Logs the token's file and the commands that join a server or an agent.
 pub(crate) fn say_how_to_join(settings: &Settings) {
     let shown = settings.options.value("data-dir").unwrap_or(DEFAULT_DATA_DIR);
     let url = format!("https://{}:{SUPERVISOR_PORT}", settings.address);
@@ -170,7 +169,7 @@ async fn join_own_cluster(
     Ok(())
 }
 
-/// The server's own node is held to its password as every other.
+/// Checks the password of the server's own node, as for every other node.
 pub(crate) async fn check_own_password(settings: &Settings, server: &Opened) -> anyhow::Result<()> {
     let password = node_password::of_this_node(&settings.paths)?;
     match node_password::check(&server.admin, &settings.node_name, &password).await? {
@@ -179,7 +178,7 @@ pub(crate) async fn check_own_password(settings: &Settings, server: &Opened) -> 
     }
 }
 
-/// Says it to the journal and to the service manager, and counts it.
+/// Reports the server as ready to the journal, the service manager and the counters.
 pub(crate) fn say_ready(settings: &Settings) -> anyhow::Result<()> {
     log::info!("rke2 is up and running");
     notify::ready().context("NOTIFY_SOCKET")?;
@@ -187,7 +186,7 @@ pub(crate) fn say_ready(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The certificates of the server's own node.
+/// Issues the certificates of the server's own node.
 pub(crate) fn own_identity(settings: &Settings, files: &ServerFiles) -> anyhow::Result<Identity> {
     let (name, address) = (&settings.node_name, settings.address.to_string());
     let own = files.client_ca.issue(&Subject::client(&format!("system:node:{name}"), Some("system:nodes")))?;
@@ -197,7 +196,7 @@ pub(crate) fn own_identity(settings: &Settings, files: &ServerFiles) -> anyhow::
     Ok(Identity::new(settings, settings.local().to_string(), cas, (own, serving)))
 }
 
-/// What joining nodes must agree on; no secret is among it.
+/// The response of `/v1-rke2/config`, which joining nodes use. Contains no secret.
 fn cluster_facts(settings: &Settings) -> serde_json::Value {
     json!({
         "ClusterIPRange": settings.cluster_cidr,
@@ -209,7 +208,7 @@ fn cluster_facts(settings: &Settings) -> serde_json::Value {
     })
 }
 
-/// Probes until `done`, saying every now and then what for.
+/// Probes every [`PROBE_EVERY`] until `done` returns true; logs `what` at the start and every [`SAY_EVERY`].
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() -> F) {
     log::info!("{what}");
     let mut said = Instant::now();
@@ -222,7 +221,7 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() 
     }
 }
 
-/// Whether etcd's metrics port, which is plain HTTP, calls it healthy.
+/// Whether etcd's metrics port, which is plain HTTP, reports it as healthy.
 pub(crate) async fn etcd_healthy(settings: &Settings) -> bool {
     let ask = async {
         let mut stream = TcpStream::connect((settings.local(), 2381)).await?;

@@ -1,7 +1,7 @@
-//! Everything a server keeps on its disk before the first component starts: CAs, certificates, credentials, tokens.
+//! The files that a server writes before its first component starts: CAs, certificates, credentials, tokens.
 //!
-//! What cannot be made again (CA keys, the token, the key that encrypts Secrets) is durable before anything uses it; the
-//! rest is written anew at every start.
+//! Files that cannot be regenerated (CA keys, tokens, the keys that sign ServiceAccount tokens and encrypt Secrets) are synced
+//! to disk before they are used. Leaf certificates are kept until [`crate::pki`] reissues them; the rest is rewritten at every start.
 
 use anyhow::Context as _;
 use base64::Engine as _;
@@ -15,21 +15,21 @@ use crate::settings::{APISERVER_PORT, Settings};
 use crate::token::{self, Token};
 use crate::{faults, log};
 
-/// The server's authorities and the certificates its own process needs.
+/// The server's CAs, and the certificates and passwords that its own process uses.
 pub(crate) struct ServerFiles {
     pub(crate) server_ca: Ca,
     pub(crate) client_ca: Ca,
-    /// `system:admin` in `system:masters`.
+    /// Client certificate of `system:admin` in the group `system:masters`.
     pub(crate) admin: Leaf,
-    /// Of the own node's kube-proxy.
+    /// Client certificate of kube-proxy on the server's own node.
     pub(crate) proxy: Leaf,
-    /// Of the supervisor on 9345.
+    /// Serving certificate of the supervisor on port 9345.
     pub(crate) supervisor: Leaf,
     pub(crate) server_password: String,
     pub(crate) node_password: String,
 }
 
-/// Writes what is missing and reads what is there.
+/// Creates missing files, loads existing ones, and rewrites those that depend on the settings.
 pub(crate) fn prepare(settings: &Settings) -> anyhow::Result<ServerFiles> {
     let host = &settings.paths;
     for (dir, mode) in [
@@ -99,7 +99,8 @@ fn serving_names(settings: &Settings) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The server's and the agents' passwords; the token files say both in full form.
+/// Returns the servers' and the agents' password and writes both as full tokens. Without an `agent-token` they are the same, and the
+/// agent's token file is a link. Fails if the configured token differs from the stored one.
 fn tokens(settings: &Settings, server_ca: &Ca) -> anyhow::Result<(String, String)> {
     let (host, file) = (&settings.paths, settings.paths.data("server/token"));
     let password_of = |text: &str| Token::parse(text, "server").map(|token| token.password);
@@ -132,7 +133,7 @@ fn tokens(settings: &Settings, server_ca: &Ca) -> anyhow::Result<(String, String
     Ok((server, node))
 }
 
-/// The key that signs ServiceAccount tokens; the file also holds the public half, by which tokens are checked.
+/// Creates the key that signs ServiceAccount tokens. The file also contains the public key, which verifies them.
 fn service_account_key(host: &HostPaths) -> anyhow::Result<()> {
     if !host.tls("service.key").exists() {
         let pair = KeyPair::generate()?;
@@ -143,7 +144,7 @@ fn service_account_key(host: &HostPaths) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Secrets are always encrypted in etcd, as RKE2 does.
+/// Creates the configuration by which the apiserver encrypts Secrets in etcd; always on, as in RKE2.
 fn encryption_config(host: &HostPaths) -> anyhow::Result<()> {
     let file = host.cred("encryption-config.json");
     if file.exists() {
@@ -162,7 +163,7 @@ fn encryption_config(host: &HostPaths) -> anyhow::Result<()> {
     Ok(paths::write_durable(&file, 0o600, config.to_string())?)
 }
 
-/// Writes the administrator's kubeconfig where people look for it, and says so.
+/// Writes the administrator's kubeconfig to `write-kubeconfig` (default `/etc/rancher/rke2/rke2.yaml`) and logs the path.
 pub(crate) fn write_kubeconfig(settings: &Settings, files: &ServerFiles) -> anyhow::Result<()> {
     let shown = settings.options.value("write-kubeconfig").unwrap_or("/etc/rancher/rke2/rke2.yaml");
     let file = settings.paths.at(shown);
@@ -173,7 +174,7 @@ pub(crate) fn write_kubeconfig(settings: &Settings, files: &ServerFiles) -> anyh
     if let Some(dir) = file.parent() {
         paths::make_dir(dir, 0o755)?;
     }
-    // The loopback address is the real file's: readers put the node's own address in its place.
+    // RKE2's file contains the loopback address too: users of the file replace it by the node's address.
     let text =
         kubeconfig(&format!("https://127.0.0.1:{APISERVER_PORT}"), &files.server_ca.pem, &files.admin, "default");
     paths::write(&file, mode, text)?;
@@ -181,7 +182,7 @@ pub(crate) fn write_kubeconfig(settings: &Settings, files: &ServerFiles) -> anyh
     Ok(())
 }
 
-/// A kubeconfig with one cluster, user and context, all called `name` as in the real files (`default`).
+/// Formats a kubeconfig with one cluster and one context, both named `default` as in RKE2's files, and one user named `user`.
 pub(crate) fn kubeconfig(server: &str, ca_pem: &str, identity: &Leaf, user: &str) -> String {
     let (ca, certificate, key) =
         (BASE64.encode(ca_pem), BASE64.encode(&identity.certificate), BASE64.encode(&identity.key));
@@ -193,7 +194,7 @@ pub(crate) fn kubeconfig(server: &str, ca_pem: &str, identity: &Leaf, user: &str
     )
 }
 
-/// The Pod Security admission configuration that every start writes, on servers and agents.
+/// Writes the Pod Security admission configuration; called at every start of servers and agents.
 pub(crate) fn write_pod_security(host: &HostPaths) -> anyhow::Result<()> {
     paths::make_dir(&host.at("/etc/rancher/rke2"), 0o755)?;
     let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: PodSecurity\n  configuration:\n    \
@@ -203,7 +204,7 @@ pub(crate) fn write_pod_security(host: &HostPaths) -> anyhow::Result<()> {
     Ok(paths::write(&host.at("/etc/rancher/rke2/rke2-pss.yaml"), 0o600, text)?)
 }
 
-/// Who wrote KubeNodes and Leases goes into the audit log, nothing else; an operator's own policy stays.
+/// Writes an audit policy that logs only writes to KubeNodes and Leases; keeps an existing policy of the operator.
 pub(crate) fn write_audit_policy(host: &HostPaths) -> anyhow::Result<()> {
     let file = host.at("/etc/rancher/rke2/audit-policy.yaml");
     if file.exists() {

@@ -1,7 +1,7 @@
-//! What a server does to KubeNodes with its own administrator's certificate: roles for itself, ownership of node passwords.
+//! Watches KubeNodes with the administrator's certificate: sets the server's own role labels and the owners of node password Secrets.
 //!
-//! A kubelet may not give itself a role (NodeRestriction), so the server labels its own KubeNode. Each node's password
-//! Secret is made to belong to the KubeNode, so that deleting the KubeNode lets another machine take the name.
+//! NodeRestriction forbids a kubelet to set its own role, so the server labels its KubeNode. Each node's password Secret is
+//! owned by its KubeNode, so that another machine can take the name once the KubeNode is deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::paths::HostPaths;
 use crate::settings::Settings;
 use crate::{log, node_password};
 
-/// A watch that breaks off is opened again after this long.
+/// Delay before an interrupted watch is opened again.
 const REOPEN_AFTER: Duration = Duration::from_secs(1);
-/// One KubeNode is a few kilobytes.
+/// Limit of one watch event; a KubeNode is a few kilobytes.
 const EVENT_BYTES_MAX: usize = 1 << 20;
 
-/// The server's own node.
+/// The server's own node: its name, and the role labels and etcd annotations that the server sets on its KubeNode.
 pub(crate) struct OwnNode {
     name: String,
     patch: Value,
@@ -47,7 +47,7 @@ impl OwnNode {
 }
 
 impl OwnNode {
-    /// A server whose KubeNode is deleted leaves the cluster: its control plane goes down, its unit stays.
+    /// Stops the static pods of a booted server whose KubeNode was deleted: it has left the cluster. The unit keeps running.
     fn deleted(&self) {
         if self.paths.in_sandbox() {
             return;
@@ -61,7 +61,7 @@ impl OwnNode {
     }
 }
 
-/// Follows the KubeNodes until the process ends.
+/// Watches the KubeNodes until the process ends, reopening the watch whenever it ends.
 pub(crate) async fn follow(admin: Arc<Client>, own: OwnNode) {
     loop {
         if let Err(error) = watch(&admin, &own).await {
@@ -105,7 +105,7 @@ async fn added(admin: &Arc<Client>, own: &OwnNode, metadata: &Value) {
     let patch = json!({ "metadata": { "ownerReferences": owner } });
     match admin.send_json(Method::PATCH, &node_password::secret_path(name), &patch).await {
         Ok(_) => {}
-        // A node that joined by other means has no password here.
+        // A node that did not join through the supervisor has no password Secret.
         Err(error) if error.is(http::StatusCode::NOT_FOUND) => {}
         Err(error) => log::error!("Failed to set owner of node password secret of {name}: {error}"),
     }

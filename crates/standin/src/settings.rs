@@ -1,4 +1,4 @@
-//! What the options mean for this node: names, addresses, networks, paths.
+//! Derives the node's settings from the options: names, addresses, networks, paths.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
@@ -8,7 +8,7 @@ use crate::config::{self, Options};
 use crate::environment;
 use crate::paths::{self, HostPaths};
 
-/// What this node is in its cluster.
+/// The node's role in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Server,
@@ -16,7 +16,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// The sub-command's name, which is also the unit's suffix.
+    /// The subcommand's name, which is also the unit's suffix.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -25,14 +25,14 @@ impl Role {
     }
 }
 
-/// The node's settings, all defaults filled in. Holds the token: no `Debug`.
+/// The node's settings, with defaults applied. Has no `Debug` because it contains the token.
 pub(crate) struct Settings {
     pub(crate) role: Role,
     pub(crate) paths: HostPaths,
     pub(crate) options: Options,
     pub(crate) node_name: String,
     pub(crate) hostname: String,
-    /// The node's own address, on which all its servers listen.
+    /// The node's address. On a sandbox node, all its servers listen on this address alone.
     pub(crate) address: IpAddr,
     /// `https://host:9345` of the server to join.
     pub(crate) server_url: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     pub(crate) cluster_dns: String,
 }
 
-/// RKE2's ports; they cannot be changed.
+/// RKE2's ports; not configurable.
 pub(crate) const SUPERVISOR_PORT: u16 = 9345;
 pub(crate) const APISERVER_PORT: u16 = 6443;
 pub(crate) const KUBELET_PORT: u16 = 10250;
@@ -52,7 +52,7 @@ pub(crate) const KUBELET_PORT: u16 = 10250;
 const CNIS: [&str; 6] = ["calico", "canal", "cilium", "flannel", "multus", "none"];
 
 impl Settings {
-    /// Reads command line, files and environment.
+    /// Reads the command line, the configuration files and the environment.
     pub(crate) fn load(role: Role, arguments: &[String]) -> anyhow::Result<Self> {
         let root = HostPaths::root_from_env();
         let given = config::parse_arguments(arguments)?;
@@ -91,7 +91,7 @@ impl Settings {
         })
     }
 
-    /// Settings of a server with these options alone.
+    /// Settings of a booted server with only these options.
     #[cfg(test)]
     pub(crate) fn of_options(arguments: &[&str]) -> Self {
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
@@ -99,23 +99,24 @@ impl Settings {
         Self::from_options(Role::Server, HostPaths::new(None, paths::DEFAULT_DATA_DIR), options).unwrap()
     }
 
-    /// The first address of the service network, which is the apiserver's own service.
+    /// The first address of the service network, which belongs to the service `kubernetes`.
     pub(crate) fn apiserver_service_address(&self) -> anyhow::Result<IpAddr> {
         nth_address(&self.service_cidr, 1)
     }
 
-    /// Where this node's own programs reach each other. Sandbox nodes share a loopback, so there it is the node's address.
+    /// The address at which this node's programs reach each other: loopback, or the node's address on a sandbox node, which shares a
+    /// loopback with others.
     pub(crate) fn local(&self) -> IpAddr {
         if self.paths.in_sandbox() { self.address } else { Ipv4Addr::LOCALHOST.into() }
     }
 
-    /// Where the apiserver listens: everywhere, whatever `bind-address` says, as in RKE2.
+    /// The apiserver's listen address: 0.0.0.0 regardless of `bind-address`, as in RKE2, or the node's address on a sandbox node.
     pub(crate) fn apiserver_listens_on(&self) -> IpAddr {
         if self.paths.in_sandbox() { self.address } else { Ipv4Addr::UNSPECIFIED.into() }
     }
 
-    /// Addresses of the supervisor; only the first is required. Beside a bind address it listens on loopback, which RKE2's own commands
-    /// call. A sandbox node has no loopback: it shares its machine's.
+    /// The supervisor's listen addresses; only the first is required. In addition to `bind-address` it listens on loopback, which RKE2's
+    /// commands use. A sandbox node listens on its own address only, because it shares its machine's loopback.
     pub(crate) fn supervisor_listens_on(&self) -> anyhow::Result<Vec<IpAddr>> {
         let bound: IpAddr = match self.options.value("bind-address") {
             _ if self.paths.in_sandbox() => return Ok(vec![self.address]),
@@ -130,10 +131,10 @@ impl Settings {
     }
 }
 
-/// Of the service network, the cluster's DNS has this address.
+/// Index of the cluster DNS's default address in the service network.
 const DNS_ADDRESS: u8 = 10;
 
-/// The `n`th address of a network.
+/// The `n`th address of a network; 0 is the network's own address.
 fn nth_address(cidr: &str, n: u8) -> anyhow::Result<IpAddr> {
     let network = cidr.split('/').next().unwrap_or_default();
     let base: IpAddr = network.parse().with_context(|| format!("invalid service-cidr {cidr}"))?;
@@ -143,7 +144,8 @@ fn nth_address(cidr: &str, n: u8) -> anyhow::Result<IpAddr> {
     })
 }
 
-/// Refuses a reset, which the stand-in does not implement: a server that started normally would pass for one that was reset.
+/// The error for a cluster reset, which the stand-in does not implement. A server that started normally would look like one that was
+/// reset.
 const NO_RESET: &str = "the stand-in has no cluster reset: remove cluster-reset (on the command line, in config.yaml and as RKE2_CLUSTER_RESET) \
                         and start it normally, or restore with the real RKE2";
 
@@ -171,14 +173,15 @@ fn first(options: &Options, name: &str, default: &str) -> String {
     options.list(name).into_iter().next().unwrap_or_else(|| default.to_owned())
 }
 
-/// The content of the file that `name-file` names, or the value of `name`: the file wins, as in RKE2.
+/// Returns the content of the file in the option `<name>-file`, or else the value of `name`. The file takes precedence, as in RKE2.
 fn secret(paths: &HostPaths, options: &Options, name: &str) -> anyhow::Result<Option<String>> {
     let Some(file) = options.value(&format!("{name}-file")) else { return Ok(options.value(name).map(str::to_owned)) };
     let text = std::fs::read_to_string(paths.at(file)).with_context(|| format!("failed to read {file}"))?;
     Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
 
-/// `node-ip`, `bind-address`, the sandbox's own address, else the one the default route would use.
+/// Returns the first address other than 0.0.0.0 and :: in `node-ip`, `bind-address` and the sandbox's address, or else the source
+/// address of the default route.
 fn address(options: &Options) -> anyhow::Result<IpAddr> {
     let configured = options.list("node-ip").into_iter().chain(options.list("bind-address"));
     let sandbox = std::env::var("GPUAAS_SANDBOX_ADDRESS").ok();
@@ -188,7 +191,7 @@ fn address(options: &Options) -> anyhow::Result<IpAddr> {
             return Ok(address);
         }
     }
-    // Connecting a datagram socket sends nothing; it only makes the kernel choose a source address.
+    // Connecting a datagram socket sends nothing; the kernel only selects a source address.
     let probe = UdpSocket::bind("0.0.0.0:0")?;
     probe.connect("192.0.2.1:9").context("unable to select an IP from default routes")?;
     Ok(probe.local_addr()?.ip())
@@ -203,7 +206,7 @@ fn hostname() -> anyhow::Result<String> {
     Ok(name)
 }
 
-/// Eight hex characters that stay with the node, for `with-node-id`.
+/// Returns the node's ID for `with-node-id`: eight hex characters, generated at the first call and then kept.
 fn node_id(paths: &HostPaths) -> anyhow::Result<String> {
     let file = paths.at("/etc/rancher/node/id");
     if let Some(id) = paths::read_optional(&file)? {

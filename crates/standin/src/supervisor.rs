@@ -1,10 +1,10 @@
-//! The supervisor on 9345, which nodes join through.
+//! The supervisor on port 9345, through which nodes join.
 //!
-//! Anonymous: `/ping` and `/cacerts`. Everything else asks for the agent's or the server's password, or for a
-//! certificate of the cluster's client CA; node certificates are issued only after the node's password was checked against
-//! the cluster. Errors are Kubernetes `Status` objects, and close the connection, as the real ones do.
+//! `/ping` and `/cacerts` are anonymous. All other paths require the agents' or the servers' password, or a certificate of
+//! the cluster's client CA. Kubelet certificates are issued only after the node's password was checked against the cluster.
+//! Errors are Kubernetes `Status` objects and close the connection, as in RKE2.
 //!
-//! Deliberately absent: the websocket tunnel, bootstrap data, token rotation, snapshots. They answer 404.
+//! Deliberately absent: the websocket tunnel, bootstrap data, token rotation, snapshots. Their paths return 404.
 
 use std::sync::Arc;
 
@@ -28,15 +28,15 @@ use crate::settings::APISERVER_PORT;
 use crate::tls::PeerCertificates;
 use crate::{log, token};
 
-/// A DER certificate request is under a kilobyte; this is generous.
+/// Limit of a request body; a DER certificate request is under 1 KiB.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// RFC 1123 allows no longer name.
+/// The longest name that RFC 1123 allows.
 const NODE_NAME_LENGTH_MAX: usize = 253;
 
-/// What the routes need.
+/// Shared state of the routes.
 pub(crate) struct Supervisor {
     pub(crate) files: Arc<ServerFiles>,
-    /// Speaks to the apiserver as the cluster's administrator.
+    /// Client of the apiserver as the cluster's administrator.
     pub(crate) admin: Arc<Client>,
     /// Whether the apiserver is ready.
     pub(crate) core_ready: watch::Receiver<bool>,
@@ -44,7 +44,7 @@ pub(crate) struct Supervisor {
     pub(crate) cluster: serde_json::Value,
 }
 
-/// Kubernetes' `Status`, with the connection closed after it.
+/// Builds an error response: a Kubernetes `Status` that closes the connection.
 fn refuse(status: StatusCode, reason: &str, message: &str) -> Response {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -57,7 +57,7 @@ fn not_ready() -> Response {
     refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "runtime core not ready")
 }
 
-/// All routes.
+/// Builds all routes.
 pub(crate) fn routes(supervisor: Arc<Supervisor>) -> Router {
     let joined = Router::new()
         .route("/v1-rke2/readyz", get(readyz))
@@ -79,7 +79,7 @@ pub(crate) fn routes(supervisor: Arc<Supervisor>) -> Router {
         .with_state(supervisor)
 }
 
-/// Lets a request through that carries a right password or a certificate of the cluster.
+/// Requires a correct password or a certificate of the client CA. A wrong password is refused even with a certificate.
 async fn authenticate(State(supervisor): State<Arc<Supervisor>>, request: Request, next: Next) -> Response {
     let certified = request.extensions().get::<PeerCertificates>().is_some_and(|peer| !peer.0.is_empty());
     match basic(request.headers()) {
@@ -154,7 +154,8 @@ async fn client_controller(State(supervisor): State<Arc<Supervisor>>, body: Byte
     issue(&supervisor, &body, true, &Subject::client("system:rke2-controller", None))
 }
 
-/// Issues to the node that the headers name, once its password is found right.
+/// Issues a certificate to the node in the headers, after checking its password. `subject` returns whether the client CA signs it, and
+/// its subject.
 async fn issue_to_node(
     supervisor: &Supervisor,
     headers: &HeaderMap,
@@ -185,7 +186,7 @@ async fn issue_to_node(
     issue(supervisor, csr, client, &subject)
 }
 
-/// The certificate for a DER request, or certificate and new key where none was sent.
+/// Returns the certificate for the DER request `csr`, or a certificate with a new key if `csr` is empty.
 fn issue(supervisor: &Supervisor, csr: &[u8], client: bool, subject: &Subject) -> Response {
     let ca = if client { &supervisor.files.client_ca } else { &supervisor.files.server_ca };
     if csr.is_empty() {
@@ -200,7 +201,7 @@ fn issue(supervisor: &Supervisor, csr: &[u8], client: bool, subject: &Subject) -
     }
 }
 
-/// A name that may stand in a certificate, a path and a Secret's name: RFC 1123 labels joined by dots.
+/// Whether `name` is safe in a certificate, a path and a Secret's name: RFC 1123 labels joined by dots.
 fn is_node_name(name: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()

@@ -1,4 +1,4 @@
-//! TLS on both sides: configurations from PEM, and a loop that serves an HTTP application over it.
+//! TLS configurations for clients and servers from PEM, and a loop that serves an HTTP application over TLS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use tokio_rustls::TlsAcceptor;
 use crate::log;
 use crate::pki::Leaf;
 
-/// Connections served at once; a cluster of the stand-in has a handful of nodes.
+/// Limit of concurrent connections; a stand-in cluster has a few nodes.
 const CONNECTIONS_MAX: usize = 256;
-/// A peer that does not finish its handshake, or its request head, within this long is dropped.
+/// Timeout for a peer's handshake and for its HTTP/1 request head; the connection is then closed.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
-/// A failing accept (out of descriptors) is tried again after this long.
+/// Delay after a failed accept, such as for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
-/// The certificates a peer presented, verified against the client CA; empty for an anonymous one.
+/// The certificates that a peer presented, verified against the client CA; empty for an anonymous peer.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerCertificates(pub(crate) Arc<Vec<CertificateDer<'static>>>);
 
@@ -49,7 +49,7 @@ fn roots(ca_pem: &str) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// A client that trusts `ca_pem` alone and presents `identity` where there is one.
+/// Builds a client configuration that trusts only `ca_pem` and presents `identity`, if any.
 pub(crate) fn client_config(ca_pem: &str, identity: Option<&Leaf>) -> anyhow::Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder().with_root_certificates(roots(ca_pem)?);
     Ok(Arc::new(match identity {
@@ -58,14 +58,14 @@ pub(crate) fn client_config(ca_pem: &str, identity: Option<&Leaf>) -> anyhow::Re
     }))
 }
 
-/// A client that believes any server. For the one request that fetches the CA whose hash is compared afterwards.
+/// Builds a client configuration that accepts any server certificate. Only for fetching the CA, whose hash is checked afterwards.
 pub(crate) fn unverified_client_config() -> anyhow::Result<Arc<ClientConfig>> {
     let provider = CryptoProvider::get_default().context("no TLS provider is installed")?.clone();
     let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(BelieveAny(provider)));
     Ok(Arc::new(builder.with_no_client_auth()))
 }
 
-/// A server that shows `leaf` and, given a client CA, accepts (but does not demand) certificates of that CA.
+/// Builds a server configuration that presents `leaf` and accepts, but does not require, client certificates of `client_ca_pem`.
 pub(crate) fn server_config(leaf: &Leaf, client_ca_pem: &str) -> anyhow::Result<Arc<ServerConfig>> {
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots(client_ca_pem)?)).allow_unauthenticated().build()?;
     let builder = ServerConfig::builder().with_client_cert_verifier(verifier);
@@ -97,7 +97,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, app: Ro
             let app = app.layer(axum::Extension(PeerCertificates(Arc::new(presented))));
             let mut server = Builder::new(TokioExecutor::new());
             server.http1().timer(TokioTimer::new()).header_read_timeout(PEER_TIMEOUT);
-            // A peer that breaks off is its own affair.
+            // A connection error concerns only this peer.
             let _ = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)).await;
         });
     }

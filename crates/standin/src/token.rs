@@ -1,7 +1,7 @@
-//! Join tokens in RKE2's form: `K10<64 hex of the CA's SHA-256>::<user>:<password>`, or the password alone.
+//! Join tokens in RKE2's format: `K10<CA hash, 64 hex digits>::<user>:<password>`, or the password alone.
 //!
-//! The hash is over the bytes of the CA's PEM file where it holds one certificate, and over the DER of the root that its first certificate
-//! chains to where it holds several, as the real program takes it.
+//! The CA hash is a SHA-256, computed as in RKE2: of the bytes of the PEM file if it contains one certificate, or of the DER of the root to
+//! which its first certificate chains if it contains several. Several certificates without such a root are hashed as a file.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -9,21 +9,21 @@ use x509_parser::prelude::{ParsedExtension, Pem, X509Certificate};
 
 const PREFIX: &str = "K10";
 const HASH_HEX_LENGTH: usize = 64;
-/// Entropy of a generated token, as RKE2's 32 hex characters.
+/// Random bytes in a generated password, as in RKE2; 32 hex characters.
 const GENERATED_BYTES: usize = 16;
 
-/// What one presents to the supervisor. `Debug` is absent on purpose: it holds a password.
+/// A token presented to the supervisor. Has no `Debug` because it contains a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// SHA-256 of the CA file in hex; none for a short token, whose bearer trusts on first use.
+    /// The CA hash in lowercase hex; none for a short token, whose bearer trusts the CA on first use.
     pub(crate) ca_hash: Option<String>,
     /// `server` or `node`.
     pub(crate) user: String,
-    /// The secret itself.
+    /// The secret part.
     pub(crate) password: String,
 }
 
-/// Why a token cannot be used; the texts are the real program's.
+/// The reason why a token is malformed; the texts are RKE2's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TokenError {
     #[error("token must not be empty")]
@@ -35,7 +35,7 @@ pub(crate) enum TokenError {
 }
 
 impl Token {
-    /// Reads either form. A short token gets `default_user`.
+    /// Parses either form. A short token gets `default_user`.
     pub(crate) fn parse(text: &str, default_user: &str) -> Result<Self, TokenError> {
         let text = text.trim();
         if text.is_empty() {
@@ -55,32 +55,32 @@ impl Token {
         Ok(Self { ca_hash: Some(hash.to_ascii_lowercase()), user: user.to_owned(), password: password.to_owned() })
     }
 
-    /// The full form for the CA whose file is `ca_pem`.
+    /// Formats a full token for the CA whose file content is `ca_pem`.
     pub(crate) fn full(ca_pem: &str, user: &str, password: &str) -> String {
         format!("{PREFIX}{}::{user}:{password}", ca_hash(ca_pem))
     }
 }
 
-/// A new password, 32 hex characters.
+/// Generates a password of 32 hex characters.
 pub(crate) fn generate() -> anyhow::Result<String> {
     let mut bytes = [0; GENERATED_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
     Ok(hex::encode(bytes))
 }
 
-/// The hash of a CA file, in hex.
+/// The hash of a CA file in hex, computed as described in the module documentation.
 pub(crate) fn ca_hash(ca_pem: &str) -> String {
     let root = root_of_bundle(ca_pem);
     hex::encode(digest(&SHA256, root.as_deref().unwrap_or(ca_pem.as_bytes())))
 }
 
-/// The DER of the root of a bundle, none where there is one certificate or no chain.
+/// Returns the DER of the root of a bundle; none for a single certificate or without a chain to a root.
 fn root_of_bundle(ca_pem: &str) -> Option<Vec<u8>> {
     let blocks: Vec<Pem> = Pem::iter_from_buffer(ca_pem.as_bytes()).collect::<Result<_, _>>().ok()?;
     let certificates: Vec<X509Certificate<'_>> = blocks.iter().map(Pem::parse_x509).collect::<Result<_, _>>().ok()?;
     certificates.first().filter(|first| first.validity().is_valid())?;
     let (mut at, mut steps) = (0, 0);
-    // Each step is one certificate up; certificates that issued each other lead to no root.
+    // Each step moves to an issuer. The number of steps is limited, because certificates can have issued each other.
     while steps < certificates.len() {
         let issued = |above: &usize| {
             let (issuer, below) = (&certificates[*above], &certificates[at]);
@@ -98,7 +98,7 @@ fn root_of_bundle(ca_pem: &str) -> Option<Vec<u8>> {
     None
 }
 
-/// Whether a certificate names no key above it, or its own.
+/// Whether a certificate has no authority key identifier, or one that equals its subject key identifier.
 fn is_root(certificate: &X509Certificate<'_>) -> bool {
     let (mut above, mut own) = (None, None);
     for extension in certificate.extensions() {
@@ -111,7 +111,7 @@ fn is_root(certificate: &X509Certificate<'_>) -> bool {
     above.is_none() || above == own
 }
 
-/// Compares secrets without telling by time how much of them agrees.
+/// Compares secrets in constant time, over their SHA-256 digests.
 pub(crate) fn same_secret(a: &str, b: &str) -> bool {
     verify_slices_are_equal(digest(&SHA256, a.as_bytes()).as_ref(), digest(&SHA256, b.as_bytes()).as_ref()).is_ok()
 }

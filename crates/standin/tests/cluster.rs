@@ -1,5 +1,5 @@
-//! One server and one agent, from nothing to two Ready KubeNodes, and back to nothing; kubectl and the apiserver's own audit
-//! log are the witnesses. One test, because a cluster takes half a gigabyte.
+//! The life of a cluster of one server and one agent: from start to two Ready KubeNodes to uninstall. Checked with kubectl and
+//! the apiserver's audit log. One test, because a cluster takes half a gigabyte of memory.
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what is wrong")]
 
@@ -34,7 +34,7 @@ impl Kubectl<'_> {
     }
 
     fn wait_ready(&self, node: &str) {
-        // `wait` fails at once where there is no such KubeNode yet; `--for=create` waits for that.
+        // `wait` fails at once if the KubeNode does not exist yet; `--for=create` waits for its creation.
         self.run(&["wait", "--for=create", &format!("node/{node}"), "--timeout=30s"]);
         self.run(&["wait", "--for=condition=Ready", &format!("node/{node}"), "--timeout=30s"]);
     }
@@ -153,7 +153,7 @@ fn the_nodes_are_who_they_say(kubectl: &Kubectl<'_>, server: &Node, agent: &Node
     assert!(roles.lines().any(|l| l.starts_with("a1 ") && l.contains("<none>")), "{roles}");
 }
 
-/// The apiserver's own record: each KubeNode and each Lease was created by that node's certificate and no other.
+/// Checks in the apiserver's audit log that each KubeNode and each Lease was created with that node's certificate.
 fn each_node_wrote_itself(server: &Node) {
     let audit = server.read("var/lib/rancher/rke2/server/logs/audit.log");
     let events: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -179,7 +179,7 @@ fn anonymous_callers_learn_nothing(kubectl: &Kubectl<'_>, server: &Node) {
         if let Some(password) = password {
             command.args(["--username=node", &format!("--password={password}")]);
         } else {
-            // Without any credential kubectl asks a person; a bearer nobody knows is as good as none.
+            // Without credentials kubectl prompts for them; an unknown bearer token has the same effect as none.
             command.arg("--token=nobody");
         }
         let output = command.output().unwrap();
@@ -202,7 +202,8 @@ fn anonymous_callers_learn_nothing(kubectl: &Kubectl<'_>, server: &Node) {
     assert_eq!(ask(9345, "/v1-rke2/readyz", token.trim().rsplit(':').next()), "ok");
 }
 
-/// By a name and at another place than the server's own: only joining goes there, the apiserver is learnt from who answers.
+/// Joins by a DNS name and port other than the server's. Only the join uses them; the node gets the apiserver's address from the
+/// supervisor.
 fn a_node_joins_at_a_registration_address(server: &Node, list: &Value, kubectl: &Kubectl<'_>, token: &str) {
     let port = node::led_to(format!("{}:9345", server.address));
     let agent = Node::new("a2", list);

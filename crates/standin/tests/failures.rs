@@ -1,4 +1,4 @@
-//! How the stand-in fails: in the real program's words, and as often without exiting as the real one.
+//! Failures of the stand-in: it logs RKE2's texts, and exits or retries where RKE2 does.
 
 #![allow(clippy::unwrap_used, reason = "a test says by a panic what is wrong")]
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 use node::{Node, Rke2};
 
 const SOON: Duration = Duration::from_secs(10);
-/// Long enough for a second round of every loop.
+/// Long enough for a second attempt in every retry loop.
 const ROUNDS: Duration = Duration::from_secs(25);
 
-/// A server that serves its port and never gets further: joining can fail against it in every way.
+/// A server whose supervisor listens but whose etcd never becomes ready, for failing joins.
 fn half_a_server() -> (Node, Rke2) {
     let server = Node::new("s1", &node::no_components());
     server.configure("");
@@ -131,7 +131,7 @@ fn an_unknown_key_is_warned_about_and_the_start_goes_on() {
     assert!(running.stop().success());
 }
 
-/// A server that started normally would pass for one that was reset.
+/// A server that ignored the option and started normally would look like one that was reset.
 #[test]
 fn cluster_reset_is_refused_as_option_key_and_variable() {
     type Asked<'a> = (&'a [&'a str], &'a str, &'a [(&'a str, &'a str)]);
@@ -159,7 +159,7 @@ fn agent_takes_server_and_token_from_variables() {
     let (url, token) = (format!("https://{}:9345", server.address), token(&server));
     let variables = [("RKE2_URL", url.as_str()), ("RKE2_TOKEN", token.as_str())];
     let mut joining = agent.start_with(&["agent"], &variables);
-    // It has found the server, which accepted its token.
+    // The agent has reached the server, which accepted its token.
     joining.line("/v1-rke2/readyz: 503 Service Unavailable", SOON);
     assert!(joining.stop().success());
     assert!(running.stop().success());
@@ -189,7 +189,7 @@ fn config_file_variable_beats_the_command_line_and_other_variables_lose_to_the_f
     let arguments = ["server", "--config", "/etc/rancher/rke2/config.yaml"];
     keeps(&arguments, &[("RKE2_CONFIG_FILE", "/etc/other.yaml")], "srv/other");
     keeps(&arguments, &[("RKE2_DATA_DIR", "/srv/third")], "srv/third");
-    // The file beats the variable.
+    // The file overrides the variable.
     server.configure("data-dir: /srv/other");
     keeps(&["server"], &[("RKE2_DATA_DIR", "/srv/third")], "srv/other");
 }

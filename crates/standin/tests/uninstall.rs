@@ -1,4 +1,4 @@
-//! What the uninstall removes and leaves, as with RKE2's own script.
+//! Files that the uninstall script removes and keeps, as RKE2's script does.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -9,13 +9,13 @@ use std::process::Output;
 
 use node::Node;
 
-/// A node with these files, besides the package and its units.
+/// A node with the package, its units and these files.
 fn node_with(files: &[&str]) -> Node {
     let node = Node::new("s1", &node::no_components());
     for file in files.iter().chain(&UNITS) {
         let path = node.path(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // Never through a link: the node's scripts are links to the package's own.
+        // `create_new` does not follow links: the node's scripts are links into the package's source.
         fs::File::create_new(path).unwrap();
     }
     node
@@ -25,7 +25,7 @@ fn uninstalled(node: &Node, variables: &[(&str, &str)]) -> Output {
     node.command("rke2-uninstall.sh").envs(variables.iter().copied()).output().unwrap()
 }
 
-/// Units of the package.
+/// The package's unit files.
 const UNITS: [&str; 4] = [
     "usr/local/lib/systemd/system/rke2-server.service",
     "usr/local/lib/systemd/system/rke2-server.env",
@@ -71,11 +71,11 @@ fn uninstall_removes_every_unit_of_its_name_and_leaves_drop_ins_and_environment_
     }
 }
 
-/// On SUSE with /usr/local as a mount of its own, the real script looks in /opt/rke2, even if RKE2 lies in /usr/local.
+/// On SUSE with /usr/local as a separate mount, RKE2's script uses /opt/rke2, even if RKE2 is installed in /usr/local.
 #[test]
 fn uninstall_on_suse_fails_at_once_where_usr_local_is_a_mount_unless_it_gets_the_root() {
     let node = node_with(&["etc/systemd/system/rke2-server.service", "var/lib/rancher/rke2/server/token"]);
-    // Everything is a mount.
+    // This `mountpoint` reports every path as a mount.
     let programs = node.path("programs");
     fs::create_dir(&programs).unwrap();
     std::os::unix::fs::symlink("/bin/true", programs.join("mountpoint")).unwrap();

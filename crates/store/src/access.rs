@@ -1,4 +1,4 @@
-//! Delivered access to clusters.
+//! Access grants.
 
 use gpuaas_model::{AccessGrantId, Timestamp, WorkloadId};
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Tx {
-    /// Adds a grant.
+    /// Inserts a grant.
     pub async fn insert_access_grant(&mut self, grant: &AccessGrantRecord) -> Result<(), StoreError> {
         let values = vec![text(grant.id), text(grant.workload), ends_at(grant), document(grant)?];
         let sql = "insert into access_grants (id, workload_id, ends_at, doc) values ($1, $2, $3, $4)";
@@ -18,7 +18,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Marks a grant as withdrawn; the first time counts.
+    /// Marks a grant as revoked; a repeated call keeps the first time.
     pub async fn revoke_access_grant(&mut self, id: AccessGrantId, at: Timestamp) -> Result<(), StoreError> {
         let mut grant = self.access_grant(id).await?;
         grant.revoked_at.get_or_insert(at);
@@ -28,19 +28,19 @@ impl Tx {
     }
 }
 
-/// As the column has it, by which grants that ended long ago are deleted.
+/// Returns the value of the column by which old grants are deleted.
 fn ends_at(grant: &AccessGrantRecord) -> Value {
     Value::Int(grant.revoked_at.unwrap_or(grant.expires_at).as_millis())
 }
 
 impl Reader {
-    /// The grant of that id.
+    /// Returns the grant with this id.
     pub async fn access_grant(&mut self, id: AccessGrantId) -> Result<AccessGrantRecord, StoreError> {
         let found = self.find("select id, doc from access_grants where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("access grant", id))
     }
 
-    /// A workload's grants, withdrawn ones too, oldest first.
+    /// Returns all grants of a workload, including revoked ones, oldest first.
     pub async fn access_grants(&mut self, workload: WorkloadId) -> Result<Vec<AccessGrantRecord>, StoreError> {
         self.list("select id, doc from access_grants where workload_id = $1 order by id", vec![text(workload)]).await
     }

@@ -1,7 +1,8 @@
-//! To which databases the store speaks: those of this machine, and over a network those that prove who they are.
+//! Decides which database addresses are acceptable: those on this machine, and across a network those that verify the
+//! server's identity.
 //!
-//! Guarantees: what is judged are the options that the driver itself reads from the address and the environment, not the address' text; no password
-//! is in an error.
+//! Guarantees: the check uses the options that the driver reads from the address and the environment, not the text of
+//! the address. No error contains a password.
 
 use std::net::IpAddr;
 
@@ -9,12 +10,12 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::{dialect::Dialect, error::StoreError};
 
-/// Refuses an address that the driver cannot read, or that leads over a network without `sslmode=verify-full`.
+/// Refuses an address that the driver cannot parse, and one across a network without `sslmode=verify-full`.
 pub(crate) fn check(dialect: Dialect, url: &str) -> Result<(), StoreError> {
     if dialect != Dialect::Postgres {
         return Ok(());
     }
-    // The driver's own errors quote options and no password.
+    // The driver's own errors quote option names but no password.
     let options: PgConnectOptions =
         url.parse().map_err(|error| StoreError::Database(format!("its address cannot be read: {error}")))?;
     if is_local(&options) || matches!(options.get_ssl_mode(), PgSslMode::VerifyFull) {
@@ -23,7 +24,7 @@ pub(crate) fn check(dialect: Dialect, url: &str) -> Result<(), StoreError> {
     Err(StoreError::Unverified { host: options.get_host().to_owned(), sslmode: called(options.get_ssl_mode()) })
 }
 
-/// Whether the bytes stay on this machine. A name other than `localhost` may lead anywhere.
+/// Returns whether the connection stays on this machine. A name other than `localhost` may resolve to any address.
 fn is_local(options: &PgConnectOptions) -> bool {
     let host = options.get_host();
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -33,7 +34,7 @@ fn is_local(options: &PgConnectOptions) -> bool {
         || address.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// As the address writes it.
+/// Returns the value as written in an address.
 const fn called(mode: PgSslMode) -> &'static str {
     match mode {
         PgSslMode::Disable => "disable",

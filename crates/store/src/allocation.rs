@@ -13,21 +13,21 @@ use crate::{
     store::{Change, Reader, Tx},
 };
 
-/// Which allocations.
+/// Selects allocations; absent conditions match all.
 #[derive(Clone, Debug, Default)]
 pub struct AllocationFilter {
-    /// Of this project.
+    /// Only allocations of this project.
     pub project: Option<ProjectId>,
-    /// In this state.
+    /// Only allocations in this state.
     pub state: Option<AllocationState>,
-    /// Of this node.
+    /// Only allocations of this node.
     pub node: Option<NodeId>,
-    /// Which part.
+    /// The page to return.
     pub page: Page,
 }
 
 impl Tx {
-    /// Adds an allocation; a node is held by one project at a time.
+    /// Inserts an allocation. Fails with [`StoreError::NodeAllocated`] if another open allocation holds the node.
     pub async fn insert_allocation(&mut self, allocation: &AllocationRecord) -> Result<(), StoreError> {
         if self.open_allocation_of(allocation.node).await?.is_some() {
             let node = self.node(allocation.node).await?;
@@ -47,7 +47,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes an allocation that was read at its present generation, and returns it at the next one. Hints its node: what is open there may end.
+    /// Updates an allocation that is still at its given generation, and returns it with the next one. Hints its node,
+    /// because access to the node may end with the change.
     pub async fn update_allocation(&mut self, allocation: &AllocationRecord) -> Result<AllocationRecord, StoreError> {
         let next = AllocationRecord { generation: allocation.generation + 1, ..allocation.clone() };
         let values = vec![
@@ -69,19 +70,19 @@ impl Tx {
 }
 
 impl Reader {
-    /// The allocation of that id.
+    /// Returns the allocation with this id.
     pub async fn allocation(&mut self, id: AllocationId) -> Result<AllocationRecord, StoreError> {
         let found = self.find("select id, doc from allocations where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("allocation", id))
     }
 
-    /// The one allocation that holds the node, if any does.
+    /// Returns the open allocation of the node, if there is one.
     pub async fn open_allocation_of(&mut self, node: NodeId) -> Result<Option<AllocationRecord>, StoreError> {
         let sql = "select id, doc from allocations where node_id = $1 and state not in ('released', 'failed')";
         self.find(sql, vec![text(node)]).await
     }
 
-    /// Those of the ids that exist.
+    /// Returns the allocations with these ids, in this order; leaves out ids that do not exist.
     pub async fn allocations_of_ids(&mut self, ids: &[AllocationId]) -> Result<Vec<AllocationRecord>, StoreError> {
         let sql = "select id, doc from allocations where id in (select value from json_each($1))";
         let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
@@ -89,17 +90,17 @@ impl Reader {
         Ok(ids.iter().filter_map(|id| found.iter().find(|allocation| allocation.id == *id).cloned()).collect())
     }
 
-    /// Allocations, oldest first.
+    /// Returns a page of allocations, oldest first.
     pub async fn allocations(&mut self, filter: &AllocationFilter) -> Result<Vec<AllocationRecord>, StoreError> {
         self.records(list(filter)).await
     }
 
-    /// Every allocation in that state, however many there are, oldest first.
+    /// Returns all allocations in this state, oldest first, without a limit.
     pub async fn every_allocation_in(&mut self, state: AllocationState) -> Result<Vec<AllocationRecord>, StoreError> {
         self.list("select id, doc from allocations where state = $1 order by id", vec![text(state)]).await
     }
 
-    /// Allocations by which a project holds nodes, oldest first.
+    /// Returns a page of the open allocations of a project, oldest first.
     pub async fn held_allocations(
         &mut self,
         project: ProjectId,
@@ -110,12 +111,12 @@ impl Reader {
         self.list(sql, vec![text(project), page.after(), page.limit()]).await
     }
 
-    /// The workload with a member on the allocation.
+    /// Returns the workload with a member on the allocation.
     pub async fn allocation_user(&mut self, id: AllocationId) -> Result<Option<(WorkloadId, Name)>, StoreError> {
         Ok(self.allocation_users(&[id]).await?.remove(&id))
     }
 
-    /// The workloads with members on these allocations.
+    /// Returns the workloads with members on these allocations.
     pub async fn allocation_users(
         &mut self,
         ids: &[AllocationId],
@@ -129,7 +130,7 @@ impl Reader {
     }
 }
 
-/// The statement of a page of allocations.
+/// Returns the statement for a page of allocations.
 pub(crate) fn list(filter: &AllocationFilter) -> Select {
     Select::all("id, doc from allocations")
         .equal("project_id", filter.project)

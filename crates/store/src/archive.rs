@@ -1,7 +1,8 @@
-//! Archives of history, and what is due to be archived.
+//! Archives of history, and the selection of history that is due.
 //!
-//! Guarantees: the row of an archive names everything that the file holds, in the change that adds it, and nothing is in two archives. The database
-//! itself refuses to delete an event or audit record that no archive holds. The newest event of a stream and the newest audit record are never due.
+//! Guarantees: the row of an archive lists everything in its file, from the transaction that inserts it, and no entry
+//! is in two archives. Triggers of the database refuse to delete an event or audit record that no archive holds. The
+//! newest event of a stream and the newest audit record are never due.
 
 use gpuaas_model::{ArchiveId, ArchiveKind, OperationId, StreamName, TaskId, Timestamp};
 
@@ -15,8 +16,8 @@ use crate::{
 };
 
 impl Tx {
-    /// Adds an archive whose file is durable, with the operations and tasks that it holds beside its ranges. [`StoreError::Stale`] when one of them
-    /// is in an archive already.
+    /// Inserts an archive whose file is durable, with its ranges and the ids of its operations and tasks. Fails with
+    /// [`StoreError::Stale`] if one of them is already in an archive.
     pub async fn insert_archive(
         &mut self,
         archive: &ArchiveRecord,
@@ -53,25 +54,25 @@ impl Tx {
 }
 
 impl Reader {
-    /// The archive of that id.
+    /// Returns the archive with this id.
     pub async fn archive(&mut self, id: ArchiveId) -> Result<ArchiveRecord, StoreError> {
         let found = self.find("select id, doc from archives where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("archive", id))
     }
 
-    /// Archives of one kind or of all, oldest first.
+    /// Returns archives of one kind, or of all kinds, oldest first.
     pub async fn archives(&mut self, kind: Option<ArchiveKind>, page: &Page) -> Result<Vec<ArchiveRecord>, StoreError> {
         self.records(Select::all("id, doc from archives").equal("kind", kind).page(page)).await
     }
 
-    /// Digests of the files of all archives.
+    /// Returns the digests of the files of all archives.
     pub async fn archive_digests(&mut self) -> Result<Vec<String>, StoreError> {
         let rows = self.rows("select sha256 from archives order by id", Vec::new()).await?;
         rows.iter().map(|row| Ok(row.text("sha256")?.to_owned())).collect()
     }
 
-    /// Operations that ended before `before` and are in no archive, those that ended first at first. The newest operation of a workload that is not
-    /// decommissioned is none of them, nor is one with a task that has not ended.
+    /// Returns operations that ended before `before` and are in no archive, in the order in which they ended. Leaves
+    /// out the newest operation of a workload that is not decommissioned, and operations with an open task.
     pub async fn operations_to_archive(
         &mut self,
         before: Timestamp,
@@ -85,12 +86,12 @@ impl Reader {
         self.list(sql, vec![Value::Int(before.as_millis()), Value::Int(i64::from(limit))]).await
     }
 
-    /// All tasks of an operation, oldest first.
+    /// Returns all tasks of an operation, oldest first.
     pub async fn tasks_of(&mut self, operation: OperationId) -> Result<Vec<TaskRecord>, StoreError> {
         self.list("select id, doc from tasks where operation_id = $1 order by id", vec![text(operation)]).await
     }
 
-    /// Tasks that serve no operation, ended before `before` and are in no archive, oldest first.
+    /// Returns tasks without an operation that ended before `before` and are in no archive, oldest first.
     pub async fn tasks_to_archive(&mut self, before: Timestamp, limit: u32) -> Result<Vec<TaskRecord>, StoreError> {
         let sql = "select id, doc from tasks where operation_id = '' and archive_id = '' and is_open = 0 order by id limit $1";
         let mut tasks: Vec<TaskRecord> = self.list(sql, vec![Value::Int(i64::from(limit))]).await?;
@@ -99,14 +100,14 @@ impl Reader {
         Ok(tasks)
     }
 
-    /// Every stream that ever had an event.
+    /// Returns every stream that ever had an event.
     pub async fn event_streams(&mut self) -> Result<Vec<StreamName>, StoreError> {
         let sql = "select stream from streams where stream = 'platform' or stream like 'project/%' order by stream";
         let rows = self.rows(sql, Vec::new()).await?;
         rows.iter().map(|row| get_parsed(row, "stream")).collect()
     }
 
-    /// Events of a stream from before `before` that are in no archive, oldest first, without gaps.
+    /// Returns events of a stream from before `before` that are in no archive, oldest first, without gaps.
     pub async fn events_to_archive(
         &mut self,
         stream: StreamName,
@@ -115,7 +116,7 @@ impl Reader {
     ) -> Result<Vec<EventRecord>, StoreError> {
         let newest = self.last_sequence(stream).await?;
         let mut after = self.archived_until(&stream.to_string()).await?;
-        // Most streams have nothing that is due: one row says so.
+        // Most streams have no due event, which their first row shows.
         if !is_due(self.events(stream, after, 1).await?.first().map(|event| event.at), before) {
             return Ok(Vec::new());
         }
@@ -135,7 +136,7 @@ impl Reader {
         Ok(due)
     }
 
-    /// Audit records from before `before` that are in no archive, oldest first, without gaps.
+    /// Returns audit records from before `before` that are in no archive, oldest first, without gaps.
     pub async fn audits_to_archive(&mut self, before: Timestamp, limit: u32) -> Result<Vec<AuditRecord>, StoreError> {
         let newest = self.last_audit().await?;
         let mut after = self.archived_until(ArchivedRange::AUDIT).await?;
@@ -158,7 +159,7 @@ impl Reader {
         Ok(due)
     }
 
-    /// The last number of a stream that an archive holds; 0 where none does.
+    /// Returns the last archived number of a stream; 0 if there is none.
     async fn archived_until(&mut self, stream: &str) -> Result<u64, StoreError> {
         let sql = "select last_sequence from archive_ranges where stream = $1 order by first_sequence desc limit 1";
         let row = self.row(sql, vec![text(stream)]).await?;
@@ -170,7 +171,7 @@ impl Reader {
         row.map_or(Ok(0), |row| get_count(&row, "last_sequence"))
     }
 
-    /// The next archived numbers whose rows are still there, or may be.
+    /// Returns the next archived range whose rows may still exist.
     pub(crate) async fn next_range_to_delete(&mut self) -> Result<Option<ArchivedRange>, StoreError> {
         let sql = "select stream, first_sequence, last_sequence from archive_ranges where is_deleted = 0 \
                    order by stream, first_sequence limit 1";
@@ -187,7 +188,8 @@ fn is_due(oldest: Option<Timestamp>, before: Timestamp) -> bool {
     oldest.is_some_and(|at| at < before)
 }
 
-/// How many of these records are due: up to the first that is not, that is the newest of all, or that does not follow the one before it.
+/// Returns how many of these records are due: all up to the first one that is too young, the newest of the stream, or
+/// not consecutive.
 fn consecutive(
     mut last: Option<u64>,
     numbered: impl Iterator<Item = (u64, Timestamp)>,

@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Tx {
-    /// Adds the files of a release. Importing the same bytes again changes nothing but what verified them, where nothing did before; other bytes under
-    /// the same name are refused.
+    /// Inserts the files of a release. Importing the same bytes again changes only `verified_by`, and only if it was
+    /// unverified. Fails with [`StoreError::NameTaken`] for other bytes under the same name.
     pub async fn insert_artifacts(&mut self, artifacts: &[ArtifactRecord]) -> Result<(), StoreError> {
         for artifact in artifacts {
             let known = self
@@ -48,7 +48,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Keeps what verified an artifact at last, where nothing did when it was imported first.
+    /// Stores how an artifact was verified if it was unverified before.
     async fn verify_artifact(&mut self, known: ArtifactRecord, again: &ArtifactRecord) -> Result<(), StoreError> {
         let is_verified = |artifact: &ArtifactRecord| !matches!(artifact.verified_by, None | Some(VerifiedBy::Nothing));
         if is_verified(&known) || !is_verified(again) {
@@ -62,7 +62,7 @@ impl Tx {
 }
 
 impl Reader {
-    /// Imported files, of one app and version or of all, oldest first.
+    /// Returns artifacts, oldest first, optionally only those of one app and version.
     pub async fn artifacts(
         &mut self,
         app: Option<&str>,
@@ -72,13 +72,13 @@ impl Reader {
         self.records(all.then("order by id")).await
     }
 
-    /// Imported files, a page of all, oldest first.
+    /// Returns a page of all artifacts, oldest first.
     pub async fn artifact_page(&mut self, page: &Page) -> Result<Vec<ArtifactRecord>, StoreError> {
         let sql = "select id, doc from artifacts where id > $1 order by id limit $2";
         self.list(sql, vec![page.after(), page.limit()]).await
     }
 
-    /// The files of one release.
+    /// Returns the files of one release.
     pub async fn release(&mut self, app: &str, version: &str) -> Result<Vec<ArtifactRecord>, StoreError> {
         self.artifacts(Some(app), Some(version)).await
     }

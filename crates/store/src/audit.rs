@@ -1,4 +1,4 @@
-//! The audit: append-only, written in the transaction of the change it records.
+//! The audit log: append-only, written in the transaction of the change that it records.
 
 use gpuaas_model::{AuditAction, ProjectId, Timestamp};
 use serde_json::Value as Json;
@@ -13,29 +13,29 @@ use crate::{
     store::{Reader, Tx},
 };
 
-/// Where the audit's last number is kept, beside those of the event streams; no stream has this name.
+/// Name of the audit's counter in the table `streams`; no event stream has this name.
 pub(crate) const SEQUENCE: &str = "audit";
 
-/// The key of the stored metadata that holds the id of the token that acted. No action's own metadata has that name, and no reader gets it. It is no
-/// column: audit rows are never changed, so earlier ones could not be filled in.
+/// Key in the stored metadata for the token that acted. No action uses this key for its own metadata, and readers do
+/// not get it. It is not a column because audit rows are immutable, so existing rows could not be filled in.
 const BY: &str = "$by";
 
-/// Which audit records.
+/// Selects audit records; absent conditions match all.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
-    /// By this actor.
+    /// Only records of this actor.
     pub actor: Option<String>,
-    /// About this target.
+    /// Only records about this target.
     pub target: Option<String>,
-    /// Of this action.
+    /// Only records of this action.
     pub action: Option<AuditAction>,
-    /// In this project.
+    /// Only records of this project.
     pub project: Option<ProjectId>,
-    /// Not before.
+    /// Only records at or after this time.
     pub since: Option<Timestamp>,
-    /// Behind this number.
+    /// Only records with a higher number.
     pub after: u64,
-    /// At most so many; bounded by [`Page::LIMIT_MAX`].
+    /// Most records to return; at most [`Page::LIMIT_MAX`].
     pub limit: Option<u32>,
 }
 
@@ -46,7 +46,7 @@ const AUDIT: Numbered = numbered!(
 );
 
 impl Tx {
-    /// Appends a record under the next number.
+    /// Appends a record with the next number.
     pub async fn append_audit(&mut self, record: &NewAudit) -> Result<(), StoreError> {
         let values = vec![
             Value::Int(self.clock.now().as_millis()),
@@ -65,14 +65,14 @@ impl Tx {
 }
 
 impl Reader {
-    /// Audit records, oldest first.
+    /// Returns audit records, oldest first.
     pub async fn audits(&mut self, filter: &AuditFilter) -> Result<Vec<AuditRecord>, StoreError> {
         self.selected(list(filter)).await?.iter().map(audit).collect()
     }
 }
 
 impl Reader {
-    /// Audit records behind number `after`, oldest first, at most `limit`.
+    /// Returns audit records with a number above `after`, oldest first, at most `limit`.
     pub(crate) async fn audits_after(&mut self, after: u64, limit: u32) -> Result<Vec<AuditRecord>, StoreError> {
         let sql = "select * from audit where sequence > $1 order by sequence limit $2";
         let limit = Value::Int(i64::from(limit.min(Page::LIMIT_MAX)));
@@ -80,7 +80,7 @@ impl Reader {
     }
 }
 
-/// The metadata of a record as stored, with the token that acted.
+/// Returns the metadata to store, including the token that acted.
 fn stored(record: &NewAudit) -> Result<Json, StoreError> {
     let mut metadata = record.metadata.clone();
     if let Some(by) = record.by {
@@ -110,7 +110,7 @@ pub(crate) fn audit(row: &Row) -> Result<AuditRecord, StoreError> {
     })
 }
 
-/// The statement of a page of audit records.
+/// Returns the statement for a page of audit records.
 pub(crate) fn list(filter: &AuditFilter) -> Select {
     let limit = filter.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX);
     Select::all("* from audit")

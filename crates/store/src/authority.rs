@@ -1,5 +1,6 @@
-//! Certificate authorities: certificates and states for everybody, keys sealed. Each row is proven to be the platform's ([`crate::genuine`]), so that no
-//! node ever hears of an authority that somebody wrote into the database; the proof covers the sealed key too.
+//! Certificate authorities: certificates and states in plain, private keys sealed. Each row carries a code that proves
+//! that the platform wrote it ([`crate::genuine`]) and that covers the sealed key too, so nodes never receive an
+//! authority that someone else wrote into the database.
 
 use gpuaas_model::KeyState;
 
@@ -12,30 +13,31 @@ use crate::{
 
 pub(crate) const TABLE: &str = "authorities";
 
-/// An authority with its key, which opens only with a key that is not in the store; empty once the authority is retired.
+/// An authority with its sealed private key. The key is empty once the authority is retired or revoked, and the store
+/// cannot open it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredAuthority {
-    /// The authority.
+    /// The authority's public record.
     pub authority: AuthorityRecord,
-    /// The sealed key.
+    /// The sealed private key.
     pub key: Vec<u8>,
 }
 
 impl StoredAuthority {
-    /// What the key of the authority of that id is sealed for: it opens as no other's.
+    /// Returns the owner that the private key of this authority is sealed for. It does not open for another authority.
     pub fn sealed_for(id: &str) -> Vec<u8> {
         format!("authority.key/{id}").into_bytes()
     }
 }
 
 impl Tx {
-    /// Adds an authority.
+    /// Inserts an authority.
     pub async fn insert_authority(&mut self, stored: &StoredAuthority) -> Result<(), StoreError> {
         let sql = "insert into authorities (id, state, version, sealed_key, doc, code) values ($1, $2, $3, $4, $5, $6)";
         self.write_authority(sql, &stored.authority, &stored.key).await
     }
 
-    /// Writes an authority's new state. One that is retired loses its key for good.
+    /// Updates an authority. If its new state is retired or revoked, deletes its private key.
     pub async fn update_authority(&mut self, authority: &AuthorityRecord) -> Result<(), StoreError> {
         let before = self.authorities().await?.into_iter().find(|stored| stored.authority.id == authority.id);
         let before = before.ok_or_else(|| StoreError::not_found("authority", &authority.id))?;
@@ -61,8 +63,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Removes authorities that nothing proves: they would stand in the way of those that do. Where none is proven, the
-    /// sealing key may be the wrong one, and nothing is removed.
+    /// Deletes authorities that no key proves, because they would block genuine ones. If none is genuine, deletes
+    /// nothing: the sealing key may be the wrong one.
     pub async fn remove_forged_authorities(&mut self) -> Result<(), StoreError> {
         let genuine: Vec<String> = self.authorities().await?.into_iter().map(|stored| stored.authority.id).collect();
         if genuine.is_empty() {
@@ -78,7 +80,7 @@ impl Tx {
 }
 
 impl Reader {
-    /// Every authority there ever was, oldest first.
+    /// Returns every authority that ever existed, oldest first.
     pub async fn authorities(&mut self) -> Result<Vec<StoredAuthority>, StoreError> {
         let rows = self.rows("select id, state, version, sealed_key, doc, code from authorities", Vec::new()).await?;
         let mut authorities = Vec::with_capacity(rows.len());
@@ -98,7 +100,8 @@ impl Reader {
         Ok(authorities)
     }
 
-    /// The ids of all rows, proven or not: a store has one authority at least once it was opened by a control plane.
+    /// Returns the ids of all rows, genuine or not. A store has at least one authority once a control plane has opened
+    /// it.
     pub async fn authority_ids(&mut self) -> Result<Vec<String>, StoreError> {
         let rows = self.rows("select id from authorities", Vec::new()).await?;
         rows.iter().map(|row| get_text(row, "id")).collect()

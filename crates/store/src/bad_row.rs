@@ -1,9 +1,9 @@
-//! A row that cannot be read, and where it is.
+//! The location of an unreadable row.
 
 use std::fmt;
 
-/// Where a row cannot be read, and why. [`StoreError::corrupt`](crate::StoreError::corrupt) is the only way to make one, so that every such error names
-/// its place.
+/// The location of an unreadable row and the reason. Only [`StoreError::corrupt`](crate::StoreError::corrupt) creates
+/// one, so every such error names the location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRow {
     table: String,
@@ -22,22 +22,22 @@ impl BadRow {
         Self { table: table.into(), row: row.to_string(), column: column.into(), why: why.to_string() }
     }
 
-    /// The table.
+    /// Returns the name of the table.
     pub fn table(&self) -> &str {
         &self.table
     }
 
-    /// The row's key: its id, or its key columns with a `/` between them; `*` for a statement over many rows.
+    /// Returns the key of the row: its id, or its key columns joined by `/`; `*` for a statement over many rows.
     pub fn row(&self) -> &str {
         &self.row
     }
 
-    /// The column.
+    /// Returns the name of the column.
     pub fn column(&self) -> &str {
         &self.column
     }
 
-    /// What is wrong.
+    /// Returns what is wrong with the value.
     pub fn why(&self) -> &str {
         &self.why
     }

@@ -1,4 +1,4 @@
-//! Counts what the store asks of its database, for metrics and benchmarks.
+//! Counts statements and commits, for metrics and benchmarks.
 
 use std::sync::{
     Arc,
@@ -10,16 +10,16 @@ use crate::store::Store;
 /// Totals since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounts {
-    /// Statements of changes and readers, failed ones included, without those that begin and end
-    /// transactions and savepoints.
+    /// Statements of changes and readers, including failed ones, without those that begin and end transactions and
+    /// savepoints.
     pub statements: u64,
-    /// Changes that were committed.
+    /// Committed changes.
     pub changes: u64,
-    /// Commits by the database, each durable; at most as many as changes.
+    /// Durable commits by the database; at most as many as changes.
     pub commits: u64,
 }
 
-/// The counters of a store and of its clones.
+/// The counters of a store and its clones.
 #[derive(Clone, Default)]
 pub(crate) struct Counters(Arc<Totals>);
 
@@ -35,7 +35,7 @@ impl Counters {
         self.0.statements.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A commit by the database, of so many changes; of none, it was nothing.
+    /// Counts one database commit with this many changes; does not count a commit without changes.
     pub(crate) fn count_commit(&self, changes: usize) {
         self.0.changes.fetch_add(changes as u64, Ordering::Relaxed);
         self.0.commits.fetch_add(u64::from(changes > 0), Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl Counters {
 }
 
 impl Store {
-    /// What this store has asked of its database so far.
+    /// Returns the totals since the store was opened.
     pub fn counts(&self) -> StoreCounts {
         let Totals { statements, changes, commits } = &*self.counters.0;
         StoreCounts {

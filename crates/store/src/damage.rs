@@ -1,15 +1,15 @@
-//! Whether the database's own files were found damaged while it was open.
+//! Records whether the database files were found damaged while the store was open.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::{error::StoreError, store::Store};
 
-/// Remembers the first damage that the database reported. Nothing here repairs it, so nothing takes it back.
+/// The first damage that the database reported. It is never cleared, because nothing here repairs it.
 #[derive(Clone, Default)]
 pub(crate) struct Damage(Arc<OnceLock<String>>);
 
 impl Damage {
-    /// Takes note of how a statement, a beginning or a commit failed.
+    /// Records a failed statement, `begin` or commit if it reports damage.
     pub(crate) fn take_note(&self, error: &StoreError) {
         if matches!(error, StoreError::Damaged { .. }) && self.0.set(error.to_string()).is_ok() {
             tracing::error!(%error, "the database is damaged: stop the control plane, keep a copy of its files, and restore a backup");
@@ -18,7 +18,7 @@ impl Damage {
 }
 
 impl Store {
-    /// The first damage that the database reported since it was opened.
+    /// Returns the first damage that the database reported since the store was opened.
     pub fn damage(&self) -> Option<&str> {
         self.damage.0.get().map(String::as_str)
     }
@@ -54,7 +54,7 @@ mod tests {
         tx.commit().await
     }
 
-    /// Writes over the pages of a database from that one on.
+    /// Overwrites the pages of a database from this page on.
     fn damage(file: &Path, from: u64) {
         let mut database = std::fs::File::options().write(true).open(file).unwrap();
         let length = database.metadata().unwrap().len();
@@ -62,7 +62,7 @@ mod tests {
         database.write_all(&vec![0xa5; usize::try_from(length - from * PAGE).unwrap()]).unwrap();
     }
 
-    /// A database of many pages, all of them in its file.
+    /// Creates a database with many pages, all of them in its file.
     async fn filled(file: &Path) {
         let store = open(file).await.unwrap();
         for number in 0..200 {
@@ -90,7 +90,7 @@ mod tests {
             let began = Instant::now();
             let read = async { store.read().await?.setting("setting-7").await };
             is_named(read.await, &file, &format!("a reader, {when}"));
-            // Once the connection of before is gone, with the pages that it remembers.
+            // The first failures replace the old connection, which caches intact pages.
             for _ in 0..3 {
                 let _ = put(&store, "another").await;
             }

@@ -1,7 +1,8 @@
-//! One connection to the database: statements with their values, and the rows that they yield.
+//! A connection to the database, which runs statements with values and yields rows.
 //!
-//! A statement on SQLite runs where it is asked for and is over when it returns: it takes microseconds, and a hop to another thread would take longer.
-//! So is the future of a statement small, and only that of a server's is boxed. What waits for the disk or for another process's lock is [`crate::writer`]'s, which does it where blocking is fine.
+//! Statements on SQLite run on the calling thread and are finished when they return: they take microseconds, less than
+//! a switch to another thread. Their futures are therefore small, and only those for PostgreSQL are boxed. Waiting for
+//! the disk or for another process's lock is up to [`crate::writer`], which does it where blocking is allowed.
 
 mod postgres;
 mod row;
@@ -15,29 +16,30 @@ use crate::{dialect::Dialect, error::StoreError, repeat::repeated};
 use postgres::Postgres;
 use sqlite::Sqlite;
 
-/// A connection, set up as its dialect says.
+/// A connection, set up for its dialect.
 pub(crate) enum Connection {
     Sqlite(Sqlite),
     Postgres(Box<Postgres>),
 }
 
 impl Connection {
-    /// Connects, and makes SQLite's file if it is not there.
+    /// Connects, and creates the SQLite file if it does not exist.
     pub(crate) async fn open(dialect: Dialect, url: &str) -> Result<Self, StoreError> {
         let setup = dialect.connection_setup();
         Ok(match dialect {
-            // Of several that make the file's first page at once SQLite refuses some without waiting: each would wait for the other.
+            // If several connections create the first page at once, SQLite refuses some at once, because they would
+            // wait for each other.
             Dialect::Sqlite => Self::Sqlite(repeated(async || Sqlite::open(url, &setup)).await?),
             Dialect::Postgres => Self::Postgres(Box::new(Box::pin(Postgres::open(url, setup)).await?)),
         })
     }
 
-    /// Opens SQLite's file, which must be there, and never changes it.
+    /// Opens an existing SQLite file without ever changing it.
     pub(crate) fn open_file_to_read(file: &Path) -> Result<Self, StoreError> {
         Sqlite::open_to_read(file).map(Self::Sqlite)
     }
 
-    /// Runs statements that take no values and yield nothing.
+    /// Runs statements without values and without rows.
     pub(crate) async fn run(&mut self, sql: impl Into<Cow<'static, str>> + Send) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(connection) => connection.run(&sql.into()),
@@ -45,8 +47,8 @@ impl Connection {
         }
     }
 
-    /// Begins a transaction. Another process may hold SQLite's lock for long: that is waited for on a thread that may block. A connection that
-    /// could not begin must not be used on.
+    /// Begins a transaction. If another process holds SQLite's lock, waits for it on a thread that may block. After a
+    /// failure the connection must not be used again.
     pub(crate) async fn begin(&mut self, sql: &'static str) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(connection) => match connection.begin(sql) {
@@ -57,7 +59,7 @@ impl Connection {
         }
     }
 
-    /// Runs a statement and returns how many rows it changed.
+    /// Runs a statement and returns the number of rows that it changed.
     pub(crate) async fn execute(
         &mut self,
         sql: impl Into<Cow<'static, str>> + Send,
@@ -69,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// The rows of a statement, at most `most` of them.
+    /// Returns the rows of a statement, at most `most` of them.
     pub(crate) async fn rows(
         &mut self,
         sql: impl Into<Cow<'static, str>> + Send,
@@ -85,7 +87,7 @@ impl Connection {
         Ok(rows)
     }
 
-    /// Gives the rows of a statement to `take`, one by one, as long as it returns true.
+    /// Passes the rows of a statement to `take` one by one, until it returns false.
     pub(crate) async fn each_row(
         &mut self,
         sql: impl Into<Cow<'static, str>> + Send,
@@ -98,7 +100,8 @@ impl Connection {
         }
     }
 
-    /// How many rows SQLite has changed over this connection; a server says by itself whether a transaction has changed any.
+    /// Returns how many rows were changed over this connection on SQLite; 0 on PostgreSQL, which can report by itself
+    /// whether a transaction changed rows.
     pub(crate) fn changed_rows(&self) -> u64 {
         match self {
             Self::Sqlite(connection) => connection.changed_rows(),
@@ -106,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// Whether it can be used on.
+    /// Returns whether the connection can still be used.
     pub(crate) fn is_usable(&self) -> bool {
         match self {
             Self::Sqlite(connection) => !connection.is_lost(),
@@ -114,7 +117,8 @@ impl Connection {
         }
     }
 
-    /// Whether a transaction is open. SQLite ends one by itself for want of room or memory; a server's is gone with its connection.
+    /// Returns whether a transaction is open. SQLite may end one by itself when the disk or memory is full; on
+    /// PostgreSQL it ends with the connection.
     pub(crate) fn is_in_transaction(&self) -> bool {
         match self {
             Self::Sqlite(connection) => connection.is_in_transaction(),

@@ -1,19 +1,20 @@
-//! All that differs between the databases.
+//! All differences between SQLite and PostgreSQL.
 
 use std::{borrow::Cow, path::PathBuf, time::Duration};
 
-/// How long a statement waits for another's lock.
+/// How long a statement waits for a lock.
 pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a statement of a server's may take; ours touch tens of rows.
+/// How long a statement may run on PostgreSQL; normal statements touch tens of rows.
 const STATEMENT_MAX: Duration = Duration::from_secs(30);
-/// How long a change may rest between two statements: a replica that froze in one must not hold up the others.
+/// How long a transaction may be idle between two statements: a frozen replica must not block the others.
 const IDLE_IN_CHANGE_MAX: Duration = Duration::from_secs(10);
-/// Pages of SQLite's log after which they are copied into the database: 16 MiB. A page that changes often is copied once in that many.
+/// Size of SQLite's write-ahead log, in pages, after which it is copied into the database: 16 MiB. A page that changes
+/// often is then copied only once.
 const LOG_PAGES: u32 = 4_096;
-/// PostgreSQL 14 and newer; what the tests run against is 15.
+/// The oldest supported version of PostgreSQL. The tests run against 15.
 const POSTGRES_OLDEST: i64 = 14;
 
-/// Lists among the values of a statement at most: they are its first values.
+/// Most list values of one statement; they are its first values.
 const LISTS_MAX: usize = 3;
 
 macro_rules! sqlite_now_ms {
@@ -22,14 +23,14 @@ macro_rules! sqlite_now_ms {
     };
 }
 
-/// Not `now()`, which stands still within a transaction.
+/// Not `now()`, which is constant within a transaction.
 macro_rules! postgres_now_ms {
     () => {
         "cast(extract(epoch from clock_timestamp()) * 1000 as bigint)"
     };
 }
 
-/// The holder keeps its fence; whoever follows one whose time is over gets a higher one.
+/// A renewal keeps the fence; a new holder after expiry gets a higher one.
 macro_rules! take_lease {
     ($clock:expr) => {
         concat!(
@@ -44,7 +45,7 @@ macro_rules! take_lease {
     };
 }
 
-/// Which database it is.
+/// The database in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
@@ -52,7 +53,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// The dialect of a URL; `None` for one that is not known.
+    /// Returns the dialect of a URL; `None` if its scheme is not supported.
     pub(crate) fn of(url: &str) -> Option<Self> {
         match url.split(':').next()? {
             "sqlite" => Some(Self::Sqlite),
@@ -61,21 +62,22 @@ impl Dialect {
         }
     }
 
-    /// Begins a transaction that is the only one to write until it ends, and a savepoint in it. SQLite takes its lock at once instead of failing
-    /// half-way; a server's writers, of all replicas, take turns by a lock: without it two changes that take the same counters in different order
-    /// would lock each other up, and what a change has read could change before it writes.
+    /// Returns the statements that begin the only writing transaction, with a savepoint in it. SQLite takes its write
+    /// lock at once instead of failing later. On PostgreSQL an advisory lock serializes the writers of all replicas.
+    /// Without it, two changes that take the same counters in different order would deadlock, and rows could change
+    /// between a change's read and its write.
     pub(crate) const fn begin(self) -> &'static str {
         match self {
             Self::Sqlite => "begin immediate; savepoint change",
-            // Each statement sees what is committed: behind the lock that is all there will be until this one ends. The lock's number means
-            // nothing and is the same in every version.
+            // Read committed is enough: while the lock is held, nobody else commits. The lock number is arbitrary and
+            // the same in every version.
             Self::Postgres => {
                 "begin isolation level read committed; select pg_advisory_xact_lock(7253418160); savepoint change"
             }
         }
     }
 
-    /// Ends a savepoint, with what was done since or without, and begins the next.
+    /// Ends a savepoint, rolled back if `is_dropped`, and begins the next.
     pub(crate) const fn next_savepoint(self, is_dropped: bool) -> &'static str {
         match is_dropped {
             true => "rollback to savepoint change; release savepoint change; savepoint change",
@@ -83,12 +85,12 @@ impl Dialect {
         }
     }
 
-    /// Takes back what was done since the savepoint.
+    /// Rolls back to the savepoint.
     pub(crate) const fn drop_savepoint(self) -> &'static str {
         "rollback to savepoint change"
     }
 
-    /// Begins a transaction that sees one moment.
+    /// Begins a transaction that reads one consistent snapshot.
     pub(crate) const fn begin_reading(self) -> &'static str {
         match self {
             Self::Sqlite => "begin",
@@ -96,8 +98,9 @@ impl Dialect {
         }
     }
 
-    /// Raises the number of `$1` and yields it, with the audit's last one and whether there is a setting `$2`; yields nothing where the transaction
-    /// has changed nothing. SQLite counts the rows changed over the connection: they were `$3` when the transaction began.
+    /// Raises the number `$1` and yields it, with the last audit number and whether the setting `$2` exists. Yields
+    /// nothing if the transaction changed no row. SQLite compares its count of rows changed over the connection with
+    /// `$3`, the count at the begin of the transaction.
     pub(crate) const fn count_commit(self) -> &'static str {
         match self {
             Self::Sqlite => {
@@ -126,8 +129,9 @@ impl Dialect {
         }
     }
 
-    /// Takes the lease `$1` for the holder `$2` and `$3` milliseconds, or renews it, and yields its `fence` and `expires_at`; yields nothing while
-    /// another holds it. It is `$4` milliseconds after the epoch, or, if that is 0, what the database's clock says.
+    /// Takes or renews the lease `$1` for the holder `$2` and `$3` milliseconds, and yields its `fence` and
+    /// `expires_at`; yields nothing while another holder has it. `$4` is the current time in milliseconds since the
+    /// epoch; if it is 0, the database's clock is used.
     pub(crate) const fn take_lease(self) -> &'static str {
         match self {
             Self::Sqlite => take_lease!(sqlite_now_ms!()),
@@ -135,7 +139,7 @@ impl Dialect {
         }
     }
 
-    /// Statements for every fresh connection.
+    /// Returns the statements that set up a new connection.
     pub(crate) fn connection_setup(self) -> String {
         let lock_wait_ms = LOCK_WAIT_MAX.as_millis();
         match self {
@@ -143,7 +147,7 @@ impl Dialect {
                 "pragma busy_timeout = {lock_wait_ms}; pragma journal_mode = wal; pragma synchronous = full; \
                  pragma foreign_keys = on; pragma temp_store = memory; pragma wal_autocheckpoint = {LOG_PAGES};"
             ),
-            // A server may be set to answer before a commit is on disk; a stronger setting than `on` stays.
+            // A server may be configured to report a commit before it is on disk. Stronger settings than `on` are kept.
             Self::Postgres => format!(
                 "set lock_timeout = {lock_wait_ms}; set statement_timeout = {}; \
                  set idle_in_transaction_session_timeout = {}; \
@@ -154,7 +158,7 @@ impl Dialect {
         }
     }
 
-    /// Yields one row when the server is too old to be used, saying so in `problem`.
+    /// Yields one row, with the message in `problem`, if the server is too old.
     pub(crate) fn refuses_server(self) -> Option<String> {
         match self {
             Self::Sqlite => None,
@@ -166,7 +170,7 @@ impl Dialect {
         }
     }
 
-    /// Yields the names of all tables, as `name`, whoever made them.
+    /// Yields the names of all tables as `name`, including tables that this crate did not create.
     pub(crate) const fn tables(self) -> &'static str {
         match self {
             Self::Sqlite => "select name from sqlite_master where type = 'table'",
@@ -176,7 +180,7 @@ impl Dialect {
         }
     }
 
-    /// Yields the columns of the table `$1`: `name`, and `type` as this database calls it.
+    /// Yields the columns of the table `$1`: `name`, and `type` in the database's own notation.
     pub(crate) const fn columns(self) -> &'static str {
         match self {
             Self::Sqlite => "select name, lower(type) as type from pragma_table_info($1)",
@@ -187,7 +191,7 @@ impl Dialect {
         }
     }
 
-    /// A portable migration in this database's words.
+    /// Translates a portable migration to this database.
     pub(crate) fn migration(self, portable: &'static str) -> Cow<'static, str> {
         match self {
             Self::Sqlite => Cow::Borrowed(portable),
@@ -195,7 +199,8 @@ impl Dialect {
         }
     }
 
-    /// A statement with lists among its values: a table `json_each($1)` has the items of the first value, a JSON array of texts, in its column `value`.
+    /// Translates a statement with list values: the table `json_each($1)` has the items of the first value, a JSON
+    /// array of texts, in its column `value`.
     pub(crate) fn with_lists(self, portable: &'static str) -> Cow<'static, str> {
         match self {
             Self::Sqlite => Cow::Borrowed(portable),
@@ -205,7 +210,7 @@ impl Dialect {
         }
     }
 
-    /// What it needs beyond the portable migrations, by schema version.
+    /// Returns the additional migration for a schema version, if there is one.
     pub(crate) const fn extra_migration(self, version: i64) -> Option<&'static str> {
         match (self, version) {
             (Self::Sqlite, 1) => Some(include_str!("../migrations/sqlite_0001_append_only.sql")),
@@ -219,7 +224,7 @@ impl Dialect {
         }
     }
 
-    /// What it needs beyond the portable schema that a new database begins with.
+    /// Returns the additions to the portable baseline schema.
     pub(crate) const fn extra_baseline(self) -> &'static str {
         match self {
             Self::Sqlite => include_str!("../migrations/sqlite_baseline_0011.sql"),
@@ -227,7 +232,7 @@ impl Dialect {
         }
     }
 
-    /// Whether processes on other machines may use it at the same time.
+    /// Returns whether processes on other machines may use the database at the same time.
     pub(crate) const fn is_shared(self) -> bool {
         match self {
             Self::Sqlite => false,
@@ -235,7 +240,7 @@ impl Dialect {
         }
     }
 
-    /// The database's own file, if it is one.
+    /// Returns the path of the database file; `None` on PostgreSQL.
     pub(crate) fn file(self, url: &str) -> Option<PathBuf> {
         match self {
             Self::Sqlite => {

@@ -1,8 +1,9 @@
-//! All rows as lines of JSON, and back. The form knows no database: what one wrote, the other reads.
+//! Dumps all rows as lines of JSON and restores them. The format is independent of the database: a dump of SQLite can
+//! be restored into PostgreSQL, and the reverse.
 //!
-//! Deliberately absent: rows that say who is alive now. Leases come back ended and their fences raised, because nodes refuse whatever is
-//! signed under a lower fence than they have seen, and they may have seen higher ones since the dump. What a dump brings back that has ended since is
-//! told apart by whoever restores it, with a key that the store does not hold.
+//! Deliberately absent: rows about live processes. Leases are restored as expired with raised fences, because nodes refuse
+//! envelopes with a lower fence than they have seen, and they may have seen higher ones since the dump. A dump also brings
+//! back credentials that were revoked after it was made. Its rows do not say which, so the engine revokes all of them.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +22,7 @@ use crate::{
     store::{Store, StoreOptions, Tx, prepare},
 };
 
-/// Every table that is dumped, in an order in which each refers only to earlier ones.
+/// Every dumped table, ordered so that each refers only to earlier ones.
 pub(crate) const TABLES: [&str; 24] = [
     "settings",
     "authorities",
@@ -48,64 +49,64 @@ pub(crate) const TABLES: [&str; 24] = [
     "events",
     "audit",
 ];
-/// Tables that are not: who is alive now, what was answered lately, and the schema itself.
+/// Tables that are not dumped: live replicas and sessions, remembered answers, and the schema version.
 const NOT_DUMPED: [&str; 4] = ["replicas", "sessions", "idempotency", "schema_versions"];
-/// Every table of the schema.
+/// Returns every table of the schema.
 pub(crate) fn every_table() -> impl Iterator<Item = &'static str> {
     TABLES.into_iter().chain(NOT_DUMPED)
 }
 
-/// By how much numbers that only grow leap over what a dump knows of them: fences, the version of the key set, a node's epoch. Each grows by one with
-/// a change.
+/// How far a restore raises numbers that only grow above their dumped values: fences, the version of the key set, a
+/// node's epoch. Each change raises them by one.
 const LEAP: u64 = 1_000_000;
-/// The setting that says that rows came out of a backup, and that what must not come back with them has not been ended yet.
+/// Setting that marks rows from a backup until credentials that must not come back have been ended.
 pub const RESTORED: &str = "restore.unfinished";
-/// The setting with the id of the restore that brought the rows: whoever was interrupted sees by it whether they are in.
+/// Setting with the id of the restore that loaded the rows. After an interruption it shows whether they were committed.
 pub const RESTORE_ID: &str = "restore.id";
-/// Longest line that is read, in bytes; the largest record is a task with its envelope and evidence.
+/// Longest accepted line, in bytes. The largest record is a task with its envelope and evidence.
 const LINE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 
-/// Why rows could not be dumped or restored.
+/// An error of a dump or a restore.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file.
+    /// Reading or writing the file failed.
     #[error("the rows cannot be read or written: {0}")]
     Io(#[from] std::io::Error),
-    /// It is no dump, or not a whole one.
+    /// The file is not a dump, or it is incomplete.
     #[error("line {line} of the rows makes no sense: {why}")]
     Malformed {
-        /// Which, from 1.
+        /// The line number, from 1.
         line: u64,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// A version with another schema wrote it.
+    /// The dump has another schema version than this version of the program.
     #[error("the rows are of schema {found}, and this version's is {known}")]
     Schema {
-        /// The dump's.
+        /// The schema version of the dump.
         found: i64,
-        /// This version's.
+        /// The schema version of this version of the program.
         known: i64,
     },
-    /// There are rows already.
+    /// The store already has rows.
     #[error("the store is not empty: table {0} has rows")]
     NotEmpty(&'static str),
 }
 
-/// A line.
+/// A line of a dump.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
-    /// The first.
+    /// The first line: the schema version.
     Schema(i64),
-    /// The rows that follow are of this table.
+    /// The table and the columns of the rows that follow.
     Table { name: String, columns: Vec<String> },
     /// One row.
     Row(Vec<Cell>),
-    /// The last.
+    /// The last line: the number of rows.
     End { rows: u64 },
 }
 
@@ -119,7 +120,7 @@ enum Cell {
 }
 
 impl Store {
-    /// Writes all rows as they are at one moment. Returns how many.
+    /// Writes all rows from one consistent snapshot. Returns their number.
     pub async fn dump(&self, into: &mut (dyn Write + Send)) -> Result<u64, DumpError> {
         let mut reader = self.read().await?;
         let mut rows = 0;
@@ -138,7 +139,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Reads a dump into a store without rows: all of it, marked as [`RESTORED`], or nothing. Returns how many.
+    /// Restores a dump into a store without rows and sets [`RESTORED`]: all or nothing. Returns the number of rows.
     pub async fn restore(&self, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpError> {
         let mut tx = self.begin().await?;
         let rows = load(&mut tx, from).await?;
@@ -147,8 +148,8 @@ impl Store {
         Ok(rows)
     }
 
-    /// Reads a dump into a database without rows, exactly as it is, and makes or completes the schema in the same change: all of it or nothing. For a
-    /// store that was restored elsewhere and moves here. Returns how many rows.
+    /// Loads a dump unchanged into a database without rows, and creates or migrates the schema in the same transaction:
+    /// all or nothing. For moving a store to another database. Returns the number of rows.
     pub async fn fill(
         options: &StoreOptions,
         clock: Arc<dyn Clock>,
@@ -167,25 +168,26 @@ impl Store {
         filled
     }
 
-    /// The schema version of this version's stores and dumps.
+    /// Returns the schema version of this version's stores and dumps.
     pub const fn newest_schema() -> i64 {
         migrate::NEWEST
     }
 
-    /// Every table of a fresh store and whether it is dumped: for the test that holds them together.
+    /// Returns every table of a new store and whether it is dumped, for the test that compares them with the schema.
     pub fn dumped_tables() -> impl Iterator<Item = (&'static str, bool)> {
         TABLES.into_iter().map(|table| (table, true)).chain(NOT_DUMPED.into_iter().map(|table| (table, false)))
     }
 }
 
-/// A number that only grows, after a restore at `now`: beyond whatever it can have been since the dump. A second restore of the same dump leaps beyond
-/// the first: time does, and no such number grows by one a second.
+/// Returns a number that only grows as it has to be after a restore at `now`: higher than any value that it can have
+/// reached since the dump. A second restore of the same dump yields a higher number than the first, because the number
+/// is at least the time in seconds and no number grows by one per second.
 pub fn leapt(known: u64, now: Timestamp) -> u64 {
     let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or(0);
     known.saturating_add(LEAP).max(seconds)
 }
 
-/// Ends every lease, under a fence beyond whatever it can have had.
+/// Expires every lease and raises its fence above any value that it can have had.
 pub(crate) async fn leap_fences(tx: &mut Tx, now: Timestamp) -> Result<(), StoreError> {
     let least = leapt(0, now);
     let sql = format!(
@@ -195,7 +197,7 @@ pub(crate) async fn leap_fences(tx: &mut Tx, now: Timestamp) -> Result<(), Store
     Ok(())
 }
 
-/// Inserts the rows of a dump, where none are yet. Returns how many.
+/// Inserts the rows of a dump into empty tables. Returns their number.
 async fn load(tx: &mut Tx, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpError> {
     for table in TABLES {
         let sql = format!("select count(*) as rows from {table}");
@@ -220,7 +222,8 @@ async fn load(tx: &mut Tx, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpE
                 let into = table.as_ref().ok_or_else(|| malformed("a row without its table".to_owned()))?;
                 let (sql, values) = insertion(&into.0, &into.1, cells).map_err(malformed)?;
                 tx.execute(sql, values).await.map_err(|error| match error {
-                    // A rule of the table: a name that is taken, an absent value, a row that refers to none.
+                    // The row violates a rule of its table: a duplicate name, a missing value, or a missing referenced
+                    // row.
                     StoreError::Database(why) => malformed(why),
                     error => error.into(),
                 })?;
@@ -234,7 +237,7 @@ async fn load(tx: &mut Tx, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpE
     }
 }
 
-/// The columns of a table, each with its type as the database calls it.
+/// Returns the columns of a table with their types, as the database names them.
 async fn types(tx: &mut Tx, table: &str) -> Result<BTreeMap<String, String>, StoreError> {
     let sql = tx.dialect.columns();
     let rows = tx.connection()?.rows(sql, vec![text(table)], usize::MAX).await?;
@@ -257,7 +260,7 @@ fn read(from: &mut (dyn BufRead + Send), number: u64) -> Result<Line, DumpError>
     serde_json::from_slice(&line).map_err(|error| malformed(error.to_string()))
 }
 
-/// Writes a row, and before a table's first its name and columns.
+/// Writes a row; before the first row of a table, also its name and columns.
 fn write_row(into: &mut (dyn Write + Send), table: &str, row: Row, begun: &mut bool) -> Result<(), DumpError> {
     if !*begun {
         write(into, &Line::Table { name: table.to_owned(), columns: row.columns().to_vec() })?;
@@ -275,7 +278,7 @@ fn cell(cell: database::Cell) -> Cell {
     }
 }
 
-/// What a column takes.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Int,
@@ -283,7 +286,7 @@ enum Kind {
     Blob,
 }
 
-/// The columns of a table, as a dump names them.
+/// The columns of a table in the order of the dump.
 struct Columns(Vec<(String, Kind)>);
 
 impl Columns {
@@ -304,7 +307,8 @@ impl Columns {
     }
 }
 
-/// What a cell is to a column of that kind; `None` for a null. SQLite would take a value of another kind, and PostgreSQL no text with a zero.
+/// Converts a cell to a value of the column's type; `None` for a null. Checked here because SQLite would accept a value
+/// of another type, and PostgreSQL rejects text with a NUL character.
 fn value(cell: Cell, kind: Kind) -> Result<Option<Value>, String> {
     Ok(Some(match (cell, kind) {
         (Cell::Null, _) => return Ok(None),
@@ -319,8 +323,8 @@ fn value(cell: Cell, kind: Kind) -> Result<Option<Value>, String> {
     }))
 }
 
-/// The statement that inserts a row, with its values, or why there is none. A null is what a column is that is left out: so no statement needs to
-/// know its type.
+/// Returns the statement that inserts a row, with its values, or the reason why the row is invalid. Null columns are
+/// left out, so that no null needs a type.
 fn insertion(table: &str, columns: &Columns, cells: Vec<Cell>) -> Result<(String, Vec<Value>), String> {
     if cells.len() != columns.0.len() {
         return Err("a row with other columns than its table".to_owned());

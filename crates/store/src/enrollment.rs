@@ -1,4 +1,5 @@
-//! Enrollment tokens: each works once, for one node, for a while. Each row is proven to be the platform's ([`crate::genuine`]).
+//! Enrollment tokens: each is valid once, for one node, until it expires. Each row carries a code that proves that the
+//! platform wrote it ([`crate::genuine`]).
 
 use gpuaas_model::{NodeId, Timestamp};
 
@@ -12,7 +13,7 @@ use crate::{
 pub(crate) const TABLE: &str = "enrollments";
 
 impl Tx {
-    /// Adds a token; those issued to the node before and not used yet stop working.
+    /// Inserts a token and ends the node's earlier unused ones.
     pub async fn insert_enrollment(&mut self, enrollment: &EnrollmentRecord) -> Result<(), StoreError> {
         self.withdraw_enrollments(enrollment.node, enrollment.created_at).await?;
         let [doc, code] = self.proven(TABLE, enrollment, &[]).await?;
@@ -23,7 +24,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Ends the tokens of a node that were not used yet.
+    /// Ends the unused tokens of a node.
     pub async fn withdraw_enrollments(&mut self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
         for mut earlier in self.enrollments_of(node).await? {
             if earlier.used_at.is_none() && earlier.expires_at > now {
@@ -34,7 +35,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Uses the token up, if it is unused, unexpired and this node's, and returns what it allows; else says which of these it is not.
+    /// Redeems the token and returns its terms. Fails with [`StoreError::EnrollmentRefused`] if it is unknown, used,
+    /// expired or for another node.
     pub async fn redeem_enrollment(
         &mut self,
         sha256: &str,
@@ -47,7 +49,7 @@ impl Tx {
         Ok(EnrollmentTerms { is_forced: enrollment.is_forced, reimage_sha256: enrollment.reimage_sha256 })
     }
 
-    /// Removes every token, used or not. Returns how many there were.
+    /// Deletes every token, used or not. Returns how many there were.
     pub async fn remove_enrollments(&mut self) -> Result<u64, StoreError> {
         self.execute("delete from enrollments", Vec::new()).await
     }
@@ -60,22 +62,24 @@ impl Tx {
     }
 }
 
-/// As the column has it, by which tokens that ended long ago are deleted.
+/// Returns the value of the column by which old tokens are deleted.
 fn ends_at(enrollment: &EnrollmentRecord) -> Value {
     Value::Int(enrollment.used_at.unwrap_or(enrollment.expires_at).as_millis())
 }
 
-/// What a good enrollment token allows.
+/// The terms of a redeemed enrollment token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnrollmentTerms {
-    /// Whether an operator has forced the machine to be taken as it is.
+    /// Whether an operator forced the enrollment of the machine in its current state.
     pub is_forced: bool,
-    /// SHA-256 of the value that shows that the machine was reimaged; absent where none was made.
+    /// SHA-256 of the value that proves that the machine was reimaged, 64 hex digits; absent if no such value was
+    /// issued.
     pub reimage_sha256: Option<String>,
 }
 
 impl Reader {
-    /// The token if it is good for that node now; else says why not. Changes nothing: whoever guesses needs no writer.
+    /// Returns the token if it is valid for this node now; fails like [`Tx::redeem_enrollment`] otherwise. Changes
+    /// nothing, so guesses never take the write lock.
     pub async fn look_at_enrollment(
         &mut self,
         sha256: &str,
@@ -94,7 +98,7 @@ impl Reader {
         Err(StoreError::EnrollmentRefused(refusal))
     }
 
-    /// Tokens of all nodes that can still be redeemed at `now`, and pin another authority than `active`.
+    /// Returns tokens of all nodes that can still be redeemed at `now` and pin another authority than `active`.
     pub async fn open_enrollments(
         &mut self,
         active: &str,
@@ -118,7 +122,7 @@ impl Reader {
     }
 }
 
-/// Whether the columns that queries filter by agree with the record.
+/// Returns whether the columns used in queries agree with the record.
 pub(crate) fn is_in_its_row(enrollment: &EnrollmentRecord, row: &Row) -> Result<bool, StoreError> {
     Ok(get_text(row, "id")? == enrollment.id.to_string()
         && get_text(row, "node_id")? == enrollment.node.to_string()

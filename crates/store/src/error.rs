@@ -1,4 +1,4 @@
-//! Why the store refused or failed.
+//! Errors of the store.
 
 use std::path::Path;
 
@@ -6,26 +6,26 @@ use gpuaas_model::{AllocationId, OperationId, OperationKind};
 
 use crate::bad_row::BadRow;
 
-/// Why the store refused or failed. Refusals leave everything as it was.
+/// An error of the store. Refusals change nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The name is in use.
+    /// Another object of this kind has the name.
     #[error("{what} {name} exists already")]
     NameTaken {
-        /// Of what kind of object.
+        /// The kind of object.
         what: &'static str,
         /// The name.
         name: String,
     },
-    /// Another member sits on the allocation.
+    /// Another member uses the allocation.
     #[error("allocation {allocation} is already used by workload {workload}")]
     AllocationInUse {
-        /// Which.
+        /// The allocation in use.
         allocation: AllocationId,
-        /// The workload's name.
+        /// The name of the workload that uses it.
         workload: String,
     },
-    /// Another allocation holds the node.
+    /// The node has another open allocation.
     #[error("node {node} is already allocated")]
     NodeAllocated {
         /// The node's name.
@@ -34,114 +34,118 @@ pub enum StoreError {
     /// Another operation of this workload is open.
     #[error("operation {operation} ({kind}) is under way")]
     OperationInProgress {
-        /// Which.
+        /// The open operation.
         operation: OperationId,
-        /// What for.
+        /// The kind of the open operation.
         kind: OperationKind,
     },
     /// The row changed since it was read.
     #[error("{what} changed in the meantime")]
     Stale {
-        /// Which kind of row.
+        /// The kind of row.
         what: &'static str,
     },
-    /// There is no such row.
+    /// The row does not exist.
     #[error("there is no {what} {id}")]
     NotFound {
-        /// Which kind of row.
+        /// The kind of row.
         what: &'static str,
-        /// What was looked for.
+        /// The key that was looked up.
         id: String,
     },
-    /// The enrollment token does not open anything.
+    /// The enrollment token was refused.
     #[error("the enrollment token was refused: {0}")]
     EnrollmentRefused(EnrollmentRefusal),
-    /// The key was certified before.
+    /// The key was already certified.
     #[error("the key was certified before")]
     KeyReused,
-    /// The record needs a proof, and nobody has said yet how records are proven.
+    /// The record needs a proof, but this process has not set a [`crate::RecordProof`].
     #[error("the store was not told how it proves its records")]
     NoProof,
     /// The records of this store are under a sealing key that this process does not hold. Nothing was changed.
     #[error("the sealing key {id} that this store is under is not held here")]
     SealingKeyMissing {
-        /// The key's id.
+        /// The id of the missing key.
         id: String,
     },
     /// A newer version wrote this store.
     #[error("the store has schema {found}, and this version knows {known}")]
     TooNew {
-        /// The store's schema.
+        /// The schema version of the store.
         found: i64,
-        /// The newest that this version knows.
+        /// The newest schema version that this version supports.
         known: i64,
     },
-    /// A migration failed, and the schema is as it was before.
+    /// A migration failed; the schema is unchanged.
     #[error("the schema could not be brought to version {version}, and nothing was changed: {detail}")]
     Migration {
-        /// The version that the migration leads to.
+        /// The schema version that the migration leads to.
         version: i64,
-        /// What the database says.
+        /// The database's message.
         detail: String,
     },
-    /// Others hold the store for too long, or the change gave way to another. Nothing of it was done; trying again helps.
+    /// Other changes or readers held the store for too long, or the change lost a conflict. Nothing was changed; a
+    /// retry may succeed.
     #[error("the store is busy")]
     Busy,
-    /// The database cannot be reached, or went away before the commit. Nothing was changed; trying again helps when it is back.
+    /// The database cannot be reached, or the connection was lost before the commit. Nothing was changed; a retry may
+    /// succeed once the database is back.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),
-    /// The database went away during a commit: rows alone say whether it happened. Not to be repeated without looking.
+    /// The connection was lost during a commit, so the change may or may not have happened. Read the rows before
+    /// repeating it.
     #[error("the database went away during a commit, which may have happened: {0}")]
     Unsettled(String),
-    /// The database is on another machine, and nothing would show that it is the right one, or keep others from reading along.
+    /// The database is on another machine, and the connection would neither verify its identity nor be protected from
+    /// eavesdropping.
     #[error("the database at {host:?} would be spoken to with sslmode={sslmode}, which over a network is not enough")]
     Unverified {
-        /// The host that the address names.
+        /// The host in the address.
         host: String,
-        /// What counts of the address and of the environment.
+        /// The effective `sslmode`, from the address and the environment.
         sslmode: &'static str,
     },
-    /// The database has no room for the change. Nothing of it was done; trying again helps once somebody has made room.
+    /// The database's disk is full. Nothing was changed; a retry may succeed after space was freed.
     #[error("the database's disk is full: {0}")]
     Full(String),
-    /// The store lacks what was acknowledged, and takes no change until a person decides. Nothing was changed.
+    /// The store lacks acknowledged changes and refuses every change until a person decides. Nothing was changed.
     #[error("history went back: {0}")]
     HistoryWentBack(String),
-    /// A row does not hold what it must. Made by [`StoreError::corrupt`] alone.
+    /// A row holds an invalid value. Created only by [`StoreError::corrupt`].
     #[error("the store has a row that cannot be read: {0}")]
     Corrupt(Box<BadRow>),
-    /// The database's own files are damaged. It stays so until somebody restores them.
+    /// The database files are damaged. The error persists until they are restored.
     #[error("{place} is damaged: {detail}")]
     Damaged {
-        /// The file, or the database.
+        /// The path of the file, or the name of the database.
         place: String,
-        /// What the database found first.
+        /// The first damage that the database reported.
         detail: String,
     },
-    /// The database failed.
+    /// Any other failure of the database.
     #[error("the database failed: {0}")]
     Database(String),
 }
 
-/// Why an enrollment token does not open anything.
+/// Why an enrollment token was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnrollmentRefusal {
-    /// It was redeemed before.
+    /// The token was already redeemed.
     #[error("it was used")]
     Used,
-    /// Its time is over.
+    /// The token has expired.
     #[error("it has expired")]
     Expired,
-    /// It is another node's.
+    /// The token belongs to another node.
     #[error("it is another node's")]
     Foreign,
-    /// Nobody here issued it.
+    /// The token was not issued by this control plane.
     #[error("it is unknown")]
     Unknown,
 }
 
 impl StoreError {
-    /// A row that cannot be read: its table, its key, the column, and what is wrong there.
+    /// Returns the error for an unreadable row: its table, its key, the column, and the reason.
     pub fn corrupt(
         table: impl Into<String>,
         row: impl std::fmt::Display,
@@ -151,7 +155,7 @@ impl StoreError {
         Self::Corrupt(Box::new(BadRow::new(table, row, column, why)))
     }
 
-    /// A record that cannot be written as JSON: a defect, as records are plain data.
+    /// Returns the error for a record that cannot be written as JSON. This is a defect, because records are plain data.
     #[allow(clippy::needless_pass_by_value, reason = "a function of `map_err`")]
     pub(crate) fn unwritable(error: serde_json::Error) -> Self {
         Self::Database(format!("a record cannot be written as JSON: {error}"))
@@ -161,12 +165,12 @@ impl StoreError {
         Self::NotFound { what, id: id.to_string() }
     }
 
-    /// Whether nothing was changed and the same change may succeed if it is tried again.
+    /// Returns whether nothing was changed and a retry of the same change may succeed.
     pub const fn is_worth_repeating(&self) -> bool {
         matches!(self, Self::Busy | Self::Unreachable(_))
     }
 
-    /// The same failure, of a commit: once it was sent, a lost connection leaves open whether it happened.
+    /// Converts an error of a commit: if the connection is lost after the commit was sent, its outcome is unknown.
     pub(crate) fn of_commit(self) -> Self {
         match self {
             Self::Unreachable(why) => Self::Unsettled(why),
@@ -192,14 +196,14 @@ impl From<sqlx::Error> for StoreError {
 }
 
 impl StoreError {
-    /// A failure of SQLite with the database in that file.
+    /// Converts an error of SQLite on the given database file.
     pub(crate) fn of_sqlite(error: &rusqlite::Error, file: &Path) -> Self {
         let code = error.sqlite_error().map(|error| error.extended_code.to_string()).unwrap_or_default();
         match code.as_str() {
             code if is_full(code) => Self::Full(error.to_string()),
             code if is_busy(code) => Self::Busy,
             code if is_damaged(code) => Self::Damaged { place: file.display().to_string(), detail: error.to_string() },
-            // A commit whose write failed may be found in the log at the next start.
+            // After a failed write, the commit may still be found in the write-ahead log at the next start.
             _ if error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure) => {
                 Self::Unreachable(error.to_string())
             }
@@ -208,23 +212,24 @@ impl StoreError {
     }
 }
 
-/// SQLite's SQLITE_FULL, and its failure to enlarge the index of its log; PostgreSQL's full disk.
+/// SQLite: SQLITE_FULL, and a failure to enlarge the index of the write-ahead log. PostgreSQL: disk full.
 fn is_full(code: &str) -> bool {
     matches!(code, "13" | "4874" | "53100")
 }
 
-/// SQLite's SQLITE_BUSY and its extended forms; PostgreSQL's serialization failure, deadlock, lock that was not to be had in time, and
-/// statement that took too long.
+/// SQLite: SQLITE_BUSY and its extended codes. PostgreSQL: serialization failure, deadlock, lock timeout, and statement
+/// timeout.
 fn is_busy(code: &str) -> bool {
     matches!(code, "5" | "261" | "517" | "40001" | "40P01" | "55P03" | "57014")
 }
 
-/// PostgreSQL's class of connection failures, its shutdowns, too many connections, and the end of a session that rested in a change.
+/// PostgreSQL: connection failures (class 08), shutdowns, too many connections, and sessions ended for idling in a
+/// transaction.
 fn is_gone(code: &str) -> bool {
     code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25P03")
 }
 
-/// SQLite's SQLITE_CORRUPT with its extended forms, and SQLITE_NOTADB; PostgreSQL's damaged data and damaged index.
+/// SQLite: SQLITE_CORRUPT with its extended codes, and SQLITE_NOTADB. PostgreSQL: corrupted data and corrupted index.
 fn is_damaged(code: &str) -> bool {
     matches!(code, "11" | "267" | "523" | "779" | "26" | "XX001" | "XX002")
 }

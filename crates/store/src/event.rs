@@ -11,7 +11,7 @@ use crate::{
     store::{Change, Reader, Tx},
 };
 
-/// The statement that takes a sequence's next number, whose name is `$1`.
+/// The statement that takes the next number of the sequence `$1`.
 macro_rules! next_number {
     () => {
         "insert into streams (stream, last_sequence) values ($1, 1) \
@@ -19,15 +19,16 @@ macro_rules! next_number {
     };
 }
 
-/// How a row of a table that is only added to is put there under the next number of a sequence.
+/// Statements that append a row under the next number of a sequence.
 pub(crate) struct Numbered {
-    /// With the number as `$1`, taken before.
+    /// Inserts with the number as `$1`, which was taken before.
     pub(crate) with_number: &'static str,
-    /// With the name of the sequence as `$1`: the database takes the number in the same round trip. SQLite knows no such statement and needs none.
+    /// Inserts with the name of the sequence as `$1` and takes the number in the same round trip. SQLite does not
+    /// support this statement and needs no saving of round trips.
     pub(crate) with_sequence: &'static str,
 }
 
-/// The statements of a table; its columns and places behind the number's.
+/// Builds the statements of a table from its columns, and from the placeholders after the number's.
 macro_rules! numbered {
     ($table:literal, $columns:literal, $places:literal) => {
         $crate::event::Numbered {
@@ -53,7 +54,7 @@ const EVENTS: Numbered =
     numbered!("events", "stream, at, kind, subject_kind, subject_id, correlation, data", "$2, $3, $4, $5, $6, $7, $8");
 
 impl Tx {
-    /// Appends an event under the stream's next number.
+    /// Appends an event with the stream's next number.
     pub async fn append_event(&mut self, event: &NewEvent) -> Result<EventRecord, StoreError> {
         let at = self.clock.now();
         let values = vec![
@@ -79,9 +80,9 @@ impl Tx {
         })
     }
 
-    /// Adds a row under the next number of a sequence, and returns the number. The sequence's own row stays locked until this change ends, so whoever
-    /// comes later waits and takes the number behind it, and a change that is dropped gives its number back: a sequence of the database's own would do
-    /// neither.
+    /// Inserts a row with the next number of a sequence and returns the number. The sequence's row stays locked until
+    /// this change ends: later changes wait and take the following number, and a change that is dropped returns its
+    /// number. A native database sequence guarantees neither.
     pub(crate) async fn insert_numbered(
         &mut self,
         table: &Numbered,
@@ -106,7 +107,7 @@ impl Tx {
 }
 
 impl Reader {
-    /// Events of a stream behind number `after`, oldest first, at most `limit`.
+    /// Returns events of a stream with a number above `after`, oldest first, at most `limit`.
     pub async fn events(&mut self, stream: StreamName, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError> {
         let sql = "select * from events where stream = $1 and sequence > $2 order by sequence limit $3";
         let limit = Value::Int(i64::from(limit.min(Page::LIMIT_MAX)));
@@ -114,7 +115,7 @@ impl Reader {
         rows.iter().map(event).collect()
     }
 
-    /// The number of a stream's last event; 0 when it has none.
+    /// Returns the number of a stream's last event; 0 if it has none.
     pub async fn last_sequence(&mut self, stream: StreamName) -> Result<u64, StoreError> {
         let row = self.row("select stream, last_sequence from streams where stream = $1", vec![text(stream)]).await?;
         row.map_or(Ok(0), |row| get_count(&row, "last_sequence"))

@@ -1,7 +1,7 @@
-//! Deletes what was archived, and what has ended for so long that nobody asks for it.
+//! Deletes archived history and records that ended long ago.
 //!
-//! Each deletion is a change of its own and bounded, so that other changes wait for a few milliseconds at most, and each is found anew: one that was
-//! interrupted goes on where it was.
+//! Each deletion is a bounded transaction, so it delays other changes by a few milliseconds at most. Each selects its
+//! rows anew, so an interrupted deletion continues where it stopped.
 
 use gpuaas_model::Timestamp;
 
@@ -11,34 +11,34 @@ use crate::{
     store::{Reader, Store, Tx},
 };
 
-/// Rows that one change deletes at most.
+/// Most rows that one transaction deletes.
 const ROWS_MAX: u64 = 200;
 
-/// What is deleted.
+/// A class of rows to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
-    /// Operations that an archive holds, with their steps, tasks and leases.
+    /// Archived operations, with their steps, tasks and leases.
     ArchivedOperations,
-    /// Tasks that serve no operation and that an archive holds.
+    /// Archived tasks without an operation.
     ArchivedTasks,
-    /// Events and audit records that an archive holds.
+    /// Archived events and audit records.
     ArchivedNumbers,
-    /// Answers that were remembered before then.
+    /// Idempotency keys whose answer was stored before this time.
     IdempotencyKeys(Timestamp),
-    /// Enrollments that were used or expired before then.
+    /// Enrollments that were redeemed or expired before this time.
     Enrollments(Timestamp),
-    /// Grants of access that expired or were withdrawn before then.
+    /// Access grants that expired or were revoked before this time.
     AccessGrants(Timestamp),
-    /// Tokens that expired or were withdrawn before then.
+    /// Tokens that expired or were revoked before this time.
     Tokens(Timestamp),
-    /// Leases of replicas, and of requests under an idempotency key, whose time is over: nobody was left to give them up.
+    /// Expired leases of replicas and of requests with an idempotency key, whose holder ended without releasing them.
     Leases,
 }
 
 impl Store {
-    /// Deletes some of it in a change of its own. False when nothing was there to delete: then no change was made.
+    /// Deletes up to one transaction's worth of these rows. Returns false, without a change, if there were none.
     pub async fn delete_expired(&self, what: Expired) -> Result<bool, StoreError> {
-        // Looked at before: whoever has nothing to do must not make the writers wait.
+        // Checks on a reader first, so that an empty deletion never takes the write lock.
         if !self.read().await?.has_expired(what).await? {
             return Ok(false);
         }
@@ -122,7 +122,7 @@ impl Tx {
         Ok(())
     }
 
-    /// One operation: it has some fifty rows.
+    /// Deletes one archived operation, which has about fifty rows.
     async fn delete_archived_operation(&mut self) -> Result<(), StoreError> {
         let Some(row) = self.row("select id from operations where archive_id <> '' limit 1", Vec::new()).await? else {
             return Ok(());
@@ -137,7 +137,7 @@ impl Tx {
         Ok(())
     }
 
-    /// The next rows of an archived range, and that it is done with when none are left.
+    /// Deletes the next rows of an archived range, or marks the range as deleted if no row remains.
     async fn delete_archived_numbers(&mut self) -> Result<(), StoreError> {
         let Some(range) = self.next_range_to_delete().await? else { return Ok(()) };
         let is_audit = range.stream == crate::record::ArchivedRange::AUDIT;

@@ -1,11 +1,14 @@
-//! Tells rows that the platform wrote from rows that somebody wrote past it: whoever may write to the database is not the platform.
+//! Distinguishes rows that the platform wrote from rows that someone else wrote into the database: write access to the
+//! database alone is not enough to forge a record.
 //!
-//! Guarantees: tokens, service accounts, task-signing keys, certificate authorities and enrollments are read here alone, and a row whose code does not
-//! prove it is as good as absent, for every reader, and told to those who listen. The code covers the whole record, and the columns beside it must say
-//! the same, so that no genuine record is found, counted or withdrawn as another.
+//! Guarantees: tokens, service accounts, task-signing keys, certificate authorities and enrollments are read only here.
+//! A row whose authentication code is wrong is treated as absent wherever its record is read, and reported to subscribers.
+//! The code covers the whole record, and the columns next to it must agree with it, so no genuine record can be found,
+//! counted or revoked as another one. Exception: [`Reader::good_tokens`] counts rows without verifying their codes.
 //!
-//! Deliberately absent: the key, which never enters the store; and time. An older state of the same row is genuine too: what a record must not go
-//! back from has an end of its own. A service account whose deletion is undone this way has no valid token.
+//! Deliberately absent: the key, which never enters the store, and protection against rollback: an older version of the
+//! same row is genuine too. Records for which that matters carry their own end time. A service account whose deletion
+//! was undone in this way has no valid token.
 
 use std::{
     borrow::Cow,
@@ -26,30 +29,31 @@ use crate::{
     store::{Reader, Store, Tx},
 };
 
-/// Refused rows that a slow listener may fall behind before it misses some; the count misses none.
+/// Refused rows buffered per subscriber. A slow subscriber misses older ones; the counter includes all.
 const TOLD_KEPT: usize = 64;
 
-/// Proves records, and seals values again. Made of keys that the store does not hold, and knows by their ids. Without an id, the active key
-/// is used.
+/// Computes and verifies the codes of records, and reseals values. The keys are held outside of the store and are
+/// identified by their ids. Without an id, the active key is used.
 pub trait RecordProof: Send + Sync {
-    /// The code of a record of that kind under the key of that id; `None` when that key is not held.
+    /// Returns the code of a record of the kind `kind` under the key `key`; `None` if that key is not held.
     fn code(&self, key: Option<&str>, kind: &str, fields: &[&[u8]]) -> Option<Vec<u8>>;
-    /// The id of the key under which `code` is the record's; `None` when it is none's.
+    /// Returns the id of the key under which `code` is valid for the record; `None` if there is none.
     fn proven_by(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> Option<String>;
-    /// What was sealed for `owner`, under the key of that id; borrowed when it is already. `None` when that key is not held or none opens the value.
+    /// Returns the value that was sealed for `owner`, sealed under the key `key`; borrowed if it already is. `None` if
+    /// that key is not held or no held key opens the value.
     fn reseal<'a>(&self, key: Option<&str>, owner: &[u8], sealed: &'a [u8]) -> Option<Cow<'a, [u8]>>;
 }
 
-/// A row that was refused because nothing proves that the platform wrote it.
+/// A row that was refused because no held key proves that the platform wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForgedRow {
-    /// The table.
+    /// The table of the row.
     pub table: &'static str,
-    /// The row's id, as far as it says one.
+    /// The id in the row.
     pub id: String,
 }
 
-/// How a store proves records, and whom it tells of those that are not.
+/// The proof of a store, and the subscribers to refused rows.
 #[derive(Clone)]
 pub(crate) struct Genuine(Arc<State>);
 
@@ -67,7 +71,7 @@ impl Default for Genuine {
 }
 
 impl Genuine {
-    /// The code of a document under the key of that id, as a column.
+    /// Returns the code of a document under the key `key`, as a column. `more` is further data that the code covers.
     pub(crate) fn code(
         &self,
         key: Option<&str>,
@@ -80,7 +84,8 @@ impl Genuine {
         Ok(Value::Text(hex::encode(code.ok_or_else(missing)?)))
     }
 
-    /// The id of the key that proves a row with the columns `id`, `doc` and `code`. A row that none proves is refused.
+    /// Returns the id of the key that proves a row with the columns `id`, `doc` and `code`. Refuses a row that no key
+    /// proves.
     pub(crate) fn proven_by(&self, table: &'static str, row: &Row, more: &[u8]) -> Result<Option<String>, StoreError> {
         let (doc, code) = (get_text(row, "doc")?, get_text(row, "code")?);
         let code = hex::decode(code).unwrap_or_default();
@@ -91,7 +96,8 @@ impl Genuine {
         Ok(proven_by)
     }
 
-    /// The record of a row with the columns `id`, `doc` and `code`, if the platform wrote it; `more` is what its code covers beside the document.
+    /// Returns the record of a row with the columns `id`, `doc` and `code`, if the platform wrote it. `more` is the
+    /// data outside of the document that its code covers.
     pub(crate) fn record<T: DeserializeOwned>(
         &self,
         table: &'static str,
@@ -104,10 +110,10 @@ impl Genuine {
         }
     }
 
-    /// Counts a row that is not what it says, and tells it.
+    /// Counts a refused row and reports it to subscribers.
     pub(crate) fn refuse(&self, table: &'static str, id: String) {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
-        // Nobody listening is fine: it is counted.
+        // Without subscribers the row is still counted.
         let _ = self.0.told.send(ForgedRow { table, id });
     }
 
@@ -116,11 +122,12 @@ impl Genuine {
     }
 }
 
-/// Whether the columns of a row agree with the record in its document.
+/// Returns whether the columns of a row agree with the record in its document.
 type IsInItsRow<T> = fn(&T, &Row) -> Result<bool, StoreError>;
 
 impl Reader {
-    /// The records of rows with the columns `id`, `doc` and `code`. Refuses rows whose code is wrong, and rows whose columns disagree with their record.
+    /// Returns the records of rows with the columns `id`, `doc` and `code`. Refuses rows with a wrong code, and rows
+    /// whose columns disagree with their record.
     pub(crate) fn genuine_records<T: DeserializeOwned>(
         &self,
         table: &'static str,
@@ -139,8 +146,8 @@ impl Reader {
         Ok(records)
     }
 
-    /// A page of records of a list, in the order of their ids. Refused rows do not count towards the limit: a page is shorter than its limit only at
-    /// the end of the list.
+    /// Returns a page of records in the order of their ids. Refused rows do not count towards the limit, so a page is
+    /// shorter than its limit only at the end of the list.
     pub(crate) async fn genuine_page<T: DeserializeOwned>(
         &mut self,
         table: &'static str,
@@ -163,7 +170,7 @@ impl Reader {
 }
 
 impl Tx {
-    /// The document of a record and the code that proves it, as two columns, under the key that is in use as of this change.
+    /// Returns the document of a record and its code as two columns, under the key that this change sees as current.
     pub(crate) async fn proven(
         &mut self,
         table: &'static str,
@@ -178,17 +185,18 @@ impl Tx {
 }
 
 impl Store {
-    /// Has this store, and every clone of it, prove its records from now on. Until then no record that needs a proof is read or written.
+    /// Sets the proof for this store and all its clones. Before this call, records that need a proof can be neither
+    /// read nor written.
     pub fn prove_with(&self, proof: Arc<dyn RecordProof>) {
         *self.genuine.0.proof.write().unwrap_or_else(PoisonError::into_inner) = Some(proof);
     }
 
-    /// Rows that are refused from now on because nothing proves that the platform wrote them.
+    /// Subscribes to rows that are refused from now on because no key proves that the platform wrote them.
     pub fn forged_rows(&self) -> broadcast::Receiver<ForgedRow> {
         self.genuine.0.told.subscribe()
     }
 
-    /// How often such a row was refused since the store was opened.
+    /// Returns how often a row was refused since the store was opened.
     pub fn forged_rows_refused(&self) -> u64 {
         self.genuine.0.refused.load(Ordering::Relaxed)
     }

@@ -1,7 +1,8 @@
-//! Hints between processes on one PostgreSQL: `NOTIFY` with every commit, and a listener that feeds what others announce into the same
-//! channel as this process's own.
+//! Hints between processes that share a PostgreSQL database: `NOTIFY` with every commit, and a listener that forwards
+//! hints of other processes to the channel of this process's own hints.
 //!
-//! Nothing depends on a hint. After a lost connection the channel carries [`Change::Missed`], and whoever listens reads rows.
+//! Nothing depends on a hint. After a lost connection the channel carries [`Change::Missed`], and subscribers read
+//! rows.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,15 +14,15 @@ use uuid::Uuid;
 
 use crate::{database::Connection, error::StoreError, query::text, store::Change};
 
-/// The one channel; a database holds one store.
+/// The only channel, because a database holds one store.
 const CHANNEL: &str = "gpuaas_changes";
-/// PostgreSQL takes less than 8,000 bytes in one notification.
+/// Most bytes per notification; PostgreSQL's limit is below 8,000.
 const PAYLOAD_BYTES_MAX: usize = 7_000;
 
-/// A listener; it ends when the last of its stores goes.
+/// A listener task; aborted when the last clone of its store is dropped.
 pub(crate) type Listener = Arc<AbortOnDropHandle<()>>;
 
-/// Announces hints to other processes. They hear of it when, and only if, the transaction commits.
+/// Announces hints to other processes. PostgreSQL delivers them when, and only if, the transaction commits.
 pub(crate) async fn announce(
     connection: &mut Connection,
     origin: Uuid,
@@ -33,7 +34,7 @@ pub(crate) async fn announce(
     Ok(())
 }
 
-/// Listens for what others than `origin` announce. What is committed after this returns is heard.
+/// Listens for hints from other processes than `origin`. Receives everything that is committed after this returns.
 pub(crate) async fn listen(
     url: String,
     origin: Uuid,
@@ -44,7 +45,7 @@ pub(crate) async fn listen(
         loop {
             while let Ok(Some(notification)) = listener.try_recv().await {
                 for change in heard(origin, notification.payload()) {
-                    // Nobody listening is fine: rows are the truth.
+                    // Without subscribers the hint is not needed: they read rows.
                     let _ = changes.send(change);
                 }
             }
@@ -58,7 +59,7 @@ pub(crate) async fn listen(
 
 async fn connect(url: &str) -> Result<PgListener, StoreError> {
     let mut listener = PgListener::connect(url).await?;
-    // It says when it was cut off instead of hiding it.
+    // Makes the listener report a lost connection instead of hiding it.
     listener.eager_reconnect(false);
     listener.listen(CHANNEL).await?;
     Ok(listener)
@@ -103,7 +104,8 @@ fn written(change: &Change) -> Option<String> {
     }
 }
 
-/// What a payload tells. A line that this version does not know stands for something that was missed.
+/// Parses a payload; empty for one of this process. A line that this version does not know counts as
+/// [`Change::Missed`].
 fn heard(origin: Uuid, payload: &str) -> Vec<Change> {
     let (from, lines) = payload.split_once('\n').unwrap_or((payload, ""));
     if from == origin.to_string() {

@@ -1,8 +1,10 @@
-//! Whether history goes on from where this process has left it: a store that lost what was acknowledged takes no change until a person decides.
+//! Detects a store that lost acknowledged changes ("history went back"); such a store refuses changes until a person
+//! decides.
 //!
-//! Each process that keeps a [`MarkFile`] has a number in the store, which every commit of its own raises, in the same transaction. The mark follows
-//! before anybody is told that the commit is done. So a store whose number is lower than the mark, or does not exceed it by the next commit, has gone
-//! back. The number is the process's own, so commits of other replicas cannot make up for those that are missing.
+//! Each process that keeps a [`MarkFile`] has its own number in the store. Each of its commits raises the number in the
+//! same transaction, and the mark is raised before the caller gets success. If the store's number is lower than the
+//! mark, or the next commit does not raise it above the mark, history went back. Because every process has its own
+//! number, commits of other replicas cannot hide missing ones.
 
 use std::{
     io,
@@ -28,22 +30,22 @@ use crate::{
     store::{Reader, Store, StoreOptions, Tx},
 };
 
-/// The setting that names the generation of the history: a moment in milliseconds. Where there is one, processes keep marks.
+/// Setting with the generation of the history, a time in milliseconds. While it is set, processes keep marks.
 pub const GENERATION: &str = "history.generation";
-/// The setting that says that history went back and nobody has decided yet: the latest moment of what shows it, and words.
+/// Setting that marks a history that went back and awaits a decision: the time of the newest evidence, and the reason.
 const WENT_BACK: &str = "history.went_back";
 
-/// Begins the name of a process's number among the counters.
+/// Prefix of the name of a process's number in the table `streams`.
 const NUMBER: &str = "history/";
 
-/// What a commit of this process has raised.
+/// The numbers that a commit of this process reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     number: u64,
     audit: u64,
 }
 
-/// What this process knows of the history. Cheap to clone.
+/// The state of the history as this process knows it. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct History(Arc<Inner>);
 
@@ -53,17 +55,17 @@ struct Inner {
     went_back: OnceLock<WentBack>,
 }
 
-/// Why changes are stopped.
+/// The reason why changes are stopped.
 #[derive(Clone)]
 struct WentBack {
     why: String,
-    /// Of when what shows it is.
+    /// The time of the newest evidence that history went back.
     latest: Timestamp,
 }
 
 struct Kept {
     mark: Mutex<MarkFile>,
-    /// As the store names the number.
+    /// The name of this process's number in the store.
     number: String,
     generation: u64,
     is_dirty: AtomicBool,
@@ -71,33 +73,34 @@ struct Kept {
     is_failing: AtomicBool,
 }
 
-/// What a store says of its history.
+/// The history as recorded in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryPoint {
     /// The control plane's id; `None` in a store that no control plane has used.
     pub control_plane: Option<String>,
-    /// The generation; `None` where no process has kept a mark yet.
+    /// The generation; `None` if no process has kept a mark yet.
     pub generation: Option<u64>,
-    /// The number of the mark that was asked for; 0 where there is none.
+    /// The number that belongs to the given mark; 0 if there is none.
     pub number: u64,
     /// The number of the last audit record, and when it was written.
     pub audit: (u64, Option<Timestamp>),
-    /// Why changes are stopped, if they are.
+    /// The reason why changes are stopped; `None` if they are not.
     pub went_back: Option<String>,
-    /// Whether a person has restored a backup or accepted a history that went back, and the start that follows has not ended credentials yet.
+    /// Whether a person has restored a backup or accepted a history that went back, and no start since has ended the
+    /// credentials yet.
     pub is_decided: bool,
 }
 
-/// How a store stands to a mark.
+/// The result of comparing a store with a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// It has all that the mark says.
+    /// The store has every commit that the mark records.
     GoesOn,
-    /// The mark says nothing of it: it is of an earlier generation, or no commit was ever acknowledged under it.
+    /// The mark gives no evidence: it belongs to an earlier generation, or no commit was ever acknowledged under it.
     SaysNothing,
-    /// The store is another control plane's.
+    /// The store belongs to another control plane; the text names both.
     Foreign(String),
-    /// The store lacks what was acknowledged, in words.
+    /// The store lacks acknowledged commits; the text describes them.
     WentBack(String),
 }
 
@@ -106,13 +109,14 @@ impl History {
         Self(Arc::new(Inner { clock, kept: OnceLock::new(), went_back: OnceLock::new() }))
     }
 
-    /// Refuses while changes are stopped.
+    /// Fails while changes are stopped.
     pub(crate) fn must_go_on(&self) -> Result<(), StoreError> {
         self.0.went_back.get().map_or(Ok(()), |back| Err(StoreError::HistoryWentBack(back.why.clone())))
     }
 
-    /// Raises this process's number in the transaction that is about to be committed, which began when `changed_before` rows had been changed over
-    /// this connection. `None` where no mark is kept, and where nothing was changed.
+    /// Raises this process's number in the transaction that is about to be committed. `changed_before` is the number of
+    /// rows that had been changed over this connection when the transaction began. Returns `None` if no mark is kept or
+    /// nothing was changed.
     pub(crate) async fn count(
         &self,
         connection: &mut Connection,
@@ -137,11 +141,11 @@ impl History {
         Err(self.stop(why, mark.at))
     }
 
-    /// Writes down that a commit is done, before anybody is told.
+    /// Raises the mark for a finished commit, before its callers get success.
     pub(crate) fn acknowledge(&self, counted: Option<Counted>) {
         let (Some(kept), Some(Counted { number, audit })) = (self.0.kept.get(), counted) else { return };
         let mut mark = kept.mark.lock().unwrap_or_else(PoisonError::into_inner);
-        // The commit is durable, and a mark that is older stays true.
+        // The commit is durable, and an older mark remains true.
         match mark.raise(number, audit, self.0.clock.now()) {
             Ok(()) => kept.is_failing.store(false, Ordering::Relaxed),
             Err(error) if !kept.is_failing.swap(true, Ordering::Relaxed) => {
@@ -154,7 +158,7 @@ impl History {
         }
     }
 
-    /// Stops changes of this process. Returns what they are refused with.
+    /// Stops changes of this process. Returns the error with which they are refused.
     fn stop(&self, why: String, latest: Timestamp) -> StoreError {
         if self.0.went_back.set(WentBack { why: why.clone(), latest }).is_ok() {
             tracing::error!(
@@ -165,8 +169,8 @@ impl History {
         StoreError::HistoryWentBack(self.0.went_back.get().map_or(why, |back| back.why.clone()))
     }
 
-    /// Leaves word for every other process, and for the next start of this one. Only in the rows that went back themselves: where they are replaced by
-    /// the right ones there is nothing to decide.
+    /// Records in the store that history went back, for other processes and for the next start of this one. The record
+    /// is written only to the store that went back, so replacing it with the right one leaves nothing to decide.
     pub(crate) async fn leave_word(&self, connection: &mut Connection, dialect: Dialect) {
         let Some(WentBack { why, latest }) = self.0.went_back.get() else { return };
         let left = async {
@@ -180,7 +184,7 @@ impl History {
         }
     }
 
-    /// Makes the mark durable, if it was raised since. May block.
+    /// Makes the mark durable if it was raised since the last call. May block.
     fn sync(&self) -> io::Result<()> {
         let Some(kept) = self.0.kept.get() else { return Ok(()) };
         if !kept.is_dirty.swap(false, Ordering::AcqRel) {
@@ -191,22 +195,23 @@ impl History {
     }
 }
 
-/// A setting's value.
+/// Selects a setting's value.
 const GET: &str = "select name, value from settings where name = $1";
-/// Keeps a setting unless there is one.
+/// Inserts a setting unless it exists.
 const PUT: &str = "insert into settings (name, value) values ($1, $2) on conflict do nothing";
 
 impl Store {
-    /// Raises this mark with every commit from now on, and stops changes when the store's number does not exceed it.
+    /// Raises this mark with every commit from now on, and stops changes if the store's number does not exceed it.
     pub fn keep_mark(&self, mark: MarkFile) {
         let (number, generation) = (number_of(mark.mark().id), mark.mark().generation);
         let (is_dirty, is_failing) = (AtomicBool::new(true), AtomicBool::new(false));
         let kept = Kept { mark: Mutex::new(mark), number, generation, is_dirty, raised: Notify::new(), is_failing };
-        // One process keeps one mark.
+        // A process keeps one mark: a second call has no effect.
         let _ = self.history.0.kept.set(kept);
     }
 
-    /// Returns once the mark was raised and is not durable; never where none is kept. For one caller at a time.
+    /// Returns as soon as the mark was raised and is not durable yet; never returns if no mark is kept. For one caller
+    /// at a time.
     pub async fn mark_raised(&self) {
         match self.history.0.kept.get() {
             Some(kept) if kept.is_dirty.load(Ordering::Acquire) => {}
@@ -215,22 +220,23 @@ impl Store {
         }
     }
 
-    /// Makes the mark durable, if it was raised since. May block.
+    /// Makes the mark durable if it was raised since the last call. May block.
     pub fn sync_mark(&self) -> io::Result<()> {
         self.history.sync()
     }
 
-    /// Why changes are stopped, if they are.
+    /// Returns the reason why changes are stopped; `None` if they are not.
     pub fn history_went_back(&self) -> Option<String> {
         self.history.0.went_back.get().map(|back| back.why.clone())
     }
 
-    /// Refuses while changes are stopped: what acts on rows that may have gone back asks before.
+    /// Fails while changes are stopped. Call it before acting on rows that may have gone back.
     pub fn must_go_on(&self) -> Result<(), StoreError> {
         self.history.must_go_on()
     }
 
-    /// Stops changes, here and, by a row, in every other process: something shows that history went back, and it is of `latest`.
+    /// Stops changes here and, through a row, in every other process, because evidence dated `latest` shows that
+    /// history went back.
     pub async fn stop_history(&self, why: &str, latest: Timestamp) -> Result<(), StoreError> {
         let stopped = async {
             let mut turn = self.writer.turn().await?;
@@ -238,7 +244,7 @@ impl Store {
                 turn.connection()?.execute(PUT, vec![text(WENT_BACK), word(latest, why)]).await?;
                 return turn.commit(Vec::new()).await;
             }
-            // From here on no commit succeeds, and the first that does not leaves word in the rows.
+            // From here on every commit fails, and the first one that does records the reason in the store.
             self.history.stop(why.to_owned(), latest);
             turn.commit(Vec::new()).await
         };
@@ -250,14 +256,14 @@ impl Store {
 }
 
 impl Tx {
-    /// Says that processes keep marks from now on, under the generation that is returned: the one there is, or `first`.
+    /// Makes processes keep marks from now on. Returns the generation: the existing one, or `first`.
     pub async fn begin_marks(&mut self, first: u64) -> Result<u64, StoreError> {
         let kept = self.put_setting_if_absent(GENERATION, first.to_string().as_bytes()).await?;
         generation(&kept)
     }
 
-    /// Goes on with the rows as they are, whatever is missing: leaps over every fence that nodes can have seen, begins the next generation, and has the
-    /// next start end all credentials. Says nothing of who did it.
+    /// Accepts the rows as they are, whatever is missing: raises every fence above any value that nodes can have seen,
+    /// begins the next generation, and makes the next start end all credentials. Writes no audit record.
     pub async fn begin_history_anew(&mut self) -> Result<(), StoreError> {
         let now = self.clock.now();
         let before = self.setting(GENERATION).await?.map_or(Ok(0), |kept| generation(&kept))?;
@@ -271,7 +277,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Forgets the number of a mark that has been replaced.
+    /// Deletes the number of a mark that was replaced.
     pub async fn forget_mark(&mut self, id: Uuid) -> Result<(), StoreError> {
         self.execute("delete from streams where stream = $1", vec![text(number_of(id))]).await?;
         Ok(())
@@ -279,19 +285,20 @@ impl Tx {
 }
 
 impl Reader {
-    /// The generation of the history whose mark this process keeps.
+    /// Returns the generation of the mark that this process keeps.
     pub fn history_generation(&self) -> Option<u64> {
         self.history.0.kept.get().map(|kept| kept.generation)
     }
 
-    /// What the store says of its history, with the number of that mark.
+    /// Returns the history as recorded in the store, with the number of the given mark.
     pub async fn history(&mut self, mark: Option<Uuid>) -> Result<HistoryPoint, StoreError> {
         point(self.connection()?, mark).await
     }
 }
 
 impl StoreOptions {
-    /// The same without opening the store: makes and changes nothing. `None` where there are no tables.
+    /// Like [`Reader::history`], without opening the store: creates and changes nothing. Returns `None` if the tables
+    /// do not exist.
     pub async fn history(&self, mark: Option<Uuid>) -> Result<Option<HistoryPoint>, StoreError> {
         let Some(mut connection) = self.open_to_read().await? else { return Ok(None) };
         let tables = inspect::tables(&mut connection, self.check()?).await?;
@@ -335,7 +342,7 @@ async fn last_number(connection: &mut Connection, stream: String) -> Result<u64,
 }
 
 impl HistoryPoint {
-    /// Compares the store with a mark whose number it was asked for.
+    /// Compares the store with the mark whose number this point contains.
     pub fn compare(&self, mark: &Mark) -> Compared {
         if mark.number == 0 {
             return Compared::SaysNothing;
@@ -359,7 +366,7 @@ impl HistoryPoint {
     }
 }
 
-/// What a store lacks that has `number` commits of the process whose mark it is.
+/// Describes the commits that are missing from a store that has `number` commits of the mark's process.
 fn missing(mark: &Mark, number: u64, audit: (u64, Option<Timestamp>)) -> String {
     let commits = mark.number.saturating_sub(number);
     let missing = if commits == 1 { "1 commit".to_owned() } else { format!("{commits} commits") };
@@ -379,7 +386,7 @@ fn number_of(mark: Uuid) -> String {
     format!("{NUMBER}{mark}")
 }
 
-/// Whether a counter is the number of a process.
+/// Returns whether a counter is the number of a process.
 pub(crate) fn is_number(stream: &str) -> bool {
     stream.strip_prefix(NUMBER).is_some_and(|mark| Uuid::try_parse(mark).is_ok())
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Tx {
-    /// Remembers an answer; the first one under a key stays, unless it is from before `forgotten_before`.
+    /// Stores an answer. An existing answer under the same key is kept, unless it is older than `forgotten_before`.
     pub async fn put_idempotency(
         &mut self,
         answer: &IdempotencyRecord,
@@ -31,7 +31,7 @@ impl Tx {
         Ok(())
     }
 
-    /// The answer with its body under the sealing key that is in use.
+    /// Returns the answer with its body resealed under the current sealing key.
     pub(crate) async fn answer_sealed_now(
         &mut self,
         answer: &IdempotencyRecord,
@@ -45,7 +45,7 @@ impl Tx {
 }
 
 impl Reader {
-    /// The answer under that key, if it is remembered.
+    /// Returns the answer stored under this key, if there is one.
     pub async fn idempotency(&mut self, token: TokenId, key: &str) -> Result<Option<IdempotencyRecord>, StoreError> {
         self.find(
             "select token_id, key, doc from idempotency where token_id = $1 and key = $2",

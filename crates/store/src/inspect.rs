@@ -1,4 +1,4 @@
-//! What a store holds, seen without making or changing anything: for whoever decides whether it may be opened.
+//! Inspects a store without creating or changing anything, to decide whether it may be opened.
 
 use std::path::Path;
 
@@ -14,30 +14,30 @@ use crate::{
     store::StoreOptions,
 };
 
-/// The setting without which there is no platform: the control plane's id, written with the first rows of all.
+/// The setting with the control plane's id. It is written with the first rows, so a store without it has no platform.
 pub const PLATFORM: &str = "control-plane.id";
-/// Findings of SQLite that an error repeats; the first says enough.
+/// Most of SQLite's findings that an error repeats.
 const FINDINGS_TOLD: usize = 3;
-/// Tables that have no rows as long as there is no platform.
+/// Tables that are empty while the store has no platform.
 const OF_A_PLATFORM: [&str; 7] = ["settings", "authorities", "signing_keys", "projects", "nodes", "tokens", "audit"];
 
-/// What a store holds.
+/// The contents of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// There is no such file.
+    /// The file does not exist.
     NoFile,
     /// The file has no bytes.
     EmptyFile,
-    /// None of the platform's tables.
+    /// The platform's tables do not exist.
     NoTables,
-    /// Tables, and no platform's rows in them.
+    /// The tables exist, without rows of a platform.
     NoRows,
-    /// A platform.
+    /// The store holds a platform.
     Platform,
 }
 
 impl Contents {
-    /// What is wrong with a store that should hold a platform, as a phrase.
+    /// Returns what a store lacks that should hold a platform, as a phrase for messages.
     pub const fn lack(self) -> &'static str {
         match self {
             Self::NoFile => "does not exist",
@@ -50,7 +50,7 @@ impl Contents {
 }
 
 impl StoreOptions {
-    /// The file or database, as people name it; without a password.
+    /// Returns the path of the file or the name of the database, for messages; without a password.
     pub fn place(&self) -> String {
         match Dialect::of(&self.url) {
             Some(Dialect::Sqlite) => Dialect::Sqlite.file(&self.url).unwrap_or_default().display().to_string(),
@@ -65,7 +65,8 @@ impl StoreOptions {
         }
     }
 
-    /// What the store holds. Makes and changes nothing; fails where it was written by a newer version, or is damaged as far as this sees it.
+    /// Returns the contents of the store without creating or changing anything. Fails if a newer version wrote the
+    /// store, or on damage that this check detects.
     pub async fn inspect(&self) -> Result<Contents, StoreError> {
         let Some(mut connection) = self.open_to_read().await? else {
             return Ok(self.absent().unwrap_or(Contents::NoFile));
@@ -73,7 +74,8 @@ impl StoreOptions {
         contents(&mut connection, self.check()?).await
     }
 
-    /// Has SQLite check its whole file, without comparing indexes with their tables. A server checks its own.
+    /// Runs SQLite's `quick_check`, which reads the whole file without comparing indexes with their tables. Does
+    /// nothing on PostgreSQL.
     pub async fn quick_check(&self) -> Result<(), StoreError> {
         if Dialect::of(&self.url) != Some(Dialect::Sqlite) {
             return Ok(());
@@ -86,7 +88,8 @@ impl StoreOptions {
         }
     }
 
-    /// A connection that changes nothing, in a transaction that sees one moment; `None` where there is no database file, or an empty one.
+    /// Opens a read-only connection in a transaction with one snapshot; `None` if the database file is missing or
+    /// empty.
     pub(crate) async fn open_to_read(&self) -> Result<Option<Connection>, StoreError> {
         let dialect = self.check()?;
         if self.absent().is_some() {
@@ -97,7 +100,7 @@ impl StoreOptions {
         Ok(Some(connection))
     }
 
-    /// How a file is missing, if it is.
+    /// Returns how the database file is absent; `None` if it is present, or on PostgreSQL.
     fn absent(&self) -> Option<Contents> {
         let file = Dialect::of(&self.url)?.file(&self.url)?;
         match std::fs::metadata(&file) {
@@ -118,7 +121,7 @@ impl Connection {
 }
 
 impl StoreOptions {
-    /// Which sealing keys the rows are under; `None` where no row says so. Makes and changes nothing.
+    /// Returns the sealing record; `None` if there is none. Creates and changes nothing.
     pub async fn sealing(&self) -> Result<Option<SealingRecord>, StoreError> {
         let Some(mut connection) = self.open_to_read().await? else { return Ok(None) };
         if !tables(&mut connection, self.check()?).await?.iter().any(|table| table == "settings") {
@@ -131,7 +134,7 @@ impl StoreOptions {
     }
 }
 
-/// What one of SQLite's checks finds, at most so many lines.
+/// Returns the findings of one of SQLite's checks, at most `most` lines.
 pub(crate) async fn findings(
     connection: &mut Connection,
     check: &'static str,
@@ -142,7 +145,7 @@ pub(crate) async fn findings(
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
-/// The names of all tables, whoever made them.
+/// Returns the names of all tables, including tables that this crate did not create.
 pub(crate) async fn tables(connection: &mut Connection, dialect: Dialect) -> Result<Vec<String>, StoreError> {
     let rows = connection.rows(dialect.tables(), Vec::new(), usize::MAX).await?;
     rows.iter().map(|row| get_text(row, "name")).collect()

@@ -1,4 +1,4 @@
-//! Leases with fences, by the database's clock: replicas need not agree on the time.
+//! Leases with fences. They use the database's clock, so the clocks of replicas need not agree.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::{
 };
 
 impl Store {
-    /// Takes or renews a lease in a transaction of its own; `None` while another holds it.
+    /// Takes or renews a lease in its own transaction; `None` while another holder has it.
     pub async fn acquire_lease(
         &self,
         name: &str,
         holder: ReplicaId,
         ttl: Duration,
     ) -> Result<Option<LeaseRecord>, StoreError> {
-        // Looked at before: whoever asks for what another holds must not make the writers wait.
+        // Checks on a reader first, so that an attempt on a held lease never takes the write lock.
         if self.read().await?.is_held_by_another(name, holder).await? {
             return Ok(None);
         }
@@ -33,13 +33,14 @@ impl Store {
         .await
     }
 
-    /// Gives a lease back before its time. Its fence stays.
+    /// Releases a lease before it expires and keeps its fence.
     pub async fn release_lease(&self, name: &str, holder: ReplicaId) -> Result<(), StoreError> {
         self.end_leases("update leases set expires_at = 0 where name = $1 and holder = $2", &[text(name), text(holder)])
             .await
     }
 
-    /// Gives a lease back for good: its fence begins anew with the next holder. For turns alone, under which nothing is signed.
+    /// Deletes a lease: the next holder starts with the first fence. Only for leases that grant turns and under which
+    /// nothing is signed.
     pub async fn give_up_lease(&self, name: &str, holder: ReplicaId) -> Result<(), StoreError> {
         self.end_leases("delete from leases where name = $1 and holder = $2", &[text(name), text(holder)]).await
     }
@@ -55,7 +56,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Takes or renews a lease; `None` while another holds it. A new holder gets a higher fence, the same one keeps its own.
+    /// Takes or renews a lease; `None` while another holder has it. A new holder gets a higher fence, a renewal keeps
+    /// it.
     pub async fn acquire_lease(
         &mut self,
         name: &str,
@@ -71,8 +73,8 @@ impl Tx {
         Ok(Some(LeaseRecord { name: name.to_owned(), holder, fence, expires_at }))
     }
 
-    /// The fence to sign with, under a lease that live holders share: the present one while anybody's lease lasts, a higher one, with a lease
-    /// of one's own, after that.
+    /// Returns the fence to sign with under a lease that live replicas share: the current fence while any holder's
+    /// lease is valid, and a higher one with the caller as holder after that.
     pub async fn shared_fence(&mut self, name: &str, holder: ReplicaId, ttl: Duration) -> Result<u64, StoreError> {
         match self.acquire_lease(name, holder, ttl).await? {
             Some(lease) => Ok(lease.fence),
@@ -82,9 +84,10 @@ impl Tx {
 }
 
 impl Reader {
-    /// Whether the lease is still the holder's under that fence. Asked inside the transaction that depends on it.
+    /// Returns whether the holder still has the lease with this fence. Call it inside the transaction that depends on
+    /// it.
     pub async fn lease_held(&mut self, name: &str, holder: ReplicaId, fence: u64) -> Result<bool, StoreError> {
-        // Expiry alone does not take a lease away: another holder does, and that raises the fence.
+        // Expiry alone does not end a lease: only another holder does, and that raises the fence.
         Ok(self.lease(name).await?.is_some_and(|lease| lease.holder == holder && lease.fence == fence))
     }
 
@@ -95,7 +98,7 @@ impl Reader {
         }
     }
 
-    /// The lease as it was last taken.
+    /// Returns the lease as it was last taken.
     pub async fn lease(&mut self, name: &str) -> Result<Option<LeaseRecord>, StoreError> {
         let Some(row) = self.row("select * from leases where name = $1", vec![text(name)]).await? else {
             return Ok(None);
@@ -108,7 +111,7 @@ impl Reader {
         }))
     }
 
-    /// The database's clock: what replicas measure together goes by it.
+    /// Returns the database's clock, which all replicas share.
     pub async fn database_now(&mut self) -> Result<Timestamp, StoreError> {
         if self.simulated.shared {
             return Ok(self.clock.now());

@@ -1,12 +1,16 @@
-//! The rows: the only crate with SQL, and the only truth there is. One code base and the same statements for SQLite (the embedded default)
-//! and PostgreSQL 14 or newer, where several replicas share one store. `tests/contract.rs` says what both must do.
+//! Persistence: the only crate with SQL, and the only source of truth. The same code and statements run on SQLite (the
+//! embedded default) and on PostgreSQL 14 or newer, where several replicas share one store. `tests/contract.rs`
+//! specifies the behaviour of both.
 //!
-//! Guarantees: rules across rows (an allocation used once, one mutation per workload, single-use tokens) are unique indexes or
-//! conditional updates and come back as typed errors; an event's sequence has no gaps within its stream, because its counter is taken in the
-//! same transaction; events and audit are append-only, and one of them is deleted only where an archive holds it; hints go out after a commit and never
-//! without one; a store that lost what this process was told is done takes no change of it.
+//! Guarantees:
+//! - Rules across rows (an allocation used once, one mutation per workload, single-use tokens) are unique indexes or
+//!   conditional updates, and their violations are typed errors.
+//! - An event's number has no gaps within its stream, because its counter is raised in the same transaction.
+//! - Events and audit records are append-only; one is deleted only after an archive holds it.
+//! - Hints are sent after a commit and never without one.
+//! - A store that lost a change which this process acknowledged accepts no further change from it.
 //!
-//! Deliberately absent: what any of it means (`planner`), and keys: secrets come and go sealed.
+//! Deliberately absent: the meaning of rows (`planner`), and keys: secrets are passed in and out sealed.
 
 mod access;
 mod address;

@@ -1,4 +1,4 @@
-//! What lies in a database, looked at before anything is written to it.
+//! Examines a database before anything is written to it.
 
 use crate::{
     dump::{RESTORE_ID, TABLES},
@@ -9,17 +9,17 @@ use crate::{
     store::{Store, StoreOptions},
 };
 
-/// What lies in a database.
+/// The contents of a database that matter to a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The first table that has rows; `None` where a backup can be restored.
+    /// The first table with rows; `None` if a backup can be restored into the database.
     pub rows_in: Option<&'static str>,
-    /// The id of the restore that brought its rows, if one did.
+    /// The id of the restore that loaded its rows, if there was one.
     pub restore: Option<String>,
 }
 
 impl Store {
-    /// Looks at a database without changing anything: no file, no schema and no row is made. Refuses a store of a newer version.
+    /// Examines a database without changing it: creates no file, schema or row. Refuses a store of a newer version.
     pub async fn look(options: &StoreOptions) -> Result<Found, StoreError> {
         let dialect = options.check()?;
         let Some(mut connection) = options.open_to_read().await? else { return Ok(Found::default()) };

@@ -1,7 +1,7 @@
-//! A high-water mark: how many changes this process has said are done, in a file of its own beside the store.
+//! The high-water mark: the number of commits that this process has acknowledged, in a file next to the store.
 //!
-//! The file has two slots, written in turn and in place, each with a checksum over all of it: a write that was torn leaves the other one. A mark that
-//! is older than it could be is still true, because the number in it only grows.
+//! The file has two slots with a checksum each, written alternately and in place, so a torn write leaves the other slot
+//! intact. An older mark is still true, because its number only grows.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,62 +15,62 @@ use gpuaas_model::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// One sector: written as a whole by every disk.
+/// One sector, which a disk writes as a whole.
 const SLOT_BYTES: usize = 512;
-/// Where the slots begin: in different pages of the file.
+/// Offsets of the slots, in different pages of the file.
 const SLOTS: [u64; 2] = [0, 4_096];
-/// As long as the file is.
+/// Length of the file.
 const FILE_BYTES: u64 = SLOTS[1] + SLOT_BYTES as u64;
-/// The form of a slot.
+/// Version of the slot format.
 const FORMAT: u32 = 1;
 
-/// How far history had come.
+/// The newest acknowledged point of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     format: u32,
-    /// Names the number in the store that belongs to it.
+    /// Identifies the number in the store that belongs to this mark.
     pub id: Uuid,
     /// The control plane's id.
     pub control_plane: String,
-    /// Of which generation the history was: a person who accepts one that went back, or restores a backup, begins the next.
+    /// The generation of the history. Restoring a backup or accepting a history that went back begins the next one.
     pub generation: u64,
-    /// How many commits this process has said are done.
+    /// The number of commits that this process has acknowledged.
     pub number: u64,
-    /// The number of the last audit record then.
+    /// The number of the last audit record at that commit.
     pub audit: u64,
-    /// When the last commit was.
+    /// The time of the last acknowledged commit.
     pub at: Timestamp,
 }
 
-/// What lies where a mark may lie.
+/// The result of opening a mark's file.
 #[derive(Debug)]
 pub enum FoundMark {
-    /// Nothing.
+    /// The file does not exist.
     Absent,
-    /// A file that holds no mark, and why not.
+    /// The file holds no valid mark; the text is the reason.
     Damaged(String),
-    /// A mark.
+    /// The file holds a mark.
     Whole(MarkFile),
 }
 
-/// A mark's file.
+/// An open file with its newest mark.
 #[derive(Debug)]
 pub struct MarkFile {
     file: Arc<File>,
     mark: Mark,
-    /// The slot that holds it.
+    /// The slot that holds the newest mark.
     slot: usize,
 }
 
 impl Mark {
-    /// A mark of nothing yet.
+    /// Returns a new mark with no acknowledged commit.
     pub fn fresh(control_plane: String, generation: u64, audit: u64, at: Timestamp) -> Self {
         Self { format: FORMAT, id: Uuid::new_v4(), control_plane, generation, number: 0, audit, at }
     }
 }
 
 impl MarkFile {
-    /// Makes a file (0600) with this mark, in place of any other; durable when it returns.
+    /// Creates the file (mode 0600) with this mark and replaces an existing one. The file is durable when this returns.
     pub fn create(path: &Path, mark: Mark) -> io::Result<Self> {
         let draft = path.with_extension("draft");
         match std::fs::remove_file(&draft) {
@@ -78,7 +78,7 @@ impl MarkFile {
             Ok(()) | Err(_) => {}
         }
         let mut file = OpenOptions::new().create_new(true).read(true).write(true).mode(0o600).open(&draft)?;
-        // Whole pages at once, so that no later write needs room.
+        // Allocates all blocks now, so that no later write needs disk space.
         file.write_all(&vec![b' '; FILE_BYTES as usize])?;
         let made = Self { file: Arc::new(file), mark, slot: 0 };
         for slot in SLOTS {
@@ -91,7 +91,7 @@ impl MarkFile {
         Ok(made)
     }
 
-    /// Reads the file that lies there.
+    /// Opens the file and reads its newest valid mark.
     pub fn open(path: &Path) -> io::Result<FoundMark> {
         let mut file = match OpenOptions::new().read(true).write(true).open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FoundMark::Absent),
@@ -111,12 +111,12 @@ impl MarkFile {
         })
     }
 
-    /// The mark.
+    /// Returns the newest mark.
     pub fn mark(&self) -> &Mark {
         &self.mark
     }
 
-    /// Raises the mark. Durable only after a [`File::sync_data`] of its file.
+    /// Raises the mark. It is durable only after a [`File::sync_data`] of its file.
     pub(crate) fn raise(&mut self, number: u64, audit: u64, at: Timestamp) -> io::Result<()> {
         let raised = Mark { number, audit, at, ..self.mark.clone() };
         let slot = 1 - self.slot;
@@ -130,7 +130,7 @@ impl MarkFile {
     }
 }
 
-/// A slot: the checksum of what follows it, and the mark as a line of JSON.
+/// Encodes a slot: a checksum of the rest, and the mark as a line of JSON.
 fn encoded(mark: &Mark) -> io::Result<[u8; SLOT_BYTES]> {
     let json = serde_json::to_string(mark)?;
     let mut body = format!(" {json:<width$}", width = SLOT_BYTES - 10);

@@ -1,4 +1,4 @@
-//! Members.
+//! Members of workloads.
 
 use gpuaas_model::{MemberId, MemberState, MemberStateName, NodeId, WorkloadId};
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Tx {
-    /// Adds members behind those that the workload has; an allocation carries one at a time.
+    /// Appends members to a workload. Fails with [`StoreError::AllocationInUse`] if another member uses an allocation.
     pub async fn insert_members(&mut self, members: &[MemberRecord]) -> Result<(), StoreError> {
         for member in members {
             if let Some((_, workload)) = self.allocation_user(member.allocation).await? {
@@ -38,7 +38,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes a member that was in state `before`. Hints its node when it is removed: what is open there for it ends.
+    /// Updates a member that is still in the state `before`. Hints its node when the member is removed, because access
+    /// to the node ends with it.
     pub async fn update_member(
         &mut self,
         member: &MemberRecord,
@@ -59,18 +60,18 @@ impl Tx {
 }
 
 impl Reader {
-    /// The member of that id.
+    /// Returns the member with this id.
     pub async fn member(&mut self, id: MemberId) -> Result<MemberRecord, StoreError> {
         let found = self.find("select id, doc from members where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("member", id))
     }
 
-    /// A workload's members in the order of their placement, removed ones too.
+    /// Returns the members of a workload in the order of their placement, including removed ones.
     pub async fn members_of(&mut self, workload: WorkloadId) -> Result<Vec<MemberRecord>, StoreError> {
         self.list("select id, doc from members where workload_id = $1 order by position", vec![text(workload)]).await
     }
 
-    /// Members on a node that are not removed.
+    /// Returns the members on a node, without removed ones.
     pub async fn members_on(&mut self, node: NodeId) -> Result<Vec<MemberRecord>, StoreError> {
         self.list("select id, doc from members where node_id = $1 and state <> 'removed' order by id", vec![text(node)])
             .await

@@ -6,7 +6,7 @@ use crate::{
     error::StoreError,
 };
 
-/// Every migration, oldest first. One that has been released is never changed.
+/// Every migration, oldest first. A released migration is never changed.
 const MIGRATIONS: &[(i64, &str)] = &[
     (1, include_str!("../migrations/0001_initial.sql")),
     (2, include_str!("../migrations/0002_replicas.sql")),
@@ -21,14 +21,15 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (11, include_str!("../migrations/0011_lists_by_their_conditions.sql")),
 ];
 
-/// The schema that a new database begins with, instead of the migrations up to this version: it is made once, and nothing is changed or dropped.
+/// The schema of a new database, which replaces the migrations up to this version: it is created directly, without
+/// changes or drops.
 const BASELINE: (i64, &str) = (11, include_str!("../migrations/baseline_0011.sql"));
 
-/// The newest schema that this version knows.
+/// The newest schema version that this version of the program supports.
 pub(crate) const NEWEST: i64 = MIGRATIONS.len() as i64;
 
-/// Applies what is missing, all in one change, so that of several replicas that start together one migrates and the others find it done.
-/// Refuses a store from a newer version or with a changed history.
+/// Applies missing migrations in the open transaction, so that of several replicas that start together one migrates and
+/// the others find it done. Refuses a store of a newer version, and one whose applied migrations differ.
 pub(crate) async fn run(connection: &mut Connection, dialect: Dialect) -> Result<(), StoreError> {
     let versions = "create table if not exists schema_versions (version bigint primary key, checksum text not null)";
     connection.run(versions).await?;
@@ -53,7 +54,7 @@ pub(crate) async fn run(connection: &mut Connection, dialect: Dialect) -> Result
     Ok(())
 }
 
-/// Makes the schema of [`BASELINE`] in a database without one, and returns the versions that it contains.
+/// Creates the schema of [`BASELINE`] in an empty database, and returns the versions that it contains.
 async fn begin_with_baseline(connection: &mut Connection, dialect: Dialect) -> Result<Vec<(i64, String)>, StoreError> {
     let (version, portable) = BASELINE;
     let contained: Vec<(i64, String)> = MIGRATIONS
@@ -72,7 +73,7 @@ async fn begin_with_baseline(connection: &mut Connection, dialect: Dialect) -> R
     Ok(contained)
 }
 
-/// Refuses a store whose migrations are not those of this version. Changes nothing.
+/// Refuses a store whose applied migrations differ from this version's. Changes nothing.
 pub(crate) async fn check(connection: &mut Connection) -> Result<(), StoreError> {
     let dialect = match connection {
         Connection::Sqlite(_) => Dialect::Sqlite,
@@ -95,7 +96,8 @@ fn edited(version: i64) -> StoreError {
     StoreError::corrupt("schema_versions", version, "checksum", why)
 }
 
-/// What a failed migration is told as. A database that is busy, full or gone is no fault of the migration.
+/// Converts an error of a migration. Errors of a busy, full or unreachable database are not attributed to the
+/// migration.
 fn of_migration(version: i64, error: StoreError) -> StoreError {
     match error {
         StoreError::Database(detail) => StoreError::Migration { version, detail },
@@ -103,7 +105,7 @@ fn of_migration(version: i64, error: StoreError) -> StoreError {
     }
 }
 
-/// The newest version whose migration was applied, without changing anything; `None` where no version ever was.
+/// Returns the newest applied version, without changing anything; `None` if none was applied.
 pub(crate) async fn newest_applied(connection: &mut Connection, tables: &[String]) -> Result<Option<i64>, StoreError> {
     if !tables.iter().any(|table| table == "schema_versions") {
         return Ok(None);
@@ -137,7 +139,7 @@ async fn apply(
     Ok(())
 }
 
-/// FNV-1a over the text: it guards against a slip of a hand, not against an enemy, who could change the rows as well.
+/// FNV-1a of the text. Guards against accidental edits, not against an attacker, who could change the rows too.
 fn checksum(sql: &str, extra: Option<&str>) -> String {
     let bytes = sql.bytes().chain(extra.unwrap_or_default().bytes());
     let hash = bytes

@@ -13,19 +13,19 @@ use crate::{
     store::{Change, Reader, Tx},
 };
 
-/// Which nodes.
+/// Selects nodes; absent conditions match all.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFilter {
-    /// In this state.
+    /// Only nodes in this state.
     pub state: Option<NodeState>,
-    /// With this connectivity.
+    /// Only nodes with this connectivity.
     pub connectivity: Option<Connectivity>,
-    /// Which part.
+    /// The page to return.
     pub page: Page,
 }
 
 impl Tx {
-    /// Adds a node under a name of its own.
+    /// Inserts a node. Fails with [`StoreError::NameTaken`] if the name is in use.
     pub async fn insert_node(&mut self, node: &NodeRecord) -> Result<(), StoreError> {
         if self.node_by_name(node.name.as_str()).await?.is_some() {
             return Err(StoreError::NameTaken { what: "node", name: node.name.to_string() });
@@ -43,7 +43,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes a node that was read at its present generation, and returns it at the next one. Whoever holds its connections is told.
+    /// Updates a node that is still at its given generation, and returns it with the next one. Hints the node, so that
+    /// the replica with its connection reacts.
     pub async fn update_node(&mut self, node: &NodeRecord) -> Result<NodeRecord, StoreError> {
         let next = NodeRecord { generation: node.generation + 1, ..node.clone() };
         let values = vec![
@@ -66,13 +67,13 @@ impl Tx {
 }
 
 impl Reader {
-    /// The node of that id.
+    /// Returns the node with this id.
     pub async fn node(&mut self, id: NodeId) -> Result<NodeRecord, StoreError> {
         let found = self.find("select id, doc from nodes where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("node", id))
     }
 
-    /// The nodes of these ids, in any order.
+    /// Returns the nodes with these ids; leaves out ids that do not exist.
     pub async fn nodes_of_ids(
         &mut self,
         ids: impl IntoIterator<Item = NodeId>,
@@ -82,7 +83,7 @@ impl Reader {
         rows.iter().map(|row| row.record("doc").map(|node: NodeRecord| (node.id, node))).collect()
     }
 
-    /// The names of the nodes of these ids.
+    /// Returns the names of the nodes with these ids.
     pub async fn node_names(
         &mut self,
         ids: impl IntoIterator<Item = NodeId>,
@@ -92,18 +93,18 @@ impl Reader {
         rows.iter().map(|row| Ok((get_parsed(row, "id")?, get_parsed(row, "name")?))).collect()
     }
 
-    /// The node of that name, if there is one.
+    /// Returns the node with this name, if there is one.
     pub async fn node_by_name(&mut self, name: &str) -> Result<Option<NodeRecord>, StoreError> {
         self.find("select id, doc from nodes where name = $1", vec![text(name)]).await
     }
 
-    /// Nodes, oldest first.
+    /// Returns a page of nodes, oldest first.
     pub async fn nodes(&mut self, filter: &NodeFilter) -> Result<Vec<NodeRecord>, StoreError> {
         let all = Select::all("id, doc from nodes").equal("state", filter.state);
         self.records(all.equal("connectivity", filter.connectivity).page(&filter.page)).await
     }
 
-    /// Every node of which `is_one` is true, however many there are, oldest first.
+    /// Returns all nodes for which `is_one` is true, oldest first, without a limit.
     pub async fn every_node(&mut self, is_one: impl Fn(&NodeRecord) -> bool) -> Result<Vec<NodeRecord>, StoreError> {
         let (mut found, mut filter) = (Vec::new(), NodeFilter::default());
         loop {
@@ -114,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// How many nodes there are, by connectivity.
+    /// Returns the number of nodes by connectivity.
     pub async fn node_counts(&mut self) -> Result<BTreeMap<Connectivity, u64>, StoreError> {
         let rows = self.rows("select connectivity, count(*) as n from nodes group by connectivity", Vec::new()).await?;
         rows.iter().map(|row| Ok((get_parsed(row, "connectivity")?, get_count(row, "n")?))).collect()

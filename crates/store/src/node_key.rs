@@ -1,4 +1,4 @@
-//! Keys that node certificates were issued for, by the digest of the public key.
+//! Keys of node certificates, identified by the digest of the public key.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,13 @@ use crate::{
     store::{Reader, Tx},
 };
 
-/// Keys that are remembered of a node, the newest: one a day and more for two years of certificates that are renewed every sixteen hours would be
-/// a thousand; a key that an agent still held after that would have been replaced as often.
+/// Newest keys remembered per node. A certificate is renewed every 16 hours with a new key, so 256 keys cover about 170
+/// days; an agent has long replaced any key that is forgotten.
 const KEPT_PER_NODE: i64 = 256;
 
 impl Tx {
-    /// Remembers a key. Fails with [`StoreError::KeyReused`] when it was certified before, for whichever node; forgets the node's oldest.
+    /// Stores a key and forgets the node's oldest ones. Fails with [`StoreError::KeyReused`] if the key was already
+    /// certified for any node.
     pub async fn insert_node_key(&mut self, key: &NodeKeyRecord) -> Result<(), StoreError> {
         if self.is_node_key(&key.sha256).await? {
             return Err(StoreError::KeyReused);
@@ -40,7 +41,7 @@ impl Tx {
 }
 
 impl Reader {
-    /// When the newest certificate of each enrollment, which is a node at an epoch, was issued.
+    /// Returns when the newest certificate of each enrollment (a node at an epoch) was issued.
     pub async fn newest_node_keys(&mut self) -> Result<BTreeMap<EnrolledNode, Timestamp>, StoreError> {
         let sql = "select node_id, epoch, max(created_at) as newest from node_keys group by node_id, epoch";
         let rows = self.rows(sql, Vec::new()).await?;
@@ -52,14 +53,14 @@ impl Reader {
             .collect()
     }
 
-    /// When a node's newest certificate was issued, as far as its keys are remembered.
+    /// Returns when a node's newest certificate was issued, as far as its keys are remembered.
     pub async fn newest_key_of(&mut self, node: NodeId) -> Result<Option<Timestamp>, StoreError> {
         let sql = "select created_at from node_keys where node_id = $1 order by created_at desc limit 1";
         let row = self.row(sql, vec![text(node)]).await?;
         row.map(|row| Ok(Timestamp::from_millis(get_int(&row, "created_at")?))).transpose()
     }
 
-    /// Whether that key was certified before.
+    /// Returns whether a certificate was already issued for this key.
     pub async fn is_node_key(&mut self, sha256: &str) -> Result<bool, StoreError> {
         Ok(self.row("select node_id from node_keys where sha256 = $1", vec![text(sha256)]).await?.is_some())
     }

@@ -11,16 +11,16 @@ use crate::{
     store::{Change, Reader, Tx},
 };
 
-/// Which operations.
+/// Selects operations; absent conditions match all.
 #[derive(Clone, Debug, Default)]
 pub struct OperationFilter {
-    /// Of this project.
+    /// Only operations of this project.
     pub project: Option<ProjectId>,
-    /// On this workload.
+    /// Only operations on this workload.
     pub workload: Option<WorkloadId>,
-    /// In this state.
+    /// Only operations in this state.
     pub state: Option<OperationState>,
-    /// Which part.
+    /// The page to return.
     pub page: Page,
 }
 
@@ -28,13 +28,14 @@ fn is_open(operation: &OperationRecord) -> Value {
     Value::Int(i64::from(!operation.state.is_final()))
 }
 
-/// As the column has it, by which operations that ended long ago are found.
+/// Returns the value of the column by which old operations are found; 0 while the operation is open.
 fn ended_at(operation: &OperationRecord) -> Value {
     Value::Int(operation.ended_at.map_or(0, Timestamp::as_millis))
 }
 
 impl Tx {
-    /// Adds an operation with its steps; a workload has one open operation at a time.
+    /// Inserts an operation with its steps. Fails with [`StoreError::OperationInProgress`] if the workload has an open
+    /// one.
     pub async fn insert_operation(
         &mut self,
         operation: &OperationRecord,
@@ -63,7 +64,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes an operation that was in state `before`.
+    /// Updates an operation that is still in the state `before`.
     pub async fn update_operation(
         &mut self,
         operation: &OperationRecord,
@@ -85,7 +86,7 @@ impl Tx {
         }
     }
 
-    /// Notes that somebody wants the operation to end, and wakes its driver.
+    /// Records that cancellation was requested, and hints the operation's driver.
     pub async fn request_cancel(&mut self, id: OperationId) -> Result<(), StoreError> {
         let mut operation = self.operation(id).await?;
         operation.cancel_requested = true;
@@ -96,36 +97,36 @@ impl Tx {
 }
 
 impl Reader {
-    /// The operation of that id.
+    /// Returns the operation with this id.
     pub async fn operation(&mut self, id: OperationId) -> Result<OperationRecord, StoreError> {
         let found = self.find("select id, doc from operations where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("operation", id))
     }
 
-    /// The newest operation of a workload.
+    /// Returns the newest operation of a workload.
     pub async fn newest_operation(&mut self, workload: WorkloadId) -> Result<Option<OperationRecord>, StoreError> {
         let sql = "select id, doc from operations where workload_id = $1 order by id desc limit 1";
         self.find(sql, vec![text(workload)]).await
     }
 
-    /// Operations that have not ended, oldest first.
+    /// Returns all open operations, oldest first.
     pub async fn open_operations(&mut self) -> Result<Vec<OperationRecord>, StoreError> {
         self.list("select id, doc from operations where is_open = 1 order by id", Vec::new()).await
     }
 
-    /// How many operations have not ended.
+    /// Returns the number of open operations.
     pub async fn open_operation_count(&mut self) -> Result<u64, StoreError> {
         let row = self.row("select count(*) as n from operations where is_open = 1", Vec::new()).await?;
         row.map_or(Ok(0), |row| get_count(&row, "n"))
     }
 
-    /// Operations, oldest first.
+    /// Returns a page of operations, oldest first.
     pub async fn operations(&mut self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
         self.records(list(filter)).await
     }
 }
 
-/// The statement of a page of operations.
+/// Returns the statement for a page of operations.
 pub(crate) fn list(filter: &OperationFilter) -> Select {
     Select::all("id, doc from operations")
         .equal("project_id", filter.project)

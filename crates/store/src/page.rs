@@ -1,18 +1,18 @@
-//! Pages of lists: ids sort by time, so the last id of a page is where the next begins.
+//! Pages of lists. Ids sort by time, so a page begins after the last id of the previous one.
 
 use crate::query::{Value, text_or_empty};
 
-/// Which part of a list.
+/// A part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The last id of the page before; from the start when absent.
+    /// The last id of the previous page; absent for the first page.
     pub after: Option<String>,
-    /// At most so many; bounded by [`Page::LIMIT_MAX`].
+    /// Most records to return; at most [`Page::LIMIT_MAX`], which is also the default.
     pub limit: Option<u32>,
 }
 
 impl Page {
-    /// Most records of one page.
+    /// Most records on one page.
     pub const LIMIT_MAX: u32 = 1_000;
 
     pub(crate) fn after(&self) -> Value {
@@ -23,7 +23,7 @@ impl Page {
         Value::Int(i64::from(self.bounded()))
     }
 
-    /// At most so many records.
+    /// Returns the limit as the number of records.
     pub(crate) fn size(&self) -> usize {
         self.bounded() as usize
     }

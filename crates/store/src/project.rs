@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Tx {
-    /// Adds a project under a name of its own.
+    /// Inserts a project. Fails with [`StoreError::NameTaken`] if the name is in use.
     pub async fn insert_project(&mut self, project: &ProjectRecord) -> Result<(), StoreError> {
         if self.project_by_name(project.name.as_str()).await?.is_some() {
             return Err(StoreError::NameTaken { what: "project", name: project.name.to_string() });
@@ -24,18 +24,18 @@ impl Tx {
 }
 
 impl Reader {
-    /// The project of that id.
+    /// Returns the project with this id.
     pub async fn project(&mut self, id: ProjectId) -> Result<ProjectRecord, StoreError> {
         let found = self.find("select id, doc from projects where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("project", id))
     }
 
-    /// The project of that name, if there is one.
+    /// Returns the project with this name, if there is one.
     pub async fn project_by_name(&mut self, name: &str) -> Result<Option<ProjectRecord>, StoreError> {
         self.find("select id, doc from projects where name = $1", vec![text(name)]).await
     }
 
-    /// Projects, or the one of that id, oldest first.
+    /// Returns a page of projects, oldest first; with an id, only that project.
     pub async fn projects(&mut self, id: Option<ProjectId>, page: &Page) -> Result<Vec<ProjectRecord>, StoreError> {
         self.records(Select::all("id, doc from projects").equal("id", id).page(page)).await
     }

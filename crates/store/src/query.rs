@@ -1,4 +1,4 @@
-//! Statements with their values. Every table's code goes through here, so that binding and reading are written once.
+//! Statements with their values. The code of every table uses these functions to bind values and to read rows.
 
 use std::borrow::Cow;
 
@@ -7,34 +7,35 @@ use serde::{Serialize, de::DeserializeOwned};
 pub(crate) use crate::database::{Row, Value};
 use crate::{error::StoreError, store::Reader};
 
-/// A text value of anything printable.
+/// Returns a text value from anything printable.
 pub(crate) fn text(value: impl std::fmt::Display) -> Value {
     Value::Text(value.to_string())
 }
 
-/// A text value; empty when absent.
+/// Returns a text value; empty if absent.
 pub(crate) fn text_or_empty(value: Option<impl std::fmt::Display>) -> Value {
     Value::Text(value.map(|value| value.to_string()).unwrap_or_default())
 }
 
-/// An integer value; counters never reach the last bit.
+/// Returns an integer value. Values above `i64::MAX` are clamped; no counter gets there.
 pub(crate) fn int(value: u64) -> Value {
     Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-/// A list of texts, for [`Reader::rows_with_lists`].
+/// Returns a list of texts, for [`Reader::rows_with_lists`].
 pub(crate) fn list_of(items: impl IntoIterator<Item = impl std::fmt::Display>) -> Value {
     let items = items.into_iter().map(|item| serde_json::Value::String(item.to_string()));
     Value::Text(serde_json::Value::Array(items.collect()).to_string())
 }
 
-/// A record as JSON.
+/// Returns a record as JSON.
 pub(crate) fn document(record: &impl Serialize) -> Result<Value, StoreError> {
     serde_json::to_string(record).map(Value::Text).map_err(StoreError::unwritable)
 }
 
 impl Reader {
-    /// Runs a statement and returns how many rows it changed. One that is put together is made of this crate's own names.
+    /// Runs a statement and returns the number of rows that it changed. A composed statement may contain only names
+    /// that this crate defines.
     pub(crate) async fn execute(
         &mut self,
         sql: impl Into<Cow<'static, str>> + Send,
@@ -44,12 +45,13 @@ impl Reader {
         self.noted(ran)
     }
 
-    /// All rows of a statement.
+    /// Returns all rows of a statement.
     pub(crate) async fn rows(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         self.read(sql.into(), values, usize::MAX).await
     }
 
-    /// All rows of a statement with lists among its values: `json_each($1)` is a table with the items of the first one in its column `value`.
+    /// Returns all rows of a statement with list values: `json_each($1)` is a table with the items of the first value
+    /// in its column `value`.
     pub(crate) async fn rows_with_lists(
         &mut self,
         sql: &'static str,
@@ -58,12 +60,13 @@ impl Reader {
         self.read(self.dialect.with_lists(sql), values, usize::MAX).await
     }
 
-    /// The first row of a statement.
+    /// Returns the first row of a statement.
     pub(crate) async fn row(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Option<Row>, StoreError> {
         Ok(self.read(sql.into(), values, 1).await?.pop())
     }
 
-    /// The record in the first row's `doc`. The statement yields the row's key too, by which one that cannot be read is named.
+    /// Returns the record in the first row's column `doc`. The statement has to yield the row's key too, for error
+    /// messages.
     pub(crate) async fn find<T: DeserializeOwned>(
         &mut self,
         sql: &'static str,
@@ -72,7 +75,7 @@ impl Reader {
         self.row(sql, values).await?.map(|row| row.record("doc")).transpose()
     }
 
-    /// The records in every row's `doc`, of a statement that yields the rows' keys too.
+    /// Returns the records in the column `doc` of all rows. The statement has to yield the rows' keys too.
     pub(crate) async fn list<T: DeserializeOwned>(
         &mut self,
         sql: &'static str,
@@ -82,33 +85,33 @@ impl Reader {
     }
 }
 
-/// A text column.
+/// Returns a text column.
 pub(crate) fn get_text(row: &Row, column: &'static str) -> Result<String, StoreError> {
     Ok(row.text(column)?.to_owned())
 }
 
-/// An integer column.
+/// Returns an integer column.
 pub(crate) fn get_int(row: &Row, column: &'static str) -> Result<i64, StoreError> {
     row.int(column)
 }
 
-/// An integer column that is never negative.
+/// Returns an integer column that must not be negative.
 pub(crate) fn get_count(row: &Row, column: &'static str) -> Result<u64, StoreError> {
     u64::try_from(get_int(row, column)?).map_err(|_| row.corrupt(column, "it is negative"))
 }
 
-/// A column of bytes.
+/// Returns a column of bytes.
 pub(crate) fn get_blob(row: &Row, column: &'static str) -> Result<Vec<u8>, StoreError> {
     Ok(row.blob(column)?.to_vec())
 }
 
-/// A text column as what it stands for.
+/// Parses a text column.
 pub(crate) fn get_parsed<T: std::str::FromStr>(row: &Row, column: &'static str) -> Result<T, StoreError> {
     let text = row.text(column)?;
     text.parse().map_err(|_| row.corrupt(column, format_args!("it holds {text:?}")))
 }
 
-/// The same, absent when empty.
+/// Parses a text column; `None` if it is empty.
 pub(crate) fn get_optional<T: std::str::FromStr>(row: &Row, column: &'static str) -> Result<Option<T>, StoreError> {
     if row.text(column)?.is_empty() { Ok(None) } else { get_parsed(row, column).map(Some) }
 }

@@ -1,4 +1,4 @@
-//! Those who read: a few connections beside the writer's, each on one moment of the rows.
+//! Readers: a few connections next to the writer's, each with a consistent snapshot.
 
 use std::{borrow::Cow, mem};
 
@@ -15,29 +15,30 @@ use crate::{
     store::TURN_WAIT_MAX,
 };
 
-/// Readers beside the one writer.
+/// Number of connections for reading.
 const READERS_MAX: usize = 4;
 
-/// Lends connections. Cheap to clone.
+/// A pool of connections for reading. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Readers {
     pool: Pool<Opener>,
     dialect: Dialect,
 }
 
-/// Opens connections, and takes those back that can be used again.
+/// Opens connections, and recycles those that are still usable.
 struct Opener {
     dialect: Dialect,
     url: String,
 }
 
-/// A connection in a transaction that sees one moment.
+/// A connection in a transaction with one snapshot.
 pub(crate) struct Lent {
     connection: Option<Object<Opener>>,
     dialect: Dialect,
 }
 
-/// Whoever reads with one statement, which sees one moment without a transaction: a server is asked once instead of three times.
+/// A reader for a single statement. One statement is consistent without a transaction, which saves two of three round
+/// trips to PostgreSQL.
 pub(crate) struct Once {
     readers: Readers,
     has_read: bool,
@@ -51,9 +52,9 @@ impl Readers {
         Self { pool, dialect }
     }
 
-    /// Waits for a connection and begins to read.
+    /// Waits for a connection and begins a transaction for reading.
     pub(crate) async fn lend(&self) -> Result<Lent, StoreError> {
-        // A server that restarted has closed all of them; the one after the last is fresh.
+        // A restarted server has closed every pooled connection; the attempt after the last one opens a new connection.
         for _ in 0..READERS_MAX {
             match self.begun().await {
                 Err(StoreError::Unreachable(_)) => {}
@@ -63,7 +64,7 @@ impl Readers {
         self.begun().await
     }
 
-    /// A reader of one statement, which waits for a connection when it reads.
+    /// Returns a reader for one statement. It waits for a connection when the statement runs.
     pub(crate) fn once(&self) -> Once {
         Once { readers: self.clone(), has_read: false }
     }
@@ -75,14 +76,14 @@ impl Readers {
         Ok(lent)
     }
 
-    /// Whether nobody reads.
+    /// Returns whether no reader is active.
     #[cfg(feature = "simulation")]
     pub(crate) fn is_at_rest(&self) -> bool {
         let status = self.pool.status();
         status.available == status.size && status.waiting == 0
     }
 
-    /// Closes the connections that are idle, and the others when they come back.
+    /// Closes idle connections now, and the others when they are returned.
     pub(crate) fn close(&self) {
         self.pool.close();
     }
@@ -96,7 +97,8 @@ impl Lent {
 }
 
 impl Once {
-    /// The rows of the statement, at most `most` of them. Refuses a second statement, which would see another moment.
+    /// Returns the rows of the statement, at most `most` of them. Refuses a second statement, which would see another
+    /// snapshot.
     pub(crate) async fn rows(
         &mut self,
         sql: Cow<'static, str>,
@@ -106,7 +108,7 @@ impl Once {
         if mem::replace(&mut self.has_read, true) {
             return Err(StoreError::Database("a reader of one statement was asked for a second".to_owned()));
         }
-        // As in `lend`: the one after the last is fresh.
+        // As in `lend`: the attempt after the last pooled connection opens a new one.
         for _ in 0..READERS_MAX {
             match self.read(sql.clone(), values.clone(), most).await {
                 Err(StoreError::Unreachable(_)) => {}
@@ -122,7 +124,7 @@ impl Once {
 }
 
 impl Drop for Lent {
-    /// Ends the transaction: at once, or a server would keep old rows for it.
+    /// Ends the transaction at once; PostgreSQL would otherwise keep old row versions for it.
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         let end = async move {
@@ -131,10 +133,10 @@ impl Drop for Lent {
             }
         };
         match self.dialect {
-            // It answers where it is asked.
+            // On SQLite the rollback completes without waiting.
             Dialect::Sqlite => drop(end.now_or_never()),
             Dialect::Postgres => {
-                // Without a runtime the process ends, and the server notices.
+                // Without a runtime the process is ending, and the server ends the transaction.
                 if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                     runtime.spawn(end);
                 }

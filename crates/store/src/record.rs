@@ -1,4 +1,4 @@
-//! What the store gives and takes: one record per object. How they lie in tables is nobody else's business.
+//! The records that the store accepts and returns, one type per object. Their table layout is private to this crate.
 
 mod archive;
 mod credential;

@@ -1,4 +1,4 @@
-//! Making a change again when it had to give way.
+//! Retries of changes.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use backon::{ExponentialBuilder, Retryable};
 
 use crate::error::StoreError;
 
-/// How often a change is made again. With the waits below it is given up after about a second.
+/// Most retries of a change. With the waits below, the last one fails after about a second.
 const REPEATS_MAX: usize = 6;
 const WAIT_MIN: Duration = Duration::from_millis(10);
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Makes a change, from its [`Store::begin`](crate::Store::begin) to its [`Tx::commit`](crate::Tx::commit), and makes it again from the start
-/// when the database refused it for a conflict or was away: a few times, with growing and jittered waits between. What the change does
-/// beside its rows happens again too. A commit of which nobody knows whether it happened is not repeated.
+/// Runs a change, from its [`Store::begin`](crate::Store::begin) to its [`Tx::commit`](crate::Tx::commit), and retries
+/// it from the start after a conflict or while the database is unreachable: up to six times, with growing and jittered
+/// waits. Effects of the change outside of its rows are repeated too. A commit with an unknown outcome is not retried.
 pub async fn repeated<T, F>(change: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,

@@ -1,7 +1,7 @@
-//! Replicas that share the store, and which of them holds each node's channel.
+//! Replicas that share the store, and the replica that holds each node channel.
 //!
-//! A replica lives for as long as it renews its lease. Whoever finds one dead buries it: its row, its sessions and its leases go in one
-//! change, once.
+//! A replica is alive while it renews its lease. Any replica that finds another one expired evicts it: its row, its
+//! sessions and its leases end in one transaction.
 
 use std::time::Duration;
 
@@ -16,26 +16,26 @@ use crate::{
     store::{Change, Reader, Store, Tx},
 };
 
-/// A replica, and how long it lives without another renewal; zero when it is dead.
+/// A replica with the time left on its lease; zero if it is dead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicaLife {
     /// The replica.
     pub replica: ReplicaRecord,
-    /// By the database's clock.
+    /// The time until its lease expires, by the database's clock.
     pub left: Duration,
 }
 
-/// A burial.
+/// The condition under which a replica is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Burial {
-    /// Of one that gives up, or whose successor knows that it is dead.
+    /// Evict unconditionally: the replica is shutting down, or its successor knows that it is dead.
     Known,
-    /// Of one whose lease has run out; one that renewed it meanwhile stays.
+    /// Evict only if its lease has expired; a replica that renewed it stays.
     Expired,
 }
 
 impl Store {
-    /// Makes a replica known, alive for `ttl`.
+    /// Registers a replica that is alive for `ttl`.
     pub async fn join_replica(&self, replica: &ReplicaRecord, ttl: Duration) -> Result<(), StoreError> {
         repeated(async || {
             let mut tx = self.begin().await?;
@@ -48,7 +48,7 @@ impl Store {
         .await
     }
 
-    /// Prolongs a replica's life. False when it was buried meanwhile: its sessions and leases are gone.
+    /// Renews a replica's lease. Returns false if it was evicted, which also ended its sessions and leases.
     pub async fn renew_replica(&self, id: ReplicaId, ttl: Duration) -> Result<bool, StoreError> {
         repeated(async || {
             let mut tx = self.begin().await?;
@@ -62,7 +62,8 @@ impl Store {
         .await
     }
 
-    /// Takes a replica out with all that it held; its operations are announced to those that remain. False when somebody did so before, or when it lives.
+    /// Evicts a replica with all its sessions and leases, and hints its operations to the other replicas. Returns false
+    /// if it was already evicted, or if it is alive and `burial` requires an expired lease.
     pub async fn bury_replica(&self, id: ReplicaId, burial: Burial) -> Result<bool, StoreError> {
         repeated(async || {
             let mut tx = self.begin().await?;
@@ -82,13 +83,14 @@ impl Store {
 }
 
 impl Tx {
-    /// Writes a replica's record anew. False when it was buried meanwhile.
+    /// Updates a replica's record. Returns false if it was evicted.
     pub async fn update_replica(&mut self, replica: &ReplicaRecord) -> Result<bool, StoreError> {
         let values = vec![text(replica.id), document(replica)?];
         Ok(self.execute("update replicas set doc = $2 where id = $1", values).await? > 0)
     }
 
-    /// Records that a connection carries a node's channel, in place of one that began before it. False when a newer one carries it already.
+    /// Records that a connection carries a node channel, replacing an older connection. Returns false if a newer one is
+    /// recorded.
     pub async fn put_session(&mut self, session: &SessionRecord) -> Result<bool, StoreError> {
         let sql = "insert into sessions (node_id, connection, replica_id, since, doc) values ($1, $2, $3, $4, $5) \
                    on conflict (node_id) do update set connection = excluded.connection, \
@@ -108,7 +110,7 @@ impl Tx {
         Ok(stands)
     }
 
-    /// Records that a connection has ended. False when another carries the node's channel by now.
+    /// Records that a connection has ended. Returns false if another connection carries the node channel.
     pub async fn end_session(&mut self, node: NodeId, connection: Uuid) -> Result<bool, StoreError> {
         let sql = "delete from sessions where node_id = $1 and connection = $2";
         Ok(self.execute(sql, vec![text(node), text(connection)]).await? > 0)
@@ -116,7 +118,7 @@ impl Tx {
 }
 
 impl Reader {
-    /// Every replica that was not buried, oldest first.
+    /// Returns every replica that was not evicted, oldest first.
     pub async fn replicas(&mut self) -> Result<Vec<ReplicaLife>, StoreError> {
         let known: Vec<ReplicaRecord> = self.list("select id, doc from replicas order by id", Vec::new()).await?;
         let mut lives = Vec::with_capacity(known.len());
@@ -126,17 +128,17 @@ impl Reader {
         Ok(lives)
     }
 
-    /// The connection that carries a node's channel.
+    /// Returns the connection that carries a node channel.
     pub async fn session(&mut self, node: NodeId) -> Result<Option<SessionRecord>, StoreError> {
         self.find("select node_id, doc from sessions where node_id = $1", vec![text(node)]).await
     }
 
-    /// The connections that a replica holds.
+    /// Returns the connections that a replica holds.
     pub async fn sessions_of(&mut self, replica: ReplicaId) -> Result<Vec<SessionRecord>, StoreError> {
         self.list("select node_id, doc from sessions where replica_id = $1 order by node_id", vec![text(replica)]).await
     }
 
-    /// The operations whose leases a replica holds.
+    /// Returns the operations whose leases a replica holds.
     pub async fn operations_driven_by(&mut self, replica: ReplicaId) -> Result<Vec<OperationId>, StoreError> {
         let sql =
             "select name from leases where holder = $1 and expires_at > 0 and name like 'operation/%' order by name";

@@ -1,4 +1,4 @@
-//! Whether the database has room for changes: a full disk refuses them, and reading goes on.
+//! Detects a full disk: the database refuses changes, while reading still works.
 
 use std::sync::{
     Arc,
@@ -11,17 +11,18 @@ use crate::{
     store::Store,
 };
 
-/// A row that is made and removed in one change, to see whether there is room for it.
+/// Name of a row that is inserted and deleted in one change to test for free space.
 const PROBE: &str = "room";
-/// As much as an ordinary change writes.
+/// Size of an ordinary change.
 const PROBE_BYTES: u32 = 32 * 1_024;
 
-/// Remembers that a change was refused for want of room. A smaller one that is made after it says little: only the probe takes that back.
+/// Whether a change was refused because the disk is full. Only the probe clears it, because a smaller change may
+/// succeed on an almost full disk.
 #[derive(Clone, Default)]
 pub(crate) struct Room(Arc<AtomicBool>);
 
 impl Room {
-    /// Takes note of how a change failed.
+    /// Records a failed change if the disk is full.
     pub(crate) fn take_note(&self, error: &StoreError) {
         if matches!(error, StoreError::Full(_)) {
             self.0.store(true, Ordering::Relaxed);
@@ -30,7 +31,8 @@ impl Room {
 }
 
 impl Store {
-    /// Whether the database takes changes. Free of cost until one was refused for want of room; from then on one is tried, and leaves nothing.
+    /// Returns whether the database accepts changes. Costs nothing until a change was refused because the disk is full;
+    /// from then on it tries a change that leaves no rows.
     pub async fn takes_changes(&self) -> Result<bool, StoreError> {
         if !self.room.0.load(Ordering::Relaxed) {
             return Ok(true);
@@ -47,7 +49,7 @@ impl Store {
 
     async fn try_change(&self) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
-        // Bytes that no database makes smaller.
+        // Bytes that cannot be compressed.
         let bytes = (0..PROBE_BYTES).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let insert = "insert into settings (name, value) values ($1, $2)";
         tx.execute(insert, vec![text(PROBE), Value::Blob(bytes)]).await?;
@@ -73,7 +75,7 @@ mod tests {
         }
     }
 
-    /// A store whose file may not grow: what SQLite then says is what it says of a full disk.
+    /// Opens a store whose file may not grow, which makes SQLite fail as it does on a full disk.
     async fn without_room(folder: &tempfile::TempDir) -> Store {
         let url = format!("sqlite://{}", folder.path().join("store.db").display());
         let store = Store::open(&StoreOptions { url }, Arc::new(Noon)).await.unwrap();
@@ -81,7 +83,7 @@ mod tests {
         store
     }
 
-    /// So many pages at most, or as many as there are.
+    /// Limits the file to this many pages, or to its current size if that is larger.
     async fn limit(store: &Store, pages: u32) {
         let mut tx = store.begin().await.unwrap();
         tx.connection().unwrap().run(format!("pragma max_page_count = {pages}")).await.unwrap();
@@ -102,7 +104,7 @@ mod tests {
             let refused = put(&store, "large").await;
             assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
             assert_eq!(store.read().await.unwrap().setting("large").await.unwrap(), None);
-            // The connection that met the limit was given up, and the next one has none.
+            // The connection that met the limit was dropped, and the next one has no limit.
             limit(&store, 1).await;
             assert!(!store.takes_changes().await.unwrap());
             limit(&store, 1).await;

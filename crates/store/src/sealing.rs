@@ -1,11 +1,13 @@
-//! Which sealing key is in use, and how rows come from under one key under its successor.
+//! Tracks which sealing key is in use, and moves rows from one key to its successor.
 //!
-//! Guarantees: a row names the key in use, and every value that is sealed and every record that is coded is written under that key, as of the very
-//! change that writes it, whatever key its writer thought to be in use. So one pass over the rows of before, in order and in as many changes as it
-//! takes, leaves nothing under the key of before. A record that nothing proves is not proven by the pass either.
+//! Guarantees: one row names the current key. Every sealed value and every record with a code is written under that
+//! key, within the transaction that writes it, whichever key the writer considered current. A single pass over the
+//! older rows, in order and in as many transactions as needed, therefore leaves nothing under the previous key. The
+//! pass does not give a valid code to a record that had none.
 //!
-//! Deliberately absent: the keys ([`crate::RecordProof`]), and when one follows another (`engine`). The row is not proven itself: a name that
-//! somebody else writes there is one of a key that no process holds, and stops changes as removing rows would.
+//! Deliberately absent: the keys ([`crate::RecordProof`]), and the decision to rotate (`engine`). The row that names
+//! the key has no code of its own: if someone else writes an id there, no process holds that key, and changes stop as
+//! they would if rows were removed.
 
 use gpuaas_model::{CorrelationId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -22,44 +24,44 @@ use crate::{
     token,
 };
 
-/// Which sealing key is in use.
+/// The sealing key in use and the progress of its rotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealingRecord {
-    /// The id of the key that seals and codes.
+    /// The id of the key that seals values and computes codes.
     pub current: String,
-    /// The id of the key before, for as long as rows under it may be left.
+    /// The id of the previous key, while rows under it may remain.
     pub previous: Option<String>,
-    /// Up to which row none is left; absent before the first.
+    /// The last row that was moved to the current key; absent before the first.
     pub reached: Option<Reached>,
-    /// Since when that key is in use, or the last row has come under it.
+    /// When the key came into use, or when the last row was moved to it.
     pub since: Timestamp,
-    /// The request that put it into use; absent for the first.
+    /// The request that put the key into use; absent for the first key.
     pub correlation: Option<CorrelationId>,
 }
 
 impl SealingRecord {
-    /// The setting that says which key is in use.
+    /// The setting that holds this record.
     pub(crate) const SETTING: &str = "sealing.current";
 
-    /// That key, with no other before it.
+    /// Returns a record for this key without a rotation in progress.
     pub fn settled(current: String, since: Timestamp) -> Self {
         Self { current, previous: None, reached: None, since, correlation: None }
     }
 
-    /// The ids of the keys that rows may be under.
+    /// Returns the ids of the keys that rows may be under.
     pub fn ids(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.current).chain(&self.previous)
     }
 }
 
-/// A row in the order in which rows are looked at.
+/// A position in the order in which rows are resealed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reached {
     table: Table,
     after: String,
 }
 
-/// What holds sealed values or coded records.
+/// The tables with sealed values or records with codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Table {
@@ -73,7 +75,7 @@ enum Table {
     Idempotency,
 }
 
-/// All of them, in the order in which they are looked at.
+/// All of these tables, in the order in which they are resealed.
 const TABLES: [Table; 8] = [
     Table::Settings,
     Table::SigningKeys,
@@ -86,7 +88,7 @@ const TABLES: [Table; 8] = [
 ];
 
 impl Table {
-    /// So many rows behind a row, in order, with the id of each.
+    /// Selects up to `$2` rows after the row `$1`, in order, each with its id.
     const fn rows(self) -> &'static str {
         match self {
             Self::Settings => "select name as id, value from settings where name > $1 order by name limit $2",
@@ -105,7 +107,7 @@ impl Table {
         }
     }
 
-    /// How many rows are behind a row.
+    /// Counts the rows after the row `$1`.
     const fn count(self) -> &'static str {
         match self {
             Self::Settings => "select count(*) as rows from settings where name > $1",
@@ -119,7 +121,7 @@ impl Table {
         }
     }
 
-    /// The tables that are still to be looked at, each with the row behind which.
+    /// Returns the tables that remain, each with the id of the last finished row.
     fn left(reached: Option<&Reached>) -> impl Iterator<Item = (Self, String)> + use<> {
         let from = reached.and_then(|reached| TABLES.iter().position(|table| *table == reached.table)).unwrap_or(0);
         let first = reached.map(|reached| reached.after.clone()).unwrap_or_default();
@@ -129,7 +131,7 @@ impl Table {
 }
 
 impl Reader {
-    /// Which sealing key is in use; `None` before anybody has said so.
+    /// Returns the sealing record; `None` before the first key was set.
     pub async fn sealing(&mut self) -> Result<Option<SealingRecord>, StoreError> {
         if let Some(known) = &self.sealing {
             return Ok((**known).clone());
@@ -144,7 +146,7 @@ impl Reader {
         Ok(record)
     }
 
-    /// How many rows are still to be looked at before the rotation that is under way can end.
+    /// Returns how many rows remain before the current rotation can end; 0 without a rotation.
     pub async fn rows_to_reseal(&mut self) -> Result<u64, StoreError> {
         let Some(record) = self.sealing().await?.filter(|record| record.previous.is_some()) else { return Ok(0) };
         let mut left = 0;
@@ -157,7 +159,7 @@ impl Reader {
 }
 
 impl Tx {
-    /// Says which sealing key is in use. What this change writes from here on is under it.
+    /// Sets the sealing record. This change writes everything that follows under its key.
     pub async fn put_sealing(&mut self, record: &SealingRecord) -> Result<(), StoreError> {
         let value = Value::Blob(serde_json::to_vec(record).map_err(StoreError::unwritable)?);
         let sql = "insert into settings (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value";
@@ -167,7 +169,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Brings the next rows, `rows_max` at most, under the key that is in use. Returns whether none are left to be looked at.
+    /// Moves the next rows, at most `rows_max`, to the current key. Returns whether no row remains.
     pub async fn reseal_rows(&mut self, rows_max: u32) -> Result<bool, StoreError> {
         let Some(mut record) = self.sealing().await?.filter(|record| record.previous.is_some()) else {
             return Ok(true);
@@ -190,13 +192,13 @@ impl Tx {
         Ok(true)
     }
 
-    /// The id of the key in use, as of this change.
+    /// Returns the id of the current key, as this change sees it.
     pub(crate) async fn sealing_key_id(&mut self) -> Result<Option<String>, StoreError> {
         Ok(self.sealing().await?.map(|record| record.current))
     }
 
-    /// A value that was sealed for `owner`, under the key that is in use as of this change. What no key here opens is no sealed value, or not for
-    /// that owner: it stays as it is, and opens for nobody.
+    /// Returns a value sealed for `owner`, resealed under the current key. A value that no available key opens for that
+    /// owner is returned unchanged and remains unreadable.
     pub(crate) async fn sealed_now(&mut self, owner: &[u8], sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
         let Some(proof) = self.genuine.proof().filter(|_| !sealed.is_empty()) else { return Ok(sealed.to_vec()) };
         let key = self.sealing_key_id().await?;
@@ -242,8 +244,9 @@ impl Tx {
         Ok(())
     }
 
-    /// The code under that key of a row that a key held here proves; `None` for a row under it already, and for one that nothing proves. What the
-    /// code covers beside the document may be replaced with it: before, after.
+    /// Returns a new code under `key` for a row that an available key proves; `None` for a row that is already under
+    /// `key` and for one that no key proves. `before` and `after` are the data outside of the document that the code
+    /// covers.
     fn code_anew(
         &self,
         table: &'static str,

@@ -1,4 +1,4 @@
-//! Sealed secrets. What is here opens only with a key that is not.
+//! Sealed secrets. The keys that open them are not in the store.
 
 use gpuaas_model::{SecretId, Timestamp, WorkloadId};
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Tx {
-    /// Adds a secret, or puts it in the place of the workload's earlier one of that name.
+    /// Inserts a secret, replacing the workload's earlier one with the same name.
     pub async fn put_secret(&mut self, secret: &SecretRecord) -> Result<(), StoreError> {
         let sealed = self.sealed_now(secret.id.to_string().as_bytes(), &secret.sealed).await?;
         let values = vec![text_or_empty(secret.workload), text(&secret.name)];
@@ -29,7 +29,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Removes every secret of a workload.
+    /// Deletes every secret of a workload.
     pub async fn delete_secrets_of(&mut self, workload: WorkloadId) -> Result<(), StoreError> {
         self.execute("delete from secrets where workload_id = $1", vec![text(workload)]).await?;
         Ok(())
@@ -37,18 +37,18 @@ impl Tx {
 }
 
 impl Reader {
-    /// The secret of that id.
+    /// Returns the secret with this id.
     pub async fn secret(&mut self, id: SecretId) -> Result<SecretRecord, StoreError> {
         let row = self.row("select * from secrets where id = $1", vec![text(id)]).await?;
         row.as_ref().map(secret).transpose()?.ok_or_else(|| StoreError::not_found("secret", id))
     }
 
-    /// Every secret of every workload.
+    /// Returns every secret of every workload.
     pub async fn every_secret(&mut self) -> Result<Vec<SecretRecord>, StoreError> {
         self.rows("select * from secrets order by id", Vec::new()).await?.iter().map(secret).collect()
     }
 
-    /// A workload's secrets.
+    /// Returns the secrets of a workload.
     pub async fn secrets_of(&mut self, workload: WorkloadId) -> Result<Vec<SecretRecord>, StoreError> {
         let rows = self.rows("select * from secrets where workload_id = $1 order by id", vec![text(workload)]).await?;
         rows.iter().map(secret).collect()

@@ -1,7 +1,7 @@
-//! Statements of lists, with the conditions that were asked for and no others: each is then found by an index.
+//! List statements that contain only the requested conditions, so that an index serves each of them.
 //!
-//! A condition that is always there and true where nothing was asked (`$1 = '' or project_id = $1`) hides the column from the database's planner:
-//! a page of one project would read the rows of all projects.
+//! A condition that is always present and true when not requested (`$1 = '' or project_id = $1`) prevents the
+//! database's planner from using an index on the column: a page of one project would read the rows of all projects.
 
 use std::fmt::Display;
 
@@ -15,7 +15,7 @@ use crate::{
     store::Reader,
 };
 
-/// A statement over one table. Names of tables and columns are this crate's own; values are bound.
+/// A statement over one table. Names of tables and columns are constants of this crate; values are bound.
 #[derive(Clone, Debug)]
 pub(crate) struct Select {
     columns_from_table: &'static str,
@@ -25,12 +25,12 @@ pub(crate) struct Select {
 }
 
 impl Select {
-    /// Every row of a table: its columns, and `from` with its name.
+    /// Selects every row. `columns_from_table` has the columns, `from` and the name of the table.
     pub(crate) fn all(columns_from_table: &'static str) -> Self {
         Self { columns_from_table, conditions: Vec::new(), values: Vec::new(), rest: String::new() }
     }
 
-    /// Rows with that text in that column; every row where there is none.
+    /// Selects rows with this text in the column; without a value, adds no condition.
     pub(crate) fn equal(self, column: &'static str, value: Option<impl Display>) -> Self {
         match value {
             Some(value) => self.when(column, "=", text(value)),
@@ -38,18 +38,18 @@ impl Select {
         }
     }
 
-    /// Like [`Select::equal`], for a column whose index leaves out rows with an empty text.
+    /// Like [`Select::equal`], for a column whose partial index leaves out rows with an empty text.
     pub(crate) fn equal_indexed(self, column: &'static str, value: Option<impl Display>) -> Self {
         let is_asked = value.is_some();
         let mut list = self.equal(column, value);
         if is_asked {
-            // Without this the planner cannot use the partial index: the value is not known when it plans.
+            // Without this the planner cannot use the partial index, because it does not know the value.
             list.conditions.push(format!("{column} <> ''"));
         }
         list
     }
 
-    /// Rows of that time or later; every row where there is no time.
+    /// Selects rows at or after this time; without a time, adds no condition.
     pub(crate) fn since(self, column: &'static str, time: Option<Timestamp>) -> Self {
         match time {
             Some(time) => self.when(column, ">=", Value::Int(time.as_millis())),
@@ -57,18 +57,18 @@ impl Select {
         }
     }
 
-    /// Rows for which a condition without values holds.
+    /// Adds a condition without values.
     pub(crate) fn only(mut self, condition: &'static str) -> Self {
         self.conditions.push(condition.to_owned());
         self
     }
 
-    /// A page of rows in the order of their ids.
+    /// Selects a page of rows in the order of their ids.
     pub(crate) fn page(self, page: &Page) -> Self {
         self.behind("id", page.after(), page.limit())
     }
 
-    /// At most `limit` rows behind that key, in the order of the keys.
+    /// Selects at most `limit` rows after this key, in the order of the keys.
     pub(crate) fn behind(self, key: &'static str, after: Value, limit: Value) -> Self {
         let mut list = self.when(key, ">", after);
         list.values.push(limit);
@@ -76,7 +76,7 @@ impl Select {
         list
     }
 
-    /// Ends with a clause without values.
+    /// Appends a clause without values.
     pub(crate) fn then(mut self, clause: &'static str) -> Self {
         self.rest = format!(" {clause}");
         self
@@ -99,12 +99,12 @@ impl Select {
 }
 
 impl Reader {
-    /// The rows of a list.
+    /// Returns the rows of a list.
     pub(crate) async fn selected(&mut self, list: Select) -> Result<Vec<Row>, StoreError> {
         self.read(list.sql().into(), list.values, usize::MAX).await
     }
 
-    /// The records in every row's `doc`, of a list that yields the rows' keys too.
+    /// Returns the records in the column `doc` of all rows. The list has to yield the rows' keys too.
     pub(crate) async fn records<T: serde::de::DeserializeOwned>(&mut self, list: Select) -> Result<Vec<T>, StoreError> {
         self.selected(list).await?.iter().map(|row| row.record("doc")).collect()
     }
@@ -127,8 +127,8 @@ mod tests {
         }
     }
 
-    /// Each list with each condition that the rows of other projects, nodes, workloads or years must not slow down, and the columns that it must be
-    /// found by.
+    /// Returns the lists with conditions that must stay fast as rows of other projects, nodes, workloads or years
+    /// accumulate, each with the index columns that the query plan must use.
     fn lists() -> Vec<(Select, &'static str)> {
         let (project, node) = (Some(uuid("01")), Some(uuid("02")));
         let tasks = TaskFilter::default;

@@ -1,4 +1,4 @@
-//! Service accounts of projects. Each row is authenticated by its code ([`crate::genuine`]).
+//! Service accounts of projects. Each row carries a code that proves that the platform wrote it ([`crate::genuine`]).
 
 use gpuaas_model::{Name, ProjectId, Timestamp};
 
@@ -14,7 +14,8 @@ use crate::{
 pub(crate) const TABLE: &str = "service_accounts";
 
 impl Tx {
-    /// Adds a service account; its name is free again once it is deleted. A forged row of that name is replaced.
+    /// Inserts a service account, replacing a forged row with the same name. Fails with [`StoreError::NameTaken`] if an
+    /// account that is not deleted has the name.
     pub async fn insert_service_account(&mut self, account: &ServiceAccountRecord) -> Result<(), StoreError> {
         let [doc, code] = self.proven(TABLE, account, &[]).await?;
         self.remove_forged_service_account(account.project, &account.name).await?;
@@ -27,7 +28,7 @@ impl Tx {
         }
     }
 
-    /// Deletes a service account and withdraws its tokens; returns those. Deleting it again changes nothing.
+    /// Deletes a service account and revokes its tokens, which it returns. A repeated call changes nothing.
     pub async fn delete_service_account(
         &mut self,
         account: &ServiceAccountRecord,
@@ -48,7 +49,7 @@ impl Tx {
         Ok(withdrawn)
     }
 
-    /// Removes a forged row of that name, which would keep the name from a new account.
+    /// Deletes a forged row that would block this name for a new account.
     async fn remove_forged_service_account(&mut self, project: ProjectId, name: &Name) -> Result<(), StoreError> {
         let Some(row) = self.row(LIVING_BY_NAME, vec![text(project), text(name)]).await? else { return Ok(()) };
         let id = get_text(&row, "id")?;
@@ -59,12 +60,12 @@ impl Tx {
     }
 }
 
-/// The living service account of that name in a project.
+/// Selects the service account with this name in a project that is not deleted.
 const LIVING_BY_NAME: &str = "select id, project_id, name, deleted_at, doc, code from service_accounts \
                               where project_id = $1 and name = $2 and deleted_at = 0";
 
 impl Reader {
-    /// The living service account of that name in a project.
+    /// Returns the service account with this name in a project; deleted ones are not found.
     pub async fn service_account_by_name(
         &mut self,
         project: ProjectId,
@@ -75,7 +76,7 @@ impl Reader {
         found.ok_or_else(|| StoreError::not_found("service account", name))
     }
 
-    /// The living service accounts of a project, oldest first.
+    /// Returns a page of the service accounts of a project, without deleted ones, oldest first.
     pub async fn service_accounts(
         &mut self,
         project: ProjectId,
@@ -89,12 +90,12 @@ impl Reader {
     }
 }
 
-/// The value of the column `deleted_at`: milliseconds since the epoch; 0 while the account exists.
+/// Returns the value of the column `deleted_at`: milliseconds since the epoch; 0 while the account exists.
 fn deleted_at(account: &ServiceAccountRecord) -> i64 {
     account.deleted_at.map_or(0, Timestamp::as_millis)
 }
 
-/// Whether the columns that queries filter and sort by agree with the record.
+/// Returns whether the columns used in queries agree with the record.
 pub(crate) fn is_in_its_row(account: &ServiceAccountRecord, row: &Row) -> Result<bool, StoreError> {
     Ok(get_text(row, "id")? == account.id.to_string()
         && get_text(row, "project_id")? == account.project.to_string()
@@ -102,7 +103,7 @@ pub(crate) fn is_in_its_row(account: &ServiceAccountRecord, row: &Row) -> Result
         && get_int(row, "deleted_at")? == deleted_at(account))
 }
 
-/// The statement of a list of the service accounts that are not deleted.
+/// Returns the statement for the service accounts of a project that are not deleted.
 pub(crate) fn list(project: ProjectId) -> Select {
     Select::all("id, project_id, name, deleted_at, doc, code from service_accounts")
         .equal("project_id", Some(project))

@@ -1,4 +1,4 @@
-//! The control plane's own few values: its id, its sealed keys.
+//! Settings: named values of the control plane, for example its id and its sealed keys.
 
 use crate::{
     error::StoreError,
@@ -7,7 +7,8 @@ use crate::{
 };
 
 impl Tx {
-    /// Keeps a value unless one is kept already; returns the one that is. One that is sealed is sealed for its name.
+    /// Stores a value unless the setting exists, and returns the stored value. Sealed values are sealed for the
+    /// setting's name.
     pub async fn put_setting_if_absent(&mut self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
         let sql = "insert into settings (name, value) values ($1, $2) on conflict do nothing";
         let value = self.sealed_now(name.as_bytes(), value).await?;
@@ -17,7 +18,7 @@ impl Tx {
 }
 
 impl Reader {
-    /// The value of that name, if there is one.
+    /// Returns the value of the setting, if it exists.
     pub async fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let row = self.row("select name, value from settings where name = $1", vec![text(name)]).await?;
         row.map(|row| get_blob(&row, "value")).transpose()

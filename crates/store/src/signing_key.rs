@@ -1,5 +1,5 @@
-//! Keys that sign tasks: public halves and states for everybody, seeds sealed. Each row is proven to be the platform's ([`crate::genuine`]); the
-//! proof covers the sealed seed too.
+//! Task-signing keys: public keys and states in plain, seeds sealed. Each row carries a code that proves that the
+//! platform wrote it ([`crate::genuine`]) and that covers the sealed seed too.
 
 use gpuaas_model::{KeyState, NodeId, Timestamp};
 use uuid::Uuid;
@@ -13,24 +13,24 @@ use crate::{
 
 pub(crate) const TABLE: &str = "signing_keys";
 
-/// A key with its seed, which opens only with a key that is not in the store; empty once the key is done.
+/// A key with its sealed seed. The seed is empty once the key no longer signs, and the store cannot open it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredSigningKey {
-    /// The key.
+    /// The key's public record.
     pub key: SigningKeyRecord,
     /// The sealed seed.
     pub seed: Vec<u8>,
 }
 
 impl StoredSigningKey {
-    /// What the seed of the key of that id is sealed for: it opens as no other key's.
+    /// Returns the owner that the seed of this key is sealed for. It does not open for another key.
     pub fn sealed_for(key_id: &str) -> Vec<u8> {
         format!("task-signing.key/{key_id}").into_bytes()
     }
 }
 
 impl Tx {
-    /// Adds a key.
+    /// Inserts a key.
     pub async fn insert_signing_key(&mut self, stored: &StoredSigningKey) -> Result<(), StoreError> {
         let key = &stored.key;
         let seed = self.sealed_now(&StoredSigningKey::sealed_for(&key.key_id), &stored.seed).await?;
@@ -42,7 +42,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes a key's new state. Whatever is not used to sign any more loses its seed for good.
+    /// Updates a key. If its new state does not allow signing (`grace`, `retired`, `revoked`), deletes its seed.
     pub async fn update_signing_key(&mut self, key: &SigningKeyRecord) -> Result<(), StoreError> {
         let before = self.signing_keys().await?.into_iter().find(|stored| stored.key.key_id == key.key_id);
         let before = before.ok_or_else(|| StoreError::not_found("signing key", &key.key_id))?;
@@ -59,7 +59,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Removes keys that nothing proves: they sign nothing, and would stand in the way of those that do. Returns how many.
+    /// Deletes keys that no sealing key proves: they sign nothing and would block genuine ones. Returns how many.
     pub async fn remove_forged_signing_keys(&mut self) -> Result<usize, StoreError> {
         let genuine: Vec<String> = self.signing_keys().await?.into_iter().map(|stored| stored.key.key_id).collect();
         let rows = self.rows("select key_id from signing_keys", Vec::new()).await?;
@@ -74,14 +74,14 @@ impl Tx {
         Ok(removed)
     }
 
-    /// Removes a setting, once what it held lies elsewhere.
+    /// Deletes a setting.
     pub async fn remove_setting(&mut self, name: &str) -> Result<(), StoreError> {
         self.execute("delete from settings where name = $1", vec![text(name)]).await?;
         Ok(())
     }
 
-    /// Records that the agent at the other end of a connection was given the key set of that version at `at`. A connection that ended meanwhile is
-    /// let be.
+    /// Records that the agent on this connection received the key set of this version at `at`. Does nothing if the
+    /// connection has ended.
     pub async fn set_session_keys(
         &mut self,
         node: NodeId,
@@ -99,7 +99,7 @@ impl Tx {
 }
 
 impl Reader {
-    /// Every key there ever was, oldest first.
+    /// Returns every key that ever existed, oldest first.
     pub async fn signing_keys(&mut self) -> Result<Vec<StoredSigningKey>, StoreError> {
         let sql = "select key_id as id, state, version, seed, doc, code from signing_keys order by key_id";
         let rows = self.rows(sql, Vec::new()).await?;
@@ -120,7 +120,7 @@ impl Reader {
         Ok(keys)
     }
 
-    /// The version of the key set, which is that of its newest key or authority; 0 before there is either.
+    /// Returns the version of the key set: the highest version of a key or an authority; 0 if there is none.
     pub async fn key_set_version(&mut self) -> Result<u64, StoreError> {
         let (keys, authorities) = (self.signing_keys().await?, self.authorities().await?);
         let keys = keys.iter().map(|stored| stored.key.version);
@@ -128,14 +128,14 @@ impl Reader {
         Ok(keys.chain(authorities).max().unwrap_or(0))
     }
 
-    /// Tasks that a key has signed and that have not ended.
+    /// Returns the number of open tasks that this key signed.
     pub async fn open_tasks_signed_by(&mut self, key_id: &str) -> Result<u64, StoreError> {
         let sql = "select count(*) as open from tasks where key_id = $1 and is_open = 1";
         let row = self.row(sql, vec![text(key_id)]).await?;
         row.map_or(Ok(0), |row| get_count(&row, "open"))
     }
 
-    /// Every connection that carries a node's channel.
+    /// Returns every connection that carries a node channel.
     pub async fn sessions(&mut self) -> Result<Vec<SessionRecord>, StoreError> {
         self.list("select node_id, doc from sessions order by node_id", Vec::new()).await
     }

@@ -1,7 +1,8 @@
-//! What a simulation needs of the store: its own time in leases too, commits that take none, and to know when nothing is under way.
+//! Support for simulations: leases by simulated time, commits that complete at once, and a check that nothing is in
+//! progress.
 //!
-//! Commits end on a thread of their own, at moments that no seed decides. A simulation that has them made before anything else happens is repeatable.
-//! Without the feature `simulation` all of this is nothing.
+//! Commits normally complete on another thread, at moments that no seed determines. A simulation stays repeatable by
+//! making them complete before anything else happens. Without the feature `simulation`, nothing of this exists.
 
 #[cfg(feature = "simulation")]
 use std::sync::Arc;
@@ -13,23 +14,23 @@ use gpuaas_model::Clock;
 use crate::store::{Simulated, StoreOptions};
 use crate::{error::StoreError, store::Store};
 
-/// When a simulation's store answers.
+/// When the store of a simulation completes a commit.
 #[cfg(feature = "simulation")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// Before anything else happens.
+    /// At once, before anything else happens.
     AtOnce,
-    /// When the database has them, as in earnest: other parts of whoever asks go on meanwhile.
+    /// When the database has finished, as in production; other tasks of the caller run meanwhile.
     InTheirTime,
 }
 
-/// What somebody waits for before a change or a reader begins, and why neither does.
+/// Awaited before every change and every reader. An error prevents both.
 #[cfg(feature = "simulation")]
 pub type Gate = Arc<dyn Fn() -> futures::future::BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
 
 #[cfg(not(feature = "simulation"))]
 impl Store {
-    /// Nothing to be waited for.
+    /// Returns at once: without the feature there is no gate.
     pub(crate) async fn pass_gate(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -37,7 +38,7 @@ impl Store {
 
 #[cfg(feature = "simulation")]
 impl Store {
-    /// The store of a simulation: leases go by `clock`, and several engines may share it as replicas do.
+    /// Opens the store of a simulation: leases follow `clock`, and several engines may share the store as replicas do.
     pub async fn open_simulated(
         options: &StoreOptions,
         clock: Arc<dyn Clock>,
@@ -51,12 +52,13 @@ impl Store {
         Ok(store)
     }
 
-    /// Whether no change and no reader is open, and no commit on its way.
+    /// Returns whether no change, reader or commit is in progress.
     pub fn is_at_rest(&self) -> bool {
         self.writer.is_at_rest() && self.readers.is_at_rest()
     }
 
-    /// The same store for somebody who waits for `gate` before every change and every reader, as for a database that is hard to reach.
+    /// Returns the same store with a gate that is awaited before every change and every reader. It simulates a database
+    /// that is hard to reach.
     #[must_use]
     pub fn behind(mut self, gate: Gate) -> Self {
         self.gate = Some(gate);

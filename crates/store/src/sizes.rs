@@ -1,4 +1,4 @@
-//! How much room tables take.
+//! The disk usage of tables.
 
 use std::path::Path;
 
@@ -10,27 +10,27 @@ use crate::{
     store::Store,
 };
 
-/// A table with its indexes.
+/// The size of a table with its indexes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSize {
-    /// Its name.
+    /// Name of the table.
     pub table: String,
-    /// Bytes that it takes in the database's files.
+    /// Bytes in the database files, including indexes.
     pub bytes: u64,
-    /// Its rows; on PostgreSQL as of the last `vacuum` or `analyze`.
+    /// Number of rows; on PostgreSQL as of the last `vacuum` or `analyze`.
     pub rows: u64,
 }
 
-/// The room that a database takes.
+/// The disk usage of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreSize {
-    /// Each table.
+    /// The size of each table.
     pub tables: Vec<TableSize>,
-    /// Bytes of SQLite's file that hold nothing: what is written next goes there. 0 on PostgreSQL.
+    /// Unused bytes in the SQLite file, which later writes reuse; 0 on PostgreSQL.
     pub free_bytes: u64,
 }
 
-/// Every page of the file is looked at, once. The leaves of a table's own tree hold its rows.
+/// Reads every page of the file once. The leaf pages of a table's own tree hold its rows.
 const OF_SQLITE: &str = "select coalesce(s.tbl_name, p.name) as name, sum(p.pgsize) as bytes, \
      sum(case when p.pagetype = 'leaf' and p.name = s.tbl_name then p.ncell else 0 end) as entries \
      from dbstat p left join sqlite_schema s on s.name = p.name group by 1";
@@ -41,7 +41,8 @@ const OF_POSTGRES: &str = "select cast(relname as text) as name, pg_total_relati
      where relkind = 'r' and relnamespace = cast('public' as regnamespace)";
 
 impl Store {
-    /// Measures the database. On SQLite this reads all of it, on a connection and a thread of its own: not to be done often.
+    /// Measures the database. On SQLite this reads the whole file on a separate connection and thread, so call it
+    /// rarely.
     pub async fn measure(&self) -> Result<StoreSize, StoreError> {
         match self.file.clone() {
             Some(file) => {

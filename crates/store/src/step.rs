@@ -1,4 +1,4 @@
-//! Steps.
+//! Steps of operations.
 
 use gpuaas_model::{OperationId, StepId, StepState};
 
@@ -25,7 +25,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes a step that was in this state after so many attempts.
+    /// Updates a step that is still in the given state with the given number of attempts.
     pub async fn update_step(&mut self, step: &StepRecord, before: (StepState, u32)) -> Result<(), StoreError> {
         let values = vec![
             text(step.id),
@@ -44,13 +44,13 @@ impl Tx {
 }
 
 impl Reader {
-    /// The step of that id.
+    /// Returns the step with this id.
     pub async fn step(&mut self, id: StepId) -> Result<StepRecord, StoreError> {
         let found = self.find("select id, doc from steps where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("step", id))
     }
 
-    /// An operation's steps, in the order of its plan.
+    /// Returns the steps of an operation, in the order of its plan.
     pub async fn steps_of(&mut self, operation: OperationId) -> Result<Vec<StepRecord>, StoreError> {
         self.list("select id, doc from steps where operation_id = $1 order by position", vec![text(operation)]).await
     }

@@ -1,7 +1,8 @@
-//! Opening, reading and writing: one writer at a time, readers beside it on a consistent snapshot, hints after every commit.
+//! Opens the store and gives out readers and writers: one writer at a time, readers on consistent snapshots, hints
+//! after every commit.
 //!
-//! One writer at a time holds on PostgreSQL too, across replicas: every change there takes the numbers of the audit and of a stream, so that
-//! changes would wait for each other anyway, or lock each other up half-way.
+//! One writer at a time also holds on PostgreSQL, across replicas. Every change takes the next audit number and the
+//! next number of an event stream, so concurrent changes would wait for each other anyway, or deadlock.
 
 use std::{
     borrow::Cow,
@@ -34,28 +35,30 @@ use crate::{
     writer::{Told, Turn, Writer},
 };
 
-/// How long a change or a reader waits for its turn in this process.
+/// How long a change waits for its turn, or a reader for a connection, within this process.
 pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
-/// Hints that a slow subscriber may fall behind before it has to read rows instead.
+/// Hints buffered per subscriber. A subscriber that falls further behind has to read rows instead.
 const HINTS_KEPT: usize = 4_096;
 
-/// Where the store is.
+/// The location of the store.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// `sqlite:///path/to/file.db`, or `postgres://user:password@host/database?sslmode=verify-full`. Only a host of this machine, or
-    /// a folder of sockets, does without that `sslmode`. A pooler in between must pool sessions, not transactions.
+    /// `sqlite:///path/to/file.db`, or `postgres://user:password@host/database?sslmode=verify-full`. Only a host of
+    /// this machine or a folder of sockets may omit that `sslmode`. A pooler in between must pool sessions, not
+    /// transactions.
     pub url: String,
 }
 
 impl fmt::Debug for StoreOptions {
-    /// Without the address's second half: it may hold a password.
+    /// Prints only the scheme: the rest of the address may hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreOptions").field("url", &format_args!("{}:…", self.scheme())).finish()
     }
 }
 
 impl StoreOptions {
-    /// Whether the store may be opened there, as far as its address says: it is known, and over a network it must prove itself.
+    /// Returns the error with which [`Store::open`] would refuse this address; `None` if it is acceptable. Checks that
+    /// the scheme is supported and that a database across a network has to prove its identity.
     pub fn problem(&self) -> Option<StoreError> {
         self.check().err()
     }
@@ -72,13 +75,13 @@ impl StoreOptions {
     }
 }
 
-/// The rows. Cheap to clone.
+/// The database with its writer and readers. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) writer: Writer,
     pub(crate) readers: Readers,
     pub(crate) dialect: Dialect,
-    /// SQLite's file.
+    /// The path of the SQLite file; `None` on PostgreSQL.
     pub(crate) file: Option<PathBuf>,
     pub(crate) clock: Arc<dyn Clock>,
     changes: broadcast::Sender<Change>,
@@ -93,32 +96,32 @@ pub struct Store {
     pub(crate) gate: Option<crate::simulation::Gate>,
 }
 
-/// What a simulation changes; nothing outside of one.
+/// Deviations for a simulation; all off outside of one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Simulated {
-    /// Leases go by the clock of the simulation, and several engines of this process stand for replicas.
+    /// Leases follow the simulated clock, and several engines in this process act as replicas.
     pub(crate) shared: bool,
 }
 
-/// Something was committed. A hint: it may be lost, and whoever needs to be sure reads rows.
+/// A hint that something was committed. Hints may be lost; a subscriber that must be certain reads rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// An event was appended.
     Event {
-        /// To which stream.
+        /// The stream that it was appended to.
         stream: StreamName,
-        /// With which sequence.
+        /// Its number within that stream.
         sequence: u64,
     },
-    /// An operation was accepted or asked to end.
+    /// An operation was accepted, or its cancellation was requested.
     Operation(OperationId),
-    /// A node changed, or who holds it, or where it is connected: perhaps what it may do, and what may be open to it.
+    /// A node, its allocation or its connection changed, and with them perhaps its rights and the access to it.
     Node(NodeId),
-    /// A token was withdrawn.
+    /// A token was revoked.
     Token(TokenId),
-    /// A task-signing key or an authority was made or changed.
+    /// A task-signing key or an authority was created or changed.
     Keys,
-    /// Another sealing key is in use, or rows have come under the one in use.
+    /// Another sealing key is in use, or more rows were sealed under the current one.
     Sealing,
     /// Hints of other processes may have been lost: anything may have changed.
     Missed,
@@ -135,25 +138,25 @@ pub struct Reader {
     pub(crate) genuine: Genuine,
     pub(crate) counters: Counters,
     pub(crate) history: History,
-    /// Which sealing key is in use, once it was looked at: it stays so until this ends.
+    /// The sealing record, cached after its first read: it cannot change while this reader lives.
     pub(crate) sealing: Option<Box<Option<SealingRecord>>>,
 }
 
-/// The connection of somebody who reads or writes.
+/// The connection behind a reader or a change.
 enum Held {
     Lent(Lent),
     Once(Once),
     Turn(Turn),
 }
 
-/// A change of rows: all of it or, when dropped without [`Tx::commit`], nothing. Reads like a [`Reader`].
+/// A change of rows: all or nothing. Dropping it without [`Tx::commit`] rolls it back. Reads like a [`Reader`].
 pub struct Tx {
     reader: Reader,
     pub(crate) hints: Vec<Change>,
 }
 
 impl Store {
-    /// Opens the store, makes it if it is not there, and brings its schema up to this version's.
+    /// Opens the store, creates it if it does not exist, and migrates its schema to this version.
     pub async fn open(options: &StoreOptions, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let (mut store, origin) = Self::connect(options, clock)?;
         let mut turn = store.writer.turn().await?;
@@ -165,7 +168,8 @@ impl Store {
         Ok(store)
     }
 
-    /// The store as nobody has opened it yet: without its schema, and without hints of other processes, to which it is the returned one.
+    /// Returns the store without migrating its schema and without listening to hints of other processes, and the id
+    /// under which it announces its own hints.
     pub(crate) fn connect(options: &StoreOptions, clock: Arc<dyn Clock>) -> Result<(Self, Uuid), StoreError> {
         let dialect = options.check()?;
         if let Some(file) = dialect.file(&options.url) {
@@ -206,37 +210,41 @@ impl Store {
         Ok((store, origin))
     }
 
-    /// Begins a change. Others wait until it is committed or dropped: never hold one across anything but other statements.
+    /// Begins a change. Other changes wait until it is committed or dropped, so hold it across nothing but its
+    /// statements.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         self.pass_gate().await?;
         let turn = self.writer.turn().await.inspect_err(|error| self.damage.take_note(error))?;
         Ok(Tx { reader: self.reader(Held::Turn(turn)), hints: Vec::new() })
     }
 
-    /// A consistent view of all that is committed now. To be dropped soon: a server ends one that rests for ten seconds.
+    /// Returns a consistent view of everything committed until now. Drop it soon: PostgreSQL ends a session that is
+    /// idle in a transaction for ten seconds.
     pub async fn read(&self) -> Result<Reader, StoreError> {
         self.pass_gate().await?;
         let lent = self.readers.lend().await.inspect_err(|error| self.damage.take_note(error))?;
         Ok(self.reader(Held::Lent(lent)))
     }
 
-    /// A view of all that is committed when it reads, for one statement. It holds no connection before and none after.
+    /// Returns a view for one statement, which sees everything committed when it runs. It holds a connection only while
+    /// that statement runs.
     pub async fn read_once(&self) -> Result<Reader, StoreError> {
         self.pass_gate().await?;
         Ok(self.reader(Held::Once(self.readers.once())))
     }
 
-    /// What is committed from now on, as hints.
+    /// Subscribes to hints about commits from now on.
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
     }
 
-    /// Whether other processes may use it at the same time.
+    /// Returns whether other processes may use the store at the same time.
     pub fn is_shared(&self) -> bool {
         self.dialect.is_shared() || self.simulated.shared
     }
 
-    /// Closes every connection, so that the file is whole on disk, with the mark that is kept of it, and hears no more hints.
+    /// Closes every connection, so that the SQLite file is complete on disk, makes the high-water mark durable, and
+    /// stops listening to hints.
     pub async fn close(&self) {
         if let Some(listener) = &self.listener {
             listener.abort();
@@ -257,7 +265,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Makes the change durable, then tells those who listen. A change of which the database refused a part is refused as a whole.
+    /// Makes the change durable, then sends its hints. Fails without any effect if one of its statements failed.
     pub async fn commit(self) -> Result<(), StoreError> {
         match self.reader.held {
             Held::Turn(turn) => turn.commit(self.hints).await,
@@ -275,7 +283,7 @@ impl Reader {
         }
     }
 
-    /// The rows of a statement, at most `most` of them.
+    /// Returns the rows of a statement, at most `most` of them.
     pub(crate) async fn read(
         &mut self,
         sql: Cow<'static, str>,
@@ -283,14 +291,14 @@ impl Reader {
         most: usize,
     ) -> Result<Vec<Row>, StoreError> {
         let ran = match &mut self.held {
-            // Boxed, so that the futures of all others stay small.
+            // Boxed to keep the futures of the other variants small.
             Held::Once(once) => Box::pin(once.rows(sql, values, most)).await,
             Held::Lent(_) | Held::Turn(_) => self.connection()?.rows(sql, values, most).await,
         };
         self.noted(ran)
     }
 
-    /// Counts a statement, and notes one that failed: its change must not commit what the other statements did.
+    /// Counts a statement and records its failure: after a failed statement, the change must not commit the others.
     pub(crate) fn noted<T>(&mut self, ran: Result<T, StoreError>) -> Result<T, StoreError> {
         self.counters.count_statement();
         if let Err(error) = &ran {
@@ -318,7 +326,7 @@ impl std::ops::DerefMut for Tx {
     }
 }
 
-/// Brings the schema up to this version's, in the transaction that is open.
+/// Migrates the schema to this version within the open transaction.
 pub(crate) async fn prepare(connection: &mut Connection, dialect: Dialect) -> Result<(), StoreError> {
     refuse_old_server(connection, dialect).await?;
     migrate::run(connection, dialect).await
@@ -332,7 +340,7 @@ async fn refuse_old_server(connection: &mut Connection, dialect: Dialect) -> Res
     }
 }
 
-/// Makes the file if need be and keeps it to its owner.
+/// Creates the file if it does not exist, and restricts it to its owner (mode 0600).
 fn make_private(file: &std::path::Path) -> std::io::Result<()> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(file)?;
     std::fs::set_permissions(file, Permissions::from_mode(0o600))

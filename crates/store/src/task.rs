@@ -11,23 +11,23 @@ use crate::{
     store::{Reader, Tx},
 };
 
-/// Which tasks.
+/// Selects tasks; absent conditions match all.
 #[derive(Clone, Debug, Default)]
 pub struct TaskFilter {
-    /// Of this project.
+    /// Only tasks of this project.
     pub project: Option<ProjectId>,
-    /// On this node.
+    /// Only tasks on this node.
     pub node: Option<NodeId>,
-    /// Of this operation.
+    /// Only tasks of this operation.
     pub operation: Option<OperationId>,
-    /// In this state.
+    /// Only tasks in this state.
     pub state: Option<TaskState>,
-    /// Which part.
+    /// The page to return.
     pub page: Page,
 }
 
 impl Tx {
-    /// Adds a task with its whole envelope.
+    /// Inserts a task with its envelope.
     pub async fn insert_task(&mut self, task: &TaskRecord) -> Result<(), StoreError> {
         let values = vec![
             text(task.id),
@@ -46,7 +46,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes a task that was in state `before`.
+    /// Updates a task that is still in the state `before`.
     pub async fn update_task(&mut self, task: &TaskRecord, before: TaskState) -> Result<(), StoreError> {
         let is_open = Value::Int(i64::from(!task.state.is_final()));
         let values = vec![text(task.id), text(before), text(task.state), is_open, document(task)?];
@@ -59,29 +59,29 @@ impl Tx {
 }
 
 impl Reader {
-    /// The task of that id.
+    /// Returns the task with this id.
     pub async fn task(&mut self, id: TaskId) -> Result<TaskRecord, StoreError> {
         let found = self.find("select id, doc from tasks where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("task", id))
     }
 
-    /// The tasks of a node that have not ended.
+    /// Returns the open tasks of a node.
     pub async fn open_tasks(&mut self, node: NodeId) -> Result<Vec<TaskRecord>, StoreError> {
         self.list("select id, doc from tasks where node_id = $1 and is_open = 1 order by id", vec![text(node)]).await
     }
 
-    /// The tasks of all nodes that have not ended.
+    /// Returns the open tasks of all nodes.
     pub async fn all_open_tasks(&mut self) -> Result<Vec<TaskRecord>, StoreError> {
         self.list("select id, doc from tasks where is_open = 1 order by id", Vec::new()).await
     }
 
-    /// Tasks, oldest first.
+    /// Returns a page of tasks, oldest first.
     pub async fn tasks(&mut self, filter: &TaskFilter) -> Result<Vec<TaskRecord>, StoreError> {
         self.records(list(filter)).await
     }
 }
 
-/// The statement of a page of tasks.
+/// Returns the statement for a page of tasks.
 pub(crate) fn list(filter: &TaskFilter) -> Select {
     Select::all("id, doc from tasks")
         .equal_indexed("project_id", filter.project)

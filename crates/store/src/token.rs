@@ -1,4 +1,5 @@
-//! API tokens, by the digest of their secret. Each row is proven to be the platform's ([`crate::genuine`]).
+//! API tokens, found by the digest of their secret. Each row carries a code that proves that the platform wrote it
+//! ([`crate::genuine`]).
 
 use gpuaas_model::{ProjectId, ServiceAccountId, Timestamp, TokenId};
 
@@ -14,7 +15,7 @@ use crate::{
 pub(crate) const TABLE: &str = "tokens";
 
 impl Tx {
-    /// Adds a token.
+    /// Inserts a token.
     pub async fn insert_token(&mut self, token: &TokenRecord) -> Result<(), StoreError> {
         let [doc, code] = self.proven(TABLE, token, &[]).await?;
         let values = vec![
@@ -32,7 +33,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Withdraws a token; withdrawing it again changes nothing.
+    /// Revokes a token; a repeated call changes nothing.
     pub async fn revoke_token(&mut self, id: TokenId, at: Timestamp) -> Result<TokenRecord, StoreError> {
         let mut token = self.token(id).await?;
         if token.revoked_at.is_some() {
@@ -46,30 +47,31 @@ impl Tx {
         Ok(token)
     }
 
-    /// Removes every token. Returns how many were good.
+    /// Deletes every token. Returns how many were valid at `at`.
     pub async fn end_tokens(&mut self, at: Timestamp) -> Result<u64, StoreError> {
         let is_good = |token: &TokenRecord| token.revoked_at.is_none() && token.expires_at.is_none_or(|end| end > at);
         let ended = self.all_tokens().await?.iter().filter(|token| is_good(token)).count();
-        // At once and whatever a row says: none of them may hold up a restore.
+        // All rows with one statement, including forged ones, so that none can block a restore.
         self.execute("delete from tokens", Vec::new()).await?;
         Ok(ended as u64)
     }
 }
 
-/// As the column has it, by which tokens are counted and purged.
+/// Returns the value of the column by which tokens are counted and purged; 0 if the token never ends.
 fn ends_at(token: &TokenRecord) -> i64 {
     token.revoked_at.or(token.expires_at).map_or(0, Timestamp::as_millis)
 }
 
 impl Reader {
-    /// How many tokens of a project, or of the platform itself, are good at `at`.
+    /// Returns the number of tokens of a project, or of the platform, that are valid at `at`. Counts by columns,
+    /// without verifying codes.
     pub async fn good_tokens(&mut self, project: Option<ProjectId>, at: Timestamp) -> Result<u64, StoreError> {
         let sql = "select count(*) as good from tokens where project_id = $1 and (ends_at = 0 or ends_at > $2)";
         let row = self.row(sql, vec![text_or_empty(project), Value::Int(at.as_millis())]).await?;
         row.map_or(Ok(0), |row| get_count(&row, "good"))
     }
 
-    /// The token of that id.
+    /// Returns the token with this id.
     pub async fn token(&mut self, id: TokenId) -> Result<TokenRecord, StoreError> {
         let row = self
             .row(
@@ -80,7 +82,7 @@ impl Reader {
         self.genuine_tokens(row)?.pop().ok_or_else(|| StoreError::not_found("token", id))
     }
 
-    /// The token whose secret has that digest, revoked and expired ones too.
+    /// Returns the token whose secret has this digest, even if it is revoked or expired.
     pub async fn token_by_sha256(&mut self, sha256: &str) -> Result<Option<TokenRecord>, StoreError> {
         let row = self
             .row(
@@ -91,7 +93,7 @@ impl Reader {
         Ok(self.genuine_tokens(row)?.pop())
     }
 
-    /// Every token there is: for whoever ends some of them.
+    /// Returns every genuine token.
     pub async fn all_tokens(&mut self) -> Result<Vec<TokenRecord>, StoreError> {
         let rows = self
             .rows(
@@ -102,12 +104,12 @@ impl Reader {
         self.genuine_tokens(rows)
     }
 
-    /// Tokens of all, or of one project, oldest first.
+    /// Returns a page of tokens, of all or of one project, oldest first.
     pub async fn tokens(&mut self, project: Option<ProjectId>, page: &Page) -> Result<Vec<TokenRecord>, StoreError> {
         self.genuine_page(TABLE, &list(project), page, is_in_its_row).await
     }
 
-    /// The tokens that a service account holds or held.
+    /// Returns the tokens of a service account, including revoked and expired ones.
     pub async fn tokens_of_service_account(&mut self, id: ServiceAccountId) -> Result<Vec<TokenRecord>, StoreError> {
         let sql = "select id, sha256, project_id, service_account_id, ends_at, doc, code from tokens where service_account_id = $1 order by id";
         let rows = self.rows(sql, vec![text(id)]).await?;
@@ -119,7 +121,7 @@ impl Reader {
     }
 }
 
-/// Whether the columns say what the record does: they are what it is found, counted, withdrawn and purged by.
+/// Returns whether the columns used to find, count, revoke and purge tokens agree with the record.
 pub(crate) fn is_in_its_row(token: &TokenRecord, row: &Row) -> Result<bool, StoreError> {
     let or_empty = |id: Option<String>| id.unwrap_or_default();
     Ok(get_text(row, "id")? == token.id.to_string()
@@ -129,7 +131,7 @@ pub(crate) fn is_in_its_row(token: &TokenRecord, row: &Row) -> Result<bool, Stor
         && get_int(row, "ends_at")? == ends_at(token))
 }
 
-/// The statement of a list of tokens: of one project, or of all.
+/// Returns the statement for tokens of one project, or of all.
 pub(crate) fn list(project: Option<ProjectId>) -> Select {
     Select::all("id, sha256, project_id, service_account_id, ends_at, doc, code from tokens")
         .equal("project_id", project)

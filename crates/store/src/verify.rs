@@ -1,6 +1,6 @@
-//! Reads every row of a store as what it must be, and changes nothing.
+//! Verifies every row of a store without changing anything.
 //!
-//! Deliberately absent: the bytes of artifacts, and files beside the store (`server`).
+//! Deliberately absent: the bytes of artifacts, and files next to the store (`server`).
 
 mod rows;
 
@@ -20,60 +20,60 @@ use crate::{
 };
 use rows::Rows;
 
-/// Findings of one kind that are told one by one: a database that is damaged all over needs no more.
+/// Most findings of one check of the database that are reported one by one: more do not help with a damaged database.
 const FINDINGS_MAX: usize = 100;
 
-/// What is wrong at one place.
+/// A defect at one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Of which kind it is.
+    /// The kind of defect.
     pub kind: FindingKind,
-    /// Where: a file, a table, or a table with a row and a column.
+    /// The place: a file, a table, or a table with a row and a column.
     pub place: String,
-    /// What is wrong.
+    /// A description of the defect.
     pub detail: String,
 }
 
-/// What can be wrong.
+/// The kind of a defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// The database's own files.
+    /// The database files are damaged.
     Database,
     /// The schema is not this version's.
     Schema,
-    /// A row refers to one that is not there.
+    /// A row refers to a missing row.
     ForeignKey,
-    /// A row cannot be read as its type, or its columns disagree with its document.
+    /// A row cannot be read as its record type, or its columns disagree with its document.
     Row,
-    /// Nothing proves that the platform wrote a row.
+    /// No held key proves that the platform wrote the row.
     Forged,
-    /// A sealed value opens with none of the keys.
+    /// No held key opens the sealed value.
     Sealed,
-    /// Events or audit records have a gap, or a number beyond their counter.
+    /// Events or audit records have a gap, or a number above their counter.
     Sequence,
-    /// A sealing key is missing or is not the one that the rows are under.
+    /// A sealing key is missing, or it is not the key that the rows are under.
     Key,
-    /// An artifact is missing, or its bytes are not those of its digest.
+    /// An artifact is missing, or its bytes do not match its digest.
     Artifact,
-    /// The rows lack what was acknowledged, or nothing tells whether they do.
+    /// The rows lack acknowledged changes, or it cannot be determined whether they do.
     History,
-    /// Something was begun and not finished.
+    /// An action was begun and not finished.
     HalfWay,
 }
 
-/// What was read.
+/// The result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct VerifiedRows {
-    /// The schema of the store; 0 where it could not be read.
+    /// The schema version of the store; 0 if it could not be read.
     pub schema: i64,
-    /// How many rows.
+    /// Number of rows read.
     pub rows: u64,
-    /// How many sealed values were opened.
+    /// Number of sealed values that were opened.
     pub sealed: u64,
-    /// Every artifact that rows name.
+    /// Every artifact in the rows.
     pub artifacts: Vec<ArtifactRecord>,
-    /// What is wrong.
+    /// All defects found.
     pub findings: Vec<Finding>,
 }
 
@@ -82,7 +82,7 @@ impl VerifiedRows {
         self.findings.push(Finding { kind, place: place.into(), detail: detail.into() });
     }
 
-    /// A failure of the store as a finding, where it is one.
+    /// Records an error of the store as a finding if it describes a defect; returns other errors.
     fn take(&mut self, error: StoreError) -> Result<(), StoreError> {
         match error {
             StoreError::Corrupt(bad) => {
@@ -97,7 +97,8 @@ impl VerifiedRows {
 }
 
 impl StoreOptions {
-    /// Reads every row of one moment. With a proof, codes are checked and sealed values opened; `sealed_settings` names the settings that are sealed.
+    /// Reads every row from one snapshot. With a proof, also verifies codes and opens sealed values; `sealed_settings`
+    /// names the settings with sealed values.
     pub async fn verify(
         &self,
         proof: Option<Arc<dyn RecordProof>>,
@@ -139,8 +140,8 @@ impl StoreOptions {
 }
 
 impl Store {
-    /// Reads every row that a dump holds as this version's records. Fails with [`StoreError::Corrupt`] at the first that it cannot read. Codes and
-    /// sealed values are not checked.
+    /// Reads every row of a dump's tables as this version's records. Fails with [`StoreError::Corrupt`] at the first
+    /// unreadable row. Does not verify codes or sealed values.
     pub async fn read_every_row(&self) -> Result<(), StoreError> {
         let mut reader = self.read().await?;
         for table in dump::TABLES {
@@ -168,7 +169,7 @@ async fn database(connection: &mut Connection, verified: &mut VerifiedRows, plac
     Ok(())
 }
 
-/// Whether the schema is this version's, so that rows can be read.
+/// Returns whether the schema is this version's, so that rows can be read.
 async fn schema(connection: &mut Connection, verified: &mut VerifiedRows) -> Result<bool, StoreError> {
     let sql = "select coalesce(max(version), 0) as version from schema_versions";
     let found = connection.rows(sql, Vec::new(), 1).await?.first().map_or(Ok(0), |row| get_int(row, "version"))?;
@@ -187,7 +188,7 @@ async fn schema(connection: &mut Connection, verified: &mut VerifiedRows) -> Res
     }
 }
 
-/// Events and audit are numbered without a gap, up to their counter.
+/// Checks that events and audit records are numbered without gaps, up to their counter.
 async fn sequences(connection: &mut Connection, verified: &mut VerifiedRows) -> Result<(), StoreError> {
     let sql = "select n.name as name, n.lowest as lowest, n.newest as newest, n.rows as rows, \
                coalesce((select last_sequence from streams where stream = n.name), 0) as last from ( \

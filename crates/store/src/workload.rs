@@ -13,26 +13,27 @@ use crate::{
     store::{Reader, Tx},
 };
 
-/// Which workloads.
+/// Selects workloads; absent conditions match all.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadFilter {
-    /// Of this project.
+    /// Only workloads of this project.
     pub project: Option<ProjectId>,
-    /// In this lifecycle.
+    /// Only workloads in this lifecycle state.
     pub lifecycle: Option<Lifecycle>,
-    /// With this health.
+    /// Only workloads with this health.
     pub health: Option<Health>,
-    /// Of this app.
+    /// Only workloads of this app.
     pub app: Option<String>,
-    /// Which part.
+    /// The page to return.
     pub page: Page,
 }
 
-/// How many workloads there are, by lifecycle and health.
+/// Number of workloads by lifecycle and health.
 pub type WorkloadCounts = BTreeMap<(Lifecycle, Health), u64>;
 
 impl Tx {
-    /// Adds a workload; its name is its own in its project until it is decommissioned.
+    /// Inserts a workload. Fails with [`StoreError::NameTaken`] if the project has a workload with this name that is
+    /// not decommissioned.
     pub async fn insert_workload(&mut self, workload: &WorkloadRecord) -> Result<(), StoreError> {
         let known = self.workload_by_name(workload.project, workload.name.as_str()).await?;
         if known.is_some_and(|known| known.lifecycle != Lifecycle::Decommissioned) {
@@ -54,7 +55,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes a workload that was read at its present revision, and returns it at the next one.
+    /// Updates a workload that is still at its given revision, and returns it with the next one.
     pub async fn update_workload(&mut self, workload: &WorkloadRecord) -> Result<WorkloadRecord, StoreError> {
         let next = WorkloadRecord { revision: workload.revision + 1, updated_at: self.clock.now(), ..workload.clone() };
         let values = vec![
@@ -75,13 +76,13 @@ impl Tx {
 }
 
 impl Reader {
-    /// The workload of that id.
+    /// Returns the workload with this id.
     pub async fn workload(&mut self, id: WorkloadId) -> Result<WorkloadRecord, StoreError> {
         let found = self.find("select id, doc from workloads where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("workload", id))
     }
 
-    /// The newest workload of that name in a project: names of decommissioned ones may be used again.
+    /// Returns the newest workload with this name in a project. Names of decommissioned workloads can be reused.
     pub async fn workload_by_name(
         &mut self,
         project: ProjectId,
@@ -91,12 +92,12 @@ impl Reader {
         self.find(sql, vec![text(project), text(name)]).await
     }
 
-    /// Workloads, oldest first.
+    /// Returns a page of workloads, oldest first.
     pub async fn workloads(&mut self, filter: &WorkloadFilter) -> Result<Vec<WorkloadRecord>, StoreError> {
         self.records(list(filter)).await
     }
 
-    /// Counts of a project's workloads, or of all.
+    /// Returns the counts of a project's workloads, or of all.
     pub async fn workload_counts(&mut self, project: Option<ProjectId>) -> Result<WorkloadCounts, StoreError> {
         let rows = self.selected(counted(project)).await?;
         let count = |row| Ok(((get_parsed(row, "lifecycle")?, get_parsed(row, "health")?), get_count(row, "n")?));
@@ -104,7 +105,7 @@ impl Reader {
     }
 }
 
-/// The statement of a page of workloads.
+/// Returns the statement for a page of workloads.
 pub(crate) fn list(filter: &WorkloadFilter) -> Select {
     Select::all("id, doc from workloads")
         .equal("project_id", filter.project)
@@ -114,7 +115,7 @@ pub(crate) fn list(filter: &WorkloadFilter) -> Select {
         .page(&filter.page)
 }
 
-/// The statement that counts workloads by lifecycle and health.
+/// Returns the statement that counts workloads by lifecycle and health.
 pub(crate) fn counted(project: Option<ProjectId>) -> Select {
     Select::all("lifecycle, health, count(*) as n from workloads")
         .equal("project_id", project)

@@ -1,4 +1,4 @@
-//! What lists show of workloads besides their own rows: read for a whole page with one statement.
+//! Related rows of workloads for lists, read with one statement for a whole page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +11,21 @@ use crate::{
     store::Reader,
 };
 
-/// Rows of a workload besides its own.
+/// The rows of a workload besides its own.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadParts {
     /// Its members in the order of their placement, without removed ones.
     pub members: Vec<MemberRecord>,
-    /// Its operation that has not ended.
+    /// Its open operation.
     pub open: Option<OperationRecord>,
-    /// The first step of that operation that runs or waits for its next attempt.
+    /// The first step of that operation that is running or in backoff.
     pub under_way: Option<StepRecord>,
-    /// Whether a file of its release is a stand-in for the genuine one.
+    /// Whether any file of its release is a stand-in.
     pub stand_in: bool,
 }
 
 impl Reader {
-    /// The parts of each of these workloads.
+    /// Returns the parts of each of these workloads.
     pub async fn workload_parts(
         &mut self,
         workloads: &[WorkloadRecord],

@@ -1,11 +1,11 @@
-//! The one who writes: changes take turns, and those that waited for each other share a commit.
+//! The single writer: changes take turns, and changes that waited for each other share a commit (group commit).
 //!
-//! A change is a savepoint. When it is done and others wait, the next one begins in the same transaction of the database, and the commit of the last
-//! makes all of them durable with one write to the disk. Nobody is told that a change is done before that commit, and a change that is given up takes
-//! only its own savepoint back.
+//! A change is a savepoint. When it is done and others wait, the next one begins in the same database transaction, and
+//! the commit of the last makes all of them durable with one write to the disk. No caller gets success before that
+//! commit. A change that is dropped rolls back only its own savepoint.
 //!
-//! What may follow from what: a change sees those before it in its group. When their commit fails, so does its own, and what it had decided from them was
-//! never told to anybody but as a refusal.
+//! A change sees the earlier changes of its group. If their commit fails, its own commit fails too; conclusions that it
+//! drew from their rows can have reached a caller only as a refusal.
 
 use std::{
     sync::{
@@ -35,21 +35,21 @@ use crate::{
     store::{Change, TURN_WAIT_MAX},
 };
 
-/// Changes that share a commit at most: what one failed commit takes with it.
+/// Most changes in one group: a failed commit loses at most this many.
 const GROUP_MAX: usize = 64;
-/// How long the first change of a group waits for the commit although others could still join.
+/// How long the first change of a group may wait for the commit while others still join.
 const GROUP_AGE_MAX: Duration = Duration::from_millis(5);
 
-/// Gives changes their turns. Cheap to clone.
+/// Gives each change its turn. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
 }
 
-/// Who is told of commits, and of their failures.
+/// Receives the outcome of commits.
 pub(crate) struct Told {
     pub(crate) changes: broadcast::Sender<Change>,
-    /// As whom hints are announced to other processes; `None` where there are none.
+    /// The id under which hints are announced to other processes; `None` without other processes.
     pub(crate) announces_as: Option<Uuid>,
     pub(crate) room: Room,
     pub(crate) damage: Damage,
@@ -61,33 +61,33 @@ struct Shared {
     dialect: Dialect,
     url: String,
     line: Arc<Mutex<Line>>,
-    /// How many wait for their turn.
+    /// Number of changes that wait for a turn.
     waiting: AtomicUsize,
     told: Told,
-    /// Whether commits may hold up whoever asks for them: in a simulation.
+    /// Whether commits run on the caller's thread and may block it; only in a simulation.
     at_once: AtomicBool,
 }
 
-/// What goes from one change to the next.
+/// State that each change hands to the next.
 #[derive(Default)]
 struct Line {
     connection: Option<Connection>,
-    /// The open transaction of the database.
+    /// The open database transaction.
     group: Option<Group>,
 }
 
 #[derive(Default)]
 struct Group {
-    /// When its first change was done, and began to wait for the commit.
+    /// When the first change of the group was done and began to wait for the commit.
     waits_since: Option<Instant>,
-    /// How the last savepoint ended, where the database has not been told yet.
+    /// How the last savepoint ended, until that was sent to the database.
     left: Option<End>,
     done: Vec<Done>,
-    /// How many rows had been changed over the connection when it began.
+    /// Rows changed over the connection before the group began.
     changed_before: u64,
 }
 
-/// How a change ended.
+/// The outcome of a change's savepoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Kept,
@@ -100,11 +100,11 @@ struct Done {
     told: oneshot::Sender<Result<(), StoreError>>,
 }
 
-/// A change's turn: the only connection that writes, in a savepoint of its own.
+/// A change's turn: exclusive use of the writing connection, within one savepoint.
 pub(crate) struct Turn {
     shared: Arc<Shared>,
     line: Option<OwnedMutexGuard<Line>>,
-    /// Why the change cannot be committed: one of its statements failed.
+    /// The error of the first failed statement; the change cannot be committed after it.
     failed: Option<StoreError>,
 }
 
@@ -114,7 +114,8 @@ impl Writer {
         Self { shared: Arc::new(Shared { dialect, url, line, waiting, told, at_once }) }
     }
 
-    /// Waits for a turn and begins a change. Refused while history that went back waits for a person's decision.
+    /// Waits for a turn and begins a change. Fails while changes are stopped because history went back, until a person
+    /// decides.
     pub(crate) async fn turn(&self) -> Result<Turn, StoreError> {
         self.shared.told.history.must_go_on()?;
         let mut waiting = Waiting::new(self.shared.clone());
@@ -124,7 +125,8 @@ impl Writer {
         let turn = Turn { shared: self.shared.clone(), line: Some(line), failed: None };
         match self.shared.dialect {
             Dialect::Sqlite => turn.begun().await,
-            // Beside the caller, who may go away: between two statements nobody would know which savepoint there is.
+            // In a separate task, because the caller may be cancelled: between two statements the savepoint would be
+            // undefined.
             Dialect::Postgres => {
                 let begun = tokio::spawn(turn.begun());
                 begun.await.map_err(|_| StoreError::Unreachable("the process ends".to_owned()))?
@@ -132,19 +134,19 @@ impl Writer {
         }
     }
 
-    /// Has commits done where they are asked for, before anything else happens.
+    /// Runs commits on the caller's thread, before anything else happens.
     #[cfg(feature = "simulation")]
     pub(crate) fn commit_at_once(&self) {
         self.shared.at_once.store(true, Ordering::Relaxed);
     }
 
-    /// Whether no change is open or on its way to the disk.
+    /// Returns whether no change is open or being committed.
     #[cfg(feature = "simulation")]
     pub(crate) fn is_at_rest(&self) -> bool {
         self.shared.line.try_lock().is_ok_and(|line| line.group.is_none())
     }
 
-    /// Closes the connection when the last turn is over, and what was done is committed.
+    /// Closes the connection after the last turn has ended and its group is committed.
     pub(crate) async fn close(&self) {
         let mut line = self.shared.line.clone().lock_owned().await;
         while line.group.is_some() {
@@ -156,21 +158,22 @@ impl Writer {
 }
 
 impl Turn {
-    /// The connection.
+    /// Returns the writing connection; fails if it was lost during this change.
     pub(crate) fn connection(&mut self) -> Result<&mut Connection, StoreError> {
         let connection = self.line.as_mut().and_then(|line| line.connection.as_mut());
         connection.ok_or_else(|| StoreError::Unreachable("the connection was lost in this change".to_owned()))
     }
 
-    /// Notes that a statement failed: the change will not be committed.
+    /// Records a failed statement, so that the change cannot be committed.
     pub(crate) fn note(&mut self, error: &StoreError) {
         self.failed.get_or_insert_with(|| error.clone());
     }
 
-    /// Makes the change durable, perhaps together with others, then tells those who listen.
+    /// Makes the change durable, perhaps together with others, then sends its hints.
     pub(crate) async fn commit(mut self, hints: Vec<Change>) -> Result<(), StoreError> {
         if let Some(failed) = &self.failed {
-            // PostgreSQL would answer such a commit with a rollback and no error, and SQLite would keep the rest.
+            // PostgreSQL would turn this commit into a rollback without an error; SQLite would commit the other
+            // statements.
             if let StoreError::Damaged { .. } = failed {
                 return Err(failed.clone());
             }
@@ -187,7 +190,7 @@ impl Turn {
         hears.await.unwrap_or_else(|_| Err(StoreError::Unreachable("the process ends".to_owned())))
     }
 
-    /// The turn with its savepoint.
+    /// Returns the turn with its savepoint begun.
     async fn begun(mut self) -> Result<Self, StoreError> {
         let Some(line) = self.line.as_mut() else { return Err(StoreError::Busy) };
         let begun = match line.group.is_some() {
@@ -197,7 +200,7 @@ impl Turn {
         match begun {
             Ok(()) => Ok(self),
             Err(error) => {
-                // Which savepoint there is now, if any, is unknown: the whole transaction goes.
+                // The state of savepoints is unknown now, so the whole transaction is given up.
                 line.fail(&error);
                 Err(error)
             }
@@ -206,14 +209,14 @@ impl Turn {
 }
 
 impl Drop for Turn {
-    /// Takes back what was not committed.
+    /// Rolls back an uncommitted change.
     fn drop(&mut self) {
         let Some(mut line) = self.line.take() else { return };
         if let Some(group) = &mut line.group {
             group.left = Some(End::Dropped);
         }
         if line.connection.as_ref().is_none_or(|connection| !connection.is_in_transaction()) {
-            // What was done before in the same transaction went with it.
+            // The earlier changes of the same transaction are lost with it.
             let why = self.failed.take().unwrap_or_else(|| StoreError::Unreachable("the transaction ended".to_owned()));
             line.fail(&why);
         }
@@ -222,7 +225,7 @@ impl Drop for Turn {
 }
 
 impl Line {
-    /// Begins a savepoint in the transaction that is open.
+    /// Begins a savepoint in the open transaction.
     async fn join(&mut self, dialect: Dialect) -> Result<(), StoreError> {
         let left = self.group.as_mut().and_then(|group| group.left.take());
         let lost = || StoreError::Unreachable("the connection was lost".to_owned());
@@ -230,7 +233,7 @@ impl Line {
         connection.run(dialect.next_savepoint(left == Some(End::Dropped))).await
     }
 
-    /// Begins a transaction, connecting if need be.
+    /// Begins a transaction, and connects first if necessary.
     async fn begin(&mut self, dialect: Dialect, url: &str) -> Result<(), StoreError> {
         let kept = self.connection.take().filter(Connection::is_usable);
         let (mut connection, is_fresh) = match kept {
@@ -239,7 +242,7 @@ impl Line {
         };
         let mut begun = connection.begin(dialect.begin()).await;
         if matches!(begun, Err(StoreError::Unreachable(_))) && !is_fresh {
-            // One that was lost between two changes took nothing with it.
+            // A connection lost between two transactions carried no uncommitted change.
             connection = Connection::open(dialect, url).await?;
             begun = connection.begin(dialect.begin()).await;
         }
@@ -249,18 +252,18 @@ impl Line {
         Ok(())
     }
 
-    /// Gives the transaction up with its connection, and tells everybody who waits for the commit that it will not be.
+    /// Drops the connection with its transaction, and fails every change that waits for the commit.
     fn fail(&mut self, why: &StoreError) {
         self.connection = None;
         for done in self.group.take().into_iter().flat_map(|group| group.done) {
-            // Whoever asked may have gone.
+            // The caller may have been cancelled.
             let _ = done.told.send(Err(why.clone()));
         }
     }
 }
 
 impl Shared {
-    /// Gives the turn to the next in line, and commits first unless the next one can join the group.
+    /// Passes the turn on. Commits the group first, unless another change waits and may join it.
     fn pass_on(self: &Arc<Self>, line: OwnedMutexGuard<Line>) {
         let Some(group) = &line.group else { return };
         let age = group.waits_since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -271,7 +274,7 @@ impl Shared {
         self.settle(line);
     }
 
-    /// Commits the group, where that may block.
+    /// Commits the group where blocking is allowed.
     fn settle(self: &Arc<Self>, line: OwnedMutexGuard<Line>) {
         let shared = self.clone();
         let is_nothing = line.group.as_ref().is_none_or(|group| group.done.is_empty());
@@ -279,7 +282,7 @@ impl Shared {
             at_once(shared.commit(line));
             return;
         }
-        // Without a runtime the process ends, and the database takes back what is open.
+        // Without a runtime the process is ending, and the database rolls back the open transaction.
         let Ok(runtime) = Handle::try_current() else { return };
         match self.dialect {
             Dialect::Sqlite => drop(runtime.spawn_blocking(move || at_once(shared.commit(line)))),
@@ -287,7 +290,7 @@ impl Shared {
         }
     }
 
-    /// Ends the transaction of the database and tells everybody how.
+    /// Ends the database transaction and reports the outcome to every change in it.
     async fn commit(self: Arc<Self>, mut line: OwnedMutexGuard<Line>) {
         let Some(mut group) = line.group.take() else { return };
         let done = std::mem::take(&mut group.done);
@@ -306,13 +309,13 @@ impl Shared {
                 if let (StoreError::HistoryWentBack(_), Some(connection)) = (error, line.connection.as_mut()) {
                     self.told.history.leave_word(connection, self.dialect).await;
                 }
-                // SQLite keeps a transaction open whose commit failed; a server's connection may be anywhere.
+                // SQLite keeps a transaction open after a failed commit; on PostgreSQL the state is unknown.
                 line.connection = None;
             }
         }
         for Done { hints, told } in done {
             let hints = hints.into_iter().filter(|_| ended.is_ok());
-            // Nobody listening is fine: rows are the truth. So is nobody waiting.
+            // A lost hint is harmless because subscribers read rows; the caller may have been cancelled.
             hints.for_each(|hint| drop(self.told.changes.send(hint)));
             let _ = told.send(ended.clone().map(drop));
         }
@@ -339,13 +342,13 @@ impl Shared {
     }
 }
 
-/// Does what SQLite does without ever waiting for another task.
+/// Runs work that completes without awaiting another task, as all work on SQLite does.
 fn at_once(work: impl Future<Output = ()>) {
     let done = work.now_or_never();
     debug_assert!(done.is_some(), "SQLite answers where it is asked");
 }
 
-/// Somebody who waits for a turn.
+/// A change that waits for its turn.
 struct Waiting {
     shared: Arc<Shared>,
     had_its_turn: bool,
@@ -364,7 +367,7 @@ impl Waiting {
 }
 
 impl Drop for Waiting {
-    /// Whoever gives up waiting may have been the one to whom a group was left.
+    /// Passes the turn on if this was the last waiting change: a group may have been left open for it to commit.
     fn drop(&mut self) {
         if self.had_its_turn || self.shared.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
             return;

@@ -1,7 +1,7 @@
-//! What every store must do, whichever database it stands on: each behaviour below runs once per backend.
+//! The contract of the store: each behaviour below runs once per database backend.
 //!
-//! A behaviour is a function of a fresh [`World`](contract::world::World); its name is the sentence that it proves. One that is
-//! written and not listed here is dead code and fails the lint.
+//! A behaviour is a function that takes a fresh [`World`](contract::world::World); its name is the sentence that it verifies. A
+//! behaviour that is not listed here is dead code and fails the lint.
 
 #![allow(clippy::unwrap_used, reason = "a behaviour is a test, though the attribute stands on what calls it")]
 #![allow(clippy::cloned_ref_to_slice_refs, reason = "what a list of one should hold reads best as a list of one")]
@@ -56,7 +56,7 @@ macro_rules! behaviours {
     };
 }
 
-// What only a server that several replicas share can do to a store.
+// Behaviours that only a database server shared by several replicas can show.
 behaviours!(@on postgres as shared: conflicts {
     a_conflict_is_told_as_busy_and_repeated_until_it_passes,
     a_conflict_that_does_not_pass_is_given_up,

@@ -1,4 +1,4 @@
-//! Which statements look at every row of a table: few, each known by name, and none that a task, a request or an event waits for.
+//! Checks that only the listed statements scan a whole table. No task, request or event waits for one of them.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 use gpuaas_model::{Clock, Timestamp};
 use gpuaas_store::{Store, StoreOptions};
 
-/// Statements that may, by how they begin, and why.
+/// Statements that may scan a table, by their first words, and the reason.
 const SCANS: &[(&str, &str)] = &[
     ("delete from enrollments", "a restore ends them all"),
     ("delete from leases where (name like", "once an hour; as many as there are nodes and operations"),
@@ -52,7 +52,7 @@ impl Clock for Noon {
     }
 }
 
-/// The statements of this crate as they stand in its source, without those that are put together.
+/// The SQL statements in this crate's source, except those that are assembled at run time.
 fn statements() -> BTreeSet<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = BTreeSet::new();
@@ -99,9 +99,9 @@ async fn statements_that_look_at_every_row_are_few_and_known() {
         let mut plan = plan.unwrap_or_else(|error| panic!("{statement}: {error}"));
         let steps =
             plan.raw_query().mapped(|row| row.get::<_, String>("detail")).collect::<Result<Vec<_>, _>>().unwrap();
-        // A list among the values is no table, nor is the one row of values alone.
+        // A list parameter and a constant row are not tables.
         let is_of_table = |step: &String| !step.contains("json_each") && step != "SCAN CONSTANT ROW";
-        // A whole index has as many rows as its table has, but for one that holds only some of them.
+        // Scanning an index reads as many rows as the table has, unless the index is partial.
         let is_of_some = |step: &String| partial.iter().any(|index| step.ends_with(&format!(" INDEX {index}")));
         let is_scan = |step: &String| step.starts_with("SCAN ") && is_of_table(step) && !is_of_some(step);
         if steps.iter().any(is_scan) {

@@ -1,4 +1,5 @@
-//! Our own certificate authority: it signs the control plane's server certificates, its replicas' and every node's identity, and nothing else.
+//! The platform's certificate authority. It signs only the control plane's server certificates, the identities of replicas and nodes, its
+//! successor's certificate and signing-key sets.
 
 use std::time::Duration;
 
@@ -23,28 +24,28 @@ use crate::{
     identity::{NodeIdentity, ReplicaIdentity},
 };
 
-/// Life of a node's certificate; renewed by the agent at two thirds of it.
+/// Lifetime of a node's certificate. The agent renews it after two thirds.
 pub const NODE_CERTIFICATE_LIFE: Duration = Duration::from_secs(24 * 3_600);
-/// Life of a certificate of the control plane's own listeners: issued at every start and again at two thirds of it.
+/// Lifetime of certificates of the control plane's listeners and replicas. They are issued at every start and renewed after two thirds.
 pub const SERVER_CERTIFICATE_LIFE: Duration = Duration::from_secs(90 * 24 * 3_600);
-/// Life of the authority itself.
+/// Lifetime of the authority itself.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
-/// Certificates begin this long before they are made, for clocks that are slow.
+/// Certificates become valid this long before they are issued, to tolerate slow clocks.
 pub(crate) const BACKDATED: Duration = Duration::from_secs(300);
 
-/// Characters of a line of PEM.
+/// Characters per line of PEM.
 const PEM_LINE_BYTES: usize = 64;
 
-/// Why a certificate could not be made or read.
+/// Why a certificate could not be issued or read.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// The request is malformed, or not signed by the key it names.
+    /// The request is malformed or not signed by its own key.
     #[error("the certificate request is not acceptable: {0}")]
     Request(String),
-    /// The key is of a kind that is not accepted.
+    /// The type of the key is not accepted.
     #[error("the certificate request's key must be ECDSA P-256")]
     WeakKey,
-    /// Something of ours is malformed.
+    /// A certificate or key of the authority is malformed.
     #[error("certificate authority: {0}")]
     Material(String),
 }
@@ -57,18 +58,18 @@ impl From<rcgen::Error> for AuthorityError {
 
 /// A certificate authority with its key.
 ///
-/// A successor has its predecessor's name and a certificate issued by it, so that clients that trust only the predecessor accept the successor's
-/// certificates: RFC 4210 calls it `NewWithOld`, and RFC 5280 counts it in no path's length.
+/// A successor has its predecessor's name and a certificate issued by it. Clients that trust only the predecessor therefore accept the
+/// successor's certificates. RFC 4210 calls this certificate `NewWithOld`; RFC 5280 does not count it in the path length.
 pub struct Authority {
     certificate: CertificateDer<'static>,
     certificate_pem: String,
     issuer: Issuer<'static, KeyPair>,
-    /// The certificate by the authority before, and that one's own; empty for the first.
+    /// This authority's certificate issued by its predecessor, then the predecessor's own certificate; empty for the first authority.
     by_predecessor: Vec<CertificateDer<'static>>,
 }
 
 impl Authority {
-    /// A new authority for the control plane of that id.
+    /// Generates the first authority of a control plane.
     pub fn generate(control_plane: &str, now: Timestamp) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = authority_params(&format!("GPUaaS {control_plane}"), now)?.self_signed(&key)?;
@@ -76,7 +77,7 @@ impl Authority {
         Self::from_pem(&pem, &key_pem)
     }
 
-    /// A new authority that may take the place of this one: with its name, and certified by it.
+    /// Generates a successor with the name of this authority and a certificate issued by it.
     pub fn successor(&self, now: Timestamp) -> Result<Self, AuthorityError> {
         let material = |error: &dyn std::fmt::Display| AuthorityError::Material(error.to_string());
         let (_, own) = x509_parser::parse_x509_certificate(&self.certificate).map_err(|error| material(&error))?;
@@ -90,8 +91,8 @@ impl Authority {
         Ok(Self { by_predecessor: vec![by_this, self.certificate.clone()], ..next })
     }
 
-    /// The authority whose certificate and key were kept. The certificate lies open and the key sealed: one that is not the key's own was put there by
-    /// somebody else.
+    /// Loads an authority from its stored certificate and key. Fails if the certificate does not match the key: only the key is stored
+    /// sealed, so another writer could have replaced the certificate.
     pub fn from_pem(certificate_pem: &str, key_pem: &str) -> Result<Self, AuthorityError> {
         let material = |error: &dyn std::fmt::Display| AuthorityError::Material(error.to_string());
         let key = KeyPair::from_pem(key_pem)?;
@@ -102,38 +103,38 @@ impl Authority {
             return Err(AuthorityError::Material("the certificate is not that of the authority's key".to_owned()));
         }
         let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
-        // Made anew: whatever else the text held is nobody's to trust.
+        // Encoded again, to drop any other text in the input.
         let certificate_pem = self::certificate_pem(&certificate);
         Ok(Self { certificate, certificate_pem, issuer, by_predecessor: Vec::new() })
     }
 
-    /// The same authority with what its predecessor certified, as [`Authority::by_predecessor_pem`] has it.
+    /// Adds the predecessor's certificates, in the form that [`Authority::by_predecessor_pem`] returns.
     pub fn following(self, by_predecessor_pem: &str) -> Result<Self, AuthorityError> {
         Ok(Self { by_predecessor: certificates_of_pem(by_predecessor_pem)?, ..self })
     }
 
-    /// Its certificate by the authority before, and that one's own, PEM; empty for the first.
+    /// Returns the certificate issued by the predecessor and the predecessor's own certificate in PEM; empty for the first authority.
     pub fn by_predecessor_pem(&self) -> String {
         self.by_predecessor.iter().map(|certificate| certificate_pem(certificate)).collect()
     }
 
-    /// Its certificate.
+    /// Returns the authority's certificate in PEM.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
     }
 
-    /// Its certificate.
+    /// Returns the authority's certificate in DER.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
-    /// Its own certificate, without a chain.
+    /// Returns the authority's certificate as a slice of one, without the predecessor's.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         std::slice::from_ref(&self.certificate)
     }
 
-    /// A certificate with what leads from it to the authority before, for those who trust that one alone, and this authority's own. In that order: OpenSSL
-    /// takes the first issuer that fits, and goes no further from one that signed itself.
+    /// Returns the certificate with its chain: first the path to the predecessor, for clients that trust only that one, then this
+    /// authority's own certificate. The order matters: OpenSSL takes the first issuer that fits and stops at a self-signed one.
     fn chain(&self, certificate: CertificateDer<'static>) -> Vec<CertificateDer<'static>> {
         let mut chain = vec![certificate];
         chain.extend(self.by_predecessor.iter().cloned());
@@ -141,22 +142,23 @@ impl Authority {
         chain
     }
 
-    /// Its key, to be sealed.
+    /// Returns the key for sealed storage.
     pub fn key_pem(&self) -> Zeroizing<String> {
         Zeroizing::new(self.issuer.key().serialize_pem())
     }
 
-    /// SHA-256 of the certificate: what enrollment strings pin.
+    /// Returns the SHA-256 of the certificate, which enrollment strings pin.
     pub fn digest(&self) -> String {
         sha256_hex(&self.certificate)
     }
 
-    /// Signs `message` with the authority's key (ECDSA P-256, ASN.1), as signing-key sets are.
+    /// Signs `message` with the authority's key (ECDSA P-256 with SHA-256, ASN.1). Signing-key sets are signed this way.
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, AuthorityError> {
         Ok(rcgen::SigningKey::sign(self.issuer.key(), message)?)
     }
 
-    /// A certificate and a fresh key for a listener at these names and addresses, with the chain up to this authority and to the one before.
+    /// Issues a certificate with a new key for a listener with these names and addresses. The chain includes this authority and its
+    /// predecessor.
     pub fn issue_server(
         &self,
         names: &[String],
@@ -166,7 +168,7 @@ impl Authority {
         Ok((self.issue_server_for(&key, names, now)?, key.to_der()))
     }
 
-    /// A certificate for that key at these names and addresses, with the chain up to this authority and to the one before.
+    /// Issues a certificate for `key` with these names and addresses. The chain includes this authority and its predecessor.
     pub fn issue_server_for(
         &self,
         key: &ServerKey,
@@ -183,7 +185,8 @@ impl Authority {
         Ok(self.chain(certificate.der().clone()))
     }
 
-    /// A certificate and key by which replicas know each other in both directions, with the chain up to this authority and to the one before.
+    /// Issues a certificate with a new key with which replicas authenticate each other, as server and as client. The chain includes this
+    /// authority and its predecessor.
     pub fn issue_replica(
         &self,
         identity: &ReplicaIdentity,
@@ -204,7 +207,7 @@ impl Authority {
         Ok((self.chain(certificate.der().clone()), key))
     }
 
-    /// A node's certificate for the key of its request. Everything else that the request asks for is ignored.
+    /// Issues a node's certificate for the key of the request. Ignores everything else in the request.
     pub fn issue_node(
         &self,
         request_pem: &str,
@@ -214,7 +217,7 @@ impl Authority {
         let der = request_of(request_pem)?;
         let mut request = CertificateSigningRequestParams::from_der(&der)
             .map_err(|error| AuthorityError::Request(error.to_string()))?;
-        // The algorithm is that of the signature, which names no curve.
+        // The request's algorithm is that of the signature and does not determine the curve.
         if request.public_key.algorithm() != &PKCS_ECDSA_P256_SHA256 || !is_for_p256(&der) {
             return Err(AuthorityError::WeakKey);
         }
@@ -233,78 +236,78 @@ impl Authority {
     }
 }
 
-/// The key of a listener. One that is kept outlives its certificates, and so does a pin on it.
+/// Key of a listener. A stored key outlives its certificates, so a pin on it stays valid.
 pub struct ServerKey {
     key: KeyPair,
 }
 
 impl ServerKey {
-    /// A fresh ECDSA P-256 key.
+    /// Generates an ECDSA P-256 key.
     pub fn generate() -> Result<Self, AuthorityError> {
         Ok(Self { key: KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)? })
     }
 
-    /// The key that was kept.
+    /// Loads a stored key.
     pub fn from_pem(pem: &str) -> Result<Self, AuthorityError> {
         Ok(Self { key: KeyPair::from_pem(pem)? })
     }
 
-    /// The key, to be sealed.
+    /// Returns the key for sealed storage.
     pub fn to_pem(&self) -> Zeroizing<String> {
         Zeroizing::new(self.key.serialize_pem())
     }
 
-    /// The key as TLS takes it.
+    /// Returns the key in the form that rustls expects.
     pub fn to_der(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()))
     }
 
-    /// `sha256//` and the digest of the public key in base64: what curl takes as `--pinnedpubkey`.
+    /// Returns `sha256//` and the base64 digest of the public key, as expected by curl's `--pinnedpubkey`.
     pub fn pin(&self) -> String {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.key.subject_public_key_info());
         format!("sha256//{}", STANDARD.encode(digest))
     }
 }
 
-/// A node's own key, made on the node and never leaving it.
+/// Key of a node. It is generated on the node and never leaves it.
 pub struct NodeKey {
     key: KeyPair,
 }
 
 impl NodeKey {
-    /// A fresh ECDSA P-256 key.
+    /// Generates an ECDSA P-256 key.
     pub fn generate() -> Result<Self, AuthorityError> {
         Ok(Self { key: KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)? })
     }
 
-    /// The key that was kept.
+    /// Loads a stored key.
     pub fn from_pem(pem: &str) -> Result<Self, AuthorityError> {
         Ok(Self { key: KeyPair::from_pem(pem)? })
     }
 
-    /// The key, to be kept on the node.
+    /// Returns the key for storage on the node.
     pub fn to_pem(&self) -> Zeroizing<String> {
         Zeroizing::new(self.key.serialize_pem())
     }
 
-    /// The key as TLS takes it.
+    /// Returns the key in the form that rustls expects.
     pub fn to_der(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()))
     }
 
-    /// A certificate request that proves possession of the key and asks for nothing else.
+    /// Returns a certificate request that proves possession of the key and requests nothing else.
     pub fn request_pem(&self) -> Result<String, AuthorityError> {
         Ok(CertificateParams::default().serialize_request(&self.key)?.pem()?)
     }
 }
 
-/// The certificates of a PEM text.
+/// Parses the certificates of a PEM text.
 pub fn certificates_of_pem(pem: &str) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     certificates.map_err(|error| AuthorityError::Material(error.to_string()))
 }
 
-/// Whether a certificate names that authority's key as its issuer's. Says nothing of its signature; one that names no issuer may be of anybody.
+/// Returns true if a certificate names the authority's key as its issuer, or names no issuer key. Does not check the signature.
 pub fn names_issuer(certificate: &[u8], authority: &[u8]) -> bool {
     let key_of = |certificate: &[u8], oid| {
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
@@ -319,14 +322,15 @@ pub fn names_issuer(certificate: &[u8], authority: &[u8]) -> bool {
     issuer.is_none() || issuer == key_of(authority, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER)
 }
 
-/// The same of a certificate, DER.
+/// Returns the SHA-256 of a DER certificate's public key (its SubjectPublicKeyInfo), 64 hex digits.
 pub fn certified_key_sha256(certificate: &[u8]) -> Result<String, AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).map_err(|error| request(&error))?;
     Ok(sha256_hex(certificate.public_key().raw))
 }
 
-/// What every authority's certificate says; its path length leaves room for no further authority but its own successor.
+/// Returns the parameters of every authority certificate. Path length 0 permits no intermediate authority except a successor with the same
+/// name.
 fn authority_params(name: &str, now: Timestamp) -> Result<CertificateParams, AuthorityError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = named(name);
@@ -336,7 +340,7 @@ fn authority_params(name: &str, now: Timestamp) -> Result<CertificateParams, Aut
     Ok(params)
 }
 
-/// The PEM of a certificate.
+/// Encodes a certificate as PEM.
 pub fn certificate_pem(certificate: &CertificateDer<'_>) -> String {
     let lines: Vec<String> = STANDARD
         .encode(certificate)
@@ -457,7 +461,7 @@ mod tests {
         let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let request = CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
         assert!(matches!(authority.issue_node(&request, &identity(), NOW), Err(AuthorityError::WeakKey)));
-        // As OpenSSL makes it: a key on P-384 that signs with SHA-256, as keys on P-256 do.
+        // A request from OpenSSL with a P-384 key that signs with SHA-256, as P-256 keys do.
         let p384 = "-----BEGIN CERTIFICATE REQUEST-----\n\
                     MIH3MH8CAQAwADB2MBAGByqGSM49AgEGBSuBBAAiA2IABMUhzIav+l6J0ZXCxF7w\n\
                     9tbJiArnY3H7JIBWnmCWOITeowxrlU0HbQ9sOBr/COQSan2Tdvn20MMxrhvMz9I7\n\
@@ -487,7 +491,7 @@ mod tests {
         format!("-----BEGIN CERTIFICATE REQUEST-----\n{body}\n-----END CERTIFICATE REQUEST-----\n")
     }
 
-    /// From when to when, in seconds around [`NOW`].
+    /// Validity period in seconds relative to [`NOW`].
     fn life(certificate: &[u8]) -> (i64, i64) {
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate).unwrap();
         let since = |at: x509_parser::time::ASN1Time| at.timestamp() - NOW.as_millis() / 1_000;
@@ -528,11 +532,11 @@ mod tests {
         let issue = |der: &[u8]| authority.issue_node(&request_pem(der), &identity(), NOW);
         assert!(issue(&der).is_ok());
         assert!(matches!(issue(&[&der[..], &[0]].concat()), Err(AuthorityError::Request(_))), "something follows");
-        // The same length in a longer form: other bytes under the same signature.
+        // The same length in a longer encoding: different bytes with the same signature.
         let (header, content) = if der[1] == 0x81 { (&der[2..3], &der[3..]) } else { (&der[2..4], &der[4..]) };
         let longer = [&[0x30, 0x83][..], &[0, 0, 0][..3 - header.len()], header, content].concat();
         assert!(matches!(issue(&longer), Err(AuthorityError::Request(_))), "not DER");
-        // A bit of the signature said to be unused: the signature covers neither.
+        // A bit of the signature declared unused, which the signature does not cover.
         let signature = X509CertificationRequest::from_der(&der).unwrap().1.signature_value.data.len();
         let mut unused = der.clone();
         unused[der.len() - signature - 1] = 1;

@@ -1,4 +1,4 @@
-//! The root of a bundle of certificates, found as Go's `crypto/x509` finds it for K3s and RKE2.
+//! Finds the root of a certificate bundle, with the rules of Go's `crypto/x509` that K3s and RKE2 use.
 
 use gpuaas_model::Timestamp;
 use x509_parser::{
@@ -10,13 +10,13 @@ use x509_parser::{
 
 use crate::authority::certificates_of_pem;
 
-/// Most certificates of a chain; a cluster's has three.
+/// Maximum number of certificates above the first in a chain. A cluster's chain has three certificates.
 const CHAIN_MAX: usize = 8;
-/// Most certificates of a bundle that are looked at.
+/// Maximum number of certificates of a bundle that are considered.
 const BUNDLE_MAX: usize = 64;
 
-/// The DER of the root that the first certificate of a PEM bundle chains to, by certificates of the bundle that are valid at that time. `None` for a
-/// bundle of one, for one without such a chain, and for a text that is no bundle.
+/// Returns the DER of the root to which the first certificate of a PEM bundle chains, through certificates of the bundle that are valid at
+/// `at`. Returns `None` if the bundle has only one certificate or no such chain, or if the text is not a bundle.
 pub fn root_of_bundle(pem: &str, at: Timestamp) -> Option<Vec<u8>> {
     let ders = certificates_of_pem(pem).ok()?;
     let parsed = ders.iter().take(BUNDLE_MAX).map(|der| Some(x509_parser::parse_x509_certificate(der).ok()?.1));
@@ -38,7 +38,7 @@ struct Bundle<'c> {
 }
 
 impl<'c> Bundle<'c> {
-    /// The root above a certificate, directly where it can be, else by others between them.
+    /// Returns the root above a certificate: a direct issuer if possible, otherwise through intermediates.
     fn root_above(&self, certificate: &X509Certificate<'_>, longest: usize) -> Option<&'c X509Certificate<'c>> {
         let above = self.others.iter().filter(|other| self.has_issued(other, certificate));
         let (roots, between): (Vec<_>, Vec<_>) = above.partition(|other| is_root(other));
@@ -54,7 +54,7 @@ impl<'c> Bundle<'c> {
     }
 }
 
-/// Whether a certificate names no key above it, or its own.
+/// Returns true if a certificate names no authority key, or its own.
 fn is_root(certificate: &X509Certificate<'_>) -> bool {
     let of = |oid| certificate.get_extension_unique(&oid).ok().flatten().map(|extension| extension.parsed_extension());
     let above = match of(OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER) {
@@ -85,7 +85,7 @@ mod tests {
         issuer: Issuer<'static, KeyPair>,
     }
 
-    /// An authority, of another or its own; its certificate names the key above it where `names_issuer`.
+    /// Creates an authority, self-signed or issued by `above`. Its certificate has an authority key id if `names_issuer`.
     fn ca(name: &str, above: Option<&Ca>, names_issuer: bool) -> Ca {
         with_key(KeyPair::generate().unwrap(), name, above, names_issuer)
     }
@@ -125,7 +125,7 @@ mod tests {
         let server = ca("server", Some(&root), true);
         assert_eq!(root_of(&[&root]), None);
         assert_eq!(root_of(&[&server, &other]), None);
-        // Go adds the first certificate neither to roots nor to intermediates.
+        // Go adds the first certificate to neither the roots nor the intermediates.
         assert_eq!(root_of(&[&root, &other]), None);
         assert_eq!(root_of_bundle("no bundle", NOW), None);
         let pem = format!("{}{}", server.certificate.pem(), root.certificate.pem());

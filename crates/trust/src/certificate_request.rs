@@ -1,14 +1,14 @@
-//! Certificate requests of nodes: what is read of one before it is answered.
+//! Parsing and checks of nodes' certificate requests.
 
 use rustls_pki_types::{CertificateSigningRequestDer, pem::PemObject};
 use x509_parser::{certification_request::X509CertificationRequest, oid_registry::OID_EC_P256, prelude::FromDer};
 
 use crate::{authority::AuthorityError, digest::sha256_hex};
 
-/// The algorithm of the one kind of signature that a request may carry, in DER.
+/// DER of the only signature algorithm that a request may use.
 const ECDSA_WITH_SHA256: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 
-/// SHA-256 of the public key (its SubjectPublicKeyInfo) that a certificate request in PEM is for, 64 hex digits.
+/// Returns the SHA-256 of the public key (its SubjectPublicKeyInfo) in a PEM certificate request, 64 hex digits.
 pub fn requested_key_sha256(request_pem: &str) -> Result<String, AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
     let der = request_of(request_pem)?;
@@ -16,7 +16,7 @@ pub fn requested_key_sha256(request_pem: &str) -> Result<String, AuthorityError>
     Ok(sha256_hex(asked.certification_request_info.subject_pki.raw))
 }
 
-/// The certificate request in a PEM text: all of it, and nothing behind.
+/// Parses the certificate request in a PEM text. Fails if data follows the request.
 pub(crate) fn request_of(pem: &str) -> Result<CertificateSigningRequestDer<'static>, AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
     let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes()).map_err(|error| request(&error))?;
@@ -26,7 +26,7 @@ pub(crate) fn request_of(pem: &str) -> Result<CertificateSigningRequestDer<'stat
     }
 }
 
-/// Whether a certificate request is for a key on the curve P-256.
+/// Returns true if a certificate request is for a P-256 key.
 pub(crate) fn is_for_p256(der: &[u8]) -> bool {
     let asked = X509CertificationRequest::from_der(der).ok();
     let algorithm = asked.as_ref().map(|(_, asked)| &asked.certification_request_info.subject_pki.algorithm);
@@ -34,7 +34,7 @@ pub(crate) fn is_for_p256(der: &[u8]) -> bool {
     curve.is_some_and(|curve| curve == OID_EC_P256)
 }
 
-/// What a request's signature does not cover has one form alone: its parser takes others too.
+/// Fails unless a request is in canonical DER: the parser also accepts other encodings of the parts that the signature does not cover.
 pub(crate) fn must_be_canonical(der: &[u8]) -> Result<(), AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
     let (_, asked) = X509CertificationRequest::from_der(der).map_err(|error| request(&error))?;
@@ -44,7 +44,7 @@ pub(crate) fn must_be_canonical(der: &[u8]) -> Result<(), AuthorityError> {
     if tagged(0x30, &content) == der { Ok(()) } else { Err(request(&"it is not written in DER")) }
 }
 
-/// A value of DER, up to 64 KiB long.
+/// Encodes a DER value of up to 64 KiB.
 pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let [high, low] = u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes();
     let mut bytes = match (high, low) {

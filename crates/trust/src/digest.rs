@@ -1,30 +1,30 @@
-//! SHA-256 and comparison in constant time.
+//! SHA-256 and constant-time comparison.
 
 use std::io::{self, Write};
 
-/// SHA-256 of `bytes` as 64 lower-case hex digits.
+/// Returns the SHA-256 of `bytes` as 64 lower-case hex digits.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes))
 }
 
-/// Whether that is a digest as [`sha256_hex`] writes it.
+/// Returns true if `text` has the form of a digest from [`sha256_hex`].
 pub fn is_sha256_hex(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Passes on what is written, and says what it was.
+/// Writer that forwards to another writer and computes the SHA-256.
 pub struct Sha256Writer<W> {
     inner: W,
     digest: aws_lc_rs::digest::Context,
 }
 
 impl<W: Write> Sha256Writer<W> {
-    /// Writes into `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: W) -> Self {
         Self { inner, digest: aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256) }
     }
 
-    /// The inner writer, with SHA-256 of all that it took as 64 lower-case hex digits.
+    /// Returns the inner writer and the SHA-256 of all bytes written, as 64 lower-case hex digits.
     pub fn finish(self) -> (W, String) {
         (self.inner, hex::encode(self.digest.finish()))
     }
@@ -42,7 +42,7 @@ impl<W: Write> Write for Sha256Writer<W> {
     }
 }
 
-/// Whether two byte strings are equal, in a time that tells nothing about where they differ.
+/// Compares byte strings in a time that does not reveal where they differ.
 pub fn same_bytes(left: &[u8], right: &[u8]) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(left, right).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Task envelopes: DSSE (the envelope of secure-systems-lab's `dsse` specification, version 1) with one Ed25519 signature.
+//! Task envelopes: DSSE (version 1 of the secure-systems-lab `dsse` specification) with one Ed25519 signature.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
@@ -12,12 +12,12 @@ use crate::{
     statement::TaskStatement,
 };
 
-/// The payload's type; covered by the signature.
+/// Payload type, covered by the signature.
 pub const PAYLOAD_TYPE: &str = "application/vnd.gpuaas.task.v1+json";
-/// Longest envelope, in bytes: a rendered configuration and its parameters fit many times.
+/// Maximum length of an envelope in bytes: many times the length of a rendered configuration with its parameters.
 const ENVELOPE_BYTES_MAX: usize = 256 * 1_024;
 
-/// A signed task on the wire.
+/// A signed task as sent to a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Envelope {
@@ -33,30 +33,30 @@ struct Signature {
     sig: String,
 }
 
-/// Why an envelope was refused. Nothing was done.
+/// Why an envelope was refused. The task had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
-    /// Not an envelope, or longer than one can be.
+    /// The data is not an envelope, or too long for one.
     #[error("the envelope is malformed: {0}")]
     Malformed(String),
-    /// Signed by a key that is unknown or no longer accepted.
+    /// The signing key is unknown or no longer accepted.
     #[error("the envelope is signed by key {0}, which is not accepted")]
     Key(String),
-    /// The signature is not that key's over these bytes.
+    /// The signature does not match the key and the payload.
     #[error("the envelope's signature is wrong")]
     Signature,
-    /// Its time is over.
+    /// The task has expired.
     #[error("the envelope expired at {0}")]
     Expired(Timestamp),
 }
 
-/// A task could not be signed.
+/// Why a task could not be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// It is not representable.
+    /// The task cannot be written as JSON.
     #[error("the task cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// It is longer than an agent takes.
+    /// The envelope would exceed the maximum length.
     #[error("the task is longer than {ENVELOPE_BYTES_MAX} bytes")]
     TooLong,
 }
@@ -68,36 +68,36 @@ pub struct TaskSigner {
 }
 
 impl TaskSigner {
-    /// A fresh key; its id is the start of its public half's digest.
+    /// Generates a key. Its id starts with `ed25519-` and contains the first 16 hex digits of the public key's SHA-256.
     pub fn generate(entropy: &dyn Entropy) -> Self {
         let mut seed = Zeroizing::new([0_u8; 32]);
         entropy.fill(&mut *seed);
         Self::from_seed(&seed)
     }
 
-    /// The key that was kept.
+    /// Loads a stored key.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         let key = SigningKey::from_bytes(seed);
         let key_id = format!("ed25519-{}", &sha256_hex(key.verifying_key().as_bytes())[..16]);
         Self { key_id, key }
     }
 
-    /// The key, to be sealed.
+    /// Returns the key's seed for sealed storage.
     pub fn to_seed(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.key.to_bytes())
     }
 
-    /// Its id.
+    /// Returns the key's id.
     pub fn key_id(&self) -> &str {
         &self.key_id
     }
 
-    /// Its public half, as key sets list it.
+    /// Returns the public key as listed in key sets.
     pub fn public(&self, state: KeyState) -> TaskKey {
         TaskKey::new(self.key_id.clone(), &self.key.verifying_key(), state)
     }
 
-    /// Signs a task.
+    /// Signs a task. Fails if the envelope would be longer than [`Envelope::BYTES_MAX`].
     pub fn sign(&self, statement: &TaskStatement) -> Result<Envelope, SignError> {
         let payload = serde_json::to_vec(statement)?;
         let signature = self.key.sign(&pre_authentication(PAYLOAD_TYPE, &payload));
@@ -111,21 +111,21 @@ impl TaskSigner {
 }
 
 impl Envelope {
-    /// Longest envelope that is read, in bytes.
+    /// Maximum length of an envelope in bytes.
     pub const BYTES_MAX: usize = ENVELOPE_BYTES_MAX;
 
-    /// The envelope as it travels.
+    /// Returns the envelope as JSON for transport.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("three fields of text are always JSON")
     }
 
-    /// SHA-256 of the payload's bytes, for the audit; of the encoded text when that is no base64.
+    /// Returns the SHA-256 of the payload for the audit; of the encoded text if it is not valid base64.
     pub fn payload_sha256(&self) -> String {
         sha256_hex(&STANDARD.decode(&self.payload).unwrap_or_else(|_| self.payload.clone().into_bytes()))
     }
 
-    /// The task of an envelope that one of `keys` signed and whose time is not over at `now`. Whom it is for, its fence and its type
-    /// are for the caller to check: they need what only the agent knows.
+    /// Returns the task if one of `keys` signed the envelope and the task has not expired at `now`. The caller checks the addressee, the
+    /// fence and the type, which depend on the agent's state.
     pub fn verify(bytes: &[u8], keys: &SigningKeySet, now: Timestamp) -> Result<TaskStatement, EnvelopeError> {
         let statement = Self::open(bytes, keys)?;
         if statement.expires_at <= now {
@@ -134,7 +134,8 @@ impl Envelope {
         Ok(statement)
     }
 
-    /// The same without the time: a replay of a task that was executed is answered from the ledger however late it comes.
+    /// Like [`Envelope::verify`], but ignores expiry: the agent answers a replay of an executed task from its ledger, however late it
+    /// arrives.
     pub fn open(bytes: &[u8], keys: &SigningKeySet) -> Result<TaskStatement, EnvelopeError> {
         if bytes.len() > ENVELOPE_BYTES_MAX {
             return Err(EnvelopeError::Malformed(format!("it is longer than {ENVELOPE_BYTES_MAX} bytes")));
@@ -157,7 +158,7 @@ impl Envelope {
     }
 }
 
-/// DSSE's pre-authentication encoding: lengths make every boundary unambiguous.
+/// Returns the DSSE pre-authentication encoding, in which length prefixes make every boundary unambiguous.
 pub(crate) fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let mut bytes = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
     bytes.extend_from_slice(payload);
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_encoding_is_that_of_the_specification() {
-        // The example of the DSSE protocol document.
+        // Example from the DSSE protocol document.
         assert_eq!(
             pre_authentication("http://example.com/HelloWorld", b"hello world"),
             b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
@@ -234,7 +235,7 @@ mod tests {
         let sizes: Vec<usize> = (190_000..200_000).collect();
         let fitting = sizes.partition_point(|bytes| padded(*bytes).is_ok());
         let longest = padded(sizes[fitting - 1]).unwrap().to_json();
-        // Base64 grows by four.
+        // Base64 grows in steps of four.
         assert!((262_141..=262_144).contains(&longest.len()), "{}", longest.len());
         assert!(Envelope::open(longest.as_bytes(), &keys()).is_ok());
         assert!(matches!(padded(300_000), Err(SignError::TooLong)));
@@ -298,7 +299,7 @@ mod tests {
             let mut bytes = signer().sign(&statement()).unwrap().to_json().into_bytes();
             let at = at.index(bytes.len());
             bytes[at] ^= flip;
-            // What JSON reads as the very same envelope is the very same envelope.
+            // A mutation that parses to the identical envelope is acceptable.
             let same = serde_json::from_slice::<Envelope>(&bytes)
                 .is_ok_and(|read| read == signer().sign(&statement()).unwrap());
             prop_assert!(same || Envelope::verify(&bytes, &keys(), NOW).is_err());

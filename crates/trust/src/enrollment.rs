@@ -1,4 +1,4 @@
-//! The one string that brings a machine in: where to go, whom to trust there, and a token that works once.
+//! The enrollment string for a new machine: the API's address, the authority to trust, and a one-time token.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use gpuaas_model::{Name, NodeId, Timestamp};
@@ -7,45 +7,45 @@ use serde::{Deserialize, Serialize};
 use crate::{digest::sha256_hex, token::SecretText};
 
 const PREFIX: &str = "gpuaas1.";
-/// Hex digits of the digest behind the text: a changed character is told from a foreign token.
+/// Hex digits of the checksum at the end of the string, which distinguishes a damaged string from an unknown token.
 const CHECK_DIGITS: usize = 8;
 
-/// What an enrollment string says.
+/// Contents of an enrollment string.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnrollmentString {
-    /// The API, for example `https://cp.example:7443`.
+    /// URL of the API, for example `https://cp.example:7443`.
     pub url: String,
-    /// The control plane's id.
+    /// Id of the control plane.
     pub control_plane: String,
-    /// The node it is for.
+    /// Id of the node to enroll.
     pub node: NodeId,
-    /// That node's name, so that a person sees for which.
+    /// Name of the node, shown to the person who enrolls it.
     pub name: Name,
-    /// Works once, for enrollment only.
+    /// One-time token, valid only for enrollment.
     pub token: SecretText,
-    /// SHA-256 of the authority's certificate: nothing else is trusted, from the first byte.
+    /// SHA-256 of the authority's certificate. The agent trusts nothing else, from the first byte.
     pub ca_sha256: String,
-    /// When it stops working.
+    /// Time at which the token expires.
     pub expires_at: Timestamp,
 }
 
-/// Why a text is no enrollment string.
+/// Why a text is not a valid enrollment string.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnrollmentError {
-    /// It does not look like one.
+    /// The text does not look like an enrollment string.
     #[error("this is no enrollment string: one begins with {PREFIX}")]
     Foreign,
-    /// It is one of another format.
+    /// The format version is not supported.
     #[error("this enrollment string is of a format that this agent does not know")]
     Version,
-    /// A character was lost or changed on the way.
+    /// A character was lost or changed.
     #[error("this enrollment string is damaged: a character was lost or changed")]
     Damaged,
 }
 
 impl EnrollmentString {
-    /// The string, to be shown once.
+    /// Encodes the string, to be shown once.
     pub fn encode(&self) -> SecretText {
         let json = serde_json::to_vec(self).expect("plain fields are always JSON");
         let body = URL_SAFE_NO_PAD.encode(json);
@@ -53,7 +53,7 @@ impl EnrollmentString {
         SecretText::new(format!("{PREFIX}{body}.{check}"))
     }
 
-    /// What the string says.
+    /// Decodes an enrollment string. Ignores surrounding white space.
     pub fn decode(text: &str) -> Result<Self, EnrollmentError> {
         let text = text.trim();
         let Some(rest) = text.strip_prefix(PREFIX) else {

@@ -1,4 +1,4 @@
-//! A thousand random mutations of each kind of document that carries trust, by a seed of its own: none is accepted.
+//! Applies 1,000 random mutations to each kind of trust document, with a fixed seed per kind. None may be accepted.
 
 use std::collections::BTreeSet;
 
@@ -18,12 +18,12 @@ use crate::{
     SecretText, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement, TokenKey, sha256_hex, tls::channel_clients,
 };
 
-/// Mutations of each kind.
+/// Number of mutations per kind.
 const CASES: u32 = 1_000;
 const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 const ID: &str = "0198c0de-7a3b-7c11-9b54-0242ac120002";
 
-/// One thing that happens to bytes on their way.
+/// A change to a byte string.
 #[derive(Clone, Debug)]
 enum Mutation {
     Flip { at: Index, bits: u8 },
@@ -79,12 +79,12 @@ impl Mutation {
     }
 }
 
-/// What came of looking at a document.
+/// Result of checking a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Accepted,
     Refused,
-    /// Written otherwise, and to its reader the very same document.
+    /// Different bytes that parse to the same document.
     Same,
 }
 
@@ -92,7 +92,7 @@ fn verdict(accepted: bool) -> Verdict {
     if accepted { Verdict::Accepted } else { Verdict::Refused }
 }
 
-/// Mutates `document` until [`CASES`] differ from it, and has `look` refuse each of them; itself it is accepted.
+/// Asserts that `look` accepts `document` and refuses [`CASES`] different mutations of it.
 fn refuses_mutations(kind: &str, document: &[u8], look: impl Fn(&[u8]) -> Verdict) {
     assert_ne!(look(document), Verdict::Refused, "{kind}: the document itself is good");
     let seed: [u8; 32] = std::array::from_fn(|at| kind.as_bytes()[at % kind.len()]);
@@ -233,7 +233,7 @@ fn no_mutation_of_an_enrollment_string_is_accepted() {
     });
 }
 
-/// Whether the channel lets in who shows this certificate.
+/// Returns true if the channel accepts a client with this certificate.
 fn let_in(authority: &Authority, certificate: &[u8]) -> bool {
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_millis(NOW.as_millis().unsigned_abs()));
     let certificate = CertificateDer::from(certificate.to_vec());
@@ -258,7 +258,7 @@ fn no_mutation_of_a_replicas_certificate_is_accepted() {
     refuses_mutations("replica certificate", &chain[0], |bytes| verdict(let_in(&authority, bytes)));
 }
 
-/// Whether an agent that pinned the authority goes on with who shows this chain.
+/// Returns true if an agent that pinned the authority accepts a server with this chain.
 fn trusted(authority: &Authority, end: &[u8], shown: &[u8]) -> bool {
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_millis(NOW.as_millis().unsigned_abs()));
     let name = ServerName::try_from("127.0.0.1").unwrap();

@@ -1,47 +1,47 @@
-//! Who a node or a replica is, as its certificate says it: a SPIFFE-style URI that only our authority writes.
+//! Identities of nodes and replicas in certificates: a SPIFFE-style URI that only the platform's authority writes.
 
 use gpuaas_model::{EnrolledNode, NodeId, ReplicaId, Timestamp};
 use x509_parser::extensions::GeneralName;
 
 use crate::authority::BACKDATED;
 
-/// A node's identity.
+/// Identity of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeIdentity {
-    /// The control plane that gave it.
+    /// Id of the control plane that issued the identity.
     pub control_plane: String,
-    /// The node.
+    /// The node's id.
     pub node: NodeId,
-    /// The enrollment it comes from; an earlier one than the node's present epoch is void.
+    /// Enrollment epoch of the identity. The identity is void if the node has a higher epoch.
     pub epoch: u64,
 }
 
-/// The identity of one process among those that are a control plane together.
+/// Identity of one process of a control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaIdentity {
-    /// The control plane.
+    /// Id of the control plane.
     pub control_plane: String,
-    /// The process.
+    /// Id of the process.
     pub replica: ReplicaId,
 }
 
-/// A certificate carries no identity of ours.
+/// A certificate or URI does not contain an identity of the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the certificate carries no such identity: {0}")]
 pub struct IdentityError(pub String);
 
 impl NodeIdentity {
-    /// The node in the enrollment that this identity comes from.
+    /// Returns the node and the enrollment epoch of this identity.
     pub const fn enrolled(&self) -> EnrolledNode {
         EnrolledNode { node: self.node, epoch: self.epoch }
     }
 
-    /// `spiffe://CONTROL-PLANE/node/NODE/epoch/N`.
+    /// Returns `spiffe://CONTROL-PLANE/node/NODE/epoch/N`.
     pub fn uri(&self) -> String {
         format!("spiffe://{}/node/{}/epoch/{}", self.control_plane, self.node, self.epoch)
     }
 
-    /// The identity that such a URI says.
+    /// Parses the URI of a node identity.
     pub fn of_uri(uri: &str) -> Result<Self, IdentityError> {
         let refuse = || IdentityError(format!("{uri} is not of the form spiffe://CONTROL-PLANE/node/NODE/epoch/N"));
         let parts: Vec<&str> = uri.strip_prefix("spiffe://").ok_or_else(refuse)?.split('/').collect();
@@ -53,19 +53,19 @@ impl NodeIdentity {
         })
     }
 
-    /// The identity in a certificate whose chain was verified elsewhere.
+    /// Reads the identity from a certificate. The caller must have verified the certificate's chain.
     pub fn of_certificate(der: &[u8]) -> Result<Self, IdentityError> {
         Self::of_uri(&uri_of(der)?)
     }
 }
 
 impl ReplicaIdentity {
-    /// `spiffe://CONTROL-PLANE/replica/REPLICA`.
+    /// Returns `spiffe://CONTROL-PLANE/replica/REPLICA`.
     pub fn uri(&self) -> String {
         format!("spiffe://{}/replica/{}", self.control_plane, self.replica)
     }
 
-    /// The identity that such a URI says.
+    /// Parses the URI of a replica identity.
     pub fn of_uri(uri: &str) -> Result<Self, IdentityError> {
         let refuse = || IdentityError(format!("{uri} is not of the form spiffe://CONTROL-PLANE/replica/REPLICA"));
         let parts: Vec<&str> = uri.strip_prefix("spiffe://").ok_or_else(refuse)?.split('/').collect();
@@ -73,18 +73,18 @@ impl ReplicaIdentity {
         Ok(Self { control_plane: control_plane.to_owned(), replica: replica.parse().map_err(|_| refuse())? })
     }
 
-    /// The identity in a certificate whose chain was verified elsewhere.
+    /// Reads the identity from a certificate. The caller must have verified the certificate's chain.
     pub fn of_certificate(der: &[u8]) -> Result<Self, IdentityError> {
         Self::of_uri(&uri_of(der)?)
     }
 
-    /// The name under which one replica dials another: whoever answers holds a certificate for it, or is not that replica.
+    /// Returns the TLS server name for connections to this replica. Only this replica has a certificate for it.
     pub fn server_name(&self) -> String {
         format!("{}.replica.invalid", self.replica)
     }
 }
 
-/// The one URI that a certificate names.
+/// Returns the only URI name of a certificate; fails if there is none or more than one.
 fn uri_of(der: &[u8]) -> Result<String, IdentityError> {
     let (_, certificate) =
         x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
@@ -100,14 +100,14 @@ fn uri_of(der: &[u8]) -> Result<String, IdentityError> {
     }
 }
 
-/// When a certificate ends.
+/// Returns the expiry of a certificate.
 pub fn expires_at(der: &[u8]) -> Result<Timestamp, IdentityError> {
     let (_, certificate) =
         x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
     Ok(Timestamp::from_millis(certificate.validity().not_after.timestamp().saturating_mul(1_000)))
 }
 
-/// When a certificate of ours was issued, in whole seconds.
+/// Returns the time, in whole seconds, when the authority issued a certificate.
 pub fn issued_at(der: &[u8]) -> Result<Timestamp, IdentityError> {
     let (_, certificate) =
         x509_parser::parse_x509_certificate(der).map_err(|error| IdentityError(error.to_string()))?;
@@ -142,7 +142,7 @@ mod tests {
         assert!(ReplicaIdentity::of_uri(node).is_err());
         assert!(ReplicaIdentity::of_uri(&format!("{replica}/epoch/7")).is_err());
         assert!(NodeIdentity::of_uri(replica).is_err());
-        // It is what a dialling replica demands of whoever answers.
+        // A connecting replica requires this name of the peer.
         let named = ReplicaIdentity::of_uri(replica).unwrap().server_name();
         assert_eq!(named, "0198c0de-7a3b-7c11-9b54-0242ac120002.replica.invalid");
     }

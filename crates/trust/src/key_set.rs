@@ -1,5 +1,5 @@
-//! Whom an agent believes: the keys that it accepts tasks from, and the authorities whose certificates count. One versioned set, signed by an authority
-//! that the agent trusts already; it never goes back and ends by itself.
+//! Signing-key set: the keys from which an agent accepts tasks, and the authorities that it trusts. The set is versioned and signed by an
+//! authority that the agent already trusts. Its version never decreases, and it expires.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::{
     dsse::pre_authentication,
 };
 
-/// What the authority signs a set as; covered by the signature, so that nothing else that it signs is one.
+/// Payload type of a signed set. The signature covers it, so that nothing else the authority signs is valid as a set.
 const SIGNED_AS: &str = "application/vnd.gpuaas.signing-key-set.v1+json";
 
-/// The public half of a task-signing key.
+/// Public part of a task-signing key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskKey {
-    /// Its id.
+    /// Id of the key.
     pub kid: String,
-    /// Its 32 bytes in base64.
+    /// The 32 bytes of the key in base64.
     pub public: String,
-    /// Where it is in its life.
+    /// Lifecycle state of the key.
     pub state: KeyState,
 }
 
@@ -35,84 +35,84 @@ impl TaskKey {
     }
 }
 
-/// All keys, at one version.
+/// All task-signing keys and trusted authorities, at one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SigningKeySet {
-    /// Grows with every change.
+    /// Increases with every change.
     pub version: u64,
-    /// The keys.
+    /// Keys with their states.
     pub keys: Vec<TaskKey>,
-    /// After this time the agent accepts no task until it is given a renewed set.
+    /// After this time the agent accepts no task until it receives a renewed set.
     pub expires_at: Timestamp,
-    /// The authorities that count from then on, each PEM, the one that issues certificates first. Empty where there never was but one, and so in sets
-    /// of before they were named: then those of the set in use count on.
+    /// Authorities to trust from now on, in PEM, the issuing one first. Empty if there was only ever one, and in sets older than this
+    /// field: then the agent keeps the authorities of the set in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authorities: Vec<String>,
 }
 
-/// A key set with the signature of each authority that may be the only one that an agent trusts.
+/// A key set with a signature of each authority that may be the only one an agent trusts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignedKeySet {
-    /// JSON of the [`SigningKeySet`], as it was signed.
+    /// JSON of the [`SigningKeySet`], exactly as signed.
     pub set: String,
-    /// The authority's signature (ECDSA P-256 over SHA-256, ASN.1) over DSSE's pre-authentication encoding of the set, in base64.
+    /// Signature of the authority (ECDSA P-256 with SHA-256, ASN.1) over the DSSE pre-authentication encoding of the set, in base64.
     pub signature: String,
-    /// The same by the authority that was active before, for agents that were away since.
+    /// The same by the previously active authority, for agents that were offline during the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_predecessor: Option<String>,
 }
 
-/// Why a key set was refused; the one in use stays.
+/// Why a key set was refused. The set in use stays.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetError {
-    /// Not a key set.
+    /// The data is not a key set.
     #[error("the signing-key set is malformed: {0}")]
     Malformed(String),
-    /// Not signed by an authority that counts.
+    /// No trusted authority signed the set.
     #[error("the signing-key set is not signed by an authority that is trusted here")]
     Signature,
-    /// Older than the one in use.
+    /// The set is older than the one in use.
     #[error("the signing-key set has version {offered}, and version {held} is in use")]
     Older {
-        /// The one offered.
+        /// Version of the offered set.
         offered: u64,
-        /// The one in use.
+        /// Version of the set in use.
         held: u64,
     },
-    /// Other keys or authorities under the version of the set that is in use.
+    /// The set has the version of the set in use, but different keys or authorities.
     #[error("the signing-key set has other keys or authorities than the one of the same version {0} that is in use")]
     Changed(u64),
-    /// Its time is over.
+    /// The set has expired.
     #[error("the signing-key set expired at {0}")]
     Expired(Timestamp),
 }
 
 impl SigningKeySet {
-    /// How long a set counts after it was signed.
+    /// Validity of a set after it is signed.
     pub const LIFE: Duration = Duration::from_secs(30 * 24 * 3_600);
-    /// A set is given anew after this much of its life.
+    /// Age at which a set is signed again and redistributed.
     pub const RENEWED_AFTER: Duration = Duration::from_secs(10 * 24 * 3_600);
 
-    /// Whether the set counts no more at `now`.
+    /// Returns true if the set has expired at `now`.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at <= now
     }
 
-    /// Whether it is time for the same set with a later end.
+    /// Returns true if the set is due to be signed again with a later expiry.
     pub fn is_to_be_renewed(&self, now: Timestamp) -> bool {
         self.expires_at <= now.plus(Self::LIFE - Self::RENEWED_AFTER)
     }
 
-    /// The key of that id, if tasks signed by it are accepted.
+    /// Returns the key with this id if tasks signed with it are accepted.
     pub fn accepted(&self, kid: &str) -> Option<VerifyingKey> {
         let key = self.keys.iter().find(|key| key.kid == kid && key.state.is_accepted())?;
         let bytes: [u8; 32] = STANDARD.decode(&key.public).ok()?.try_into().ok()?;
         VerifyingKey::from_bytes(&bytes).ok()
     }
 
-    /// The certificates of the authorities that it names.
+    /// Parses the certificates of the set's authorities.
     pub fn authority_certificates(&self) -> Result<Vec<CertificateDer<'static>>, KeySetError> {
         certificates_of_pem(&self.authorities.concat()).map_err(|error| KeySetError::Malformed(error.to_string()))
     }
@@ -129,12 +129,13 @@ fn signature(set: &str, authority: &Authority) -> Result<String, AuthorityError>
 }
 
 impl SignedKeySet {
-    /// The same set, signed by the authority of before too.
+    /// Adds the signature of the previously active authority.
     pub fn signed_by_predecessor(self, authority: &Authority) -> Result<Self, AuthorityError> {
         Ok(Self { by_predecessor: Some(signature(&self.set, authority)?), ..self })
     }
 
-    /// The set, if one of `authorities` signed it, its time is not over at `now`, and its version is not lower than that of `held`.
+    /// Returns the set if one of `authorities` signed it, it has not expired at `now`, and its version is not lower than that of `held`.
+    /// With the same version, keys and authorities must be equal.
     pub fn verify(
         &self,
         authorities: &[CertificateDer<'_>],
@@ -157,7 +158,7 @@ impl SignedKeySet {
         }
     }
 
-    /// The set if one of `authorities` signed it, whatever its time and version: the one that was kept.
+    /// Returns the set if one of `authorities` signed it, regardless of expiry and version. Used for the stored set.
     pub fn open(&self, authorities: &[CertificateDer<'_>]) -> Result<SigningKeySet, KeySetError> {
         for signature in std::iter::once(&self.signature).chain(&self.by_predecessor) {
             let signature = STANDARD.decode(signature).map_err(|error| KeySetError::Malformed(error.to_string()))?;
@@ -228,7 +229,7 @@ mod tests {
         }
     }
 
-    /// A set of that version that names these authorities.
+    /// Returns a set with this version and these authorities.
     fn naming(version: u64, authorities: &[&Authority]) -> SigningKeySet {
         let authorities = authorities.iter().map(|authority| authority.certificate_pem().to_owned()).collect();
         SigningKeySet { authorities, ..set(version) }

@@ -1,10 +1,10 @@
-//! Whom to believe: the certificate authority, node identities, enrollment strings, signed task envelopes, signing-key sets, sealed
-//! secrets and tokens.
+//! Trust: the certificate authority, node identities, enrollment strings, signed task envelopes, signing-key sets, sealed secrets and
+//! tokens.
 //!
-//! Guarantees: no I/O, no clock, no randomness but what is passed in (key generation apart, which the crypto library does itself); no
-//! secret is printable.
+//! Guarantees: no I/O, no clock, and no randomness except what callers pass in (the crypto library generates keys itself); no secret is
+//! printable.
 //!
-//! Deliberately absent: where keys are kept (`store`, `server`), and who may do what (`engine`, `api`).
+//! Deliberately absent: storage of keys (`store`, `server`) and permissions (`engine`, `api`).
 
 mod authority;
 mod bundle;

@@ -1,4 +1,5 @@
-//! What a node's certificate is still good for once its time is over: renewal alone, for a while, so that an outage strands no fleet.
+//! Renewal of expired node certificates: for a limited time after expiry a certificate is valid only for renewal, so that nodes survive an
+//! outage.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,21 +17,21 @@ use crate::{
     tls::TlsError,
 };
 
-/// How long after its end a certificate may still be renewed.
+/// Time after expiry during which a certificate can still be renewed.
 pub const RENEWAL_GRACE: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// What a certificate whose chain was verified is good for.
+/// Permitted use of a certificate whose chain was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// All that its identity may do.
+    /// Everything that its identity is permitted to do.
     Current,
-    /// Its time is over: it may be renewed, and nothing else.
+    /// Expired: only renewal is permitted.
     RenewalOnly,
-    /// Nothing.
+    /// No use is permitted.
     Void,
 }
 
-/// What a certificate is good for at `now`, by its end alone.
+/// Returns the permitted use of a certificate at `now`. Considers only its expiry.
 pub fn standing(certificate: &[u8], now: Timestamp) -> Result<Standing, IdentityError> {
     let end = expires_at(certificate)?;
     Ok(match end {
@@ -40,17 +41,17 @@ pub fn standing(certificate: &[u8], now: Timestamp) -> Result<Standing, Identity
     })
 }
 
-/// Whether a certificate may be renewed at `now`: not before half of its life, whose rest is more than any clock is off. An agent does so at two
-/// thirds.
+/// Returns true if a certificate can be renewed at `now`: not before half of its lifetime, of which the rest exceeds any clock skew. An
+/// agent renews after two thirds.
 pub fn is_renewable(certificate: &[u8], now: Timestamp) -> Result<bool, IdentityError> {
     Ok(now.plus(NODE_CERTIFICATE_LIFE / 2) >= expires_at(certificate)?)
 }
 
-/// Accepts what `in_time` accepts, and certificates that expired at most [`RENEWAL_GRACE`] ago.
+/// Accepts certificates that `in_time` accepts, and those that expired at most [`RENEWAL_GRACE`] ago.
 #[derive(Debug)]
 pub(crate) struct RenewableClients {
     in_time: Arc<dyn ClientCertVerifier>,
-    /// When the last authority expires: no certificate is renewed after it.
+    /// Expiry of the authority that expires last; no certificate is renewed after it.
     authorities_end: Timestamp,
 }
 
@@ -65,7 +66,7 @@ impl RenewableClients {
         Ok(Self { in_time, authorities_end })
     }
 
-    /// The moment at which an expired certificate is looked at instead of now.
+    /// Returns the time to use instead of `now` to verify an expired certificate: its expiry. `None` if it cannot be renewed.
     fn end_of(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Option<UnixTime> {
         let now = Timestamp::from_millis(i64::try_from(now.as_secs().checked_mul(1_000)?).ok()?);
         let renewable = now <= self.authorities_end && standing(certificate, now).ok()? == Standing::RenewalOnly;

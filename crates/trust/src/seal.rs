@@ -1,7 +1,7 @@
-//! Sealing of secrets at rest: AES-256-GCM under one key that the store never sees, bound to what each secret belongs to. A second key, derived from
-//! that one, authenticates records that are no secret and must come from the platform alone.
+//! Encryption of secrets at rest: AES-256-GCM with a sealing key that is never in the store, bound to the owner of each secret. A key
+//! derived from the sealing key authenticates records that are not secret but must be written only by the platform.
 //!
-//! While one sealing key follows another a process holds both ([`SealingKeys`]): either opens and verifies, one seals.
+//! During a rotation of the sealing key a process holds both keys ([`SealingKeys`]): both open and verify, only the active one seals.
 
 use std::{
     borrow::Cow,
@@ -14,16 +14,16 @@ use aws_lc_rs::{
 };
 use zeroize::Zeroizing;
 
-/// Bytes of the nonce that stands before the sealed bytes.
+/// Length of the nonce, which precedes the ciphertext.
 const NONCE_BYTES: usize = 12;
-/// What the derived key is for: another use gets another key.
+/// HKDF info of the record key; every use has a separate derived key.
 const RECORDS: &[u8] = b"gpuaas authentication of records v1";
-/// The same of the public id.
+/// HKDF info of the public id.
 const ID: &[u8] = b"gpuaas id of sealing key v1";
-/// Bytes of an id: enough to tell the keys of one control plane apart, and too few to be mistaken for a key.
+/// Length of an id in bytes: enough to distinguish the keys of one control plane, and too short to be mistaken for a key.
 const ID_BYTES: usize = 8;
 
-/// Why something could not be sealed or opened.
+/// Why data could not be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// The key has the wrong length.
@@ -32,12 +32,12 @@ pub enum SealError {
     /// Sealing failed.
     #[error("the secret could not be sealed")]
     Seal,
-    /// Another key sealed it, or for something else, or it was changed.
+    /// Another key or another owner was used, or the data was changed.
     #[error("the secret cannot be opened with this sealing key")]
     Open,
 }
 
-/// Seals and opens.
+/// A key that seals and opens secrets.
 pub struct SealingKey {
     id: String,
     key: RandomizedNonceKey,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for SealingKey {
     }
 }
 
-/// Length of what HKDF yields for an id.
+/// Output length of HKDF for an id.
 struct IdLength;
 
 impl hkdf::KeyType for IdLength {
@@ -59,19 +59,19 @@ impl hkdf::KeyType for IdLength {
     }
 }
 
-/// Tells records that the platform wrote from others: HMAC-SHA256 under a key that is derived from the sealing key. Cheap to clone.
+/// Authenticates records of the platform with HMAC-SHA256 and a key derived from the sealing key. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RecordKey(hmac::Key);
 
 impl RecordKey {
-    /// The code of a record of that kind, 32 bytes. Fields that are cut elsewhere have another code.
+    /// Returns the 32-byte code of a record of this kind. Each field is length-prefixed, so moving bytes between fields changes the code.
     pub fn code(&self, kind: &str, fields: &[&[u8]]) -> Vec<u8> {
         let mut context = hmac::Context::with_key(&self.0);
         each(kind, fields, |bytes| context.update(bytes));
         context.sign().as_ref().to_vec()
     }
 
-    /// Whether `code` is that of the record, told in constant time.
+    /// Returns true if `code` belongs to the record; compares in constant time.
     pub fn is_genuine(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> bool {
         let mut message = Vec::new();
         each(kind, fields, |bytes| message.extend_from_slice(bytes));
@@ -79,7 +79,7 @@ impl RecordKey {
     }
 }
 
-/// The kind and every field, each behind its length.
+/// Passes the kind and every field to `take`, each after its length.
 fn each(kind: &str, fields: &[&[u8]], mut take: impl FnMut(&[u8])) {
     for bytes in std::iter::once(kind.as_bytes()).chain(fields.iter().copied()) {
         take(&(bytes.len() as u64).to_be_bytes());
@@ -88,7 +88,7 @@ fn each(kind: &str, fields: &[&[u8]], mut take: impl FnMut(&[u8])) {
 }
 
 impl SealingKey {
-    /// The key of these 32 bytes.
+    /// Creates the key from 32 bytes.
     pub fn new(bytes: &[u8]) -> Result<Self, SealError> {
         let key = RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(|_| SealError::Key)?;
         let derived = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(bytes);
@@ -98,17 +98,17 @@ impl SealingKey {
         Ok(Self { id: hex::encode(id), key, records: RecordKey(records.into()) })
     }
 
-    /// Its public id, 16 hex digits, derived from the key and of no help to whoever looks for it.
+    /// Returns the public id, 16 hex digits. It is derived from the key and does not help to find the key.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The key that authenticates records.
+    /// Returns the key that authenticates records.
     pub fn records(&self) -> &RecordKey {
         &self.records
     }
 
-    /// Seals `plain` so that it opens only for the same `owner`.
+    /// Seals `plain`; only the same `owner` can open it.
     pub fn seal(&self, owner: &[u8], plain: &[u8]) -> Result<Vec<u8>, SealError> {
         let mut bytes = plain.to_vec();
         let nonce = self.key.seal_in_place_append_tag(Aad::from(owner), &mut bytes).map_err(|_| SealError::Seal)?;
@@ -117,7 +117,7 @@ impl SealingKey {
         Ok(sealed)
     }
 
-    /// Opens what was sealed for `owner`.
+    /// Opens data that was sealed for `owner`.
     pub fn open(&self, owner: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let (nonce, body) = sealed.split_at_checked(NONCE_BYTES).ok_or(SealError::Open)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealError::Open)?;
@@ -128,9 +128,10 @@ impl SealingKey {
     }
 }
 
-/// The sealing keys that a process holds: the active one, and during a rotation its successor or its predecessor beside it.
+/// The sealing keys of a process: the active key and, during a rotation, its successor or its predecessor.
 ///
-/// Whichever sealed a value opens it, whichever coded a record proves it. All replicas change over together: which key is active, a row says.
+/// Data opens and records verify with whichever of these keys was used. All replicas change over together: a row in the store determines
+/// the active key.
 #[derive(Debug)]
 pub struct SealingKeys(RwLock<Held>);
 
@@ -146,7 +147,7 @@ impl Held {
         std::iter::once(&self.active).chain(&self.next).chain(&self.previous)
     }
 
-    /// The key of that id; the active one without an id.
+    /// Returns the key with this id, or the active key if `id` is `None`.
     fn find(&self, id: Option<&str>) -> Option<&Arc<SealingKey>> {
         self.all().find(|key| id.is_none_or(|id| key.id == id))
     }
@@ -165,7 +166,7 @@ impl From<SealingKey> for Arc<SealingKeys> {
 }
 
 impl SealingKeys {
-    /// Takes the key that is to follow, in place of one taken before. False when it is held already.
+    /// Adds the next key and replaces an earlier next key. Returns false if the key is already held.
     pub fn take_next(&self, key: SealingKey) -> bool {
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = held.find(Some(&key.id)).is_none();
@@ -175,7 +176,7 @@ impl SealingKeys {
         is_new
     }
 
-    /// Makes the key of that id the active one; the one before still opens and verifies. False when it is not held.
+    /// Activates the key with this id; the previously active key still opens and verifies. Returns false if the key is not held.
     pub fn activate(&self, id: &str) -> bool {
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(key) = held.find(Some(id)).cloned() else { return false };
@@ -186,44 +187,44 @@ impl SealingKeys {
         true
     }
 
-    /// Forgets the key that was active before; what it alone opens is lost.
+    /// Drops the previously active key. Data sealed only with it is lost.
     pub fn forget_previous(&self) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).previous = None;
     }
 
-    /// The id of the active key.
+    /// Returns the id of the active key.
     pub fn active(&self) -> String {
         self.held(|held| held.active.id.clone())
     }
 
-    /// The id of the key that is to follow, if one is held.
+    /// Returns the id of the next key, if one is held.
     pub fn next(&self) -> Option<String> {
         self.held(|held| held.next.as_ref().map(|key| key.id.clone()))
     }
 
-    /// Whether a key that was active before is held.
+    /// Returns true if a previously active key is held.
     pub fn has_previous(&self) -> bool {
         self.held(|held| held.previous.is_some())
     }
 
-    /// Whether the key of that id is held.
+    /// Returns true if the key with this id is held.
     pub fn holds(&self, id: &str) -> bool {
         self.held(|held| held.find(Some(id)).is_some())
     }
 
-    /// Seals under the active key, so that it opens only for the same `owner`.
+    /// Seals `plain` with the active key; only the same `owner` can open it.
     pub fn seal(&self, owner: &[u8], plain: &[u8]) -> Result<Vec<u8>, SealError> {
         self.held(|held| held.active.clone()).seal(owner, plain)
     }
 
-    /// Opens what any of the keys sealed for `owner`.
+    /// Opens data that any of the keys sealed for `owner`.
     pub fn open(&self, owner: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let keys: Vec<_> = self.held(|held| held.all().cloned().collect());
         keys.iter().find_map(|key| key.open(owner, sealed).ok()).ok_or(SealError::Open)
     }
 
-    /// The sealed value under the key of that id, or under the active one; borrowed when it is already. `None` when that key is not held, or none
-    /// that is opens the value for `owner`.
+    /// Returns the data sealed with the key of this id, or with the active key; borrowed if it already is. Returns `None` if that key is
+    /// not held, or if no held key opens the data for `owner`.
     pub fn reseal<'a>(&self, id: Option<&str>, owner: &[u8], sealed: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         let key = self.held(|held| held.find(id).cloned())?;
         if key.open(owner, sealed).is_ok() {
@@ -233,12 +234,12 @@ impl SealingKeys {
         key.seal(owner, &plain).ok().map(Cow::Owned)
     }
 
-    /// The code of a record under the key of that id, or under the active one; `None` when it is not held.
+    /// Returns the code of a record with the key of this id, or with the active key; `None` if the key is not held.
     pub fn code(&self, id: Option<&str>, kind: &str, fields: &[&[u8]]) -> Option<Vec<u8>> {
         self.held(|held| held.find(id).cloned()).map(|key| key.records.code(kind, fields))
     }
 
-    /// The id of the key whose code of the record that is; `None` when it is no key's.
+    /// Returns the id of the key that produced the record's code; `None` if no held key did.
     pub fn proven_by(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> Option<String> {
         let keys: Vec<_> = self.held(|held| held.all().cloned().collect());
         keys.iter().find(|key| key.records.is_genuine(kind, fields, code)).map(|key| key.id.clone())

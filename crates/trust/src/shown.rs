@@ -1,4 +1,4 @@
-//! A certificate that is replaced while connections are served.
+//! A certificate that can be replaced while connections are open.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,24 +12,24 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::tls::{TlsError, provider};
 
-/// The certificate and key that a listener or a dialer shows. A handshake shows the newest; connections that stand keep what they have.
+/// Certificate and key of a listener or client. New handshakes use the newest; open connections are unaffected.
 #[derive(Debug)]
 pub struct ShownCertificate(RwLock<Arc<CertifiedKey>>);
 
 impl ShownCertificate {
-    /// Shows that chain with its key, which must be the key of its first certificate.
+    /// Creates it with a chain and the private key of the chain's first certificate.
     pub fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Arc<Self>, TlsError> {
         Ok(Arc::new(Self(RwLock::new(certified(chain, key)?))))
     }
 
-    /// Shows another chain with its key from the next handshake on.
+    /// Replaces chain and key, starting with the next handshake.
     pub fn replace(&self, chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<(), TlsError> {
         let newer = certified(chain, key)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = newer;
         Ok(())
     }
 
-    /// The chain that is shown now, the certificate itself first.
+    /// Returns the current chain, leaf certificate first.
     pub fn chain(&self) -> Vec<CertificateDer<'static>> {
         self.present().cert.clone()
     }

@@ -1,44 +1,44 @@
-//! What a signature on a task covers: everything that could be confused.
+//! The signed contents of a task. The signature covers everything that could be confused.
 
 use gpuaas_model::{AllocationId, CorrelationId, NodeId, OperationId, StepId, TaskId, Timestamp, WorkloadId};
 use serde::{Deserialize, Serialize};
 
-/// One task for one node, once.
+/// One task for one node, to be executed once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskStatement {
-    /// The control plane that orders it.
+    /// Id of the control plane that issued the task.
     pub control_plane: String,
-    /// The node it is for.
+    /// Id of the node that must run the task.
     pub node: NodeId,
-    /// The node's enrollment epoch.
+    /// Enrollment epoch of the node.
     pub epoch: u64,
-    /// The allocation by which a project holds the node, if the task serves a project. Absent from the JSON of others, so that agents of before this
-    /// field existed take the platform's own tasks.
+    /// Allocation of the node to the project that the task serves. Absent from the JSON of platform tasks, so that agents without this
+    /// field accept them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationId>,
-    /// The workload it serves, if any.
+    /// Workload that the task serves, if any.
     pub workload: Option<WorkloadId>,
-    /// The operation it serves, if any.
+    /// Operation that the task serves, if any.
     pub operation: Option<OperationId>,
-    /// The step it serves, if any.
+    /// Step that the task serves, if any.
     pub step: Option<StepId>,
-    /// Counts the step's attempts, from 1.
+    /// Attempt of the step, counted from 1.
     pub attempt: u32,
-    /// The task; the node's ledger knows it by this.
+    /// Id of the task, under which the node's ledger records it.
     pub task: TaskId,
-    /// Its type's name in the catalog.
+    /// Name of the task type in the catalog.
     pub task_type: String,
-    /// The version of the parameters' shape.
+    /// Schema version of the parameters.
     pub schema: u32,
-    /// The parameters.
+    /// Parameters of the task type, as JSON.
     pub params: serde_json::Value,
-    /// When it was signed.
+    /// Time of signing.
     pub issued_at: Timestamp,
-    /// By when it must have ended; an envelope that arrives later is refused.
+    /// Deadline of the task. The agent refuses an envelope that arrives later.
     pub expires_at: Timestamp,
-    /// Never lower than one that the node has seen: a paused old leader signs in vain.
+    /// Fencing token. The agent refuses a lower value than one it has seen, so tasks of a paused former leader have no effect.
     pub fence: u64,
-    /// Finds all that belongs to the same request.
+    /// Correlation id of the request that caused the task.
     pub correlation: CorrelationId,
 }

@@ -1,5 +1,5 @@
-//! TLS as each listener and dialer needs it: version 1.3 by one provider, and for the API's clients 1.2 where a setting allows it. No system roots
-//! anywhere: only our own authority counts.
+//! TLS configurations of all listeners and clients. They use TLS 1.3 with one crypto provider; the API also allows 1.2 if configured. No
+//! configuration trusts system roots: only the platform's own authority counts.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -22,25 +22,25 @@ use crate::{
     trusted::TrustedAuthorities,
 };
 
-/// The node channel, roles reversed: the control plane is the HTTP/2 client.
+/// The node channel, with reversed roles: the control plane is the HTTP/2 client.
 pub const ALPN_NODE: &[u8] = b"gpuaas-node/1";
-/// The node's own requests: artifacts, secrets, renewal.
+/// Requests from nodes: artifacts, secrets and renewal.
 pub const ALPN_FETCH: &[u8] = b"gpuaas-fetch/1";
 
 /// Between replicas of the control plane.
 pub const ALPN_REPLICA: &[u8] = b"gpuaas-replica/1";
 
-/// What we speak among ourselves.
+/// Versions for connections between components of the platform.
 const ONLY_1_3: &[&SupportedProtocolVersion] = &[&TLS13];
-/// What the API's clients may speak at most.
+/// Versions for API clients if TLS 1.2 is allowed.
 const SINCE_1_2: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
-/// The oldest TLS that the API's clients may speak.
+/// Oldest TLS version allowed for API clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OldestTls {
-    /// 1.2, for clients that know nothing newer.
+    /// TLS 1.2, for clients without support for 1.3.
     V1_2,
-    /// 1.3.
+    /// TLS 1.3.
     #[default]
     V1_3,
 }
@@ -66,7 +66,7 @@ impl FromStr for OldestTls {
     }
 }
 
-/// TLS cannot be set up.
+/// A TLS configuration could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("TLS: {0}")]
 pub struct TlsError(String);
@@ -83,7 +83,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// The API's listener: no client certificate is asked for.
+/// Configures the API's listener, which requests no client certificate.
 pub fn api_server_config(shown: Arc<ShownCertificate>, oldest: OldestTls) -> Result<ServerConfig, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(oldest.versions())
@@ -94,8 +94,8 @@ pub fn api_server_config(shown: Arc<ShownCertificate>, oldest: OldestTls) -> Res
     Ok(config)
 }
 
-/// The channel's listener: only who holds a certificate of one of the `trusted` gets past the handshake. One that has expired may still be renewed, so
-/// whoever accepts asks for its [`Standing`](crate::Standing).
+/// Configures the channel's listener. The handshake requires a client certificate of a `trusted` authority. It also accepts an expired
+/// certificate that can still be renewed, so the caller must check its [`Standing`](crate::Standing).
 pub fn channel_server_config(
     shown: Arc<ShownCertificate>,
     trusted: &Arc<TrustedAuthorities>,
@@ -103,14 +103,14 @@ pub fn channel_server_config(
     mutual_server_config(shown, trusted.for_renewal_too(), &[ALPN_NODE, ALPN_FETCH])
 }
 
-/// Takes the certificates of `authorities` alone, in their time or soon enough after it to be renewed.
+/// Creates a verifier that accepts client certificates of `authorities` that are valid or expired recently enough to be renewed.
 pub(crate) fn channel_clients(
     authorities: &[CertificateDer<'static>],
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     Ok(Arc::new(RenewableClients::of(clients_of(authorities)?, authorities)?))
 }
 
-/// The replicas' listener: nodes hold certificates of the same authority, so whoever accepts still looks at the identity.
+/// Configures the replicas' listener. Nodes have certificates of the same authority, so the caller must check the peer's identity.
 pub fn replica_server_config(
     shown: Arc<ShownCertificate>,
     trusted: &Arc<TrustedAuthorities>,
@@ -118,7 +118,7 @@ pub fn replica_server_config(
     mutual_server_config(shown, trusted.in_time(), &[ALPN_REPLICA])
 }
 
-/// Takes the certificates of `authorities` alone, in their time.
+/// Creates a verifier that accepts only currently valid client certificates of `authorities`.
 pub(crate) fn clients_of(authorities: &[CertificateDer<'static>]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider())
         .build()
@@ -136,12 +136,12 @@ fn mutual_server_config(
         .with_client_cert_verifier(clients)
         .with_cert_resolver(shown);
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    // A resumed session would not have its certificate looked at again, by whichever authorities and at whichever time.
+    // No session tickets: a resumed session would skip verification against the current authorities and time.
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// A client that trusts the authorities in this PEM and shows no certificate.
+/// Configures a client that trusts the authorities in this PEM and has no certificate.
 pub fn client_config(authority_pem: &[u8]) -> Result<ClientConfig, TlsError> {
     let authorities: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(authority_pem).collect();
     let authorities = authorities.map_err(|error| TlsError::of(&error))?;
@@ -152,7 +152,7 @@ pub fn client_config(authority_pem: &[u8]) -> Result<ClientConfig, TlsError> {
         .with_no_client_auth())
 }
 
-/// A node's side of the channel.
+/// Configures a node's side of the channel.
 pub fn node_client_config(
     authorities: &[CertificateDer<'static>],
     chain: Chain,
@@ -169,7 +169,7 @@ pub fn node_client_config(
     Ok(config)
 }
 
-/// A replica's side towards another one.
+/// Configures a replica's connections to other replicas.
 pub fn replica_client_config(
     trusted: Arc<TrustedAuthorities>,
     shown: Arc<ShownCertificate>,
@@ -184,7 +184,7 @@ pub fn replica_client_config(
     Ok(config)
 }
 
-/// A client that knows only the digest of the authority's certificate: for enrollment.
+/// Configures a client for enrollment that knows only the digest of the authority's certificate.
 pub fn pinned_client_config(ca_sha256: &str) -> Result<ClientConfig, TlsError> {
     Ok(ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(ONLY_1_3)
@@ -202,7 +202,7 @@ pub(crate) fn roots(authorities: &[CertificateDer<'static>]) -> Result<RootCertS
     Ok(roots)
 }
 
-/// Accepts a server whose chain holds the pinned authority and whose certificate that authority signed for the dialled name.
+/// Accepts a server if its chain contains the pinned authority and that authority signed its certificate for the requested name.
 #[derive(Debug)]
 pub struct PinnedAuthority {
     ca_sha256: String,
@@ -210,7 +210,7 @@ pub struct PinnedAuthority {
 }
 
 impl PinnedAuthority {
-    /// Pins the authority of that digest.
+    /// Pins the authority whose certificate has this SHA-256 digest, in hex.
     pub fn new(ca_sha256: &str) -> Self {
         Self { ca_sha256: ca_sha256.to_owned(), provider: provider() }
     }
@@ -269,7 +269,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-    /// What comes of a handshake in memory, as the version that both agreed on.
+    /// Runs a handshake in memory and returns the negotiated version.
     fn shaken(client: ClientConfig, server: ServerConfig) -> Result<rustls::ProtocolVersion, rustls::Error> {
         let name = ServerName::try_from("127.0.0.1").unwrap();
         let mut client = rustls::ClientConnection::new(Arc::new(client), name).unwrap();
@@ -287,7 +287,7 @@ mod tests {
         Ok(server.protocol_version().unwrap())
     }
 
-    /// Trusts everybody whom `authority` vouches for, shows a certificate of its own, and speaks these versions alone.
+    /// Configures a client with a certificate of `authority` that trusts `authority` and supports only these versions.
     fn speaks(authority: &Authority, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
         let (chain, key) = authority.issue_server(&["127.0.0.1".into()], now()).unwrap();
         let mut config = ClientConfig::builder_with_provider(provider())
@@ -300,7 +300,7 @@ mod tests {
         config
     }
 
-    /// The handshakes go by the machine's clock.
+    /// Returns the machine's time, which handshakes use.
     fn now() -> Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap())
@@ -368,7 +368,7 @@ mod tests {
         assert!(verdict(&authority.digest(), &chain, "cp.example"));
         assert!(!verdict(&authority.digest(), &chain, "other.example"));
         assert!(!verdict(&"00".repeat(32), &chain, "127.0.0.1"));
-        // Somebody who shows the pinned authority beside a certificate of his own.
+        // An impostor presents the pinned authority with a certificate of another one.
         let impostor = Authority::generate("cp-1", NOW).unwrap();
         let (forged, _) = impostor.issue_server(&["127.0.0.1".into()], NOW).unwrap();
         let mixed = [forged[0].clone(), authority.certificate().clone()];
@@ -414,7 +414,7 @@ mod tests {
         };
         let client = |by: &Authority| {
             let (chain, key) = by.issue_replica(&replica, now()).unwrap();
-            // Kept for all handshakes: a session that is resumed would bring the certificate of before.
+            // One configuration for all handshakes: a resumed session would reuse the old certificate.
             node_client_config(next.certificates(), chain, key, ALPN_NODE).unwrap()
         };
         let (of_first, of_next) = (client(&first), client(&next));
@@ -425,7 +425,7 @@ mod tests {
             let is_taken = |client: &ClientConfig| shaken(client.clone(), server.clone()).is_ok();
             verdicts.push((is_taken(&of_first), is_taken(&of_next)));
         }
-        // While the first alone is trusted, its successor counts by the first's word for it.
+        // While only the first authority is trusted, its successor is accepted through the certificate that the first issued for it.
         assert_eq!(verdicts, [(true, true), (true, true), (false, true)]);
     }
 
@@ -439,7 +439,7 @@ mod tests {
         let (chain, key) = first.issue_server(&["127.0.0.1".into()], now()).unwrap();
         let both = trusting(&[next.certificate().clone(), first.certificate().clone()]);
         let server = replica_server_config(ShownCertificate::new(chain, key).unwrap(), &both).unwrap();
-        // Server certificates are for servers: what is refused here is the authority, told by how it ends.
+        // Server certificates are not valid for clients, so both handshakes fail; different errors show whether the authority was accepted.
         let unknown = shaken(client.clone(), server.clone()).unwrap_err();
         trusted.replace(first.certificates()).unwrap();
         let known = shaken(client, server).unwrap_err();

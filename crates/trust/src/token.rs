@@ -1,9 +1,10 @@
-//! Bearer tokens: shown once, kept as a digest.
+//! Bearer tokens: shown once, stored as a digest.
 //!
-//! A token is `PREFIX_`, 32 random bytes in base64, and a code over all that under a key that the control plane alone holds. So a text that somebody
-//! made up is told from a token without a look-up, however much he knows of how tokens are made. The code grants nothing: only the look-up does.
+//! A token is `PREFIX_`, 32 random bytes in base64, and a code over both with a key that only the control plane holds. The control plane
+//! therefore recognizes an invented token without a look-up, even if the sender knows the format. The code grants no access: that requires
+//! the look-up.
 //!
-//! Deliberately absent: a checksum that anybody could verify. What a token's holder mistyped, the control plane tells.
+//! Deliberately absent: a checksum that anyone can verify. Only the control plane detects a mistyped token.
 
 use std::fmt;
 
@@ -15,33 +16,34 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::digest::{same_bytes, sha256_hex};
 
-/// Random bytes in a token.
+/// Number of random bytes in a token.
 const TOKEN_BYTES: usize = 32;
-/// Characters that they take in base64 without padding.
+/// Length of the random bytes in base64 without padding.
 const TOKEN_CHARS: usize = (TOKEN_BYTES * 8).div_ceil(6);
-/// Bytes of the code, of the 32 of its HMAC-SHA256: at 2,000 guesses a second from each of a million addresses, the first right one takes tens of
-/// thousands of years, and is a look-up of a token that does not exist. A multiple of three has one form in base64.
+/// Bytes of the 32-byte HMAC-SHA256 that form the code. At 2,000 guesses per second from each of a million addresses, the first correct
+/// guess takes tens of thousands of years, and leads only to a look-up of a token that does not exist. A multiple of three has exactly one
+/// base64 form.
 const CODE_BYTES: usize = 9;
-/// Characters that they take in base64.
+/// Length of the code in base64.
 const CODE_CHARS: usize = CODE_BYTES / 3 * 4;
 
-/// A text that must not be printed: wiped when dropped, and `Debug` does not show it.
+/// A text that must not be printed: wiped on drop and hidden from `Debug`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
 #[serde(transparent)]
 pub struct SecretText(String);
 
 impl SecretText {
-    /// Guards `text`.
+    /// Wraps `text`.
     pub fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text, for the one place that needs it.
+    /// Returns the text, for the one place that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// What is stored in its stead.
+    /// Returns the SHA-256 to store instead of the text, as 64 hex digits.
     pub fn sha256(&self) -> String {
         sha256_hex(self.0.as_bytes())
     }
@@ -53,29 +55,29 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// A fresh token.
+/// A newly generated token.
 #[derive(Debug)]
 pub struct ApiToken {
-    /// What its holder gets, once.
+    /// The token's text, shown to its holder once.
     pub text: SecretText,
-    /// What is stored.
+    /// SHA-256 of the text, to be stored.
     pub sha256: String,
 }
 
-/// Makes tokens, and tells them from texts that somebody made up.
+/// Generates tokens and recognizes tokens generated with the same key.
 #[derive(Debug)]
 pub struct TokenKey(hmac::Key);
 
 impl TokenKey {
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     pub const BYTES: usize = 32;
 
-    /// The key of these random bytes.
+    /// Creates the key from random bytes.
     pub fn new(bytes: &[u8; Self::BYTES]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
     }
 
-    /// A fresh token: `PREFIX_`, 32 random bytes, and their code.
+    /// Generates a token: `PREFIX_`, 32 random bytes and the code.
     pub fn generate(&self, prefix: &str, entropy: &dyn Entropy) -> ApiToken {
         let mut bytes = Zeroizing::new([0_u8; TOKEN_BYTES]);
         entropy.fill(&mut *bytes);
@@ -84,7 +86,8 @@ impl TokenKey {
         ApiToken { sha256: text.sha256(), text }
     }
 
-    /// Whether a text is a token of that prefix that was made under this key, told in constant time. It may have ended since, or lie nowhere.
+    /// Returns true if `text` is a token with this prefix generated with this key; compares in constant time. The token may be expired,
+    /// revoked or not stored at all.
     pub fn is_genuine(&self, prefix: &str, text: &str) -> bool {
         let random = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
         if random.is_none_or(|random| random.len() != TOKEN_CHARS + CODE_CHARS) {
@@ -94,7 +97,7 @@ impl TokenKey {
         parts.is_some_and(|(body, code)| same_bytes(self.code(body).as_bytes(), code.as_bytes()))
     }
 
-    /// The code of what stands before it.
+    /// Returns the code over the preceding text.
     fn code(&self, body: &str) -> String {
         URL_SAFE_NO_PAD.encode(&hmac::sign(&self.0, body.as_bytes()).as_ref()[..CODE_BYTES])
     }
@@ -150,7 +153,7 @@ mod tests {
         let key = key(1);
         let random = URL_SAFE_NO_PAD.encode([7; TOKEN_BYTES]);
         let of_another_key = self::key(2).generate("gpuaas", &Sevens).text;
-        // What can be computed without a key, cut as a code is, and the CRC-32 in base 62 that tokens ended with before.
+        // Guesses computed without a key, cut to the length of a code, and the base-62 CRC-32 of the former token format.
         let body = format!("gpuaas_{random}");
         let digest = sha256_hex(body.as_bytes());
         let guesses = [

@@ -1,4 +1,4 @@
-//! The authorities whose certificates count, replaced while connections are made.
+//! Trusted authorities, which can be replaced while connections are open.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -27,24 +27,24 @@ struct Verifiers {
 }
 
 impl TrustedAuthorities {
-    /// Trusts these.
+    /// Trusts these authorities.
     pub fn new(authorities: &[CertificateDer<'static>]) -> Result<Arc<Self>, TlsError> {
         Ok(Arc::new(Self(RwLock::new(Verifiers::of(authorities)?))))
     }
 
-    /// Trusts these, and no others, from the next handshake on.
+    /// Trusts only these authorities, starting with the next handshake.
     pub fn replace(&self, authorities: &[CertificateDer<'static>]) -> Result<(), TlsError> {
         let newer = Verifiers::of(authorities)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = newer;
         Ok(())
     }
 
-    /// Takes clients whose certificates are in their time.
+    /// Returns a verifier that accepts currently valid client certificates.
     pub(crate) fn in_time(self: &Arc<Self>) -> Arc<dyn ClientCertVerifier> {
         Arc::new(Clients { trusted: self.clone(), verifier: |verifiers| &verifiers.in_time })
     }
 
-    /// Takes clients whose certificates are in their time, or may still be renewed.
+    /// Returns a verifier that accepts client certificates that are valid or can still be renewed.
     pub(crate) fn for_renewal_too(self: &Arc<Self>) -> Arc<dyn ClientCertVerifier> {
         Arc::new(Clients { trusted: self.clone(), verifier: |verifiers| &verifiers.for_renewal_too })
     }
@@ -78,7 +78,7 @@ impl Clients {
 }
 
 impl ClientCertVerifier for Clients {
-    /// None: all our authorities have one name, and our clients have one certificate.
+    /// Returns no hints: all authorities have the same name, and clients have only one certificate.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

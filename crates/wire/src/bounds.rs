@@ -1,50 +1,50 @@
-//! How much a node may say. A node is its tenant's: whatever it says is brought within these limits before the control plane keeps it.
+//! Limits for data from nodes. A tenant controls its node, so the control plane enforces these limits before it stores any data of a node.
 //!
-//! Prose is cut, with a mark that says so, and loses what is not seen of it. Structure (names, lists, digests) is never cut, because half of it means something else: the
-//! whole word is refused.
+//! Prose is stripped of invisible characters and truncated with a mark. Structured data (names, lists, digests) is refused as a whole,
+//! because a part of it would mean something else.
 
 use std::net::IpAddr;
 
 use gpuaas_model::{CUT_MARK, is_unseen};
 
-/// Longest name or id that a node gives anything, in bytes.
+/// Maximum length of a name or id from a node, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Longest sentence of a node, in bytes.
+/// Maximum length of a sentence from a node, in bytes.
 pub const SENTENCE_BYTES_MAX: usize = 1_024;
-/// Most entries of a list for which there is no limit of its own.
+/// Maximum number of entries in a list without its own limit.
 pub const LIST_MAX: usize = 128;
 
-/// A node said more, or something else, than it may.
+/// Data from a node exceeds a limit or has the wrong form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfBounds {
-    /// More of something than there may be.
+    /// There are too many entries or bytes.
     #[error("{what}: {said} are more than {max}")]
     TooMany {
-        /// Of what.
+        /// Name of the data.
         what: &'static str,
-        /// How many there are, or how many bytes.
+        /// Actual number of entries or bytes.
         said: usize,
-        /// How many there may be.
+        /// Maximum number of entries or bytes.
         max: usize,
     },
-    /// It has not the form that it must have.
+    /// The data has the wrong form.
     #[error("{what} is not of the form that it must have")]
     Form {
-        /// What.
+        /// Name of the data.
         what: &'static str,
     },
 }
 
-/// Something that a node says.
+/// Data from a node that must be bounded.
 pub trait Said: Sized {
-    /// The same within the limits, its prose cut; or why it cannot be taken at all.
+    /// Returns the data within the limits, with prose truncated, or an error if structured data exceeds them.
     fn within_bounds(self) -> Result<Self, OutOfBounds>;
 }
 
-/// Cuts prose to `bytes_max`, its mark included, and takes out of it what is no prose: whoever reads it on a terminal or a page sees it as it is,
-/// on one line and in its order.
+/// Truncates prose to `bytes_max`, including the mark, and makes it one visible line: line breaks and tabs become spaces, other invisible
+/// characters are removed. It is therefore safe to show on a terminal or a page.
 pub fn cut(text: String, bytes_max: usize) -> String {
-    // What is far too long is not looked through.
+    // Truncates very long text first, to limit the work of the scan.
     let mut text = if text.len() > bytes_max.saturating_mul(2) { shortened(text, bytes_max) } else { text };
     if text.contains(is_unseen) {
         let seen = text.chars().filter_map(|character| match character {
@@ -79,7 +79,7 @@ pub(crate) fn sha256(what: &'static str, text: &str) -> Result<(), OutOfBounds> 
     if is_digest { Ok(()) } else { Err(OutOfBounds::Form { what }) }
 }
 
-/// Addresses end up in configurations and URLs: they are addresses and nothing else.
+/// Accepts only IP addresses, because they are inserted into configurations and URLs.
 pub(crate) fn addresses(what: &'static str, all: &[String]) -> Result<(), OutOfBounds> {
     at_most(what, all.len(), LIST_MAX)?;
     let is_address = |text: &String| text.parse::<IpAddr>().is_ok();
@@ -94,7 +94,7 @@ mod tests {
     fn prose_is_cut_at_a_character_and_says_so() {
         assert_eq!(cut("short".into(), 16), "short");
         assert_eq!(cut("u".repeat(33), 32), format!("{}{CUT_MARK}", "u".repeat(32 - CUT_MARK.len())));
-        // Half a character is none.
+        // A character is never cut in half.
         assert_eq!(cut("ü".repeat(100), 32), format!("{}{CUT_MARK}", "ü".repeat((32 - CUT_MARK.len()) / 2)));
     }
 

@@ -1,5 +1,5 @@
-//! The versioned protocol between the control plane and its nodes, as data: what a task takes and returns, what a hello says,
-//! what streams back.
+//! The versioned protocol between the control plane and its nodes, as data: task parameters and results, hello messages, and streamed
+//! lines.
 //!
 //! Deliberately absent: signatures (`trust`), connections (`channel`, `agent`), and what a task does to a host (`agent`).
 

@@ -1,6 +1,6 @@
-//! What travels on a node's connections besides tasks themselves: hello, units, journals, enrollment; with the paths and limits of each.
+//! Messages on a node's connections other than tasks: hello, units, journals and enrollment, with paths and limits.
 //!
-//! On a connection of ALPN `gpuaas-node/1` the control plane is the HTTP/2 client and asks; on one of `gpuaas-fetch/1` the agent asks.
+//! On a connection with ALPN `gpuaas-node/1` the control plane is the HTTP/2 client; with `gpuaas-fetch/1` the agent is.
 
 use std::time::Duration;
 
@@ -12,99 +12,100 @@ use crate::{
     task::{TaskOutcome, TaskProgress, TaskSupport, UnitReport},
 };
 
-/// The version of this protocol; an agent and a control plane that share one can talk.
+/// Protocol version. An agent and a control plane need one version in common.
 pub const PROTOCOL: u32 = 1;
-/// Longest line of a streamed answer, in bytes: an outcome with its evidence fits.
+/// Maximum length of a line in a streamed response, in bytes; large enough for an outcome with evidence.
 pub const LINE_BYTES_MAX: usize = 512 * 1_024;
-/// Longest single body, in bytes.
+/// Maximum length of a single body, in bytes.
 pub const BODY_BYTES_MAX: usize = 1_024 * 1_024;
-/// Longest secret, in bytes: a kubeconfig with its certificates is about 6 KiB.
+/// Maximum length of a secret, in bytes; a kubeconfig with its certificates has about 6 KiB.
 pub const SECRET_BYTES_MAX: usize = 64 * 1_024;
-/// Longest text of a journal's line, in bytes; the rest of a longer one is cut.
+/// Maximum length of a journal line's text, in bytes; longer text is truncated.
 pub const JOURNAL_TEXT_BYTES_MAX: usize = 16 * 1_024;
-/// Most of a journal that one request gets, in bytes: 64 MiB are half a million lines.
+/// Maximum size of a journal response, in bytes; 64 MiB are about half a million lines.
 pub const JOURNAL_BYTES_MAX: usize = 64 * 1_024 * 1_024;
-/// Most lines that one request for a journal gets.
+/// Maximum number of lines in a journal response.
 pub const JOURNAL_LINES_MAX: usize = 1_000_000;
-/// Most endpoints that an agent keeps.
+/// Maximum number of channel endpoints that an agent stores.
 pub const CHANNEL_ENDPOINTS_MAX: usize = 16;
-/// How far a node's clock and the control plane's may be apart; certificates are backdated by as much.
+/// Maximum difference between a node's clock and the control plane's. Certificates are backdated by the same amount.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
-/// Ports of a node that a tunnel may reach: the Kubernetes API.
+/// Node ports that a tunnel may reach: only the Kubernetes API.
 pub const TUNNEL_PORTS: &[u16] = &[6_443];
-/// Units whose journal may be read.
+/// Units whose journal can be read and whose state can be observed.
 pub const JOURNAL_UNITS: &[&str] = &["rke2-server.service", "rke2-agent.service", "gpuaas-agent.service"];
 
-/// Paths that the control plane asks an agent for.
+/// Paths of requests between the control plane and an agent.
 pub mod path {
-    /// GET: [`super::Hello`].
+    /// GET from an agent; returns [`super::Hello`].
     pub const HELLO: &str = "/v1/hello";
-    /// POST a signed key set.
+    /// POST a signed key set to an agent.
     pub const KEYS: &str = "/v1/keys";
-    /// POST [`super::ChannelEndpoints`]: where to connect.
+    /// POST [`super::ChannelEndpoints`] to an agent: where to connect.
     pub const ENDPOINTS: &str = "/v1/endpoints";
-    /// POST an envelope; streams [`super::TaskLine`]s.
+    /// POST an envelope to an agent; streams [`super::TaskLine`]s.
     pub const TASKS: &str = "/v1/tasks";
-    /// POST a [`super::TaskRef`]: end it early.
+    /// POST a [`super::TaskRef`] to an agent: cancels the task.
     pub const CANCEL: &str = "/v1/tasks/cancel";
-    /// POST [`super::Observe`]; streams unit reports.
+    /// POST [`super::Observe`] to an agent; streams unit reports.
     pub const OBSERVE: &str = "/v1/observe";
-    /// POST a [`super::BulkRequest`]: dial another connection.
+    /// POST a [`super::BulkRequest`] to an agent: the agent opens another connection.
     pub const CONNECTIONS: &str = "/v1/connections";
-    /// POST; the bodies of request and response are the two directions of a stream to a port.
+    /// POST to an agent; the request and response bodies are the two directions of a stream to a port.
     pub const TUNNEL: &str = "/v1/tunnel";
-    /// POST [`super::JournalRequest`]; streams [`super::JournalLine`]s.
+    /// POST [`super::JournalRequest`] to an agent; streams [`super::JournalLine`]s.
     pub const JOURNAL: &str = "/v1/journal";
     /// GET `/v1/artifacts/SHA256` from the control plane, with `Range`.
     pub const ARTIFACTS: &str = "/v1/artifacts/";
     /// GET and PUT `/v1/secrets/ID` at the control plane.
     pub const SECRETS: &str = "/v1/secrets/";
-    /// POST a certificate request to the control plane: a fresh certificate for a fresh key.
+    /// POST a certificate request for a new key to the control plane; returns a new certificate.
     pub const RENEW: &str = "/v1/renew";
-    /// POST to the control plane, with a certificate that the node has kept: from now on it counts as the node's.
+    /// POST to the control plane, authenticated with a renewed certificate that the agent has stored: it becomes the node's current
+    /// certificate.
     pub const KEPT: &str = "/v1/kept";
 }
 
-/// What an agent says of itself on every connection, when asked first thing.
+/// An agent's description of itself: the first response on every connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The agent's version.
+    /// Version of the agent.
     pub agent_version: String,
-    /// Protocol versions it speaks.
+    /// Protocol versions that the agent supports.
     pub protocols: Vec<u32>,
-    /// What this connection is for.
+    /// Purpose of this connection.
     pub connection: ConnectionKind,
-    /// Random per start of the agent: two of them under one identity are a clone.
+    /// Random per start of the agent. Two instances with one identity mean that the identity was cloned.
     pub instance: String,
-    /// The machine's id.
+    /// The machine id.
     pub machine_id: String,
-    /// The boot's id.
+    /// The boot id.
     pub boot_id: String,
-    /// The node's own addresses, the one its services listen on first.
+    /// Addresses of the node; its services listen on the first.
     pub addresses: Vec<String>,
-    /// Task types it can execute.
+    /// Task types that the agent can run.
     pub support: Vec<TaskSupport>,
-    /// The highest fence it has seen; 0 where it has no ledger to tell it from.
+    /// Highest fence that the agent has seen; 0 if it cannot read its ledger.
     pub fence: u64,
-    /// The version of the signing-key set in use.
+    /// Version of the signing-key set in use.
     pub key_set_version: u64,
-    /// What its clock says at this moment.
+    /// Current time of the node's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Timestamp>,
-    /// Why it takes no tasks; absent where it takes them, and from older agents.
+    /// Why the agent accepts no tasks; absent if it accepts them, and from older agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<AgentProblem>,
-    /// Its ledger; absent where it cannot use its ledger, and from older agents.
+    /// Mark of the agent's ledger; absent if the ledger is unusable, and from older agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerMark>,
 }
 
-/// Why an agent takes no tasks.
+/// Why an agent accepts no tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentProblem {
-    /// Of which kind.
+    /// Kind of the problem.
     pub kind: AgentProblemKind,
-    /// What is wrong, with the file that it is about.
+    /// Description of the problem with the affected file.
     pub detail: String,
 }
 
@@ -112,152 +113,152 @@ pub struct AgentProblem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentProblemKind {
-    /// The ledger is not there.
+    /// The ledger is missing.
     LedgerMissing,
-    /// The ledger is not as it was written.
+    /// The ledger's contents differ from what the agent wrote.
     LedgerDamaged,
-    /// The ledger is an older copy, or another one: it lacks what this node acknowledged.
+    /// The ledger is an older copy or another ledger: it lacks entries that this node acknowledged.
     LedgerOlder,
-    /// One that only a newer agent knows.
+    /// A kind that only a newer agent knows.
     #[serde(other)]
     Other,
 }
 
-/// Which ledger an agent goes on from, and how far it goes: of one ledger `written` never decreases.
+/// Identifies an agent's ledger and its progress. In one ledger, `written` never decreases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerMark {
     /// The ledger's id.
     pub id: String,
-    /// Tasks' beginnings and ends that were ever written to it.
+    /// Total number of task starts and ends ever written to the ledger.
     pub written: u64,
 }
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ConnectionKind {
-    /// Tasks and beats.
+    /// Tasks and heartbeats.
     Control,
-    /// Bulk that the control plane asked for under this id.
+    /// Bulk data, on a connection that the control plane requested.
     Bulk {
-        /// The id.
+        /// The id from the [`BulkRequest`].
         request: String,
     },
 }
 
-/// One line of the answer to a task.
+/// One line of the response to a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum TaskLine {
-    /// Verified and in the ledger.
+    /// The envelope is verified and recorded in the ledger.
     Accepted,
-    /// How far.
+    /// Progress of the task.
     Progress(TaskProgress),
-    /// How it ended; the last line.
+    /// Outcome of the task; the last line.
     Ended(TaskOutcome),
-    /// The ledger holds it without an end; the last line.
+    /// The ledger holds the task without an end; the last line.
     Interrupted,
 }
 
-/// Where a node may connect: any of them will do.
+/// Addresses to which a node can connect; any of them works.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelEndpoints {
-    /// Each `host:port`, at most [`CHANNEL_ENDPOINTS_MAX`].
+    /// Each is `host:port`; at most [`CHANNEL_ENDPOINTS_MAX`].
     pub channels: Vec<String>,
 }
 
-/// Names a task.
+/// Refers to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRef {
-    /// Which.
+    /// The task's id.
     pub task: TaskId,
 }
 
-/// Which units to report.
+/// Selects the units to report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observe {
-    /// Their names, all from [`JOURNAL_UNITS`].
+    /// Unit names, all from [`JOURNAL_UNITS`].
     pub units: Vec<String>,
 }
 
-/// One line of the answer to [`Observe`].
+/// One line of the response to [`Observe`].
 pub type UnitLine = UnitReport;
 
-/// Asks for a bulk connection.
+/// Requests a bulk connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkRequest {
-    /// Comes back in the connection's hello.
+    /// Request id; the hello of the new connection repeats it.
     pub request: String,
 }
 
-/// Asks for a tunnel.
+/// Requests a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelRequest {
-    /// One of [`TUNNEL_PORTS`], at the node's own address.
+    /// One of [`TUNNEL_PORTS`], on the node's own address.
     pub port: u16,
 }
 
-/// The header that carries a tunnel's port: the body is the stream itself.
+/// Header with a tunnel's port; the body is the stream itself.
 pub const TUNNEL_PORT_HEADER: &str = "gpuaas-port";
 
-/// Asks for a journal.
+/// Requests a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalRequest {
     /// One of [`JOURNAL_UNITS`].
     pub unit: String,
-    /// Only lines since then.
+    /// Only lines since this time.
     pub since: Option<Timestamp>,
-    /// At most so many of the last lines before following.
+    /// Only the last lines, at most this many, before new lines follow.
     pub tail: Option<u32>,
-    /// Whether to go on with new lines.
+    /// If true, new lines follow until the request ends.
     pub follow: bool,
 }
 
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalLine {
-    /// When it was written.
+    /// Time at which the line was written.
     pub at: Timestamp,
-    /// The line.
+    /// Text of the line.
     pub text: String,
 }
 
-/// Why an agent refused what it was asked; status 4xx.
+/// An agent's refusal of a request, with a 4xx status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// Stable code.
     pub code: Code,
-    /// One sentence.
+    /// Reason in one sentence.
     pub message: String,
 }
 
-/// What an agent sends to redeem its enrollment token.
+/// Request with which an agent redeems its enrollment token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnrollRequest {
-    /// The node that the string was for.
+    /// The node that the enrollment string is for.
     pub node: NodeId,
-    /// The token.
+    /// The enrollment token.
     pub token: String,
-    /// A certificate request in PEM for the agent's fresh key.
+    /// A certificate request in PEM for the agent's new key.
     pub csr: String,
-    /// The machine's id.
+    /// The machine id.
     pub machine_id: String,
-    /// The agent's version.
+    /// Version of the agent.
     pub agent_version: String,
-    /// What the node's clock says.
+    /// Current time of the node's clock.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "since_1970")]
     pub clock: Option<Timestamp>,
-    /// What shows that the machine was reimaged since a tenant has left it.
+    /// Evidence that the machine was reimaged since the last tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reimage: Option<ReimageEvidence>,
 }
 
-/// What shows that a machine was reimaged. Other kinds, a TPM's quote say, are further variants.
+/// Evidence of a reimage. Other kinds, for example a TPM quote, would be further variants.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ReimageEvidence {
-    /// The value that the control plane gave to its reimage hook alone.
+    /// A one-time value that the control plane gave only to its reimage hook.
     OneTimeValue {
         /// The value.
         value: String,
@@ -272,45 +273,45 @@ impl std::fmt::Debug for ReimageEvidence {
     }
 }
 
-/// What it gets.
+/// Response to an [`EnrollRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EnrollResponse {
-    /// Its certificate, PEM.
+    /// The agent's certificate in PEM.
     pub certificate: String,
-    /// The authority's certificate, PEM.
+    /// The authority's certificate in PEM.
     pub authority: String,
-    /// Where the node channel listens, each `host:port`, the one that answered first.
+    /// Addresses of the node channel, each `host:port`; the one that answered first comes first.
     pub channels: Vec<String>,
     /// The control plane's id.
     pub control_plane: String,
-    /// Its enrollment epoch.
+    /// Enrollment epoch of the node.
     pub epoch: u64,
-    /// The signing keys: JSON of a signed key set.
+    /// Signing keys: the JSON of a signed key set.
     pub key_set: serde_json::Value,
 }
 
-/// What an agent sends to renew its certificate.
+/// Request with which an agent renews its certificate. The connection uses the current one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
-    /// A certificate request in PEM for a fresh key. The connection shows the present one.
+    /// A certificate request in PEM for a new key.
     pub csr: String,
-    /// What the node's clock says.
+    /// Current time of the node's clock.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "since_1970")]
     pub clock: Option<Timestamp>,
 }
 
-/// A moment that a clock can say: none before 1970.
+/// Reads an optional time in milliseconds and refuses times before 1970.
 fn since_1970<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Timestamp>, D::Error> {
     let millis: Option<u64> = Option::deserialize(value)?;
     let within = |millis| i64::try_from(millis).map(Timestamp::from_millis).map_err(serde::de::Error::custom);
     millis.map(within).transpose()
 }
 
-/// What it gets.
+/// Response to a [`RenewRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RenewResponse {
-    /// Its new certificate, PEM.
+    /// The new certificate in PEM.
     pub certificate: String,
 }
 

@@ -1,4 +1,4 @@
-//! A control plane to measure: `gpuaas dev` on SQLite or on a PostgreSQL of its own, in a folder that is removed at the end.
+//! A control plane to measure: `gpuaas dev` on SQLite or on a separate PostgreSQL server, in a folder that is removed at the end.
 
 use std::{
     fs::{self, File},
@@ -16,18 +16,18 @@ use serde::Deserialize;
 use super::usage::{self, Counts, Sample, Usage};
 use crate::{demo::Store, shell};
 
-/// Longest wait until `gpuaas dev` is ready; it gives up by itself before that.
+/// Longest wait until `gpuaas dev` is ready; its own timeout is shorter.
 const READY_TIMEOUT: Duration = Duration::from_secs(300);
-/// Requests a second: more than a client on the same machine sends.
+/// Requests per second: more than a client on the same machine can send.
 const RATE: &str = "1000000";
-/// Settings that lift the API's rate limits.
+/// Variables that raise the API's rate limits.
 const RATES: [&str; 3] = ["GPUAAS_REQUESTS_PER_TOKEN", "GPUAAS_REQUESTS_PER_PROJECT", "GPUAAS_REQUESTS_PER_ADDRESS"];
 
-/// What every bench says of its control plane.
+/// Conditions that every benchmark prints.
 pub(super) const SETTINGS: &str = "GPUAAS_REQUESTS_PER_TOKEN, _PROJECT and _ADDRESS are 1,000,000: rate limits are not measured. \
      Client, nodes and database share the machine.";
 
-/// A folder and, for PostgreSQL, a database server; both go with it.
+/// A folder and, for PostgreSQL, a database server; both are removed on drop.
 pub(super) struct Place {
     folder: tempfile::TempDir,
     database: Option<Database>,
@@ -37,12 +37,12 @@ pub(super) struct Place {
 struct Database {
     _server: Server,
     url: String,
-    /// The process that starts all others of the server.
+    /// PID of the process that starts all others of the server.
     postmaster: i32,
 }
 
 impl Place {
-    /// An empty one.
+    /// Creates an empty place.
     pub(super) async fn fresh(store: Store) -> anyhow::Result<Self> {
         fs::create_dir_all(shell::target())?;
         let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(shell::target())?;
@@ -53,23 +53,23 @@ impl Place {
         Ok(Self { folder, database, settings: Vec::new() })
     }
 
-    /// The same for control planes with settings of their own, by their variables.
+    /// Sets environment variables for the control planes that start here.
     pub(super) fn with_settings(self, settings: impl Into<Vec<(&'static str, &'static str)>>) -> Self {
         Self { settings: settings.into(), ..self }
     }
 
-    /// The address of the rows, while no control plane runs or beside one.
+    /// URL of the database, whether or not a control plane is running.
     pub(super) fn url(&self) -> anyhow::Result<String> {
         let file = || anyhow::Ok(format!("sqlite://{}", self.folder_of_rows()?.join("gpuaas.db")));
         self.database.as_ref().map_or_else(file, |database| Ok(database.url.clone()))
     }
 
-    /// The folder that holds the rows of SQLite.
+    /// Folder of the SQLite database.
     pub(super) fn folder_of_rows(&self) -> anyhow::Result<Utf8PathBuf> {
         Ok(self.data()?.join("server"))
     }
 
-    /// The folder of a control plane's files.
+    /// Folder of the control plane's files.
     fn data(&self) -> anyhow::Result<Utf8PathBuf> {
         let folder = Utf8PathBuf::from_path_buf(self.folder.path().to_owned()).ok().context("the path is not UTF-8")?;
         Ok(folder.join("data"))
@@ -88,12 +88,12 @@ impl Database {
     }
 }
 
-/// A running `gpuaas dev`; ends with this value.
+/// A running `gpuaas dev`; ends when dropped.
 pub(super) struct ControlPlane {
     dev: Child,
     ready: Ready,
     postmaster: Option<i32>,
-    /// From the start of `gpuaas dev` until every node is active and connected.
+    /// Time from the start of `gpuaas dev` until every node is active and connected.
     pub(super) ready_after: Duration,
 }
 
@@ -117,7 +117,7 @@ struct ReadyReplica {
 }
 
 impl ControlPlane {
-    /// Starts one with so many sandbox nodes, on what an earlier one left in the place, and waits until all nodes are ready.
+    /// Starts a control plane with `nodes` sandbox nodes on the data that an earlier one left, and waits until all nodes are ready.
     pub(super) async fn start(programs: &Utf8Path, place: &Place, nodes: u8) -> anyhow::Result<Self> {
         let data = place.data()?;
         fs::create_dir_all(&data)?;
@@ -147,34 +147,34 @@ impl ControlPlane {
         Ok(Self { dev, ready, postmaster, ready_after })
     }
 
-    /// A client with a platform admin's token and a connection of its own, which it keeps.
+    /// Returns a client with a platform admin's token and a connection that it keeps open.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         Ok(self.client_with(&self.ready.token)?.with_kept_connection())
     }
 
-    /// A client with another token, which opens a connection for each request.
+    /// Returns a client with another token; it opens a connection per request.
     pub(super) fn client_with(&self, token: &str) -> anyhow::Result<Client> {
         Ok(Client::new(&self.ready.url, &fs::read(&self.ready.ca_file)?, token)?)
     }
 
-    /// The names of the sandbox nodes.
+    /// Names of the sandbox nodes.
     pub(super) fn nodes(&self) -> Vec<String> {
         self.ready.nodes.iter().map(|node| node.name.clone()).collect()
     }
 
-    /// The process that serves.
+    /// PID of the server.
     pub(super) fn pid(&self) -> anyhow::Result<i32> {
         Ok(self.ready.replicas.first().context("there is a process of the control plane")?.pid)
     }
 
-    /// What the control plane and its database have used before something is measured.
+    /// Resources that the control plane and its database have used before a measurement.
     pub(super) async fn begin(&self) -> anyhow::Result<Sample> {
         let counts = self.counts().await?;
         let (server, database) = self.usage()?;
         Ok(Sample { server, database, counts })
     }
 
-    /// What they have used since then. Of what looking itself takes, only its SQL statements are in it.
+    /// Resources used since `before`. Of the cost of sampling, only its SQL statements are included.
     pub(super) async fn used_since(&self, before: Sample) -> anyhow::Result<Sample> {
         let (server, database) = self.usage()?;
         Ok(Sample { server, database, counts: self.counts().await? } - before)
@@ -189,7 +189,7 @@ impl ControlPlane {
         Ok((usage::of_process(self.pid()?)?, database.unwrap_or_default()))
     }
 
-    /// Ends it as Ctrl-C does, and waits.
+    /// Ends it with SIGTERM and waits.
     pub(super) fn stop(mut self) {
         end(&mut self.dev);
     }
@@ -214,7 +214,7 @@ async fn appears(ready_file: &Utf8Path, dev: &mut Child, began: Instant) -> anyh
 
 fn end(dev: &mut Child) {
     if matches!(dev.try_wait(), Ok(None)) {
-        // One that ended meanwhile needs no signal.
+        // Fails if the process has ended meanwhile, which is fine.
         let _ = kill_process(Pid::from_child(dev), Signal::TERM);
         let _ = dev.wait();
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench dispatch-rate`: how many no-op tasks a control plane carries to its nodes and back.
+//! `cargo xtask bench dispatch-rate`: rate of no-op tasks from a control plane to its nodes and back.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,16 @@ use super::{
 };
 use crate::demo::Store;
 
-/// How to measure.
+/// Options of `bench dispatch-rate`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Sandbox nodes.
+    /// Number of sandbox nodes.
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=200))]
     nodes: u8,
-    /// Seconds of each measurement.
+    /// Seconds per measurement.
     #[arg(long, default_value_t = 10, value_name = "N")]
     seconds: u64,
-    /// The cargo profile of what runs.
+    /// Cargo profile of the measured programs.
     #[arg(long, default_value = "dist")]
     profile: String,
     /// Also count syscalls per task with strace, which slows the control plane down.
@@ -33,12 +33,12 @@ pub(crate) struct Options {
     chosen: Chosen,
 }
 
-/// Requests at once.
+/// Numbers of concurrent requests.
 const CONCURRENCIES: [usize; 3] = [1, 10, 100];
-/// Requests at once while syscalls are counted, and for how long.
+/// Number of concurrent requests and length of the measurement that counts syscalls.
 const TRACED: (usize, Duration) = (10, Duration::from_secs(5));
 
-/// Measures.
+/// Runs the benchmark.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let programs = options.chosen.programs(&options.profile)?;
     let (mut columns, mut traces) = (Vec::new(), Vec::new());
@@ -93,13 +93,13 @@ async fn measured(
     Ok((figures, trace))
 }
 
-/// One of several that send pings at once, each to nodes of its own as long as there are enough.
+/// One of several concurrent senders of pings, each with its own nodes as long as there are enough.
 struct Sender {
     client: Client,
     nodes: Vec<String>,
 }
 
-/// Senders that have a connection each and have used it.
+/// Returns senders whose connections are already open.
 async fn senders(plane: &ControlPlane, concurrency: usize) -> anyhow::Result<Vec<Sender>> {
     let nodes = plane.nodes();
     let mut senders = Vec::new();
@@ -112,7 +112,7 @@ async fn senders(plane: &ControlPlane, concurrency: usize) -> anyhow::Result<Vec
     Ok(senders)
 }
 
-/// What was done.
+/// Result of a measurement.
 struct Done {
     took: Vec<Duration>,
     elapsed: Duration,

@@ -1,10 +1,10 @@
-//! How figures are printed.
+//! Formatting of figures.
 
 use std::time::Duration;
 
 use crate::demo::Store;
 
-/// Something that was measured.
+/// A measured quantity.
 pub(super) struct Figure {
     what: String,
     unit: &'static str,
@@ -16,13 +16,13 @@ impl Figure {
         Self { what: what.into(), unit, value }
     }
 
-    /// The same, named as a part of something.
+    /// Prefixes the name with the whole that it is part of.
     pub(super) fn of(self, whole: &str) -> Self {
         Self { what: format!("{whole}: {}", self.what), ..self }
     }
 }
 
-/// What a database is called.
+/// Display name of a database.
 pub(super) fn name(store: Store) -> &'static str {
     match store {
         Store::Sqlite => "SQLite",
@@ -30,7 +30,7 @@ pub(super) fn name(store: Store) -> &'static str {
     }
 }
 
-/// Prints figures of several databases, which have the same names in the same order, a line each.
+/// Prints the figures of several databases in columns; all have the same names in the same order.
 pub(super) fn side_by_side(title: &str, columns: &[(Store, Vec<Figure>)]) {
     let heads: String = columns.iter().map(|(store, _)| format!("{:>14}", name(*store))).collect();
     println!("{title:<60}{heads}");
@@ -42,7 +42,7 @@ pub(super) fn side_by_side(title: &str, columns: &[(Store, Vec<Figure>)]) {
     }
 }
 
-/// Three digits or more.
+/// Formats with at least three digits.
 pub(super) fn shown(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
@@ -52,7 +52,7 @@ pub(super) fn shown(value: f64) -> String {
     }
 }
 
-/// The time within which that share of all, in per cent, was done, in milliseconds. Sorts them.
+/// Returns the given percentile in milliseconds. Sorts `took`.
 pub(super) fn percentile_ms(took: &mut [Duration], percent: usize) -> f64 {
     took.sort_unstable();
     let at = (took.len() * percent).div_ceil(100).saturating_sub(1);

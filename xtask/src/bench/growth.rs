@@ -14,27 +14,27 @@ use super::{
 };
 use crate::demo::Store;
 
-/// How to measure.
+/// Options of `bench growth`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Operations: half of them deploy a workload on a node, the other half decommission it.
+    /// Number of operations: half of them deploy a workload on a node, the other half decommission it.
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1_000))]
     operations: u16,
-    /// Requests with an idempotency key.
+    /// Number of requests with an idempotency key.
     #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     keys: u16,
-    /// The cargo profile of what runs; rows are the same by each.
+    /// Cargo profile of the measured programs; it does not affect the rows.
     #[arg(long, default_value = "dev")]
     profile: String,
     #[command(flatten)]
     chosen: Chosen,
 }
 
-/// The whole of a database.
+/// Name of the figure for the whole database.
 const WHOLE: &str = "the whole database";
-/// Where idempotency keys are.
+/// Table of idempotency keys.
 const KEYS: &str = "idempotency";
-/// Tables with their indexes. An index of SQLite has pages of its own.
+/// Query for sizes of tables with their indexes. In SQLite an index has its own pages.
 const SIZES_OF_SQLITE: &str = "select coalesce(s.tbl_name, p.name) as name, cast(sum(p.pgsize) as bigint) as bytes from dbstat p \
      left join sqlite_schema s on s.name = p.name group by 1";
 const SIZES_OF_POSTGRES: &str = "select cast(relname as text) as name, pg_total_relation_size(oid) as bytes from pg_class \
@@ -43,7 +43,7 @@ const WHOLE_OF_SQLITE: &str =
     "select c.page_count * s.page_size as bytes from pragma_page_count() c, pragma_page_size() s";
 const WHOLE_OF_POSTGRES: &str = "select pg_database_size(current_database()) as bytes";
 
-/// Measures.
+/// Runs the benchmark.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let programs = options.chosen.programs(&options.profile)?;
     let mut columns = Vec::new();
@@ -68,10 +68,10 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Bytes of each table by name, and of the whole.
+/// Bytes per table, and of the whole database.
 type Sizes = BTreeMap<String, f64>;
 
-/// What an operation leaves: the difference between a database with and one without operations, whose nodes and allocations are the same.
+/// Measures the growth by operations: the difference between databases with and without them, with the same nodes and allocations.
 fn of_operations(options: &Options, store: Store) -> anyhow::Result<Vec<Figure>> {
     let (without, with) = (after(options, store, 0)?, after(options, store, options.operations)?);
     let each = |name: &String| {
@@ -82,7 +82,7 @@ fn of_operations(options: &Options, store: Store) -> anyhow::Result<Vec<Figure>>
     Ok(with.keys().filter(|name| is_table_of_operations(name)).map(each).collect())
 }
 
-/// Sizes of a fresh database in which as many nodes were made as always, and so many operations were run.
+/// Sizes of a fresh database with half as many nodes as `options.operations`, after this number of operations.
 fn after(options: &Options, store: Store, operations: u16) -> anyhow::Result<Sizes> {
     let place = super::block_on(Place::fresh(store))?;
     std::fs::create_dir_all(place.folder_of_rows()?)?;
@@ -92,7 +92,7 @@ fn after(options: &Options, store: Store, operations: u16) -> anyhow::Result<Siz
     super::block_on(sizes(&url, store))
 }
 
-/// Whether a table is the same everywhere: both databases show the same lines.
+/// Reports whether to print a table: not the idempotency keys, and not SQLite's internal ones, so that both databases print the same lines.
 fn is_table_of_operations(name: &str) -> bool {
     !name.starts_with("sqlite_") && name != KEYS
 }

@@ -1,19 +1,19 @@
-//! `cargo xtask bench lab`: figures of booted nodes. The lab plays them between two inventories, like any act.
+//! `cargo xtask bench lab`: measurements on booted nodes, run between two inventories like any test of the lab.
 
 use crate::lab;
 
-/// How to measure.
+/// Options of `bench lab`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Times that a node is brought in.
+    /// Number of enrollments.
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=50))]
     runs: u8,
-    /// The cargo profile of everything that runs.
+    /// Cargo profile of the measured programs.
     #[arg(long, default_value = "dist")]
     profile: String,
 }
 
-/// Measures.
+/// Runs the benchmark.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     lab::measure(options.runs, &options.profile)
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench lists`: pages of a control plane with many rows.
+//! `cargo xtask bench lists`: list pages of a control plane with many rows.
 
 mod fill;
 
@@ -17,36 +17,36 @@ use super::{
 };
 use crate::demo::Store;
 
-/// How to measure.
+/// Options of `bench lists`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Nodes. Other rows are in proportion: a workload for every five nodes.
+    /// Number of nodes. Other rows are in proportion: one workload per five nodes.
     #[arg(long, default_value_t = 5_000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=100_000))]
     nodes: u32,
-    /// Seconds of each measurement.
+    /// Seconds per measurement.
     #[arg(long, default_value_t = 3, value_name = "N")]
     seconds: u64,
-    /// The cargo profile of what runs.
+    /// Cargo profile of the measured programs.
     #[arg(long, default_value = "dist")]
     profile: String,
     #[command(flatten)]
     chosen: Chosen,
 }
 
-/// Sizes of pages. Events have 200 at most.
+/// Page sizes. The maximum for events is 200.
 const SIZES: [u32; 2] = [1_000, 50];
-/// Tokens, and service accounts, that are made through the API: as many as a project may have.
+/// Number of tokens, and of service accounts, created through the API: the maximum of a project.
 const CREDENTIALS: u32 = 100;
-/// Requests of each measurement, however long they take.
+/// Minimum number of requests per measurement, however long they take.
 const REQUESTS_MIN: usize = 20;
 
-/// A list: its path with what it needs, and the parameter that its cursor is given in.
+/// A list: its path with required parameters, and its cursor parameter.
 struct List {
     path: &'static str,
     cursor: &'static str,
 }
 
-/// Every list that grows. The others have a handful of rows: apps, artifacts, replicas, signing keys, authorities, members of a workload.
+/// Lists that grow. All others have few rows: apps, artifacts, replicas, signing keys, authorities, members of a workload.
 const LISTS: [List; 12] = [
     List { path: "nodes?", cursor: "cursor" },
     List { path: "allocations?", cursor: "cursor" },
@@ -62,7 +62,7 @@ const LISTS: [List; 12] = [
     List { path: "service-accounts?project=bench-0", cursor: "cursor" },
 ];
 
-/// Measures.
+/// Runs the benchmark.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let programs = options.chosen.programs(&options.profile)?;
     let mut tables = Vec::new();
@@ -104,7 +104,7 @@ async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyho
     Ok((filled, rows))
 }
 
-/// Rows that only the control plane itself can write: it proves them.
+/// Creates credentials through the API, because their rows carry a code that only the control plane can compute.
 async fn credentials(client: &Client, count: u32) -> anyhow::Result<()> {
     let (project, role) = (Some(fill::project(0)), "viewer".to_owned());
     for number in 0..fill::PROJECTS {
@@ -122,7 +122,7 @@ async fn credentials(client: &Client, count: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A page, as far as it is looked at.
+/// The fields of a page that the benchmark reads.
 #[derive(Deserialize)]
 struct Page {
     items: Vec<IgnoredAny>,
@@ -130,7 +130,7 @@ struct Page {
     next_cursor: Option<String>,
 }
 
-/// What a list takes.
+/// Measurements of a list.
 struct Row {
     what: String,
     items: f64,
@@ -180,10 +180,10 @@ async fn walked(plane: &ControlPlane, client: &Client, list: &List, limit: u32, 
     })
 }
 
-/// A page, and how long it took until its last byte was here.
+/// Fetches a page; returns it with the time until its last byte arrived.
 async fn page(client: &Client, list: &List, limit: u32, cursor: Option<&str>) -> anyhow::Result<(Page, Duration)> {
     let List { path, cursor: name } = list;
-    // Of events there are 200 at most on a page.
+    // A page of events has at most 200.
     let limit = if path.starts_with("events") { limit.min(200) } else { limit };
     let behind = cursor.map(|cursor| format!("&{name}={cursor}")).unwrap_or_default();
     let path = format!("/api/v1/{path}&limit={limit}{behind}").replace("?&", "?");

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: figures, printed. Nothing is asserted here: a machine that is busy makes no test red.
+//! `cargo xtask bench`: prints measurements. Nothing is asserted, so a busy machine fails no test.
 
 mod control_plane;
 mod dispatch_rate;
@@ -27,45 +27,45 @@ use crate::{
     shell,
 };
 
-/// What is measured.
+/// Benchmarks.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// The main job with the programs of the packages, every write on the disk, on SQLite and on PostgreSQL side by side.
+    /// Measure the main job with the packaged programs and durable writes, on SQLite and PostgreSQL.
     MainJob {
-        /// The cargo profile of everything that runs.
+        /// Cargo profile of the measured programs.
         #[arg(long, default_value = "dist")]
         profile: String,
         /// Also time builds after a touched file, with profile `dev`.
         #[arg(long)]
         builds: bool,
     },
-    /// A control plane that starts with 1,000 open operations: when it sends its first task, and all of them.
+    /// Measure a start with 1,000 open operations: time until the first task and until all tasks are sent.
     Restart {
-        /// The cargo profile of what runs.
+        /// Cargo profile of the measured programs.
         #[arg(long, default_value = "dist")]
         profile: String,
     },
-    /// No-op tasks to many sandbox nodes: how many a second, and what each costs the control plane.
+    /// Measure no-op tasks to many sandbox nodes: rate and cost per task.
     DispatchRate(dispatch_rate::Options),
-    /// Subscribers of the event stream: what a write costs without and with them, and when the last one has its event.
+    /// Measure event stream subscribers: cost of a write with and without them, and delivery time to the last one.
     Sse(sse::Options),
-    /// Pages of every list, with thousands of nodes.
+    /// Measure the pages of every list with thousands of nodes.
     Lists(lists::Options),
-    /// Bytes that operations and idempotency keys leave in the database.
+    /// Measure the bytes that operations and idempotency keys leave in the database.
     Growth(growth::Options),
-    /// Mixed load for half an hour, and every minute what the control plane and its agents hold.
+    /// Run a mixed load for half an hour, and print every minute what the control plane and its agents hold.
     Soak(soak::Options),
-    /// Booted nodes of a lab: bringing one in, a bootstrap's own share, what the agent takes, a journal that is followed. Needs root.
+    /// Measure booted nodes of a lab: enrollment, the platform's share of a bootstrap, the agent's resources, log following. Needs root.
     Lab(lab::Options),
-    /// Twenty deployments at once to simulated nodes, by one replica and by two on one PostgreSQL.
+    /// Measure twenty concurrent deployments to simulated nodes, with one replica and with two on a shared PostgreSQL.
     Replicas {
-        /// The cargo profile of what runs.
+        /// Cargo profile of the measured programs.
         #[arg(long, default_value = "dist")]
         profile: String,
     },
 }
 
-/// Files whose change is felt most often, with the limit of a rebuild after it.
+/// Files that are edited most often, to measure rebuilds.
 const TOUCHED: [&str; 2] = ["crates/server/src/lib.rs", "crates/app-rke2/src/lib.rs"];
 
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
@@ -86,13 +86,13 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
 }
 
 impl Bench {
-    /// Whether clients in this process keep a control plane busy.
+    /// Reports whether clients in this process generate the load.
     fn sends_load(&self) -> bool {
         matches!(self, Self::DispatchRate(_) | Self::Sse(_) | Self::Lists(_) | Self::Soak(_))
     }
 }
 
-/// Goes on as a program that is built to be fast: clients that are built to be debugged take the processors from what they measure.
+/// Rebuilds this program with profile `release` and continues as that: unoptimised clients would take CPU time from the measured programs.
 fn run_optimised() -> anyhow::Result<()> {
     let build = ["build", "--quiet", "--locked", "--release", "--package", "xtask"];
     shell::run("building the clients by profile release", &mut shell::cargo(&build))?;
@@ -101,20 +101,20 @@ fn run_optimised() -> anyhow::Result<()> {
     Err(error).with_context(|| format!("starting {}", program.display()))
 }
 
-/// A figure of the engine's own bench, which knows its nodes to be simulated.
+/// Runs a benchmark of the engine crate, whose nodes are simulated.
 fn of_engine(arguments: &[&str], profile: &str) -> anyhow::Result<()> {
     let bench = ["bench", "--quiet", "--locked", "-p", "gpuaas-engine", "--all-features", "--bench", "scale"];
     let what = arguments.first().copied().unwrap_or_default();
     shell::run(what, shell::cargo(&bench).args(["--profile", profile, "--"]).args(arguments))
 }
 
-/// What is measured: which programs, on which databases.
+/// Selection of programs and databases.
 #[derive(clap::Args)]
 pub(crate) struct Chosen {
-    /// Measure this database alone; SQLite and PostgreSQL when absent.
+    /// Measure only this database; by default SQLite and PostgreSQL.
     #[arg(long, value_enum)]
     store: Option<Store>,
-    /// Measure `gpuaas` and `gpuaas-agent` of this folder, for example those of an earlier commit, and build none.
+    /// Measure `gpuaas` and `gpuaas-agent` in this folder, for example of an earlier commit, instead of building them.
     #[arg(long, value_name = "FOLDER")]
     programs: Option<Utf8PathBuf>,
 }
@@ -124,18 +124,18 @@ impl Chosen {
         self.store.map_or_else(|| vec![Store::Sqlite, Store::Postgres], |one| vec![one])
     }
 
-    /// The folder of the programs; built by this profile unless a folder was named.
+    /// Folder of the programs; builds them with this profile unless a folder was given.
     fn programs(&self, profile: &str) -> anyhow::Result<Utf8PathBuf> {
         self.programs.clone().map_or_else(|| programs::folder(profile), Ok)
     }
 }
 
-/// Runs what waits for many things at once.
+/// Runs a future on a multi-threaded runtime.
 fn block_on<T>(measuring: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?.block_on(measuring)
 }
 
-/// What is measured of the main job: its name, unit and target, and where the report has it.
+/// A figure of the main job: name, unit, target, and its value in the report.
 type Figure = (&'static str, &'static str, &'static str, fn(&Report) -> f64);
 
 const FIGURES: [Figure; 11] = [
@@ -167,7 +167,7 @@ fn main_job(profile: &str, builds: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long the programs take to build after a file was touched.
+/// Time to build the programs after touching a file.
 fn rebuild(file: &str) -> anyhow::Result<Duration> {
     shell::build_programs()?;
     let touched = std::fs::File::options().append(true).open(shell::root().join(file));

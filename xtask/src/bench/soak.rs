@@ -1,4 +1,4 @@
-//! `cargo xtask bench soak`: a control plane under mixed load for a long time, and whether what it holds stays as it is.
+//! `cargo xtask bench soak`: a control plane under mixed load for a long time, to see whether the resources that it holds stay constant.
 
 use std::{
     collections::BTreeMap,
@@ -23,25 +23,25 @@ use super::{
 };
 use crate::demo::Store;
 
-/// How to measure.
+/// Options of `bench soak`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Minutes of load.
     #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_440))]
     minutes: u16,
-    /// Sandbox nodes.
+    /// Number of sandbox nodes.
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=200))]
     nodes: u8,
-    /// The cargo profile of what runs.
+    /// Cargo profile of the measured programs.
     #[arg(long, default_value = "dist")]
     profile: String,
     #[command(flatten)]
     chosen: Chosen,
 }
 
-/// How long everything that is kept for a time is kept: rows come and go many times while this measures.
+/// Retention of everything that expires: rows are created and deleted many times during the run.
 const KEPT: &str = "60s";
-/// The settings of it.
+/// The variables that set it.
 const KEEP: [&str; 6] = [
     "GPUAAS_KEEP_OPERATIONS",
     "GPUAAS_KEEP_EVENTS",
@@ -50,18 +50,19 @@ const KEEP: [&str; 6] = [
     "GPUAAS_KEEP_ENROLLMENTS",
     "GPUAAS_KEEP_ENDED_CREDENTIALS",
 ];
-/// How often everything is looked at: a little less often than the control plane measures its tables. Each look shows what the look before has measured.
+/// Interval of samples: slightly more than the control plane's own interval for measuring tables, so that each sample shows a new
+/// measurement.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(61);
-/// A node that waits for a machine.
+/// Name of a node that is never enrolled.
 const SPARE: &str = "soak-spare";
-/// Events that a subscriber reads before it comes again.
+/// Number of events after which a subscriber reconnects.
 const EVENTS_OF_A_SUBSCRIBER: usize = 50;
-/// Connections of each kind of load.
+/// Number of connections per kind of load.
 const PINGERS: usize = 8;
 const READERS: usize = 2;
 const SUBSCRIBERS: usize = 20;
 
-/// Measures.
+/// Runs the benchmark.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let programs = options.chosen.programs(&options.profile)?;
     println!(
@@ -122,7 +123,7 @@ async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyho
     Ok(())
 }
 
-/// What is held at one moment.
+/// Resources held at one moment.
 struct Held {
     server: f64,
     agents: f64,
@@ -150,7 +151,7 @@ impl Held {
     }
 }
 
-/// The sum of a metric over its labels; 0 for one that is not there.
+/// Sum of a metric over its labels; 0 if the metric is missing.
 fn sum(metrics: &str, name: &str) -> f64 {
     let values = metrics.lines().filter_map(|line| {
         let (of, value) = line.strip_prefix(name)?.rsplit_once(' ')?;
@@ -159,14 +160,14 @@ fn sum(metrics: &str, name: &str) -> f64 {
     values.sum()
 }
 
-/// Whatever sends requests; ends with this value.
+/// The tasks that send requests; they end when this is dropped.
 struct Load {
     done: Arc<AtomicU64>,
     failed: Arc<AtomicU64>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
-/// One request or more, again and again; the number says which time it is.
+/// One or more requests, sent repeatedly; the argument is the number of the repetition.
 type Step = Box<dyn Fn(u64) -> BoxFuture<'static, anyhow::Result<()>> + Send>;
 
 impl Load {
@@ -197,7 +198,7 @@ impl Load {
                     Err(error) => {
                         failed.fetch_add(1, Ordering::Relaxed);
                         eprintln!("    {error:#}");
-                        // Whoever fails at once must not fill the terminal.
+                        // Do not flood the terminal with errors.
                         tokio::time::sleep(Duration::from_secs(1)).await;
                     }
                 }
@@ -233,7 +234,7 @@ fn tokens(client: Client) -> Step {
     })
 }
 
-/// Another string for the node that waits for a machine: none is ever used.
+/// Issues further enrollment strings for the spare node; none is ever used.
 fn enrollments(client: Client) -> Step {
     Box::new(move |_| {
         let client = client.clone();

@@ -1,4 +1,4 @@
-//! `cargo xtask bench sse`: what subscribers of the event stream cost, and how soon they have an event.
+//! `cargo xtask bench sse`: cost of event stream subscribers, and delivery time.
 
 use std::time::{Duration, Instant};
 
@@ -17,32 +17,32 @@ use super::{
 };
 use crate::demo::Store;
 
-/// How to measure.
+/// Options of `bench sse`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Subscribers of the platform's events. One address may hold 256 connections.
+    /// Number of subscribers of the platform's events. The limit per address is 256 connections.
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=240))]
     subscribers: u16,
-    /// Writes with and without subscribers, one after the other.
+    /// Number of consecutive writes with, and without, subscribers.
     #[arg(long, default_value_t = 200, value_name = "N")]
     writes: usize,
-    /// The cargo profile of what runs.
+    /// Cargo profile of the measured programs.
     #[arg(long, default_value = "dist")]
     profile: String,
     #[command(flatten)]
     chosen: Chosen,
 }
 
-/// Streams that one token may hold, with room to spare.
+/// Streams per token; stays below the limit.
 const PER_TOKEN: usize = 50;
 /// The event that a write produces.
 const EVENT: &str = "project.created";
 /// Longest wait for an event.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long memory is left to settle.
+/// Wait before reading memory, until it has settled.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Measures.
+/// Runs the benchmark.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let programs = options.chosen.programs(&options.profile)?;
     let mut columns = Vec::new();
@@ -65,7 +65,7 @@ async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyho
     let plane = ControlPlane::start(programs, &place, 0).await?;
     let client = plane.client()?;
     let (sender, mut arrivals) = unbounded_channel();
-    // Once before anything is measured: connections, caches and pages of the program are there.
+    // Warm up connections, caches and the program's pages.
     written(&client, "warm", 20, (0, &mut arrivals)).await?;
     let mut figures = Vec::new();
     let alone = used(&plane, &client, ("alone", options.writes), (0, &mut arrivals)).await?;
@@ -91,7 +91,7 @@ async fn resident(plane: &ControlPlane) -> anyhow::Result<f64> {
     usage::resident_bytes(plane.pid()?)
 }
 
-/// Starts subscribers that tell when they have an event; returns when all streams stand.
+/// Starts subscribers that report each event; returns once all streams are open.
 async fn subscribe(
     plane: &ControlPlane,
     admin: &Client,
@@ -119,7 +119,7 @@ async fn subscribe(
     Ok(tasks)
 }
 
-/// Writes, and the figures of each.
+/// Performs writes and returns the figures per write.
 async fn used(
     plane: &ControlPlane,
     client: &Client,
@@ -146,11 +146,11 @@ async fn used(
     Ok(figures)
 }
 
-/// How long writes took.
+/// Durations of writes.
 #[derive(Default)]
 struct Took {
     answered: Vec<Duration>,
-    /// Until the last subscriber had the event.
+    /// Time until the last subscriber received the event.
     last: Vec<Duration>,
 }
 

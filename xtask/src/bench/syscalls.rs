@@ -12,27 +12,27 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::figures::shown;
 
-/// Those that the store's work shows in; printed even where there are none.
+/// Syscalls that reflect the work of the store; printed even if their count is zero.
 const OF_INTEREST: [&str; 5] = ["futex", "epoll_wait", "pwrite64", "fsync", "fdatasync"];
-/// Others that are printed: the most frequent.
+/// Number of other syscalls that are printed, most frequent first.
 const OTHERS: usize = 10;
-/// How long strace takes at most to attach to all threads.
+/// Longest time for strace to attach to all threads.
 const ATTACH: Duration = Duration::from_secs(1);
 
-/// A strace that counts.
+/// A counting strace.
 pub(super) struct Tracer {
     strace: Child,
     summary: File,
 }
 
-/// Calls by name, and the tasks that they were made for.
+/// Calls by name, and the number of tasks that caused them.
 pub(super) struct Trace {
     calls: Vec<(String, u64)>,
     tasks: usize,
 }
 
 impl Tracer {
-    /// Attaches to a process and all its threads; `None`, and a line that says so, where strace is not installed.
+    /// Attaches to a process and all its threads; `None`, with a message, if strace is not installed.
     pub(super) async fn attach(pid: i32) -> anyhow::Result<Option<Self>> {
         let summary = tempfile::tempfile()?;
         let mut command = Command::new("strace");
@@ -51,7 +51,7 @@ impl Tracer {
         Ok(Some(Self { strace, summary }))
     }
 
-    /// Detaches, and returns what was called while so many tasks were done.
+    /// Detaches and returns the calls made while `tasks` tasks ran.
     pub(super) fn finish(mut self, tasks: usize) -> anyhow::Result<Trace> {
         kill_process(Pid::from_child(&self.strace), Signal::INT).context("ending strace")?;
         self.strace.wait().context("waiting for strace")?;
@@ -84,7 +84,7 @@ fn text(mut file: File) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Calls by name, the most frequent first, from strace's summary: `% time, seconds, usecs/call, calls, errors (may be absent), syscall`.
+/// Parses strace's summary into calls by name, most frequent first: `% time, seconds, usecs/call, calls, errors (may be absent), syscall`.
 fn calls(summary: &str) -> Vec<(String, u64)> {
     let row = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! What a control plane and its database use, as the kernel and `/metrics` tell it.
+//! Resources used by a control plane and its database, from the kernel and `/metrics`.
 
 use std::{fs, ops::Sub};
 
@@ -7,18 +7,18 @@ use camino::Utf8Path;
 
 use super::figures::Figure;
 
-/// What processes have used since their start.
+/// Resources used by processes since their start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
-    /// Processor time in the program, in milliseconds; the kernel counts in steps of 10.
+    /// CPU time in user mode, in milliseconds; the kernel counts in steps of 10.
     pub(super) user_ms: f64,
-    /// Processor time in the kernel.
+    /// CPU time in kernel mode, in milliseconds.
     pub(super) system_ms: f64,
-    /// Voluntary context switches of the threads that live.
+    /// Voluntary context switches of the living threads.
     switches: f64,
-    /// Calls that write, to sockets by `write` and `writev` too.
+    /// Write calls, including `write` and `writev` to sockets.
     write_calls: f64,
-    /// Bytes that were sent towards the disk.
+    /// Bytes sent towards the disk.
     disk_bytes: f64,
 }
 
@@ -48,7 +48,7 @@ impl Sub for Usage {
     }
 }
 
-/// What the store has asked of its database since the control plane started. Not numbers for a program from before these counters.
+/// Database work of the store since the control plane started. NaN for programs that predate these counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) statements: f64,
@@ -57,7 +57,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Reads the counters of `/metrics`. Either all of them are there, or none, as before they existed.
+    /// Reads the counters from `/metrics`. A program exposes either all of them, or none if it predates them.
     pub(super) fn from_metrics(text: &str) -> anyhow::Result<Self> {
         const NONE: Counts = Counts { statements: f64::NAN, changes: f64::NAN, commits: f64::NAN };
         if !text.contains("gpuaas_store_statements_total") {
@@ -75,7 +75,7 @@ impl Counts {
     }
 }
 
-/// Everything at one moment.
+/// All measurements of one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) server: Usage,
@@ -101,7 +101,7 @@ impl Sub for Sample {
 }
 
 impl Sample {
-    /// The figures of a difference, for each of so many things that were done meanwhile.
+    /// Figures of a difference, divided by the number of things done meanwhile.
     pub(super) fn figures(&self, done: usize) -> Vec<Figure> {
         let each = |what: &str, unit, value: f64| Figure::new(what, unit, value / done.max(1) as f64);
         vec![
@@ -119,19 +119,19 @@ impl Sample {
     }
 }
 
-/// What a process has used.
+/// Resources used by a process.
 pub(super) fn of_process(pid: i32) -> anyhow::Result<Usage> {
     let (user, system) = processor_ticks(&stat(pid)?, false).context("/proc/PID/stat has processor times")?;
     usage(pid, user, system)
 }
 
-/// What a process, its children and its ended children have used.
+/// Resources used by a process, its children and its ended children.
 pub(super) fn of_family(pid: i32) -> anyhow::Result<Usage> {
     let (user, system) = processor_ticks(&stat(pid)?, true).context("/proc/PID/stat has processor times")?;
     let mut total = usage(pid, user, system)?;
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(child) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // One that ends meanwhile is counted by its parent.
+        // A child that ends meanwhile is counted by its parent.
         if stat(child).is_ok_and(|stat| parent(&stat) == Some(pid)) {
             total = total.plus(of_process(child).unwrap_or_default());
         }
@@ -152,7 +152,7 @@ pub(super) fn resident_bytes_of(program: &Utf8Path) -> anyhow::Result<f64> {
     let entries = fs::read_dir("/proc")?.flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let of_program = pids.filter(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program));
-    // One that ends meanwhile has none.
+    // Processes that end meanwhile count as 0.
     Ok(of_program.map(|pid| resident_bytes(pid).unwrap_or_default()).sum())
 }
 
@@ -171,14 +171,14 @@ fn usage(pid: i32, user: f64, system: f64) -> anyhow::Result<Usage> {
 fn voluntary_switches(pid: i32) -> anyhow::Result<f64> {
     let mut sum = 0.0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-        // A thread that ended meanwhile has none.
+        // Threads that end meanwhile count as 0.
         let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
         sum += named(&status, "voluntary_ctxt_switches:").unwrap_or_default();
     }
     Ok(sum)
 }
 
-/// The fields of `/proc/PID/stat` behind the command, which may hold anything.
+/// Fields of `/proc/PID/stat` after the command name, which may contain anything.
 fn stat(pid: i32) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = text.rsplit_once(')').context("/proc/PID/stat names its command")?;
@@ -189,7 +189,7 @@ fn parent(stat: &[String]) -> Option<i32> {
     stat.get(1)?.parse().ok()
 }
 
-/// Ticks in the program and in the kernel, also of ended children where asked for.
+/// CPU ticks in user and kernel mode, optionally including ended children.
 fn processor_ticks(stat: &[String], with_children: bool) -> Option<(f64, f64)> {
     let field = |at: usize| stat.get(at)?.parse::<f64>().ok();
     let (user, system) = (field(11)?, field(12)?);

@@ -10,24 +10,24 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use super::{Part, VERSION, debian};
 
-/// A program and where its source is.
+/// A program and its source.
 struct Tool {
-    /// Folder of the module, below the checkout's root.
+    /// Folder of the module, relative to the checkout's root.
     module: &'static str,
     package: &'static str,
     program: &'static str,
-    /// What a build took on two cores from nothing, in seconds, those above it built before.
+    /// Build time from scratch on two cores, in seconds, after the tools above it were built.
     seconds: u32,
     linking: Linking,
 }
 
-/// What the linker is told besides leaving out what only a debugger reads.
+/// Linker options in addition to omitting debug information.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Linking {
     Plain,
-    /// The release as the version that the program tells of itself.
+    /// Sets the release as the version that the program reports.
     Versioned,
-    /// With C parts, static, so that it runs on a node of any age.
+    /// Links C code statically, so that the program runs on nodes of any age.
     StaticC,
 }
 
@@ -78,10 +78,10 @@ const BOOTED: &[Tool] = &[
     tool(NODE, "github.com/opencontainers/runc", "runc", 15, Linking::StaticC),
 ];
 
-/// What the compiler is told of every package: to write nothing for debuggers, which the linker would leave out. It takes a twelfth less time.
+/// Compiler flags for every package: no debug information, which the linker would drop anyway. Saves a twelfth of the time.
 const COMPILER_FLAGS: &str = "-gcflags=all=-dwarf=false";
 
-/// The pause program's source in Kubernetes' own module, and the tag that its version has there.
+/// Source of the pause program within the Kubernetes module, and its image tag for this version.
 const PAUSE: (&str, &str) = ("build/pause/linux/pause.c", "3.10.2");
 
 impl Part {
@@ -99,7 +99,7 @@ fn linker_flags(linking: Linking) -> String {
     match linking {
         Linking::Plain => "-s -w".to_owned(),
         Linking::StaticC => "-s -w -extldflags -static".to_owned(),
-        // A program takes the values of those packages that it has; the others say nothing to it.
+        // A program uses the values for those packages that it contains; the others have no effect.
         Linking::Versioned => format!(
             "-s -w{}{}{}{}",
             kubernetes("gitVersion", VERSION),
@@ -110,7 +110,7 @@ fn linker_flags(linking: Linking) -> String {
     }
 }
 
-/// Changes whenever the pins or the way of building change.
+/// Digest of the pins and the build recipe.
 pub(super) fn recipe_digest(root: &Utf8Path, part: Part) -> anyhow::Result<String> {
     let mut digest = Digest::new(&SHA256);
     let mut files = vec!["components/go.mod", "components/go.sum"];
@@ -153,14 +153,14 @@ pub(super) fn all(root: &Utf8Path, part: Part, target: &Utf8Path, go: &Utf8Path)
             .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly", COMPILER_FLAGS])
             .args(["-ldflags", &linker_flags(tool.linking)])
             .env("GOOS", "linux")
-            // The toolchain that was found and no other: fetching one would surprise.
+            // Use the toolchain that was found, and never download another.
             .env("GOTOOLCHAIN", "local")
             .env("GOWORK", "off")
-            // Compilers that collect less garbage take less time, and more memory.
+            // Less garbage collection makes compilers faster, at the cost of memory.
             .env("GOGC", "400");
         match (tool.linking, &packages) {
             (Linking::StaticC, Some(packages)) => {
-                // Name resolution and users in Go: those of the C library cannot be linked statically.
+                // Name resolution and user lookup in Go: the C library's cannot be linked statically.
                 command.args(["-tags", "seccomp netgo osusergo"]).env("CGO_ENABLED", "1");
                 command.env("PKG_CONFIG", packages.pkg_config("libseccomp", "seccomp")?);
             }
@@ -181,7 +181,7 @@ pub(super) fn all(root: &Utf8Path, part: Part, target: &Utf8Path, go: &Utf8Path)
     Ok(())
 }
 
-/// Compiles what keeps a pod's namespaces: the one program of a node that is written in C.
+/// Compiles the pause program, which keeps a pod's namespaces: the only program of a node that is written entirely in C.
 fn pause(root: &Utf8Path, target: &Utf8Path, go: &Utf8Path) -> anyhow::Result<()> {
     let mut list = Command::new(go);
     list.current_dir(root.join(KUBERNETES)).env("GOTOOLCHAIN", "local").env("GOWORK", "off");

@@ -1,7 +1,7 @@
-//! Takes files out of Debian packages without installing any: apt fetches and verifies them, dpkg-deb unpacks them.
+//! Extracts files from Debian packages without installing them: apt fetches and verifies, dpkg-deb unpacks.
 //!
-//! For the two things that no Go module has: a shell with its small programs as one static file, and the static library that runc
-//! filters system calls with. Needs no root.
+//! For two things that no Go module provides: a shell with basic utilities as one static file, and the static library with which runc
+//! filters system calls. Needs no root.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,19 +10,19 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail, ensure};
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// Unpacked packages; gone when this is dropped.
+/// Unpacked packages; deleted on drop.
 pub(super) struct Packages {
     folder: tempfile::TempDir,
 }
 
 impl Packages {
-    /// Fetches `names` in the versions that this machine's Debian has.
+    /// Fetches `names` in the versions of this machine's Debian.
     pub(super) fn unpack(names: &[&str]) -> anyhow::Result<Self> {
         let packages = Self { folder: tempfile::tempdir()? };
         let root = packages.root()?;
         fs::create_dir_all(root.join("tree"))?;
         if !packages.download(names, &[])? {
-            // Lists that are missing or too old; those of one's own need no root.
+            // The package lists are missing or outdated; private lists need no root.
             let state = packages.own_lists()?;
             let updated = apt().args(&state).arg("update").stdout(Stdio::null()).status().context("apt-get")?;
             ensure!(updated.success(), "apt-get update: {updated}");
@@ -71,14 +71,14 @@ impl Packages {
         Ok([state, status, option("Dir::Cache", root.join("cache"))].concat())
     }
 
-    /// Where the packages' `program` is: younger systems keep all of them below `/usr`.
+    /// Path of `program`: newer systems keep all programs below `/usr`.
     pub(super) fn program(&self, program: &str) -> anyhow::Result<Utf8PathBuf> {
         let tree = self.root()?.join("tree");
         let places = ["bin", "usr/bin"].map(|folder| tree.join(folder).join(program));
         places.into_iter().find(|place| place.is_file()).with_context(|| format!("the packages hold no {program}"))
     }
 
-    /// A program that answers as pkg-config would if the one library were installed.
+    /// Writes a program that answers as pkg-config would if this library were installed.
     pub(super) fn pkg_config(&self, module: &str, library: &str) -> anyhow::Result<Utf8PathBuf> {
         let tree = self.root()?.join("tree/usr");
         let (include, file) = (tree.join("include"), format!("lib{library}.a"));

@@ -1,7 +1,7 @@
-//! Fetches the official release binaries, each verified against the SHA-256 that the project publishes beside it.
+//! Fetches the official release binaries and verifies each with the SHA-256 that the project publishes next to it.
 //!
-//! NOT TRIED: written without a machine that reaches the release sites. The programs then report Kubernetes' own version
-//! without RKE2's suffix.
+//! NOT TRIED: written on a machine without access to the release sites. The programs report the version of Kubernetes without RKE2's
+//! suffix.
 
 use std::fs;
 use std::process::Command;
@@ -49,7 +49,7 @@ pub(super) fn all(target: &Utf8Path) -> anyhow::Result<()> {
     Ok(fs::remove_file(sums)?)
 }
 
-/// Fetches one file, by nothing but TLS. What comes is as good as whoever answered: its digest is the caller's to check.
+/// Fetches one file over TLS. The content is otherwise unverified: the caller checks its digest.
 pub(crate) fn fetch(url: &str, target: &Utf8Path) -> anyhow::Result<()> {
     eprintln!("  {url}");
     let status = Command::new("curl")

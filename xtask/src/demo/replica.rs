@@ -1,4 +1,4 @@
-//! The death of a control-plane process in the middle of a deployment.
+//! Death of a control-plane process in the middle of a deployment.
 
 use std::time::Instant;
 
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::world::{PATIENCE, World};
 
-/// Runs `deploy` by the second process, kills that one while the server bootstraps, and follows the operation by the first to its end.
+/// Runs `deploy` through the second process, kills that process during the server's bootstrap, and follows the operation to its end through
+/// the first.
 pub(super) fn killed_in_the_middle(world: &World, deploy: &[&str]) -> anyhow::Result<Value> {
     let ready: Value = serde_json::from_slice(&std::fs::read(&world.ready_file)?)?;
     let victim = ready.pointer("/replicas/1").context("there is a second replica")?;

@@ -1,33 +1,33 @@
-//! What the demo saw and measured.
+//! Observations and measurements of the demo.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// The report. Times in milliseconds unless a name says otherwise.
+/// The report. Times are in milliseconds unless a name says otherwise.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     pub(super) steps: Vec<Step>,
-    /// As kubectl saw them.
+    /// Nodes as kubectl lists them.
     pub(super) nodes: Vec<Value>,
-    /// The deploy, from the command to its end.
+    /// Duration of the deployment, from the command to the end of the operation.
     pub(super) deploy_ms: u64,
-    /// The part of it in which the distribution starts or joins.
+    /// Part of it in which the distribution starts or joins.
     pub(crate) distribution_ms: u64,
-    /// The rest.
+    /// Remaining part.
     pub(crate) platform_ms: u64,
-    /// From the order to start the first server until its KubeNode is Ready.
+    /// Time from the start command of the first server until its KubeNode is Ready.
     pub(crate) cluster_start_ms: u64,
-    /// From the start of `gpuaas dev` until every node is active.
+    /// Time from the start of `gpuaas dev` until every node is active.
     pub(crate) dev_ready_ms: u64,
     pub(crate) dispatch_p50_ms: f64,
     pub(crate) dispatch_p99_ms: f64,
-    /// Half of the writes to the disk under all this were durable within so long.
+    /// Median duration of durable disk writes.
     pub(crate) fdatasync_p50_ms: f64,
     pub(crate) agent_rss_bytes: u64,
     pub(crate) server_rss_bytes: u64,
-    /// Before anything was deployed.
+    /// Resident memory before any deployment.
     pub(crate) agent_idle_rss_bytes: u64,
     pub(crate) server_idle_rss_bytes: u64,
     pub(super) verifications: Vec<Verification>,
@@ -44,7 +44,7 @@ pub(super) struct Step {
     span: (i64, i64),
 }
 
-/// Something that was looked at.
+/// Result of a verification.
 #[derive(Debug, Serialize)]
 pub(super) struct Verification {
     pub(super) name: String,
@@ -105,7 +105,7 @@ impl Report {
         self.verifications.iter().filter(|one| !one.ok).map(|one| one.name.clone()).collect()
     }
 
-    /// The deploy, phase by phase.
+    /// Prints the phases of the deployment.
     pub(super) fn print_deploy(&self) {
         let mut phases: Vec<(&str, i64, i64)> = Vec::new();
         for step in self.steps.iter().filter(|step| step.operation == "deploy") {

@@ -1,4 +1,4 @@
-//! What the demo checks by looking, and how each check's world can be broken to see that it notices.
+//! Verifications of the demo, and how to break the state behind each to see that it fails.
 
 use std::{
     io::Read,
@@ -32,7 +32,7 @@ const ALL: [&str; 7] = [
     NOTHING_LEFT,
 ];
 
-/// Where the stand-in's apiserver writes who did what.
+/// Audit log of the stand-in's apiserver.
 const AUDIT_LOG: &str = "var/lib/rancher/rke2/server/logs/audit.log";
 
 pub(super) fn must_exist(name: &str) -> anyhow::Result<()> {
@@ -40,7 +40,7 @@ pub(super) fn must_exist(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Breaks the world for one verification.
+/// Breaks the state behind one verification.
 pub(super) fn sabotage(world: &World, name: &str) -> anyhow::Result<()> {
     match name {
         KUBE_NODES_READY => world.kubectl(&["delete", "node", "demo-3"]).map(|_| ()),
@@ -56,7 +56,7 @@ pub(super) fn sabotage(world: &World, name: &str) -> anyhow::Result<()> {
         }
         TASKS_AUDITED => {
             stop_unit(world, "demo-2", "gpuaas-agent")?;
-            // A task that is sent and never answered.
+            // Creates a task that is sent and never answered.
             let _ = world.gpuaas(&["node", "ping", "demo-2"]);
             Ok(())
         }
@@ -69,7 +69,7 @@ pub(super) fn sabotage(world: &World, name: &str) -> anyhow::Result<()> {
     }
 }
 
-/// What can be seen while everything runs.
+/// Verifications while everything runs.
 pub(super) fn running(world: &World, report: &mut Report) -> anyhow::Result<()> {
     kube_nodes_ready(world, report);
     nodes_speak_for_themselves(world, report)?;
@@ -80,7 +80,7 @@ pub(super) fn running(world: &World, report: &mut Report) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What can be seen after everything ended.
+/// Verifications after everything ended.
 pub(super) fn stopped(world: &World, sabotage: Option<&str>, report: &mut Report) -> anyhow::Result<()> {
     let mut planted = match sabotage {
         Some(NOTHING_LEFT) => Some(plant(world)?),
@@ -97,7 +97,7 @@ pub(super) fn stopped(world: &World, sabotage: Option<&str>, report: &mut Report
     Ok(())
 }
 
-/// Leaves a process behind, and returns when it can be seen: a fresh one shows its environment a moment after it was started.
+/// Leaves a process running, and waits until it is visible: the environment of a new process can be read only a moment after its start.
 fn plant(world: &World) -> anyhow::Result<Child> {
     let mut planted = Command::new("sh")
         .args(["-c", "echo; read nothing"])
@@ -132,7 +132,7 @@ fn kube_nodes_ready(world: &World, report: &mut Report) {
     report.verify(KUBE_NODES_READY, ok, told.join(", "));
 }
 
-/// From the apiserver's own audit log: each node wrote its own KubeNode and Lease, under its own certificate.
+/// Verifies in the apiserver's audit log that each node wrote its own KubeNode and Lease with its own certificate.
 fn nodes_speak_for_themselves(world: &World, report: &mut Report) -> anyhow::Result<()> {
     let log =
         std::fs::read_to_string(world.root("demo-1").join(AUDIT_LOG)).context("reading the apiserver's audit log")?;
@@ -171,7 +171,7 @@ fn workload_healthy(world: &World, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The delivered file carries a ServiceAccount's token and no client key, and only its owner can read it.
+/// Verifies that the delivered file has a ServiceAccount's token and no client key, and that only its owner can read it.
 fn kubeconfig_scoped(world: &World, report: &mut Report) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(world.kubeconfig())?;
     let mode = std::fs::metadata(world.kubeconfig())?.permissions().mode() & 0o777;
@@ -181,7 +181,7 @@ fn kubeconfig_scoped(world: &World, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every task that was sent has a key, a digest and both of its audit records.
+/// Verifies that every sent task has a key, a digest and both of its audit records.
 fn tasks_audited(world: &World, report: &mut Report) -> anyhow::Result<()> {
     let tasks = world.gpuaas(&["task", "list"])?;
     let tasks = tasks.as_array().cloned().unwrap_or_default();
@@ -215,7 +215,7 @@ fn node_files_private(world: &World, report: &mut Report) {
     report.verify(NODE_FILES_PRIVATE, open.is_empty(), evidence);
 }
 
-/// Stops a node's agent service of the distribution and waits until the platform has noticed.
+/// Stops the distribution's agent service on a node and waits until the platform notices.
 fn stop_agent(world: &World, node: &str) -> anyhow::Result<()> {
     stop_unit(world, node, "rke2-agent")?;
     for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! What the demo runs: `gpuaas dev` and commands against it.
+//! Environment of the demo: `gpuaas dev` and commands against it.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -13,15 +13,15 @@ use serde_json::Value;
 
 use super::{disk, report::Report};
 
-/// The project of everything.
+/// The project that owns everything.
 pub(super) const PROJECT: &str = "demo";
-/// The workload.
+/// Name of the workload.
 pub(super) const WORKLOAD: &str = "train";
-/// Sandbox nodes.
+/// Number of sandbox nodes.
 const NODES: usize = 3;
-/// Longest wait for something that takes seconds.
+/// Longest wait for anything that takes seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// No-ops whose round trip is measured.
+/// Number of no-op tasks whose round trip is measured.
 const PINGS: usize = 200;
 
 /// A running demo.
@@ -35,7 +35,7 @@ pub(super) struct World {
     _database: Option<Database>,
 }
 
-/// A PostgreSQL of the demo's own; gone with it.
+/// A PostgreSQL server for the demo; removed on drop.
 pub(super) struct Database {
     _server: gpuaas_postgres_server::Server,
     url: String,
@@ -67,7 +67,7 @@ impl World {
             .args(["--ready-file", ready_file.as_str()])
             .args(["--replicas", &replicas.to_string()])
             .env_remove("GPUAAS_READY_FILE")
-            // Imported as on a control plane that matters: by a signature of a trusted key.
+            // Imports as in production: the release needs the signature of a trusted key.
             .env("GPUAAS_RELEASE_TRUSTED_KEYS", release_key)
             .env("GPUAAS_ALLOW_UNVERIFIED_RELEASES", "false")
             .envs(database.as_ref().map(|database| ("GPUAAS_STORE_URL", &database.url)))
@@ -88,7 +88,7 @@ impl World {
         Ok(world)
     }
 
-    /// Runs a command of `gpuaas` and returns what it prints as JSON.
+    /// Runs a `gpuaas` command and parses its JSON output.
     pub(super) fn gpuaas(&self, arguments: &[&str]) -> anyhow::Result<Value> {
         let output = Command::new(&self.program)
             .args(arguments)
@@ -123,7 +123,7 @@ impl World {
         self.folder.join("kubeconfig")
     }
 
-    /// A node's own files.
+    /// Root folder of a node's files.
     pub(super) fn root(&self, node: &str) -> Utf8PathBuf {
         self.folder.join("nodes").join(node)
     }
@@ -151,7 +151,7 @@ impl World {
         std::fs::write(&path, text).with_context(|| format!("writing {path}"))
     }
 
-    /// Dispatch times and memory.
+    /// Measures dispatch times and memory.
     pub(super) fn measure(&self, report: &mut Report) -> anyhow::Result<()> {
         let pings = self.gpuaas(&["node", "ping", "demo-3", "--count", &PINGS.to_string()])?;
         let trips = pings.as_array().into_iter().flatten().filter_map(|ping| ping.get("round_trip_us")?.as_u64());
@@ -162,7 +162,7 @@ impl World {
         Ok(())
     }
 
-    /// Resident bytes of the largest agent, and of the control plane.
+    /// Resident bytes of the largest agent and of the control plane.
     pub(super) fn memory(&self) -> anyhow::Result<(u64, u64)> {
         let (mut agent, mut server) = (0, 0);
         for process in self.processes()? {
@@ -175,7 +175,7 @@ impl World {
         Ok((agent, server))
     }
 
-    /// Processes that carry the demo's folder in their command or environment, this one left out.
+    /// Processes whose command or environment names the demo's folder, except this one.
     pub(super) fn processes(&self) -> anyhow::Result<Vec<Process>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc")?.flatten() {
@@ -195,7 +195,7 @@ impl World {
         Ok(found)
     }
 
-    /// Ends `gpuaas dev` as Ctrl-C does, and waits.
+    /// Ends `gpuaas dev` with SIGTERM and waits.
     pub(super) fn stop(&mut self) -> anyhow::Result<()> {
         let pid = Pid::from_child(&self.dev);
         kill_process(pid, Signal::TERM).context("ending gpuaas dev")?;
@@ -203,7 +203,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until somebody ends `gpuaas dev`.
+    /// Waits for the end of `gpuaas dev`.
     pub(super) fn wait(&mut self) -> anyhow::Result<()> {
         self.dev.wait().context("waiting for gpuaas dev")?;
         Ok(())
@@ -213,7 +213,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if matches!(self.dev.try_wait(), Ok(None)) {
-            // A demo that failed half-way leaves nothing running either.
+            // A demo that fails halfway must not leave processes running.
             let _ = self.stop();
         }
     }

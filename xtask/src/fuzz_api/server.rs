@@ -1,4 +1,4 @@
-//! The control plane that is fuzzed.
+//! The control plane under test.
 
 use std::{
     fs,
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 /// Longest wait until it serves.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
-/// Requests a second: more than one client on the same machine sends.
+/// Requests per second: more than one client on the same machine can send.
 const PACE: &str = "1000000";
 
-/// A running `gpuaas dev` with two nodes; ends with its holder.
+/// A running `gpuaas dev` with two nodes; ends when dropped.
 pub(super) struct Server {
     dev: Child,
     pub(super) url: String,
@@ -49,7 +49,7 @@ impl Server {
         Ok(Self { dev, url: text("url")?, ca_file: text("ca_file")?, token: text("token")? })
     }
 
-    /// Whether the token still opens the API.
+    /// Reports whether the token is still valid.
     pub(super) fn answers(&self) -> bool {
         let asked = || -> anyhow::Result<()> {
             let client = Client::new(&self.url, &fs::read(&self.ca_file)?, &self.token)?;
@@ -63,7 +63,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The lifelines of the others end with it.
+        // The other processes end with it, because their lifelines do.
         let _ = self.dev.kill();
         let _ = self.dev.wait();
     }

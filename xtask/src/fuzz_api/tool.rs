@@ -4,10 +4,10 @@ use camino::Utf8PathBuf;
 
 use crate::tools;
 
-/// Everything that is installed, each at one version.
+/// Pinned versions of everything that is installed.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
-/// The program.
+/// Path of the fuzzer.
 pub(super) fn schemathesis() -> anyhow::Result<Utf8PathBuf> {
     Ok(tools::python_environment("schemathesis", REQUIREMENTS)?.join("bin/schemathesis"))
 }

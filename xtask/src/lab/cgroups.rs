@@ -1,7 +1,7 @@
-//! The lab's subtree of every cgroup hierarchy, whichever of the two versions the machine has.
+//! The lab's subtree in every mounted cgroup hierarchy, version 1 and version 2.
 //!
-//! Guarantees: a node's processes and the lab's own are below [`CGROUP`](super::place::CGROUP) in every hierarchy from their first instruction on;
-//! a fork cannot leave it, so that the subtree says who is left.
+//! Guarantees: the processes of the nodes and of the lab run below [`CGROUP`](super::place::CGROUP) in every hierarchy from their first
+//! instruction. Forked processes stay in the subtree, so it lists every process that is left.
 
 use std::{fs, io, process::Command};
 
@@ -10,21 +10,21 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use super::{mounts, place, processes};
 
-/// Longest wait until the kernel lets a group go whose processes have ended.
+/// Attempts to remove a cgroup whose processes have ended, 10 ms apart: one second in all.
 const RELEASE_TRIES_MAX: u32 = 100;
 
 /// One mounted hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hierarchy {
     mount: Utf8PathBuf,
-    /// The unified one of version 2.
+    /// True for the unified hierarchy of version 2.
     pub(super) is_unified: bool,
-    /// Whether it holds the controller of processors and memory nodes, without which a group of version 1 takes no process.
+    /// True for the `cpuset` controller of version 1. A new group of it accepts no process until its CPUs and memory nodes are set.
     is_cpuset: bool,
 }
 
 impl Hierarchy {
-    /// What people call it.
+    /// The last part of the mount point, such as `unified` or `cpu,cpuacct`.
     pub(super) fn name(&self) -> &str {
         self.mount.file_name().unwrap_or(self.mount.as_str())
     }
@@ -34,7 +34,7 @@ impl Hierarchy {
     }
 }
 
-/// Every hierarchy that is mounted, each once.
+/// Lists the mounted hierarchies, without duplicates.
 pub(super) fn hierarchies() -> anyhow::Result<Vec<Hierarchy>> {
     let mut found: Vec<Hierarchy> = Vec::new();
     for mount in mounts::all()? {
@@ -48,7 +48,7 @@ pub(super) fn hierarchies() -> anyhow::Result<Vec<Hierarchy>> {
     Ok(found)
 }
 
-/// Makes the group in every hierarchy, with what lies above it. The caller has said so in the state file.
+/// Creates the group and its parents in every hierarchy. The caller has recorded them in the state file.
 pub(super) fn make(group: &str) -> anyhow::Result<()> {
     for hierarchy in hierarchies()? {
         let mut folder = hierarchy.mount.clone();
@@ -74,7 +74,7 @@ fn make_one(hierarchy: &Hierarchy, parent: &Utf8Path, folder: &Utf8Path) -> anyh
             fs::write(folder.join(file), all).with_context(|| folder.join(file).to_string())?;
         }
     }
-    // What the machine's root hands down goes on to the nodes; the root itself is left as it is.
+    // Passes the controllers of the parent on to the nodes' groups; the machine's root group stays unchanged.
     if hierarchy.is_unified && parent != hierarchy.mount {
         let controllers = fs::read_to_string(parent.join("cgroup.controllers"))?;
         for controller in controllers.split_whitespace() {
@@ -85,14 +85,14 @@ fn make_one(hierarchy: &Hierarchy, parent: &Utf8Path, folder: &Utf8Path) -> anyh
     Ok(())
 }
 
-/// The processes in the group and below it.
+/// Lists the processes in the group and in the groups below it.
 pub(super) fn members(group: &str) -> anyhow::Result<Vec<i32>> {
     let mut members = Vec::new();
     for hierarchy in hierarchies()? {
         for folder in tree(&hierarchy.group(group))? {
-            // A group may be removed meanwhile; then nobody is in it.
+            // A group may be removed meanwhile; it then has no processes.
             let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            // Whoever is in another PID namespace than ours has number 0.
+            // The kernel lists processes outside this PID namespace as 0.
             members.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid != 0));
         }
     }
@@ -101,19 +101,19 @@ pub(super) fn members(group: &str) -> anyhow::Result<Vec<i32>> {
     Ok(members)
 }
 
-/// Kills every process of the group and waits until none is left.
+/// Kills every process in the group and below it, and waits until they have ended.
 pub(super) fn end(group: &str) -> anyhow::Result<()> {
     let remaining = || thaw(group).and_then(|()| members(group));
     processes::end_all(remaining).with_context(|| format!("ending the processes of cgroup {group}"))
 }
 
-/// A process that version 1 has frozen does not die of any signal; version 2 lets it.
+/// Thaws frozen processes: with version 1 they do not die of any signal. Version 2 kills frozen processes too.
 fn thaw(group: &str) -> anyhow::Result<()> {
     for hierarchy in hierarchies()? {
         let states = tree(&hierarchy.group(group))?.into_iter().map(|folder| folder.join("freezer.state"));
         for state in states.filter(|state| state.exists()) {
             match fs::write(&state, "THAWED") {
-                // A group may be removed meanwhile; then nobody is in it.
+                // A group may be removed meanwhile; it then has no processes.
                 Err(error) if state.exists() => return Err(error).with_context(|| format!("thawing {state}")),
                 _ => {}
             }
@@ -122,7 +122,7 @@ fn thaw(group: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the group and all below it from every hierarchy; nothing may run in it any more.
+/// Removes the group and everything below it from every hierarchy. No process may be left in it.
 pub(super) fn remove(group: &str) -> anyhow::Result<()> {
     for hierarchy in hierarchies()? {
         for folder in tree(&hierarchy.group(group))?.iter().rev() {
@@ -137,7 +137,7 @@ fn remove_one(folder: &Utf8Path) -> anyhow::Result<()> {
         match fs::remove_dir(folder) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            // The last process has ended and is not yet gone from the group; version 1 has no event for that.
+            // The last process has ended but still counts as a member; version 1 has no event for the end of that.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
@@ -147,12 +147,12 @@ fn remove_one(folder: &Utf8Path) -> anyhow::Result<()> {
     bail!("{folder} stays in use")
 }
 
-/// Where the lab's subtree is present.
+/// Reports whether the lab's subtree exists in any hierarchy.
 pub(super) fn present() -> anyhow::Result<bool> {
     Ok(hierarchies()?.iter().any(|hierarchy| hierarchy.group(place::CGROUP).exists()))
 }
 
-/// `folder` and every group below it, parents first; nothing where it is not there.
+/// Lists `folder` and every group below it, parents first; empty if `folder` does not exist.
 fn tree(folder: &Utf8Path) -> anyhow::Result<Vec<Utf8PathBuf>> {
     if !folder.exists() {
         return Ok(Vec::new());
@@ -172,34 +172,35 @@ fn tree(folder: &Utf8Path) -> anyhow::Result<Vec<Utf8PathBuf>> {
     Ok(found)
 }
 
-/// Makes this process, and all that it starts from now on, members of the group.
+/// Moves this process into the group; processes that it starts from now on are members too.
 pub(super) fn join(group: &str) -> anyhow::Result<()> {
     entrances(group)?.iter().try_for_each(|entrance| fs::write(entrance, "0").with_context(|| entrance.to_string()))
 }
 
-/// Puts itself where the paths before `--` say and becomes the command behind it.
+/// Joins the groups whose `cgroup.procs` files precede `--`, then executes the command after it. Exits with 125 if a group cannot be
+/// joined.
 const JOIN: &str = r#"while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@""#;
-/// The same, and leaves every descriptor behind that it inherited: whoever waits for the end of a pipe or holds a lock by one of them would wait
-/// for the end of the lab.
+/// Does the same and closes every inherited descriptor above 2. Otherwise a reader that waits for the end of a pipe, or a lock held by a
+/// descriptor, would wait until the lab ends.
 const JOIN_ALONE: &str = r#"while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift
 for fd in /proc/self/fd/*; do fd=${fd##*/}; if [ "$fd" -gt 2 ]; then eval "exec $fd>&-"; fi; done; exec "$@""#;
 
-/// The command as a member of `group` from its first instruction on.
+/// Builds a command that is a member of `group` from its first instruction.
 pub(super) fn joined(group: &str, command: &[&str]) -> anyhow::Result<Command> {
     let mut shell = Command::new("sh");
     shell.args(["-c", JOIN, "sh"]).args(entrances(group)?).arg("--").args(command);
     Ok(shell)
 }
 
-/// The same in a session of its own, with no descriptor but the first three: it outlives whoever starts it.
+/// Builds a member of `group` in a new session, with only the first three descriptors: it outlives the process that starts it.
 pub(super) fn detached(group: &str, command: &[&str]) -> anyhow::Result<Command> {
     let mut shell = Command::new("setsid");
-    // Not sh: Debian's knows no descriptor above 9.
+    // Not `sh`: in Debian's, a redirection cannot name a descriptor above 9.
     shell.args(["bash", "-c", JOIN_ALONE, "bash"]).args(entrances(group)?).arg("--").args(command);
     Ok(shell)
 }
 
-/// The command in the very groups that the process `leader` is in.
+/// Builds a command that joins the cgroups of the process `leader`.
 pub(super) fn beside(leader: i32, command: &[&str]) -> anyhow::Result<Command> {
     let path = format!("/proc/{leader}/cgroup");
     let groups = fs::read_to_string(&path).with_context(|| path.clone())?;
@@ -219,7 +220,7 @@ fn entrances(group: &str) -> anyhow::Result<Vec<Utf8PathBuf>> {
     Ok(hierarchies()?.iter().map(|hierarchy| hierarchy.group(group).join("cgroup.procs")).collect())
 }
 
-/// The folder of the group that a line of `/proc/PID/cgroup` (`id:controllers:/path`) names, where its hierarchy is mounted.
+/// Returns the folder of the group in a line of `/proc/PID/cgroup` (`id:controllers:/path`), if its hierarchy is mounted.
 fn entrance_of(line: &str, hierarchies: &[Hierarchy]) -> Option<Utf8PathBuf> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
@@ -264,7 +265,7 @@ mod tests {
     fn a_detached_command_inherits_three_descriptors() {
         let script = format!("exec 7</dev/null 12</dev/null; exec bash -c '{JOIN_ALONE}' bash -- ls /proc/self/fd");
         let out = Command::new("bash").args(["-c", &script]).output().expect("bash runs");
-        // The fourth is its own, of the folder that it lists.
+        // The fourth descriptor belongs to `ls`: the folder that it lists.
         assert_eq!(String::from_utf8_lossy(&out.stdout), "0\n1\n2\n3\n", "{}", String::from_utf8_lossy(&out.stderr));
     }
 }

@@ -1,7 +1,6 @@
-//! What is said to a node's supervisor, and what it says of the node: lines of JSON over a socket of the node's own.
+//! The control socket of a node's supervisor: requests and conditions as lines of JSON. Every node has its own socket.
 //!
-//! Guarantees: who watches is told of every change at once, and hears something at least every [`BEAT`], so that a supervisor that is gone is not
-//! waited for.
+//! Guarantees: watchers receive every change at once and a line at least every [`BEAT`], so a client notices a dead supervisor.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -20,38 +19,38 @@ use tokio::{
 
 use super::{name::NodeName, place};
 
-/// A supervisor repeats itself this often.
+/// Interval at which a supervisor repeats an unchanged condition.
 const BEAT: Duration = Duration::from_secs(5);
-/// Silence after which it counts as gone.
+/// Silence after which a client takes the supervisor for dead.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// Whether a node runs.
+/// Power state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Power {
-    /// It does not, and why.
+    /// Off, with the reason.
     Off(String),
-    /// It boots.
+    /// Booting.
     Booting,
-    /// It has booted.
+    /// Booted.
     On,
 }
 
-/// What a supervisor says of its node.
+/// Condition of a node, as its supervisor reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Condition {
-    /// Whether it runs.
+    /// Power state.
     pub(crate) power: Power,
-    /// Boots that were begun.
+    /// Number of boots begun.
     pub(crate) boots: u32,
-    /// Its first process, as this machine numbers it.
+    /// PID of the node's init on this machine, once known.
     pub(crate) leader: Option<i32>,
-    /// Milliseconds from the beginning of the last boot until it had booted.
+    /// Duration of the last boot in milliseconds, once it has finished.
     pub(crate) boot_ms: Option<u64>,
 }
 
 impl Condition {
-    /// For people.
+    /// The power state as text for people.
     pub(crate) fn words(&self) -> String {
         match &self.power {
             Power::Off(why) => format!("off ({why})"),
@@ -61,24 +60,24 @@ impl Condition {
     }
 }
 
-/// What may be asked of a supervisor.
+/// Request to a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
-    /// The node's condition, now and at every change.
+    /// Send the node's condition now and at every change.
     Watch,
     /// Boot the node if it is off.
     Start,
-    /// End it as a power cut does.
+    /// Kill the node, as a power cut does.
     Cut,
 }
 
-/// Where a supervisor listens.
+/// Path of the socket on which a node's supervisor listens.
 pub(super) fn socket_of(node: &NodeName) -> Utf8PathBuf {
     place::run_of(node).join("control")
 }
 
-/// Answers everybody, until the listener fails.
+/// Serves clients until the listener fails.
 pub(super) async fn serve(
     listener: UnixListener,
     condition: watch::Receiver<Condition>,
@@ -98,7 +97,7 @@ pub(super) async fn serve(
             match request {
                 Some(Request::Watch) => {
                     tokio::select! {
-                        // Whoever leaves is told no more.
+                        // Stop when the client closes its end.
                         biased;
                         _ = read.read_line(&mut line) => {}
                         _ = tell(&mut write, condition) => {}
@@ -106,7 +105,7 @@ pub(super) async fn serve(
                 }
                 Some(request) => {
                     let taken = requests.send(request).await;
-                    // Nobody is answered for a supervisor that takes nothing any more.
+                    // Sends no answer if the supervisor no longer takes requests.
                     let _ = if taken.is_ok() { say(&mut write, &request).await } else { Ok(()) };
                 }
                 None => {}
@@ -119,7 +118,7 @@ async fn tell(write: &mut OwnedWriteHalf, mut condition: watch::Receiver<Conditi
     loop {
         let now = condition.borrow_and_update().clone();
         say(write, &now).await?;
-        // A beat without a change is a repetition.
+        // After a beat without a change, the loop sends the same condition again.
         if let Ok(Err(_)) = tokio::time::timeout(BEAT, condition.changed()).await {
             return Ok(());
         }
@@ -132,24 +131,24 @@ async fn say(write: &mut OwnedWriteHalf, what: &impl Serialize) -> std::io::Resu
     write.write_all(line.as_bytes()).await
 }
 
-/// A node's supervisor, for whoever asks it something.
+/// Client of a node's supervisor.
 pub(super) struct Supervisor {
     node: String,
     socket: Utf8PathBuf,
 }
 
 impl Supervisor {
-    /// That of this node, whether it lives or not.
+    /// Returns the client for a node; the supervisor need not run.
     pub(super) fn of(node: &NodeName) -> Self {
         Self { node: node.to_string(), socket: socket_of(node) }
     }
 
-    /// The node's condition.
+    /// Reads the node's condition.
     pub(super) fn condition(&self) -> anyhow::Result<Condition> {
         self.watch(SILENCE_MAX, |_| true)
     }
 
-    /// Asks for a change; it has been taken when this returns.
+    /// Sends a request and returns once the supervisor has taken it.
     pub(super) fn ask(&self, request: Request) -> anyhow::Result<()> {
         let mut line = String::new();
         self.send(request)?.read_line(&mut line).context("the supervisor's answer")?;
@@ -157,7 +156,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The first condition that is looked for; an error where none comes within that time.
+    /// Waits for the first condition that `is_it` accepts. Fails if a condition arrives later than `longest` and is not accepted.
     pub(super) fn watch(&self, longest: Duration, is_it: impl Fn(&Condition) -> bool) -> anyhow::Result<Condition> {
         let began = Instant::now();
         let mut lines = self.send(Request::Watch)?;

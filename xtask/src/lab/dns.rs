@@ -1,7 +1,7 @@
-//! Names of nodes: a DNS server of the lab's own for the nodes, lines in `/etc/hosts` for this machine.
+//! Node names: a DNS server for the nodes, and lines in `/etc/hosts` for this machine.
 //!
-//! Guarantees: every node resolves every node's name, in full and in short, from the moment on at which the first one boots. This machine's own
-//! resolver is left as it is.
+//! Guarantees: every node resolves the full and the short name of every node before the first one boots. This machine's resolver stays
+//! unchanged.
 
 use std::{fs, process::Stdio};
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::shell;
 
-/// Serves the nodes' names on the bridge, and tells them to this machine.
+/// Serves the nodes' names on the bridge and adds them to this machine's `/etc/hosts`.
 pub(super) fn serve(plans: &[Plan], subnet: Subnet, journal: &mut Journal) -> anyhow::Result<()> {
     let in_full = |plan: &Plan| format!("{} {}.{DOMAIN}", plan.address, plan.name);
     let lines: Vec<String> = plans.iter().map(in_full).collect();
@@ -27,7 +27,7 @@ pub(super) fn serve(plans: &[Plan], subnet: Subnet, journal: &mut Journal) -> an
     fs::write(&file, lines.join("\n") + "\n").with_context(|| file.to_string())?;
     let words = words(subnet, &file);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // It goes into the background when it serves.
+    // dnsmasq goes into the background once it serves.
     let mut server = cgroups::detached(&group(SERVICES), &words)?;
     shell::capture(server.env("PATH", packages::path()).stdin(Stdio::null())).context("the lab's DNS server")?;
     journal.making(Thing::HostsFile)?;
@@ -41,17 +41,17 @@ fn words(subnet: Subnet, hosts: &Utf8PathBuf) -> Vec<String> {
         "--conf-file=/dev/null",
         "--user=root",
         "--pid-file=",
-        // On the bridge alone; a server of this machine's own keeps its addresses.
+        // Listen on the bridge only: other DNS servers of this machine keep their addresses.
         "--bind-interfaces",
         "--except-interface=lo",
         &format!("--listen-address={}", subnet.gateway()),
-        // Nothing but the lab's names: what others there are is nobody's business in it, and known nowhere.
+        // Serve the lab's names only: no upstream servers and not this machine's hosts file.
         "--no-resolv",
         "--no-hosts",
         &format!("--addn-hosts={hosts}"),
         &format!("--domain={DOMAIN}"),
         "--expand-hosts",
-        // What is not there in this domain is nowhere.
+        // Answer unknown names of this domain locally.
         &format!("--local=/{DOMAIN}/"),
         "--domain-needed",
         &format!("--log-facility={log}"),

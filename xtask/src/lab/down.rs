@@ -1,7 +1,7 @@
-//! `lab down`: nothing of a lab stays, however it ended.
+//! `lab down`: removes everything of a lab, however the lab ended.
 //!
-//! Guarantees: removes what the state file says was begun and what is found in the world by the lab's names, in an order in which nothing is used any
-//! more; goes on behind what it cannot remove, and says what that is; may be repeated. The state file goes last, with its folder.
+//! Guarantees: removes both what the state file records and what carries one of the lab's names, users before the things they use.
+//! Continues after a failure, and lists what could not be removed. Can be repeated. The state file and its folder are removed last.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -12,14 +12,14 @@ use super::{
     thing::{self, Thing},
 };
 
-/// The chore; the caller has the turn.
+/// Runs the command; the caller holds the lab's lock.
 pub(super) fn run() -> anyhow::Result<()> {
     let began = Instant::now();
     let mut things = thing::found()?;
     match State::read() {
         Ok(Some(state)) => things.extend(state.things),
         Ok(None) => {}
-        // Names alone must do then.
+        // Then only the names tell what is the lab's.
         Err(error) => eprintln!("the state file cannot be read: {error:#}"),
     }
     if things.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn run() -> anyhow::Result<()> {
     }
 }
 
-/// In the order of their kinds; folders within folders first, and the one with the state file last.
+/// Sorts by kind; inner folders precede outer ones, and the folder of the state file is last.
 fn in_order(things: BTreeSet<Thing>) -> Vec<Thing> {
     let state = Thing::Tree(place::RUN.into());
     let is_folder = |thing: &Thing| matches!(thing, Thing::Folder(_));

@@ -1,7 +1,7 @@
 //! The lab's lines in this machine's `/etc/hosts`.
 //!
-//! Guarantees: every other line stays as it is, and a death in the middle loses none: lines are added by one write at the end, and the file is cut
-//! only behind what stays.
+//! Guarantees: every other line stays as it is. A crash loses none of them: one write appends the lab's lines; removal overwrites the file
+//! in one write and truncates it afterwards.
 
 use std::{
     fs::{self, OpenOptions},
@@ -15,33 +15,34 @@ use super::place::MARK;
 
 const PATH: &str = "/etc/hosts";
 
-/// Adds a line each.
+/// Appends the lines, each with the lab's mark.
 pub(super) fn add(lines: &[String]) -> anyhow::Result<()> {
     let before = fs::read_to_string(PATH).context(PATH)?;
     let mut file = OpenOptions::new().append(true).open(PATH).context(PATH)?;
     file.write_all(addition(&before, lines).as_bytes()).context(PATH)
 }
 
-/// What comes behind `before`. Where its last line has no end, ours has none either: so the end that was missing can be taken away again.
+/// Returns the text to append. If the last line of `before` has no newline, the addition has none at its end either, so that removal
+/// restores the file exactly.
 fn addition(before: &str, lines: &[String]) -> String {
     let marked: Vec<String> = lines.iter().map(|line| format!("{line} # {MARK}")).collect();
     let whole = before.is_empty() || before.ends_with('\n');
     if whole { marked.join("\n") + "\n" } else { format!("\n{}", marked.join("\n")) }
 }
 
-/// Whether there are lines of the lab.
+/// Reports whether the file has lines of the lab.
 pub(super) fn is_marked() -> anyhow::Result<bool> {
     Ok(fs::read_to_string(PATH).context(PATH)?.lines().any(is_ours))
 }
 
-/// Removes them.
+/// Removes the lab's lines.
 pub(super) fn remove() -> anyhow::Result<()> {
     let before = fs::read_to_string(PATH).context(PATH)?;
     let after = without(&before);
     if after == before {
         return Ok(());
     }
-    // In place: the file may be a mount of its own, which cannot be replaced.
+    // Written in place: the file may be a mount point, which cannot be replaced.
     let file = OpenOptions::new().write(true).open(PATH).context(PATH)?;
     file.write_all_at(after.as_bytes(), 0).and_then(|()| file.set_len(after.len() as u64)).context(PATH)
 }

@@ -1,10 +1,10 @@
-//! The seam between a lab and what its nodes are made of.
+//! The interface between a lab and the technology of its nodes.
 //!
-//! Guarantees: whatever a kind makes of a node is a machine with an init of its own that is booted, rebooted and cut off; its processes on this
-//! machine are members of the node's cgroup, so that ending these is a power cut and leaves nothing.
+//! Guarantees: every kind provides nodes with an init system that can be booted, rebooted and cut off. A node's processes on this machine
+//! are members of the node's cgroup: killing them all is a power cut and leaves nothing.
 //!
-//! Deliberately absent: the network (every kind's nodes hang on the same bridge), and supervision: a kind says how one boot begins and what its end
-//! means; `supervisor` does the rest.
+//! Deliberately absent: the network (nodes of all kinds use the same bridge) and supervision. A kind defines how a boot begins and what its
+//! end means; `supervisor` does the rest.
 
 use std::{
     net::Ipv4Addr,
@@ -21,62 +21,63 @@ use super::{
     state::{Journal, State},
 };
 
-/// What is decided about a node before it is made.
+/// The properties of a node, fixed before it is created.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Its name.
+    /// Name of the node.
     pub(crate) name: NodeName,
-    /// Its address.
+    /// Address of the node.
     pub(crate) address: Ipv4Addr,
-    /// The network that it is in.
+    /// Network of the node.
     pub(crate) subnet: Subnet,
 }
 
 impl Plan {
-    /// That of a node of this lab.
+    /// Returns the plan of a node of this lab.
     pub(super) fn of(state: &State, name: &NodeName) -> Result<Self, Refusal> {
         let address = state.shape.subnet.node(state.index_of(name)?);
         Ok(Self { name: name.clone(), address, subnet: state.shape.subnet })
     }
 }
 
-/// What the end of a boot's process means.
+/// Why a boot's process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The node asked to be booted again.
+    /// The node requested a reboot.
     Reboot,
-    /// The node switched itself off.
+    /// The node powered itself off.
     Off,
-    /// Something else, in words.
+    /// Any other end, as text.
     Failed(String),
 }
 
-/// A way to make a machine of a node.
+/// A technology that provides nodes.
 pub(super) trait Kind: Send + Sync {
-    /// What the state file calls it.
+    /// Name in the state file.
     fn name(&self) -> &'static str;
 
-    /// Makes what a node keeps over its boots, saying in the journal what is made next.
+    /// Creates what a node keeps across boots, recording each item in the journal first.
     fn lay(&self, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()>;
 
-    /// Removes all of that; the node is off.
+    /// Removes everything that `lay` created; the node is off.
     fn wipe(&self, plan: &Plan) -> anyhow::Result<()>;
 
-    /// The process of one boot, in the node's cgroup from its first instruction on. It ends with the boot, and tells `NOTIFY_SOCKET` as
-    /// `sd_notify` does: `READY=1` when the node has booted, and before that [`LEADER`] if the node's first process is one of this machine's.
+    /// Returns the process of one boot, a member of the node's cgroup from its first instruction. It ends with the boot and notifies
+    /// `NOTIFY_SOCKET` in the format of `sd_notify`: [`LEADER`] first if the node's init has a PID on this machine, then `READY=1` when the
+    /// node has booted.
     fn boot(&self, plan: &Plan, notify: &Utf8Path) -> anyhow::Result<Command>;
 
-    /// What the end of that process means.
+    /// Interprets the exit status of that process.
     fn ended(&self, status: ExitStatus) -> Ended;
 
-    /// A command that runs `words` inside, in the groups and namespaces of the booted node; `leader` is its first process.
+    /// Returns a command that runs `words` in the cgroups and namespaces of the booted node, whose init has the PID `leader`.
     fn inside(&self, plan: &Plan, leader: i32, words: &[&str]) -> anyhow::Result<Command>;
 }
 
-/// How a boot tells the PID of the node's first process.
+/// Prefix of the notification that carries the PID of the node's init.
 pub(super) const LEADER: &str = "X_NSPAWN_LEADER_PID=";
 
-/// The kind of that name.
+/// Returns the kind with this name.
 pub(super) fn named(name: &str) -> anyhow::Result<Box<dyn Kind>> {
     let kinds: [Box<dyn Kind>; 1] = [Box::new(Nspawn)];
     let found = kinds.into_iter().find(|kind| kind.name() == name);

@@ -1,10 +1,10 @@
-//! `cargo xtask lab`: real nodes on this machine, each a booted systemd with a network, processes and cgroups of its own. `docs/lab.md` says what
-//! it needs, what it does to the machine, and what it leaves.
+//! `cargo xtask lab`: real nodes on this machine, each a booted systemd with its own network, processes and cgroups. `docs/lab.md`
+//! describes the requirements, the effects on the machine and the cleanup.
 //!
-//! Guarantees: one lab on a machine at a time, changed by one command at a time. What is about to be made is written down first, so that `down`
-//! leaves nothing of it, however the lab ended.
+//! Guarantees: one lab per machine, changed by one command at a time. Everything is recorded before it is created, so that `down` removes
+//! all of it, however the lab ended.
 //!
-//! Deliberately absent: what runs on the nodes; tests bring it along.
+//! Deliberately absent: what runs on the nodes; tests install it.
 
 mod cgroups;
 mod control;
@@ -40,27 +40,27 @@ use name::NodeName;
 use refusal::Refusal;
 use turn::Turn;
 
-/// What may be done with a lab.
+/// Lab commands.
 #[derive(clap::Subcommand)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) enum Chore {
-    /// Boots nodes, and says what this machine lacks and what was done about it. Repeated, it starts nodes that are off.
+    /// Boot the nodes, and report what this machine lacks and how the lab made up for it. Run it again to start nodes that are off.
     Up(UpOptions),
-    /// Says what is there and how it fares.
+    /// Show this machine, the lab and the condition of its nodes.
     Status,
-    /// Runs a shell in a node, or a command.
+    /// Run a shell or a command in a node.
     Shell(ShellOptions),
-    /// Boots nodes, tests on them, and proves that nothing of them is left.
+    /// Boot nodes, run tests on them, and prove that nothing is left behind.
     Test(test::Options),
-    /// Removes the lab, also one that died.
+    /// Remove the lab, even after a crash.
     Down,
-    /// What there is on this machine that a lab might leave behind, and what of it is new since an earlier inventory.
+    /// List everything on this machine that a lab might leave behind, or only what is new since an earlier inventory.
     #[command(hide = true)]
     Inventory(InventoryOptions),
-    /// Boots a node again and again; `up` starts it.
+    /// Boot a node, and boot it again after every reboot; `up` starts this.
     #[command(hide = true)]
     Supervise { node: NodeName },
-    /// Tells one story on the lab that is up; `test` starts it.
+    /// Run one scenario on the running lab; `test` starts this.
     #[command(hide = true)]
     Story(test::StoryOptions),
 }
@@ -69,36 +69,36 @@ const EXIT_CODES: &str = "Exit codes: 3 this machine or this user cannot hold a 
                           of one are in the way, 6 no such lab or node, or the node is off, 7 a node did not boot, 8 something was left behind, \
                           130 interrupted.";
 
-/// How many.
+/// Options of `lab up`.
 #[derive(clap::Args)]
 pub(crate) struct UpOptions {
-    /// Nodes, named node-1, node-2, ….
+    /// Number of nodes; they are named node-1, node-2, ….
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=i64::from(up::NODES_MAX)))]
     nodes: u8,
-    /// This process, which has the turn, starts it and must outlive it.
+    /// PID of the process that holds the lab's lock and starts this one; this process ends with it.
     #[arg(long, hide = true, value_name = "PID")]
     within: Option<i32>,
 }
 
-/// Where, and what.
+/// Options of `lab shell`.
 #[derive(clap::Args)]
 pub(crate) struct ShellOptions {
-    /// The node.
+    /// Name of the node.
     node: NodeName,
-    /// A command and its words instead of a shell.
+    /// Command with its arguments; without it, a login shell starts.
     #[arg(last = true)]
     command: Vec<String>,
 }
 
-/// Against what.
+/// Options of `lab inventory`.
 #[derive(clap::Args)]
 pub(crate) struct InventoryOptions {
-    /// An earlier inventory; without it this one is printed.
+    /// File with an earlier inventory; without it, the full inventory is printed.
     #[arg(long, value_name = "FILE")]
     since: Option<Utf8PathBuf>,
 }
 
-/// The chore; ends the program where its exit code says more than that it failed.
+/// Runs the command; exits the process if the error has its own exit code.
 pub(crate) fn run(chore: Chore) -> anyhow::Result<()> {
     let outcome = carry_out(chore);
     if let Err(error) = &outcome
@@ -110,7 +110,7 @@ pub(crate) fn run(chore: Chore) -> anyhow::Result<()> {
     outcome
 }
 
-/// Measures on booted nodes, as `cargo xtask bench lab` has it.
+/// Runs the measurements of `cargo xtask bench lab` on booted nodes.
 pub(crate) fn measure(runs: u8, profile: &str) -> anyhow::Result<()> {
     ensure!(rustix::process::geteuid().is_root(), Refusal::NotRoot(packages::advice()));
     test::measure(runs, profile)
@@ -136,24 +136,24 @@ fn carry_out(chore: Chore) -> anyhow::Result<()> {
     }
 }
 
-/// Whether this machine and this user can hold a lab, and if not why. Root has missing packages installed by it.
+/// Checks that this machine and this user can run a lab; installs missing packages if the user is root.
 pub(crate) fn can_hold() -> anyhow::Result<()> {
     ensure!(rustix::process::geteuid().is_root(), Refusal::NotRoot(String::new()));
     packages::ensure()?;
     probe::machine().map(drop)
 }
 
-/// Makes what these acts of `test` need: playing them then finds it.
+/// Prepares what these parts of `test` need, so that a later run finds it.
 pub(crate) fn prepare(acts: &[&str]) -> anyhow::Result<()> {
     test::prepare(&test::Options::of(acts))
 }
 
-/// Plays these acts of `test`; returns how many of their checks held.
+/// Runs these parts of `test`; returns the number of checks that passed.
 pub(crate) fn play(acts: &[&str]) -> anyhow::Result<u32> {
     test::run(&test::Options::of(acts))
 }
 
-/// The lab's turn, or the life of the process that has it: without that one, this one ends too.
+/// Takes the lab's lock, or ties this process to the process that holds it: this one then ends with that one.
 fn turn(within: Option<i32>) -> anyhow::Result<Option<Turn>> {
     match within {
         None => Turn::take().map(Some),

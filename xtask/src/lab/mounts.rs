@@ -14,22 +14,22 @@ use rustix::{
 pub(super) struct Mount {
     pub(super) point: Utf8PathBuf,
     pub(super) kind: String,
-    /// Of the file system, where it is one of cgroups: its controllers among others.
+    /// Options of the file system (super block); for cgroups they include the controllers.
     pub(super) options: String,
 }
 
-/// Every mount, in the order in which they were made.
+/// Lists all mounts in the order in which they were made.
 pub(super) fn all() -> anyhow::Result<Vec<Mount>> {
     let text = fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
     text.lines().map(|line| parse(line).with_context(|| format!("/proc/self/mountinfo: {line}"))).collect()
 }
 
-/// Every mount on `folder` or below it.
+/// Lists the mounts on `folder` and below it.
 pub(super) fn below(folder: &Utf8Path) -> anyhow::Result<Vec<Mount>> {
     Ok(all()?.into_iter().filter(|mount| mount.point.starts_with(folder)).collect())
 }
 
-/// Unmounts everything on `folder` and below it, the last first.
+/// Unmounts everything on `folder` and below it, latest mount first.
 pub(super) fn unmount_below(folder: &Utf8Path) -> anyhow::Result<()> {
     for mount in below(folder)?.iter().rev() {
         match unmount(mount.point.as_str(), UnmountFlags::NOFOLLOW) {
@@ -41,7 +41,7 @@ pub(super) fn unmount_below(folder: &Utf8Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who works in `folder`, for people.
+/// Lists the processes that use `folder`, as text for people.
 fn users(folder: &Utf8Path) -> String {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let users: Vec<String> = processes
@@ -59,7 +59,7 @@ fn users(folder: &Utf8Path) -> String {
     if users.is_empty() { String::new() } else { format!(" by {}", users.join(", ")) }
 }
 
-/// `id parent device root point options [fields] - kind source options`
+/// Parses `id parent device root point options [fields] - kind source options`.
 fn parse(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let point = before.split(' ').nth(4)?;
@@ -68,7 +68,7 @@ fn parse(line: &str) -> Option<Mount> {
     Some(Mount { point: Utf8PathBuf::from(unescape(point)), kind: kind.to_owned(), options: options.to_owned() })
 }
 
-/// The kernel writes space, tab, newline and backslash as three octal digits.
+/// Decodes the octal escapes with which the kernel writes space, tab, newline and backslash.
 fn unescape(text: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()

@@ -1,4 +1,4 @@
-//! Names of nodes.
+//! Node names.
 
 use std::{fmt, str::FromStr};
 
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use super::place::LINKS;
 
-/// A link's name, `gpulab-NAME`, has fifteen characters at most.
+/// Longest name: the network link `gpulab-NAME` may have at most 15 characters.
 const LENGTH_MAX: usize = 15 - LINKS.len() - 1;
 
-/// A node's name: a DNS label of lowercase letters, digits and inner hyphens, short enough for the name of a link.
+/// A node's name: a DNS label of lowercase letters, digits and inner hyphens, short enough for a link name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct NodeName(String);
 
-/// Why a text names no node.
+/// Why a text is no node name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadName {
-    /// No character, or more than fit.
+    /// Empty or too long.
     #[error("a node's name has 1 to {LENGTH_MAX} characters, and `{0}` has {len}", len = .0.chars().count())]
     Length(String),
-    /// Something else than a DNS label.
+    /// No DNS label.
     #[error(
         "a node's name begins with a lowercase letter, goes on with lowercase letters, digits and hyphens, and ends \
          with no hyphen: `{0}` does not"
@@ -29,12 +29,12 @@ pub(crate) enum BadName {
 }
 
 impl NodeName {
-    /// The name of the node that `up` makes as its `number`th, from 1 on.
+    /// Returns the name of the node that `up` creates as number `number`, counted from 1.
     pub(super) fn numbered(number: u8) -> Self {
         Self(format!("node-{number}"))
     }
 
-    /// As text.
+    /// The name as text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! A node as whoever tests on it sees it.
+//! Handle of a node for tests.
 
 use std::{
     net::Ipv4Addr,
@@ -22,33 +22,33 @@ use super::{
 
 /// Longest boot.
 const BOOT_MAX: Duration = Duration::from_secs(120);
-/// Longest end of a node, in order or not.
+/// Longest shutdown, orderly or not.
 const OFF_MAX: Duration = Duration::from_secs(120);
-/// Longest command of [`Node::run`].
+/// Longest run of a command of [`Node::run`].
 const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// A lab that is up.
+/// A running lab.
 pub(crate) struct Lab {
     state: State,
 }
 
 impl Lab {
-    /// The one of this machine.
+    /// Returns the lab of this machine; fails if none is up.
     pub(crate) fn there() -> anyhow::Result<Self> {
         Ok(Self { state: State::up()? })
     }
 
-    /// Its nodes, in order.
+    /// The nodes, in order.
     pub(crate) fn nodes(&self) -> anyhow::Result<Vec<Node>> {
         self.state.shape.nodes.iter().map(|name| Node::of(&self.state, name)).collect()
     }
 
-    /// The node of that name.
+    /// Returns the node with this name.
     pub(crate) fn node(&self, name: &NodeName) -> anyhow::Result<Node> {
         Node::of(&self.state, name)
     }
 
-    /// This machine's address in the nodes' network: where nodes find what runs here.
+    /// This machine's address in the nodes' network; nodes reach services of this machine there.
     pub(crate) fn gateway(&self) -> Ipv4Addr {
         self.state.shape.subnet.gateway()
     }
@@ -61,42 +61,43 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Also of a lab that is still being made.
+    /// Returns the handle; the lab may still be under construction.
     pub(super) fn of(state: &State, name: &NodeName) -> anyhow::Result<Self> {
         Ok(Self { plan: Plan::of(state, name)?, kind: kind::named(&state.shape.kind)? })
     }
 
-    /// Its name.
+    /// Name of the node.
     pub(crate) fn name(&self) -> &NodeName {
         &self.plan.name
     }
 
-    /// Its name in the DNS of the lab.
+    /// Fully qualified name in the lab's DNS.
     pub(crate) fn dns_name(&self) -> String {
         format!("{}.{DOMAIN}", self.plan.name)
     }
 
-    /// Its address, the same at every boot.
+    /// Address of the node, the same at every boot.
     pub(crate) fn address(&self) -> Ipv4Addr {
         self.plan.address
     }
 
-    /// Its tree on this machine, also while it is off. What it keeps in memory (`/run`, `/dev`, `/proc`) is not in it.
+    /// The node's root folder on this machine, also while the node is off. It lacks what the node keeps in memory (`/run`, `/dev`,
+    /// `/proc`).
     pub(crate) fn root(&self) -> Utf8PathBuf {
         place::root_of(&self.plan.name)
     }
 
-    /// How it fares.
+    /// Reads the node's condition from its supervisor.
     pub(crate) fn condition(&self) -> anyhow::Result<Condition> {
         Supervisor::of(&self.plan.name).condition()
     }
 
-    /// Runs a command inside as root, within [`RUN_MAX`], and returns how it ended and what it wrote.
+    /// Runs a command in the node as root, for [`RUN_MAX`] at most, and returns its status and output.
     pub(crate) fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
         self.run_within(RUN_MAX, words)
     }
 
-    /// The same within this time; beyond it the command is killed, and its exit code is 124 or 137.
+    /// Does the same with another limit. After it the command is killed and its exit code is 124 or 137.
     pub(crate) fn run_within(&self, longest: Duration, words: &[&str]) -> anyhow::Result<Output> {
         let seconds = longest.as_secs().max(1).to_string();
         let limited = [&["timeout", "--kill-after=5", &seconds][..], words].concat();
@@ -105,7 +106,7 @@ impl Node {
         command.output().with_context(|| format!("running {words:?} in {}", self.plan.name))
     }
 
-    /// Runs a command inside that must succeed; returns what it wrote to stdout, without white space at its ends.
+    /// Runs a command that must succeed; returns its trimmed stdout.
     pub(crate) fn says(&self, words: &[&str]) -> anyhow::Result<String> {
         let output = self.run(words)?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -120,7 +121,7 @@ impl Node {
         Ok(out.trim().to_owned())
     }
 
-    /// A command inside, for whoever needs its streams.
+    /// Returns a command in the node, for callers that handle its streams.
     pub(crate) fn command(&self, words: &[&str]) -> anyhow::Result<Command> {
         let condition = self.condition()?;
         let not_on = |next: &str| Refusal::NotOn {
@@ -136,7 +137,7 @@ impl Node {
         self.kind.inside(&self.plan, leader, words)
     }
 
-    /// Becomes a command inside, or a shell.
+    /// Replaces this process with a command in the node, or with a login shell.
     pub(super) fn become_shell(&self, words: &[String]) -> anyhow::Error {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let words = if words.is_empty() { vec!["bash", "--login"] } else { words };
@@ -149,29 +150,29 @@ impl Node {
         }
     }
 
-    /// Reboots it from inside, in order, and waits until it has booted.
+    /// Reboots the node with `systemctl reboot` and waits until it has booted.
     pub(crate) fn reboot(&self) -> anyhow::Result<Condition> {
         let before = self.condition()?.boots;
-        // It may be gone before it has answered.
+        // The node may go down before the command has returned.
         let _ = self.run(&["systemctl", "reboot"])?;
         self.await_boot_after(before)
     }
 
-    /// Switches it off from inside, in order, and waits until it is off.
+    /// Powers the node off with `systemctl poweroff` and waits until it is off.
     pub(crate) fn switch_off(&self) -> anyhow::Result<()> {
         let _ = self.run(&["systemctl", "poweroff"])?;
         Supervisor::of(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
         Ok(())
     }
 
-    /// Ends every process of it at once; what they had not written is lost. The disk's own caches are not.
+    /// Kills all processes of the node at once. Data they had not written is lost; the page cache of this machine is not.
     pub(crate) fn power_cut(&self) -> anyhow::Result<()> {
         Supervisor::of(&self.plan.name).ask(Request::Cut)?;
         Supervisor::of(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
         Ok(())
     }
 
-    /// Switches it off if it is on, makes it anew with nothing of what it had, as another machine of the same name and address, and boots it.
+    /// Powers the node off if it is on, recreates it empty with the same name and address, and boots it.
     pub(crate) fn reimage(&self) -> anyhow::Result<Condition> {
         if !matches!(self.condition()?.power, Power::Off(_)) {
             self.switch_off()?;
@@ -181,7 +182,7 @@ impl Node {
         self.start()
     }
 
-    /// Boots it if it is off, and waits until it has booted.
+    /// Boots the node if it is off, and waits until it has booted.
     pub(crate) fn start(&self) -> anyhow::Result<Condition> {
         let before = self.condition()?;
         if before.power == Power::On {
@@ -191,7 +192,7 @@ impl Node {
         self.await_boot_after(if before.power == Power::Booting { before.boots - 1 } else { before.boots })
     }
 
-    /// Waits until a boot with a higher number than this has come to its end.
+    /// Waits until a boot with a number above `number` has finished.
     pub(super) fn await_boot_after(&self, number: u32) -> anyhow::Result<Condition> {
         let is_done = |now: &Condition| now.boots > number && now.power != Power::Booting;
         let not_booted = |why: String| Refusal::NotBooted {

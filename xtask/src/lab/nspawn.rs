@@ -1,8 +1,10 @@
-//! Nodes as containers of systemd-nspawn: a booted systemd each, with its own processes, network, host name and cgroups, on this machine's kernel.
+//! Nodes as systemd-nspawn containers: each is a booted systemd with its own processes, network, host name and cgroups, on this machine's
+//! kernel.
 //!
-//! Guarantees: neither machined nor a systemd of this machine is asked for anything.
+//! Guarantees: needs neither machined nor a running systemd on this machine.
 //!
-//! Deliberately absent: isolation. Whoever is root in a node is root of this machine (every capability, no system call filter), as a kubelet needs it.
+//! Deliberately absent: isolation. Root in a node is root on this machine (all capabilities, no system call filter), because a kubelet
+//! needs that.
 
 use std::process::{Command, ExitStatus};
 
@@ -20,16 +22,16 @@ use super::{
     tree,
 };
 
-/// What systemd-nspawn exits with when the container asked to be booted again.
+/// Exit code of systemd-nspawn when the container requests a reboot.
 const REBOOT: i32 = 133;
-/// What systemd-nspawn makes outside of its container, and where.
+/// Where systemd-nspawn creates files outside of its container.
 const TRACES: &str = "/run/systemd/nspawn";
 
-/// The kind.
+/// The kind of nodes that are systemd-nspawn containers.
 pub(super) struct Nspawn;
 
 impl Nspawn {
-    /// The name of its containers.
+    /// Name of the kind in the state file.
     pub(super) const NAME: &'static str = "nspawn";
 }
 
@@ -59,13 +61,13 @@ impl Kind for Nspawn {
         command
             .env("PATH", packages::path())
             .env("NOTIFY_SOCKET", notify)
-            // Of /proc/sys only what belongs to the node's own network is writable: the rest is the whole machine's.
+            // Makes only the sysctls of the node's own network writable: all others belong to the whole machine.
             .env("SYSTEMD_NSPAWN_API_VFS_WRITABLE", "network")
-            // No filter of system calls: runc needs what it leaves out, and a real machine has none.
+            // Disables the system call filter: runc needs calls that it blocks, and a real machine has none.
             .env("SYSTEMD_SECCOMP", "0")
-            // /tmp lies on the disk, as Debian has it.
+            // Keeps `/tmp` on disk, as Debian does.
             .env("SYSTEMD_NSPAWN_TMPFS_TMP", "0")
-            // No lock file beside the tree: two labs are kept apart by their turn.
+            // No lock file next to the tree: the lab's lock already keeps labs apart.
             .env("SYSTEMD_NSPAWN_LOCK", "0");
         Ok(command)
     }
@@ -83,7 +85,7 @@ impl Kind for Nspawn {
         let namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"];
         let enter = [&["nsenter", &target][..], &namespaces, &["--root", "--wd", "--"]].concat();
         let mut command = cgroups::beside(leader, &[&enter[..], words].concat())?;
-        // What this machine's environment says means nothing inside.
+        // This machine's environment does not apply inside.
         command.env_clear().envs([
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
             ("HOME", "/root"),
@@ -95,12 +97,12 @@ impl Kind for Nspawn {
     }
 }
 
-/// The name of a node's container.
+/// Name of a node's container.
 fn machine_of(name: &NodeName) -> String {
     format!("{MARK}-{name}")
 }
 
-/// What systemd-nspawn, whichever version, leaves outside of a container that is killed: a folder or two, one of them with a mount.
+/// Things that a killed systemd-nspawn of any version leaves outside of its container: one or two folders, one of them a mount point.
 fn traces_of(machine: &str) -> Vec<Thing> {
     let traces = Utf8Path::new(TRACES);
     let folders = [
@@ -113,7 +115,7 @@ fn traces_of(machine: &str) -> Vec<Thing> {
     mounts.into_iter().map(Thing::Mounts).chain(folders.into_iter().map(Thing::Folder)).collect()
 }
 
-/// The same of whatever node, where it is found.
+/// Finds the same things for nodes of any name.
 pub(super) fn traces() -> Vec<Thing> {
     let traces = Utf8Path::new(TRACES);
     let folders = [traces.to_owned(), traces.join("propagate"), traces.join("unix-export")];

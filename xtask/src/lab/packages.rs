@@ -1,4 +1,4 @@
-//! The Debian packages that the lab needs on this machine: installed as root, named otherwise.
+//! Debian packages that the lab needs on this machine. They are installed if the user is root; other users get their names.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -11,7 +11,7 @@ use camino::Utf8PathBuf;
 use super::refusal::Refusal;
 use crate::shell;
 
-/// A file that must be there (a program, or the whole path of something else), and the package that brings it.
+/// A program, or the absolute path of another file, and the package that contains it.
 const NEEDED: [(&str, &str); 13] = [
     ("systemd-nspawn", "systemd-container"),
     ("debootstrap", "debootstrap"),
@@ -27,15 +27,15 @@ const NEEDED: [(&str, &str); 13] = [
     ("cp", "coreutils"),
     ("rm", "coreutils"),
 ];
-/// Where programs are that an ordinary user's path may leave out.
+/// Folders of programs that may be missing from an ordinary user's `PATH`.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Makes sure that all of them are there; the caller is root.
+/// Installs the packages that are missing; the caller is root.
 pub(super) fn ensure() -> anyhow::Result<()> {
     installed(&NEEDED)
 }
 
-/// Makes sure that the library is there by which programs see another time, and says where.
+/// Installs libfaketime, with which programs see another time, and returns the path of its library.
 pub(super) fn faketime() -> anyhow::Result<Utf8PathBuf> {
     let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
     installed(&[(library.as_str(), "libfaketime")])?;
@@ -50,7 +50,8 @@ fn installed(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
     let packages = packages_of(&lacking);
     let apt = |arguments: &[&str]| {
         let mut apt = Command::new("apt-get");
-        // At this run level Debian starts nothing of what it installs. What it says goes where words go that are no data.
+        // With run level 1, Debian starts none of the services that it installs. The output of apt-get goes to stderr, because stdout is
+        // for data.
         apt.args(arguments)
             .env("DEBIAN_FRONTEND", "noninteractive")
             .env("RUNLEVEL", "1")
@@ -72,7 +73,7 @@ fn installed(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
     }
 }
 
-/// For a sentence: which packages root would install, if any.
+/// Text for an error message: the packages that root would install, if any.
 pub(super) fn advice() -> String {
     match missing(&NEEDED) {
         lacking if lacking.is_empty() => String::new(),
@@ -80,29 +81,29 @@ pub(super) fn advice() -> String {
     }
 }
 
-/// Names what is missing, and installs nothing.
+/// Fails with the names of missing packages; installs nothing.
 pub(super) fn named() -> Result<(), Refusal> {
     let lacking = missing(&NEEDED);
     if lacking.is_empty() { Ok(()) } else { Err(refusal(&lacking)) }
 }
 
-/// Whether a program can be run.
+/// Reports whether a program can be run.
 pub(super) fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.iter().map(Into::into));
-    // A whole path stays what it is, and need be no program.
+    // An absolute path is taken as it is, and need not be executable.
     let is_it = |file: &Path| if program.starts_with('/') { file.is_file() } else { is_program(file) };
     folders.map(|folder| folder.join(program)).any(|file| is_it(&file))
 }
 
-/// A command of a program that only root may have on its path.
+/// Returns a command for a program that may be only on root's `PATH`.
 pub(super) fn program(name: &str) -> Command {
     let mut command = Command::new(name);
     command.env("PATH", path());
     command
 }
 
-/// The path with those folders in it that hold what only root uses.
+/// `PATH` with the system folders appended.
 pub(super) fn path() -> String {
     let own = std::env::var("PATH").unwrap_or_default();
     std::iter::once(own.as_str()).chain(SYSTEM_FOLDERS).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(":")

@@ -1,47 +1,47 @@
-//! Where a lab keeps things, and the names by which its things are known in the world.
+//! Paths and names that a lab uses.
 //!
-//! Guarantees: everything that a lab makes lies below one of these folders or carries one of these names, so that `down` finds it also without a
-//! state file.
+//! Guarantees: everything that a lab creates lies below one of these folders or carries one of these names, so `down` finds it even without
+//! a state file.
 
 use camino::Utf8PathBuf;
 
 use super::name::NodeName;
 
-/// What lives as long as the machine is up: state, sockets, namespaces, the nodes' trees as they are mounted.
+/// State until the next boot of this machine: state file, sockets, namespaces, mounted trees of the nodes.
 pub(super) const RUN: &str = "/run/gpuaas-lab";
-/// What the nodes write.
+/// Data that the nodes write.
 pub(super) const DATA: &str = "/var/lib/gpuaas-lab";
-/// The lab's subtree of every cgroup hierarchy.
+/// The lab's subtree in every cgroup hierarchy.
 pub(super) const CGROUP: &str = "gpuaas-lab";
-/// Below it, those of the lab's processes that make others.
+/// Group below it for the processes that start others.
 pub(super) const SUPERVISORS: &str = "supervisors";
-/// Below it, the lab's other processes on this machine: DNS, the making of a root file system, what a test runs.
+/// Group below it for the lab's other processes on this machine: DNS, the build of a root file system, programs of a test.
 pub(super) const SERVICES: &str = "services";
-/// How firewall rules, lines of `/etc/hosts`, machines of systemd-nspawn and DNS names are told as the lab's.
+/// Mark of the lab in firewall rules, lines of `/etc/hosts`, names of systemd-nspawn machines and DNS names.
 pub(super) const MARK: &str = "gpuaas-lab";
-/// Every link's name begins so; a link's name has fifteen characters at most.
+/// Prefix of all link names; a link name has at most 15 characters.
 pub(super) const LINKS: &str = "gpulab";
-/// The bridge of all nodes.
+/// The bridge that connects all nodes.
 pub(super) const BRIDGE: &str = "gpulab0";
-/// The domain of the nodes' names. `.test` is nobody's (RFC 6761).
+/// Domain of the nodes' names. `.test` is reserved (RFC 6761).
 pub(super) const DOMAIN: &str = "gpuaas-lab.test";
 
-/// Says what is about to be made, before it is.
+/// The state file, which records everything before it is created.
 pub(super) fn state_file() -> Utf8PathBuf {
     Utf8PathBuf::from(RUN).join("state.jsonl")
 }
 
-/// A node's sockets, logs and namespaces.
+/// Folder of a node's sockets, logs and namespaces.
 pub(super) fn run_of(node: &NodeName) -> Utf8PathBuf {
     Utf8PathBuf::from(RUN).join("nodes").join(node.as_str())
 }
 
-/// A node's tree, mounted.
+/// Mount point of a node's tree.
 pub(super) fn root_of(node: &NodeName) -> Utf8PathBuf {
     run_of(node).join("root")
 }
 
-/// The network namespace of a node's present boot.
+/// Network namespace of a node's current boot.
 pub(super) fn netns_of(node: &NodeName) -> Utf8PathBuf {
     run_of(node).join("netns")
 }
@@ -51,17 +51,17 @@ pub(super) fn link_of(node: &NodeName) -> String {
     format!("{LINKS}-{node}")
 }
 
-/// What a node wrote.
+/// Folder of the data that a node writes.
 pub(super) fn data_of(node: &NodeName) -> Utf8PathBuf {
     Utf8PathBuf::from(DATA).join(node.as_str())
 }
 
-/// What a control plane beside the lab keeps. No node has that name: it is too long.
+/// Folder of a control plane that runs next to the lab. The name is too long for a node, so it cannot collide.
 pub(super) fn control_plane() -> Utf8PathBuf {
     Utf8PathBuf::from(DATA).join("control-plane")
 }
 
-/// A group below [`CGROUP`].
+/// Returns the path of a group below [`CGROUP`].
 pub(super) fn group(name: &str) -> String {
     format!("{CGROUP}/{name}")
 }

@@ -1,6 +1,6 @@
-//! What this machine has and lacks, and what the lab does about it.
+//! Checks of what this machine offers and lacks, and what the lab does about it.
 //!
-//! Guarantees: looks and changes nothing. What cannot be made up for is a refusal, everything else a finding that is shown.
+//! Guarantees: changes nothing. A deficiency that the lab cannot make up for is a refusal; everything else is a finding for display.
 
 use std::fs;
 
@@ -9,11 +9,11 @@ use anyhow::Context;
 use super::{cgroups, network, packages, place, refusal::Refusal};
 use crate::shell;
 
-/// What systemd-nspawn must be able to do: `--notify-ready`, `--network-namespace-path`, cgroup namespaces.
+/// First version of systemd-nspawn with `--notify-ready`, `--network-namespace-path` and cgroup namespaces.
 const NSPAWN_MIN: u32 = 247;
-/// The first that starts no node on cgroups of version 1.
+/// First version that starts no container on cgroup version 1.
 const NSPAWN_WITHOUT_V1: u32 = 258;
-/// What Kubernetes and systemd use, by its bit.
+/// Capabilities that Kubernetes and systemd use: bit, name, and whether nodes cannot do without it.
 const CAPABILITIES: [(u32, &str, bool); 12] = [
     (0, "chown", true),
     (1, "dac_override", true),
@@ -29,10 +29,10 @@ const CAPABILITIES: [(u32, &str, bool); 12] = [
     (31, "setfcap", true),
 ];
 
-/// Something of this machine that matters to a lab.
+/// A property of this machine that matters to a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// What was found.
+    /// The property.
     pub(super) found: String,
     /// What the lab does about it.
     pub(super) done: String,
@@ -43,13 +43,13 @@ impl Finding {
         Self { found: found.into(), done: done.into() }
     }
 
-    /// A line for people.
+    /// One line of text for people.
     pub(super) fn line(&self) -> String {
         format!("{:<46} {}", self.found, self.done)
     }
 }
 
-/// Looks at everything; the packages are there.
+/// Checks everything; the packages are installed.
 pub(super) fn machine() -> anyhow::Result<Vec<Finding>> {
     let nspawn = nspawn_version()?;
     let hierarchies = cgroups::hierarchies()?;
@@ -78,7 +78,7 @@ fn first_process(name: &str) -> Finding {
 
 fn nspawn_version() -> anyhow::Result<u32> {
     let said = shell::capture(packages::program("systemd-nspawn").arg("--version"))?;
-    // `systemd 252 (252.39-1~deb12u1)`
+    // For example `systemd 252 (252.39-1~deb12u1)`.
     let version = said.split_whitespace().nth(1).and_then(|word| word.split('.').next()?.parse().ok());
     version.with_context(|| format!("systemd-nspawn says: {}", said.lines().next().unwrap_or_default()))
 }

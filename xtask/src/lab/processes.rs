@@ -1,4 +1,4 @@
-//! Ends processes, and knows when they are gone.
+//! Kills processes and waits for their end.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 
-/// Longest wait for killed processes: only one in an uninterruptible call takes more than a moment.
+/// Longest wait for killed processes; only those in an uninterruptible system call need more than a moment.
 const END_MAX: Duration = Duration::from_secs(30);
 
-/// Kills all that `remaining` names, again and again until it names none: those that were being forked meanwhile come next.
+/// Kills all processes that `remaining` returns until it returns none; processes forked meanwhile are killed in the next round.
 pub(super) fn end_all(remaining: impl Fn() -> anyhow::Result<Vec<i32>>) -> anyhow::Result<()> {
     let deadline = Instant::now() + END_MAX;
     loop {
@@ -37,7 +37,7 @@ pub(super) fn end_all(remaining: impl Fn() -> anyhow::Result<Vec<i32>>) -> anyho
     }
 }
 
-/// None where it is gone.
+/// Opens a pidfd; None if the process no longer exists.
 fn open(pid: i32) -> Option<OwnedFd> {
     pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }
@@ -68,7 +68,7 @@ mod tests {
             Ok(if asked.get() == 1 { vec![pid] } else { Vec::new() })
         })
         .expect("it ends");
-        // No wait: it is a zombie by now.
+        // `try_wait` succeeds at once: the child is a zombie by now.
         assert!(child.try_wait().expect("it is ours").is_some());
     }
 }

@@ -1,50 +1,50 @@
-//! What the lab says no to, each with an exit code of its own.
+//! Errors of the lab that have their own exit codes.
 
 use super::name::NodeName;
 
-/// Why a lab command did not do what it was asked.
+/// Why a lab command was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// Nothing of this can be done by an ordinary user.
+    /// The user is not root.
     #[error("the lab makes namespaces, mounts and links, and needs root: `sudo -E cargo xtask lab …`{0}")]
     NotRoot(String),
-    /// What the machine cannot do.
+    /// The machine lacks something that the lab cannot make up for.
     #[error("this machine cannot hold a lab: {0}")]
     Machine(String),
-    /// Programs that are not there.
+    /// Programs are missing.
     #[error("missing: {programs}. Install the Debian packages {packages}")]
     Packages { programs: String, packages: String },
-    /// One at a time.
+    /// Another lab command is running.
     #[error("another lab command is at work (process {0}); wait for its end")]
     AtWork(i32),
-    /// The lab that is there is another one.
+    /// A lab with other nodes is up.
     #[error("a lab of {there} is up, and {asked} was asked for. `cargo xtask lab down` removes it")]
     OtherLab { there: String, asked: String },
-    /// The lab that is there is in ruins.
+    /// Remains of an unfinished or damaged lab exist.
     #[error("something of an earlier lab is still here ({0}). `cargo xtask lab down` removes it")]
     Ruins(String),
     /// There is no lab.
     #[error("there is no lab. `cargo xtask lab up` makes one")]
     NoLab,
-    /// There is no such node.
+    /// The lab has no node of this name.
     #[error("the lab has no node {asked}; it has {there}")]
     NoNode { asked: NodeName, there: String },
-    /// The node does not run.
+    /// The node is not running.
     #[error("{node} is {state}; {next}")]
     NotOn { node: NodeName, state: String, next: String },
-    /// A node that should have booted.
+    /// The node did not boot.
     #[error("{node} did not boot: {why}. Its console: {console}")]
     NotBooted { node: NodeName, why: String, console: String },
-    /// `down` did not do all of it.
+    /// `down` could not remove everything.
     #[error("still here after the lab's end:\n  {}", .0.join("\n  "))]
     Left(Vec<String>),
 }
 
-/// Interrupted, as shells say it.
+/// Exit code after an interrupt, as in shells: 128 + SIGINT.
 pub(super) const INTERRUPTED: i32 = 130;
 
 impl Refusal {
-    /// Told apart by scripts; 1 is everything else and 2 a wrong command line.
+    /// Exit code for scripts; 1 stands for all other errors and 2 for a wrong command line.
     pub(super) fn exit_code(&self) -> i32 {
         match self {
             Self::NotRoot(_) | Self::Machine(_) | Self::Packages { .. } => 3,

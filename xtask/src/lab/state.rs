@@ -1,9 +1,9 @@
-//! The lab's state file: what it is, and what it is about to make, a line each.
+//! The lab's state file: one line each for the lab's shape and for everything that the lab is about to create.
 //!
-//! Guarantees: a line is in the file before what it names is begun, so that whoever reads it after a death knows all that may be there. A line that
-//! was cut off by a death is passed over: nothing had come of it.
+//! Guarantees: a line is written before the creation of what it names begins, so after a crash the file names everything that may exist. A
+//! line cut off by a crash is ignored: its creation had not begun.
 //!
-//! Deliberately absent: how nodes fare (their supervisors know), and what has really been made (the world knows).
+//! Deliberately absent: the condition of nodes (ask their supervisors) and what was really created (ask the kernel).
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -16,19 +16,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{name::NodeName, network::Subnet, place, refusal::Refusal, thing::Thing};
 
-/// What a lab is.
+/// The properties of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shape {
-    /// The kind of its nodes.
+    /// Kind of the nodes.
     pub(crate) kind: String,
-    /// Its nodes, in order.
+    /// Names of the nodes, in order.
     pub(crate) nodes: Vec<NodeName>,
-    /// Their network.
+    /// Network of the nodes.
     pub(crate) subnet: Subnet,
 }
 
 impl Shape {
-    /// The nodes, for people.
+    /// Names of the nodes as text for people.
     pub(super) fn names(&self) -> String {
         self.nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(", ")
     }
@@ -37,25 +37,25 @@ impl Shape {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    /// The first.
+    /// First line of the file.
     Lab(Shape),
-    /// What is made next.
+    /// What is created next.
     Making(Thing),
-    /// Everything is made, and every node has booted.
+    /// Everything is created, and every node has booted.
     Up,
 }
 
-/// Writes the state file.
+/// Writer of the state file.
 pub(super) struct Journal {
     file: File,
 }
 
 impl Journal {
-    /// Begins one for a lab of this shape; there must be none.
+    /// Creates the state file for a lab of this shape; fails if one exists.
     pub(super) fn begin(shape: &Shape) -> anyhow::Result<Self> {
         let path = place::state_file();
         fs::create_dir_all(place::RUN).context(place::RUN)?;
-        // Sockets and consoles of nodes are root's alone.
+        // Only root may access sockets and consoles of nodes.
         fs::set_permissions(place::RUN, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         let file = OpenOptions::new().append(true).create_new(true).open(&path).with_context(|| path.to_string())?;
         let mut journal = Self { file };
@@ -63,19 +63,19 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Goes on with that of the lab that is there.
+    /// Opens the state file of the existing lab for appending.
     pub(super) fn go_on() -> anyhow::Result<Self> {
         let path = place::state_file();
         let file = OpenOptions::new().append(true).open(&path).with_context(|| path.to_string())?;
         Ok(Self { file })
     }
 
-    /// Says that this is made next.
+    /// Records that `thing` is created next.
     pub(super) fn making(&mut self, thing: Thing) -> anyhow::Result<()> {
         self.write(&Line::Making(thing))
     }
 
-    /// Says that the lab is whole.
+    /// Records that the lab is complete.
     pub(super) fn up(&mut self) -> anyhow::Result<()> {
         self.write(&Line::Up)
     }
@@ -83,29 +83,29 @@ impl Journal {
     fn write(&mut self, line: &Line) -> anyhow::Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
-        // One write: it is there or it is not.
+        // A single write, so that a line is appended as a whole.
         self.file.write_all(text.as_bytes()).context("writing the lab's state file")
     }
 }
 
-/// What a state file says.
+/// Content of a state file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
-    /// What the lab is.
+    /// Properties of the lab.
     pub(crate) shape: Shape,
-    /// What was begun, in its order.
+    /// Everything whose creation has begun, in order.
     pub(super) things: Vec<Thing>,
-    /// Whether all of it was made.
+    /// Whether everything was created.
     pub(super) is_up: bool,
 }
 
 impl State {
-    /// That of the lab that is there, in whatever state.
+    /// Reads the state of the existing lab, complete or not.
     pub(super) fn read() -> anyhow::Result<Option<Self>> {
         Self::read_from(&place::state_file())
     }
 
-    /// That of a lab that is whole.
+    /// Reads the state of a complete lab; refuses an incomplete one.
     pub(super) fn up() -> anyhow::Result<Self> {
         let state = Self::read()?.ok_or(Refusal::NoLab)?;
         ensure!(state.is_up, Refusal::Ruins("a lab that was not finished".to_owned()));
@@ -120,7 +120,7 @@ impl State {
         }
     }
 
-    /// None where a death came before the first line was whole.
+    /// Returns None if a crash cut off the first line.
     fn parse(text: &str) -> anyhow::Result<Option<Self>> {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut lines = whole.lines();
@@ -139,14 +139,15 @@ impl State {
         Ok(Some(state))
     }
 
-    /// The node of that name.
+    /// Returns the index of the node with this name.
     pub(super) fn index_of(&self, node: &NodeName) -> Result<usize, Refusal> {
         let found = self.shape.nodes.iter().position(|name| name == node);
         found.ok_or_else(|| Refusal::NoNode { asked: node.clone(), there: self.shape.names() })
     }
 }
 
-/// Says of a folder and of those above it which are not there yet: whoever makes them, the lab removes them when they are empty.
+/// Records `path` and those of its parents that do not exist yet. The lab removes them when they are empty, no matter which program creates
+/// them.
 pub(super) fn new_folder(journal: &mut Journal, path: &Utf8Path) -> anyhow::Result<()> {
     let missing = path.ancestors().take_while(|folder| !folder.exists());
     missing.map(Utf8Path::to_owned).try_for_each(|folder| journal.making(Thing::Folder(folder)))

@@ -1,4 +1,4 @@
-//! `lab status`: what is there, and how it fares. Changes nothing.
+//! `lab status`: shows this machine, the lab and the condition of its nodes. Changes nothing.
 
 use super::{
     kind::Plan,
@@ -9,7 +9,7 @@ use super::{
     thing::{self, Thing},
 };
 
-/// The chore.
+/// Runs the command.
 pub(super) fn run() -> anyhow::Result<()> {
     packages::named()?;
     println!("this machine");

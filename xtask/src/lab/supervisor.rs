@@ -1,7 +1,7 @@
-//! A node's supervisor: a process of its own that boots the node, boots it again when it reboots, and says how it fares.
+//! Supervisor of a node: a separate process that boots the node, boots it again after a reboot, and reports its condition.
 //!
-//! Guarantees: every boot has a new network namespace and an empty cgroup, and nothing of it is left when the next one begins. It outlives the
-//! command that started it, and ends when it is killed: `down` does that, and cleans up behind it as behind one that died.
+//! Guarantees: every boot has a new network namespace and an empty cgroup; everything of it is removed before the next one begins. The
+//! supervisor outlives the command that started it and ends when `down` kills it. `down` then cleans up as after a crash.
 
 use std::{
     fs, io,
@@ -26,12 +26,12 @@ use super::{
     state::State,
 };
 
-/// A node that so often in a row has not booted stays off.
+/// Consecutive boots that end in a reboot before they complete, after which a node stays off. Any other end turns it off at once.
 const FAILED_BOOTS_MAX: u32 = 5;
-/// What it writes when it can be spoken to.
+/// Line that the supervisor prints once its control socket accepts connections.
 pub(super) const LISTENING: &str = "listening";
 
-/// The hidden command: supervises a node of the lab that the state file describes.
+/// Runs the hidden command: supervises a node of the lab that the state file describes.
 pub(super) fn run(name: &NodeName) -> anyhow::Result<()> {
     let state = State::read()?.context("there is no lab to supervise")?;
     let (kind, plan) = (kind::named(&state.shape.kind)?, Plan::of(&state, name)?);
@@ -55,7 +55,7 @@ async fn supervise(kind: &dyn Kind, plan: &Plan) -> anyhow::Result<()> {
     }
 }
 
-/// Everything about one node.
+/// State of the supervision of one node.
 struct Supervised<'a> {
     kind: &'a dyn Kind,
     plan: &'a Plan,
@@ -64,7 +64,7 @@ struct Supervised<'a> {
 }
 
 impl Supervised<'_> {
-    /// Boots, and waits while the node is off; as long as anybody can ask for something.
+    /// Boots the node, and waits for requests while it is off; ends when no request can arrive any more.
     async fn run(&mut self) {
         let mut failed = 0;
         loop {
@@ -90,7 +90,7 @@ impl Supervised<'_> {
         }
     }
 
-    /// One boot, from nothing to nothing.
+    /// Runs one boot, including the cleanup before and after it.
     async fn boot(&mut self) -> anyhow::Result<Ended> {
         self.condition.send_modify(|condition| {
             *condition = Condition { power: Power::Booting, boots: condition.boots + 1, leader: None, boot_ms: None };
@@ -113,7 +113,7 @@ impl Supervised<'_> {
         Ok(if was_cut { Ended::Failed("power cut".to_owned()) } else { self.kind.ended(status) })
     }
 
-    /// Listens to the boot until it ends.
+    /// Processes the boot's notifications until it ends.
     async fn follow(
         &mut self,
         child: &mut Child,
@@ -139,14 +139,14 @@ impl Supervised<'_> {
     }
 }
 
-/// Ends what is left of a boot, and takes its network away.
+/// Kills the remaining processes of a boot and removes its network.
 fn clear(name: &NodeName, group: &str) -> anyhow::Result<()> {
     cgroups::end(group)?;
     cgroups::remove(group)?;
     network::detach(name)
 }
 
-/// A socket for what one boot tells: what the boot before said last is not in it.
+/// Creates a fresh notification socket for one boot, so that late notifications of the previous boot do not reach it.
 fn listen(notify: &Utf8Path) -> anyhow::Result<UnixDatagram> {
     match fs::remove_file(notify) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).with_context(|| notify.to_string()),
@@ -155,7 +155,7 @@ fn listen(notify: &Utf8Path) -> anyhow::Result<UnixDatagram> {
     UnixDatagram::bind(notify).with_context(|| notify.to_string())
 }
 
-/// Takes what a boot tells by `sd_notify`; whether anything has changed.
+/// Applies `sd_notify` lines to the condition; returns whether it changed.
 fn note(condition: &mut Condition, text: &str, began: Instant) -> bool {
     let before = condition.clone();
     for line in text.lines() {
@@ -169,7 +169,7 @@ fn note(condition: &mut Condition, text: &str, began: Instant) -> bool {
     *condition != before
 }
 
-/// What a node prints while it boots.
+/// File with a node's console output.
 pub(super) fn console_of(name: &NodeName) -> camino::Utf8PathBuf {
     place::run_of(name).join("console.log")
 }

@@ -1,6 +1,7 @@
-//! What a lab makes in the world, and how each of it is removed.
+//! Resources that a lab creates on this machine, and how to remove each.
 //!
-//! Guarantees: removing something that is not there is no fault, so that `down` may be repeated, and may be given what a state file only intended.
+//! Guarantees: removing something that does not exist is no error, so `down` can be repeated and can remove things that the state file only
+//! announces.
 
 use std::{collections::BTreeSet, fs, io, process::Command};
 
@@ -11,32 +12,32 @@ use serde::{Deserialize, Serialize};
 use super::{cgroups, hosts_file, mounts, network, nspawn, place, rootfs};
 use crate::shell;
 
-/// One thing. Their order is the order of removal: nothing is used any more when its turn comes.
+/// One resource. Variants are in the order of removal: nothing uses a resource any more when it is removed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Thing {
-    /// The processes of a cgroup; those that make others come first.
+    /// Processes of a cgroup that start other processes; they are removed first.
     Supervisors(String),
-    /// The processes of every other cgroup of the lab.
+    /// Processes of any other cgroup of the lab.
     Processes(String),
-    /// A firewall rule: the words that delete it.
+    /// A firewall rule, as the arguments that delete it.
     Rule(Vec<String>),
     /// The lab's lines in `/etc/hosts`.
     HostsFile,
     /// Mounts on a folder and below it.
     Mounts(Utf8PathBuf),
-    /// A link of this machine; its other end goes with it.
+    /// A network link of this machine; its peer disappears with it.
     Link(String),
-    /// A cgroup and all below it.
+    /// A cgroup and everything below it.
     Cgroup(String),
-    /// A folder with all that is in it. Below [`place::RUN`] or [`place::DATA`], or a root file system that is being made.
+    /// A folder with its content, below [`place::RUN`] or [`place::DATA`], or an incomplete root file system.
     Tree(Utf8PathBuf),
-    /// A folder that was not there before, if it is empty.
+    /// A folder that did not exist before the lab; removed only if empty.
     Folder(Utf8PathBuf),
 }
 
 impl Thing {
-    /// Makes sure that it is not there.
+    /// Removes the resource, if it exists.
     pub(super) fn remove(&self) -> anyhow::Result<()> {
         match self {
             Self::Supervisors(group) | Self::Processes(group) => cgroups::end(group),
@@ -55,7 +56,7 @@ impl Thing {
         }
     }
 
-    /// Of a folder or of mounts: whether there is anything of it.
+    /// Reports whether a folder exists or has mounts; always true for all other kinds.
     pub(super) fn is_there(&self) -> bool {
         match self {
             Self::Mounts(folder) => mounts::below(folder).is_ok_and(|mounts| !mounts.is_empty()),
@@ -69,7 +70,7 @@ impl Thing {
         }
     }
 
-    /// For people.
+    /// Description for people.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Supervisors(group) | Self::Processes(group) => format!("processes of cgroup {group}"),
@@ -83,7 +84,7 @@ impl Thing {
     }
 }
 
-/// What is there of any lab, by names alone and without a state file.
+/// Finds the resources of any lab by their names, without a state file.
 pub(super) fn found() -> anyhow::Result<BTreeSet<Thing>> {
     let mut found = BTreeSet::new();
     if cgroups::present()? {
@@ -107,7 +108,7 @@ pub(super) fn found() -> anyhow::Result<BTreeSet<Thing>> {
     Ok(found)
 }
 
-/// Removes a folder with all that is in it, and nothing that is mounted there.
+/// Removes a folder with its content; refuses to touch anything mounted there.
 fn remove_tree(folder: &Utf8Path) -> anyhow::Result<()> {
     let is_own = folder.starts_with(place::RUN) || folder.starts_with(place::DATA) || rootfs::is_unfinished(folder);
     ensure!(is_own, "{folder} is not the lab's to remove");
@@ -119,11 +120,11 @@ fn remove_tree(folder: &Utf8Path) -> anyhow::Result<()> {
         remove.args(["--recursive", "--force", "--one-file-system", "--", folder.as_str()]);
         shell::capture(&mut remove).map(drop)
     };
-    // Whoever is root in a node may have made a file immutable; then, and only then, is every file asked.
+    // Root in a node may have made a file immutable. Only after a failure are the attributes of all files cleared.
     remove().or_else(|_| {
         let mut soften = Command::new("chattr");
         soften.args(["-R", "-f", "-i", "-a", "--", folder.as_str()]);
-        // It fails at links, which have no such attribute.
+        // `chattr` fails on symbolic links, which have no attributes.
         let _ = soften.status();
         remove()
     })

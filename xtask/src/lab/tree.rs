@@ -1,8 +1,8 @@
-//! A node's own copy of the root file system, and what makes it that node's.
+//! A node's copy of the root file system and its individual files.
 //!
-//! The copy is an overlay: made in a moment, and small. But overlays do not lie on overlays, and containerd keeps its images and containers as
-//! overlays below `/var/lib`: that folder is copied and is a mount of its own, plain, as many machines have one. It is the whole of `/var/lib`, because
-//! uninstallers remove what lies in it (`/var/lib/rancher`, `/var/lib/kubelet`) and could remove no mount.
+//! The copy is an overlay: fast to create and small. But overlays cannot be stacked, and containerd keeps images and containers as overlays
+//! below `/var/lib`. That folder is therefore copied and mounted as a plain file system, which is common on real machines. It is all of
+//! `/var/lib`, because uninstallers remove folders in it (`/var/lib/rancher`, `/var/lib/kubelet`) and could not remove a mount point.
 //!
 //! Guarantees: the shared tree is never written to.
 
@@ -23,12 +23,12 @@ use super::{
 };
 use crate::shell;
 
-/// How overlays say what they are.
+/// Magic number of overlay file systems.
 const OVERLAY_MAGIC: u64 = 0x794c_7630;
-/// What must lie on no overlay.
+/// The folder that must not be on an overlay.
 const PLAIN: &str = "var/lib";
 
-/// Makes the tree and mounts it.
+/// Creates the tree and mounts it.
 pub(super) fn lay(plan: &Plan, shared: &Utf8Path, journal: &mut Journal) -> anyhow::Result<()> {
     let (root, data) = (place::root_of(&plan.name), place::data_of(&plan.name));
     state::new_folder(journal, Utf8Path::new(place::DATA))?;
@@ -48,7 +48,7 @@ fn overlay(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Resul
     for folder in [&upper, &work] {
         fs::create_dir_all(folder).with_context(|| folder.to_string())?;
     }
-    // The root's own mode is the upper folder's.
+    // The root folder takes its mode from the upper folder.
     fs::set_permissions(&upper, fs::metadata(shared)?.permissions())?;
     let options = format!("lowerdir={shared},upperdir={upper},workdir={work}");
     ensure!(!shared.as_str().contains([':', ',', '\\']), "an overlay takes no path with `:`, `,` or `\\`: {shared}");
@@ -62,7 +62,7 @@ fn copy(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Result<(
     mount_bind(tree.as_str(), root.as_str()).with_context(|| format!("mounting {root}"))
 }
 
-/// Mounts a copy of [`PLAIN`] over the overlay's; in memory, where the disk itself is an overlay.
+/// Mounts a copy of [`PLAIN`] over the overlay's; as a tmpfs if the disk itself is an overlay.
 fn plain(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Result<()> {
     let (own, point) = (data.join("plain"), root.join(PLAIN));
     if u64::try_from(statfs(data.as_str())?.f_type)? == OVERLAY_MAGIC {
@@ -74,14 +74,14 @@ fn plain(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Result<
     mount_bind(own.as_str(), point.as_str()).with_context(|| format!("mounting {point}"))
 }
 
-/// Copies a folder's content, sharing blocks where the file system can.
+/// Copies the content of a folder, with shared blocks where the file system supports them.
 fn copied(from: &Utf8Path, to: &Utf8Path) -> anyhow::Result<()> {
     fs::create_dir_all(to).with_context(|| to.to_string())?;
     let content = from.join(".");
     shell::capture(Command::new("cp").args(["--archive", "--reflink=auto", content.as_str(), to.as_str()])).map(drop)
 }
 
-/// What no other node has.
+/// Writes the files that differ between nodes.
 fn personalise(plan: &Plan, root: &Utf8Path) -> anyhow::Result<()> {
     let id = fs::read_to_string("/proc/sys/kernel/random/uuid").context("a random machine id")?;
     let (name, gateway) = (&plan.name, plan.subnet.gateway());
@@ -93,7 +93,7 @@ fn personalise(plan: &Plan, root: &Utf8Path) -> anyhow::Result<()> {
     ];
     for (path, text) in files {
         let path: Utf8PathBuf = root.join(path);
-        // It may be a link to what only a running system has.
+        // It may be a link to a file that exists only on a running system.
         if path.is_symlink() {
             fs::remove_file(&path).with_context(|| path.to_string())?;
         }

@@ -1,6 +1,7 @@
-//! One lab command changes things at a time.
+//! The lock that lets one lab command at a time make changes.
 //!
-//! Guarantees: the turn ends with its holder, however that dies, and leaves no file behind: it is the name of a socket, and the kernel keeps it.
+//! Guarantees: the lock ends with its holder, however that one dies, and leaves no file behind: it is an abstract socket name, held by the
+//! kernel.
 
 use std::os::{
     linux::net::SocketAddrExt,
@@ -17,7 +18,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Takes it, or says who has it.
+    /// Takes the lock, or fails with the PID of its holder.
     pub(super) fn take() -> anyhow::Result<Self> {
         Self::named(MARK)
     }
@@ -27,7 +28,7 @@ impl Turn {
         match UnixListener::bind_addr(&address) {
             Ok(socket) => Ok(Self { _socket: socket }),
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                // Its holder may just have ended: then nobody is named.
+                // The holder may just have ended; no PID is known then.
                 let holder = UnixStream::connect_addr(&address).ok().and_then(|stream| {
                     rustix::net::sockopt::socket_peercred(&stream).ok().map(|peer| peer.pid.as_raw_nonzero().get())
                 });

@@ -26,13 +26,13 @@ use super::{
 };
 use crate::shell;
 
-/// Nodes that a machine of an ordinary size carries with a kubelet each.
+/// Largest number of nodes: as many as an ordinary machine carries with a kubelet on each.
 pub(super) const NODES_MAX: u8 = 8;
 
-/// How a line begins that says that a node boots.
+/// Prefix of the line that reports that a node boots.
 pub(super) const BOOTING: &str = "booting";
 
-/// The chore; the caller has the turn.
+/// Runs the command; the caller holds the lab's lock.
 pub(super) fn run(nodes: u8) -> anyhow::Result<()> {
     let names: Vec<NodeName> = (1..=nodes).map(NodeName::numbered).collect();
     if let Some(state) = State::read()? {
@@ -56,7 +56,7 @@ pub(super) fn run(nodes: u8) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A lab is there: it is this one and whole, or it is in the way.
+/// Handles an existing lab: accepts it if it has these nodes and is complete, refuses otherwise.
 fn again(state: &State, names: &[NodeName]) -> anyhow::Result<()> {
     ensure!(state.is_up, Refusal::Ruins(format!("a lab of {} that was not finished", state.shape.names())));
     if state.shape.nodes != names {
@@ -98,7 +98,7 @@ fn make(shape: &Shape) -> anyhow::Result<State> {
     State::up()
 }
 
-/// The lab's own cgroups, before the first process that belongs into one.
+/// Creates the lab's cgroups before the first process that belongs in them.
 fn ground(journal: &mut Journal) -> anyhow::Result<()> {
     journal.making(Thing::Tree(place::RUN.into()))?;
     journal.making(Thing::Mounts(place::RUN.into()))?;
@@ -106,7 +106,7 @@ fn ground(journal: &mut Journal) -> anyhow::Result<()> {
     for name in [place::SUPERVISORS, place::SERVICES] {
         cgroups::make(&place::group(name))?;
     }
-    // Should this process die, `down` ends what it had begun.
+    // If this process dies, `down` kills the processes that it started.
     journal.making(Thing::Processes(place::group(place::SERVICES)))?;
     cgroups::join(&place::group(place::SERVICES))?;
     Ok(())
@@ -128,7 +128,7 @@ fn lay(kind: &dyn Kind, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()
     kind.lay(plan, journal).with_context(|| format!("making {}", plan.name))
 }
 
-/// Starts the node's supervisor, which boots it; returns when it can be spoken to.
+/// Starts the node's supervisor, which boots the node; returns once the supervisor accepts requests.
 fn start(plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
     let supervisors = place::group(place::SUPERVISORS);
     journal.making(Thing::Supervisors(supervisors.clone()))?;
@@ -153,7 +153,7 @@ fn start(plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says how a node came up, and which units of it did not.
+/// Reports how a node booted and which of its units failed.
 fn report(node: &Node) -> anyhow::Result<()> {
     let condition = node.condition()?;
     let booted = condition.boot_ms.map_or_else(String::new, |ms| format!("booted in {:.1} s", ms as f64 / 1_000.0));

@@ -1,4 +1,4 @@
-//! Which crate may import which. Dependencies point one way: down.
+//! Allowed dependencies between crates. They point one way: down.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 
 use crate::shell;
 
-/// Every crate with what it may import of ours, bottom layer first. An edge that is not here does not exist.
+/// Every crate with those of our crates that it may depend on, bottom layer first. All other dependencies are errors.
 const LAYERS: &[(&str, &[&str])] = &[
     // 0: pure
     ("gpuaas-model", &[]),
@@ -16,7 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("gpuaas-planner", &["gpuaas-model", "gpuaas-wire"]),
     ("gpuaas-trust", &["gpuaas-model"]),
     ("gpuaas-app-rke2", &["gpuaas-model", "gpuaas-wire", "gpuaas-planner"]),
-    // 1: ports to the world
+    // 1: ports to the outside
     ("gpuaas-store", &["gpuaas-model", "gpuaas-wire", "gpuaas-planner"]),
     ("gpuaas-host", &["gpuaas-model", "gpuaas-wire"]),
     ("gpuaas-kube", &[]),
@@ -70,14 +70,14 @@ const LAYERS: &[(&str, &[&str])] = &[
         "gpuaas-cli",
         &["gpuaas-model", "gpuaas-api-types", "gpuaas-client", "gpuaas-server", "gpuaas-sandbox", "gpuaas-trust"],
     ),
-    // beside the product: nothing above may import these
+    // outside the product: no crate above may depend on these
     ("gpuaas-standin", &[]),
     ("gpuaas-postgres-server", &[]),
     ("gpuaas-host-contract", &["gpuaas-host", "gpuaas-sandbox"]),
     ("xtask", &["gpuaas-api-types", "gpuaas-client", "gpuaas-model", "gpuaas-postgres-server", "gpuaas-store"]),
 ];
 
-/// Every edge that the table does not allow, and every crate that it does not know.
+/// Lists every dependency that the table does not allow and every crate that it does not contain.
 pub(crate) fn check() -> anyhow::Result<Vec<String>> {
     let metadata = MetadataCommand::new().current_dir(shell::root()).no_deps().exec()?;
     let edges = metadata.packages.iter().map(|package| {

@@ -1,15 +1,15 @@
-//! No file keeps the marks of a merge that was not finished.
+//! Finds conflict markers of unfinished merges.
 
 use crate::shell;
 
-/// What begins such a line; each is written in two halves, so that this file has none.
+/// Prefixes of such lines, written in two halves so that this file contains none.
 const MARKS: [&str; 3] = [concat!("<<<<", "<<< "), concat!(">>>>", ">>> "), concat!("||||", "||| ")];
 
-/// Every line that begins with a mark.
+/// Lists every line that begins with a conflict marker.
 pub(super) fn check() -> anyhow::Result<Vec<String>> {
     let mut findings = Vec::new();
     for file in shell::files()? {
-        // What is no text holds no merge.
+        // Binary files have no markers.
         let Ok(text) = std::fs::read_to_string(shell::root().join(&file)) else { continue };
         findings
             .extend(marked(&text).map(|line| format!("merge: {file}:{line} holds the mark of an unfinished merge")));

@@ -1,4 +1,4 @@
-//! Checks of form: those that rustfmt and clippy hold, and the rules of the house that they cannot.
+//! Checks of form: rustfmt, clippy, and project rules that they cannot express.
 
 mod layers;
 mod merges;
@@ -17,7 +17,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     tools::deny()
 }
 
-/// Runs those of our own code; a rule of the house reports all of its findings before the run fails.
+/// Runs the checks of our own code. The project rules report all of their findings before the run fails.
 pub(crate) fn form() -> anyhow::Result<()> {
     shell::run("rustfmt", &mut shell::cargo(&["fmt", "--all", "--check"]))?;
     let findings: Vec<String> =
@@ -31,7 +31,7 @@ pub(crate) fn form() -> anyhow::Result<()> {
     scripts::check()?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     shell::run("clippy", &mut shell::cargo(&clippy))?;
-    // What the API's operations lack is found where API, command line and client meet.
+    // Missing operations are detected by a test that combines API, command line and client.
     let coverage = [
         "test",
         "--quiet",

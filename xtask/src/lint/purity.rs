@@ -1,12 +1,12 @@
-//! Time, randomness and spawning reach planner and engine through ports only, and no `select!` of theirs tosses a coin, or no simulation would
-//! ever replay.
+//! Planner and engine access time, randomness and spawning only through ports, and their `select!` blocks are `biased`; otherwise
+//! simulations could not be replayed.
 
 use crate::shell;
 
-/// Crates whose every repeatable run must be repeatable.
+/// Crates whose behaviour must be deterministic.
 const PURE: &[&str] =
     &["crates/model/", "crates/wire/", "crates/planner/", "crates/app-rke2/", "crates/engine/", "crates/trust/"];
-/// What they must not name.
+/// Names that they must not use.
 const UNREPEATABLE: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
@@ -24,10 +24,10 @@ const UNREPEATABLE: &[&str] = &[
     "thread_rng",
 ];
 
-/// What a simulation plays: here a `select!` looks at its branches in their order.
+/// Code that simulations run: its `select!` blocks must poll their branches in order.
 const PLAYED: &[&str] = &["crates/engine/", "crates/agent/src/runner.rs", "crates/agent/src/ledger.rs"];
 
-/// Every line that breaks a rule.
+/// Lists every line that breaks a rule.
 pub(crate) fn check() -> anyhow::Result<Vec<String>> {
     let mut findings = Vec::new();
     for file in shell::files()? {
@@ -43,7 +43,7 @@ pub(crate) fn check() -> anyhow::Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Every `select!` whose first word is not `biased`.
+/// Finds every `select!` that does not begin with `biased`.
 fn coins(file: &str, text: &str) -> Vec<String> {
     let product = text.split("#[cfg(test)]").next().unwrap_or_default();
     let code: Vec<&str> = product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();

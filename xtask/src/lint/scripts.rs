@@ -1,10 +1,10 @@
-//! Scripts that run as root on other people's machines are held against shellcheck.
+//! Runs shellcheck over scripts that run as root on users' machines.
 
 use std::{fs, process::Command};
 
 use crate::shell;
 
-/// Has shellcheck read every script of `sh`; says so where it is not here.
+/// Checks every `sh` script; prints a note if shellcheck is not installed.
 pub(super) fn check() -> anyhow::Result<()> {
     let scripts = scripts()?;
     if !Command::new("shellcheck").arg("--version").output().is_ok_and(|output| output.status.success()) {
@@ -16,7 +16,7 @@ pub(super) fn check() -> anyhow::Result<()> {
     shell::run(&format!("shellcheck over {} scripts", scripts.len()), &mut command)
 }
 
-/// Every tracked file that `sh` runs, the stand-in's apart, which are the distribution's in all that matters.
+/// Lists tracked `sh` scripts, except the stand-in's, which are largely the distribution's.
 fn scripts() -> anyhow::Result<Vec<String>> {
     let is_script = |file: &String| {
         let path = shell::root().join(file);

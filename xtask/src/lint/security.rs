@@ -1,19 +1,19 @@
-//! Every threat in `docs/security.md` names tests that exist, or says that it has none yet.
+//! Checks that every threat in `docs/security.md` names existing tests or states that it has none yet.
 
 use std::collections::BTreeSet;
 
 use crate::shell;
 
-/// Where the threats are.
+/// The document with the threats.
 const DOCUMENT: &str = "docs/security.md";
-/// What the last column of a table of threats is called.
+/// Header of the last column in a table of threats.
 const COLUMN: &str = "Tests";
-/// What that column says of a threat that no test is for.
+/// Text in that column for a threat without tests.
 const NONE_YET: &str = "no test yet";
-/// Behaviours and cases that a macro makes tests of: their functions carry no attribute.
+/// Folders whose functions become tests by a macro and have no attribute.
 const LISTED: &[&str] = &["crates/store/tests/contract/", "crates/host-contract/src/"];
 
-/// Every name that is no test's, and every threat without a name.
+/// Lists every name without a test and every threat without a name.
 pub(super) fn check() -> anyhow::Result<Vec<String>> {
     let mut tests = BTreeSet::new();
     for file in shell::files()?.into_iter().filter(|file| file.ends_with(".rs")) {
@@ -23,7 +23,7 @@ pub(super) fn check() -> anyhow::Result<Vec<String>> {
     Ok(untested(&std::fs::read_to_string(shell::root().join(DOCUMENT))?, &tests))
 }
 
-/// Names of the tests that a source declares.
+/// Names of the tests in a source file.
 fn tests_of<'a>(file: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
     let is_listed = LISTED.iter().any(|folder| file.starts_with(folder));
     let mut is_marked = false;
@@ -34,7 +34,7 @@ fn tests_of<'a>(file: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
     })
 }
 
-/// The function that begins on this line.
+/// Name of the function that begins on this line.
 fn function(line: &str) -> Option<&str> {
     let (before, after) = line.split_once("fn ")?;
     let is_declared = before.split_whitespace().all(|word| word == "async" || word.starts_with("pub"));
@@ -54,7 +54,7 @@ fn untested(document: &str, tests: &BTreeSet<String>) -> Vec<String> {
             continue;
         }
         threats += 1;
-        // What stands between two backticks is every second piece.
+        // Every second piece is between two backticks.
         let names: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
         if names.is_empty() && last != NONE_YET {
             findings.push(format!("security: {DOCUMENT}:{number} names no test and does not say {NONE_YET:?}"));

@@ -1,11 +1,11 @@
-//! Files stay readable: above [`LINES_MAX`] a concept is missing.
+//! Keeps files readable: a file longer than [`LINES_MAX`] should be split.
 
 use crate::shell;
 
 /// Longest source file, in lines.
 const LINES_MAX: usize = 600;
 
-/// Every source file that is too long; tells the median of all.
+/// Lists every source file that is too long; prints the median length.
 pub(crate) fn check() -> anyhow::Result<Vec<String>> {
     let mut lengths = Vec::new();
     for file in shell::files()?.into_iter().filter(|file| file.ends_with(".rs")) {

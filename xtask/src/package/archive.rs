@@ -1,18 +1,18 @@
-//! Archives: the same files give the same bytes.
+//! Reproducible archives: the same files give the same bytes.
 
 use std::{fs, io::Write};
 
 use anyhow::Context;
 use camino::Utf8Path;
 
-/// A file of an archive.
+/// A file in an archive.
 pub(crate) struct Entry {
     pub(crate) path: String,
     pub(crate) mode: u32,
     pub(crate) content: Vec<u8>,
 }
 
-/// Writes the archive, its files in the order of their paths.
+/// Writes the archive with its files sorted by path.
 pub(crate) fn write(file: &Utf8Path, entries: &[Entry]) -> anyhow::Result<()> {
     fs::write(file, packed(entries)?).with_context(|| format!("writing {file}"))
 }

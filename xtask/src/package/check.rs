@@ -1,4 +1,4 @@
-//! What others think of packages and units: Debian's own checker, and systemd's.
+//! Checks packages and units with Debian's lintian and systemd's analyzer.
 
 use std::process::Command;
 
@@ -7,17 +7,17 @@ use camino::Utf8Path;
 
 use crate::shell;
 
-/// The most that systemd may find open in the control plane's unit, in tenths: 3.0.
+/// Highest permitted exposure level of the control plane's unit, in tenths: 3.0.
 pub(crate) const EXPOSURE_TENTHS_MAX: u8 = 30;
 
-/// Runs lintian over the packages and `systemd-analyze security` over the units; says so where one of them is not here.
+/// Runs lintian over the packages and `systemd-analyze security` over the units; prints a note for a tool that is not installed.
 pub(super) fn run(folder: &Utf8Path) -> anyhow::Result<()> {
     if is_here("lintian") {
         let mut lintian = Command::new("lintian");
         lintian.args(["--fail-on", "error", "--suppress-tags", "bad-distribution-in-changes-file"]);
-        // It gives root a warning of its own, which says nothing of the packages.
+        // Avoids a warning about running as root.
         lintian.arg("--allow-root");
-        // The one line on standard output is the folder's path.
+        // Standard output is reserved for the folder's path.
         lintian.stdout(std::io::stderr());
         for entry in folder.read_dir_utf8()? {
             let path = entry?.into_path();
@@ -68,11 +68,11 @@ fn is_here(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Settings that systemd finds open and that no line of the unit speaks of.
+/// Lists settings that systemd reports as exposed and that the unit does not mention.
 fn unexplained(analyzed: &str, unit: &str) -> Vec<String> {
     let open = analyzed.lines().filter_map(|line| line.strip_prefix("✗ ")?.split_whitespace().next());
     let settings = open.flat_map(|said| {
-        // `User=/DynamicUser=` and `SystemCallFilter=~@swap` each name settings.
+        // `User=/DynamicUser=` and `SystemCallFilter=~@swap` both name settings.
         said.split('/').filter_map(|part| part.split_once('=')).map(|(name, _)| format!("{name}=")).collect::<Vec<_>>()
     });
     let mut missing: Vec<String> = settings.filter(|name| !unit.contains(name.as_str())).collect();

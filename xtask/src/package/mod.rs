@@ -1,10 +1,10 @@
-//! Makes what machines install: Debian packages and archives of agent and control plane, their sums, and a signature over these.
+//! Builds what machines install: Debian packages and archives of agent and control plane, their checksums, and a signature over these.
 //!
-//! Guaranteed: `target/packages` holds one version, whole, or what it held before; everything in it is in `SHA256SUMS`; programs of the
-//! profile `dist` ask for no newer glibc than [`programs::GLIBC_MAX`], measured in the files themselves; only those of `dev` hold what tests
-//! need; archives of the same programs are the same bytes.
+//! Guarantees: `target/packages` holds one complete version, or its previous content; `SHA256SUMS` lists every file in it; programs of
+//! profile `dist` require no newer glibc than [`programs::GLIBC_MAX`], measured in the files themselves; only programs of profile `dev`
+//! contain test features; archives of the same programs are byte-identical.
 //!
-//! Deliberately absent: other architectures than this machine's, keys (the operator names one), and publishing.
+//! Deliberately absent: other architectures than this machine's, keys (the operator supplies one), and publishing.
 
 mod archive;
 pub(crate) mod check;
@@ -21,30 +21,30 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::shell;
 use stage::Stage;
 
-/// What is packaged, and how.
+/// Options of `cargo xtask package`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The cargo profile; `dev` is quick, runs on machines as new as this one, and is for tests
+    /// Cargo profile; `dev` is fast, contains test features and needs a glibc as new as this machine's
     #[arg(long, default_value = "dist")]
     profile: String,
-    /// Tells builds of one version apart: the packages' version is `VERSION-BUILD`
+    /// Build number that distinguishes builds of one version; packages have the version `VERSION-BUILD`
     #[arg(long, value_name = "BUILD", default_value = "1")]
     build: String,
-    /// A secret key of minisign's that signs the sums; without one they are not signed
+    /// Secret minisign key to sign the checksums with; without one they are not signed
     #[arg(long, env = "GPUAAS_SIGN_KEY_FILE", value_name = "FILE")]
     sign_key: Option<Utf8PathBuf>,
-    /// A file with that key's password; asked for on the terminal when absent, where the key has one
+    /// File with that key's password; by default the terminal prompts for it, if the key has one
     #[arg(long, env = "GPUAAS_SIGN_PASSWORD_FILE", value_name = "FILE")]
     sign_password: Option<Utf8PathBuf>,
-    /// Where the packages go; `target/packages` when absent
+    /// Output folder; `target/packages` by default
     #[arg(long, value_name = "DIR")]
     out: Option<Utf8PathBuf>,
-    /// Leaves out lintian and systemd-analyze: they have seen the same of another build
+    /// Skip lintian and systemd-analyze, for builds whose content was already checked
     #[arg(long)]
     unchecked: bool,
 }
 
-/// The chore: prints the folder of packages on standard output.
+/// Runs `cargo xtask package`: prints the folder of packages on standard output.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let target = target_dir()?;
     let out = options.out.clone().unwrap_or_else(|| target.join("packages"));
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
     archive::write(&made_dir.join(version.archive("gpuaas-agent")), &stage.agent_archive()?)?;
     debian::build(&stage, "gpuaas-agent", &version, is_quick, made_dir)?;
-    // The control plane's package brings the agent's: what it hands out is of its own version.
+    // The control plane's package contains the agent's, so that it hands out agents of its own version.
     stage.add_packages(made_dir)?;
     archive::write(&made_dir.join(version.archive("gpuaas")), &stage.server_archive()?)?;
     debian::build(&stage, "gpuaas-cli", &version, is_quick, made_dir)?;
@@ -82,26 +82,26 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which version, and which build of it.
+/// Version and build number.
 pub(crate) struct Version {
     pub(crate) plain: String,
     pub(crate) build: String,
 }
 
 impl Version {
-    /// As Debian writes it.
+    /// Version in Debian's format.
     fn debian(&self) -> String {
         format!("{}-{}", self.plain, self.build)
     }
 
-    /// The file name of an archive, which is also that of the folder in it.
+    /// File name of an archive.
     fn archive(&self, of: &str) -> String {
         let machine = debian::architecture();
         format!("{of}-{}-linux-{machine}.tar.gz", self.debian())
     }
 }
 
-/// The workspace's version.
+/// Version of the workspace.
 fn version() -> anyhow::Result<String> {
     let metadata = cargo_metadata::MetadataCommand::new().current_dir(shell::root()).no_deps().exec()?;
     let agent = metadata.packages.iter().find(|package| package.name.as_str() == "gpuaas-agent");
@@ -113,14 +113,14 @@ fn target_dir() -> anyhow::Result<Utf8PathBuf> {
     Ok(std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), |dir| root.join(dir)))
 }
 
-/// When the newest commit was made: the one time that packages carry.
+/// Time of the newest commit: the only timestamp in packages.
 fn commit_time() -> i64 {
     let shown = shell::capture(Command::new("git").current_dir(shell::root()).args(["log", "-1", "--format=%ct"]));
-    // A checkout without history is packaged too.
+    // Checkouts without history can be packaged too.
     shown.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// A control plane of another user reads it.
+/// Makes the folder readable for a control plane that runs as another user.
 fn readable(folder: &Utf8Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     Ok(fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?)

@@ -1,4 +1,4 @@
-//! Builds the programs that are packaged, and measures on which machines they run.
+//! Builds the packaged programs and determines the oldest glibc that they run with.
 
 use std::{fs, io::ErrorKind::NotFound, path::Path, process::Command};
 
@@ -8,21 +8,22 @@ use regex::Regex;
 
 use crate::{shell, tools};
 
-/// The newest glibc that a packaged program may ask for: RHEL 8's. Debian 11 has 2.31, Ubuntu 22.04 has 2.35.
+/// Newest glibc that a packaged program may require: that of RHEL 8. Debian 11 has 2.31, Ubuntu 22.04 has 2.35.
 pub(crate) const GLIBC_MAX: (u32, u32) = (2, 28);
-/// What links against an older glibc than this machine's: zig brings them all, cargo-zigbuild hands it to cargo.
+/// Tools that link against older versions of glibc: zig contains them all, and cargo-zigbuild makes cargo use it.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
-/// What the tests' programs alone obey: an agent that is of another version than it is, a process that dies at a named point.
+/// Environment variables that only test programs support: a simulated agent version, and the crash points.
 const OF_TESTS: [&str; 2] = ["GPUAAS_AGENT_VERSION", "GPUAAS_CRASH_POINTS"];
 
-/// Programs that were built.
+/// Paths of the built programs.
 pub(crate) struct Programs {
     pub(crate) agent: Utf8PathBuf,
     pub(crate) gpuaas: Utf8PathBuf,
 }
 
-/// Builds them. Those of `dev` are the tests' own and run on machines as new as this one; all others run on old machines too.
+/// Builds the programs. Those of `dev` contain test features and need a glibc as new as this machine's; all others run on older machines
+/// too.
 pub(crate) fn build(profile: &str) -> anyhow::Result<Programs> {
     let folder = folder(profile)?;
     let programs = Programs { agent: folder.join("gpuaas-agent"), gpuaas: folder.join("gpuaas") };
@@ -45,13 +46,13 @@ pub(crate) fn build(profile: &str) -> anyhow::Result<Programs> {
     Ok(programs)
 }
 
-/// Builds them and says in which folder they are, side by side.
+/// Builds the programs and returns the folder that contains them.
 pub(crate) fn folder(profile: &str) -> anyhow::Result<Utf8PathBuf> {
     let folder = if profile == "dev" { shell::build_programs()? } else { build_for_old_machines(profile)? };
     Utf8PathBuf::from_path_buf(folder).ok().context("the path is not UTF-8")
 }
 
-/// Each by its own profile, and then side by side in one folder.
+/// Builds each program with its own profile and links them into one folder.
 fn build_for_old_machines(profile: &str) -> anyhow::Result<std::path::PathBuf> {
     let shipped = super::target_dir()?.join("shipped").join(profile);
     fs::create_dir_all(&shipped).with_context(|| shipped.to_string())?;
@@ -59,14 +60,14 @@ fn build_for_old_machines(profile: &str) -> anyhow::Result<std::path::PathBuf> {
         [("gpuaas-cli", "gpuaas", profile), ("gpuaas-agent", "gpuaas-agent", agents(profile))]
     {
         let (built, there) = (zigbuild(package, profile)?.join(program), shipped.join(program));
-        // A link has the age of what it is a link to: what was packaged is not packaged again.
+        // A hard link keeps the modification time, so that unchanged programs are not packaged again.
         fs::remove_file(&there).or_else(|error| if error.kind() == NotFound { Ok(()) } else { Err(error) })?;
         fs::hard_link(&built, &there).with_context(|| format!("{built} as {there}"))?;
     }
     Ok(shipped.into())
 }
 
-/// The agent's profile beside one of the control plane.
+/// Profile of the agent that goes with this profile of the control plane.
 fn agents(profile: &str) -> &str {
     if profile == "dist" { "dist-agent" } else { profile }
 }
@@ -78,7 +79,7 @@ fn zigbuild(package: &str, profile: &str) -> anyhow::Result<Utf8PathBuf> {
     let with_glibc = format!("{target}.{}.{}", GLIBC_MAX.0, GLIBC_MAX.1);
     let mut build = shell::cargo(&["zigbuild", "--quiet", "--locked", "--bins", "--profile", profile]);
     build.args(["--package", package, "--target", &with_glibc]);
-    // Cargo finds `cargo-zigbuild`, and that its zig, on the path.
+    // Cargo finds `cargo-zigbuild` on the path.
     let path = std::env::var("PATH").context("PATH is not set")?;
     build.env("PATH", format!("{}:{path}", zig.join("bin")));
     build.env("CARGO_ZIGBUILD_PYTHON_PATH", zig.join("bin/python3"));
@@ -89,13 +90,13 @@ fn zigbuild(package: &str, profile: &str) -> anyhow::Result<Utf8PathBuf> {
     Ok(super::target_dir()?.join(target).join(profile))
 }
 
-/// The newest version of glibc that a program's symbols ask for.
+/// Newest glibc version that a program's symbols require.
 pub(crate) fn glibc_needed(program: &Utf8Path) -> anyhow::Result<(u32, u32)> {
     let symbols = shell::capture(Command::new("objdump").arg("-T").arg(program))?;
     newest(&symbols).with_context(|| format!("{program} names no version of glibc"))
 }
 
-/// Which of [`OF_TESTS`] a program holds.
+/// Lists which of [`OF_TESTS`] a program contains.
 fn named_in(program: &[u8]) -> Vec<&'static str> {
     OF_TESTS.into_iter().filter(|name| memchr::memmem::find(program, name.as_bytes()).is_some()).collect()
 }

@@ -1,4 +1,4 @@
-//! Lays out what goes into packages in one folder, which stands for cargo's own of the built programs.
+//! Arranges the content of packages in one folder, which takes the place of cargo's folder of built programs.
 
 use std::{fs, io::Write, process::Command};
 
@@ -8,18 +8,18 @@ use camino::{Utf8Path, Utf8PathBuf};
 use super::{Version, archive::Entry, commit_time, debian, programs, programs::Programs, sums};
 use crate::shell;
 
-/// The folder's name below cargo's target folder. `cargo deb` takes it for a profile's.
+/// Folder name below cargo's target folder; `cargo deb` treats it as a profile.
 pub(crate) const FOLDER: &str = "packaged";
 
-/// The folder.
+/// The staging folder.
 pub(crate) struct Stage {
     pub(crate) folder: Utf8PathBuf,
-    /// The one folder in an archive, without what tells agent from control plane.
+    /// Name of the top folder in an archive, without the part that distinguishes agent and control plane.
     suffix: String,
 }
 
 impl Stage {
-    /// Lays out the programs without their symbols, pages of the manual and changelogs, afresh.
+    /// Creates the folder anew with stripped programs, manual pages and changelogs.
     pub(crate) fn lay_out(target: &Utf8Path, programs: &Programs, version: &Version) -> anyhow::Result<Self> {
         let folder = target.join(FOLDER);
         if folder.exists() {
@@ -47,7 +47,7 @@ impl Stage {
         Ok(Self { folder, suffix })
     }
 
-    /// Has the control plane's package bring the packages that lie in `made`, with a list of their own.
+    /// Adds the packages in `made` to the control plane's package, with their checksum list.
     pub(crate) fn add_packages(&self, made: &Utf8Path) -> anyhow::Result<()> {
         let into = self.folder.join("packages");
         for entry in made.read_dir_utf8()? {
@@ -57,7 +57,7 @@ impl Stage {
         sums::write(&into)
     }
 
-    /// What the agent's archive holds: programs go below /usr/local there.
+    /// Content of the agent's archive, which installs programs below `/usr/local`.
     pub(crate) fn agent_archive(&self) -> anyhow::Result<Vec<Entry>> {
         let unit = fs::read_to_string(shell::root().join("packaging/agent/gpuaas-agent.service"))?;
         self.entries(
@@ -70,7 +70,7 @@ impl Stage {
         )
     }
 
-    /// What the control plane's archive holds; the one program is the command line too.
+    /// Content of the control plane's archive; its single program is also the command line.
     pub(crate) fn server_archive(&self) -> anyhow::Result<Vec<Entry>> {
         let root = shell::root();
         let unit = fs::read_to_string(root.join("packaging/server/gpuaas-server.service"))?;
@@ -99,13 +99,13 @@ impl Stage {
     }
 }
 
-/// The unit of a program that lies below /usr/local.
+/// Adapts a unit to a program below `/usr/local`.
 fn in_usr_local(unit: &str, program: &str) -> anyhow::Result<String> {
     let (from, to) = (format!("ExecStart=/usr/bin/{program}"), format!("ExecStart=/usr/local/bin/{program}"));
     unit.contains(&from).then(|| unit.replace(&from, &to)).with_context(|| format!("the unit does not start {program}"))
 }
 
-/// A Debian changelog that says which version it is; what changed is in CHANGELOG.md.
+/// Debian changelog with the version only; changes are in CHANGELOG.md.
 fn changelog(package: &str, version: &Version) -> anyhow::Result<Vec<u8>> {
     let at = jiff::Timestamp::from_second(commit_time())?.strftime("%a, %d %b %Y %H:%M:%S +0000");
     let text = format!(
@@ -116,7 +116,7 @@ fn changelog(package: &str, version: &Version) -> anyhow::Result<Vec<u8>> {
     gzipped(text.as_bytes())
 }
 
-/// As Debian wants texts: the same bytes at whatever time they are made.
+/// Compresses reproducibly as Debian requires: no timestamp.
 fn gzipped(content: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut gzip = flate2::GzBuilder::new().mtime(0).write(Vec::new(), flate2::Compression::best());
     gzip.write_all(content)?;

@@ -1,4 +1,4 @@
-//! The list of packages with their digests, and the signature over it in minisign's format: `minisign -Vm SHA256SUMS -p KEY.pub` checks it.
+//! Checksum list of packages and its minisign signature, which `minisign -Vm SHA256SUMS -p KEY.pub` verifies.
 
 use std::{fs, io::Cursor};
 
@@ -8,12 +8,12 @@ use minisign::{SecretKey, SecretKeyBox};
 
 use crate::components::digest_of;
 
-/// The list.
+/// File name of the list.
 const SUMS: &str = "SHA256SUMS";
-/// The signature over it.
+/// File name of its signature.
 const SIGNATURE: &str = "SHA256SUMS.minisig";
 
-/// Lists every file of the folder, by name.
+/// Lists every file in the folder, by name.
 pub(crate) fn write(folder: &Utf8Path) -> anyhow::Result<()> {
     let mut lines = Vec::new();
     for entry in folder.read_dir_utf8()? {
@@ -26,7 +26,7 @@ pub(crate) fn write(folder: &Utf8Path) -> anyhow::Result<()> {
     Ok(fs::write(folder.join(SUMS), lines.concat())?)
 }
 
-/// Signs the list, or says that nobody did.
+/// Signs the list, or prints that it is unsigned.
 pub(crate) fn sign(folder: &Utf8Path, key: Option<&Utf8Path>, password: Option<&Utf8Path>) -> anyhow::Result<()> {
     let Some(file) = key else {
         eprintln!("    {SUMS} is NOT SIGNED: no key was named (--sign-key)");
@@ -40,7 +40,7 @@ pub(crate) fn sign(folder: &Utf8Path, key: Option<&Utf8Path>, password: Option<&
 fn secret_key(file: &Utf8Path, password: Option<&Utf8Path>) -> anyhow::Result<SecretKey> {
     let text = fs::read_to_string(file)?;
     let boxed = || SecretKeyBox::from_string(text.trim()).context("it is no secret key of minisign's");
-    // One without a password says so of itself.
+    // A key without a password can be loaded directly.
     if let Ok(key) = boxed()?.into_unencrypted_secret_key() {
         return Ok(key);
     }
@@ -54,7 +54,7 @@ fn secret_key(file: &Utf8Path, password: Option<&Utf8Path>) -> anyhow::Result<Se
     boxed()?.into_secret_key(password).context("it does not open: another password, or no secret key of minisign's")
 }
 
-/// No time is in it: the same list under the same key is signed alike, but for the chance that hardens the signature.
+/// Signs without a timestamp: signatures of the same list with the same key differ only in the randomness that hardens them.
 fn signature(key: &SecretKey, list: &[u8]) -> anyhow::Result<String> {
     let signed = minisign::sign(None, key, Cursor::new(list), Some(&format!("file:{SUMS}")), Some("GPUaaS packages"));
     Ok(signed.context("signing the list")?.into_string())

@@ -1,8 +1,8 @@
-//! The images archive: which component is where on this machine, for sandbox nodes, and the images themselves, for booted ones.
+//! The images archive: a list of the components' paths on this machine for sandbox nodes, and the images for booted ones.
 //!
-//! A list of the components comes first, so that a sandbox node reads no further. A whole archive goes on as `docker save` writes one: a
-//! manifest, and each configuration and layer once under its digest, the runtime image's before all others. Layers are shared: the six
-//! programs of Kubernetes are one file in one layer, which the runtime image has too.
+//! The list comes first, so that sandbox nodes need not read further. A full archive continues in the format of `docker save`: a manifest,
+//! and each configuration and layer once under its digest, those of the runtime image first. Layers are shared: the six Kubernetes programs
+//! are one file in one layer, which the runtime image uses too.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::layer::{Content, Entry, Layer, files_of, header};
 use crate::components::{ComponentsDir, VERSION};
 
-/// The image whose programs a node runs itself; its name is part of a path there.
+/// Image with the programs that a node runs directly; its name is part of a path on the node.
 const RUNTIME: &str = "index.docker.io/rancher/rke2-runtime";
-/// Name, layers from the bottom up, and what a container of it runs unless told otherwise.
+/// Name, layers from bottom to top, and default command.
 const IMAGES: [(&str, &[&str], &str); 10] = [
     (RUNTIME, &["kubernetes", "runtime"], "/bin/kubelet"),
     ("docker.io/stand-in/kube-apiserver", &["kubernetes"], "/bin/kube-apiserver"),
@@ -31,19 +31,19 @@ const IMAGES: [(&str, &[&str], &str); 10] = [
     ("docker.io/stand-in/pause", &["pause"], "/bin/pause"),
     ("docker.io/stand-in/busybox", &["busybox"], "/bin/sh"),
 ];
-/// Quick to pack, a third more than the least.
+/// Fast; the result is a third larger than the smallest possible.
 const COMPRESSION_LEVEL: i32 = 3;
 
-/// What lies in the archive.
+/// Content of the archive.
 pub(super) struct Sources<'a> {
     pub(super) control_plane: &'a ComponentsDir,
-    /// None leaves the images out.
+    /// Without it, the images are left out.
     pub(super) node: Option<&'a ComponentsDir>,
-    /// The manifests that every cluster is given.
+    /// Manifests that every cluster receives.
     pub(super) charts: &'a Utf8Path,
 }
 
-/// Every image's full name, one per line.
+/// Full names of all images, one per line.
 pub(super) fn list() -> String {
     IMAGES.iter().map(|(name, ..)| format!("{}\n", tagged(name))).collect()
 }
@@ -52,7 +52,7 @@ fn tagged(name: &str) -> String {
     format!("{name}:{}", VERSION.replace('+', "-"))
 }
 
-/// Writes the archive to `target`; layers are put together in `scratch`.
+/// Writes the archive to `target`; uses `scratch` for layers.
 pub(super) fn write(sources: &Sources<'_>, target: &Utf8Path, scratch: &Utf8Path) -> anyhow::Result<()> {
     let file = File::create(target).with_context(|| target.to_string())?;
     let mut tar = tar::Builder::new(zstd::Encoder::new(file, COMPRESSION_LEVEL)?);
@@ -100,7 +100,7 @@ fn append_images<W: Write>(
     }
     let order = IMAGES.iter().flat_map(|(_, parts, _)| parts.iter());
     for name in order {
-        // Taken out: a layer that several images share is written once.
+        // Removed from the map: a layer that several images share is written once.
         if let Some(layer) = layers.remove(name) {
             let file = File::open(&layer.path).with_context(|| layer.path.to_string())?;
             tar.append_data(&mut header(0o644, layer.size), layer.file_name(), file)?;
@@ -124,7 +124,7 @@ fn configuration(layers: &[&Layer], command: &str) -> Value {
 
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
-/// Every layer's name and entries.
+/// Name and entries of every layer.
 fn contents(sources: &Sources<'_>, node: &ComponentsDir) -> anyhow::Result<Vec<(&'static str, Vec<Entry>)>> {
     let program = |name: &str| Entry::program(&format!("bin/{name}"), node.program(name));
     let kubernetes = ["kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl"]
@@ -152,7 +152,7 @@ fn contents(sources: &Sources<'_>, node: &ComponentsDir) -> anyhow::Result<Vec<(
     ])
 }
 
-/// A shell and its small programs, with what they look for outside of themselves.
+/// A shell with basic utilities and the files that they need.
 fn busybox(node: &ComponentsDir) -> anyhow::Result<Vec<Entry>> {
     let program = node.program("busybox");
     let applets = crate::shell::capture(std::process::Command::new(&program).arg("--list"))?;
@@ -213,10 +213,10 @@ mod tests {
         ComponentsDir { dir: dir.to_owned(), files: names.iter().map(file).collect() }
     }
 
-    /// The names and contents of an archive of small programs, in its order.
+    /// Names and contents of an archive of small programs, in archive order.
     fn archive(dir: &Utf8Path) -> Vec<(String, Vec<u8>)> {
         let (control_plane, node) = (programs(&dir.join("c"), &["etcd"]), programs(&dir.join("n"), &NODE));
-        // Something that runs, and says what it is asked for.
+        // A program that runs and prints its arguments.
         std::os::unix::fs::symlink("/bin/echo", node.program("busybox")).unwrap();
         let charts: Utf8PathBuf = dir.join("charts");
         fs::create_dir_all(&charts).unwrap();

@@ -1,4 +1,4 @@
-//! One layer of an image: a tar with nothing of this machine in it, named by its own digest.
+//! One layer of an image: a tar without traces of this machine, named by its digest.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,11 +7,11 @@ use anyhow::Context as _;
 use aws_lc_rs::digest::{Context as Digest, SHA256};
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// What an entry is.
+/// Content of an entry.
 pub(super) enum Content {
     File(Utf8PathBuf),
     Text(&'static str),
-    /// To another entry's path.
+    /// Hard link to another entry's path.
     HardLink(&'static str),
     Symlink(&'static str),
     Folder,
@@ -25,12 +25,12 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// A program.
+    /// Creates an entry for a program.
     pub(super) fn program(path: &str, source: Utf8PathBuf) -> Self {
         Self { path: path.to_owned(), mode: 0o755, content: Content::File(source) }
     }
 
-    /// A program's further name.
+    /// Creates another name for a program.
     pub(super) fn name(path: &str, of: &'static str) -> Self {
         Self { path: path.to_owned(), mode: 0o755, content: Content::HardLink(of) }
     }
@@ -45,7 +45,7 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// Writes `entries`, in this order, to a file in `folder`.
+    /// Writes `entries` in this order to a file in `folder`.
     pub(super) fn write(folder: &Utf8Path, name: &str, entries: &[Entry]) -> anyhow::Result<Self> {
         let path = folder.join(format!("{name}.layer"));
         let file = File::create(&path).with_context(|| path.to_string())?;
@@ -57,7 +57,7 @@ impl Layer {
         Ok(Self { digest: hex::encode(written.digest.finish()), size: written.size, path })
     }
 
-    /// Its name in an archive.
+    /// File name in an archive.
     pub(super) fn file_name(&self) -> String {
         format!("{}.tar", self.digest)
     }
@@ -91,7 +91,7 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, entry: &Entry) -> anyhow::Result<
     Ok(())
 }
 
-/// A header without times and owners.
+/// Creates a header without times and owners.
 pub(super) fn header(mode: u32, size: u64) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_size(size);
@@ -122,7 +122,7 @@ impl Write for Counted {
     }
 }
 
-/// The regular files of `folder`, sorted, as entries under `prefix`.
+/// Lists the regular files of `folder`, sorted, as entries under `prefix`.
 pub(super) fn files_of(folder: &Utf8Path, prefix: &str) -> anyhow::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for entry in folder.read_dir_utf8().with_context(|| folder.to_string())? {

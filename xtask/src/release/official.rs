@@ -1,8 +1,8 @@
-//! A release of RKE2 itself: downloaded once into the user's cache, every file held against the sums that are published beside it.
+//! A genuine release of RKE2: downloaded once into the user's cache and verified by its published checksums.
 //!
-//! Guaranteed: a folder under its final name is whole and was checked; it is named like its version.
+//! Guarantees: a folder under its final name is complete and verified; its name is the version.
 //!
-//! NOT TRIED: written without a machine that reaches the release site. What is checked, and what is refused, is tested.
+//! NOT TRIED: written on a machine without access to the release site. Verification and refusals are tested.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ use crate::{
 
 const SITE: &str = "https://github.com/rancher/rke2/releases/download";
 
-/// The release's folder, downloaded now if it is not in the cache.
+/// Returns the release's folder; downloads the release if it is not cached.
 pub(crate) fn ensure(version: &str) -> anyhow::Result<Utf8PathBuf> {
     must_be_a_version(version)?;
     let releases = Utf8PathBuf::from_path_buf(tools::cache()?.join("releases"));
@@ -31,7 +31,7 @@ pub(crate) fn ensure(version: &str) -> anyhow::Result<Utf8PathBuf> {
     let staging = tempfile::Builder::new().prefix(".downloading-").tempdir_in(&releases)?;
     let target = Utf8Path::from_path(staging.path()).context("the cache folder's path is no text")?;
     for name in [SUMS, IMAGES_LIST, TARBALL, IMAGES] {
-        // A plus sign in a path is read as a space by some.
+        // Some servers decode a plus sign in a path as a space.
         fetch(&format!("{SITE}/{}/{name}", version.replace('+', "%2B")), &target.join(name))?;
     }
     check(target)?;
@@ -45,12 +45,12 @@ fn must_be_a_version(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Holds every file against the release's own sums; a file that these do not name is refused too.
+/// Verifies every file by the release's checksums; also refuses a file that they do not list.
 fn check(folder: &Utf8Path) -> anyhow::Result<()> {
     let sums = fs::read_to_string(folder.join(SUMS)).with_context(|| folder.join(SUMS).to_string())?;
     for name in [IMAGES_LIST, TARBALL, IMAGES] {
         let mut lines = sums.lines().filter_map(|line| line.split_once(char::is_whitespace));
-        // `sha256sum` marks a file that was read as bytes with an asterisk.
+        // `sha256sum` marks files read in binary mode with an asterisk.
         let listed = lines.find(|(_, file)| file.trim_start().trim_start_matches('*') == name);
         let Some((expected, _)) = listed else { bail!("{SUMS} does not name {name}") };
         let (actual, _) = digest_of(&folder.join(name))?;
@@ -63,7 +63,7 @@ fn check(folder: &Utf8Path) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// A release whose files are empty, with these lines for sums.
+    /// Checks a release of empty files with these checksum lines; returns the error, if any.
     fn refused(line: impl Fn(&str) -> String) -> Option<String> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = Utf8Path::from_path(folder.path()).expect("a text");

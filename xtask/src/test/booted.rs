@@ -1,18 +1,18 @@
-//! The lab's main path as part of all tests: where this machine can hold a lab.
+//! The lab's main scenario as part of all tests, if this machine can run a lab.
 
 use crate::lab;
 
-/// What is played: the contract of a booted host, and the main path of a cluster.
+/// Scenarios to run: the contract of a booted host, and the main path of a cluster.
 const ACTS: [&str; 2] = ["contract", "rke2"];
-/// What its checks are counted as.
+/// Kind under which their checks are counted.
 pub(super) const KIND: &str = "on booted machines";
 
-/// Makes what the acts need: packages, a release with its images. Nothing where none can be played.
+/// Builds the parts that they need: packages, a release with its images. Does nothing if this machine cannot run a lab.
 pub(super) fn prepare() -> anyhow::Result<()> {
     if lab::can_hold().is_err() { Ok(()) } else { lab::prepare(&ACTS) }
 }
 
-/// How many checks held, or why none was tried.
+/// Returns the number of checks that passed, or the reason why none ran.
 pub(super) fn run() -> anyhow::Result<Result<u32, String>> {
     if let Err(why) = lab::can_hold() {
         return Ok(Err(format!("{why:#}").replace('\n', " ")));

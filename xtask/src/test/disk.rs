@@ -1,18 +1,18 @@
-//! Room on the disk, asked for before the first minute is spent.
+//! Check of free disk space before the tests start.
 
 use anyhow::{Context, bail};
 
 use crate::shell;
 
-/// What the tests write beside what is built (nodes with a distribution each, databases, artifacts), and above it the 1 GiB that preflight wants free
-/// on every node until the end.
+/// Bytes that the tests write in addition to the build (nodes with a distribution each, databases, artifacts), plus the 1 GiB that the
+/// preflight requires on every node until the end.
 const FOR_TESTS: u64 = 4 << 30;
-/// What a first build writes: 4 GB of programs and tests, the Kubernetes components and what Go keeps beside them.
+/// Bytes that a first build writes: 4 GB of programs and tests, the Kubernetes components and Go's caches.
 const FOR_FIRST_BUILD: u64 = 8 << 30;
 
-/// Fails when the disk that holds the checkout, or the one for temporary files, cannot take the build and the tests.
+/// Fails if the disk of the checkout or the one of temporary files has too little space for the build and the tests.
 ///
-/// Without it nodes would refuse deployments for want of space, in twenty tests at once and half an hour later.
+/// Otherwise nodes would refuse deployments for lack of space, in twenty tests at once and half an hour later.
 pub(super) fn require_room() -> anyhow::Result<()> {
     let built = shell::root().join("target/debug/deps").exists() || std::env::var_os("CARGO_TARGET_DIR").is_some();
     let needed = FOR_TESTS + if built { 0 } else { FOR_FIRST_BUILD };

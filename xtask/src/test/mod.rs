@@ -22,7 +22,7 @@ use crate::{
     demo, fuzz_api, lint, release, shell, tools,
 };
 
-/// Tests that wait for deadlines, deaths or a second database: the commit gate goes without them, and says so.
+/// Tests that wait for deadlines, crashes or a second database: `--quick` skips them and prints that.
 const LEFT_OUT_OF_QUICK: [&str; 10] = [
     "postgres::",
     "shared::",
@@ -36,21 +36,21 @@ const LEFT_OUT_OF_QUICK: [&str; 10] = [
     "placements::",
 ];
 
-/// Longest silence of cargo and its tests: the longest test takes a third of it, and prints its name when it ends.
+/// Longest silence of cargo and its tests: the longest test takes a third of it and prints its name at its end.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
 
-/// How much of it.
+/// Options of `cargo xtask test`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The commit gate: form and the quick tests, within three minutes when warm.
+    /// Run the commit gate: form and the quick tests, within three minutes with warm caches.
     #[arg(long)]
     quick: bool,
-    /// Beyond everything: every crash point with every victim, about half an hour.
+    /// Run additional tests: every crash point with every victim, about half an hour.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
 }
 
-/// Form first, tests, the demo, and booted machines last.
+/// Runs the checks of form first, then tests, API fuzzing and the demo, and booted machines last.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let began = Instant::now();
     disk::require_room()?;
@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let (tell, prepared) = mpsc::channel();
     let (waiting, computing) = thread::scope(|scope| {
         let (tests, computed) = (&tests, &mut computed);
-        // The sender ends with who has it, however that ends: nobody waits for what was given up.
+        // `computing` owns the sender, so that it is dropped when computing ends for any reason and the receiver stops waiting.
         let computing = scope.spawn(move || giving_way(|| compute(tests, options, tell, computed)));
         let waiting = wait(first, tests, options, &release, &prepared, &mut counts);
         (waiting, joined(computing))
@@ -81,7 +81,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What waits most of its time: tests that deploy, and all that comes behind them. Nothing comes behind a test that failed.
+/// Runs everything that mostly waits: tests that deploy, the kill matrix (`--full`), API fuzzing, the demo and booted machines. After a
+/// failed test, only the tests run.
 fn wait(
     first: anyhow::Result<()>,
     tests: &IntegrationTests,
@@ -120,7 +121,8 @@ fn wait(
     Ok(())
 }
 
-/// What computes all of its time, beside what waits: first what that will need, last what keeps every core busy until its end.
+/// Runs everything that mostly computes, in parallel with `wait`: first the parts that `wait` needs later, last the work that keeps every
+/// core busy.
 fn compute(
     tests: &IntegrationTests,
     options: &Options,
@@ -128,28 +130,28 @@ fn compute(
     counts: &mut Counts,
 ) -> anyhow::Result<()> {
     if !options.quick {
-        // Nobody listens any more where a test has failed.
+        // After a failed test the receiver no longer exists.
         let _ = prepared.send(fuzz_api::prepare().and_then(|()| booted::prepare()));
     }
     let denied = tools::deny();
     cargo_test(&tests.computing, options, &[], counts).and(denied)
 }
 
-/// Every crate as its tests have it: a run of some of them compiles nothing again.
+/// Arguments that all runs of cargo share, so that no run recompiles anything.
 const EVERYTHING: [&str; 3] = ["--workspace", "--all-features", "--locked"];
 
-/// What tests deploy, and what that was made of.
+/// The release that tests deploy, and its components.
 struct Release {
     dir: Utf8PathBuf,
     components: Utf8PathBuf,
 }
 
-/// Twice as many as there are cores: what they deploy takes its time to start, and they wait for it.
+/// Number of concurrent deployments, twice the number of cores: tests mostly wait for what they deploy.
 fn deployments_at_once() -> usize {
     2 * thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The genuine Kubernetes parts of a release: minutes of building the first time, and then they lie in the cache.
+/// Builds a release with the genuine Kubernetes components: minutes the first time, later from the cache.
 fn build_release() -> anyhow::Result<Release> {
     let components =
         components::ensure(&ComponentsOptions { download: false, dir: None }, components::Part::ControlPlane)?;
@@ -158,8 +160,8 @@ fn build_release() -> anyhow::Result<Release> {
     Ok(Release { dir: release::build(&options)?, components: genuine })
 }
 
-/// Does what computes beside what waits: most tests wait most of the time. Lowers the priority of the thread that calls it, and with it that of
-/// what it starts, as far as it goes.
+/// Runs `work` with low priority, so that tests that mostly wait are not delayed. The calling thread and its children keep the low
+/// priority.
 fn giving_way<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     const LOWERED_BY: i32 = 19;
     rustix::process::nice(LOWERED_BY)?;
@@ -170,12 +172,12 @@ fn joined<T>(beside: ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<
     beside.join().unwrap_or_else(|_| Err(anyhow!("what was done beside the tests panicked")))
 }
 
-/// Tests that ran, by kind. A kind is told by the crate and file of a test binary and the path of the test in it.
+/// Tests that ran, by kind. Crate and file of a test binary and the path of a test determine its kind.
 #[derive(Default)]
 struct Counts {
     passed: BTreeMap<&'static str, u32>,
     failed: u32,
-    /// What tests say of how much they tried.
+    /// Lines in which tests report how much they tried.
     figures: Vec<String>,
 }
 
@@ -208,7 +210,7 @@ impl Counts {
             eprintln!("    {figures}");
         }
         let passed: u32 = self.passed.values().sum();
-        // In this form continuous integration counts them.
+        // Continuous integration parses this line.
         println!("{passed} passed, {} failed", self.failed);
     }
 }
@@ -252,7 +254,7 @@ fn cargo_test(
         command.args(LEFT_OUT_OF_QUICK.iter().flat_map(|name| ["--skip", name]));
         eprintln!("    left out of the quick run: {}", LEFT_OUT_OF_QUICK.join(", "));
     }
-    // A binary's name goes to stderr, its tests to stdout, and their order tells which is whose.
+    // Binary names go to stderr and tests to stdout; the order of lines tells which belong together.
     let (mut binary, mut of_passed) = (String::new(), false);
     let status = watched::run(command, SILENCE_MAX, |line| {
         if let Some(running) = line.trim_start().strip_prefix("Running ") {
@@ -260,12 +262,12 @@ fn cargo_test(
         }
         counts.take(&binary, line);
         let dull = line.starts_with("test ") && line.ends_with("... ok");
-        // How much a test tried, where it says so, and what was not tried at all.
+        // Lines about how much a test tried, and about what did not run.
         let said = ["roles × routes: ", "simulation: ", "hostile: ", "start matrix of ", "NOT RUN: "]
             .iter()
             .any(|of| line.trim_start().starts_with(of));
         counts.figures.extend(said.then(|| line.trim().to_owned()));
-        // What passed tests say is for those who run them by hand.
+        // Output of passed tests is only for manual runs.
         of_passed = match line.trim_end() {
             "successes:" => true,
             "failures:" => false,

@@ -1,27 +1,27 @@
-//! Which integration tests run when.
+//! Selection and order of integration tests.
 
 use anyhow::ensure;
 
 use crate::shell;
 
-/// Crates whose integration tests deploy, and need a release for it.
+/// Crates whose integration tests deploy, which requires a release.
 const DEPLOYING: [&str; 4] = ["gpuaas-app-rke2-effects", "gpuaas-cli", "gpuaas-kube", "gpuaas-standin"];
-/// Integration tests that compute all the time, in a time of their own: it does not matter what runs beside them.
+/// Integration tests that use CPU time all along but in simulated time, so parallel load does not affect them.
 const COMPUTING: [&str; 1] = ["simulation"];
 
-/// Arguments of `cargo test` that choose integration tests.
+/// Arguments of `cargo test` that select integration tests.
 #[derive(Default)]
 pub(super) struct IntegrationTests {
-    /// Those that need a release.
+    /// Tests that need a release.
     pub(super) deploying: Vec<String>,
-    /// Those that keep a core busy.
+    /// Tests that keep a core busy.
     pub(super) computing: Vec<String>,
-    /// The rest.
+    /// All other tests.
     pub(super) others: Vec<String>,
 }
 
 impl IntegrationTests {
-    /// All of them, each once.
+    /// Lists the integration tests of the workspace, each once.
     pub(super) fn of_the_workspace() -> anyhow::Result<Self> {
         let metadata = cargo_metadata::MetadataCommand::new().current_dir(shell::root()).no_deps().exec()?;
         let mut chosen = Self::default();

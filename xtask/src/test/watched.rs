@@ -1,4 +1,4 @@
-//! A command that is read line by line and does not outstay its silence.
+//! Runs a command, reads its output line by line, and kills it if it stays silent too long.
 
 use std::{
     io::{BufRead, BufReader},
@@ -10,10 +10,10 @@ use std::{
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Runs `command` and gives every line of its output, both streams as one in their order, to `take`.
+/// Runs `command` and passes every line of its output, stdout and stderr merged in order, to `take`.
 ///
-/// A command that says nothing for as long as `silence_max` is ended with all that it started, and named: a test that hangs fails the run
-/// while somebody can still read which one it was.
+/// A command that prints nothing for `silence_max` is killed with all its descendants, and the error names them: a hanging test fails the
+/// run with its name.
 pub(super) fn run(
     mut command: Command,
     silence_max: Duration,
@@ -22,7 +22,7 @@ pub(super) fn run(
     let (reader, writer) = std::io::pipe().context("a pipe for the output")?;
     command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
     let mut child = command.spawn().with_context(|| format!("{:?}", command.get_program()))?;
-    // It holds the pipe's other end: without it the lines end with the child.
+    // The command holds the write end of the pipe: without the drop, the lines would not end with the child.
     drop(command);
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || BufReader::new(reader).lines().try_for_each(|line| sender.send(line)));
@@ -39,7 +39,7 @@ pub(super) fn run(
     }
 }
 
-/// Kills a process and all that descend from it; returns their names.
+/// Kills a process and all its descendants; returns their names.
 fn end_with_descendants(root: u32) -> Vec<String> {
     let mut found = vec![(root, "cargo".to_owned())];
     let mut next = 0;
@@ -57,7 +57,7 @@ fn children(parent: u32) -> Vec<(u32, String)> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| {
-        // `pid (name) state parent …`, where the name may hold anything.
+        // `pid (name) state parent …`; the name may contain anything.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (head, tail) = stat.rsplit_once(") ")?;
         let is_child = tail.split(' ').nth(1)?.parse() == Ok(parent);

@@ -1,7 +1,8 @@
-//! `artifact.fetch`: brings artifacts into the staging folder, goes on where an earlier try ended, and checks every byte.
+//! `artifact.fetch`: downloads artifacts into the staging folder, resumes where an earlier attempt ended, and checks every byte.
 //!
-//! Guarantees: every artifact that is staged when this task ends has its digest, also one that an earlier task staged. The tenant is root on the
-//! node and may change it afterwards: `rke2.install` checks the bytes that it lays out, and fetches the artifact once more if they are others.
+//! Guarantees: every artifact that is staged when this task ends has its digest, including those that an earlier task staged. The tenant is
+//! root on the node and may change them afterwards: `rke2.install` checks the bytes that it installs, and fetches an artifact again if they
+//! differ.
 
 use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_host::{ContentId, HostError, no_room};
@@ -14,16 +15,16 @@ use crate::{
     http_client::next_piece,
 };
 
-/// Where artifacts are staged, by digest: those of the one workload that the node has. They go with it.
+/// Folder in which artifacts are staged, by digest, for the node's one workload. The uninstall of the workload removes it.
 pub(crate) const STAGING: &str = "/var/lib/gpuaas-agent/artifacts";
 
-/// Where a fetched artifact lies.
+/// Returns the path of a staged artifact.
 pub(crate) fn staged(artifact: &ArtifactRef) -> Result<Utf8PathBuf, TaskFailure> {
     content_id(artifact)?;
     Ok(Utf8Path::new(STAGING).join(&artifact.sha256))
 }
 
-/// What an artifact must hold.
+/// Returns the digest and size that an artifact must have.
 pub(crate) fn content_id(artifact: &ArtifactRef) -> Result<ContentId, TaskFailure> {
     let sha256 = artifact.sha256.parse();
     let sha256 =
@@ -31,7 +32,7 @@ pub(crate) fn content_id(artifact: &ArtifactRef) -> Result<ContentId, TaskFailur
     Ok(ContentId { sha256, size_bytes: artifact.size_bytes })
 }
 
-/// Fetches what is missing, and what is staged with other bytes.
+/// Fetches the artifacts that are missing or staged with other bytes.
 pub(crate) async fn run(task: ArtifactFetch, context: Context) -> Result<ArtifactFetched, TaskFailure> {
     let mut done = ArtifactFetched { fetched_bytes: 0, reused_bytes: 0 };
     for artifact in &task.artifacts {
@@ -44,14 +45,14 @@ pub(crate) async fn run(task: ArtifactFetch, context: Context) -> Result<Artifac
     Ok(done)
 }
 
-/// Removes what is staged, whatever it is, and fetches the artifact.
+/// Removes whatever is staged in the artifact's place, and fetches the artifact.
 pub(crate) async fn fetch_again(artifact: &ArtifactRef, context: &Context) -> Result<u64, TaskFailure> {
     let path = staged(artifact)?;
     context.host.remove(&path).await.map_err(host_failed)?;
     context.say(format!("fetching {}", artifact.name));
     let part = path.with_extension("part");
     let fetched = stage(artifact, &path, &part, context).await;
-    // What a full disk cut off is removed: kept, it would keep the disk full.
+    // The part that a full disk cut off is removed, because it would keep the disk full.
     if fetched.as_ref().is_err_and(|failure| failure.code == Code::DiskFull) {
         context.host.remove(&part).await.map_err(host_failed)?;
     }
@@ -67,7 +68,7 @@ async fn stage(
     let (file, have) = beginning(artifact, part, context).await.map_err(host_failed)?;
     let fetched = if have < artifact.size_bytes { download(artifact, file, have, context).await? } else { 0 };
     if !context.host.holds(part, content_id(artifact)?).await.map_err(host_failed)? {
-        // Whatever it is, the next try must not build on it.
+        // The next attempt must not build on these bytes.
         context.host.remove(part).await.map_err(host_failed)?;
         let message = format!("what was fetched as {} does not have digest {}", artifact.name, artifact.sha256);
         return Err(TaskFailure::new(Code::ArtifactDigestMismatch, message));
@@ -79,7 +80,8 @@ async fn stage(
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// What an earlier try left, open to go on, and its length. What can be no beginning of the artifact is removed.
+/// Opens what an earlier attempt left, to append to it, and returns its length. Anything that cannot be the beginning of the artifact is
+/// removed.
 async fn beginning(artifact: &ArtifactRef, part: &Utf8Path, context: &Context) -> Result<(Writer, u64), HostError> {
     let host = &context.host;
     match host.append(part).await {
@@ -156,7 +158,7 @@ mod tests {
         let path = staged(&artifact).unwrap();
         let (_folder, host) = sandbox(&[(path.as_str(), evil)]);
         let task = ArtifactFetch { artifacts: vec![artifact.clone()] };
-        // It is fetched again, from a control plane that is not there.
+        // It is fetched again, from a control plane that does not exist.
         assert_eq!(run(task.clone(), context(&host)).await.unwrap_err().code, Code::ServerUnreachable);
         assert!(!host.exists(&path).await.unwrap());
 

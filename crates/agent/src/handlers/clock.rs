@@ -1,22 +1,22 @@
-//! Who keeps the node's clock in time.
+//! The service that keeps the node's clock synchronized.
 
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_host::{Command, Host, survey::Tree};
 use gpuaas_wire::task::ClockKeeping;
 
-/// Services that keep a clock, by the names that distributions give them.
+/// Units of time services, by the names that distributions give them.
 const KEEPERS: [&str; 6] =
     ["chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service", "ntpd.service", "ntp.service"];
-/// Asks the kernel, which only a system call tells otherwise.
+/// Program that reports whether the kernel's clock is synchronized; the alternative is a system call.
 const TIMEDATECTL: &str = "/usr/bin/timedatectl";
 const TIMEDATECTL_TIMEOUT: Duration = Duration::from_secs(5);
-/// What systemd's own keeper makes once it has synchronized.
+/// File that systemd-timesyncd creates as soon as it has synchronized.
 const SYNCHRONIZED: &str = "/run/systemd/timesync/synchronized";
-/// What systemd finds in a container: its clock is the machine's around it.
+/// File by which systemd marks a container, whose clock is that of the machine around it.
 const CONTAINER: &str = "/run/systemd/container";
 
-/// Looks.
+/// Determines how the clock is kept.
 pub(crate) async fn keeping(host: &Arc<dyn Host>, tree: &Tree) -> ClockKeeping {
     if tree.is_sandbox() || tree.own_exists(CONTAINER) {
         return ClockKeeping::ByMachine;
@@ -40,7 +40,7 @@ fn judged(by: Option<String>, synchronized: Option<bool>) -> ClockKeeping {
     }
 }
 
-/// Whether the kernel counts its clock as synchronized; `None` when nobody can be asked.
+/// Returns whether the kernel considers its clock synchronized; `None` if it cannot be determined.
 async fn kernel_says(host: &Arc<dyn Host>, tree: &Tree) -> Option<bool> {
     if tree.own_exists(TIMEDATECTL) {
         let arguments = ["show", "--property=NTPSynchronized", "--value"].map(str::to_owned).into();

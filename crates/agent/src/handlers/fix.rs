@@ -1,4 +1,4 @@
-//! `host.fix`: writes the one file of a fix and applies it. Values are the fix' own and only ever raise: what is above stays.
+//! `host.fix`: writes the file of a fix and applies it. Values come from the fix alone and are only raised: a higher present value stays.
 
 use camino::Utf8Path;
 use gpuaas_host::{Changed, FileSpec, survey};
@@ -7,7 +7,7 @@ use gpuaas_wire::task::{Applied, Fix, Fixed, TaskFailure};
 
 use crate::context::{Context, host_failed};
 
-/// Applies it. Run again it changes nothing.
+/// Applies the fix. A second run changes nothing.
 pub(crate) async fn run(task: Fix, context: Context) -> Result<Fixed, TaskFailure> {
     let (sysctls, modules) = (wanted_sysctls(task.kind, &context)?, wanted_modules(task.kind, &context)?);
     let path = Utf8Path::new(task.kind.path());
@@ -33,14 +33,14 @@ pub(crate) async fn run(task: Fix, context: Context) -> Result<Fixed, TaskFailur
     Ok(Fixed { path: path.to_string(), changed: changed == Changed::Yes, applied })
 }
 
-/// A kernel parameter of this host: how it is, and how it is to be.
+/// A kernel parameter of this host, with its present and its wanted value.
 struct Wanted {
     name: &'static str,
     present: String,
     value: u64,
 }
 
-/// Parameters of the fix that this kernel has.
+/// Returns those parameters of the fix that this kernel has.
 fn wanted_sysctls(kind: FixKind, context: &Context) -> Result<Vec<Wanted>, TaskFailure> {
     let tree = context.host.tree();
     let mut wanted = Vec::new();
@@ -57,7 +57,7 @@ fn wanted_sysctls(kind: FixKind, context: &Context) -> Result<Vec<Wanted>, TaskF
     Ok(wanted)
 }
 
-/// Modules of the fix that are there or can be loaded: a file that names others would fail at every boot.
+/// Returns those modules of the fix that are present or can be loaded: a file that names others would fail at every boot.
 fn wanted_modules(kind: FixKind, context: &Context) -> Result<Vec<&'static str>, TaskFailure> {
     use survey::ModuleState as S;
     let tree = context.host.tree();
@@ -75,7 +75,7 @@ fn wanted_modules(kind: FixKind, context: &Context) -> Result<Vec<&'static str>,
     Ok(wanted)
 }
 
-/// The file, in the form that systemd reads at boot.
+/// Returns the content of the file, in the form that systemd reads at boot.
 fn file(kind: FixKind, sysctls: &[Wanted], modules: &[&str]) -> String {
     let mut text = format!("# Written by gpuaas-agent (fix {kind}). Remove this file to take it back.\n");
     for Wanted { name, value, .. } in sysctls {

@@ -1,4 +1,5 @@
-//! `host.inspect`: tells what the node is, and on wish whether it is fit. Changes nothing but one file that a measurement makes and removes.
+//! `host.inspect`: reports what the node consists of, and on request whether an app can run on it. Changes nothing, except for one file
+//! that a measurement creates and removes.
 
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use gpuaas_wire::task::{GpuFacts, Inspect, Inspection, MachineFacts, Measure, Pr
 use super::{clock, preflight};
 use crate::context::{Context, host_failed};
 
-/// Where data would lie when nobody names a folder.
+/// Data folder if the task names none.
 const DATA_DIR: &str = "/var/lib";
-/// NVIDIA's own program; the first question after a boot takes seconds where no daemon keeps the driver awake.
+/// NVIDIA's own program; its first run after a boot takes seconds if no daemon keeps the driver loaded.
 const NVIDIA_SMI: &str = "/usr/bin/nvidia-smi";
 const NVIDIA_SMI_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Looks.
+/// Collects the facts, and measures and runs the preflight if the task requests it.
 pub(crate) async fn run(task: Inspect, context: Context) -> Result<Inspection, TaskFailure> {
     let host = &context.host;
     let facts = host.facts().await.map_err(host_failed)?;
@@ -35,7 +36,7 @@ pub(crate) async fn run(task: Inspect, context: Context) -> Result<Inspection, T
     };
     if let (true, Some(disk)) = (measures, &mut machine.data_disk) {
         context.say(format!("measuring writes under {folder}"));
-        // What keeps it from being measured is what the preflight tells.
+        // The preflight reports the cause of a failed measurement.
         disk.writes = measured(&tree, folder).await.unwrap_or_else(|failure| {
             tracing::warn!(folder, why = failure.message, "writes were not measured");
             None
@@ -48,13 +49,13 @@ pub(crate) async fn run(task: Inspect, context: Context) -> Result<Inspection, T
     Ok(Inspection { facts, machine: Some(machine), preflight })
 }
 
-/// Where the data would lie of whoever wants the preflight.
+/// Returns the data folder that the preflight's requirements name, or the default.
 pub(crate) fn data_dir(preflight: Option<&Preflight>) -> &str {
     let wants = preflight.and_then(|preflight| preflight.wants.as_ref());
     wants.map(|wants| wants.data_dir.as_str()).filter(|folder| !folder.is_empty()).unwrap_or(DATA_DIR)
 }
 
-/// What a machine is made of, but for its GPUs, whose driver may take seconds to answer, and for what has to be measured.
+/// Returns the facts of a machine, without its GPUs, whose driver may take seconds to answer, and without the measured ones.
 pub(crate) async fn machine_facts(context: &Context, tree: &Tree, folder: &str) -> MachineFacts {
     let cpus = survey::cpus(tree);
     let mut name_servers = survey::resolver(tree).unwrap_or_default().name_servers;
@@ -75,7 +76,7 @@ pub(crate) async fn machine_facts(context: &Context, tree: &Tree, folder: &str) 
     }
 }
 
-/// Blocks for half a second at most, and so does not do it where others wait.
+/// Measures the latency of writes on a thread for blocking work: it blocks for at most half a second.
 async fn measured(tree: &Tree, folder: &str) -> Result<Option<WriteLatency>, TaskFailure> {
     let (tree, folder) = (tree.clone(), folder.to_owned());
     let measuring = tokio::task::spawn_blocking(move || survey::write_latency(&tree, &folder, WriteLimits::USUAL));
@@ -85,7 +86,8 @@ async fn measured(tree: &Tree, folder: &str) -> Result<Option<WriteLatency>, Tas
         .map_err(host_failed)
 }
 
-/// What NVIDIA's program says of memory: lines of a bus address and MiB. Empty where it is not there or does not answer: the bus tells the rest.
+/// Returns the GPUs' memory as NVIDIA's program prints it: lines of a bus address and MiB. Empty if the program is missing or does not
+/// answer: the other facts come from the bus.
 async fn gpu_memory(context: &Context) -> String {
     if !context.host.exists(NVIDIA_SMI.into()).await.unwrap_or(false) {
         return String::new();
@@ -110,7 +112,8 @@ async fn gpu_memory(context: &Context) -> String {
     }
 }
 
-/// `00000000:3B:00.0, 143771`: the program writes eight digits where the kernel writes four, and upper case.
+/// Stores the memory of each GPU. Parses lines like `00000000:3B:00.0, 143771`: the program prints eight digits where the kernel prints
+/// four, and upper case.
 fn remember(gpus: &mut [GpuFacts], told: &str) {
     for line in told.lines() {
         let Some((bus, mib)) = line.split_once(',') else { continue };

@@ -1,5 +1,5 @@
-//! What each task type does, one file each. Every handler is idempotent: it looks before it acts, so that repeating it after an
-//! interruption does what is missing and nothing else.
+//! The handlers of the task types, one file each. Every handler is idempotent: it checks before it acts, so that a repetition after an
+//! interruption does only what is missing.
 
 pub(crate) mod artifact_fetch;
 mod clock;

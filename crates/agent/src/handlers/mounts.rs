@@ -1,11 +1,12 @@
-//! Mounts of an app, by the folders and names under which it mounts.
+//! The mounts of an app, found by path.
 
 use std::sync::Arc;
 
 use camino::Utf8Path;
 use gpuaas_host::{Host, HostError};
 
-/// Mounts at or under these paths. One that ends with `-` is the beginning of a name: `/run/netns/cni-` and no other namespace of the host.
+/// Returns the mounts at or below these paths. A path that ends with `-` is the beginning of a name: `/run/netns/cni-` matches no other
+/// network namespace of the host.
 pub(crate) async fn under(host: &Arc<dyn Host>, prefixes: &[String]) -> Result<Vec<String>, HostError> {
     if prefixes.is_empty() {
         return Ok(Vec::new());

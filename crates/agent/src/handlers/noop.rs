@@ -1,4 +1,4 @@
-//! `host.noop`: answers at once.
+//! `host.noop`: returns at once.
 
 use gpuaas_wire::task::{Noop, NoopDone, TaskFailure};
 

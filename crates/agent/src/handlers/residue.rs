@@ -1,4 +1,4 @@
-//! `host.residue`: lists what an app left behind: that, and nothing that is somebody else's.
+//! `host.residue`: lists what an app left behind, and nothing that belongs to anything else.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use gpuaas_wire::task::{Residue, ResidueItem, ResidueKind, ResidueReport, TaskFa
 use super::{artifact_fetch::STAGING, mounts};
 use crate::context::{Context, host_failed};
 
-/// A killed process takes its port along a moment after the script that killed it has ended; nothing tells when. What is there for longer
-/// than this stays.
+/// Time for processes and ports to end: the kernel closes the ports of a killed process a moment after the script that killed it has ended,
+/// without a signal. Processes and ports that remain longer are residue.
 const SETTLES_WITHIN: Duration = Duration::from_secs(5);
-/// Wait between two looks.
+/// Wait between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Where systemd looks for units of the system that somebody installs.
+/// Folders in which systemd looks for installed system units.
 const UNIT_FOLDERS: [&str; 6] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -25,7 +25,7 @@ const UNIT_FOLDERS: [&str; 6] = [
     "/lib/systemd/system",
 ];
 
-/// Looks, and again while what is left may still be ending.
+/// Checks, and repeats the check while processes or ports may still be ending.
 pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport, TaskFailure> {
     let settled = tokio::time::Instant::now() + SETTLES_WITHIN.min(context.time_left() / 2);
     loop {
@@ -42,12 +42,12 @@ pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport
 async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFailure> {
     let host = &context.host;
     let mut found = Found::default();
-    // Whatever was there, artifacts were staged for it.
+    // Artifacts were staged for every app.
     for path in task.paths.iter().map(String::as_str).chain([STAGING]) {
         match host.exists(Utf8Path::new(path)).await {
             Ok(true) => found.item(ResidueKind::Path, path.to_owned()),
             Ok(false) => {}
-            // Nothing is looked for behind a link: it is left itself.
+            // Nothing is looked for behind a link: the link itself is residue.
             Err(HostError::Unfit { at, .. }) => found.item(ResidueKind::Path, at.into_string()),
             Err(error) => return Err(host_failed(error)),
         }
@@ -62,7 +62,7 @@ async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFa
     for unit in units(task, context).await? {
         found.item(ResidueKind::Unit, unit);
     }
-    // Without a prefix every process of the node would match, the agent's own among them; so with links.
+    // Without a prefix no process can match, so the processes are not listed; the same holds for links and rules.
     if !(task.process_prefixes.is_empty() && task.group_prefixes.is_empty()) {
         found.processes(host.processes(&[]).await.map_err(host_failed)?, task);
     }
@@ -76,8 +76,8 @@ async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFa
     Ok(found.report)
 }
 
-/// Units that run or failed, and those at rest that have a file. One whose file is gone may be remembered by the init until somebody has it read
-/// its files anew; that is left to them, as it is felt by whatever else runs on the machine.
+/// Returns the units that are active or failed, and inactive ones that have a unit file. systemd may remember an inactive unit without a
+/// file until the next daemon-reload; this task does not reload, because a reload affects everything else on the machine.
 async fn units(task: &Residue, context: &Context) -> Result<Vec<String>, TaskFailure> {
     let host = &context.host;
     let mut there = Vec::new();
@@ -112,7 +112,8 @@ impl Found {
         }
     }
 
-    /// By where a program lies; a container's lies somewhere else, and is told by the control group that it is in.
+    /// Adds the processes of the app, recognized by the path of their program, or by their control group for processes of containers, whose
+    /// programs have other paths.
     fn processes(&mut self, processes: Vec<Process>, task: &Residue) {
         let is_left = |process: &Process| {
             let program = Utf8Path::new(&process.program);
@@ -130,7 +131,7 @@ impl Found {
         links.into_iter().filter(is_left).for_each(|link| self.item(ResidueKind::Link, link));
     }
 
-    /// What cannot be listed was not looked at: that is said, and not taken for clean.
+    /// Adds the rules. Rules that cannot be listed are reported as unseen, not as clean.
     fn rules(&mut self, rules: Result<Option<Vec<String>>, HostError>) {
         let why = match rules {
             Ok(Some(rules)) => return rules.into_iter().for_each(|rule| self.item(ResidueKind::FirewallRule, rule)),
@@ -148,14 +149,14 @@ fn is_on_one_of(tcp: &[u16], udp: &[u16], listener: &Listener) -> bool {
     }
 }
 
-/// `6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)`.
+/// Formats a listener like `6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)`.
 fn described(listener: &Listener) -> String {
     let holder = listener.process.as_ref().map(|process| format!(" ({}, {})", process.program, process.pid));
     let protocol = protocol(listener.protocol);
     format!("{}/{protocol} at {}{}", listener.address.port(), listener.address.ip(), holder.unwrap_or_default())
 }
 
-/// Its name as ports are written.
+/// Returns the protocol's name as it is written after a port.
 pub(crate) const fn protocol(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Tcp => "tcp",

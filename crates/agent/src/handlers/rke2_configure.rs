@@ -7,14 +7,14 @@ use gpuaas_wire::task::{Rke2Configure, Rke2Configured, SecretRef, TaskFailure};
 
 use crate::context::{Context, host_failed};
 
-/// Writes what differs.
+/// Writes the files that differ.
 pub(crate) async fn run(task: Rke2Configure, context: Context) -> Result<Rke2Configured, TaskFailure> {
     context.host.make_folder(Utf8Path::new("/etc/rancher/rke2"), 0o700).await.map_err(host_failed)?;
     let mut changed = secret_file(&task.token, Rke2Configure::TOKEN_PATH, &context).await?;
     if let Some(token) = &task.agent_token {
         changed = changed.or(secret_file(token, Rke2Configure::AGENT_TOKEN_PATH, &context).await?);
     }
-    // The configuration last: whatever starts by it finds the files that it names.
+    // The configuration is written last, so that RKE2 always finds the files that the configuration names.
     let file = FileSpec { path: Rke2Configure::CONFIG_PATH.into(), mode: 0o600, content: task.config.into_bytes() };
     changed = changed.or(context.host.write(&file).await.map_err(host_failed)?);
     Ok(Rke2Configured { changed: changed == Changed::Yes })

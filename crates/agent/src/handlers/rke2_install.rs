@@ -1,8 +1,8 @@
-//! `rke2.install`: lays a verified release out as its own install script would. No script of the release is run.
+//! `rke2.install`: installs the files of a verified release as its own install script would. No script of the release is run.
 //!
-//! Guarantees: the bytes that are laid out have the digests that the task names, checked where no other process can change them. The archive, about
-//! 50 MB, is read from one descriptor into memory, checked there and unpacked from there. Of the images, about a gigabyte, a copy without a name is
-//! checked and then put in place ([`gpuaas_host::Host::copy_verified`]).
+//! Guarantees: the installed bytes have the digests that the task names, checked where no other process can change them. The archive, about
+//! 50 MB, is read from one descriptor into memory, checked there and unpacked from there. Of each image archive, about a gigabyte, an
+//! unnamed copy is checked and then put in place ([`gpuaas_host::Host::copy_verified`]).
 
 use std::io::{ErrorKind, Read};
 
@@ -14,16 +14,16 @@ use gpuaas_wire::task::{ArtifactRef, Rke2Install, Rke2Installed, TaskFailure};
 use super::artifact_fetch::{content_id, fetch_again, staged};
 use crate::context::{Context, host_failed};
 
-/// Where the archive's folders go: the tar method's default prefix.
+/// Folder into which the archive is unpacked: the tar method's default prefix.
 pub(crate) const PREFIX: &str = "/usr/local";
-/// Where image archives go.
+/// Folder of the image archives.
 pub(crate) const IMAGES: &str = "/var/lib/rancher/rke2/agent/images";
-/// Longest archive that is unpacked, packed and unpacked: RKE2's own is about 50 MB.
+/// Largest archive that is unpacked, in bytes, compressed and uncompressed: RKE2's own is about 50 MB.
 const ARCHIVE_BYTES_MAX: u64 = 512 * 1_024 * 1_024;
 /// Most entries of an archive: RKE2's own has nine.
 const ENTRIES_MAX: usize = 100;
 
-/// Lays it out.
+/// Installs the release.
 pub(crate) async fn run(task: Rke2Install, context: Context) -> Result<Rke2Installed, TaskFailure> {
     context.say(format!("laying out {}", task.version));
     let files = unpack(&archive(&task.archive, &context).await?)?;
@@ -44,7 +44,7 @@ pub(crate) async fn run(task: Rke2Install, context: Context) -> Result<Rke2Insta
     Ok(Rke2Installed { version_line, files_written })
 }
 
-/// The archive's bytes.
+/// Reads and verifies the archive; fetches it again if the staged one is missing or different.
 async fn archive(artifact: &ArtifactRef, context: &Context) -> Result<Vec<u8>, TaskFailure> {
     let (path, id) = (staged(artifact)?, content_id(artifact)?);
     if id.size_bytes > ARCHIVE_BYTES_MAX {
@@ -62,7 +62,7 @@ async fn archive(artifact: &ArtifactRef, context: &Context) -> Result<Vec<u8>, T
     read.map_err(|error| changed_again(artifact, error))
 }
 
-/// Puts an image in its place, unless exactly that one is there.
+/// Puts an image archive in place, unless exactly that one is there.
 async fn image(artifact: &ArtifactRef, context: &Context) -> Result<Changed, TaskFailure> {
     let (path, id) = (staged(artifact)?, content_id(artifact)?);
     let target = Utf8Path::new(IMAGES).join(plain_name(&artifact.name)?);
@@ -76,7 +76,7 @@ async fn image(artifact: &ArtifactRef, context: &Context) -> Result<Changed, Tas
     copied.map_err(|error| changed_again(artifact, error))
 }
 
-/// Whether a staged artifact is not there, or is another.
+/// Returns true if the error means that the staged artifact is missing or different.
 fn is_of(error: &HostError, staged: &Utf8Path) -> bool {
     match error {
         HostError::OtherBytes { path, .. } | HostError::Unfit { path, .. } => path == staged,
@@ -85,13 +85,13 @@ fn is_of(error: &HostError, staged: &Utf8Path) -> bool {
     }
 }
 
-/// Fetches an artifact in place of what is staged, which is removed. The task names the artifact, and so may fetch it.
+/// Removes the staged artifact and fetches it again. The task names the artifact, and so may fetch it.
 async fn fetch_instead(artifact: &ArtifactRef, why: &HostError, context: &Context) -> Result<(), TaskFailure> {
     tracing::warn!(name = artifact.name, %why, "a staged artifact is not what was fetched, and is fetched again");
     fetch_again(artifact, context).await.map(drop)
 }
 
-/// The failure where a staged artifact was changed again right after it was fetched again.
+/// Returns the failure of an artifact that was changed again right after it was fetched again.
 fn changed_again(artifact: &ArtifactRef, error: HostError) -> TaskFailure {
     match error {
         error @ (HostError::OtherBytes { .. } | HostError::Unfit { .. }) => {
@@ -102,7 +102,7 @@ fn changed_again(artifact: &ArtifactRef, error: HostError) -> TaskFailure {
     }
 }
 
-/// First line of `rke2 --version`.
+/// Returns the first line of `rke2 --version`.
 pub(crate) async fn version_line(context: &Context) -> Result<String, TaskFailure> {
     let command = Command {
         program: Utf8Path::new(PREFIX).join("bin/rke2"),
@@ -114,7 +114,8 @@ pub(crate) async fn version_line(context: &Context) -> Result<String, TaskFailur
     Ok(end.output.lines().next().unwrap_or_default().to_owned())
 }
 
-/// The archive's files with their places and modes. Refuses what leads anywhere else, and anything that is neither file nor folder.
+/// Returns the archive's files with their paths and modes. Refuses paths outside the allowed folders, and entries that are neither file nor
+/// folder.
 fn unpack(archive: &[u8]) -> Result<Vec<FileSpec>, TaskFailure> {
     let broken =
         |error: std::io::Error| TaskFailure::new(Code::ArtifactTruncated, format!("the archive is broken: {error}"));
@@ -144,7 +145,7 @@ fn unpack(archive: &[u8]) -> Result<Vec<FileSpec>, TaskFailure> {
     Ok(files)
 }
 
-/// Where an archive's entry goes; `None` when that is not inside of the prefix' own three folders.
+/// Returns the target path of an archive's entry; `None` if it is outside the folders `bin`, `lib` and `share` of the prefix.
 fn inside(name: &str) -> Option<Utf8PathBuf> {
     let mut path = Utf8PathBuf::from(PREFIX);
     let mut depth = 0;
@@ -233,7 +234,7 @@ mod tests {
         }
     }
 
-    /// A host with these bytes staged as the archive and the image of a task.
+    /// Returns a host with these bytes staged as the archive and the image of a task.
     fn with_staged(
         task: &Rke2Install,
         archive: &[u8],
@@ -267,7 +268,7 @@ mod tests {
         let image = folder.path().join("var/lib/rancher/rke2/agent/images/images.tar.zst");
         std::fs::create_dir_all(image.parent().unwrap()).unwrap();
         std::fs::write(&image, OTHER_IMAGE).unwrap();
-        // There is no init here: what comes behind the files fails.
+        // This host has no init, so the steps after the files fail.
         run(task, context(&host)).await.unwrap_err();
         assert_eq!(std::fs::read(&image).unwrap(), IMAGE);
     }

@@ -1,5 +1,5 @@
-//! `rke2.kubeconfig.read`: puts the distribution's own admin kubeconfig into the sealed store. It passes through memory and the channel,
-//! never through ledger, events or log.
+//! `rke2.kubeconfig.read`: stores the distribution's own admin kubeconfig in the control plane's sealed store. It passes through memory and
+//! the channel, never through ledger, events or log.
 
 use camino::Utf8Path;
 use gpuaas_model::Code;
@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 use crate::context::{Context, host_failed};
 
 const KUBECONFIG: &str = "/etc/rancher/rke2/rke2.yaml";
-/// Longest kubeconfig that is read.
+/// Largest kubeconfig that is read, in bytes.
 const KUBECONFIG_BYTES_MAX: u64 = 64 * 1_024;
 
-/// Deposits it.
+/// Reads the kubeconfig and stores it.
 pub(crate) async fn run(task: Rke2KubeconfigRead, context: Context) -> Result<Rke2KubeconfigStored, TaskFailure> {
     let read = context.host.read(Utf8Path::new(KUBECONFIG), KUBECONFIG_BYTES_MAX).await.map_err(host_failed)?;
     let missing = || TaskFailure::new(Code::ClusterNotReady, format!("{KUBECONFIG} is not there yet"));

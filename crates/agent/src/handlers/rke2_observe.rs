@@ -1,4 +1,4 @@
-//! `rke2.observe`: looks, without changing anything.
+//! `rke2.observe`: reports the state of RKE2 on the node; changes nothing.
 
 use camino::Utf8Path;
 use gpuaas_host::JournalFrom;
@@ -12,16 +12,16 @@ use crate::{
     observe::{report, tail},
 };
 
-/// The cluster's CA as a server keeps it.
+/// Path of the cluster's CA certificate on a server.
 const SERVER_CA: &str = "/var/lib/rancher/rke2/server/tls/server-ca.crt";
-/// Longest CA file that is read.
+/// Largest CA file that is read, in bytes.
 const CA_BYTES_MAX: u64 = 64 * 1_024;
-/// Ports that RKE2 listens on at the node's own address.
+/// Ports at which RKE2 listens on the node's own address.
 const PORTS: &[u16] = &[9_345, 6_443, 2_379, 2_380, 10_250];
-/// Lines of the journal that an observation carries.
+/// Number of journal lines in an observation.
 const JOURNAL_LINES: u32 = 20;
 
-/// Looks.
+/// Collects the observation.
 pub(crate) async fn run(task: Rke2Observe, context: Context) -> Result<Rke2Observation, TaskFailure> {
     let unit = task.role.unit();
     let installed = context.host.exists(Utf8Path::new("/usr/local/bin/rke2")).await.map_err(host_failed)?;
@@ -37,8 +37,9 @@ pub(crate) async fn run(task: Rke2Observe, context: Context) -> Result<Rke2Obser
     })
 }
 
-/// The hash in K10 tokens. For a CA file with one certificate: SHA-256 of its bytes. For a bundle, as after a rotation or with a custom CA: SHA-256 of
-/// the DER of the root that its first certificate chains to.
+/// Returns the CA hash that K10 tokens contain; `None` without a CA file. For a CA file with one certificate, it is the SHA-256 of the
+/// file's bytes. For a bundle (after a rotation or with a custom CA), it is the SHA-256 of the DER of the root to which its first
+/// certificate chains.
 pub(crate) async fn ca_sha256(context: &Context) -> Result<Option<String>, TaskFailure> {
     let ca = context.host.read(Utf8Path::new(SERVER_CA), CA_BYTES_MAX).await.map_err(host_failed)?;
     Ok(ca.map(|bytes| {

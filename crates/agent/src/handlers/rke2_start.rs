@@ -1,10 +1,11 @@
-//! `rke2.start`: enables and starts the unit and follows its signals until it is up, or gives up with evidence.
+//! `rke2.start`: enables and starts the unit, and follows its events until it is up, or gives up with evidence.
 //!
-//! Guarantees: when it fails, the unit is at rest, or was told to be and takes longer than the task has; the next attempt waits for that. Only an
-//! agent that died in the middle leaves one on its way up; the next attempt goes on waiting for that one. A failure of before is none of this start.
+//! Guarantees: when the task fails, the unit is stopped, or its stop was ordered and takes longer than the task has; the next attempt waits
+//! for that stop. Only an agent that died during the task leaves a unit that is still starting; the next attempt continues to wait for it.
+//! A failure from before this start does not fail it.
 //!
-//! What RKE2's units do was measured: one whose program exits loops in `activating/auto-restart` and never reaches `failed`; one that cannot
-//! reach its server stays `activating` without end; a start that a condition skips ends inactive and calls itself a success.
+//! Measured behaviour of RKE2's units: a unit whose program exits loops in `activating/auto-restart` and never reaches `failed`; a unit
+//! that cannot reach its server stays `activating` without end; a start that a condition skips ends inactive and reports success.
 
 use std::time::Duration;
 
@@ -20,19 +21,19 @@ use crate::{
     observe::{report, tail},
 };
 
-/// What is kept of the task's time for a start that fails: to tell why, and to stop it.
+/// Part of the task's time that is reserved for a failed start: to collect evidence and to stop the unit.
 const TO_END: Duration = Duration::from_secs(30);
-/// Longest time in which it is looked for why.
+/// Longest time to collect evidence.
 const EVIDENCE_MAX: Duration = Duration::from_secs(5);
 
-/// Starts it.
+/// Starts the unit and waits until it is up.
 pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started, TaskFailure> {
     let unit = task.role.unit();
     let host = &context.host;
     host.daemon_reload().await.map_err(host_failed)?;
     host.enable(unit).await.map_err(host_failed)?;
     at_rest(host.as_ref(), unit).await.map_err(host_failed)?;
-    // Subscribed before the order: no signal in between is missed.
+    // The subscription comes before the start, so that no event in between is missed.
     let events = host.unit_events(unit).await.map_err(host_failed)?;
     let began = now();
     if let Some(status) = host.unit(unit).await.map_err(host_failed)?
@@ -58,12 +59,12 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
         }
         Err((code, message)) => {
             let bare = TaskFailure::new(code, message.clone());
-            // Who cancels does not ask why, and does not wait long.
+            // A cancellation needs no evidence and must not take long.
             let evidence_max = if code == Code::TaskCancelled { Duration::ZERO } else { EVIDENCE_MAX };
             let evidence = with_evidence(&context, unit, began, code, message);
             let failure = tokio::time::timeout(evidence_max, evidence).await.unwrap_or(bare);
-            // A start that failed leaves no unit that goes on trying unseen; the next attempt begins from rest. Why it failed is told also where
-            // the end of this takes longer: the order is out.
+            // A failed start leaves no unit that keeps trying unnoticed, and the next attempt begins with a stopped unit. If the stop takes
+            // longer than the task has, the failure is reported anyway: the stop is ordered.
             match tokio::time::timeout(context.time_left(), host.stop(unit)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::warn!(unit, %error, "a unit that failed to start could not be stopped"),
@@ -74,7 +75,7 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
     }
 }
 
-/// Waits for an earlier stop, and has the init forget an earlier failure: systemd calls a unit failed until somebody does or it is started.
+/// Waits for an earlier stop, and resets an earlier failure: systemd reports a unit as failed until it is reset or started.
 async fn at_rest(host: &dyn Host, unit: &str) -> Result<(), HostError> {
     let active = async || Ok::<_, HostError>(host.unit(unit).await?.map(|status| status.active).unwrap_or_default());
     if active().await? == "deactivating" {
@@ -101,14 +102,14 @@ async fn started(
 
 struct Wait<'a> {
     task: &'a Rke2Start,
-    /// Restarts that an earlier attempt saw.
+    /// Restarts that the unit's counter already had.
     restarts_before: u32,
-    /// How often each text to give up on was seen.
+    /// How often each text of `give_up_on` was seen.
     seen: Vec<u32>,
-    /// For each exception, whether the last line is in its span.
+    /// For each exception, true if the last line is within its span.
     excepted: Vec<bool>,
     last_line: String,
-    /// Whether the unit has left the state before the start.
+    /// True after the unit has left the state that it had before the start.
     moved: bool,
 }
 
@@ -145,7 +146,7 @@ impl Wait<'_> {
         }
     }
 
-    /// Whether the unit is up, will not be, or has to be waited for.
+    /// Returns success if the unit is up, an error if it will not come up, and `None` while it must be waited for.
     fn judge(&mut self, status: UnitStatus) -> Option<Result<UnitStatus, (Code, String)>> {
         let unit = self.task.role.unit();
         if status.is_running() {
@@ -154,7 +155,7 @@ impl Wait<'_> {
         if status.active == "activating" {
             self.moved = true;
         }
-        // A start from rest begins to count at zero.
+        // A start from rest resets systemd's restart counter to zero.
         self.restarts_before = self.restarts_before.min(status.n_restarts);
         if status.n_restarts - self.restarts_before > self.task.restarts_max {
             let why = format!("{unit} ended {} times, last with status {}", status.n_restarts, status.exec_main_status);
@@ -170,7 +171,7 @@ impl Wait<'_> {
         }
     }
 
-    /// The text by which the last line ends the wait. Counts that line: call it once per line.
+    /// Returns the text for which the last line ends the wait. Counts that line, so it must be called once per line.
     fn gives_up(&mut self) -> Option<&str> {
         let exceptions = self.task.exceptions.iter().zip(&mut self.excepted);
         exceptions.for_each(|(exception, holds)| *holds = exception.includes(&self.last_line, *holds));
@@ -188,7 +189,7 @@ impl Wait<'_> {
     }
 }
 
-/// The failure with how the unit is and the end of its journal since the start.
+/// Returns the failure with the unit's status and the end of its journal since the start.
 pub(crate) async fn with_evidence(
     context: &Context,
     unit: &str,
@@ -211,7 +212,7 @@ mod tests {
 
     const NOT_A_MEMBER: &str = "is a not a member of the etcd cluster";
 
-    /// Whether one of these lines ends the wait.
+    /// Returns true if one of these lines ends the wait.
     fn ends_with(lines: &[&str]) -> bool {
         let exception = GiveUpException {
             text: NOT_A_MEMBER.to_owned(),

@@ -5,7 +5,7 @@ use gpuaas_wire::task::{Rke2Stop, Rke2Stopped, TaskFailure};
 
 use crate::context::{Context, host_failed};
 
-/// Stops it; a unit that the init does not know is stopped already.
+/// Stops the unit; a unit that the init does not know counts as stopped.
 pub(crate) async fn run(task: Rke2Stop, context: Context) -> Result<Rke2Stopped, TaskFailure> {
     let unit = task.role.unit();
     if context.host.unit(unit).await.map_err(host_failed)?.is_none() {

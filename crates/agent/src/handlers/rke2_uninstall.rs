@@ -1,9 +1,9 @@
-//! `rke2.uninstall`: removes RKE2 by its own script, which kills what still runs and removes itself last; then what that script leaves behind of
-//! RKE2's own and what nobody else can have put there: empty folders, and chains without a rule. It also removes the staged artifacts: a node
-//! has one workload at a time, and the next one must not find files that this one's tenant could write to.
+//! `rke2.uninstall`: removes RKE2 with its own script, which kills what still runs and removes itself last; then removes the leftovers of
+//! that script that can only be RKE2's: empty folders, and chains without a rule. It also removes the staged artifacts: a node has one
+//! workload at a time, and the next one must not find files that this one's tenant could write to.
 //!
-//! Guarantees: an uninstall that was begun is known until its end, also where the agent died when the script had just removed itself: the rest is
-//! done then, and it is not reported as one that found nothing. Only where the disk has no room at all is that not written down.
+//! Guarantees: an uninstall that began is recorded until its end, even if the agent dies right after the script removed itself: the next
+//! attempt does the rest, and does not report that it found nothing. Only on a completely full disk is the record missing.
 
 use std::time::Duration;
 
@@ -14,34 +14,34 @@ use gpuaas_wire::task::{Rke2Uninstall, Rke2Uninstalled, TaskFailure};
 use super::{artifact_fetch::STAGING, rke2_install::PREFIX};
 use crate::context::{Context, host_failed};
 
-/// That an uninstall was begun and has not come to its end, and its script's exit status once that has one.
+/// File that records an uninstall that began and has not ended; contains the script's exit status as soon as there is one.
 const BEGUN: &str = "/var/lib/gpuaas-agent/rke2-uninstall";
 const BEGUN_BYTES_MAX: u64 = 64;
 const SCRIPT: &str = "/usr/local/bin/rke2-uninstall.sh";
-/// Tells the script where RKE2 was laid out.
+/// Variable that names the folder in which RKE2 is installed, for the script.
 const ROOT_VARIABLE: &str = "INSTALL_RKE2_ROOT";
 /// Longest time for the script; it was measured at 2.3 s.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Folders that RKE2 makes to put others into, innermost first. The script removes only these others.
+/// Folders that RKE2 creates around its own folders, innermost first. The script removes only the inner ones.
 const FOLDERS: [&str; 5] =
     ["/opt/cni", "/etc/rancher", "/var/lib/rancher", "/usr/local/lib/systemd/system", "/usr/local/lib/systemd"];
-/// Chains of flannel, by their table: the script finds flannel's rules by a word that the chains' names do not hold.
+/// Flannel's chains with their tables: the script finds flannel's rules by a text that the names of the chains do not contain.
 const CHAINS: [(&str, &str); 2] = [("nat", "FLANNEL-POSTRTG"), ("filter", "FLANNEL-FWD")];
 const IPTABLES: [&str; 2] = ["/usr/sbin/iptables", "/usr/sbin/ip6tables"];
-/// Longest time for one chain, the wait for others who change rules among it.
+/// Longest time to delete one chain, including the wait for other programs that change rules.
 const CHAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the script if it is there. Its exit status is reported and not believed: the residue report tells.
+/// Runs the script if it is there. Its exit status is reported, but not relied on: the residue report shows what is left.
 pub(crate) async fn run(_task: Rke2Uninstall, context: Context) -> Result<Rke2Uninstalled, TaskFailure> {
     let (host, script) = (context.host.as_ref(), Utf8Path::new(SCRIPT));
-    // First, and also where nothing is installed: artifacts are staged before that.
+    // Runs first, and even if nothing is installed: artifacts are staged before the installation.
     if let Err(error) = host.remove(Utf8Path::new(STAGING)).await {
         tracing::warn!(%error, "staged artifacts stay");
     }
     let status = if host.exists(script).await.map_err(host_failed)? {
         context.say("uninstalling");
         begun(host, None).await?;
-        // On SUSE the script looks in /opt/rke2 where /usr/local is a mount of its own, and would end at once.
+        // On SUSE with /usr/local as a separate mount, the script would look in /opt/rke2 and end at once.
         let environment = vec![(ROOT_VARIABLE.to_owned(), PREFIX.to_owned())];
         let command = Command { program: script.to_owned(), arguments: Vec::new(), environment, timeout: TIMEOUT };
         let status = host.run(&command).await.map_err(host_failed)?.status;
@@ -57,18 +57,18 @@ pub(crate) async fn run(_task: Rke2Uninstall, context: Context) -> Result<Rke2Un
     Ok(Rke2Uninstalled { exit_status: status })
 }
 
-/// The status of an uninstall that was begun, and whose script is gone; none where none was begun.
+/// Returns the status of an uninstall that began and whose script no longer exists; `None` if none began.
 async fn of_before(host: &dyn Host) -> Result<Option<i32>, TaskFailure> {
     let read = host.read(Utf8Path::new(BEGUN), BEGUN_BYTES_MAX).await.map_err(host_failed)?;
-    // A script that is gone has come to its end: removing itself is the last that it does.
+    // A script that no longer exists has completed: it removes itself last.
     Ok(read.map(|text| String::from_utf8_lossy(&text).trim().parse().unwrap_or(0)))
 }
 
-/// Writes that down. Read by whoever goes on behind a death.
+/// Records that the uninstall began, with the script's status if there is one. An attempt after a crash reads it.
 async fn begun(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFailure> {
     let content = status.map(|status| status.to_string()).unwrap_or_default().into_bytes();
     match host.write(&FileSpec { path: BEGUN.into(), mode: 0o600, content }).await {
-        // It is the uninstall that makes room again.
+        // The uninstall is what frees the disk.
         Err(error) if error.is_full() => {
             tracing::warn!(%error, "an uninstall is not written down");
             Ok(())
@@ -77,7 +77,7 @@ async fn begun(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFailure> 
     }
 }
 
-/// What cannot be removed stays, and is told by the residue report where it is residue.
+/// Removes the leftovers. Those that cannot be removed stay; the residue report lists them if they are residue.
 async fn remove_leavings(host: &dyn Host) {
     for folder in FOLDERS.map(Utf8Path::new) {
         if let Err(error) = host.remove_empty_folder(folder).await {
@@ -89,7 +89,8 @@ async fn remove_leavings(host: &dyn Host) {
             continue;
         }
         for (table, chain) in CHAINS {
-            // Refused for a chain that is not there, that holds a rule, or that one leads to. The last two are residue, and told.
+            // iptables refuses for a chain that does not exist, that holds a rule, or to which a rule jumps. The last two are residue and
+            // are reported.
             let arguments = ["--wait", "5", "--table", table, "--delete-chain", chain].map(str::to_owned).to_vec();
             let command =
                 Command { program: program.clone(), arguments, environment: Vec::new(), timeout: CHAIN_TIMEOUT };
@@ -119,7 +120,7 @@ mod tests {
             begun(host.as_ref(), status).await.unwrap();
             assert_eq!(of_before(host.as_ref()).await.unwrap(), Some(known));
         }
-        // There is no init here to tell that units are gone: the uninstall has not come to its end, and is known.
+        // This host has no init to reload, so the uninstall does not end and stays recorded.
         run(Rke2Uninstall {}, context(&host)).await.unwrap_err();
         assert!(!folder.path().join("etc/rancher").exists());
         assert_eq!(of_before(host.as_ref()).await.unwrap(), Some(3));
@@ -127,13 +128,13 @@ mod tests {
 
     #[tokio::test]
     async fn script_gets_the_root_that_rke2_was_laid_out_in() {
-        // As RKE2's own on SUSE with /usr/local on a disk of its own: it looks in /opt/rke2 unless the variable is set.
+        // Like RKE2's own script on SUSE with /usr/local on a separate disk: it looks in /opt/rke2 unless the variable is set.
         let text = "#!/bin/sh\nset -e\n: \"${INSTALL_RKE2_ROOT:=/opt/rke2}\"\n\
                     rm \"$GPUAAS_SANDBOX_ROOT$INSTALL_RKE2_ROOT/bin/rke2\"\n";
         let (folder, host) = sandbox(&[(SCRIPT, text), ("/usr/local/bin/rke2", "")]);
         let script = folder.path().join(SCRIPT.trim_start_matches('/'));
         std::fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        // There is no init here: what comes behind the script fails.
+        // This host has no init, so the steps after the script fail.
         run(Rke2Uninstall {}, context(&host)).await.unwrap_err();
         assert_eq!(of_before(host.as_ref()).await.unwrap(), Some(0), "the script failed");
         assert!(!folder.path().join("usr/local/bin/rke2").exists());

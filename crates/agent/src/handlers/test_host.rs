@@ -1,4 +1,4 @@
-//! A host for tests of handlers: a sandbox without an init, whose files are a test's. What asks the init fails.
+//! A host for tests of handlers: a sandbox with the test's files and without an init. Every call to the init fails.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -22,7 +22,7 @@ use crate::{
     state::{Identity, State},
 };
 
-/// With these files; an address of its own, so that nobody else listens there.
+/// Creates the host with these files. Its address is used by no other test or program, so that nothing listens there.
 pub(crate) fn sandbox(files: &[(&str, &str)]) -> (tempfile::TempDir, Arc<dyn Host>) {
     let folder = tempfile::tempdir().unwrap();
     let root = Utf8PathBuf::from_path_buf(folder.path().canonicalize().unwrap()).unwrap();
@@ -36,12 +36,12 @@ pub(crate) fn sandbox(files: &[(&str, &str)]) -> (tempfile::TempDir, Arc<dyn Hos
     (folder, Arc::new(SandboxHost::new(environment)))
 }
 
-/// A process that holds something.
+/// Returns a process with this program, as the holder of a port.
 pub(crate) fn held_by(program: &str) -> Process {
     Process { pid: 812, program: program.to_owned(), unit: None, cgroup: String::new() }
 }
 
-/// What a handler works with there; nobody is to be asked for artifacts.
+/// Returns a context for handlers on that host; its client has no endpoints, so that nothing can be fetched.
 pub(crate) fn context(host: &Arc<dyn Host>) -> Context {
     static NOBODY: LazyLock<Arc<Fetch>> = LazyLock::new(|| Arc::new(nobody()));
     Context {
@@ -57,7 +57,7 @@ fn nobody() -> Fetch {
     Fetch::new(&enrolled_nobody(), Arc::new(Endpoints::new(Vec::new()))).unwrap()
 }
 
-/// An identity of an authority that nobody else knows, in the form of an agent that kept its key apart.
+/// Returns an identity from a throw-away authority, in the form in which an older agent keeps the key separately.
 pub(crate) fn enrolled_nobody() -> State {
     let authority = Authority::generate("nobody", now()).unwrap();
     let key = NodeKey::generate().unwrap();

@@ -1,15 +1,15 @@
-//! The ledger's files, and the checks that they are as the agent left them.
+//! The files of the ledger, and the checks that they are as the agent left them.
 //!
-//! `ledger.jsonl` has a line for each beginning and each end, behind a first line that says which ledger it is. Each line carries a digest over itself and the
-//! digest of the line before: a line that was changed, taken out or put elsewhere is seen. Lines at the end leave no gap, so `ledger.head` says how many
-//! lines were acknowledged, and the digest of the last.
+//! `ledger.jsonl` starts with a line that identifies the ledger, followed by one line for each beginning and each end. Each line carries a
+//! digest over itself and the digest of the line before, which reveals a changed, removed or moved line. Lines cut from the end would not
+//! show, so `ledger.head` holds the number of acknowledged lines and the digest of the last one.
 //!
-//! Each beginning and each end costs one sync of the disk. The head's record of a beginning contains its line: once that record is durable, the
-//! line is read from there if a crash has taken it from the ledger. The line of an end is durable in the ledger, with all lines before
-//! it, and the head's record of it only tells that the ledger was cut: a crash may take that record, never the line.
+//! Each beginning and each end costs one sync of the disk. The head's record of a beginning contains the line itself and is durable before
+//! the task runs: if a crash loses the line from the ledger, it is read from the head. The line of an end is made durable in the ledger,
+//! together with every line before it; its record in the head is not synced, and only reveals a ledger that was cut later.
 //!
-//! The head has two records and never changes its length, which costs the disk least. A record is written over the one that is older than the
-//! newest durable one, so that a crash in the middle leaves that one.
+//! The head has two records and a constant length, which is the cheapest write. A write replaces the record that is not the newest durable
+//! one, so a crash during a write leaves that one.
 
 use std::sync::Arc;
 
@@ -25,15 +25,15 @@ use crate::{
     state,
 };
 
-/// Longest ledger that is read: far above what compaction leaves.
+/// Largest ledger that is read, in bytes: far above the size after compaction.
 const FILE_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 const HEAD_BYTES_MAX: u64 = 4 * 1_024;
 /// Length of each of the head's two records.
 const RECORD_BYTES: usize = 1_024;
-/// Bytes of a record that its line leaves to everything else: names and numbers, and the escapes of the line's quotes.
+/// Bytes of a record that are not its line: names, numbers, and the escapes of the quotes in the line.
 const RECORD_BYTES_BESIDE_LINE: usize = 400;
 
-/// A ledger's id, for as long as it exists. The identity names it too.
+/// Id of a ledger, constant while the ledger exists. The identity names it too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct LedgerId(pub(super) String);
@@ -46,48 +46,48 @@ impl LedgerId {
     }
 }
 
-/// Which ledger it is: on its first line.
+/// Identifies the ledger; part of its first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
     pub(super) id: LedgerId,
-    /// The node that it is of.
+    /// The node to which the ledger belongs.
     pub(super) node: NodeId,
-    /// The node's enrollment epoch when the file was written anew.
+    /// The node's enrollment epoch when the file was last rewritten.
     pub(super) epoch: u64,
-    /// How often the file was written anew.
+    /// How often the file was rewritten.
     pub(super) rewritten: u64,
-    /// Tasks' beginnings and ends that were ever added, as of then.
+    /// Number of lines (beginnings and ends of tasks) that were ever appended before the file was last rewritten.
     pub(super) written: u64,
 }
 
-/// Which ledger is expected.
+/// The ledger that the identity expects.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedLedger {
-    /// The one that the identity names; `None` where an older agent wrote the identity.
+    /// Id that the identity names; `None` if an older agent wrote the identity.
     pub(crate) id: Option<LedgerId>,
     pub(crate) node: NodeId,
     pub(crate) epoch: u64,
 }
 
-/// How much of the ledger was acknowledged.
+/// The acknowledged part of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) ledger: LedgerId,
     pub(super) rewritten: u64,
     /// Lines of the file, the first one included.
     pub(super) lines: usize,
-    /// The digest of the last of them.
+    /// Digest of the last of these lines.
     pub(super) last: String,
-    /// Tasks' beginnings and ends that were ever added.
+    /// Number of lines (beginnings and ends of tasks) that were ever appended.
     pub(super) written: u64,
-    /// The last line, where it may not be durable in the ledger.
+    /// The last line, if it may not be durable in the ledger yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<String>,
 }
 
-/// What was read.
+/// Content of the ledger.
 pub(super) struct Contents {
-    /// Which ledger it is, as of its last line; `None` where an older agent wrote it.
+    /// Identifies the ledger, with its counters as of the last line; `None` if an older agent wrote the file.
     pub(super) header: Option<Header>,
     pub(super) lines: Vec<Line>,
 }
@@ -100,7 +100,7 @@ pub(super) fn head_path() -> Utf8PathBuf {
     state::path("ledger.head")
 }
 
-/// The problem with the ledger, by its file.
+/// Describes a problem with one of the files.
 pub(super) fn problem(kind: AgentProblemKind, file: &Utf8PathBuf, what: impl std::fmt::Display) -> AgentProblem {
     AgentProblem { kind, detail: format!("{file} {what}") }
 }
@@ -113,9 +113,9 @@ fn older(what: impl std::fmt::Display) -> AgentProblem {
     problem(AgentProblemKind::LedgerOlder, &path(), what)
 }
 
-/// Reads the ledger that is expected, and changes nothing.
+/// Reads the expected ledger; changes nothing.
 pub(super) async fn read(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Result<Contents, AgentProblem> {
-    // Before the ledger: one that is written meanwhile is ahead of it.
+    // The head is read before the ledger: a line appended in between puts the ledger ahead of the head, which is allowed.
     let heads = read_heads(host).await?;
     let text = host.read(&path(), FILE_BYTES_MAX).await.map_err(|error| damaged(format!("cannot be read: {error}")))?;
     let Some(text) = text else {
@@ -142,7 +142,7 @@ pub(super) async fn read(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Res
     }
 }
 
-/// The whole records of the head, the newest last; none where there is no head.
+/// Returns the undamaged records of the head, the newest last; none if there is no head.
 async fn read_heads(host: &Arc<dyn Host>) -> Result<Vec<Head>, AgentProblem> {
     let wrong = |what: String| problem(AgentProblemKind::LedgerDamaged, &head_path(), what);
     let read =
@@ -160,7 +160,7 @@ async fn read_heads(host: &Arc<dyn Host>) -> Result<Vec<Head>, AgentProblem> {
     Ok(whole)
 }
 
-/// Which ledger the first line says that it is.
+/// Returns the header in the first line; `None` if an older agent wrote it.
 fn header(line: &[u8]) -> Result<Option<Header>, AgentProblem> {
     match serde_json::from_slice(line) {
         Ok(Line::Fence { ledger, .. }) => Ok(ledger),
@@ -185,13 +185,13 @@ fn check_header(header: &Header, expected: &ExpectedLedger) -> Result<(), AgentP
     }
 }
 
-/// The head's records of the present file, the newest last; none where the file was written anew and its head was not: the agent died, or the
-/// disk was full.
+/// Returns the records that are about the present file, the newest last; none if the file was rewritten and its head was not, because the
+/// agent died or the disk was full.
 fn acknowledged(header: &Header, heads: Vec<Head>, expected: &ExpectedLedger) -> Result<Vec<Head>, AgentProblem> {
     let wrong = |what: &str| Err(problem(AgentProblemKind::LedgerDamaged, &head_path(), what));
     let Some(head) = heads.last() else {
         return match &expected.id {
-            // Perhaps no head was ever written: the ledger is only now given its id.
+            // Perhaps no head was ever written: the ledger receives its id only now.
             None => Ok(Vec::new()),
             Some(_) => wrong("is missing: without it nobody can tell whether the ledger is whole"),
         };
@@ -206,14 +206,14 @@ fn acknowledged(header: &Header, heads: Vec<Head>, expected: &ExpectedLedger) ->
     Ok(heads.into_iter().filter(|head| head.ledger == header.id && head.rewritten == header.rewritten).collect())
 }
 
-/// The lines, each of which must follow the one before, up to the last one that was acknowledged or a whole one behind it.
+/// Parses the lines and checks that each one follows the one before it. Lines that only the head has are added.
 fn chained(lines: &[&[u8]], heads: &[Head]) -> Result<Vec<Line>, AgentProblem> {
     let mut chain = Chain::default();
     let cut = lines.iter().position(|line| chain.add(line).is_none()).map(|at| at + 1);
     if let Some(number) = cut.filter(|number| *number < lines.len()) {
         return Err(not_as_written(number, lines.len()));
     }
-    // A crash took what was not durable in the ledger: the head has it.
+    // A crash can lose lines that were not durable in the ledger.
     for head in heads {
         if head.lines > chain.digests.len() {
             head.line.as_ref().and_then(|line| chain.add(line.as_bytes()));
@@ -222,7 +222,7 @@ fn chained(lines: &[&[u8]], heads: &[Head]) -> Result<Vec<Line>, AgentProblem> {
     let (needed, read) = (heads.last().map_or(1, |head| head.lines), chain.digests.len());
     match cut {
         Some(number) if read < needed => return Err(not_as_written(number, lines.len())),
-        // Never acted upon: what follows a line waits until it is durable.
+        // Nothing acted on this line: the agent acts on a line only after it is durable.
         Some(number) if read < number => tracing::warn!(number, "the ledger's last line was cut"),
         Some(_) | None => {}
     }
@@ -239,7 +239,7 @@ fn not_as_written(number: usize, of: usize) -> AgentProblem {
     damaged(format!("is damaged: line {number} of {of} is not as it was written"))
 }
 
-/// Lines that follow one another, with the digest of each.
+/// A sequence of lines, with the digest of each.
 #[derive(Default)]
 struct Chain {
     lines: Vec<Line>,
@@ -247,7 +247,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// Adds a line; `None` where it does not follow.
+    /// Adds a line; returns `None` if it does not follow the last one.
     fn add(&mut self, text: &[u8]) -> Option<()> {
         let digest = verified(self.digests.last().map_or("", String::as_str), text)?;
         self.lines.push(serde_json::from_slice(text).ok()?);
@@ -256,21 +256,21 @@ impl Chain {
     }
 }
 
-/// The lines that an older agent wrote, without digests.
+/// Parses the lines of a ledger that an older agent wrote without digests.
 fn without_digests(lines: &[&[u8]]) -> Result<Vec<Line>, AgentProblem> {
     let mut read = Vec::new();
     for (line, number) in lines.iter().zip(1..) {
         match serde_json::from_slice(line) {
             Ok(line) => read.push(line),
             Err(_) if number == lines.len() => tracing::warn!(number, "the ledger's last line was cut"),
-            // A forgotten task could run twice, and a forgotten fence could let an old leader's task run.
+            // Without this line, a task could run twice, or a task of an old leader could pass the fence.
             Err(error) => return Err(damaged(format!("is damaged: line {number}: {error}"))),
         }
     }
     Ok(read)
 }
 
-/// Lines as they are written, one after the other.
+/// Collects lines in the form in which they are written.
 #[derive(Default)]
 pub(super) struct LineWriter {
     pub(super) content: Vec<u8>,
@@ -279,7 +279,7 @@ pub(super) struct LineWriter {
 }
 
 impl LineWriter {
-    /// Adds a line behind those before.
+    /// Appends a line with its digest.
     pub(super) fn add(&mut self, line: &Line) -> Result<(), serde_json::Error> {
         let (text, digest) = with_digest(&self.last, &serde_json::to_string(line)?);
         self.content.extend_from_slice(text.as_bytes());
@@ -289,13 +289,13 @@ impl LineWriter {
     }
 }
 
-/// Writes how much of a file that was written anew is acknowledged. Durable when this returns.
+/// Writes the head of a rewritten file, in both records. Durable on return.
 pub(super) async fn write_head(host: &Arc<dyn Host>, head: &Head) -> Result<(), HostError> {
     let content = record(head).repeat(2);
     host.write(&FileSpec { path: head_path(), mode: 0o600, content }).await.map(drop)
 }
 
-/// Writes that more lines are acknowledged, over the record of that number, 0 or 1.
+/// Overwrites record 0 or 1 of the head.
 pub(super) async fn advance_head(
     host: &Arc<dyn Host>,
     head: &Head,
@@ -305,7 +305,7 @@ pub(super) async fn advance_head(
     host.overwrite(&head_path(), (number * RECORD_BYTES) as u64, record(head), durable).await
 }
 
-/// The line as a record of the head contains it; `None` where it is too long for one.
+/// Returns the line as a record of the head contains it; `None` if it is too long.
 pub(super) fn in_head(content: &[u8]) -> Option<String> {
     let line = std::str::from_utf8(content).ok()?.trim_end();
     (line.len() + RECORD_BYTES_BESIDE_LINE <= RECORD_BYTES).then(|| line.to_owned())
@@ -320,7 +320,7 @@ fn record(head: &Head) -> Vec<u8> {
     record
 }
 
-/// The first line of a file that is written anew.
+/// Returns the first line of a rewritten file.
 pub(super) fn first_line(header: Header, fence: u64, owner: Option<HostOwner>) -> Line {
     Line::Fence { fence, owner, ledger: Some(header) }
 }

@@ -1,4 +1,4 @@
-//! What the runner refuses, remembers and ends, through the entry that envelopes come in by.
+//! Tests of the runner through the function that accepts envelopes: refusals, memory, cancellation.
 
 mod keys;
 mod memory;

@@ -1,5 +1,5 @@
-//! What operations have in common, completed from what each says of itself: headers that it takes, codes that it answers with, and one response
-//! for every status that they travel under.
+//! Completes the description of every operation with what all operations of its kind share: accepted headers, error codes, and one response
+//! for each status of these codes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ use utoipa::openapi::{
 
 use super::parameters;
 
-/// Answers that several operations give, each described once.
+/// Responses of several operations, each described once.
 pub(super) type Responses = BTreeMap<String, RefOr<Response>>;
 
-/// Completes the description of an operation; `shared` holds what it refers to.
+/// Completes the description of an operation and adds the responses that it references to `shared`.
 pub(super) fn complete(operation: &mut Operation, mutates: bool, shared: &mut Responses) {
     let kind = Kind::of(operation, mutates);
     let codes = kind.codes(operation);
     parameters::complete(operation, &kind);
-    // Errors are said by their codes alone.
+    // Error responses come from the declared codes only.
     operation.responses.responses.retain(|status, _| status.starts_with('2'));
     for (status, response) in &mut operation.responses.responses {
         if let RefOr::T(response) = response {
@@ -49,22 +49,22 @@ pub(super) fn complete(operation: &mut Operation, mutates: bool, shared: &mut Re
         let name = codes.iter().copied().collect::<Vec<_>>().join(".");
         refer(status, name, problem(status, codes));
     }
-    // The protocol's own refusal, before any operation is known.
+    // hyper refuses these headers before any operation is known.
     let refused = ResponseBuilder::new().description("The headers are longer than 64 KiB. Without a body.");
     refer(431, "headers_too_large".to_owned(), refused.build());
     let extensions = operation.extensions.get_or_insert_default();
     extensions.insert("x-errors".to_owned(), codes.iter().map(|code| Value::from(code.as_str())).collect());
 }
 
-/// What matters of an operation for what it shares with others.
+/// The properties of an operation that decide what its description shares with others.
 pub(super) struct Kind {
     pub(super) mutates: bool,
     needs_token: bool,
-    /// Whether it is for those who hold a right: any token but the one-time one, which is refused.
+    /// True if the operation declares a permission. It then refuses one-time tokens.
     needs_right: bool,
-    /// Whether its own object is compared with `If-Match`.
+    /// True if the operation compares its object with `If-Match`.
     pub(super) compares: bool,
-    /// Whether its answer carries an ETag.
+    /// True if the response carries an ETag.
     pub(super) is_tagged: bool,
     takes_body: bool,
     is_denied_to_some: bool,
@@ -87,12 +87,12 @@ impl Kind {
         }
     }
 
-    /// Whether an idempotency key is looked at; for that the body is read, whether the operation takes one or not.
+    /// Returns whether the operation accepts an idempotency key. It then reads the body, even if it declares none.
     pub(super) fn takes_key(&self) -> bool {
         self.mutates && self.needs_right
     }
 
-    /// The operation's own codes, and those of its kind.
+    /// Returns the operation's own codes and those of its kind.
     fn codes(&self, operation: &Operation) -> Vec<Code> {
         let mut codes = own_codes(operation);
         let mut add = |when: bool, code: Code| {
@@ -103,9 +103,9 @@ impl Kind {
         add(self.needs_token, Code::Unauthenticated);
         add(self.needs_right, Code::BootstrapOnly);
         add(self.is_denied_to_some, Code::Forbidden);
-        // Also of those that take none: a parameter that an operation does not have is refused.
+        // Also for operations without parameters: they refuse unknown parameters.
         add(true, Code::QueryInvalid);
-        // Also of those that take none: one that says something is refused.
+        // Also for operations without a body: they refuse a body with content.
         add(self.mutates, Code::BodyInvalid);
         add(self.mutates, Code::BodyTooLarge);
         add(self.mutates, Code::BodyTooSlow);
@@ -141,7 +141,7 @@ fn describe_success(status: &str, response: &mut Response) {
     }
 }
 
-/// The response under `status`, which one of `codes` explains.
+/// Returns the response for `status`, which carries one of `codes`.
 fn problem(status: u16, codes: BTreeSet<&str>) -> Response {
     let code = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(codes.iter().copied()));
     let schema = AllOfBuilder::new()

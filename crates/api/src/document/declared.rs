@@ -1,5 +1,5 @@
-//! What of an operation's description decides how its requests are treated. It is read from each operation's own description: the whole document
-//! has every schema too, and takes megabytes while it is made, so it is made only for who asks for it.
+//! The parts of an operation's description that decide how its requests are handled. They are read from the single description: the
+//! complete document also contains every schema and takes megabytes to build, so it is built only for clients that request it.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -14,23 +14,23 @@ use utoipa::openapi::{
 use super::common::{Kind, said};
 use crate::routes::{self, Described};
 
-/// The parameter by which an operation is asked what it would do.
+/// Name of the query parameter that requests a preview.
 pub(crate) const DRY_RUN: &str = "dry_run";
 
-/// What an operation's own description says of it; the description is what counts.
+/// Properties that an operation's description declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Declared {
-    /// What whoever asks for it must be allowed.
+    /// Permission that a caller needs.
     pub(crate) needs: Needs,
-    /// What the audit calls it, when it changes something.
+    /// Audit action, if the operation changes something.
     pub(crate) audit: Option<AuditAction>,
-    /// Whether it changes something.
+    /// True if the operation changes something.
     pub(crate) mutates: bool,
-    /// Whether it takes a body.
+    /// True if the operation takes a body.
     pub(crate) takes_body: bool,
-    /// Whether it compares its object with `If-Match`.
+    /// True if the operation compares its object with `If-Match`.
     pub(crate) compares: bool,
-    /// The names of the parameters of its query.
+    /// Names of the query parameters.
     query: Vec<String>,
 }
 
@@ -57,24 +57,24 @@ impl Declared {
         }
     }
 
-    /// Whether its query has a parameter of that name.
+    /// Returns whether the operation has a query parameter with this name.
     pub(crate) fn takes(&self, parameter: &str) -> bool {
         self.query.iter().any(|name| name == parameter)
     }
 }
 
-/// What an operation needs.
+/// Permission that an operation declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// No token: something else is the credential.
+    /// No token: the request carries another credential.
     Nothing,
-    /// A token whose role allows this.
+    /// A token whose role has this permission.
     Permission(Permission),
-    /// It does not say.
+    /// The description declares no valid permission.
     Unsaid,
 }
 
-/// The operation of that method and route; `None` when there is none.
+/// Returns the operation for this method and route; `None` if there is none.
 pub(crate) fn declared(method: &Method, route: &str) -> Option<&'static Declared> {
     static DECLARED: LazyLock<HashMap<String, Vec<(HttpMethod, Declared)>>> = LazyLock::new(by_route);
     let method = described_as(method)?;
@@ -93,15 +93,15 @@ fn by_route() -> HashMap<String, Vec<(HttpMethod, Declared)>> {
     by_route
 }
 
-/// Whether what is asked for by that method changes something.
+/// Returns whether operations with this method change something.
 fn mutates(method: &HttpMethod) -> bool {
     !matches!(method, HttpMethod::Get | HttpMethod::Head | HttpMethod::Options | HttpMethod::Trace)
 }
 
-/// The method under which an operation that answers `method` is described.
+/// Returns the method under which the operation that handles `method` is described.
 fn described_as(method: &Method) -> Option<HttpMethod> {
     Some(match *method {
-        // HEAD is answered by what answers GET, and asks for the same right.
+        // The handler of GET also handles HEAD, with the same permission.
         Method::GET | Method::HEAD => HttpMethod::Get,
         Method::POST => HttpMethod::Post,
         Method::PUT => HttpMethod::Put,

@@ -1,5 +1,5 @@
-//! What agents send and get when they enroll, as the document shows it. The shapes themselves are `wire`'s, which knows no documents; a test
-//! holds them together.
+//! Request and response of an enrollment, as the OpenAPI document describes them. `wire` defines the actual types without knowledge of
+//! OpenAPI; a test compares both.
 
 use utoipa::ToSchema;
 
@@ -8,49 +8,50 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "read by the document alone")]
 pub(crate) struct Asked {
-    /// The id of the node that the enrollment string was for.
+    /// Id of the node for which the enrollment string was issued.
     #[schema(format = Uuid)]
     node: String,
-    /// The token in the string.
+    /// The token in the enrollment string.
     token: String,
-    /// A certificate request in PEM for the agent's fresh key.
+    /// Certificate signing request in PEM for the agent's new key.
     csr: String,
-    /// The machine's id.
+    /// Id of the machine.
     machine_id: String,
-    /// The agent's version.
+    /// Version of the agent.
     agent_version: String,
-    /// What the node's clock says, in milliseconds since 1970. One that is more than five minutes off is refused.
+    /// Time of the node's clock in milliseconds since the Unix epoch. The request is refused if it differs by more than five minutes from
+    /// the control plane's clock.
     #[schema(minimum = 0)]
     clock: Option<i64>,
-    /// What shows that the machine was reimaged since a tenant has left it.
+    /// Proof that the machine was reimaged after a tenant left it.
     reimage: Option<Evidence>,
 }
 
-/// What shows that a machine was reimaged.
+/// Proof that a machine was reimaged.
 #[derive(ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(dead_code, reason = "read by the document alone")]
 pub(crate) enum Evidence {
-    /// The value that the control plane gave to its reimage hook alone.
+    /// The value that the control plane passed only to its reimage hook.
     OneTimeValue {
         /// The value.
         value: String,
     },
 }
 
-/// The node's identity.
+/// Identity of a node.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "read by the document alone")]
 pub(crate) struct Given {
-    /// Its certificate, PEM.
+    /// The node's certificate in PEM.
     certificate: String,
-    /// The authority's certificate, PEM.
+    /// The authority's certificate in PEM.
     authority: String,
-    /// Where the node channel listens, each `host:port`, the one that answered first.
+    /// Addresses of the node channel, each `host:port`, beginning with the replica that answers.
     channels: Vec<String>,
-    /// The control plane's id.
+    /// Id of the control plane.
     control_plane: String,
-    /// Its enrollment epoch.
+    /// Enrollment epoch of the node.
     epoch: u64,
     /// The signing keys, as a signed set.
     key_set: serde_json::Value,

@@ -1,4 +1,4 @@
-//! What operations of a kind take besides their own queries: headers, and the parts of their paths; and the header that every answer carries.
+//! Describes the parameters that operations of one kind share: headers and path segments; and the header of every response.
 
 use utoipa::openapi::{
     Components, Header, KnownFormat, ObjectBuilder, Ref, RefOr, Required, SchemaFormat, Type,
@@ -8,13 +8,13 @@ use utoipa::openapi::{
 use super::{common::Kind, schema};
 use crate::idempotency::KEY_BYTES_MAX;
 
-/// Where the echoed correlation id is described.
+/// Reference to the description of the correlation id in responses.
 pub(super) const ECHOED: &str = "#/components/headers/CorrelationId";
 
-/// Texts of entity tags, as RFC 9110 has them: `*`, or a list of them.
+/// Entity tags of RFC 9110: `*`, or a list of tags.
 const TAGS: &str = r#"^(\*|(W/)?"[!#-~]*"(, *(W/)?"[!#-~]*")*)$"#;
 
-/// Adds the headers that an operation of that kind takes, and says what those of its path and query look like.
+/// Adds the headers that an operation of this kind accepts, and the schemas of its path and query parameters.
 pub(super) fn complete(operation: &mut Operation, kind: &Kind) {
     let name = operation.operation_id.clone().unwrap_or_default();
     for parameter in operation.parameters.iter_mut().flatten() {
@@ -34,7 +34,7 @@ pub(super) fn complete(operation: &mut Operation, kind: &Kind) {
     operation.parameters.get_or_insert_default().extend(references);
 }
 
-/// Describes them once.
+/// Describes each shared header once.
 pub(super) fn describe(components: &mut Components) {
     let mut describe = |name: &str, parameter: Parameter| {
         components.parameters.insert(name.to_owned(), parameter.into());

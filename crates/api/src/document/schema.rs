@@ -1,4 +1,4 @@
-//! What parameters look like: which texts and numbers an operation takes. Refused are others by the routes themselves.
+//! Schemas of path and query parameters. The routes themselves refuse other values.
 
 use gpuaas_model::{
     AllocationState, ArchiveKind, AuditAction, Connectivity, Health, LINE_FORMAT, Lifecycle, Line, Name, NodeState,
@@ -8,47 +8,47 @@ use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
 
 use crate::shown::SECTIONS;
 
-/// A DNS label; an id in its usual form is one too.
+/// A DNS label. An id in its usual form is one too.
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 
-/// A file's name: it leads nowhere but into its folder, and is hidden in none.
+/// A file name without path separators and without a leading dot.
 const FILE: &str = "^[A-Za-z0-9][A-Za-z0-9._~+-]*$";
-/// A SHA-256.
+/// A SHA-256 digest.
 const DIGEST: &str = "^[0-9a-f]{64}$";
-/// Longest name of a file.
+/// Longest file name, in bytes.
 const FILE_BYTES_MAX: usize = 255;
 
 fn string() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-/// A text that is looked for.
+/// Schema of a search text.
 fn text() -> Object {
     line(string().max_length(Some(Line::SEARCHED.characters_max())))
 }
 
-/// A text that [`Line`] checks.
+/// Schema of a text that [`Line`] checks.
 fn line(text: ObjectBuilder) -> Object {
     text.format(Some(SchemaFormat::Custom(LINE_FORMAT.to_owned()))).build()
 }
 
-/// An object's name or id.
+/// Schema of an object's name or id.
 fn key() -> Object {
     string().min_length(Some(1)).max_length(Some(Name::LENGTH_BYTES_MAX)).pattern(Some(LABEL)).build()
 }
 
-/// An object's id.
+/// Schema of an object's id.
 fn id() -> Object {
     string().format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid))).build()
 }
 
-/// How many items a page has.
+/// Schema of a page size.
 fn limit() -> Object {
     let most = gpuaas_store::Page::LIMIT_MAX;
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(most)).build()
 }
 
-/// A number of an event or audit record, or of seconds.
+/// Schema of the number of an event or audit record, or of a number of seconds.
 fn number() -> Object {
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(i64::MAX)).build()
 }
@@ -63,12 +63,12 @@ macro_rules! words_of {
     };
 }
 
-/// The name of a package, or of what is beside packages.
+/// Schema of the name of a package, or of another file in the package folder.
 fn file() -> Object {
     string().min_length(Some(1)).max_length(Some(FILE_BYTES_MAX)).pattern(Some(FILE)).build()
 }
 
-/// A part of a path, by its name.
+/// Returns the schema of the path segment `name`.
 pub(super) fn of_path(name: &str) -> Object {
     match name {
         "id" => id(),
@@ -77,7 +77,7 @@ pub(super) fn of_path(name: &str) -> Object {
     }
 }
 
-/// A parameter of the query of an operation, by its name; absent for one whose own description says all.
+/// Returns the schema of the query parameter `name` of an operation; `None` if the operation's own description suffices.
 pub(super) fn of_query(name: &str, operation: &str) -> Option<Object> {
     Some(match (name, operation) {
         ("project" | "workload" | "node", _) => key(),

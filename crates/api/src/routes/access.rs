@@ -16,7 +16,7 @@ use gpuaas_model::AccessGrantId;
 use super::workloads::{ProjectParams, find};
 use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, shown, state::ApiState};
 
-/// How the workload's cluster can be reached, by which kinds of credentials, and what was delivered.
+/// Returns the endpoint of the workload's cluster, the available kinds of credentials, and the delivered ones.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}/access", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
@@ -36,7 +36,9 @@ pub(crate) async fn get_access(
     Ok(Json(shown::access(access::describe(&state.engine, &caller, id).await?)))
 }
 
-/// Delivers a credential for the workload's cluster; it is in the answer and nowhere else.
+/// Delivers a credential for the workload's cluster.
+///
+/// Only this response contains the credential.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/kubeconfig", tag = "workloads", security(("token" = [])), request_body = AskAccess,
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
@@ -64,11 +66,11 @@ pub(crate) async fn deliver_kubeconfig(
         expires_at: delivered.grant.expires_at.to_string(),
         kubeconfig: delivered.kubeconfig.to_string(),
     };
-    // A credential is nothing for a cache.
+    // Caches must not store a credential.
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(granted)).into_response())
 }
 
-/// Withdraws a delivered credential.
+/// Revokes a delivered credential.
 #[utoipa::path(
     delete, path = "/api/v1/access-grants/{id}", tag = "workloads", security(("token" = [])), params(("id" = String, Path)),
     extensions(

@@ -25,26 +25,26 @@ use crate::{
     state::ApiState,
 };
 
-/// Which allocations.
+/// Filters of allocations.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AllocationParams {
-    /// Of this project, by name or id.
+    /// Name or id of the project.
     project: Option<String>,
-    /// In this state.
+    /// State of the allocation.
     state: Option<String>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default, deserialize_with = "crate::page::cursor")]
     #[param(value_type = Option<String>)]
     cursor: Option<String>,
-    /// At most so many, up to 1,000.
+    /// Number of entries per page: 1 to 1,000, 1,000 by default.
     #[serde(default, deserialize_with = "crate::page::limit")]
     #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
-/// Allocations that the caller sees.
+/// Lists allocations that the caller may see.
 #[utoipa::path(
     get, path = "/api/v1/allocations", tag = "allocations", security(("token" = [])), params(AllocationParams),
     extensions(
@@ -73,7 +73,9 @@ pub(crate) async fn list_allocations(
     Ok(Json(List::new(shown.collect::<Result<_, _>>()?, next_cursor)))
 }
 
-/// Gives a node to a project.
+/// Allocates a node to a project.
+///
+/// The allocation becomes usable after an inspection of the node.
 #[utoipa::path(
     post, path = "/api/v1/allocations", tag = "allocations", security(("token" = [])), request_body = CreateAllocation,
     extensions(
@@ -96,7 +98,7 @@ pub(crate) async fn create_allocation(
     Ok((StatusCode::CREATED, Json(shown)))
 }
 
-/// An allocation.
+/// Returns an allocation.
 #[utoipa::path(
     get, path = "/api/v1/allocations/{id}", tag = "allocations", security(("token" = [])), params(("id" = String, Path)),
     extensions(
@@ -119,7 +121,9 @@ pub(crate) async fn get_allocation(
     held.or_send(revision, &shown(&mut reader, record).await?)
 }
 
-/// Takes a node back from a project.
+/// Releases an allocation.
+///
+/// The node's identity becomes invalid. The node must be reimaged before it is allocated again.
 #[utoipa::path(
     post, path = "/api/v1/allocations/{id}/release", tag = "allocations", security(("token" = [])), params(("id" = String, Path)),
     extensions(
@@ -138,7 +142,7 @@ pub(crate) async fn release_allocation(
     Ok(Json(shown(&mut state.engine.store().read().await?, released).await?))
 }
 
-/// What cannot be an id is nobody's.
+/// Parses an id. A text that cannot be an id is reported as absent.
 fn known(id: &str) -> Result<AllocationId, ApiProblem> {
     Ok(id.parse().map_err(|_| CommandError::not_found("allocation", id))?)
 }

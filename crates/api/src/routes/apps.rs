@@ -1,4 +1,4 @@
-//! The catalog, and where an app could go.
+//! The catalog, and placement options.
 
 use axum::{
     Json,
@@ -16,7 +16,7 @@ use crate::{
     state::ApiState,
 };
 
-/// The catalog.
+/// Lists the apps of the catalog.
 #[utoipa::path(
     get, path = "/api/v1/apps", tag = "apps", security(("token" = [])),
     extensions(
@@ -37,7 +37,7 @@ pub(crate) async fn list_apps(
     Ok(Json(List::new(items, None)))
 }
 
-/// An app with what is promised of it and what is not.
+/// Returns an app, with the platform's guarantees and their limits.
 #[utoipa::path(
     get, path = "/api/v1/apps/{slug}", tag = "apps", security(("token" = [])), params(("slug" = String, Path)),
     extensions(
@@ -55,7 +55,9 @@ pub(crate) async fn get_app(
     Ok(Json(shown(&mut state.engine.store().read().await?, entry).await?))
 }
 
-/// Every allocation of the project as a place for the app: the unusable ones too, each with all of its reasons.
+/// Lists the project's allocations as placements for the app.
+///
+/// Unusable allocations are included, each with all its reasons.
 #[utoipa::path(
     get, path = "/api/v1/apps/{slug}/placement-options", tag = "apps", security(("token" = [])),
     params(("slug" = String, Path), ProjectPageParams),

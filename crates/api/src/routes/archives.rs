@@ -23,24 +23,24 @@ use crate::{
     state::ApiState,
 };
 
-/// Which archives.
+/// Filters of archives.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArchiveParams {
-    /// `operations`, `tasks`, `events` or `audit`.
+    /// Kind of the entries: `operations`, `tasks`, `events` or `audit`.
     kind: Option<String>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default, deserialize_with = "crate::page::cursor")]
     #[param(value_type = Option<String>)]
     cursor: Option<String>,
-    /// At most so many, up to 1,000.
+    /// Number of entries per page: 1 to 1,000, 1,000 by default.
     #[serde(default, deserialize_with = "crate::page::limit")]
     #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
-/// Archives of history that left the database, oldest first.
+/// Lists archives of history that was removed from the database, oldest first.
 #[utoipa::path(
     get, path = "/api/v1/archives", tag = "audit", security(("token" = [])), params(ArchiveParams),
     extensions(
@@ -62,7 +62,7 @@ pub(crate) async fn list_archives(
     Ok(Json(List::new(archives.into_iter().map(convert::archive).collect(), next_cursor)))
 }
 
-/// An archive, without its content.
+/// Returns an archive without its content.
 #[utoipa::path(
     get, path = "/api/v1/archives/{id}", tag = "audit", security(("token" = [])), params(("id" = String, Path)),
     extensions(
@@ -79,7 +79,9 @@ pub(crate) async fn get_archive(
     Ok(Json(convert::archive(find(&state, &caller, &key).await?)))
 }
 
-/// The content of an archive: lines of JSON, compressed with zstd. Its SHA-256 is in the archive's record.
+/// Returns the content of an archive: JSON lines, compressed with zstd.
+///
+/// The archive's record contains the SHA-256 of the content.
 #[utoipa::path(
     get, path = "/api/v1/archives/{id}/content", tag = "audit", security(("token" = [])), params(("id" = String, Path)),
     extensions(

@@ -19,10 +19,10 @@ use crate::{
     state::ApiState,
 };
 
-/// Longest signature that a request brings along; minisign's have 300 bytes.
+/// Longest signature in a request, in bytes. A minisign signature has 300.
 const SIGNATURE_BYTES_MAX: usize = 4_096;
 
-/// Imported files.
+/// Lists imported files.
 #[utoipa::path(get, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), params(PageParams), extensions(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("artifact list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
@@ -38,7 +38,10 @@ pub(crate) async fn list_artifacts(
     Ok(Json(List::new(artifacts.into_iter().map(|artifact| shown(artifact, &caller)).collect(), next_cursor)))
 }
 
-/// Imports a release, verified against its sum file, and that by a digest or by a trusted signature, or nothing of it.
+/// Imports a release.
+///
+/// All files are checked against the release's sum file, which is verified by a digest or by a trusted signature; the control plane's
+/// settings may also allow releases without either. If a check fails, nothing is imported.
 #[utoipa::path(
     post, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), request_body = ImportRelease,
     extensions(
@@ -78,7 +81,7 @@ pub(crate) async fn import_artifacts(
     Ok((StatusCode::CREATED, Json(List::new(shown, None))))
 }
 
-/// Refuses what can verify nothing, before anything is read.
+/// Refuses a malformed digest or signature before anything is read.
 fn check(proof: &Proof<'_>) -> Result<(), ApiProblem> {
     let invalid = |field, detail: String| Err(ApiProblem::new(Code::FieldInvalid, detail).about(field));
     if !proof.sums_sha256.is_none_or(is_sha256_hex) {
@@ -90,12 +93,12 @@ fn check(proof: &Proof<'_>) -> Result<(), ApiProblem> {
     Ok(())
 }
 
-/// A URL without what may hold a credential.
+/// Returns a URL without query and fragment, which may contain a credential.
 fn without_query(source: &str) -> &str {
     source.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// Folders of the control plane's machine and addresses inside its network are none of a tenant's business.
+/// Converts a row. Tenants do not see its source, which may be a folder or an internal address.
 fn shown(record: ArtifactRecord, caller: &Caller) -> Artifact {
     let runs_the_platform = caller.principal.may(Permission::PlatformRead);
     Artifact {

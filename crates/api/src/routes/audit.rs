@@ -1,4 +1,4 @@
-//! The audit.
+//! Audit records.
 
 use axum::{Json, extract::State};
 use gpuaas_api_types::{AuditEntry, List};
@@ -9,35 +9,35 @@ use utoipa::IntoParams;
 use super::nodes::parsed;
 use crate::{auth::Authenticated, convert, page::Params, page::seconds_ago, problem::ApiProblem, state::ApiState};
 
-/// Records listed at once.
+/// Most records in one list.
 const LIMIT_MAX: u32 = 1_000;
 
-/// Which records.
+/// Filters of audit records.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditParams {
-    /// By this actor.
+    /// Name of the actor.
     #[serde(default, deserialize_with = "crate::page::text")]
     #[param(value_type = Option<String>)]
     actor: Option<String>,
-    /// About this target, for example `node/gpu-07`.
+    /// Target of the action, for example `node/gpu-07`.
     #[serde(default, deserialize_with = "crate::page::text")]
     #[param(value_type = Option<String>)]
     target: Option<String>,
-    /// Of this action, for example `task.dispatch`.
+    /// Action, for example `task.dispatch`.
     action: Option<String>,
-    /// Only of the last so many seconds.
+    /// Return records of this many last seconds only.
     since_seconds: Option<u64>,
-    /// Behind this number.
+    /// Return records after this number.
     after: Option<u64>,
-    /// At most so many, up to 1,000.
+    /// Number of records per page: 1 to 1,000, 1,000 by default.
     #[serde(default, deserialize_with = "crate::page::limit")]
     #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
-/// Audit records that the caller sees, oldest first.
+/// Lists audit records that the caller may see, oldest first.
 #[utoipa::path(
     get, path = "/api/v1/audit", tag = "audit", security(("token" = [])), params(AuditParams),
     extensions(

@@ -1,4 +1,4 @@
-//! The authorities that issue certificates.
+//! Certificate authorities.
 
 use axum::{Json, extract::State, http::StatusCode};
 use gpuaas_api_types::{Authority, ForceAuthority, List};
@@ -11,7 +11,7 @@ use gpuaas_trust::is_sha256_hex;
 
 use crate::{auth::Authenticated, body::Body, convert, problem::ApiProblem, state::ApiState};
 
-/// Every authority that issues or issued certificates, oldest first.
+/// Lists every present and former authority, oldest first.
 #[utoipa::path(get, path = "/api/v1/authorities", tag = "platform", security(("token" = [])), extensions(
         ("x-permission" = json!("platform.read")), ("x-cli" = json!("keys list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
@@ -25,8 +25,10 @@ pub(crate) async fn list_authorities(
     Ok(Json(List::new(authorities.into_iter().map(convert::authority).collect(), None)))
 }
 
-/// Makes a new authority take the place of the one that issues: staged until every connected node trusts it, then active, and the old one retired once
-/// every node has a certificate of the new one. No connection ends for it.
+/// Starts the rotation of the certificate authority.
+///
+/// The new authority is `staged` until every connected node trusts it, then `active`. The old one is retired once every node has a
+/// certificate of the new one. No connection is interrupted.
 #[utoipa::path(
     post, path = "/api/v1/authorities/rotate", tag = "platform", security(("token" = [])),
     extensions(
@@ -43,8 +45,9 @@ pub(crate) async fn rotate_authority(
     Ok((StatusCode::ACCEPTED, Json(convert::authority(AuthorityView { authority, waiting_for: None }))))
 }
 
-/// Takes the next step of the rotation that is under way without the nodes that hold it up. One that is left behind when the old authority is retired
-/// has to be enrolled again.
+/// Takes the next step of the rotation without the nodes that delay it.
+///
+/// A node that is left behind when the old authority is retired must be enrolled again.
 #[utoipa::path(
     post, path = "/api/v1/authorities/force", tag = "platform", security(("token" = [])), request_body = ForceAuthority,
     extensions(

@@ -1,4 +1,4 @@
-//! Where the one-time token of the first administrator is exchanged. No other token is taken here, and that token nowhere else.
+//! Exchange of the first administrator's one-time token. This route accepts no other token, and no other route accepts that one.
 
 use axum::{
     Extension, Json,
@@ -14,7 +14,9 @@ use gpuaas_model::Line;
 
 use crate::{auth, body::Body, convert, peer::PeerAddress, problem::ApiProblem, state::ApiState};
 
-/// Exchanges the one-time token of the first administrator for a platform admin's token, whose secret is in the answer and nowhere else.
+/// Exchanges the one-time token of the first administrator for a platform admin's token.
+///
+/// Only this response contains the new token's secret.
 #[utoipa::path(
     post, path = "/api/v1/bootstrap", tag = "access", security(("token" = [])), request_body = Bootstrap,
     extensions(

@@ -1,4 +1,4 @@
-//! Where agents redeem their enrollment tokens. The token in the body is the credential; no other is asked for.
+//! Enrollment of agents. The token in the body is the credential; no other is required.
 
 use axum::{Extension, Json, extract::State};
 use gpuaas_engine::commands::node;
@@ -7,7 +7,9 @@ use gpuaas_wire::session::{EnrollRequest, EnrollResponse};
 
 use crate::{body::Body, correlation, document::enrollment, peer::PeerAddress, problem::ApiProblem, state::ApiState};
 
-/// Redeems an enrollment token for a certificate. For node agents.
+/// Redeems an enrollment token for a certificate.
+///
+/// For node agents.
 #[utoipa::path(
     post, path = "/api/v1/enroll", tag = "nodes", request_body(content = inline(enrollment::Asked)),
     extensions(
@@ -31,7 +33,7 @@ pub(crate) async fn enroll(
     Ok(Json(redeemed?))
 }
 
-/// A token that opens nothing. One that was used, or superseded, was ours: whoever repeats it does not guess.
+/// Returns whether the token was never valid for this node. A used or superseded token was valid, so repeating it is not guessing.
 fn is_no_credential(code: Code) -> bool {
     matches!(code, Code::EnrollmentInvalid | Code::EnrollmentForeign)
 }

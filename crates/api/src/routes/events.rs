@@ -1,4 +1,4 @@
-//! Events: a list, or a stream that goes on where a client left off.
+//! Events, as a list or as a stream that a client can resume.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -31,31 +31,34 @@ use crate::{
     streams::lasting,
 };
 
-/// Events listed at once.
+/// Most events in one list.
 const BATCH: u32 = 200;
-/// A comment goes out when nothing happened for this long, so that proxies keep the connection.
+/// Interval of comments on an idle stream, so that proxies keep the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Which events.
+/// Filters of events.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventParams {
-    /// Of this project, by name or id; the platform's own when absent, for platform admins.
+    /// Name or id of the project. Defaults to the caller's project; for platform roles to the platform's own events.
     project: Option<String>,
-    /// Behind this number; `Last-Event-ID` does the same for a stream.
+    /// Return events after this number. `Last-Event-ID` has the same effect on a stream.
     after: Option<u64>,
-    /// For a stream: only what happens from now on.
+    /// Start a stream with the next new event.
     #[serde(default, deserialize_with = "flag")]
     #[param(value_type = Option<bool>)]
     from_now: bool,
-    /// At most so many, up to 200.
+    /// Number of events per page: at most 200, which is the default. Larger values count as 200.
     #[serde(default, deserialize_with = "crate::page::limit")]
     #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
-/// Events, oldest first; from the oldest that is kept where `after` is absent or 0. With `Accept: text/event-stream`, the same as a stream that ends with the token.
+/// Lists events, oldest first.
+///
+/// If `after` is absent or 0, the list begins with the oldest event in the database. With `Accept: text/event-stream`, the response is a
+/// stream that continues until the token expires.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", security(("token" = [])), params(EventParams),
     extensions(
@@ -73,7 +76,7 @@ pub(crate) async fn list_events(
     let stream = stream_of(&state, &caller, params.project.as_deref()).await?;
     let after = last_event_id(&headers)?.or(params.after).unwrap_or(0);
     if wants_stream(&headers) {
-        // Subscribed before the first read: nothing that is committed in between is missed.
+        // Subscribes before the first read, so that no commit in between is missed.
         let changes = state.engine.store().changes();
         let resumed = headers.contains_key("last-event-id");
         let after = if params.from_now && !resumed {
@@ -95,7 +98,8 @@ pub(crate) async fn list_events(
     Ok(Json(List::new(events.into_iter().map(convert::event).collect(), next_cursor)).into_response())
 }
 
-/// Refuses to go on behind a number whose next event was removed: numbers have no gaps. Whoever asks from the start gets what there is.
+/// Refuses to continue after a number whose next event was removed: numbers have no gaps. A request without a number begins with the oldest
+/// event.
 fn refuse_removed(after: u64, events: &[EventRecord]) -> Result<(), ApiProblem> {
     let Some(first) = events.first().map(|event| event.sequence).filter(|first| is_gap(after, *first)) else {
         return Ok(());
@@ -144,7 +148,7 @@ struct Following {
     batch: std::vec::IntoIter<Sent>,
 }
 
-/// Rows behind `after`, and then whatever is appended: woken by commits, read from rows.
+/// Streams the rows after `after`, then new ones: commits wake it, and it reads rows.
 fn follow(
     state: &ApiState,
     changes: Receiver<Change>,
@@ -164,7 +168,8 @@ impl Following {
         loop {
             if let Some(sent) = self.batch.next() {
                 if is_gap(self.after, sent.sequence) {
-                    // So slow a reader that its next event was removed: it asks again, and is told so.
+                    // The reader is so slow that its next event was removed. The stream ends; the client's next request is refused with the
+                    // reason.
                     return None;
                 }
                 self.after = sent.sequence;
@@ -181,7 +186,7 @@ impl Following {
         }
     }
 
-    /// Waits for a commit to this stream; hints that were missed count as one.
+    /// Waits for a commit to this stream. Missed notifications count as one.
     async fn wait(&mut self) -> Option<()> {
         loop {
             match self.changes.recv().await {

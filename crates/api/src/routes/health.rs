@@ -1,4 +1,4 @@
-//! Health, for load balancers and people, without a token; and metrics, for scrapers: the routes outside of the document.
+//! Routes outside of the OpenAPI document: health for load balancers and operators, without a token, and metrics.
 
 use axum::{
     Router,
@@ -20,16 +20,16 @@ pub(super) fn router() -> Router<ApiState> {
     Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).route("/metrics", get(metrics::expose))
 }
 
-/// The process answers.
+/// Reports that the process is running.
 async fn livez() -> &'static str {
     "ok"
 }
 
-/// Requests can be served: the store answers and takes changes. `?verbose` lists the checks.
+/// Reports whether requests can be served: the store answers and accepts changes. `?verbose` lists the checks.
 async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (StatusCode, String) {
     let ready = state.ready.get(readiness(&state)).await;
     let verbose = query.is_some_and(|query| query.contains("verbose"));
-    // What exactly is wrong is in the log: anybody may ask here.
+    // The log contains the details; this route is public.
     let (mut passed, mut checks) = match ready {
         Readiness::Ready => (true, "[+]store ok\n[+]room ok\n".to_owned()),
         Readiness::NoRoom => (false, "[+]store ok\n[-]room failed: the disk is full; reads are answered\n".to_owned()),
@@ -59,7 +59,7 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
     (status, format!("{checks}readyz check {verdict}\n"))
 }
 
-/// Whether the listeners' certificates are valid, and the line that says so.
+/// Returns whether the listeners' certificates are valid, and the line of the check.
 fn certificates_check(certificates: &CertificatesEnd, now: Timestamp) -> (bool, String) {
     let end = certificates.get();
     match certificates.validity(now) {
@@ -71,18 +71,18 @@ fn certificates_check(certificates: &CertificatesEnd, now: Timestamp) -> (bool, 
     }
 }
 
-/// What can be served now.
+/// Result of the store's checks.
 #[derive(Clone, Copy)]
 pub(crate) enum Readiness {
     Ready,
-    /// The store answers and has no room for changes.
+    /// The store answers, but has no space for changes.
     NoRoom,
     NoStore,
-    /// The store lacks what was acknowledged, and takes no changes.
+    /// The store lacks acknowledged changes, and accepts no new ones.
     HistoryWentBack,
-    /// The database's own files are damaged, as far as one statement has met.
+    /// A statement found the database's files damaged.
     Damaged,
-    /// The store names a sealing key that is not held here: no token can be verified.
+    /// This replica lacks the sealing key that the store uses, so it cannot verify tokens.
     NoSealingKey,
 }
 
@@ -100,7 +100,7 @@ async fn readiness(state: &ApiState) -> Readiness {
     };
     let asked: Result<Readiness, StoreError> = asked.await;
     match asked {
-        // Once damaged it stays so, wherever the next statement reads.
+        // Damage lasts until a restart, even if later statements succeed.
         _ if store.damage().is_some() => Readiness::Damaged,
         Ok(readiness) => readiness,
         Err(error) => {

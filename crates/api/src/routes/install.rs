@@ -1,4 +1,4 @@
-//! What a machine fetches to be brought in, before it has any credential: the script, the authority's certificate, packages. All of it is public.
+//! Public files that a machine fetches before it has a credential: the script, the authority's certificate, and packages.
 
 use axum::{
     body::Body,
@@ -12,12 +12,12 @@ use utoipa::IntoParams;
 
 use crate::{page::Params, problem::ApiProblem, state::ApiState};
 
-/// The script. The same for every machine: what differs comes with the enrollment string.
+/// The script. It is the same for every machine; the enrollment string contains the differences.
 const SCRIPT: &str = include_str!("install/install.sh");
 /// Bytes of a package that are read at once.
 const PIECE_BYTES: usize = 64 * 1_024;
 
-/// The script that brings a machine in, removes it again, and explains itself.
+/// Returns the script that enrolls a machine and can remove the agent again.
 #[utoipa::path(
     get, path = "/install.sh", tag = "nodes",
     extensions(
@@ -30,18 +30,21 @@ pub(crate) async fn install_script() -> Response {
     text("text/plain; charset=utf-8", SCRIPT.to_owned())
 }
 
-/// Which authority.
+/// Selects an authority.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuthorityParams {
-    /// The digest of its certificate that an enrollment string pins, 64 hex digits; that of the one that issues when absent or unknown
+    /// SHA-256 of the authority's certificate, which an enrollment string pins, 64 hex digits. If it is absent or unknown, the active
+    /// authority is returned.
     #[serde(default, deserialize_with = "crate::page::digest")]
     #[param(value_type = Option<String>)]
     sha256: Option<String>,
 }
 
-/// The authority's certificate, PEM. Whoever takes it holds it against the digest in the enrollment string before anything else.
+/// Returns the certificate of an authority in PEM.
+///
+/// A client must first compare its SHA-256 with the digest in the enrollment string.
 #[utoipa::path(
     get, path = "/install/authority.pem", tag = "nodes", params(AuthorityParams),
     extensions(
@@ -60,7 +63,7 @@ pub(crate) async fn install_authority(
     text("application/pem-certificate-chain", pem)
 }
 
-/// A package, or `SHA256SUMS`, which lists them all.
+/// Returns a package, or `SHA256SUMS`, which lists all packages.
 #[utoipa::path(
     get, path = "/install/packages/{file}", tag = "nodes", params(("file" = String, Path, description = "its name in `SHA256SUMS`")),
     extensions(

@@ -1,4 +1,4 @@
-//! Journals of members, streamed from their nodes as they are written.
+//! Journals of members, streamed from their nodes.
 
 use axum::{
     body::{Body, Bytes},
@@ -23,36 +23,38 @@ use crate::{
     streams::lasting,
 };
 
-/// Lines sent when no beginning is asked for.
+/// Number of last lines if the request gives neither a number nor a start.
 const TAIL_DEFAULT: u32 = 100;
-/// Most last lines.
+/// Largest number of last lines.
 const TAIL_MAX: u32 = 10_000;
-/// One JSON document a line.
+/// One JSON document per line.
 const NDJSON: &str = "application/x-ndjson";
 
-/// Which lines.
+/// Selects lines of a journal.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LogParams {
-    /// The workload's project, by name or id; the caller's own when absent.
+    /// Name or id of the workload's project. Defaults to the caller's project.
     project: Option<String>,
-    /// One of the member's units; its main one when absent.
+    /// One of the member's units. Defaults to its main unit.
     #[serde(default, deserialize_with = "crate::page::text")]
     #[param(value_type = Option<String>)]
     unit: Option<String>,
-    /// Only of the last so many seconds.
+    /// Return lines of this many last seconds only.
     since_seconds: Option<u64>,
-    /// At most so many of the last lines, up to 10,000; 100 when no beginning is asked for.
+    /// Return this many last lines, at most 10,000. Defaults to 100 if `since_seconds` is absent.
     #[param(maximum = 10_000)]
     tail: Option<u32>,
-    /// Go on with new lines.
+    /// Continue with new lines.
     #[serde(default, deserialize_with = "flag")]
     #[param(value_type = Option<bool>)]
     follow: bool,
 }
 
-/// A member's journal: text, or one JSON document a line with `Accept: application/x-ndjson`.
+/// Returns the journal of a member.
+///
+/// The response is text, or one JSON document per line with `Accept: application/x-ndjson`.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}/members/{member}/logs", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ("member" = String, Path, description = "for example agent-2"), LogParams),
@@ -74,7 +76,7 @@ pub(crate) async fn read_logs(
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
     let ask = asked(&params, state.engine.ports().clock.now())?;
     let source = logs::open(&state.engine, &caller, id, &member, params.unit.as_deref()).await?;
-    // Registered first: a release in the middle of the opening ends it.
+    // Registers first, so that a release of the node while the journal is opened ends the stream.
     let held = state.engine.while_held(&source.access).await.map_err(CommandError::from)?;
     let lines = state.journals.journal(&source.access, &JournalRequest { unit: source.unit, ..ask }).await?;
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();

@@ -22,7 +22,7 @@ use crate::{
     state::ApiState,
 };
 
-/// A workload's members, removed ones included.
+/// Lists the members of a workload, including removed ones.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectPageParams),
@@ -44,7 +44,9 @@ pub(crate) async fn list_members(
     Ok(Json(List::new(named(&mut reader, page).await?, next_cursor)))
 }
 
-/// Adds members to a running workload. With `dry_run`, answers 200 with what would be done.
+/// Adds members to a running workload.
+///
+/// With `dry_run`, the response is 200 with the plan.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])), request_body = AddMembers,
     params(("workload" = String, Path, description = "name or id"), DryRunParams),
@@ -80,7 +82,7 @@ pub(super) async fn members(reader: &mut Reader, id: WorkloadId) -> Result<Vec<M
     named(reader, members).await
 }
 
-/// Members with the names of their nodes.
+/// Converts members, with the names of their nodes.
 async fn named(reader: &mut Reader, records: Vec<MemberRecord>) -> Result<Vec<Member>, ApiProblem> {
     let names = reader.node_names(records.iter().map(|member| member.node)).await?;
     let shown = records.into_iter().map(|member| match names.get(&member.node) {

@@ -1,4 +1,4 @@
-//! One file per resource; here is how they come together.
+//! The router. Each resource has its own file.
 
 mod access;
 mod allocations;
@@ -52,7 +52,7 @@ use crate::{
     unread,
 };
 
-/// A list of `$of!(resource::operation)`, one for every operation of the API.
+/// Expands to a list of `$of!(resource::operation)` for every operation of the API.
 macro_rules! of_every_operation {
     ($of:ident) => {
         [
@@ -123,7 +123,7 @@ macro_rules! of_every_operation {
     };
 }
 
-/// The path of an operation and what serves it there, without making its description.
+/// Expands to the path and the handler of an operation, without building its description.
 macro_rules! served {
     ($resource:ident::$operation:ident) => {
         paste! { served_by::<$resource::[<__path_ $operation>], _, _>($resource::$operation) }
@@ -141,14 +141,14 @@ where
     (Operation::path(), methods.fold(MethodRouter::new(), serve))
 }
 
-/// What describes an operation, once it is called.
+/// Expands to a function that builds the description of an operation.
 macro_rules! described {
     ($resource:ident::$operation:ident) => {
         paste! { described_by::<$resource::[<__path_ $operation>]> as fn() -> Described }
     };
 }
 
-/// An operation's own description, and where it is.
+/// Description of an operation, with its path and methods.
 pub(crate) struct Described {
     pub(crate) path: String,
     pub(crate) methods: Vec<HttpMethod>,
@@ -159,24 +159,24 @@ fn described_by<Operation: utoipa::Path>() -> Described {
     Described { path: Operation::path(), methods: Operation::methods(), operation: Operation::operation() }
 }
 
-/// What every operation says of itself, one made at a time.
+/// Returns the descriptions of all operations, built one at a time.
 pub(crate) fn described() -> impl Iterator<Item = Described> {
     of_every_operation!(described).into_iter().map(|describe| describe())
 }
 
-/// The document of every operation.
+/// Returns the document with every operation.
 pub(crate) fn documented() -> utoipa::openapi::OpenApi {
     let document = OpenApiRouter::<ApiState>::with_openapi(document::base());
     of_every_operation!(routes).into_iter().fold(document, OpenApiRouter::routes).into_openapi()
 }
 
-/// What serves every operation.
+/// Returns a router with every operation.
 fn operations() -> Router<ApiState> {
     let served = of_every_operation!(served);
     served.into_iter().fold(Router::new(), |router, (path, serve)| router.route(&path, serve))
 }
 
-/// The whole API, ready to be served.
+/// Returns the complete API as a router.
 pub fn router(state: ApiState) -> Router {
     let api = operations()
         .route("/api/v1/openapi.json", get(openapi))
@@ -202,7 +202,7 @@ pub fn router(state: ApiState) -> Router {
         .with_state(state)
 }
 
-/// The document, written once: a stranger who asks for it again and again costs no more than the sending.
+/// Serves the document, serialized once, so that repeated requests cost only the transfer.
 async fn openapi() -> impl IntoResponse {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
         serde_json::to_vec(&document::document()).expect("the document is plain data, as its golden file shows").into()
@@ -218,7 +218,7 @@ async fn no_such_method() -> ApiProblem {
     ApiProblem::new(Code::MethodNotAllowed, "this route has no such method").then("see /api/v1/openapi.json")
 }
 
-/// A panic ends its own request and nothing else.
+/// Turns a panic into an error of its own request; other requests continue.
 fn panicked(panic: Box<dyn std::any::Any + Send>) -> axum::response::Response {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("unknown"), "a request panicked");

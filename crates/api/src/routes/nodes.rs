@@ -35,26 +35,26 @@ use crate::{
     state::ApiState,
 };
 
-/// Which nodes.
+/// Filters of nodes.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NodeParams {
-    /// In this state.
+    /// State of the node.
     state: Option<String>,
-    /// With this connectivity.
+    /// Connectivity of the node.
     connectivity: Option<String>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default, deserialize_with = "crate::page::cursor")]
     #[param(value_type = Option<String>)]
     cursor: Option<String>,
-    /// At most so many, up to 1,000.
+    /// Number of entries per page: 1 to 1,000, 1,000 by default.
     #[serde(default, deserialize_with = "crate::page::limit")]
     #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
-/// Nodes.
+/// Lists nodes.
 #[utoipa::path(
     get, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), params(NodeParams),
     extensions(
@@ -80,7 +80,9 @@ pub(crate) async fn list_nodes(
     Ok(Json(List::new(shown.collect::<Result<_, CommandError>>()?, next_cursor)))
 }
 
-/// Registers a machine; the answer holds the string that brings it in.
+/// Registers a machine.
+///
+/// The response contains the enrollment string.
 #[utoipa::path(
     post, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), request_body = RegisterNode,
     extensions(
@@ -98,7 +100,7 @@ pub(crate) async fn register_node(
     Ok((StatusCode::CREATED, shown(&state, &caller, registered)?))
 }
 
-/// A node.
+/// Returns a node.
 #[utoipa::path(
     get, path = "/api/v1/nodes/{node}", tag = "nodes", security(("token" = [])), params(("node" = String, Path, description = "name or id")),
     extensions(
@@ -117,7 +119,9 @@ pub(crate) async fn get_node(
     held.or_send(node.record().into(), &shown_node::node(node))
 }
 
-/// Issues a new enrollment string; earlier ones of this node stop working.
+/// Issues a new enrollment string.
+///
+/// Earlier strings of the node become invalid.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/enrollment", tag = "nodes", security(("token" = [])), request_body = EnrollNode,
     params(("node" = String, Path, description = "name or id")),
@@ -139,7 +143,7 @@ pub(crate) async fn issue_enrollment(
     Ok((StatusCode::CREATED, shown(&state, &caller, issued)?))
 }
 
-/// Sends a signed no-op and waits for its result.
+/// Sends a signed no-op task and waits for its result.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/ping", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
@@ -160,7 +164,9 @@ pub(crate) async fn ping_node(
     Ok(Json(Ping { task: convert::task(task), round_trip_us }))
 }
 
-/// Has a node look at its machine and at whether it is fit, and waits for what it finds; measures how quickly writes reach its disk.
+/// Inspects a node and waits for the result.
+///
+/// The agent reports facts of the machine, runs the preflight checks and measures the write latency of the disk.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/inspect", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
@@ -180,7 +186,9 @@ pub(crate) async fn inspect_node(
     Ok(Json(shown_node::node(VisibleNode::of_platform(&caller, node)?)))
 }
 
-/// Carries out one of the safe fixes on a node, and waits until it was looked at again.
+/// Applies a safe fix on a node.
+///
+/// The response is sent after a new inspection of the node.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/fix", tag = "nodes", security(("token" = [])), request_body = FixNode,
     params(("node" = String, Path, description = "name or id")),
@@ -200,8 +208,10 @@ pub(crate) async fn fix_node(
     Ok(Json(shown_node::fixed(&caller, fix::fix(&state.engine, &caller, id, &ask.finding).await?)?))
 }
 
-/// Puts a node back to its beginning: its identity ends at once, and the answer holds the string that brings it in again. After a tenant the machine
-/// has to be reimaged, unless it is forced; any other node is put back by force alone.
+/// Resets a node.
+///
+/// The node's identity becomes invalid immediately. The response contains a new enrollment string. After a tenant used the machine, it must
+/// be reimaged before it enrolls, unless the reset is forced. A node in any other state is only reset by force.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/reset", tag = "nodes", security(("token" = [])), request_body = EnrollNode,
     params(("node" = String, Path, description = "name or id")),
@@ -222,7 +232,9 @@ pub(crate) async fn reset_node(
     shown(&state, &caller, node::reset(&state.engine, &caller, id, &seen, forced.as_ref()).await?)
 }
 
-/// Hands a node that a tenant has left to the reimage hook, with the string that brings it in again. Answers once the hook has taken it.
+/// Passes a node that a tenant left to the reimage hook, with a new enrollment string.
+///
+/// The response is sent after the hook has accepted the node.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/reimage", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
@@ -243,7 +255,7 @@ pub(crate) async fn reimage_node(
     Ok(Json(shown_node::node(VisibleNode::of_platform(&caller, node)?)))
 }
 
-/// What is forced, with its reason.
+/// Returns the reason of a forced request; refuses a reason without force.
 fn forced(ask: EnrollNode) -> Result<Option<Forced>, ApiProblem> {
     match (ask.force, ask.reason) {
         (true, reason) => Ok(Some(Forced { reason: reason.unwrap_or_default() })),
@@ -269,7 +281,7 @@ fn shown(
     Ok(Json(RegisteredNode { node, enrollment }))
 }
 
-/// A filter's word, if one was given.
+/// Parses a filter, if it is present.
 pub(crate) fn parsed<T: std::str::FromStr<Err = String>>(
     text: Option<&str>,
     field: &str,

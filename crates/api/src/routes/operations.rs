@@ -22,28 +22,28 @@ use crate::{
     state::ApiState,
 };
 
-/// Which operations.
+/// Filters of operations.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OperationParams {
-    /// Of this project, by name or id.
+    /// Name or id of the project.
     project: Option<String>,
-    /// On this workload, by name or id.
+    /// Name or id of the workload.
     workload: Option<String>,
-    /// In this state.
+    /// State of the operation.
     state: Option<String>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default, deserialize_with = "crate::page::cursor")]
     #[param(value_type = Option<String>)]
     cursor: Option<String>,
-    /// At most so many, up to 1,000.
+    /// Number of entries per page: 1 to 1,000, 1,000 by default.
     #[serde(default, deserialize_with = "crate::page::limit")]
     #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
-/// Operations that the caller sees, oldest first.
+/// Lists operations that the caller may see, oldest first.
 #[utoipa::path(
     get, path = "/api/v1/operations", tag = "operations", security(("token" = [])), params(OperationParams),
     extensions(
@@ -71,7 +71,7 @@ pub(crate) async fn list_operations(
     Ok(Json(List::new(operations.into_iter().map(shown::operation).collect(), next_cursor)))
 }
 
-/// An operation with its steps.
+/// Returns an operation with its steps.
 #[utoipa::path(
     get, path = "/api/v1/operations/{id}", tag = "operations", security(("token" = [])), params(("id" = String, Path)),
     extensions(
@@ -93,7 +93,9 @@ pub(crate) async fn get_operation(
     Ok(Json(OperationDetail { operation: shown::operation(record), steps }))
 }
 
-/// Asks an operation to end; what runs is told, what has not begun never will.
+/// Requests the cancellation of an operation.
+///
+/// Running steps are asked to stop. Steps that have not begun never run.
 #[utoipa::path(
     post, path = "/api/v1/operations/{id}/cancel", tag = "operations", security(("token" = [])), params(("id" = String, Path)),
     extensions(

@@ -14,7 +14,7 @@ use crate::{
     state::ApiState,
 };
 
-/// Projects that the caller sees.
+/// Lists projects that the caller may see.
 #[utoipa::path(get, path = "/api/v1/projects", tag = "projects", security(("token" = [])), params(PageParams), extensions(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("project list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
@@ -30,7 +30,7 @@ pub(crate) async fn list_projects(
     Ok(Json(List::new(projects.into_iter().map(convert::project).collect(), next_cursor)))
 }
 
-/// Makes a project.
+/// Creates a project.
 #[utoipa::path(
     post, path = "/api/v1/projects", tag = "projects", security(("token" = [])), request_body = CreateProject,
     extensions(
@@ -48,7 +48,7 @@ pub(crate) async fn create_project(
     Ok((StatusCode::CREATED, Json(convert::project(created))))
 }
 
-/// A name from a request.
+/// Parses a name from a request.
 pub(crate) fn name(text: &str) -> Result<Name, ApiProblem> {
     text.parse().map_err(|error: gpuaas_model::NameError| {
         ApiProblem::new(Code::FieldInvalid, error.to_string()).about("name").then("choose a name like gpu-07 or train")

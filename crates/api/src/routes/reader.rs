@@ -1,4 +1,4 @@
-//! A page that shows the OpenAPI document to people. It loads nothing from anywhere but here.
+//! A page that displays the OpenAPI document. It loads nothing from other servers.
 
 use axum::{
     Router,
@@ -9,7 +9,7 @@ use axum::{
 
 use crate::state::ApiState;
 
-/// The page may run what this server sends, and ask this server.
+/// The page may only run scripts from this server, and only connect to this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
                       frame-ancestors 'none'; form-action 'none'";
 

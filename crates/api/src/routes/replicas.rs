@@ -1,4 +1,4 @@
-//! The processes that are this control plane together.
+//! Replicas of the control plane.
 
 use axum::{Json, extract::State};
 use gpuaas_api_types::{List, Replica};
@@ -11,7 +11,7 @@ use crate::{
     state::ApiState,
 };
 
-/// Replicas of the control plane, oldest first, with what each holds.
+/// Lists the replicas of the control plane, oldest first, with the number of their nodes and operations.
 #[utoipa::path(get, path = "/api/v1/replicas", tag = "replicas", security(("token" = [])), params(PageParams), extensions(
         ("x-permission" = json!("platform.read")), ("x-cli" = json!("replica list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))

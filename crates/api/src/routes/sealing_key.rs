@@ -1,4 +1,4 @@
-//! The key that seals what the store keeps.
+//! The sealing key, which encrypts secrets in the database.
 
 use axum::{Json, extract::State, http::StatusCode};
 use gpuaas_api_types::SealingKey;
@@ -6,7 +6,7 @@ use gpuaas_engine::commands::sealing_key;
 
 use crate::{auth::Authenticated, convert, problem::ApiProblem, state::ApiState};
 
-/// The sealing key in use, by its public id, and how far its successor is.
+/// Returns the public id of the sealing key in use, and the progress of its rotation.
 #[utoipa::path(get, path = "/api/v1/sealing-key", tag = "platform", security(("token" = [])), extensions(
         ("x-permission" = json!("platform.read")), ("x-cli" = json!("keys show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
@@ -19,8 +19,10 @@ pub(crate) async fn get_sealing_key(
     Ok(Json(convert::sealing_key(sealing_key::show(&state.engine, &caller).await?)))
 }
 
-/// Puts the next sealing key, which every replica must have taken, into use. What is sealed under the one before is sealed again by and by; all of it can
-/// be read throughout.
+/// Puts the next sealing key into use.
+///
+/// Every replica must have loaded it before. Rows that are encrypted with the previous key are gradually encrypted again, and stay
+/// readable.
 #[utoipa::path(
     post, path = "/api/v1/sealing-key/rotate", tag = "platform", security(("token" = [])),
     extensions(

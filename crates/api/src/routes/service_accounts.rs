@@ -20,12 +20,12 @@ use crate::{
     state::ApiState,
 };
 
-/// Whose.
+/// Project of the service account.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServiceAccountParams {
-    /// The project, by name or id; the caller's own when absent.
+    /// Name or id of the project. Defaults to the caller's project.
     project: Option<String>,
 }
 
@@ -37,7 +37,7 @@ fn named(name: &str) -> Result<Name, ApiProblem> {
     Ok(name.parse().map_err(|_| CommandError::not_found("service account", name))?)
 }
 
-/// Service accounts of a project.
+/// Lists the service accounts of a project.
 #[utoipa::path(
     get, path = "/api/v1/service-accounts", tag = "access", security(("token" = [])), params(ProjectPageParams),
     extensions(
@@ -58,7 +58,7 @@ pub(crate) async fn list_service_accounts(
     Ok(Json(List::new(accounts.into_iter().map(convert::service_account).collect(), next_cursor)))
 }
 
-/// Makes a service account: a program that acts for a project.
+/// Creates a service account: a program that acts for a project.
 #[utoipa::path(
     post, path = "/api/v1/service-accounts", tag = "access", security(("token" = [])), request_body = CreateServiceAccount,
     extensions(
@@ -80,7 +80,9 @@ pub(crate) async fn create_service_account(
     Ok((StatusCode::CREATED, Json(convert::service_account(account))))
 }
 
-/// Deletes a service account; its tokens are refused at once.
+/// Deletes a service account.
+///
+/// Its tokens become invalid immediately.
 #[utoipa::path(
     delete, path = "/api/v1/service-accounts/{name}", tag = "access", security(("token" = [])),
     params(("name" = String, Path), ServiceAccountParams),
@@ -101,7 +103,9 @@ pub(crate) async fn delete_service_account(
     Ok(Json(convert::service_account(account)))
 }
 
-/// Makes a token for a service account; its secret is in the answer and nowhere else.
+/// Creates a token for a service account.
+///
+/// Only this response contains the token's secret.
 #[utoipa::path(
     post, path = "/api/v1/service-accounts/{name}/tokens", tag = "access", security(("token" = [])),
     params(("name" = String, Path), ServiceAccountParams), request_body = CreateServiceAccountToken,

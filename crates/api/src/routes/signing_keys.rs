@@ -1,4 +1,4 @@
-//! The keys that sign tasks.
+//! Task-signing keys.
 
 use axum::{
     Json,
@@ -10,7 +10,7 @@ use gpuaas_engine::commands::keys::{self, SigningKeyView};
 
 use crate::{auth::Authenticated, convert, problem::ApiProblem, state::ApiState};
 
-/// Every key that signs or signed tasks, oldest first.
+/// Lists every present and former signing key, oldest first.
 #[utoipa::path(get, path = "/api/v1/signing-keys", tag = "platform", security(("token" = [])), extensions(
         ("x-permission" = json!("platform.read")), ("x-cli" = json!("keys list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
@@ -24,7 +24,9 @@ pub(crate) async fn list_signing_keys(
     Ok(Json(List::new(keys.into_iter().map(convert::signing_key).collect(), None)))
 }
 
-/// Makes a new key take the place of the one that signs: staged, active, and the old one retired once its last task has ended.
+/// Starts the rotation of the task-signing key.
+///
+/// The new key is first `staged`, then `active`. The old one is retired once the last task that it signed has ended.
 #[utoipa::path(
     post, path = "/api/v1/signing-keys/rotate", tag = "platform", security(("token" = [])),
     extensions(
@@ -41,7 +43,9 @@ pub(crate) async fn rotate_signing_keys(
     Ok((StatusCode::ACCEPTED, Json(convert::signing_key(SigningKeyView { key, waiting_for: None }))))
 }
 
-/// Ends a key at once: nodes take no task of it any more. Where it is the one that signs, another signs from the same moment.
+/// Revokes a signing key immediately.
+///
+/// Nodes accept no more tasks that it signed. If it is the active key, another key becomes active at the same moment.
 #[utoipa::path(
     post, path = "/api/v1/signing-keys/{key}/revoke", tag = "platform", security(("token" = [])), params(("key" = String, Path, description = "its id")),
     extensions(

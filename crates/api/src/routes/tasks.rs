@@ -20,28 +20,28 @@ use crate::{
     state::ApiState,
 };
 
-/// Which tasks.
+/// Filters of tasks.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TaskParams {
-    /// On this node, by name or id.
+    /// Name or id of the node.
     node: Option<String>,
-    /// Of this operation.
+    /// Id of the operation.
     operation: Option<String>,
-    /// In this state.
+    /// State of the task.
     state: Option<String>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default, deserialize_with = "crate::page::cursor")]
     #[param(value_type = Option<String>)]
     cursor: Option<String>,
-    /// At most so many, up to 1,000.
+    /// Number of entries per page: 1 to 1,000, 1,000 by default.
     #[serde(default, deserialize_with = "crate::page::limit")]
     #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
-/// Tasks that the caller sees.
+/// Lists tasks that the caller may see.
 #[utoipa::path(
     get, path = "/api/v1/tasks", tag = "tasks", security(("token" = [])), params(TaskParams),
     extensions(
@@ -75,7 +75,7 @@ pub(crate) async fn list_tasks(
     Ok(Json(List::new(tasks.into_iter().map(convert::task).collect(), next_cursor)))
 }
 
-/// A task.
+/// Returns a task.
 #[utoipa::path(
     get, path = "/api/v1/tasks/{id}", tag = "tasks", security(("token" = [])), params(("id" = String, Path)),
     extensions(
@@ -95,7 +95,7 @@ pub(crate) async fn get_task(
     Ok(Json(convert::task(task)))
 }
 
-/// A task of the platform's own is a platform admin's to see.
+/// Refuses a task that the caller may not see. Only platform roles see tasks without a project.
 fn must_see(caller: &Caller, task: &TaskRecord) -> Result<(), ApiProblem> {
     let seen = task.project.map_or(caller.principal.role.is_of_platform(), |project| caller.principal.sees(project));
     if seen { Ok(()) } else { Err(CommandError::not_found("task", task.id).into()) }

@@ -21,7 +21,7 @@ use crate::{
     state::ApiState,
 };
 
-/// Tokens of the caller's project, or of all, without secrets.
+/// Lists tokens without their secrets: those of the caller's project, or all tokens for platform roles.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), params(PageParams), extensions(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
@@ -37,7 +37,9 @@ pub(crate) async fn list_tokens(
     Ok(Json(List::new(tokens.into_iter().map(convert::token).collect(), next_cursor)))
 }
 
-/// Makes a token; its secret is in the answer and nowhere else.
+/// Creates a token.
+///
+/// Only this response contains the token's secret.
 #[utoipa::path(
     post, path = "/api/v1/tokens", tag = "access", security(("token" = [])), request_body = CreateToken,
     extensions(
@@ -66,7 +68,7 @@ pub(crate) async fn create_token(
     Ok((StatusCode::CREATED, Json(created)))
 }
 
-/// Withdraws a token.
+/// Revokes a token.
 #[utoipa::path(
     delete, path = "/api/v1/tokens/{id}", tag = "access", security(("token" = [])), params(("id" = String, Path)),
     extensions(

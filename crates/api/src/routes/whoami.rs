@@ -1,11 +1,11 @@
-//! Who the caller is.
+//! The caller of the request.
 
 use axum::Json;
 use gpuaas_api_types::WhoAmI;
 
 use crate::auth::Authenticated;
 
-/// Who the token's holder is.
+/// Returns name, role and project of the token's holder.
 #[utoipa::path(get, path = "/api/v1/whoami", tag = "access", security(("token" = [])), extensions(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("whoami")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))

@@ -30,56 +30,56 @@ use crate::{
     state::ApiState,
 };
 
-/// Which project a name is meant in.
+/// Project in which a name is looked up.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProjectParams {
-    /// By name or id; the caller's own when absent.
+    /// Name or id of the project. Defaults to the caller's project.
     pub(super) project: Option<String>,
 }
 
-/// Whether to do it or to say what would be done.
+/// Project, and dry run.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DryRunParams {
-    /// The project that a workload's name is meant in, by name or id; the caller's own when absent.
+    /// Name or id of the project in which a workload's name is looked up. Defaults to the caller's project.
     pub(super) project: Option<String>,
-    /// Touch nothing; answer with the plan, or with every reason against it.
+    /// Change nothing, and return the plan or every reason against it.
     #[serde(default, deserialize_with = "flag")]
     #[param(value_type = Option<bool>)]
     pub(super) dry_run: bool,
 }
 
-/// Which workloads.
+/// Filters of workloads.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkloadParams {
-    /// Of this project, by name or id.
+    /// Name or id of the project.
     project: Option<String>,
-    /// In this lifecycle.
+    /// Lifecycle of the workload.
     lifecycle: Option<String>,
-    /// With this health.
+    /// Health of the workload.
     health: Option<String>,
-    /// Of this app.
+    /// Slug of the app.
     #[serde(default, deserialize_with = "crate::page::text")]
     #[param(value_type = Option<String>)]
     app: Option<String>,
-    /// In this section: `needs_attention`, `active`, `stopped` or `history`.
+    /// Section: `needs_attention`, `active`, `stopped` or `history`.
     section: Option<String>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default, deserialize_with = "crate::page::cursor")]
     #[param(value_type = Option<String>)]
     cursor: Option<String>,
-    /// At most so many, up to 1,000.
+    /// Number of entries per page: 1 to 1,000, 1,000 by default.
     #[serde(default, deserialize_with = "crate::page::limit")]
     #[param(value_type = Option<u32>)]
     limit: Option<u32>,
 }
 
-/// Workloads that the caller sees, with how many there are in each section.
+/// Lists workloads that the caller may see, with the number of workloads in each section.
 #[utoipa::path(
     get, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), params(WorkloadParams),
     extensions(
@@ -115,7 +115,7 @@ pub(crate) async fn list_workloads(
     Ok(Json(List::new(items, next_cursor).with_counts(counts(&mut reader, project).await?)))
 }
 
-/// A page of one section: reads on until it is full, because rows do not know their section.
+/// Returns a page of one section. Rows do not store their section, so it reads until the page is full.
 async fn of_section(
     reader: &mut Reader,
     mut filter: WorkloadFilter,
@@ -146,8 +146,8 @@ async fn of_section(
     }
 }
 
-/// How many workloads there are in each section. Those that run well and yet wait for a person count as active here: counts are made of
-/// lifecycle and health alone.
+/// Returns the number of workloads in each section. The counts use lifecycle and health only, so a running, healthy workload that needs an
+/// operator counts as active.
 async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTreeMap<String, u64>, ApiProblem> {
     let mut counts: BTreeMap<String, u64> = shown::SECTIONS.iter().map(|section| ((*section).to_owned(), 0)).collect();
     for ((lifecycle, health), count) in reader.workload_counts(project).await? {
@@ -156,7 +156,9 @@ async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTree
     Ok(counts)
 }
 
-/// Deploys an app, or refuses it with every reason and nothing touched. With `dry_run`, answers 200 with what would be done.
+/// Deploys an app.
+///
+/// A refusal names every reason and changes nothing. With `dry_run`, the response is 200 with the plan.
 #[utoipa::path(
     post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy, params(DryRunParams),
     extensions(
@@ -195,7 +197,7 @@ pub(crate) async fn deploy_workload(
     Ok(started(&state, accepted).await?.into_response())
 }
 
-/// A workload with its members.
+/// Returns a workload with its members.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
@@ -221,7 +223,7 @@ pub(crate) async fn get_workload(
     held.or_send(revision, &WorkloadDetail { workload, members, operation })
 }
 
-/// Removes a workload from all of its nodes.
+/// Removes a workload from all its nodes.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/decommission", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
@@ -242,7 +244,9 @@ pub(crate) async fn decommission_workload(
     started(&state, workload::decommission(&state.engine, &caller, id, &seen).await?).await
 }
 
-/// Tries again what needs attention.
+/// Repeats the latest operation of a workload if it did not succeed.
+///
+/// The new operation has the same kind, and covers those members of the earlier one that are not removed.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/resume", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),

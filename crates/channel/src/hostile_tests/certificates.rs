@@ -1,4 +1,4 @@
-//! Certificates that are not good, or no longer.
+//! Invalid, expired and revoked certificates.
 
 use gpuaas_trust::{ALPN_FETCH, ALPN_NODE, Authority, NODE_CERTIFICATE_LIFE, RENEWAL_GRACE};
 use gpuaas_wire::session::{RenewRequest, path};
@@ -78,7 +78,7 @@ async fn every_connection_of_a_revoked_node_ends_at_once_and_nobody_elses() {
     assert!(artifact.frame().await.is_some_and(|frame| frame.is_ok()), "an artifact without end has begun");
 
     world.rows.revoked.lock().unwrap().insert(node(1));
-    // Before anybody was told: a request on a connection that stands is looked at by itself.
+    // Even before the channel is notified, every request on an open connection is checked.
     let refused = asked(&mut idle, Method::GET, SECRET, empty()).await;
     assert_eq!(refused, (StatusCode::FORBIDDEN, "forbidden".to_owned()));
 
@@ -103,7 +103,7 @@ async fn a_node_that_is_revoked_while_it_connects_does_not_slip_in() {
     let world = World::listening().await;
     let rows = world.rows.clone();
     let (channel, told) = (world.channel.clone(), std::sync::atomic::AtomicBool::new(false));
-    // It is admitted already when it is asked who it is; its revocation is told before it has a session.
+    // The node is already admitted when it gets the hello request; the channel is notified of its revocation before it has a session.
     let lie = move |path: String, _: http::Request<hyper::body::Incoming>| {
         if path == path::HELLO && !told.swap(true, std::sync::atomic::Ordering::SeqCst) {
             rows.revoked.lock().unwrap().insert(node(1));

@@ -1,4 +1,4 @@
-//! More connections than are good, and slower ones.
+//! Too many connections, and slow ones.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ async fn a_host_with_hundreds_of_silent_connections_a_second_keeps_no_node_out()
     let attack = tokio::spawn(async move {
         let mut silent = VecDeque::new();
         loop {
-            // As many at the beginning as wait for ten seconds where each has a second, and then more than are ended.
+            // First enough to fill ten seconds of queue with one second per handshake, then more per second than are cut off.
             let at_once = if silent.is_empty() { 2_500 } else { 20 };
             for _ in 0..at_once {
                 silent.push_back(TcpStream::connect(of.address).await.unwrap());
@@ -45,7 +45,7 @@ async fn a_host_with_hundreds_of_silent_connections_a_second_keeps_no_node_out()
         }
     });
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // Whoever shares the attacker's address has its share of that address; no other node notices anything. One might be lucky, all are not.
+    // Nodes at other addresses than the attacker's are not affected. Twenty nodes, because a single one might be lucky.
     for number in 1..=20 {
         let began = Instant::now();
         let dialled = world.dial_from([127, 0, 0, 2].into(), fetching(&world, number)).await;
@@ -119,7 +119,7 @@ async fn of_two_live_agents_with_one_identity_the_newer_is_refused_and_told_of()
 #[tokio::test]
 async fn an_agent_that_is_gone_gives_its_place_to_the_newer_at_once() {
     let world = World::listening().await;
-    // It answers once, when it connects, and never again: its machine was switched off.
+    // Answers only the hello of its connection, like a machine that is then switched off.
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let gone = move |path: String, _| {
         let again = path == path::HELLO && asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0;

@@ -1,4 +1,4 @@
-//! Nodes that ask for too much, too often, or for nothing, on a clock that stands still.
+//! Nodes that request too much, too often or nothing, on a paused clock.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -24,7 +24,7 @@ use crate::{
 };
 
 const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
-/// What a request takes that is answered at once.
+/// Upper bound of the time that an immediately answered request takes.
 const SOON: Duration = Duration::from_secs(1);
 
 struct World {
@@ -46,7 +46,7 @@ impl World {
         Self { authority, shared: Shared::new(rows.clone(), &options), rows }
     }
 
-    /// A connection of a node on which nobody has said anything yet, and its serving.
+    /// Opens a connection of a node on which nothing was sent yet; returns its near end and the task that serves it.
     fn open(&self, number: u128) -> (tokio::io::DuplexStream, JoinHandle<()>) {
         let (near, far) = tokio::io::duplex(16 * 1_024);
         let place = self.shared.connections.enter(presented(&self.authority, number, now())).unwrap();
@@ -54,7 +54,7 @@ impl World {
         (near, serving)
     }
 
-    /// A connection of a node that asks, and takes so many bytes of an answer before it looks at them.
+    /// Opens an HTTP/2 connection of a node with a stream window of `window_bytes`; returns its sender and the task that serves it.
     async fn fetch(&self, number: u128, window_bytes: u32) -> (SendRequest<Body>, JoinHandle<()>) {
         let (near, serving) = self.open(number);
         let mut http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
@@ -120,7 +120,7 @@ async fn little_waits_for_a_reader_who_does_not_read() {
         std::future::pending::<()>().await;
     });
     let mut http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-    // It lets come whatever comes, and then takes nothing off its connection.
+    // Large windows, so that HTTP/2 flow control does not limit the server; the relay stops reading after 32 KiB.
     http.initial_stream_window_size(1 << 30).initial_connection_window_size(1 << 30);
     let (mut sender, connection) = http.handshake(TokioIo::new(near)).await.unwrap();
     tokio::spawn(connection);

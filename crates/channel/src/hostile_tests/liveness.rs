@@ -1,4 +1,4 @@
-//! Nodes whose connection could not be recorded: they are as gone as before.
+//! Nodes whose connection could not be recorded: their unreachable timer goes on.
 
 use std::time::Duration;
 

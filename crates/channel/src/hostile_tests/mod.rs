@@ -1,4 +1,4 @@
-//! Nodes that lie, over real TLS: each loses its own connection, and nobody else notices.
+//! Misbehaving nodes, over real TLS: each loses its own connection and affects no other node.
 
 mod certificates;
 mod connections;

@@ -1,4 +1,4 @@
-//! Nodes that change while much of them is connected.
+//! Nodes that change while they have many connections.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -19,7 +19,7 @@ async fn a_node_that_changes_is_looked_up_once_for_all_its_connections() {
         world.channel.readmit(node(1));
     }
     tokio::time::sleep(Duration::from_millis(25)).await;
-    // It is being looked at already: perhaps before this change.
+    // A check is already running and may have read the rows before this change.
     world.channel.readmit(node(1));
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(world.rows.looked_up.load(Ordering::SeqCst), 2);
@@ -53,7 +53,7 @@ async fn a_connection_ends_with_the_certificate_that_it_was_let_in_by() {
     eventually("it is not let in", || world.channel.shared.session(node(1)).is_ok()).await;
     soon("the channel outlives its certificate", control).await.unwrap();
     eventually("the session stays", || world.channel.shared.session(node(1)).is_err()).await;
-    // On a connection that carries requests each is looked at; it ends when its node is.
+    // A fetch connection is checked for each request; it ends when its node is checked again.
     let refused = asked(&mut fetch, Method::GET, path, empty()).await;
     assert_eq!(refused, (StatusCode::FORBIDDEN, "certificate_expired".to_owned()));
     world.channel.readmit(node(2));

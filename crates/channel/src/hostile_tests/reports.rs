@@ -1,4 +1,4 @@
-//! Units that never come to rest, on a clock that stands still.
+//! Units that keep flapping, on a paused clock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ fn shared(rows: &Arc<Rows>) -> Arc<Shared> {
     )
 }
 
-/// A report of the unit every second.
+/// Yields a report of the unit every second.
 fn flapping(unit: &'static str, seconds: usize) -> impl Stream<Item = Result<UnitReport, ChannelError>> + Unpin {
     Box::pin(stream::iter(1..=seconds).then(move |number| async move {
         sleep(Duration::from_secs(1)).await;
@@ -51,13 +51,13 @@ async fn a_unit_that_flaps_for_ever_is_heard_ever_more_rarely_and_its_last_word_
     assert!(times[..8].windows(2).all(|two| two[1] - two[0] <= Duration::from_secs(1)), "the first at once");
     assert_eq!(last[0].since, Timestamp::from_millis(3_600));
 
-    // It connects again: it is as ill as before.
+    // Reconnecting does not reset the rate limit.
     let began = Instant::now();
     hand_on(&shared, enrolled(1), flapping("ill.service", 30)).await;
     assert_eq!(std::mem::take(&mut *rows.reports.lock().unwrap()).len(), 1);
     assert!(began.elapsed() > Duration::from_secs(30));
 
-    // It has come to rest, and is as good as new.
+    // The unit has settled, so its limit is reset.
     sleep(Duration::from_secs(300)).await;
     let began = Instant::now();
     hand_on(&shared, enrolled(1), flapping("ill.service", 8)).await;
@@ -70,7 +70,7 @@ async fn a_unit_that_flaps_holds_up_no_other() {
     let shared = shared(&rows);
     hand_on(&shared, enrolled(1), flapping("ill.service", 600)).await;
     let began = Instant::now();
-    // It has something to say while the word of the other waits for its time.
+    // Reports while the other unit's report waits for its delivery time.
     let well = stream::once(async {
         sleep(Duration::from_millis(1_500)).await;
         Ok(report("well.service", 1))

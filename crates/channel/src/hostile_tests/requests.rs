@@ -1,4 +1,4 @@
-//! What a node makes of what it is asked.
+//! Nodes that answer the control plane's requests wrongly, slowly or never.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ fn journal() -> JournalRequest {
     JournalRequest { unit: UNIT.to_owned(), since: None, tail: None, follow: true }
 }
 
-/// Answers a path with nothing, ever.
+/// Never answers requests to these paths.
 fn silent_on(paths: &'static [&'static str]) -> impl super::world::Lie {
     move |path: String, _: Request<Incoming>| {
         paths.contains(&path.as_str()).then(|| Box::pin(std::future::pending()) as BoxFuture<'static, Response<Body>>)
@@ -46,7 +46,7 @@ fn silent_on(paths: &'static [&'static str]) -> impl super::world::Lie {
 #[tokio::test]
 async fn a_node_that_never_answers_holds_up_no_request_for_long() {
     let world = Arc::new(World::listening().await);
-    // The first stands still when it is given keys, before it has a session.
+    // Node 1 does not answer the key-set request, which comes before it has a session.
     let no_keys = world.serving(1, ConnectionKind::Control, silent_on(&[path::KEYS])).await;
     world.connected(2, silent_on(&[path::OBSERVE, path::CONNECTIONS])).await;
     let of = world.clone();
@@ -86,7 +86,7 @@ async fn a_connection_that_was_asked_of_another_node_is_dropped() {
         let of = of.clone();
         (path == path::CONNECTIONS).then(|| {
             Box::pin(async move {
-                // Node 2 answers what node 1 was asked.
+                // Node 2 opens the connection that was requested from node 1.
                 of.open_asked(2, request, honest).await;
                 Response::new(crate::link::empty())
             }) as BoxFuture<'static, Response<Body>>
@@ -130,7 +130,7 @@ async fn a_flood_of_reports_is_handed_on_rarely_and_its_last_word_arrives() {
             let report = |number| report(if number % 2 == 0 { "active" } else { "failed" }, number);
             let others =
                 stream::iter(["nobody-asked.service"]).map(move |unit| UnitReport { unit: unit.into(), ..report(0) });
-            // Slow enough to be read one by one, and far more often than a change of rows should be.
+            // Slow enough to be read one by one, and far more often than rows should change.
             let flood = stream::iter((1..=FLOOD).map(report)).then(|report| async {
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 report
@@ -152,7 +152,7 @@ async fn a_flood_of_reports_is_handed_on_rarely_and_its_last_word_arrives() {
     eventually("the last report does not arrive", arrived).await;
     let handed_on = world.rows.reports.lock().unwrap().clone();
     let waits: Vec<Duration> = handed_on.windows(2).map(|two| two[1].0 - two[0].0).collect();
-    // Each a little less than the rhythm's 250 ms where the one before was late.
+    // May be slightly less than the 250 ms limit if the previous delivery was late.
     assert!(waits.iter().all(|wait| *wait >= Duration::from_millis(200)), "{waits:?}");
     assert!(handed_on.iter().all(|(_, reports)| reports.len() == 1 && reports[0].unit == UNIT));
     assert!(handed_on[0].0 - began < Duration::from_secs(1), "the first comes at once");

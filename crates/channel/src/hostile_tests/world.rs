@@ -1,4 +1,4 @@
-//! A listening channel, what it told the rows behind it, and nodes that answer whatever a test makes them answer.
+//! A listening channel, a backend that records its calls, and nodes whose answers a test can replace.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -46,10 +46,10 @@ use crate::{
     link::{Body, empty, full},
 };
 
-/// Longest wait for something that takes a fraction of it.
+/// Timeout for conditions that normally hold much sooner.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The rows behind the channel: which nodes are revoked, and what was recorded.
+/// The channel's backend in memory: the revoked nodes and the recorded calls.
 #[derive(Default)]
 pub(super) struct Rows {
     pub(super) revoked: Mutex<HashSet<NodeId>>,
@@ -57,32 +57,32 @@ pub(super) struct Rows {
     pub(super) clones: Mutex<Vec<Hello>>,
     pub(super) reports: Mutex<Vec<(Instant, Vec<UnitReport>)>>,
     pub(super) renewed: Mutex<usize>,
-    /// What is recorded of connections, and what goes wrong with it.
+    /// The recorded connection of each node; `recording` makes recording fail.
     pub(super) sessions: Mutex<HashMap<NodeId, Uuid>>,
     pub(super) recording: Mutex<Recording>,
     pub(super) absent: Mutex<Vec<NodeId>>,
-    /// How often a node was looked up; by how many at once, at most; and how long each takes.
+    /// Number of admission checks; running ones; most at the same time; and the duration of each.
     pub(super) looked_up: AtomicUsize,
     pub(super) looking: AtomicUsize,
     pub(super) looking_most: AtomicUsize,
     pub(super) look_takes: Mutex<Duration>,
-    /// Bytes of artifacts that were read.
+    /// Number of artifact bytes that were read.
     pub(super) artifact_bytes: Arc<AtomicUsize>,
 }
 
-/// What becomes of recording a connection.
+/// Outcome of recording a connection.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Recording {
     #[default]
     Works,
     /// Nothing is recorded.
     Fails,
-    /// It is recorded, and what comes after fails.
+    /// The connection is recorded, and the step after it fails.
     FailsLate,
     Panics,
 }
 
-/// Bytes without end, counted.
+/// An endless byte stream that counts the bytes read.
 struct Endless(Arc<AtomicUsize>);
 
 impl AsyncRead for Endless {
@@ -190,7 +190,7 @@ pub(super) fn now() -> Timestamp {
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap())
 }
 
-/// So many seconds before now.
+/// Returns the time `seconds` before now.
 pub(super) fn ago(seconds: i64) -> Timestamp {
     Timestamp::from_millis(now().as_millis() - seconds * 1_000)
 }
@@ -199,12 +199,12 @@ pub(super) fn node(number: u128) -> NodeId {
     NodeId::from_uuid(Uuid::from_u128(number))
 }
 
-/// The node in the enrollment that its certificates are of.
+/// Returns the node with the enrollment epoch of its certificates.
 pub(super) fn enrolled(number: u128) -> EnrolledNode {
     EnrolledNode { node: node(number), epoch: 1 }
 }
 
-/// A control plane's end of the channel.
+/// The control plane's end of the channel.
 pub(super) struct World {
     pub(super) authority: Authority,
     pub(super) rows: Arc<Rows>,
@@ -226,7 +226,7 @@ impl World {
         Self::giving_up_after(Duration::from_secs(15)).await
     }
 
-    /// One that counts a node as unreachable after that.
+    /// Listens with this unreachable timeout.
     pub(super) async fn giving_up_after(unreachable_after: Duration) -> Self {
         let authority = Authority::generate("cp-1", ago(100 * 24 * 3_600)).unwrap();
         let (chain, key) = authority.issue_server(&["127.0.0.1".to_owned()], now()).unwrap();
@@ -246,12 +246,12 @@ impl World {
         Self { authority, rows, channel, address }
     }
 
-    /// What a node shows whose genuine certificate was made then.
+    /// Returns TLS settings with a genuine certificate of the node, issued at `made`.
     pub(super) fn shown(&self, number: u128, made: Timestamp, alpn: &[u8]) -> ClientConfig {
         self.shown_by(&self.authority, number, made, alpn)
     }
 
-    /// The same, of a certificate that `issuer` made.
+    /// Like [`Self::shown`], with a certificate that `issuer` has issued.
     pub(super) fn shown_by(&self, issuer: &Authority, number: u128, made: Timestamp, alpn: &[u8]) -> ClientConfig {
         let key = NodeKey::generate().unwrap();
         let identity = NodeIdentity { control_plane: "cp-1".into(), node: node(number), epoch: 1 };
@@ -264,7 +264,7 @@ impl World {
         self.dial_from(Ipv4Addr::LOCALHOST.into(), tls).await
     }
 
-    /// Dials from another address of this machine.
+    /// Dials from the local address `from`.
     pub(super) async fn dial_from(&self, from: IpAddr, tls: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::new(from, 0))?;
@@ -272,7 +272,7 @@ impl World {
         TlsConnector::from(Arc::new(tls)).connect(ServerName::try_from("127.0.0.1").unwrap(), stream).await
     }
 
-    /// A connection on which the node asks.
+    /// Opens a connection on which the node sends requests.
     pub(super) async fn fetch(&self, tls: ClientConfig) -> Result<SendRequest<Body>, String> {
         let stream = self.dial(tls).await.map_err(|error| error.to_string())?;
         let shaken = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
@@ -281,7 +281,8 @@ impl World {
         Ok(sender)
     }
 
-    /// A control connection of a genuine node that answers by `lie`, and behaves where that answers nothing. Ends with the connection.
+    /// Opens a control connection of a genuine node that answers with `lie`, and honestly where `lie` returns `None`. The returned task
+    /// ends with the connection.
     pub(super) async fn connected(&self, number: u128, lie: impl Lie) -> tokio::task::JoinHandle<()> {
         let before = self.rows.connected.lock().unwrap().len();
         let serving = self.serving(number, ConnectionKind::Control, lie).await;
@@ -289,7 +290,7 @@ impl World {
         serving
     }
 
-    /// Any connection of such a node.
+    /// Opens a connection of any kind of the same node as in [`Self::connected`].
     pub(super) async fn serving(
         &self,
         number: u128,
@@ -299,7 +300,7 @@ impl World {
         self.serving_by(number, now(), kind, lie).await
     }
 
-    /// The same, by a certificate that was made then.
+    /// Like [`Self::serving`], with a certificate issued at `made`.
     pub(super) async fn serving_by(
         &self,
         number: u128,
@@ -320,7 +321,7 @@ impl World {
         })
     }
 
-    /// What a node does that is asked for a further connection: it opens one that answers by `lie`.
+    /// Opens the requested bulk connection as the node; the connection answers with `lie`.
     pub(super) async fn open_asked(&self, number: u128, asked: Request<Incoming>, lie: impl Lie) {
         let body = asked.into_body().collect().await.unwrap().to_bytes();
         let BulkRequest { request } = serde_json::from_slice(&body).unwrap();
@@ -328,7 +329,7 @@ impl World {
     }
 }
 
-/// What a genuine node's connection has shown.
+/// Returns the certificate that a genuine node's connection presents.
 pub(super) fn presented(authority: &Authority, number: u128, made: Timestamp) -> Presented {
     let identity = NodeIdentity { control_plane: "cp-1".into(), node: node(number), epoch: 1 };
     let request = NodeKey::generate().unwrap().request_pem().unwrap();
@@ -337,7 +338,7 @@ pub(super) fn presented(authority: &Authority, number: u128, made: Timestamp) ->
     Presented { identity, certificate }
 }
 
-/// What a node answers to a path; it behaves where there is no answer.
+/// A node's answer to a request; `None` for the honest answer.
 pub(super) trait Lie:
     Fn(String, Request<Incoming>) -> Option<BoxFuture<'static, Response<Body>>> + Send + Sync + 'static
 {
@@ -348,7 +349,7 @@ impl<L> Lie for L where
 {
 }
 
-/// No lie at all.
+/// Answers every request honestly.
 pub(super) fn honest(_: String, _: Request<Incoming>) -> Option<BoxFuture<'static, Response<Body>>> {
     None
 }
@@ -371,7 +372,7 @@ impl Node {
     }
 }
 
-/// What an honest agent says of itself.
+/// Returns the hello of an honest agent.
 pub(super) fn hello(connection: ConnectionKind, instance: &str) -> Hello {
     Hello {
         agent_version: "0.1.0".into(),
@@ -394,7 +395,7 @@ pub(super) fn json(value: &impl serde::Serialize) -> Response<Body> {
     Response::new(full(serde_json::to_vec(value).unwrap()))
 }
 
-/// The status and the code of the answer to a node's own request.
+/// Sends a node's request; returns the status and error code of the response.
 pub(super) async fn asked(
     sender: &mut SendRequest<Body>,
     method: Method,
@@ -424,7 +425,7 @@ pub(super) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What comes of something that must end by itself.
+/// Returns the output of a future that must end within [`PATIENCE`].
 pub(super) async fn soon<T>(what: &str, ends: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, ends).await.unwrap_or_else(|_| panic!("{what}"))
 }

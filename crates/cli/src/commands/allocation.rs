@@ -1,4 +1,4 @@
-//! `gpuaas allocation`.
+//! Implements `gpuaas allocation`.
 
 use std::process::ExitCode;
 
@@ -15,29 +15,29 @@ use crate::{cli::Target, output};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Give a node to the project
+    /// Allocate a node to the project
     Create {
-        /// The node, by name or id
+        /// Node to allocate, by name or id
         #[arg(long)]
         node: String,
     },
     /// List allocations
     List {
-        /// In this state
+        /// Only allocations in this state: requested, provisioning, active, releasing, released, failed or release_failed
         #[arg(long)]
         state: Option<String>,
     },
     /// Show an allocation
     Show {
-        /// The allocation's id
+        /// Id of the allocation
         id: String,
-        /// Print its ETag alone, for --if-match
+        /// Print only the allocation's ETag, for --if-match
         #[arg(long)]
         etag: bool,
     },
-    /// Take a node back
+    /// Release an allocated node
     Release {
-        /// The allocation's id
+        /// Id of the allocation
         id: String,
         #[command(flatten)]
         seen: IfMatch,
@@ -76,7 +76,7 @@ async fn create(client: &Client, target: &Target, node: String) -> anyhow::Resul
     Ok(if allocation.state == "failed" { output::exit(ExitStatus::Failed) } else { ExitCode::SUCCESS })
 }
 
-/// The allocation once its node was inspected, told by events.
+/// Waits until the allocation is no longer provisioning. Checks again after each of its events.
 async fn settled(client: &Client, project: String, made: Allocation) -> anyhow::Result<Allocation> {
     let mut events = Following::start(client, Some(project.clone()), None).await?;
     loop {

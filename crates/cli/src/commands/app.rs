@@ -1,4 +1,4 @@
-//! `gpuaas app`.
+//! Implements `gpuaas app`.
 
 use clap::Subcommand;
 use gpuaas_api_types::{App, PlacementOption};
@@ -10,14 +10,14 @@ use crate::{cli::Target, output};
 pub(crate) enum Verb {
     /// List apps
     List,
-    /// Show an app: what is promised of it and what is not
+    /// Show an app: its versions and what it promises
     Show {
-        /// The app's slug
+        /// Slug of the app, for example rke2
         slug: String,
     },
-    /// List the project's allocations as places for an app, with every reason against the unusable ones
+    /// List the project's allocations with the reasons why each cannot be used for an app
     PlacementOptions {
-        /// The app's slug
+        /// Slug of the app, for example rke2
         slug: String,
     },
 }
@@ -41,7 +41,7 @@ fn row(app: &App) -> Vec<String> {
     vec![app.slug.clone(), app.name.clone(), versions(app).join(", "), app.status.clone()]
 }
 
-/// Versions, each with its badge.
+/// Returns the versions, each marked if it is a stand-in.
 fn versions(app: &App) -> Vec<String> {
     let badge = |version: &String| if app.stand_ins.contains(version) { " (stand-in)" } else { "" };
     app.versions.iter().map(|version| format!("{version}{}", badge(version))).collect()

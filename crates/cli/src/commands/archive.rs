@@ -1,4 +1,4 @@
-//! `gpuaas archive`.
+//! Implements `gpuaas archive`.
 
 use std::{io::Write, path::PathBuf};
 
@@ -11,21 +11,21 @@ use crate::{cli::Target, output};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// List archives of history that left the database, oldest first
+    /// List archives, oldest first
     List {
-        /// Holding these: operations, tasks, events or audit
+        /// Only archives of this kind: operations, tasks, events or audit
         #[arg(long)]
         kind: Option<String>,
     },
-    /// Print the content of an archive: one JSON document a line
+    /// Print the content of an archive, one JSON document per line
     Get {
-        /// Its id
+        /// Id of the archive
         #[arg(required_unless_present = "operation")]
         id: Option<String>,
-        /// Find this operation in all archives, and print it with its steps and tasks
+        /// Search all archives for this operation and print it with its steps and tasks
         #[arg(long, value_name = "ID", conflicts_with = "id")]
         operation: Option<String>,
-        /// Write into this file (0600) instead of standard output
+        /// Write to this file (0600) instead of standard output
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
@@ -67,7 +67,7 @@ fn row(archive: &Archive) -> Vec<String> {
     ]
 }
 
-/// The lines of an archive, if its file is the one that was recorded.
+/// Returns the archive's lines, after its file's SHA-256 was checked.
 async fn content(client: &Client, archive: &Archive) -> anyhow::Result<Vec<u8>> {
     let file = client.read_archive(&archive.id).await?;
     let found = gpuaas_trust::sha256_hex(&file);
@@ -75,7 +75,7 @@ async fn content(client: &Client, archive: &Archive) -> anyhow::Result<Vec<u8>> 
     zstd::decode_all(&file[..]).context("decompressing the archive")
 }
 
-/// Whether an operation of that id was made within the time of an archive: ids begin with it.
+/// Reports whether an operation was created in the archive's time range: a UUIDv7 begins with its creation time in milliseconds.
 fn may_hold(archive: &Archive, operation: &str) -> bool {
     let digits: String = operation.chars().filter(|digit| *digit != '-').take(12).collect();
     let Ok(millis) = i64::from_str_radix(&digits, 16) else { return false };
@@ -84,7 +84,7 @@ fn may_hold(archive: &Archive, operation: &str) -> bool {
     (from..=until).contains(&millis)
 }
 
-/// The lines that are about an operation.
+/// Returns the lines about an operation.
 fn lines_of(lines: &[u8], operation: &str) -> Vec<u8> {
     let of = |line: &&[u8]| {
         let line: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `gpuaas artifact`.
+//! Implements `gpuaas artifact`.
 
 use std::path::PathBuf;
 
@@ -9,30 +9,30 @@ use gpuaas_client::Client;
 
 use crate::{cli::Target, output};
 
-/// Digits of a digest that a table shows.
+/// Digits of a digest in a table.
 const DIGEST_DIGITS: usize = 12;
-/// Digits that it shows of what verified a release: the id of a key whole.
+/// Digits of a verifying key or digest in a table: a whole key id.
 const KEY_DIGITS: usize = 16;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Import a release from a folder of the control plane's machine, or from its URL
+    /// Import a release from a directory on the control plane's machine or from a URL
     Import {
-        /// The app's slug
+        /// Slug of the app, for example rke2
         app: String,
-        /// The folder (below the one that the control plane's release-import-dir names), or an https URL; laid out like a release
+        /// Directory (below the control plane's release-import-dir) or https URL that holds the files of the release
         source: String,
-        /// SHA-256 of the release's sum file, as its publisher tells it
+        /// SHA-256 of the release's sum file in hex, as its publisher states it
         #[arg(long, value_name = "HEX")]
         sums_sha256: Option<String>,
-        /// A minisign signature over the release's sum file; the one beside that file when absent
+        /// File with a minisign signature over the release's sum file; default: the signature next to the sum file
         #[arg(long, value_name = "FILE", conflicts_with = "sums_sha256")]
         signature: Option<PathBuf>,
-        /// The release's version; what it says itself when absent
+        /// Version of the release; default: the one that the release states
         #[arg(long)]
         version: Option<String>,
     },
-    /// List imported files
+    /// List the files of imported releases
     List,
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     output::list(target.output, &files, &header, row, |file| format!("{}/{}/{}", file.app, file.version, file.name))
 }
 
-/// The folder's absolute path, without links where it lies on this machine: the control plane follows none.
+/// Returns the folder's absolute path. Resolves symbolic links if it exists on this machine, because the control plane follows none.
 fn folder(source: &str) -> anyhow::Result<String> {
     let path = match std::fs::canonicalize(source) {
         Ok(path) => path,
@@ -73,7 +73,7 @@ fn row(file: &Artifact) -> Vec<String> {
     ]
 }
 
-/// `sums-sha256:0a1b…` with as many digits as the id of a key has.
+/// Shortens `sums-sha256:0a1b…` to [`KEY_DIGITS`] digits.
 fn short(verified_by: &str) -> String {
     match verified_by.split_once(':') {
         Some((kind, value)) => format!("{kind}:{}", value.chars().take(KEY_DIGITS).collect::<String>()),

@@ -1,4 +1,4 @@
-//! `gpuaas audit`.
+//! Implements `gpuaas audit`.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use serde_json::Value;
 
 use crate::{cli::Target, output};
 
-/// Characters of a record's metadata that a table shows; `-o json` has all of it.
+/// Characters of a record's metadata in a table cell; `-o json` prints all of it.
 const DETAIL_CHARS_MAX: usize = 120;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// List audit records, oldest first
     ///
-    /// TOKEN is the end of the id of the token that acted. Several tokens can have one name; an id is unique.
-    /// A record without one is of a node or of the control plane itself. `-o json` has the whole id, and that of the service account.
+    /// TOKEN is the end of the id of the token that acted, because several tokens can have the same name. It is empty if a node or the
+    /// control plane itself acted. `-o json` has the whole id, and that of the service account.
     List {
-        /// About this target, for example node/gpu-07
+        /// Only records about this target, for example node/gpu-07
         #[arg(long)]
         target: Option<String>,
-        /// Of this action, for example task.dispatch
+        /// Only records of this action, for example task.dispatch
         #[arg(long)]
         action: Option<String>,
-        /// Only this much of the past, for example 1h
+        /// Only records newer than this, for example 1h
         #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
         since: Option<Duration>,
     },
@@ -61,12 +61,12 @@ fn row(record: &AuditEntry) -> Vec<String> {
     ]
 }
 
-/// The last digits of an id, which are by chance: ids made one after another begin alike.
+/// Returns the last group of an id. It is random; the first groups of ids made at the same time are equal.
 fn end_of(id: &str) -> &str {
     id.rsplit('-').next().unwrap_or(id)
 }
 
-/// The metadata's plain values, as far as a line of a table has room for them.
+/// Formats the metadata's strings and numbers, cut to [`DETAIL_CHARS_MAX`].
 fn detail(metadata: &Value) -> String {
     let fields = metadata.as_object().into_iter().flatten();
     let plain = fields.filter_map(|(name, value)| match value {

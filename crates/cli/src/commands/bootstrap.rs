@@ -1,4 +1,4 @@
-//! `gpuaas bootstrap`.
+//! Implements `gpuaas bootstrap`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,16 +12,16 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Bootstrap {
-    /// The file with the one-time token, admin.token in the control plane's data directory; - reads standard input
+    /// File with the one-time token: admin.token in the control plane's data directory; - reads standard input
     #[arg(long, value_name = "FILE")]
     token_file: PathBuf,
-    /// What the audit calls you
+    /// Name for your token, shown in audit records
     #[arg(long)]
     name: String,
-    /// Life of your token, for example 24h; 30 days when absent, a year at most
+    /// Lifetime of your token, for example 24h, at most a year; default: 30 days
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     ttl: Option<Duration>,
-    /// Keep your token in this context instead of printing it
+    /// Store your token in this context instead of printing it
     #[arg(long, value_name = "CONTEXT")]
     save: Option<String>,
 }

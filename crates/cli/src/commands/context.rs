@@ -1,4 +1,4 @@
-//! `gpuaas context`.
+//! Implements `gpuaas context`.
 
 use std::{
     io::Read,
@@ -17,23 +17,23 @@ use crate::{
     output,
 };
 
-/// Longest token that is read from a file, in bytes.
+/// Largest size of a token file, in bytes; the rest is ignored.
 const TOKEN_BYTES_MAX: u64 = 4_096;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// List contexts
     List,
-    /// Make a context the current one
+    /// Select the current context
     Use {
-        /// Its name
+        /// Name of the context
         name: String,
     },
-    /// Make or change a context from --url, --ca-file, --project or --ready-file; the token comes from GPUAAS_TOKEN or a file
+    /// Create or change a context from --url, --ca-file, --project or --ready-file; the token comes from GPUAAS_TOKEN or a file
     Set {
-        /// Its name
+        /// Name of the context
         name: String,
-        /// A file with the token; - reads standard input
+        /// File with the token; - reads standard input; default: GPUAAS_TOKEN
         #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
     },
@@ -71,7 +71,7 @@ pub(crate) fn run(target: &Target, verb: Verb) -> anyhow::Result<()> {
     }
 }
 
-/// Keeps a token in a context, with what else is said of the control plane that it is for.
+/// Stores a token in a context, with the control plane and project from the global flags.
 pub(crate) fn keep(target: &Target, name: String, token: String) -> anyhow::Result<()> {
     set(Contexts::load()?, target, name, Some(token))
 }
@@ -106,7 +106,7 @@ fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
     output::list(target.output, &all, &["", "NAME", "URL", "PROJECT"], row, |context| context.name.clone())
 }
 
-/// The context with what was said; what was not said stays.
+/// Returns the context with the given settings changed and all others kept.
 fn changed(context: Context, target: &Target, said: Option<String>) -> anyhow::Result<Context> {
     let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
     let (url, ca_file, token) = match ready {
@@ -122,7 +122,7 @@ fn changed(context: Context, target: &Target, said: Option<String>) -> anyhow::R
     })
 }
 
-/// The token that a file holds; `-` is standard input.
+/// Reads a token from a file, or from standard input for `-`.
 pub(crate) fn token_in(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let read = if file.as_os_str() == "-" {

@@ -1,4 +1,4 @@
-//! `gpuaas event`.
+//! Implements `gpuaas event`.
 
 use clap::Subcommand;
 use gpuaas_api_types::Event;
@@ -13,15 +13,15 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// List events: the project's where one is given, else the platform's
+    /// List events of the project if one is chosen, otherwise of the platform
     List {
-        /// Behind this number
+        /// Only events after this sequence number
         #[arg(long, default_value_t = 0)]
         after: u64,
     },
-    /// Follow events, past broken connections too
+    /// Follow events as they happen; reconnects when the connection breaks
     Watch {
-        /// Behind this number; only new ones when absent
+        /// Start after this sequence number; default: only new events
         #[arg(long)]
         after: Option<u64>,
     },
@@ -60,7 +60,7 @@ fn row(event: &Event) -> Vec<String> {
     ]
 }
 
-/// Prints a line per event, as it comes.
+/// Prints each event as it arrives.
 async fn watch(client: &Client, target: &Target, after: Option<u64>) -> anyhow::Result<()> {
     let mut events = Following::start(client, target.project.clone(), after).await?;
     loop {

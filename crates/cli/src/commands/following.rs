@@ -1,4 +1,4 @@
-//! Following events past broken connections: goes on behind the last one seen.
+//! Follows events across broken connections: continues after the last received event.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use futures::{StreamExt, stream::BoxStream};
 use gpuaas_api_types::Event;
 use gpuaas_client::{Client, ClientError};
 
-/// Pause before the first try to connect again; doubled for each further one.
+/// Pause before the first reconnection attempt; doubled for each further one.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
-/// Tries to connect again before giving up: with their pauses about a minute, longer than a control plane takes to restart.
+/// Reconnection attempts before giving up: with their pauses about 100 s, longer than a restart of the control plane takes.
 const TRIES_MAX: u32 = 9;
 
-/// Events as they happen.
+/// A stream of events that reconnects.
 pub(super) struct Following<'a> {
     client: &'a Client,
     project: Option<String>,
@@ -19,16 +19,16 @@ pub(super) struct Following<'a> {
     stream: BoxStream<'static, Result<Event, ClientError>>,
 }
 
-/// What comes next.
+/// The next item of the stream.
 pub(super) enum Next {
     /// An event.
     Event(Box<Event>),
-    /// The connection is a new one, and what happened in between is not known: look again.
+    /// The connection was replaced. Without a last received event, events may have been missed: read the state again.
     Anew,
 }
 
 impl<'a> Following<'a> {
-    /// Follows what happens behind event number `after`; from now on when absent.
+    /// Follows the events after event number `after`, or only new events if absent.
     pub(super) async fn start(
         client: &'a Client,
         project: Option<String>,
@@ -38,7 +38,7 @@ impl<'a> Following<'a> {
         Ok(Self { client, project, seen: after, stream })
     }
 
-    /// The next event. Fails when the control plane stays away.
+    /// Returns the next event. Fails if the control plane stays unreachable.
     pub(super) async fn next(&mut self) -> Result<Next, ClientError> {
         match self.stream.next().await {
             Some(Ok(event)) => {

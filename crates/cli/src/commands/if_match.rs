@@ -1,4 +1,4 @@
-//! `--if-match` and `--etag`: a change that is made only to what was looked at.
+//! `--if-match` and `--etag`: conditional changes.
 
 use clap::Args;
 use gpuaas_client::Client;
@@ -6,16 +6,16 @@ use serde_json::json;
 
 use crate::{cli::Target, output};
 
-/// What the object of a change must still be like.
+/// The condition of a change.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct IfMatch {
-    /// Only while it is as this ETag says, which `show --etag` printed
+    /// Make the change only if the object still has this ETag, as printed by `show --etag`
     #[arg(long, value_name = "ETAG")]
     if_match: Option<String>,
 }
 
 impl IfMatch {
-    /// A client whose changes ask for that.
+    /// Returns a client that sends the condition with every change.
     pub(crate) fn client(&self, client: &Client) -> Client {
         match &self.if_match {
             Some(etag) => client.clone().with_if_match(etag),
@@ -24,7 +24,7 @@ impl IfMatch {
     }
 }
 
-/// Prints an ETag alone.
+/// Prints only an ETag.
 pub(crate) fn printed(target: &Target, etag: &str) -> anyhow::Result<()> {
     output::one(target.output, &json!({ "etag": etag }), |_| etag.to_owned(), etag)
 }

@@ -1,4 +1,4 @@
-//! `gpuaas keys`.
+//! Implements `gpuaas keys`.
 
 use clap::{Subcommand, ValueEnum};
 use gpuaas_api_types::{Authority, ForceAuthority, SealingKey, SigningKey};
@@ -7,24 +7,24 @@ use gpuaas_client::Client;
 use super::following::{Following, Next};
 use crate::{cli::Target, output};
 
-/// What a key is for.
+/// Kinds of keys that can be rotated.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Purpose {
-    /// Signs the tasks that nodes carry out
+    /// Key that signs the tasks for nodes
     TaskSigning,
-    /// Issues the certificates of nodes and of the control plane
+    /// Certificate authority that issues the certificates of nodes and of the control plane
     #[value(alias = "authorities")]
     Authority,
-    /// Seals what the control plane keeps; every replica must have taken the next one before
+    /// Key that encrypts secrets in the database; every replica must have loaded the next key first
     Sealing,
 }
 
-/// A state of an authority that waits for nodes.
+/// States in which an authority waits for nodes.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Waiting {
-    /// Until every connected node trusts it; then it issues
+    /// New authority that issues once every connected node trusts it
     Staged,
-    /// Until every node has a certificate of the one that issues; then it is retired
+    /// Old authority that is retired once every node has a certificate of the new one
     Grace,
 }
 
@@ -37,20 +37,20 @@ impl Waiting {
     }
 }
 
-/// Keys that are listed.
+/// Kinds of keys that can be listed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Listed {
-    /// Those that sign or signed tasks
+    /// Keys that sign or signed tasks
     TaskSigning,
-    /// Those that issue or issued certificates
+    /// Certificate authorities that issue or issued certificates
     #[value(alias = "authorities")]
     Authority,
 }
 
-/// A key that is shown by itself.
+/// Kinds of keys that can be shown.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Shown {
-    /// Seals what the control plane keeps
+    /// Key that encrypts secrets in the database
     Sealing,
 }
 
@@ -58,29 +58,29 @@ pub(crate) enum Shown {
 pub(crate) enum Verb {
     /// List task-signing keys or certificate authorities, and what each waits for
     List {
-        /// Which keys
+        /// Kind of keys to list
         #[arg(default_value = "task-signing")]
         purpose: Listed,
     },
-    /// Show the key in use, by its public id, and how far its successor is
+    /// Show the public id of the key in use and the state of its rotation
     Show {
-        /// Which key
+        /// Kind of key to show
         purpose: Shown,
     },
-    /// Replace the key in use by a new one, without a refused task or a lost connection
+    /// Replace the key in use by a new one without refusing tasks or dropping connections
     Rotate {
-        /// Which key
+        /// Kind of key to rotate
         purpose: Purpose,
-        /// Authority only: end this state without the nodes that it waits for. A node that is left behind in grace has to be enrolled again
+        /// Authority only: end this state without waiting for nodes. A node left behind in grace must be enrolled again
         #[arg(long, value_name = "STATE", requires = "reason")]
         force: Option<Waiting>,
-        /// Why it is forced, in one line; kept in the audit
+        /// Reason for --force, in one line; kept in the audit record
         #[arg(long, value_name = "TEXT", requires = "force")]
         reason: Option<String>,
     },
-    /// End a key that may have leaked: nodes take no task of it any more, and where it signed, another signs at once
+    /// Revoke a task-signing key that may have leaked: nodes refuse its tasks, and if it was active, another key signs at once
     Revoke {
-        /// The key's id, as `keys list` has it
+        /// Id of the key, as `keys list` shows it
         key: String,
     },
 }
@@ -137,11 +137,11 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     }
 }
 
-/// The authority after the state that it was in is ended.
+/// Ends the given waiting state and returns the authority.
 async fn forced(client: &Client, waiting: Waiting, reason: String) -> anyhow::Result<Authority> {
     let state = waiting.as_str();
     let authorities = client.list_authorities().await?.items;
-    // The server refuses it if none is in that state, or no longer.
+    // If no authority is in that state, the server refuses the request and explains it.
     let named = authorities.iter().find(|authority| authority.state == state).or(authorities.last());
     let Some(authority) = named.map(|authority| authority.id.clone()) else {
         anyhow::bail!("the control plane lists no authority");
@@ -164,7 +164,7 @@ fn sealing(key: &SealingKey) -> String {
     words
 }
 
-/// The sealing key once nothing is under the one before, told by events.
+/// Waits until no row is encrypted with the previous key. Checks again after each change of a sealing key.
 async fn sealed_again(client: &Client, began: SealingKey) -> anyhow::Result<SealingKey> {
     let mut events = Following::start(client, None, None).await?;
     loop {
@@ -186,7 +186,7 @@ fn row(key: &SigningKey) -> Vec<String> {
     vec![key.id.clone(), key.state.clone(), key.changed_at.clone(), waiting_for]
 }
 
-/// The key once it signs alone, told by events.
+/// Waits until the key is the only one that signs. Checks again after each change of a signing key.
 async fn rotated(client: &Client, made: SigningKey) -> anyhow::Result<SigningKey> {
     let mut events = Following::start(client, None, None).await?;
     loop {
@@ -204,7 +204,7 @@ async fn rotated(client: &Client, made: SigningKey) -> anyhow::Result<SigningKey
     }
 }
 
-/// The authority once nothing is to come by itself, told by events.
+/// Waits until no authority is staged or in grace. Checks again after each change of an authority.
 async fn succeeded(client: &Client, made: Authority) -> anyhow::Result<Authority> {
     let mut events = Following::start(client, None, None).await?;
     loop {

@@ -1,4 +1,4 @@
-//! `gpuaas workload logs`.
+//! Implements `gpuaas workload logs`.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use crate::cli::{Format, Target};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Logs {
-    /// Name or id
+    /// Name or id of the workload
     workload: String,
-    /// The member, for example agent-2; may be left out where there is only one
+    /// Name of the member, for example agent-2; may be omitted if the workload has only one
     #[arg(long)]
     member: Option<String>,
-    /// Only this much of the past, for example 10m
+    /// Only lines newer than this, for example 10m; default: no limit
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     since: Option<Duration>,
-    /// At most so many of the last lines
+    /// Only this many of the last lines, at most 10000; default: 100, or no limit with --since
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
-    /// One of the member's units; its main one when absent
+    /// systemd unit of the member to read; default: its main unit
     #[arg(long)]
     unit: Option<String>,
-    /// Go on with new lines
+    /// Keep printing new lines as they are written
     #[arg(short, long)]
     follow: bool,
 }

@@ -1,4 +1,4 @@
-//! `gpuaas man`.
+//! Implements `gpuaas man`.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use clap::CommandFactory;
 
 use crate::cli::Cli;
 
-/// Writes a manual page of every command into the folder, which it makes.
+/// Writes a manual page for every command that is not hidden into `folder`, and creates the folder.
 pub(crate) fn write(folder: &Path) -> anyhow::Result<()> {
     let writing = || format!("writing {}", folder.display());
     std::fs::create_dir_all(folder).with_context(writing)?;

@@ -1,4 +1,4 @@
-//! What each verb does, one file per noun: its words on the command line, and the calls and prints behind them.
+//! Implements the commands, one file per noun: its arguments, API calls and output.
 
 pub(crate) mod allocation;
 pub(crate) mod app;
@@ -41,7 +41,7 @@ use crate::{
     server_config::Setting,
 };
 
-/// Runs the command that was typed, for no longer than was said.
+/// Runs the command, for at most `--timeout`.
 pub(crate) async fn run(cli: Cli, settings: Vec<Setting>) -> anyhow::Result<ExitCode> {
     let Cli { mut target, command } = cli;
     match target.timeout {
@@ -87,7 +87,7 @@ async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> a
     Ok(ExitCode::SUCCESS)
 }
 
-/// A client of the chosen control plane; the target learns the context's project.
+/// Returns a client of the chosen control plane, and sets the target's project from the context if it has none.
 fn connect(target: &mut Target) -> anyhow::Result<Client> {
     let client = connection::client(target)?;
     if target.project.is_none() {

@@ -1,4 +1,4 @@
-//! `gpuaas node`.
+//! Implements `gpuaas node`.
 
 use std::collections::BTreeMap;
 
@@ -18,88 +18,88 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Register a machine and print the line that brings it in
+    /// Register a machine and print the command that enrolls it
     Register {
-        /// 1 to 63 of a-z, 0-9 and -
+        /// Name of the node: 1 to 63 of a-z, 0-9 and -
         name: String,
-        /// Where it stands
+        /// Region that the machine stands in, for example eu-1; default: none
         #[arg(long)]
         region: Option<String>,
-        /// KEY=VALUE, repeatable
+        /// Label of the node as KEY=VALUE; repeatable
         #[arg(long = "label", value_name = "KEY=VALUE")]
         labels: Vec<String>,
     },
     /// List nodes
     List {
-        /// In this state
+        /// Only nodes in this state: registered, enrolled, active, in_maintenance, needs_reimage or retired
         #[arg(long)]
         state: Option<String>,
-        /// With this connectivity
+        /// Only nodes with this connectivity: never, connected, stale or unreachable
         #[arg(long)]
         connectivity: Option<String>,
     },
     /// Show a node
     Show {
-        /// Name or id
+        /// Name or id of the node
         node: String,
-        /// Print its ETag alone, for --if-match
+        /// Print only the node's ETag, for --if-match
         #[arg(long)]
         etag: bool,
     },
-    /// Print a new line that brings the machine in; earlier ones stop working
+    /// Print a new enrollment command for a node; earlier ones stop working
     Enroll {
-        /// Name or id
+        /// Name or id of the node
         node: String,
         #[command(flatten)]
         force: Force,
         #[command(flatten)]
         seen: IfMatch,
     },
-    /// Send signed no-ops and print what each took
+    /// Send signed no-op tasks to a node and print the round trip time of each
     Ping {
-        /// Name or id
+        /// Name or id of the node
         node: String,
-        /// How many
+        /// Number of tasks to send, one after another
         #[arg(long, default_value_t = 1)]
         count: u32,
     },
-    /// Have a node look at its machine and at whether it is fit
+    /// Inspect a node's machine now and print its facts and findings
     Inspect {
-        /// Name or id
+        /// Name or id of the node
         node: String,
     },
-    /// Carry out a safe fix on a node
+    /// Apply one of the safe fixes on a node and inspect it again
     Fix {
-        /// Name or id
+        /// Name or id of the node
         node: String,
-        /// What: inotify, forwarding or modules, or the finding that it takes away
+        /// Fix to apply: inotify, forwarding or modules; or the code of a finding that a fix removes
         finding: String,
     },
-    /// End a node's identity, and print the line that brings its reimaged machine in again
+    /// Revoke a node's identity and print the command that enrolls its reimaged machine
     Reset {
-        /// Name or id
+        /// Name or id of the node
         node: String,
         #[command(flatten)]
         force: Force,
         #[command(flatten)]
         seen: IfMatch,
     },
-    /// Hand a node that a tenant has left to the reimage hook, which brings its machine in again
+    /// Pass a node that a tenant left to the reimage hook, which reimages and enrolls its machine
     Reimage {
-        /// Name or id
+        /// Name or id of the node
         node: String,
         #[command(flatten)]
         seen: IfMatch,
     },
 }
 
-/// Takes a machine as it is.
+/// Flags that override the protections of a node in use or left by a tenant.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Force {
-    /// Take the machine as it is: also one that runs, and one that was not reimaged after a tenant
+    /// Accept the machine as it is, even if its node is in use or a tenant left it without a reimage; needs --reason
     #[arg(long, requires = "reason")]
     force: bool,
-    /// Say why it is forced; kept in the audit
+    /// Reason for --force, in one line; kept in the audit record
     #[arg(long, requires = "force", value_name = "TEXT")]
     reason: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A node, in words for people.
+//! Formats nodes for people.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use gpuaas_api_types::{DataDisk, FixedNode, Gpu, MachineFacts, Node, NodeFacts, 
 
 use crate::duration::ago;
 
-/// Longest machine id that is shown whole: half of one is enough to tell two apart.
+/// Digits of a machine id that are shown: enough to tell two apart.
 const ID_SHOWN: usize = 12;
 
 pub(super) fn described(node: &Node) -> String {
@@ -70,7 +70,7 @@ fn first_line(node: &Node) -> Vec<String> {
     parts
 }
 
-/// `Debian 12` from `Debian GNU/Linux 12 (bookworm)`.
+/// Shortens `Debian GNU/Linux 12 (bookworm)` to `Debian 12`.
 fn system(name: &str) -> String {
     name.split(" (").next().unwrap_or(name).replace(" GNU/Linux", "")
 }
@@ -135,7 +135,7 @@ fn preflight_lines(preflight: &Preflight) -> Vec<String> {
     let mut lines = vec![format!("preflight   {}", counts.join("   "))];
     for finding in &preflight.findings {
         let mark = if is_blocking(&finding) { "✗" } else { "!" };
-        // The command is the control plane's; prose is the node's own.
+        // The control plane made the command; the prose comes from the node and is not trusted.
         let fix = finding
             .command
             .as_ref()
@@ -148,7 +148,7 @@ fn preflight_lines(preflight: &Preflight) -> Vec<String> {
     lines
 }
 
-/// In the unit that says enough.
+/// Formats a size in GiB, or in TiB from 1000 GiB.
 fn bytes(bytes: u64) -> String {
     const GIB: u64 = 1 << 30;
     match bytes {

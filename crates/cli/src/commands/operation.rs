@@ -1,4 +1,4 @@
-//! `gpuaas operation`.
+//! Implements `gpuaas operation`.
 
 use std::process::ExitCode;
 
@@ -13,26 +13,26 @@ use crate::{cli::Target, output};
 pub(crate) enum Verb {
     /// List operations
     List {
-        /// On this workload, by name or id
+        /// Only operations of this workload, by name or id
         #[arg(long)]
         workload: Option<String>,
-        /// In this state
+        /// Only operations in this state: queued, running, waiting, succeeded, failed, cancelled or needs_attention
         #[arg(long)]
         state: Option<String>,
     },
     /// Show an operation with its steps
     Show {
-        /// Its id
+        /// Id of the operation
         id: String,
     },
-    /// Follow an operation to its end
+    /// Follow an operation until it ends
     Watch {
-        /// Its id
+        /// Id of the operation
         id: String,
     },
-    /// Ask an operation to end
+    /// Request the cancellation of an operation
     Cancel {
-        /// Its id
+        /// Id of the operation
         id: String,
     },
 }
@@ -91,7 +91,7 @@ fn described(detail: &OperationDetail) -> String {
             step.key.clone(),
             step.attempts.to_string(),
             took.unwrap_or_default(),
-            // What a step that succeeded last waited for is of no use any more.
+            // The detail of a succeeded step is the condition it last waited for.
             fault.or_else(|| step.detail.clone().filter(|_| step.state != "succeeded")).unwrap_or_default(),
         ]
     });

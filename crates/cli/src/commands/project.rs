@@ -1,4 +1,4 @@
-//! `gpuaas project`.
+//! Implements `gpuaas project`.
 
 use clap::Subcommand;
 use gpuaas_api_types::CreateProject;
@@ -8,9 +8,9 @@ use crate::{cli::Target, output};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Make a project
+    /// Create a project
     Create {
-        /// 1 to 63 of a-z, 0-9 and -
+        /// Name of the project: 1 to 63 of a-z, 0-9 and -
         name: String,
     },
     /// List projects

@@ -1,4 +1,4 @@
-//! `gpuaas replica`.
+//! Implements `gpuaas replica`.
 
 use clap::Subcommand;
 use gpuaas_api_types::Replica;
@@ -8,7 +8,7 @@ use crate::{cli::Target, output};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// List the processes of the control plane, with the nodes and operations that each holds
+    /// List the replicas of the control plane with the number of nodes and operations that each holds; * marks the one that answered
     List,
 }
 

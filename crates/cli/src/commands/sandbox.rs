@@ -1,4 +1,4 @@
-//! The two programs that live inside of sandbox nodes.
+//! The hidden commands that run in sandbox nodes.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use crate::cli::SandboxInit;
 
-/// Runs a sandbox node's init.
+/// Runs the init process of a sandbox node.
 pub(crate) async fn init(options: SandboxInit) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("this program's own path")?;
     let program = program.into_os_string().into_string().ok().context("this program's path is no text")?;
@@ -21,7 +21,7 @@ pub(crate) async fn init(options: SandboxInit) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Answers as systemctl inside of a sandbox node.
+/// Emulates systemctl in a sandbox node.
 pub(crate) async fn systemctl(arguments: &[String]) -> ExitCode {
     ExitCode::from(gpuaas_sandbox::systemctl::run(arguments).await)
 }

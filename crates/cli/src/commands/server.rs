@@ -1,4 +1,4 @@
-//! `gpuaas server`: the control plane.
+//! `gpuaas server`: runs the control plane and its maintenance commands.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,7 +26,7 @@ use crate::{
     server_config::Setting,
 };
 
-/// Serves until SIGTERM, Ctrl-C or the end of its lifeline.
+/// Runs a subcommand, or serves until SIGTERM, Ctrl-C or, with `--lifeline`, the end of standard input.
 pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) -> anyhow::Result<ExitCode> {
     let options = server_options(&asked)?;
     match asked.verb {
@@ -75,7 +75,7 @@ pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) ->
     }
 }
 
-/// What was read, and what is wrong with it.
+/// Describes what `verify` read and lists its findings.
 fn findings(verified: &Verified) -> String {
     let Verified { store, schema, rows, sealed, artifacts, findings } = verified;
     let read = format!("Read {store} (schema {schema}): {rows} rows, {sealed} sealed values, {artifacts} artifacts.");
@@ -91,7 +91,7 @@ fn findings(verified: &Verified) -> String {
     )
 }
 
-/// What a person does with the next sealing key.
+/// Describes the next sealing key and the steps to take with it.
 fn next_sealing_key(made: &NextSealingKey) -> String {
     let file = made.file.display();
     format!(
@@ -148,19 +148,19 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
     })
 }
 
-/// Where the API will be, as far as the configuration says it.
+/// Returns the URL at which the configured API is reached.
 fn configured_url(options: &ServerOptions) -> String {
     options.public_url.clone().unwrap_or_else(|| format!("https://{}", options.listen))
 }
 
-/// What somebody types who gets a token of its own for a one-time token.
+/// Returns the command line that exchanges a one-time token for a new admin's own token.
 fn exchange_command(options: &ServerOptions, url: &str, token_file: &Path) -> String {
     let ca_file = options.data_dir.join(CA_FILE);
     let (token_file, ca_file) = (token_file.display(), ca_file.display());
     format!("gpuaas bootstrap --url {url} --ca-file {ca_file} --token-file {token_file} --name YOUR-NAME")
 }
 
-/// The packages that came with this program: installed with it, or made in the folder that it was built into.
+/// Finds the packages shipped with this program: in its installation prefix, or in the build directory.
 fn packages_of_this_program() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let above = program.parent()?.parent()?;
@@ -178,7 +178,7 @@ fn counted(of: &Manifest, what: &str) -> String {
     format!("{what}: {} rows, {} artifacts, {key}.", of.rows, of.artifacts)
 }
 
-/// What a restore did, and what a person has to do next.
+/// Describes a restore and the steps that an operator takes next.
 fn told(options: &ServerOptions, restored: &Restored, file: &Path) -> String {
     let Restored { backup, ended, admin } = restored;
     let counted = counted(backup, &format!("Restored from {}", file.display()));
@@ -201,7 +201,7 @@ fn told(options: &ServerOptions, restored: &Restored, file: &Path) -> String {
     words
 }
 
-/// What was accepted, and what a person has to do next.
+/// Describes an accepted history and the steps that an operator takes next.
 fn accepted_words(options: &ServerOptions, accepted: &AcceptedHistory) -> String {
     let found = &accepted.found;
     let (Some(ended), Some(admin)) = (&accepted.ended, &accepted.admin) else {
@@ -226,7 +226,7 @@ fn accepted_words(options: &ServerOptions, accepted: &AcceptedHistory) -> String
     )
 }
 
-/// A table of nodes that enroll again.
+/// Returns a table of the nodes that must enroll again; empty without nodes.
 fn ended_nodes(nodes: &[EndedNode]) -> String {
     let mut words = String::new();
     if !nodes.is_empty() {
@@ -256,7 +256,7 @@ fn check_config(target: &Target, options: &ServerOptions, settings: &[Setting]) 
 async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let store = if options.store_url.is_some() { "postgresql" } else { "sqlite" };
-    // From the first moment on: a reload that comes early ends no process.
+    // Handled before the start: an early SIGHUP would otherwise end the process.
     let mut hangup = signal(SignalKind::hangup())?;
     let control_plane = gpuaas_server::start(options).await?;
     let ca_file = std::path::absolute(&control_plane.ca_file)?;
@@ -278,7 +278,7 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let reload = control_plane.reload.clone();
-    // Not every process is a unit's.
+    // Fails in processes that systemd did not start.
     let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&control_plane.url)]);
     control_plane
         .serve(async {
@@ -293,7 +293,7 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The shared store's address. It may hold a password: it comes by a file or the environment, never by an argument.
+/// Reads the URL of the shared database from the file or from `GPUAAS_STORE_URL`. Never a flag: the URL may hold a password.
 pub(crate) fn store_url(file: Option<&Path>) -> anyhow::Result<Option<SecretText>> {
     let text = match file {
         Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?),
@@ -302,7 +302,7 @@ pub(crate) fn store_url(file: Option<&Path>) -> anyhow::Result<Option<SecretText
     Ok(text.map(|text| SecretText::new(text.trim().to_owned())))
 }
 
-/// Ends when standard input does: whoever started this process is gone then.
+/// Returns when standard input closes, which means that the parent process ended. Without `--lifeline` it never returns.
 async fn lifeline(held: bool) {
     let input = rustix::io::dup(std::io::stdin()).map(pipe::Receiver::from_owned_fd);
     let (true, Ok(Ok(mut input))) = (held, input) else { return std::future::pending().await };

@@ -1,4 +1,4 @@
-//! `gpuaas service-account`.
+//! Implements `gpuaas service-account`.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Make a service account: a program that acts for the project
+    /// Create a service account: an identity with which a program acts in the project
     Create {
-        /// 1 to 63 of a-z, 0-9 and -
+        /// Name of the service account: 1 to 63 of a-z, 0-9 and -
         name: String,
-        /// project-admin, project-member or viewer
+        /// Role in the project: project-admin, project-member or viewer
         #[arg(long)]
         role: String,
     },
     /// List service accounts
     List,
-    /// Make a token for a service account; its secret is printed once
+    /// Create a token for a service account; its secret is printed once
     Token {
-        /// The service account
+        /// Name of the service account
         name: String,
-        /// Its life, for example 12h; an hour when absent, 30 days at most
+        /// Lifetime, for example 12h, at most 30 days; default: 1h
         #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
         ttl: Option<Duration>,
     },
-    /// Delete a service account; its tokens are refused at once
+    /// Delete a service account and revoke its tokens
     Delete {
-        /// The service account
+        /// Name of the service account
         name: String,
     },
 }

@@ -1,4 +1,4 @@
-//! `gpuaas task`.
+//! Implements `gpuaas task`.
 
 use clap::Subcommand;
 use gpuaas_api_types::Task;
@@ -10,16 +10,16 @@ use crate::{cli::Target, output};
 pub(crate) enum Verb {
     /// List tasks
     List {
-        /// On this node, by name or id
+        /// Only tasks of this node, by name or id
         #[arg(long)]
         node: Option<String>,
-        /// Of this operation
+        /// Only tasks of the operation with this id
         #[arg(long)]
         operation: Option<String>,
     },
     /// Show a task
     Show {
-        /// Its id
+        /// Id of the task
         id: String,
     },
 }

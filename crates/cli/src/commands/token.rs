@@ -1,4 +1,4 @@
-//! `gpuaas token`.
+//! Implements `gpuaas token`.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Make a token; its secret is printed once
+    /// Create a token; its secret is printed once
     Create {
-        /// What the audit calls its holder
+        /// Name of the token, shown in audit records
         name: String,
-        /// platform-admin, platform-operator, platform-metrics, project-admin, project-member or viewer
+        /// Role: platform-admin, platform-operator, platform-metrics, project-admin, project-member or viewer
         #[arg(long)]
         role: String,
-        /// Its life, for example 24h; 30 days when absent, a year at most
+        /// Lifetime, for example 24h, at most a year; default: 30 days
         #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
         ttl: Option<Duration>,
     },
     /// List tokens
     List,
-    /// Withdraw a token
+    /// Revoke a token
     Revoke {
-        /// The token's id
+        /// Id of the token
         id: String,
     },
 }
@@ -37,7 +37,7 @@ pub(crate) enum Verb {
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Create { name, role, ttl } => {
-            // A role of the platform belongs to no project, whatever the context says.
+            // Platform roles belong to no project: ignore the one of the context.
             let is_of_platform = role.parse::<Role>().is_ok_and(Role::is_of_platform);
             let project = target.project.clone().filter(|_| !is_of_platform);
             let ask = CreateToken { name, role, project, ttl_seconds: ttl.map(|ttl| ttl.as_secs()) };

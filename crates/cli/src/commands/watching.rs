@@ -1,4 +1,4 @@
-//! Following an operation to its end, pushed by events. Progress is a line on a terminal, and a line per ended step elsewhere.
+//! Follows an operation to its end by its events. Shows a progress line on a terminal; elsewhere prints a line for each ended step.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -13,10 +13,10 @@ use crate::{
     output,
 };
 
-/// How often the progress line's elapsed time moves on.
+/// Refresh interval of the progress line's elapsed time.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Tells that an operation was accepted, and follows it where that is wanted.
+/// Reports that an operation was accepted, and follows it with `--wait` or on a terminal.
 pub(super) async fn begun(client: &Client, target: &Target, started: Started) -> anyhow::Result<ExitCode> {
     let (workload, operation) = (&started.workload, &started.operation);
     let badge = if workload.stand_in { " (stand-in)" } else { "" };
@@ -32,7 +32,7 @@ pub(super) async fn begun(client: &Client, target: &Target, started: Started) ->
     Ok(ExitCode::SUCCESS)
 }
 
-/// Follows an operation to its end. Ctrl-C ends the following alone.
+/// Follows an operation to its end. Ctrl-C stops following; the operation continues.
 pub(super) async fn watch(client: &Client, target: &Target, id: &str) -> anyhow::Result<ExitCode> {
     let mut progress = Progress::new();
     let detail = tokio::select! {
@@ -53,7 +53,7 @@ pub(super) async fn watch(client: &Client, target: &Target, id: &str) -> anyhow:
 async fn to_its_end(client: &Client, id: &str, progress: &mut Progress) -> anyhow::Result<OperationDetail> {
     let begun = client.get_operation(id).await?;
     let workload = client.get_workload(None, &begun.operation.workload).await?.workload;
-    // Followed before it is looked at again: no end falls in between.
+    // Subscribed before the state is read, so that no event is missed in between.
     let mut events = Following::start(client, Some(workload.project), None).await?;
     loop {
         let detail = client.get_operation(id).await?;
@@ -80,9 +80,9 @@ fn is_open(detail: &OperationDetail) -> bool {
 }
 
 struct Progress {
-    /// On a terminal.
+    /// The progress line on a terminal; `None` elsewhere.
     line: Option<ProgressBar>,
-    /// Ended steps that were told.
+    /// Number of ended steps that were printed.
     told: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `gpuaas whoami` and `gpuaas version`.
+//! Implements `gpuaas whoami` and `gpuaas version`.
 
 use gpuaas_api_types::WhoAmI;
 use gpuaas_client::Client;

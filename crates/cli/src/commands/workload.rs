@@ -1,4 +1,4 @@
-//! `gpuaas workload`.
+//! Implements `gpuaas workload`.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -19,35 +19,35 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Deploy an app
+    /// Deploy an app on allocated nodes
     Deploy(DeployArgs),
     /// List workloads
     List {
-        /// In this section: needs_attention, active, stopped or history
+        /// Only workloads in this section: needs_attention, active, stopped or history
         #[arg(long)]
         section: Option<String>,
     },
-    /// Show a workload: how it is, why, and what to do
+    /// Show a workload: its state, the reasons, and the next action
     Show {
-        /// Name or id
+        /// Name or id of the workload
         workload: String,
-        /// Print its ETag alone, for --if-match
+        /// Print only the workload's ETag, for --if-match
         #[arg(long)]
         etag: bool,
     },
-    /// List a workload's members
+    /// List the members of a workload
     Members {
-        /// Name or id
+        /// Name or id of the workload
         workload: String,
     },
-    /// Add agents
+    /// Add agents to a workload
     AddMember {
-        /// Name or id
+        /// Name or id of the workload
         workload: String,
-        /// A node that an agent goes to, by its name or its allocation's id; repeatable
+        /// Node for a new agent, by node name or allocation id; repeatable
         #[arg(long = "agent", value_name = "NODE", required = true)]
         agents: Vec<String>,
-        /// Only say what would be done
+        /// Print the plan without carrying it out
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
@@ -55,69 +55,69 @@ pub(crate) enum Verb {
     },
     /// Remove a workload from all of its nodes
     Decommission {
-        /// Name or id
+        /// Name or id of the workload
         workload: String,
         #[command(flatten)]
         seen: IfMatch,
     },
-    /// Try again what needs attention
+    /// Retry the operation of a workload that needs attention
     Resume {
-        /// Name or id
+        /// Name or id of the workload
         workload: String,
         #[command(flatten)]
         seen: IfMatch,
     },
-    /// Print a kubeconfig for the workload's cluster
+    /// Print a kubeconfig for a workload's cluster
     Kubeconfig {
-        /// Name or id
+        /// Name or id of the workload
         workload: String,
-        /// direct or break-glass
+        /// Kind of credential: direct or break-glass; default: direct
         #[arg(long)]
         kind: Option<String>,
-        /// cluster-admin or cluster-view
+        /// Role in the cluster: cluster-admin or cluster-view; default: cluster-admin where your token allows it
         #[arg(long)]
         role: Option<String>,
-        /// Its life, for example 8h
+        /// Lifetime, from 10m to 30 days, for break-glass at most 1h; default: 24h for direct, 1h for break-glass
         #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
         ttl: Option<Duration>,
-        /// Why; needed for break-glass
+        /// Reason, in one line; required for break-glass
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Show how a workload's cluster can be reached, and what was delivered
+    /// Show how to reach a workload's cluster, and the delivered kubeconfigs
     Access {
-        /// Name or id
+        /// Name or id of the workload
         workload: String,
     },
-    /// Withdraw a delivered kubeconfig
+    /// Revoke a delivered kubeconfig
     RevokeAccess {
-        /// The grant's id, as `workload access` lists it
+        /// Id of the access grant, as `workload access` lists it
         grant: String,
     },
-    /// Print a member's journal
+    /// Print the journal of a member
     Logs(logs::Logs),
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DeployArgs {
-    /// The app's slug
+    /// Slug of the app, for example rke2
     app: String,
-    /// The workload's name
+    /// Name of the new workload
     #[arg(long)]
     name: String,
-    /// The node that the server goes to, by its name or its allocation's id
+    /// Node for the server, by node name or allocation id
     #[arg(long, value_name = "NODE")]
     server: Option<String>,
-    /// A node that an agent goes to; repeatable
+    /// Node for an agent, by node name or allocation id; repeatable
     #[arg(long = "agent", value_name = "NODE")]
     agents: Vec<String>,
-    /// The version; the newest imported one when absent
+    /// Version of the app; default: the newest imported one
     #[arg(long, alias = "app-version", value_name = "VERSION")]
     version: Option<String>,
-    /// Settings, as JSON
+    /// Settings of the app as a JSON object; default: none
     #[arg(long, value_name = "JSON")]
     config: Option<String>,
-    /// Only say what would be done
+    /// Print the plan without carrying it out
     #[arg(long)]
     dry_run: bool,
 }
@@ -202,14 +202,14 @@ async fn allocations(client: &Client, target: &Target, nodes: &[String]) -> anyh
     Ok(ids)
 }
 
-/// The allocation of a node that is named, or the id itself.
+/// Returns the id of the node's open allocation. A key that names no allocation is returned unchanged.
 async fn allocation(client: &Client, target: &Target, key: &str) -> anyhow::Result<String> {
     let known = client.list_allocations(target.project.clone(), None).await?.items;
     let open = |state: &str| !matches!(state, "released" | "failed");
     let found = known
         .iter()
         .find(|allocation| allocation.id == key || (allocation.node_name == key && open(&allocation.state)));
-    // What is not known is left to the control plane, which says everything that is wrong at once.
+    // The control plane reports every invalid placement at once.
     Ok(found.map_or_else(|| key.to_owned(), |allocation| allocation.id.clone()))
 }
 

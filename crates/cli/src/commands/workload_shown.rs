@@ -1,13 +1,13 @@
-//! Workloads as people read them.
+//! Formats workloads for people.
 
 use gpuaas_api_types::{AccessAnswer, Fault, Member, OperationDetail, Preview, Step, Workload, WorkloadDetail};
 
 use crate::{duration::ago, output::table};
 
-/// Columns of members.
+/// Column headers of a member table.
 pub(super) const MEMBERS: [&str; 5] = ["NAME", "NODE", "STATE", "HEALTH", "WHY"];
 
-/// Workloads in their sections, what needs attention first; empty when there are none.
+/// Formats workloads by section, those that need attention first; empty without workloads.
 pub(super) fn sections(workloads: &[Workload]) -> String {
     let of = |section: &'static str| workloads.iter().filter(move |workload| workload.section == section);
     let mut parts = Vec::new();
@@ -67,7 +67,7 @@ fn badge(workload: &Workload) -> String {
     if workload.stand_in { "stand-in".to_owned() } else { String::new() }
 }
 
-/// A row of [`MEMBERS`].
+/// Returns a row of [`MEMBERS`].
 pub(super) fn member(member: &Member) -> Vec<String> {
     let why = member.fault.as_ref().map(|fault| format!("{} ({})", fault.summary, fault.code));
     vec![
@@ -79,7 +79,7 @@ pub(super) fn member(member: &Member) -> Vec<String> {
     ]
 }
 
-/// A workload: one line that says how it is, then each fault with its evidence and next step, then its members.
+/// Formats a workload: a status line, each fault with its evidence and next step, and the members.
 pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDetail>) -> String {
     let workload = &detail.workload;
     let mut parts = vec![workload.health.clone()];
@@ -103,7 +103,7 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
     words
 }
 
-/// Why something is not well, since when, by which evidence, and what to do.
+/// Formats a fault: its summary, the time it began, its evidence, and the next action.
 pub(super) fn why(fault: &Fault, step: Option<&Step>) -> String {
     let mut words = format!("\nWHY      {} ({})", fault.summary, fault.code);
     if let Some(ended) =
@@ -122,7 +122,7 @@ pub(super) fn why(fault: &Fault, step: Option<&Step>) -> String {
     words
 }
 
-/// What an operation would do.
+/// Formats the members and steps that an operation would create.
 pub(super) fn preview(preview: &Preview) -> String {
     let members = preview.members.iter().map(|member| format!("\n  {} on {}", member.name, member.node_name));
     let steps = preview.steps.iter().map(|step| {
@@ -143,7 +143,7 @@ pub(super) fn preview(preview: &Preview) -> String {
     )
 }
 
-/// How a cluster can be reached.
+/// Formats how a cluster can be reached and the delivered kubeconfigs.
 pub(super) fn access(access: &AccessAnswer) -> String {
     let mut words =
         format!("{}   from the {}", access.endpoint.as_deref().unwrap_or("no endpoint yet"), access.reachability);

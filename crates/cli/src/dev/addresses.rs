@@ -1,4 +1,4 @@
-//! A block of loopback addresses of one's own: 127.X.Y.0/24, held for as long as the process lives.
+//! Reserves a block of loopback addresses, 127.X.Y.0/24, for as long as the process lives.
 
 use std::{
     io::ErrorKind,
@@ -8,14 +8,14 @@ use std::{
 use anyhow::{Context, bail};
 use camino::Utf8Path;
 
-/// Blocks there are: the second octet from 64 to 127, the third at will.
+/// Number of blocks: the second octet is 64 to 127, the third 0 to 255.
 const BLOCKS: u16 = 64 * 256;
 
-/// Whoever has this socket has its block: the kernel takes it back when the process ends, whatever ends it, and nothing is left in a folder.
-/// No node has that address (their number is 200 at most), and the port is below those that the kernel hands out by itself.
+/// Last octet and port of the UDP socket that reserves a block. The kernel closes it when the process ends for any reason, so no lock file
+/// can go stale. Nodes and replicas use lower addresses, and the port is below the kernel's ephemeral range.
 const HELD_BY: (u8, u16) = (254, 7440);
 
-/// A block that nobody else holds.
+/// A block that no other process on this machine has reserved.
 pub(super) struct AddressBlock {
     second: u8,
     third: u8,
@@ -23,7 +23,7 @@ pub(super) struct AddressBlock {
 }
 
 impl AddressBlock {
-    /// The block that this data directory had before, if it is free, else any that is.
+    /// Reserves the block that this data directory used before if it is free, otherwise any free one, and records it in `remembered`.
     pub(super) fn take(remembered: &Utf8Path) -> anyhow::Result<Self> {
         let before: Option<u16> = std::fs::read_to_string(remembered).ok().and_then(|text| text.trim().parse().ok());
         let start = before.unwrap_or_else(|| u16::try_from(std::process::id() % u32::from(BLOCKS)).unwrap_or(0));
@@ -38,7 +38,7 @@ impl AddressBlock {
         bail!("no block of loopback addresses is free")
     }
 
-    /// The address of node `number`, from 1.
+    /// Returns the address with `number` as its last octet: nodes count from 1.
     pub(super) fn address(&self, number: u8) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(127, self.second, self.third, number))
     }

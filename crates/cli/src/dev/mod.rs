@@ -1,5 +1,5 @@
-//! `gpuaas dev`: a control plane and sandbox nodes on one machine. A process that starts the others and owns nothing else; each of them
-//! ends when this one does, however it ends.
+//! Runs `gpuaas dev`: a control plane and sandbox nodes on one machine. This process only starts the others. Each of them exits when this
+//! process ends for any reason.
 
 mod addresses;
 mod processes;
@@ -25,12 +25,12 @@ use processes::{Processes, SharedStore};
 
 /// Longest wait for the control plane to serve, and then for every node to become active.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Most sandbox nodes: a block of addresses holds no more.
+/// Most sandbox nodes: one address block has no more node addresses.
 const NODES_MAX: u8 = 200;
-/// Where the node channel of a process of the control plane listens, at an address of the block.
+/// Port of a replica's node channel, at the replica's own address of the block. Used when the API listens on loopback.
 const CHANNEL_PORT: u16 = 7_441;
 
-/// Starts everything, says when it is ready, and ends everything.
+/// Starts everything, reports when it is ready, and stops everything on SIGTERM, Ctrl-C or the first unexpected exit.
 pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
     if options.nodes > NODES_MAX {
         bail!("at most {NODES_MAX} sandbox nodes");
@@ -50,7 +50,7 @@ pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
     ended
 }
 
-/// Starts everything and then waits for the first process that ends, which none should.
+/// Starts everything, then waits for the first process that exits. None exits unless it fails, so this returns only errors.
 async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) -> anyhow::Result<()> {
     let began = std::time::Instant::now();
     let block = AddressBlock::take(&data_dir.join("addresses"))?;
@@ -85,7 +85,7 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
     bail!("{}", processes.first_end().await)
 }
 
-/// What several processes of the control plane share; `None` on a store of one's own.
+/// Returns the settings that replicas share with PostgreSQL; `None` with SQLite.
 fn shared_store(options: &Dev, data_dir: &Utf8Path) -> anyhow::Result<Option<SharedStore>> {
     if store_url(options.store_url_file.as_deref())?.is_none() {
         let alone = options.replicas == 1;
@@ -106,7 +106,7 @@ fn shared_store(options: &Dev, data_dir: &Utf8Path) -> anyhow::Result<Option<Sha
     Ok(Some(SharedStore { sealing_key, artifacts: data_dir.join("artifacts"), url_file }))
 }
 
-/// Starts a process of the control plane, the first where it was asked to listen, and returns when it serves.
+/// Starts replica `number` and returns its ready file once it serves. Only the first listens at the requested port.
 async fn start_replica(
     options: &Dev,
     data_dir: &Utf8Path,
@@ -120,7 +120,7 @@ async fn start_replica(
     let ready = data_dir.join(format!("{name}-ready.json"));
     let _ = fs::remove_file(&ready);
     let channel = match options.listen.ip() {
-        // Where it was at an earlier start, so that its nodes come back to it.
+        // The same address as at the last start, so that the nodes reconnect.
         ip if ip.is_loopback() => SocketAddr::new(block.address(NODES_MAX + number), CHANNEL_PORT),
         ip => SocketAddr::new(ip, 0),
     };
@@ -131,7 +131,7 @@ async fn start_replica(
     }
 }
 
-/// The token of the developer, a platform admin: the one of the last start, or one for which a one-time token is exchanged now.
+/// Returns an API token of `developer`, a platform admin: the stored one if it is still valid, otherwise a new one.
 async fn admin_token(
     options: &Dev,
     data_dir: &Utf8Path,
@@ -156,7 +156,7 @@ async fn admin_token(
     };
     let token = match first {
         Some(token) => token,
-        // Whoever runs this is who may: the data directory is its own.
+        // No separate authorization: this user owns the data directory.
         None => {
             let server = ServerOptions {
                 store_url: store_url(options.store_url_file.as_deref())?,
@@ -175,7 +175,7 @@ fn names(nodes: &[ReadyNode]) -> String {
     nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The server's ready file, once it is there: awaited through the kernel's notifications.
+/// Waits for the server's ready file with inotify and reads it.
 async fn appears(path: &Utf8Path) -> anyhow::Result<ReadyFile> {
     let folder = path.parent().context("the ready file lies in a folder")?;
     let watch = processes::FolderWatch::new(folder)?;
@@ -188,7 +188,8 @@ async fn appears(path: &Utf8Path) -> anyhow::Result<ReadyFile> {
     ReadyFile::read(path.as_std_path())
 }
 
-/// Registers the node if it is new, and lays out what its init starts: the agent's unit and, once, its enrollment string.
+/// Registers the node if it is new and writes the files that its init needs: the agent's unit and, before enrollment, the enrollment
+/// string.
 async fn prepare(client: &Client, name: &str, root: &Utf8Path) -> anyhow::Result<()> {
     let agent = processes::agent_program()?;
     let units = root.join("etc/systemd/system");
@@ -213,7 +214,7 @@ async fn prepare(client: &Client, name: &str, root: &Utf8Path) -> anyhow::Result
     Ok(())
 }
 
-/// Waits until every node is active and connected, told by events.
+/// Waits until every node is active and connected. Checks again after each node event.
 async fn all_active(client: &Client, nodes: &[ReadyNode]) -> anyhow::Result<()> {
     let wait = async {
         let mut events = Box::pin(client.follow_events(None, 0).await?);

@@ -1,4 +1,5 @@
-//! The processes that `gpuaas dev` starts. Each holds the reading end of a lifeline: when this process is gone, however it went, they end.
+//! Starts and stops the processes of `gpuaas dev`. Each holds the reading end of a pipe and exits when it closes, so none outlives this
+//! process.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -20,37 +21,37 @@ use tokio::{
     process::{Child, ChildStdin, Command},
 };
 
-/// How long a process has to end by itself.
+/// Longest wait for a process to exit after SIGTERM; then it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Settings of the control plane where the environment has none: it runs as its developer, who imports what was just built, from wherever it lies.
+/// Default settings of the control plane. The developer imports freshly built releases from any folder, without a digest or signature.
 const RELEASES_OF_ONE_DEVELOPER: [(&str, &str); 2] =
     [("GPUAAS_RELEASE_IMPORT_DIR", "/"), ("GPUAAS_ALLOW_UNVERIFIED_RELEASES", "true")];
 
-/// Processes that were started here.
+/// The started processes.
 pub(super) struct Processes {
     program: Utf8PathBuf,
     children: Vec<Process>,
-    /// Held, never written to: they close when this process ends, and the children with them. Kept apart from the children, because
-    /// waiting for a child would close its own.
+    /// Writing ends of the pipes. Nothing is written to them; they close when this process ends. Kept apart from `children`, because
+    /// waiting for a child closes its stdin.
     lifelines: Vec<ChildStdin>,
 }
 
-/// One of them.
+/// A started process.
 struct Process {
     what: String,
-    /// One of the control plane's, which goes on while another of them does.
+    /// A replica of the control plane. It may exit as long as another replica runs.
     is_replica: bool,
     child: Child,
 }
 
-/// What the control plane's processes share where there may be several.
+/// Settings that replicas share with a PostgreSQL database.
 pub(super) struct SharedStore {
-    /// What seals the store's secrets.
+    /// File of the key that encrypts secrets in the database.
     pub(super) sealing_key: Utf8PathBuf,
-    /// Where artifacts lie.
+    /// Directory of the artifacts.
     pub(super) artifacts: Utf8PathBuf,
-    /// Where the store's address is, if not in the environment.
+    /// File with the URL of the database, unless the environment holds it.
     pub(super) url_file: Option<Utf8PathBuf>,
 }
 
@@ -61,7 +62,7 @@ impl Processes {
         Ok(Self { program, children: Vec::new(), lifelines: Vec::new() })
     }
 
-    /// Starts a process of the control plane with its API and its node channel at these addresses.
+    /// Starts a replica whose API and node channel listen at these addresses.
     pub(super) fn start_server(
         &mut self,
         data_dir: &Utf8Path,
@@ -87,7 +88,7 @@ impl Processes {
         self.start("the control plane".to_owned(), true, command)
     }
 
-    /// Starts a sandbox node's init.
+    /// Starts the init process of a sandbox node.
     pub(super) fn start_node(&mut self, root: &Utf8Path, name: &str, address: IpAddr) -> anyhow::Result<()> {
         let mut command = Command::new(&self.program);
         command.args(["sandbox-init", "--lifeline", "--root", root.as_str(), "--hostname", name]);
@@ -96,7 +97,7 @@ impl Processes {
     }
 
     fn start(&mut self, what: String, is_replica: bool, mut command: Command) -> anyhow::Result<()> {
-        // A group of its own: Ctrl-C reaches this process alone, which then ends the others in order.
+        // In its own process group, Ctrl-C does not reach the child: this process stops all children in order.
         let mut child =
             command.stdin(Stdio::piped()).process_group(0).spawn().with_context(|| format!("starting {what}"))?;
         self.lifelines.extend(child.stdin.take());
@@ -104,7 +105,7 @@ impl Processes {
         Ok(())
     }
 
-    /// The first end that ends everything: of a node's init, or of the control plane's last process.
+    /// Waits for the exit of a node's init or of the last replica, and describes it.
     pub(super) async fn first_end(&mut self) -> String {
         let mut replicas = self.children.iter().filter(|process| process.is_replica).count();
         let mut ends: FuturesUnordered<_> = self
@@ -125,7 +126,7 @@ impl Processes {
         std::future::pending().await
     }
 
-    /// Ends every process: nodes first, each taking everything of its sandbox along, the control plane last.
+    /// Stops every process: first the nodes with everything in their sandboxes, then the control plane.
     pub(super) async fn end_all(&mut self) {
         let (servers, nodes): (Vec<_>, Vec<_>) = self.children.drain(..).partition(|process| process.is_replica);
         for group in [nodes, servers] {
@@ -144,7 +145,7 @@ async fn child_end(child: &mut Child) -> String {
 
 async fn end(Process { what, mut child, .. }: Process) {
     if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw) {
-        // One that ended meanwhile needs no signal.
+        // The process may have exited already.
         let _ = kill_process(pid, Signal::TERM);
     }
     if tokio::time::timeout(END_TIMEOUT, child.wait()).await.is_err() {
@@ -153,7 +154,7 @@ async fn end(Process { what, mut child, .. }: Process) {
     }
 }
 
-/// The agent beside this program.
+/// Returns the path of the agent, which is installed in the same directory as this program.
 pub(super) fn agent_program() -> anyhow::Result<Utf8PathBuf> {
     let program = std::env::current_exe().context("this program's own path")?;
     let agent = program.with_file_name("gpuaas-agent");
@@ -161,7 +162,7 @@ pub(super) fn agent_program() -> anyhow::Result<Utf8PathBuf> {
     Utf8PathBuf::from_path_buf(agent).ok().context("the agent's path is no text")
 }
 
-/// Tells when something in a folder changes.
+/// Watches a directory for new files with inotify.
 pub(super) struct FolderWatch {
     events: tokio::sync::Mutex<pipe::Receiver>,
 }
@@ -170,7 +171,7 @@ impl FolderWatch {
     pub(super) fn new(folder: &Utf8Path) -> anyhow::Result<Self> {
         let handle: OwnedFd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
         inotify::add_watch(&handle, folder.as_std_path(), inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::CREATE)?;
-        // The kernel's notifications read like a pipe.
+        // An inotify descriptor is read like a pipe.
         let events = pipe::Receiver::from_owned_fd_unchecked(handle)?;
         Ok(Self { events: tokio::sync::Mutex::new(events) })
     }

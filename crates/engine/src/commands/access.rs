@@ -1,4 +1,4 @@
-//! Access to a workload's cluster: what is offered, a delivery, and its withdrawal. The credential itself is never stored or logged.
+//! Access to a workload's cluster: describe, deliver, revoke. Credentials are never stored or logged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,52 +19,52 @@ use crate::{
     rows::WorkloadRows,
 };
 
-/// Longest time for making or withdrawing a credential.
+/// Time limit of creating or revoking a credential.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// Deliveries and withdrawals under way: few, because each may wait for a tenant's cluster as long as [`CALL_TIMEOUT`]; one of a workload, and of
-/// a project never all. Those who wait are those who clicked twice.
+/// Limits on concurrent deliveries and revocations: few, because each may wait for a tenant's cluster for [`CALL_TIMEOUT`]; one per
+/// workload, and never all for one project. Waiters are mostly repeated clicks.
 pub(crate) const CALLS: QueueLimits =
     QueueLimits { permits: 32, per_project: 8, per_workload: 1, waiting: 256, waiting_per_workload: 4 };
-/// Longest wait for those before; a delivery to a cluster that is well takes a fifth of a second.
+/// Time limit of the wait for a permit; a delivery to a healthy cluster takes a fifth of a second.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Life of a direct credential when none is asked for.
+/// Default lifetime of a direct credential, in seconds.
 const DIRECT_TTL_SECONDS: u64 = 24 * 3_600;
-/// Shortest life that Kubernetes' TokenRequest grants.
+/// Shortest lifetime that Kubernetes' TokenRequest grants, in seconds.
 const TTL_SECONDS_MIN: u64 = 600;
 
-/// How the cluster can be reached and by which credentials.
+/// How the cluster can be reached, and with which credentials.
 #[derive(Clone, Debug)]
 pub struct AccessAnswer {
     /// The cluster's endpoint, once there is one.
     pub endpoint: Option<String>,
-    /// From where it can be reached.
+    /// The network from which it can be reached.
     pub reachability: &'static str,
-    /// What a person should know before connecting.
+    /// Notes for the person who connects.
     pub notes: Vec<String>,
-    /// Kinds on offer.
+    /// The kinds of credentials on offer.
     pub kinds: Vec<AccessKind>,
-    /// What was delivered and is not withdrawn.
+    /// Delivered grants that are not revoked.
     pub grants: Vec<AccessGrantRecord>,
 }
 
 /// One kind of credential.
 #[derive(Clone, Debug)]
 pub struct AccessKind {
-    /// Its name.
+    /// The name of the kind: `direct` or `break-glass`.
     pub name: &'static str,
-    /// Whether it is delivered when no kind is asked for.
+    /// `true` for the kind that is delivered if the request names none.
     pub default: bool,
-    /// Life when none is asked for.
+    /// Default lifetime, in seconds.
     pub ttl_seconds: u64,
-    /// Longest life.
+    /// Longest lifetime, in seconds.
     pub ttl_seconds_max: u64,
-    /// Roles it can carry.
+    /// Roles that it can carry.
     pub roles: &'static [&'static str],
-    /// What it is.
+    /// Description for people.
     pub note: &'static str,
 }
 
-/// The role that only looks.
+/// The read-only role.
 const VIEW: &str = "cluster-view";
 /// The kind for emergencies.
 const BREAK_GLASS: &str = "break-glass";
@@ -88,21 +88,21 @@ const KINDS: [AccessKind; 2] = [
     },
 ];
 
-/// What is asked for.
+/// A request for access.
 #[derive(Clone, Debug, Default)]
 pub struct AccessAsk {
-    /// A kind; the default one when absent.
+    /// The kind; `None` for the default one.
     pub kind: Option<String>,
-    /// A role; the most that the caller may take when absent.
+    /// The role; `None` for the highest one that the caller may take.
     pub role: Option<String>,
-    /// Life in seconds; the kind's own when absent.
+    /// Lifetime in seconds; `None` for the kind's default.
     pub ttl_seconds: Option<u64>,
-    /// Why; required for break-glass.
+    /// The reason; required for break-glass.
     pub reason: Option<String>,
 }
 
 impl AccessAsk {
-    /// Refuses a reason that is no line of text.
+    /// Refuses a reason that is not a single line of text.
     pub fn check_reason(&self) -> Result<(), CommandError> {
         self.reason.as_deref().map_or(Ok(()), |reason| check_line(Line::REASON, reason, "reason"))
     }
@@ -110,13 +110,13 @@ impl AccessAsk {
 
 /// A delivered credential with its record.
 pub struct DeliveredAccess {
-    /// The record that withdrawing names.
+    /// The record, whose id a revocation names.
     pub grant: AccessGrantRecord,
-    /// The file.
+    /// The kubeconfig file.
     pub kubeconfig: Zeroizing<String>,
 }
 
-/// How a workload can be reached.
+/// Describes how a workload can be reached.
 pub async fn describe(engine: &Engine, caller: &Caller, id: WorkloadId) -> Result<AccessAnswer, CommandError> {
     let mut reader = engine.store().read().await?;
     let workload = reader.workload(id).await?;
@@ -134,14 +134,14 @@ pub async fn describe(engine: &Engine, caller: &Caller, id: WorkloadId) -> Resul
     })
 }
 
-/// Makes a credential for the caller. Its record and audit are written before the file leaves.
+/// Creates a credential for the caller. Its record and audit record are written before it is delivered.
 pub async fn deliver(
     engine: &Arc<Engine>,
     caller: &Caller,
     id: WorkloadId,
     ask: AccessAsk,
 ) -> Result<DeliveredAccess, CommandError> {
-    // The most that the caller may take, where nothing is asked for.
+    // The highest role that the caller may take, for requests without one.
     let most = if caller.principal.may(Permission::AccessTake) { "cluster-admin" } else { VIEW };
     let (kind, role, ttl_seconds) = checked(&ask, most)?;
     caller.must(match (kind.name, role.as_str()) {
@@ -162,9 +162,9 @@ pub async fn deliver(
     };
     let entry =
         engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
-    // Before the row: what is refused here leaves nothing.
+    // Before the row, so that a refusal here leaves nothing behind.
     let _permit = permit(engine, &rows.workload).await?;
-    // The row first: a crash after the ServiceAccount was made leaves a grant that says what to delete.
+    // The row first: after a crash, a grant names the ServiceAccount to delete.
     let grant = AccessGrantRecord {
         id: grant_id,
         workload: id,
@@ -185,7 +185,7 @@ pub async fn deliver(
     })
 }
 
-/// Withdraws a delivered credential. Withdrawing twice is withdrawing once.
+/// Revokes a delivered credential. Revoking twice has the effect of once.
 pub async fn revoke(
     engine: &Arc<Engine>,
     caller: &Caller,
@@ -254,7 +254,7 @@ fn context(engine: &Arc<Engine>, rows: &WorkloadRows) -> CallContext {
     CallContext::of(engine, rows.view(), engine.ports().clock.now().plus(CALL_TIMEOUT))
 }
 
-/// Waits until no other delivery or withdrawal of the workload is under way, or refuses.
+/// Waits until no other delivery or revocation for the workload is under way and a permit is free, or refuses.
 async fn permit(engine: &Engine, workload: &WorkloadRecord) -> Result<CallPermit, CommandError> {
     let refused = || {
         let detail = format!("too many deliveries and withdrawals of access to {} are under way", workload.name);

@@ -1,4 +1,4 @@
-//! Why a node's agent takes no tasks: what it says itself when it connects.
+//! The reason for which a node's agent takes no tasks, as the agent reports it when it connects.
 
 use gpuaas_model::{Code, EventKind, Timestamp};
 use gpuaas_store::{NodeProblem, NodeRecord, StoreError, Tx};
@@ -7,7 +7,8 @@ use serde_json::json;
 
 use crate::record::platform_event;
 
-/// The problem that a hello reports. `hello.ledger` is not compared with earlier ones: hellos of several replicas can be recorded out of order.
+/// The problem that a hello reports. `hello.ledger` is not compared with earlier ones: hellos of several replicas can be recorded out of
+/// order.
 pub(super) fn of_hello(node: &NodeRecord, hello: &Hello, now: Timestamp) -> Option<NodeProblem> {
     let AgentProblem { kind, detail } = hello.problem.clone()?;
     let code = match kind {
@@ -20,7 +21,7 @@ pub(super) fn of_hello(node: &NodeRecord, hello: &Hello, now: Timestamp) -> Opti
     Some(NodeProblem { code, detail, since: before.map_or(now, |before| before.since) })
 }
 
-/// Tells those who watch when a node's agent began to take no tasks, for another reason, or takes them again.
+/// Writes an event if the node's agent stopped taking tasks, takes them again, or has another reason.
 pub(super) async fn tell(tx: &mut Tx, node: &NodeRecord, before: Option<&NodeProblem>) -> Result<(), StoreError> {
     if node.agent_problem.as_ref() == before {
         return Ok(());

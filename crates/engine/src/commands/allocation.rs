@@ -1,4 +1,4 @@
-//! Giving nodes to projects.
+//! Commands that allocate nodes to projects.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     seen::Seen,
 };
 
-/// Gives a node to a project; it becomes usable once the node was inspected.
+/// Allocates a node to a project. The allocation becomes usable once the node was inspected.
 pub async fn create(
     engine: &Arc<Engine>,
     caller: &Caller,
@@ -57,7 +57,8 @@ pub async fn create(
     Ok(allocation)
 }
 
-/// Takes a node back from a project. Its identity ends here, and nobody uses it until it was reimaged: the tenant was root on it.
+/// Releases a node from a project. The node's identity ends, and it cannot be used until it was reimaged, because the tenant had root on
+/// it.
 pub async fn release(
     engine: &Engine,
     caller: &Caller,

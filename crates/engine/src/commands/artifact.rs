@@ -1,4 +1,4 @@
-//! Imported releases.
+//! Commands for imported releases.
 
 use gpuaas_model::{ArtifactId, AuditAction, Code, EventKind, Permission, VerifiedBy};
 use gpuaas_store::ArtifactRecord;
@@ -7,25 +7,25 @@ use serde_json::json;
 use super::audit;
 use crate::{caller::Caller, catalog::AppEntry, engine::Engine, error::CommandError, record::platform_event};
 
-/// Longest name of a version, in bytes.
+/// Maximum length of a version, in bytes.
 const VERSION_BYTES_MAX: usize = 64;
 
-/// A release whose files were verified and lie in the artifact store.
+/// A release whose files are verified and stored in the artifact store.
 #[derive(Clone, Debug)]
 pub struct VerifiedRelease {
     /// The app's slug.
     pub app: String,
-    /// Its version.
+    /// The version of the release.
     pub version: String,
-    /// Name, digest and length of every file.
+    /// Name, SHA-256 digest and length in bytes of every file.
     pub files: Vec<(String, String, u64)>,
-    /// Where it came from, as the importer named it.
+    /// The source of the release, as named by the importer.
     pub source: String,
-    /// Whether it says of itself that it is a stand-in.
+    /// `true` if the release declares itself a stand-in.
     pub stand_in: bool,
 }
 
-/// The app that a release is of, if the caller may import it under `version`; asked before anything is read.
+/// Returns the app of a release if the caller may import it under `version`. Called before any file is read.
 pub fn importable<'a>(
     engine: &'a Engine,
     caller: &Caller,
@@ -47,7 +47,7 @@ fn check_version(version: &str) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Offers a release from now on that nothing but its own sum file verified.
+/// Offers a release that only its own sum file verified.
 pub async fn record(
     engine: &Engine,
     caller: &Caller,
@@ -56,7 +56,7 @@ pub async fn record(
     record_verified(engine, caller, release, VerifiedBy::Nothing).await
 }
 
-/// Offers a release from now on, and keeps what verified it. Recording it again changes nothing, but that it may be verified now.
+/// Offers a release and stores how it was verified. Repeating the call can only change how the release is verified.
 pub async fn record_verified(
     engine: &Engine,
     caller: &Caller,

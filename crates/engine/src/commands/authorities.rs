@@ -1,4 +1,4 @@
-//! Certificate authorities: which there are, and a new one in place of the one that issues.
+//! Commands for certificate authorities: list, rotate, force a rotation's next step.
 
 use gpuaas_model::{AuditAction, Code, KeyState, Permission};
 use gpuaas_store::{AuthorityRecord, NodeRecord};
@@ -19,19 +19,19 @@ use crate::{
     restored::end_identity,
 };
 
-/// Most names of nodes in an audit record, which has their full number too.
+/// Maximum number of node names in an audit record, which also contains their total.
 const NAMES_AUDITED_MAX: usize = 1_000;
 
-/// An authority, and what its next state waits for.
+/// An authority, and the condition for its next state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuthorityView {
     /// The authority.
     pub authority: AuthorityRecord,
-    /// In words; absent when nothing is to come by itself.
+    /// Description of what the next state waits for; `None` if no state follows automatically.
     pub waiting_for: Option<String>,
 }
 
-/// Every authority there ever was, oldest first.
+/// Lists every authority that ever existed, oldest first.
 pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<AuthorityView>, CommandError> {
     caller.must(Permission::PlatformRead)?;
     let (mut reader, now) = (engine.store().read().await?, engine.ports().clock.now());
@@ -62,7 +62,7 @@ fn waiting_for(what: &str, held_up: &HeldUp) -> String {
     }
 }
 
-/// Makes an authority that will issue in place of the present one. What follows happens by itself; `list` and events tell how far it is.
+/// Creates an authority that will replace the active one. The rotation continues automatically; [`list`] and events show its progress.
 pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<AuthorityRecord, CommandError> {
     caller.must(Permission::KeysWrite)?;
     let mut tx = engine.store().begin().await?;
@@ -88,17 +88,17 @@ pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<AuthorityRecord,
     Ok(made.authority)
 }
 
-/// Which authority is to come to its next state without what it waits for.
+/// The authority, in its expected state, that is forced to its next state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// Its id.
+    /// The authority's id.
     pub authority: String,
-    /// The state that it is in, `staged` or `grace`: a request that is repeated, or comes late, takes no further step.
+    /// The expected state, `staged` or `grace`, so that a repeated or late request takes no further step.
     pub state: KeyState,
 }
 
-/// Takes the next step of the rotation that is under way without the nodes that hold it up. Returns the authority that came to another state. A node that
-/// is left behind when the old authority is retired loses its identity, and can be enrolled again.
+/// Takes the next step of the rotation without the nodes that block it. Returns the authority whose state changed. A node left behind when
+/// the old authority is retired loses its identity and must enroll again.
 pub async fn force(
     engine: &Engine,
     caller: &Caller,

@@ -1,8 +1,9 @@
-//! The one-time token of the first administrator: it is exchanged once, within [`LIFE`], for a platform admin's token, and does nothing else.
+//! The one-time token of the first administrator: exchanged once, within [`LIFE`], for a platform admin's token. It permits nothing else.
 //!
-//! Guarantees: at most one of them is good at a time; of two exchanges at once one succeeds; what is exchanged is withdrawn in the same transaction.
+//! Guarantees: at most one of them is valid at a time; of two concurrent exchanges one succeeds; the exchanged token is revoked in the same
+//! transaction.
 //!
-//! Deliberately absent: where its text lies and when one may be made (`server`).
+//! Deliberately absent: the storage of the token's text, and the decision when one may be created (`server`).
 
 use std::time::Duration;
 
@@ -19,22 +20,22 @@ use super::{
 };
 use crate::{caller::Caller, engine::Engine, error::CommandError, keys::Keys, port::Ports, record::platform_event};
 
-/// Life of a one-time token: long enough to install a control plane and log in, too short for a copy in a disk image or a log to be worth anything.
-/// Whoever comes later makes another on the machine.
+/// Lifetime of a one-time token: long enough to install a control plane and log in, too short for a copy in a disk image or a log to be
+/// useful. Later, an operator creates another one on the machine.
 pub const LIFE: Duration = Duration::from_secs(3_600);
-/// How somebody comes by another one.
+/// How to get another one-time token.
 const RECOVER: &str = "make another on the control plane's machine: gpuaas server recover-admin";
 
-/// What the first administrator's own token is to be.
+/// Properties of the first administrator's own token.
 #[derive(Clone, Debug)]
 pub struct NewAdmin {
-    /// What the audit calls its holder.
+    /// The holder's name in the audit log.
     pub name: String,
-    /// Its life; that of any token when absent.
+    /// Lifetime in seconds; `None` for the default of API tokens.
     pub ttl_seconds: Option<u64>,
 }
 
-/// A one-time token that lies nowhere yet, with its text. [`insert`] makes it good.
+/// Generates a one-time token and its text, without storing it. [`insert`] makes it valid.
 pub fn generate(keys: &Keys, ports: &Ports) -> (TokenRecord, SecretText) {
     let secret = keys.tokens().generate(PREFIX, &*ports.entropy);
     let now = ports.clock.now();
@@ -53,7 +54,7 @@ pub fn generate(keys: &Keys, ports: &Ports) -> (TokenRecord, SecretText) {
     (token, secret.text)
 }
 
-/// Adds a one-time token with its event and audit record, and withdraws those of before.
+/// Adds a one-time token with its event and audit record, and revokes earlier ones.
 pub async fn insert(
     tx: &mut Tx,
     token: &TokenRecord,
@@ -84,7 +85,7 @@ pub async fn insert(
     Ok(())
 }
 
-/// Exchanges a one-time token, the caller's, for a platform admin's. The text of that is returned here and never again.
+/// Exchanges the caller's one-time token for a platform admin's token. The text of the new token is returned only here.
 pub async fn exchange(
     engine: &Engine,
     caller: &Caller,
@@ -93,11 +94,11 @@ pub async fn exchange(
     let new = NewToken { name: new.name, role: Role::PlatformAdmin, project: None, ttl_seconds: new.ttl_seconds };
     token::check(&new)?;
     let (made, secret) = token::fresh(engine.keys(), engine.ports(), new);
-    // Nobody else writes until this ends: of two exchanges the second finds the token withdrawn.
+    // The write lock is held until the end: the second of two exchanges finds the token revoked.
     let mut tx = engine.store().begin().await?;
     let spent = tx.token(caller.principal.token).await?;
     usable(&spent, made.created_at)?;
-    // However many tokens there are: whoever recovers a control plane must get in.
+    // Ignores the limit on tokens: an operator who recovers a control plane must get in.
     token::keep(&mut tx, caller, &made).await?;
     withdraw(&mut tx, spent.id, &made, Some(caller.correlation)).await?;
     let data = json!({ "name": made.name, "token": made.id, "expires_at": made.expires_at.map(|at| at.to_string()) });
@@ -106,9 +107,9 @@ pub async fn exchange(
     Ok((made, secret))
 }
 
-/// Whose one-time token it is: nobody's in particular yet.
+/// The principal of a one-time token, which belongs to no particular person yet.
 ///
-/// Refuses a token that is none, was exchanged or withdrawn, or has expired.
+/// Refuses a token that is not a one-time token, was exchanged or revoked, or has expired.
 pub fn holder(token: &TokenRecord, now: Timestamp) -> Result<Principal, CommandError> {
     usable(token, now)?;
     Ok(Principal { token: token.id, name: token.name.clone(), role: token.role, project: None, service_account: None })
@@ -129,7 +130,7 @@ fn usable(token: &TokenRecord, now: Timestamp) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Withdraws a one-time token in favour of another token.
+/// Revokes a one-time token, replaced by another token.
 async fn withdraw(
     tx: &mut Tx,
     id: TokenId,

@@ -1,4 +1,4 @@
-//! How far a node's clock is off. Nothing here is ordered by it: it is told, kept and refused by.
+//! The skew of a node's clock: reported, stored, and a reason to refuse the node. Nothing is ordered by a node's clock.
 
 use gpuaas_model::{Code, EventKind, Timestamp};
 use gpuaas_store::{NodeRecord, StoreError, Tx};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{error::CommandError, record::platform_event};
 
-/// How far `clock` is ahead of `now`, in whole seconds; negative when it is behind.
+/// Returns how far `clock` is ahead of `now`, in whole seconds; negative if it is behind.
 pub(super) fn skew_seconds(clock: Timestamp, now: Timestamp) -> i64 {
     clock.as_millis().saturating_sub(now.as_millis()) / 1_000
 }
@@ -16,7 +16,7 @@ fn is_off(skew_seconds: i64) -> bool {
     skew_seconds.unsigned_abs() > CLOCK_SKEW_MAX.as_secs()
 }
 
-/// Refuses a node whose clock is off: by its clock the certificate that it gets would not be valid, or no task in time.
+/// Refuses a node whose clock is off: it would see its new certificate as invalid, or every task as expired.
 pub(super) fn must_agree(clock: Option<Timestamp>, now: Timestamp) -> Result<(), CommandError> {
     let Some(skew) = clock.map(|clock| skew_seconds(clock, now)).filter(|skew| is_off(*skew)) else { return Ok(()) };
     let (by, way) = (skew.unsigned_abs(), if skew > 0 { "ahead of" } else { "behind" });
@@ -25,7 +25,7 @@ pub(super) fn must_agree(clock: Option<Timestamp>, now: Timestamp) -> Result<(),
     Err(CommandError::new(Code::ClockSkewed, detail).about("clock").then("set the node's clock, for example by NTP"))
 }
 
-/// Tells those who watch when a node's clock went beyond the limit, or came back within it.
+/// Writes an event if the node's clock left or re-entered the limit.
 pub(super) async fn tell(tx: &mut Tx, node: &NodeRecord, before: Option<i64>) -> Result<(), StoreError> {
     let (was_off, is_off) = (before.is_some_and(is_off), node.clock_skew_seconds.is_some_and(is_off));
     if was_off == is_off {

@@ -1,4 +1,4 @@
-//! Safe fixes, sent to a node by name and looked at again afterwards.
+//! Applies safe fixes on a node, each followed by a new inspection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,21 +17,21 @@ use crate::{
     record::platform_event,
 };
 
-/// A fix writes a file and sets a few values; loading a module may wait for a device.
+/// Time limit of a fix. It writes a file and sets a few values; loading a module may wait for a device.
 const FIX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a fix did.
+/// The result of a fix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
-    /// The node, looked at again.
+    /// The node after the new inspection.
     pub node: NodeRecord,
-    /// Which fix.
+    /// The kind of fix.
     pub kind: FixKind,
-    /// What the node says that it did.
+    /// The node's report of what it changed.
     pub fixed: Fixed,
 }
 
-/// Carries a fix out, named by itself or by the finding that it takes away.
+/// Applies a fix, named by its kind or by the finding that it resolves.
 pub async fn fix(engine: &Arc<Engine>, caller: &Caller, id: NodeId, finding: &str) -> Result<Done, CommandError> {
     caller.must(Permission::NodesWrite)?;
     let kind = kind_of(finding)?;
@@ -77,7 +77,7 @@ impl Engine {
         Ok(Done { node: self.looked_at_again(node, correlation).await, kind, fixed })
     }
 
-    /// The node with a fresh preflight; as it was known before where it does not answer: the fix itself is done.
+    /// Inspects the node again. Returns its earlier row if it does not answer, because the fix itself is done.
     async fn looked_at_again(&self, node: NodeRecord, correlation: CorrelationId) -> NodeRecord {
         match self.inspect_quickly(node.id, correlation).await {
             Ok(node) => node,
@@ -89,7 +89,7 @@ impl Engine {
     }
 }
 
-/// The fix of that name, or the one that takes the finding of that name away.
+/// Returns the fix of the given name, or the fix for the finding of that name.
 fn kind_of(text: &str) -> Result<FixKind, CommandError> {
     let of_finding = text.parse::<Check>();
     match (text.parse::<FixKind>(), &of_finding) {

@@ -1,7 +1,7 @@
-//! What nodes know that the rows do not: then history went back.
+//! Detects that the database went back, from facts that nodes have and the rows lack.
 //!
-//! A tenant is root on its node, and its agent can say anything. So what a node says sets aside that node alone. What stops all changes is a certificate
-//! that only this control plane can have issued, and of which the rows would know if they were the newest.
+//! A tenant has root on its node, and its agent can report anything. Therefore a node's report isolates only that node. All changes stop
+//! only for a certificate that this control plane alone can have issued, and that the rows would contain if they were the newest.
 
 use gpuaas_model::{Code, Timestamp};
 use gpuaas_store::{NodeRecord, Reader, StoreError, Tx};
@@ -10,17 +10,18 @@ use gpuaas_wire::session::Hello;
 
 use crate::error::CommandError;
 
-/// What shows that history went back.
+/// Evidence that the database went back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forgotten {
-    /// In words.
+    /// Description of the evidence.
     pub why: String,
-    /// Of when it is.
+    /// When the certificate was issued.
     pub issued_at: Timestamp,
 }
 
-/// Whether the rows, of which `known` is the node's, have forgotten a certificate that an authority of this control plane signed: every certificate is
-/// in the rows before it is given to anybody. One from before the present generation of the history shows nothing: it began without what was lost.
+/// Returns evidence if the rows lack a certificate that an authority of this control plane signed; `known` is the node's row. Every
+/// certificate is in the rows before it is delivered. A certificate from before the present generation of the history is no evidence: that
+/// generation began without the lost changes.
 pub async fn forgotten(
     reader: &mut Reader,
     identity: &NodeIdentity,
@@ -41,7 +42,8 @@ pub async fn forgotten(
             known.name, known.epoch
         )),
         Some(known) if known.epoch == *epoch && !reader.is_node_key(&key).await? => {
-            // The oldest keys of a node are forgotten, so only one that is newer than all shows something: whoever renews often cannot make it so.
+            // The oldest keys of a node are deleted, so only a certificate newer than all of its keys is evidence. Frequent renewals cannot
+            // produce that case.
             match reader.newest_key_of(*node).await? {
                 Some(newest) if newest < issued_at => {
                     of(format!("node {} has a certificate that the database does not know", known.name))
@@ -53,15 +55,15 @@ pub async fn forgotten(
     }
 }
 
-/// Refuses a node that says that it has seen a higher fence, or a newer key set, than this control plane has given out. Nothing proves its word, so
-/// it is set aside, and the others go on.
+/// Refuses a node that reports a higher fence or a newer key set than this control plane has issued. Nothing proves the report, so only
+/// this node is refused.
 pub(super) async fn must_not_be_ahead(
     tx: &mut Tx,
     node: &NodeRecord,
     hello: &Hello,
     version: u64,
 ) -> Result<(), CommandError> {
-    // Without a lease no task was signed for this node: its ledger is of an earlier life of the machine, under another name.
+    // Without a lease, no task was signed for this node: its ledger is from an earlier registration of the machine, under another name.
     let fence = tx.lease(&format!("node/{}", node.id)).await?.map_or(u64::MAX, |lease| lease.fence);
     let ahead = match hello {
         Hello { fence: seen, .. } if *seen > fence => format!("fence {seen}, and the highest is {fence}"),

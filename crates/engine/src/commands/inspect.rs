@@ -1,4 +1,4 @@
-//! Asks nodes what they are and whether they are fit, and keeps the answer with them: once when they are new, and whenever somebody wants to know.
+//! Inspects nodes and stores the result with them: once when a node is new, and on request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,10 +17,10 @@ use crate::{
     record::platform_event,
 };
 
-/// An inspection that takes longer has failed: a GPU's driver that nothing keeps awake takes seconds.
+/// Time limit of an inspection: a GPU driver that nothing keeps loaded takes seconds.
 pub(super) const INSPECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Asks a node now, and returns it with its answer. How quickly writes reach its disk is measured.
+/// Inspects a node now and returns its updated row. Measures the write latency of its disk.
 pub async fn inspect(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<NodeRecord, CommandError> {
     caller.must(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
@@ -36,7 +36,7 @@ pub async fn inspect(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Resul
     node_task::beside(engine, "inspection", async move { within.end_inspection(&node, task).await }).await
 }
 
-/// Asks a node that has said nothing of itself yet, in the background. One that does not answer is asked again when it connects the next time.
+/// Inspects a node that was never inspected, in the background. A node that does not answer is tried again at its next connection.
 pub fn of_new(engine: &Arc<Engine>, id: NodeId) {
     let within = engine.clone();
     let work = async move {
@@ -65,7 +65,7 @@ impl Engine {
         self.end_inspection(&node, task).await.map(|_| ())
     }
 
-    /// Asks a node now, without measuring anything.
+    /// Inspects a node now, without measurements.
     pub(super) async fn inspect_quickly(
         &self,
         id: NodeId,
@@ -93,14 +93,14 @@ impl Engine {
         self.record_task(tx, access, origin, what, json!(inspect), expires_at).await
     }
 
-    /// What a node is looked at for: less, where a member lives.
+    /// The preflight for a node: a smaller one if a member lives there.
     async fn wanted_of(&self, reader: &mut Reader, node: NodeId) -> Result<Option<Preflight>, StoreError> {
         let members = reader.members_on(node).await?;
         let occupied = members.iter().any(|member| member.touched && member.state != MemberState::Removed);
         Ok(self.catalog().preflight(occupied))
     }
 
-    /// Follows an inspection and keeps what it told.
+    /// Follows an inspection and stores its result.
     async fn end_inspection(&self, node: &NodeRecord, sent: Outgoing) -> Result<NodeRecord, CommandError> {
         let task = sent.task.clone();
         let end = node_task::end(self, sent).await;
@@ -114,8 +114,8 @@ impl Engine {
         kept?.map_err(|why| CommandError::new(Code::AnswerInvalid, why).then("see which version the node's agent has"))
     }
 
-    /// Writes what an inspection told into the node's row, with its event; or says why it told nothing. What was measured before and was not this
-    /// time stays.
+    /// Stores the result of an inspection in the node's row, with its event, or returns why there is no result. Keeps an earlier
+    /// measurement that was not repeated.
     pub(super) async fn keep_inspection(
         &self,
         tx: &mut Tx,
@@ -162,7 +162,7 @@ fn inspection(end: &TaskEnd) -> Result<Inspection, String> {
     }
 }
 
-/// Whether a node is to be asked by itself: it has not told yet, or not all that its agent can tell by now.
+/// Returns `true` if a node needs an automatic inspection: it had none, or its agent can now report more than is stored.
 fn is_new(node: &NodeRecord) -> bool {
     let knows = |schema: u32| {
         node.support.iter().any(|known| known.task == Inspect::TYPE.as_str() && known.schemas.contains(&schema))

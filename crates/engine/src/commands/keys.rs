@@ -1,4 +1,4 @@
-//! Task-signing keys: which there are, and a new one in place of the one that signs.
+//! Commands for task-signing keys: list, rotate, revoke.
 
 use gpuaas_model::{AuditAction, Code, KeyEvent, KeyState, Permission, Timestamp};
 use gpuaas_store::{Reader, ReplicaLife, SigningKeyRecord, Tx};
@@ -12,19 +12,19 @@ use crate::{
     key_rotation::{announce, behind, change},
 };
 
-/// Nodes that are named as holding a rotation up; more are counted.
+/// Number of nodes named as blocking a rotation; further ones are counted.
 const NODES_NAMED: usize = 5;
 
-/// A key, and what its next state waits for.
+/// A key, and the condition for its next state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SigningKeyView {
     /// The key.
     pub key: SigningKeyRecord,
-    /// In words; absent when nothing is to come by itself.
+    /// Description of what the next state waits for; `None` if no state follows automatically.
     pub waiting_for: Option<String>,
 }
 
-/// Every key there ever was, oldest first.
+/// Lists every key that ever existed, oldest first.
 pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<SigningKeyView>, CommandError> {
     caller.must(Permission::PlatformRead)?;
     let mut reader = engine.store().read().await?;
@@ -48,7 +48,7 @@ pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<SigningKeyView
     Ok(views)
 }
 
-/// Makes a key that will sign in place of the present one. What follows happens by itself; `list` and events tell how far it is.
+/// Creates a key that will replace the active one. The rotation continues automatically; [`list`] and events show its progress.
 pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SigningKeyRecord, CommandError> {
     caller.must(Permission::KeysWrite)?;
     let ports = engine.ports();
@@ -74,7 +74,8 @@ pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SigningKeyRecord
     Ok(made.key)
 }
 
-/// A replica of another version may not know how this one's rotations go, and would sign or give keys by its own rules.
+/// Refuses while a live replica runs another version: it may not know this version's rotation, and would sign or send keys by its own
+/// rules.
 pub(crate) async fn refuse_beside_other_versions(engine: &Engine, reader: &mut Reader) -> Result<(), CommandError> {
     let lives = reader.replicas().await?;
     let is_other = |life: &&ReplicaLife| !life.left.is_zero() && life.replica.version != env!("CARGO_PKG_VERSION");
@@ -87,8 +88,8 @@ pub(crate) async fn refuse_beside_other_versions(engine: &Engine, reader: &mut R
         .then("bring all replicas to one version first: `gpuaas replica list` shows each one's"))
 }
 
-/// Ends a key from one moment to the next: nodes take no task of it any more. Where it is the one that signs, another signs at once: the staged
-/// one, or a fresh one. Ending twice is ending once.
+/// Revokes a key at once: nodes refuse its tasks from now on. If it was the active key, the staged key or a new one signs at once. Revoking
+/// twice has the effect of once.
 pub async fn revoke(engine: &Engine, caller: &Caller, key_id: &str) -> Result<SigningKeyRecord, CommandError> {
     caller.must(Permission::KeysWrite)?;
     let mut tx = engine.store().begin().await?;
@@ -117,7 +118,7 @@ pub async fn revoke(engine: &Engine, caller: &Caller, key_id: &str) -> Result<Si
     Ok(key)
 }
 
-/// A fresh key that waits for no node.
+/// Creates a key that is activated without waiting for nodes.
 async fn staged_at_once(
     engine: &Engine,
     caller: &Caller,

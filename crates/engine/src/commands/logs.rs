@@ -1,4 +1,4 @@
-//! Reading a member's journal through the platform: who may, and which one. The lines themselves come from the node and are kept nowhere.
+//! Access to a member's journal through the platform. The lines come from the node and are not stored.
 
 use gpuaas_model::{AuditAction, Code, Permission, WorkloadId};
 use serde_json::json;
@@ -12,16 +12,16 @@ use crate::{
     rows::WorkloadRows,
 };
 
-/// A journal that may be read.
+/// A journal that the caller may read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalSource {
-    /// The access to the member's node.
+    /// Access to the member's node.
     pub access: NodeAccess,
-    /// Of which unit.
+    /// The systemd unit.
     pub unit: String,
 }
 
-/// The journal of a member's unit; its first one when none is named. The audit says who read before the first line leaves.
+/// Opens the journal of a member's unit, by default its first unit. Writes the audit record before the first line is sent.
 pub async fn open(
     engine: &Engine,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Which machine a node's agent runs on, and whether it is another one than before.
+//! Detects that a node's agent runs on another machine than before.
 
 use gpuaas_model::{CorrelationId, EventKind, Timestamp};
 use gpuaas_store::{MachineChange, NodeRecord, StoreError, Tx};
@@ -6,7 +6,8 @@ use serde_json::json;
 
 use crate::record::platform_event;
 
-/// Keeps the machine's id that the node told. Another one than before is told by an event, kept with its time, and has the node inspected anew.
+/// Stores the machine id that the node reports. If it changed, records the change with its time, writes an event, and clears the results of
+/// the last inspection so that the node is inspected again.
 pub(super) async fn note(
     tx: &mut Tx,
     node: &mut NodeRecord,
@@ -18,7 +19,7 @@ pub(super) async fn note(
     let Some(before) = before else { return Ok(()) };
     let data = json!({ "name": node.name, "before": before, "now": told });
     node.machine_changed = Some(MachineChange { at: now, before });
-    // What was found on the other one says nothing of this one. Its addresses are in use until this one tells its own.
+    // The results of the old machine do not apply to the new one. `facts` keeps the old addresses until the new machine reports its own.
     (node.inspected_at, node.machine, node.preflight) = (None, None, None);
     platform_event(tx, EventKind::NodeMachineChanged, "node", node.id.to_string(), correlation, data).await
 }

@@ -1,5 +1,5 @@
-//! What callers can ask for. Each command checks the caller's right, reads, decides, and writes one transaction that holds the change,
-//! its event and its audit record; nothing else happens inside it.
+//! The commands of the control plane. Each checks the caller's permission, reads, decides, and writes the change, its event and its audit
+//! record in one transaction, which contains nothing else.
 
 pub mod access;
 mod agent_problem;

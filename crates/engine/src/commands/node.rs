@@ -1,4 +1,4 @@
-//! Bringing machines in: register, enroll, reset; and what their connections change.
+//! Node commands: register, enroll, reset, renew, and the effects of connections.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,18 +27,18 @@ use crate::{
     seen::Seen,
 };
 
-/// How long an enrollment string works.
+/// How long an enrollment string is valid: 15 minutes.
 const ENROLLMENT_TTL: Duration = Duration::from_secs(15 * 60);
-/// What every enrollment token begins with.
+/// Prefix of every enrollment token.
 const TOKEN_PREFIX: &str = "gpuaas-enroll";
-/// Most labels of a node.
+/// Maximum number of labels per node.
 const LABELS_MAX: usize = 64;
-/// Longest region and longest name of a label, in bytes.
+/// Maximum length of a region and of a label's name, in bytes.
 const WORD_BYTES_MAX: usize = 63;
-/// Longest text that a node says of itself and that is kept, in bytes.
+/// Maximum length of a kept text that a node reports about itself, in bytes.
 const NODE_TEXT_BYTES_MAX: usize = 256;
 
-/// Registers a machine under a name and returns the string that brings it in.
+/// Registers a machine under a name and returns its enrollment string.
 pub async fn register(
     engine: &Engine,
     caller: &Caller,
@@ -85,7 +85,7 @@ pub async fn register(
     Ok((node, string))
 }
 
-/// What operators say of a machine is shown in lists and on pages: words, and short lines.
+/// Checks the region and labels that operators set: lists and pages show them, so they are short names and single lines.
 fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), CommandError> {
     let refuse = |field: String, detail: String| {
         Err(CommandError::new(Code::FieldInvalid, detail).about(field).then("shorten it, or leave it out"))
@@ -119,14 +119,14 @@ fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), 
     Ok(())
 }
 
-/// Takes a machine as it is, whatever a tenant may have left on it.
+/// Accepts a machine as it is, including anything that a tenant may have left on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forced {
-    /// Why, in one line; kept in the audit.
+    /// The reason, in one line; kept in the audit log.
     pub reason: String,
 }
 
-/// Issues a new enrollment string; earlier ones of this node stop working.
+/// Issues a new enrollment string; earlier strings of the node become invalid.
 pub async fn issue_enrollment(
     engine: &Engine,
     caller: &Caller,
@@ -140,14 +140,14 @@ pub async fn issue_enrollment(
     let node = tx.node(id).await?;
     seen.must_hold(&node.name, &node)?;
     must_enroll(&node, forced.is_some())?;
-    // Written although nothing of it differs: whoever has seen the node before this string has not seen it as it is.
+    // Updated although no field differs: it raises the generation, so that clients that saw the node before this string must read it again.
     let node = tx.update_node(&node).await?;
     let string = issue(engine, caller, &mut tx, &node, (forced, None)).await?;
     tx.commit().await?;
     Ok((node, string))
 }
 
-/// Refuses a node that has an identity which works, or none to come.
+/// Refuses a node whose identity still works, and a node whose state does not allow an enrollment.
 fn must_enroll(node: &NodeRecord, is_forced: bool) -> Result<(), CommandError> {
     let NodeRecord { name, state, .. } = node;
     let next = match state {
@@ -162,12 +162,12 @@ fn must_enroll(node: &NodeRecord, is_forced: bool) -> Result<(), CommandError> {
     Err(CommandError::new(Code::StateConflict, format!("{name} is {state} and enrolls no more")).then(next))
 }
 
-/// Whether a node in use may get another identity in its place: its agent takes no tasks, or an operator forces it. What runs there goes on.
+/// Returns `true` if a node in use may get a new identity: its agent takes no tasks, or an operator forces it. Its workloads keep running.
 fn enrolls_in_place(node: &NodeRecord, is_forced: bool) -> bool {
     is_forced || node.agent_problem.is_some()
 }
 
-/// Refuses another machine in the place of one whose agent only takes no tasks: what runs there would be looked for here.
+/// Refuses a machine other than the enrolled one, unless forced: the node's workloads run on the enrolled machine.
 fn must_be_its_machine(node: &NodeRecord, machine_id: &str, is_forced: bool) -> Result<(), CommandError> {
     let NodeRecord { name, state, .. } = node;
     if is_forced || node.machine_id.as_ref().is_none_or(|known| known == machine_id) {
@@ -179,7 +179,8 @@ fn must_be_its_machine(node: &NodeRecord, machine_id: &str, is_forced: bool) -> 
     Err(CommandError::new(Code::StateConflict, format!("{name} is {state} on another machine")).then(next))
 }
 
-/// Issues a string: for a machine that is taken as it is where that is forced, and that shows the value of that digest where there is one.
+/// Issues an enrollment string. `forced` accepts the machine as it is; `reimage_sha256` is the digest of the value that a reimaged machine
+/// must present.
 pub(super) async fn issue(
     engine: &Engine,
     caller: &Caller,
@@ -220,7 +221,8 @@ pub(super) async fn issue(
     Ok(string.encode())
 }
 
-/// The digest of an enrollment token that this control plane made, good or not. Refuses any other text without a look-up.
+/// Returns the SHA-256 digest of an enrollment token that this control plane issued, valid or not. Refuses any other text without a
+/// database query.
 pub fn digest_of_token(keys: &Keys, token: &str) -> Result<String, CommandError> {
     match keys.tokens().is_genuine(TOKEN_PREFIX, token) {
         true => Ok(sha256_hex(token.as_bytes())),
@@ -228,7 +230,7 @@ pub fn digest_of_token(keys: &Keys, token: &str) -> Result<String, CommandError>
     }
 }
 
-/// Redeems an enrollment token: the node gets its certificate, and its epoch grows so that everything earlier is void.
+/// Redeems an enrollment token: issues the node's certificate and raises its epoch, which voids everything of earlier enrollments.
 pub async fn redeem(
     engine: &Engine,
     correlation: CorrelationId,
@@ -237,7 +239,7 @@ pub async fn redeem(
     let now = engine.ports().clock.now();
     clock::must_agree(ask.clock, now)?;
     let sha256 = digest_of_token(engine.keys(), SecretText::new(ask.token).expose())?;
-    // Anybody may ask: the writer is for those who have a token.
+    // Checks on a reader first, so that requests without a valid token never take the write lock.
     engine.store().read().await?.look_at_enrollment(&sha256, ask.node, now).await?;
     let mut tx = engine.store().begin().await?;
     let terms = tx.redeem_enrollment(&sha256, ask.node, now).await?;
@@ -285,7 +287,7 @@ pub async fn redeem(
     Ok(response)
 }
 
-/// Remembers the key of a certificate request, which must never have been certified before.
+/// Records the key of a certificate request. Refuses a key that was certified before.
 async fn certify_key(tx: &mut Tx, csr: &str, node: EnrolledNode, now: Timestamp) -> Result<(), CommandError> {
     let sha256 = gpuaas_trust::requested_key_sha256(csr)
         .map_err(|error| CommandError::new(Code::FieldInvalid, error.to_string()).about("csr"))?;
@@ -293,7 +295,7 @@ async fn certify_key(tx: &mut Tx, csr: &str, node: EnrolledNode, now: Timestamp)
     Ok(tx.insert_node_key(&NodeKeyRecord { sha256, node, epoch, created_at: now }).await?)
 }
 
-/// Where nodes may connect: this process first, because it is known to answer, then every other replica.
+/// The channel endpoints for nodes: this process first, because it is known to answer, then every other replica.
 pub async fn channels(engine: &Engine, reader: &mut Reader) -> Result<Vec<String>, StoreError> {
     let own = engine.endpoints().channel.clone();
     let others = reader.replicas().await?.into_iter().map(|life| life.replica.channel);
@@ -302,8 +304,8 @@ pub async fn channels(engine: &Engine, reader: &mut Reader) -> Result<Vec<String
     Ok(channels)
 }
 
-/// Puts a node back to its beginning: its identity ends, and it enrolls again. After a tenant the machine has to be reimaged, unless it is forced;
-/// any other node is put back by force alone, because whatever runs there is cut off.
+/// Resets a node: its identity ends, and it enrolls again. After a tenant the machine must be reimaged, unless the reset is forced. Any
+/// other node needs a forced reset, because it cuts off everything that runs there.
 pub async fn reset(
     engine: &Engine,
     caller: &Caller,
@@ -319,7 +321,7 @@ pub async fn reset(
     let event = reset_event(&node, forced.is_some())?;
     must_be_free(&mut tx, &node).await?;
     node.state = node.state.on(event)?;
-    // Whatever still holds a certificate of the time before is nobody now.
+    // Certificates of earlier enrollments are void from now on.
     node.epoch += 1;
     node.forget_machine();
     let node = tx.update_node(&node).await?;
@@ -333,7 +335,7 @@ pub async fn reset(
     Ok((node, string))
 }
 
-/// By which event a node may go back to its beginning.
+/// Returns the event that resets a node in its present state, or refuses.
 fn reset_event(node: &NodeRecord, is_forced: bool) -> Result<NodeEvent, CommandError> {
     let refuse = |detail: String, next: String| Err(CommandError::new(Code::StateConflict, detail).then(next));
     let NodeRecord { name, state, .. } = node;
@@ -356,7 +358,7 @@ fn reset_event(node: &NodeRecord, is_forced: bool) -> Result<NodeEvent, CommandE
     }
 }
 
-/// Refuses a node that a project holds: the tenant is root there, and nothing that runs there is cut off.
+/// Refuses a node that a project holds: the tenant has root there, and its workloads must not be cut off.
 async fn must_be_free(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandError> {
     match tx.open_allocation_of(node.id).await? {
         None => Ok(()),
@@ -368,8 +370,8 @@ async fn must_be_free(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandError
     }
 }
 
-/// A node's channel stands in this process: from now on every replica finds it here. Takes what its hello says, and makes an enrolled node
-/// active. Refused to a connection of an earlier enrollment.
+/// Records that this process holds the node's channel, so that every replica finds it here. Stores the facts of the hello and makes an
+/// enrolled node active. Refuses a connection of an earlier enrollment, and one that is older than the recorded one.
 pub async fn connected(
     engine: &Engine,
     enrolled: EnrolledNode,
@@ -377,7 +379,7 @@ pub async fn connected(
     hello: &Hello,
 ) -> Result<(), CommandError> {
     let id = enrolled.node;
-    // Before anything is waited for: the order in which connections came is what counts, not that in which they could be recorded.
+    // Taken before any wait, because the order of the connections counts, not the order in which they are recorded.
     let session = session(engine, id, connection, hello);
     let skew = hello.clock.map(|clock| clock::skew_seconds(clock, engine.ports().clock.now()));
     let mut tx = engine.store().begin().await?;
@@ -420,7 +422,7 @@ pub async fn connected(
     Ok(engine.node_reachability_changed(id, true).await?)
 }
 
-/// A connection that carried a node's channel has ended. True when no other carries it by now.
+/// Records that a node's connection ended. Returns `false` if a newer connection has replaced it.
 pub async fn disconnected(engine: &Engine, id: NodeId, connection: Uuid) -> Result<bool, CommandError> {
     let mut tx = engine.store().begin().await?;
     if !tx.end_session(id, connection).await? {
@@ -432,7 +434,7 @@ pub async fn disconnected(engine: &Engine, id: NodeId, connection: Uuid) -> Resu
     Ok(true)
 }
 
-/// A node that was disconnected did not come back in time. One whose channel stands elsewhere did.
+/// Marks a disconnected node as unreachable after its time to return passed, unless another replica holds its channel.
 pub async fn did_not_return(engine: &Engine, id: NodeId) -> Result<(), CommandError> {
     let mut tx = engine.store().begin().await?;
     if tx.session(id).await?.is_some() {
@@ -457,7 +459,7 @@ fn session(engine: &Engine, node: NodeId, connection: Uuid, hello: &Hello) -> Se
     }
 }
 
-/// Records whether a node can be reached, when that changed.
+/// Records a change of the node's connectivity, with its event.
 async fn set_connectivity(
     engine: &Engine,
     tx: &mut Tx,
@@ -475,7 +477,7 @@ async fn set_connectivity(
     Ok(())
 }
 
-/// Records that two live agents use one identity.
+/// Records an event: two live agents use the same identity.
 pub async fn cloned(engine: &Engine, id: NodeId, newer: &Hello) -> Result<(), CommandError> {
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
@@ -485,8 +487,8 @@ pub async fn cloned(engine: &Engine, id: NodeId, newer: &Hello) -> Result<(), Co
     Ok(())
 }
 
-/// A new certificate for a fresh key, for a node that may connect and whose present certificate has lived half of its life or is of another authority
-/// than the one that issues.
+/// Issues a certificate for a new key. The node's present certificate must be past half of its life, or of another authority than the
+/// active one.
 pub async fn renew(
     engine: &Engine,
     identity: &NodeIdentity,
@@ -510,7 +512,7 @@ pub async fn renew(
     if node.epoch != identity.epoch {
         return Err(CommandError::new(Code::Forbidden, "this identity is of an earlier enrollment"));
     }
-    // Also where the key is still the one of the present certificate, of before keys were remembered.
+    // Also covers a present certificate from before the control plane recorded keys.
     let of_present = gpuaas_trust::certified_key_sha256(present).map_err(|error| invalid(&error))?;
     if gpuaas_trust::requested_key_sha256(&ask.csr).map_err(|error| invalid(&error))? == of_present {
         return Err(StoreError::KeyReused.into());
@@ -543,13 +545,13 @@ async fn audit_node(
     Ok(())
 }
 
-/// What a node says of itself, as far as it is kept: a short line, without what neither a terminal nor a database takes as text.
+/// Shortens a text that a node reports about itself and removes characters that a terminal or the database does not take as text.
 fn bounded(text: &str) -> String {
     cut(text.to_owned(), NODE_TEXT_BYTES_MAX)
 }
 
-/// Records that a node, as it was read when it connected, has a certificate of the authority that issues. Not when it was issued: the answer may have
-/// been lost, and who then counts it as the node's refuses the one that the node has.
+/// Records that a node presented a certificate of the active authority when it connected; `node` is its row at that moment. Not recorded at
+/// issue, because the response may be lost: then the node would be refused with the certificate that it still has.
 pub async fn showed_certificate(engine: &Engine, node: &NodeRecord, certificate: &[u8]) -> Result<(), CommandError> {
     let authority = engine.keys().authority();
     let issuer = Some(authority.digest());
@@ -564,7 +566,7 @@ pub async fn showed_certificate(engine: &Engine, node: &NodeRecord, certificate:
     present.certified_by = issuer;
     tx.update_node(&present).await?;
     tx.commit().await?;
-    // The authority before may have waited for this one.
+    // The rotation of the previous authority may have waited for this node.
     engine.key_tending().doubt();
     Ok(())
 }

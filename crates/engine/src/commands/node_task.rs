@@ -1,4 +1,4 @@
-//! One task to a node that somebody waits for: sent beside the request, and what its end means for whoever asked.
+//! Single node tasks within a request: sent in a background task, with their end mapped to the response.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     ownership::{must_take_tasks, next_without_tasks},
 };
 
-/// Runs the work beside the request, and returns how it ended: whoever hangs up leaves no task without an end.
+/// Runs the work in a background task and returns its result, so that a client that disconnects leaves no task without an end.
 pub(super) async fn beside<T: Send + 'static>(
     engine: &Engine,
     name: &'static str,
@@ -27,12 +27,12 @@ pub(super) async fn beside<T: Send + 'static>(
     told.await.map_err(|_| CommandError::new(Code::Internal, format!("the {name} panicked")))?
 }
 
-/// Follows a recorded task to its end, whatever it says meanwhile.
+/// Follows a recorded task to its end and ignores its progress.
 pub(super) async fn end(engine: &Engine, outgoing: Outgoing) -> TaskEnd {
     engine.follow_task(outgoing, &(Arc::new(|_| {}) as ProgressSink), &CancellationToken::new()).await
 }
 
-/// Refuses a node that cannot be asked now: nobody waits a minute for one that is away.
+/// Refuses a node that cannot answer now, so that the request does not wait a minute for a disconnected node.
 pub(super) fn must_answer(node: &NodeRecord) -> Result<(), CommandError> {
     let name = &node.name;
     let brought_in = match node.state {
@@ -52,14 +52,14 @@ pub(super) fn must_answer(node: &NodeRecord) -> Result<(), CommandError> {
         .then(format!("see whether its machine and its agent run: gpuaas node show {}", node.name)))
 }
 
-/// The refusal of a node that has as many tasks as it takes at once. Agents up to 0.1.0 call it [`Code::Unavailable`].
+/// The refusal of a node that already runs its maximum number of tasks. Agents up to 0.1.0 send [`Code::Unavailable`] for it.
 pub(super) fn busy(name: &Name, failure: &TaskFailure) -> CommandError {
     CommandError::new(Code::NodeBusy, format!("{name} takes no further task now: {}", failure.message))
         .then(format!("try again in a moment; see what it does: gpuaas task list --node {name}"))
 }
 
-/// The result of a task; or what its end means for whoever asked for it. A node's own word of why stays evidence: of its codes only those
-/// count that tell something else.
+/// Returns the result of a task, or the error for the client. The node's own explanation is only evidence: of its codes, only those below
+/// change the response.
 pub(super) fn result(node: &NodeRecord, end: TaskEnd) -> Result<serde_json::Value, CommandError> {
     let name = &node.name;
     match end {

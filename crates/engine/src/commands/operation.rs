@@ -1,4 +1,4 @@
-//! What can be asked of an operation that runs.
+//! Commands for running operations.
 
 use gpuaas_model::{AuditAction, Code, OperationId, Permission};
 use gpuaas_store::OperationRecord;
@@ -7,7 +7,8 @@ use serde_json::json;
 use super::audit;
 use crate::{caller::Caller, engine::Engine, error::CommandError};
 
-/// Asks an operation to end: running tasks are told, steps that have not begun never will. Asking twice is asking once.
+/// Requests the cancellation of an operation: running tasks are cancelled, and pending steps never begin. Repeating the request changes
+/// nothing.
 pub async fn cancel(engine: &Engine, caller: &Caller, id: OperationId) -> Result<OperationRecord, CommandError> {
     let mut tx = engine.store().begin().await?;
     let operation = tx.operation(id).await?;

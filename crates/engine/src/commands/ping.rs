@@ -1,4 +1,4 @@
-//! A signed no-op to a node: measures the whole way of a task, and proves it.
+//! Sends a signed no-op to a node, which tests and times the whole path of a task.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,10 +16,11 @@ use crate::{
     ownership,
 };
 
-/// A no-op that takes longer than this has not answered.
+/// Time limit of a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends a no-op and waits for its end. The caller's audit record, the task's own two and its events are left as by any task.
+/// Sends a no-op and waits for its end. Returns the task and the elapsed time. Leaves the caller's audit record and the audit records and
+/// events of any task.
 pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(TaskRecord, Duration), CommandError> {
     let mut tx = engine.store().begin().await?;
     let access = ownership::for_operator(&mut tx, caller, id).await?;

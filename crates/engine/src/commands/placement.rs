@@ -1,4 +1,4 @@
-//! Where an app could be placed: every allocation of the project, the unusable ones with their reasons.
+//! Placement options of an app: every allocation of the project, with the reasons against the unusable ones.
 
 use gpuaas_model::{Code, ProjectId, Reason};
 use gpuaas_planner::{
@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use crate::{caller::Caller, engine::Engine, error::CommandError};
 
-/// An allocation with what speaks against it.
+/// An allocation as a place for an app, with the reasons against it.
 #[derive(Clone, Debug)]
 pub struct PlacementOption {
     /// The allocation.
     pub allocation: AllocationRecord,
-    /// Its node.
+    /// The allocation's node.
     pub node: NodeRecord,
-    /// Why nothing can be placed there; empty when something can.
+    /// The reasons for which nothing can be placed there; empty if it is usable.
     pub reasons: Vec<Reason>,
 }
 
-/// The allocations by which `project` holds nodes, as places for `app`, oldest first.
+/// Lists the allocations through which `project` holds nodes as places for `app`, oldest first.
 pub async fn options(
     engine: &Engine,
     caller: &Caller,
@@ -41,7 +41,7 @@ pub async fn options(
     Ok(options)
 }
 
-/// The members that `intent` asks for in `project`, or every reason against it in one refusal.
+/// Returns the members that `intent` requests in `project`, or one refusal with all reasons.
 pub(crate) async fn place(
     reader: &mut Reader,
     app: &dyn App,
@@ -51,7 +51,7 @@ pub(crate) async fn place(
 ) -> Result<Vec<Placed>, CommandError> {
     let named = app.named_allocations(intent);
     let mut allocations = reader.allocations_of_ids(&named).await?;
-    // What belongs to another project looks absent.
+    // Allocations of other projects look absent.
     allocations.retain(|allocation| allocation.project == project);
     let candidates = candidates(reader, allocations).await?;
     let candidates: Vec<Candidate> = candidates.into_iter().map(|(candidate, ..)| candidate).collect();
@@ -59,7 +59,7 @@ pub(crate) async fn place(
         .map_err(|reasons| CommandError::because(Code::PlacementInvalid, "placement refused", reasons))
 }
 
-/// The allocations as the planner sees them, each with its node.
+/// The allocations in the planner's form, each with its node.
 async fn candidates(
     reader: &mut Reader,
     allocations: Vec<AllocationRecord>,
@@ -68,7 +68,7 @@ async fn candidates(
     let users = reader.allocation_users(&ids).await?;
     let nodes = reader.nodes_of_ids(allocations.iter().map(|allocation| allocation.node)).await?;
     let each = allocations.into_iter().map(|allocation| {
-        // Released allocations may have had the same node.
+        // Several allocations may have the same node, because released ones are included.
         let node = nodes.get(&allocation.node).cloned();
         let node = node.ok_or_else(|| StoreError::NotFound { what: "node", id: allocation.node.to_string() })?;
         let used_by = users.get(&allocation.id).map(|(_, name)| name.to_string());
@@ -92,7 +92,7 @@ fn candidate(allocation: &AllocationRecord, node: &NodeRecord, used_by: Option<S
     }
 }
 
-/// Member rows for what was placed.
+/// Creates member rows for the placed members.
 pub(crate) fn members(engine: &Engine, workload: gpuaas_model::WorkloadId, placed: &[Placed]) -> Vec<MemberRecord> {
     let now = engine.ports().clock.now();
     placed

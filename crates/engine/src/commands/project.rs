@@ -1,4 +1,4 @@
-//! Projects.
+//! Project commands.
 
 use gpuaas_model::{AuditAction, EventKind, Name, Permission, ProjectId};
 use gpuaas_store::ProjectRecord;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::audit;
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
 
-/// Makes a project.
+/// Creates a project.
 pub async fn create(engine: &Engine, caller: &Caller, name: Name) -> Result<ProjectRecord, CommandError> {
     caller.must(Permission::ProjectsWrite)?;
     let ports = engine.ports();

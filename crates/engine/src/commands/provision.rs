@@ -1,5 +1,5 @@
-//! Brings a requested allocation to `active`: the node inspects itself, then the allocation may be used. What its preflight finds is kept with
-//! the node; a deployment looks for itself, and only what blocks there stops it.
+//! Brings a requested allocation to `active`, which it becomes after the node's inspection. The findings of the preflight are stored with
+//! the node. A deployment runs its own preflight, and only blocking findings of that one stop it.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ use crate::{
     record::Story,
 };
 
-/// Longer than an inspection with its grace, so that it need not be renewed.
+/// Longer than an inspection with its grace, so that the lease needs no renewal.
 const PROVISION_LEASE_TTL: Duration = Duration::from_secs(90);
 
 impl Engine {
-    /// Runs the inspection of a requested allocation in the background. A control plane that dies in the middle does it again at its
-    /// next start ([`Engine::run`]).
+    /// Inspects the node of a requested allocation in the background. If the control plane dies meanwhile, [`Engine::run`] repeats it at
+    /// the next start.
     pub fn provision(self: &Arc<Self>, allocation: AllocationId, correlation: CorrelationId) {
         let engine = self.clone();
         let work = async move {
@@ -42,10 +42,10 @@ impl Engine {
         self.ports().runtime.spawn("allocation provisioning", Box::pin(work));
     }
 
-    /// Goes on with every allocation that was on its way when this process started, or when another that did it died.
+    /// Continues every unfinished allocation, after the start of this process or the death of another replica.
     pub(crate) async fn provision_open(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut reader = self.store().read().await?;
-        // Both are read before either is gone on with: whoever fails here has begun nothing.
+        // Reads both states before it starts anything, so that a failure here leaves nothing half done.
         let mut open = reader.every_allocation_in(AllocationState::Requested).await?;
         open.extend(reader.every_allocation_in(AllocationState::Provisioning).await?);
         for allocation in open {
@@ -58,7 +58,7 @@ impl Engine {
     async fn provision_now(&self, id: AllocationId, correlation: CorrelationId) -> Result<(), CommandError> {
         let lease = format!("allocation/{id}");
         if self.store().acquire_lease(&lease, self.replica(), PROVISION_LEASE_TTL).await?.is_none() {
-            // Another replica inspects it, and outlives this lease or is buried with it.
+            // Another replica inspects it. If that one dies, its lease is released with it and another replica continues.
             return Ok(());
         }
         let provisioned = self.inspect(id, correlation).await;
@@ -106,7 +106,7 @@ impl Engine {
     }
 }
 
-/// Moves an allocation on, with its event.
+/// Applies an event to an allocation, and writes the event record.
 pub(crate) async fn change(
     tx: &mut Tx,
     mut allocation: AllocationRecord,
@@ -123,14 +123,14 @@ pub(crate) async fn change(
     Ok(allocation)
 }
 
-/// What a deployment onto the node would be stopped by as it is now; none where nothing would.
+/// Describes what would now block a deployment onto the node; `None` if nothing would.
 fn in_the_way(node: &NodeRecord) -> Option<String> {
     let findings = node.preflight.as_ref().map_or(&[][..], |preflight| &preflight.findings);
     blocking(findings).map(|what| format!("{what}; see gpuaas node show {}", node.name))
 }
 
-/// How many findings block, and which. Named are checks that the control plane knows: a name of the node's own making would be read as the
-/// platform's words.
+/// The number of blocking findings and their checks. Names only checks that the control plane knows, because a name invented by the node
+/// would appear as the platform's own text.
 fn blocking(findings: &[Finding]) -> Option<String> {
     let blocking = findings.iter().filter(|finding| finding.severity == Severity::Blocking);
     let checks: Vec<Option<Check>> = blocking.map(|finding| finding.check.parse().ok()).collect();

@@ -1,8 +1,8 @@
-//! A machine that comes back after a tenant: what it must show, and the hook that reimages it.
+//! Reimaging of machines that tenants have left: the required proof, and the hook that reimages.
 //!
-//! The tenant was root on the machine: whatever lies there, keys included, may be known to it. So a machine comes back with a key that was never
-//! certified and, unless an operator forces it with a reason, with another machine id; where a [`ReimageHook`] is configured, it also shows the value
-//! that the hook alone has learned.
+//! The tenant had root on the machine and may know everything on it, including keys. Therefore a machine returns with a key that was never
+//! certified and, unless an operator forces it with a reason, with another machine id. If a [`ReimageHook`] is configured, it must also
+//! present the value that only the hook received.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,12 +26,12 @@ use crate::{
     seen::Seen,
 };
 
-/// What the value begins with that shows that a machine was reimaged.
+/// Prefix of the value that proves a reimage.
 const VALUE_PREFIX: &str = "gpuaas-reimage";
-/// A hook that takes longer has failed: it hands the machine to a provisioner, and waits for no installation.
+/// Time limit of a hook: it passes the machine to a provisioner and does not wait for the installation.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Refuses a machine that comes back after a tenant and does not show what it must.
+/// Refuses a machine that returns after a tenant without the required proof.
 pub(super) fn check(
     engine: &Engine,
     left: Option<&LeftMachine>,
@@ -54,7 +54,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether the evidence is what was given to the hook for this very enrollment.
+/// Returns whether the evidence is the value given to the hook for this enrollment.
 fn is_shown(terms: &EnrollmentTerms, evidence: Option<&ReimageEvidence>) -> bool {
     match (&terms.reimage_sha256, evidence) {
         (Some(expected), Some(ReimageEvidence::OneTimeValue { value })) => *expected == sha256_hex(value.as_bytes()),
@@ -62,13 +62,13 @@ fn is_shown(terms: &EnrollmentTerms, evidence: Option<&ReimageEvidence>) -> bool
     }
 }
 
-/// A fresh value for the hook.
+/// Generates a new value for the hook.
 pub(super) fn one_time_value(engine: &Engine) -> ApiToken {
     engine.keys().tokens().generate(VALUE_PREFIX, &*engine.ports().entropy)
 }
 
-/// Hands a node that a tenant has left to the reimage hook, with the string that brings it in and the value that it has to show. What a hook has not
-/// taken can be handed to it again: the newest string and value count.
+/// Passes a node that a tenant has left to the reimage hook, with its enrollment string and the value that the machine must present. An
+/// order that the hook did not accept can be repeated: the newest string and value are valid.
 pub async fn reimage(
     engine: &Arc<Engine>,
     caller: &Caller,
@@ -94,10 +94,10 @@ pub async fn reimage(
     Ok(node)
 }
 
-/// The node at its beginning: one that a tenant has left, or one that was put back for the hook before.
+/// Resets the node for the hook: one that a tenant has left, or one that was reset for the hook before.
 async fn put_back(tx: &mut Tx, caller: &Caller, mut node: NodeRecord) -> Result<NodeRecord, CommandError> {
     match node.state {
-        // Written although nothing of it differs: its newest string and value are others from now on.
+        // Updated although no field differs: it raises the generation, because the newest string and value change.
         NodeState::Registered if node.left_by_tenant.is_some() => return Ok(tx.update_node(&node).await?),
         NodeState::NeedsReimage => {}
         state => {
@@ -129,7 +129,7 @@ async fn handed_over(engine: &Engine, hook: Arc<dyn ReimageHook>, order: Reimage
     })
 }
 
-/// A reason for what is forced: one line of words.
+/// Refuses a reason that is not a single line of text.
 pub(super) fn check_reason(forced: &Forced) -> Result<(), CommandError> {
     check_line(Line::REASON, &forced.reason, "reason")
 }

@@ -1,4 +1,4 @@
-//! The sealing key: where it is in its life, and the next one in its place.
+//! Commands for the sealing key: show, rotate.
 
 use gpuaas_model::{AuditAction, Code, Permission, Timestamp};
 use gpuaas_store::{ReplicaRecord, SealingRecord};
@@ -12,30 +12,30 @@ use crate::{
     sealing_rotation::{SealingState, announce, living},
 };
 
-/// What a person does who has no next key yet.
+/// Instructions for an operator who has no next key yet.
 const MAKE_NEXT: &str = "make one key on one replica's machine (gpuaas server next-sealing-key), copy its file to every \
                          other's, and have each take it (systemctl reload gpuaas-server)";
 
-/// The sealing key in use, and what is to come.
+/// The sealing key in use, and the state of its rotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealingKeyView {
     /// The id of the key in use.
     pub id: String,
-    /// Where the keys are in their life.
+    /// The state of the sealing keys.
     pub state: SealingState,
     /// The id of the key that this replica has taken and that is not in use yet.
     pub next: Option<String>,
-    /// The id of the key before, while rows under it may be left.
+    /// The id of the previous key, while rows under it may remain.
     pub previous: Option<String>,
-    /// Since when the key is in use or, once settled, alone.
+    /// Since when the key is in use or, once settled, the only one.
     pub since: Option<Timestamp>,
-    /// Rows that are still to be brought under the key in use.
+    /// Number of rows still to be resealed under the key in use.
     pub rows_left: u64,
-    /// What the next state waits for; absent when nothing is to come.
+    /// Description of what the next state waits for; `None` if no state follows.
     pub waiting_for: Option<String>,
 }
 
-/// The sealing key in use, and what is to come.
+/// Returns the sealing key in use and the state of its rotation.
 pub async fn show(engine: &Engine, caller: &Caller) -> Result<SealingKeyView, CommandError> {
     caller.must(Permission::PlatformRead)?;
     let mut reader = engine.store().read().await?;
@@ -44,7 +44,7 @@ pub async fn show(engine: &Engine, caller: &Caller) -> Result<SealingKeyView, Co
     Ok(view(engine, record, &replicas, rows_left))
 }
 
-/// Puts the next key into use, which every living replica must hold. What follows happens by itself; [`show`] and events tell how far it is.
+/// Activates the next key, which every live replica must hold. The rotation continues automatically; [`show`] and events show its progress.
 pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SealingKeyView, CommandError> {
     caller.must(Permission::KeysWrite)?;
     let mut tx = engine.store().begin().await?;
@@ -105,12 +105,12 @@ fn view(engine: &Engine, record: Option<SealingRecord>, replicas: &[ReplicaRecor
     SealingKeyView { id, state, next, previous, since: record.map(|record| record.since), rows_left, waiting_for }
 }
 
-/// Replicas that do not hold that key.
+/// Names the replicas that do not hold the given key.
 fn lacking(replicas: &[ReplicaRecord], key: &str) -> String {
     named(replicas, |replica| !replica.sealing_keys.iter().any(|held| held == key))
 }
 
-/// What a person has to do where a key file could not be replaced.
+/// Instructions for an operator if a key file could not be replaced.
 fn with_old_files(replicas: &[ReplicaRecord]) -> Option<String> {
     let old = named(replicas, |replica| replica.is_key_file_old);
     let words = format!("replace the key file by FILE.next beside it on these replicas: {old}");

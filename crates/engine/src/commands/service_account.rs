@@ -1,4 +1,4 @@
-//! Service accounts: programs that act for a project, by short-lived tokens of their own.
+//! Service accounts: programs that act for a project, with short-lived tokens.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
 
-/// Life of a token where none is asked for.
+/// Default lifetime of a token, in seconds.
 const TTL_SECONDS: u64 = 3_600;
-/// Longest life of a token: what a program lost works no longer than that.
+/// Longest lifetime of a token, in seconds: the limit for a leaked one.
 const TTL_SECONDS_MAX: u64 = 30 * 24 * 3_600;
-/// Service accounts of one project.
+/// Maximum number of service accounts per project.
 const ACCOUNTS_MAX: usize = 100;
 
-/// Makes a service account.
+/// Creates a service account.
 pub async fn create(
     engine: &Engine,
     caller: &Caller,
@@ -60,7 +60,7 @@ pub async fn create(
     Ok(account)
 }
 
-/// Deletes a service account; its tokens are refused from this moment on.
+/// Deletes a service account; its tokens become invalid at once.
 pub async fn delete(
     engine: &Engine,
     caller: &Caller,
@@ -82,7 +82,7 @@ pub async fn delete(
     Ok(ServiceAccountRecord { deleted_at: Some(now), ..account })
 }
 
-/// Makes a token for a service account, with the account's role. Its text is returned here and never again.
+/// Creates a token for a service account, with the account's role. The token's text is returned only here.
 pub async fn create_token(
     engine: &Engine,
     caller: &Caller,
@@ -128,7 +128,7 @@ pub async fn create_token(
     Ok((token, secret.text))
 }
 
-/// The service accounts of a project, oldest first.
+/// Lists the service accounts of a project, oldest first.
 pub async fn list(
     engine: &Engine,
     caller: &Caller,

@@ -17,34 +17,34 @@ use crate::{
     record::platform_event,
 };
 
-/// What every token's text begins with.
+/// Prefix of every token's text.
 pub const PREFIX: &str = "gpuaas";
-/// Life of a token where none is asked for.
+/// Default lifetime of a token, in seconds.
 const TTL_SECONDS: u64 = 30 * 24 * 3_600;
-/// Longest life of a token.
+/// Longest lifetime of a token, in seconds.
 const TTL_SECONDS_MAX: u64 = 365 * 24 * 3_600;
-/// Good tokens of one project, those of its service accounts among them; as many of the platform itself.
+/// Maximum number of valid tokens per project, including those of its service accounts; the same limit applies to the platform's own.
 const TOKENS_MAX: u64 = 1_000;
 
-/// Whether a text is a token that this control plane made, good or not. Any other is refused without a look-up.
+/// Returns whether a text is a token that this control plane issued, valid or not. Other texts are refused without a database query.
 pub fn is_genuine(keys: &Keys, text: &str) -> bool {
     keys.tokens().is_genuine(PREFIX, text)
 }
 
-/// What a token is to be.
+/// Properties of a new token.
 #[derive(Clone, Debug)]
 pub struct NewToken {
-    /// What the audit calls its holder.
+    /// The holder's name in the audit log.
     pub name: String,
-    /// What it may do.
+    /// The role, which defines the permissions.
     pub role: Role,
-    /// The project it belongs to; needed for the roles of a project.
+    /// The project that the token belongs to; required for project roles.
     pub project: Option<ProjectId>,
-    /// Its life; [`TTL_SECONDS`] when absent.
+    /// Lifetime in seconds; `None` for [`TTL_SECONDS`].
     pub ttl_seconds: Option<u64>,
 }
 
-/// Makes a token. Its text is returned here and never again.
+/// Creates a token. Its text is returned only here.
 pub async fn create(
     engine: &Engine,
     caller: &Caller,
@@ -70,7 +70,7 @@ pub async fn create(
     Ok((token, secret))
 }
 
-/// A token that lies nowhere yet, with its text.
+/// Generates a token and its text, without storing it.
 pub(super) fn fresh(keys: &Keys, ports: &Ports, new: NewToken) -> (TokenRecord, SecretText) {
     let secret = keys.tokens().generate(PREFIX, &*ports.entropy);
     let now = ports.clock.now();
@@ -98,7 +98,7 @@ pub(super) async fn keep(tx: &mut Tx, caller: &Caller, token: &TokenRecord) -> R
     audit(tx, caller, AuditAction::TokenCreate, format!("token/{}", token.id), token.project, data).await
 }
 
-/// Withdraws a token. Withdrawing twice is withdrawing once.
+/// Revokes a token. Revoking twice has the effect of once.
 pub async fn revoke(engine: &Engine, caller: &Caller, id: TokenId) -> Result<TokenRecord, CommandError> {
     caller.must(Permission::TokensWrite)?;
     let mut tx = engine.store().begin().await?;
@@ -118,7 +118,7 @@ pub async fn revoke(engine: &Engine, caller: &Caller, id: TokenId) -> Result<Tok
     Ok(token)
 }
 
-/// Refuses a further token to a project, or to the platform itself, that has as many good ones as it may.
+/// Refuses another token for a project, or for the platform, at the limit of valid tokens.
 pub(super) async fn refuse_one_too_many(
     reader: &mut Reader,
     project: Option<ProjectId>,
@@ -132,7 +132,7 @@ pub(super) async fn refuse_one_too_many(
         .then("withdraw some that are not needed: `gpuaas token list`, `gpuaas token revoke ID`"))
 }
 
-/// Refuses a name under which the audit records what the platform itself does.
+/// Refuses a name under which the audit log records the platform's own actions.
 pub(super) fn refuse_reserved(name: &str) -> Result<(), CommandError> {
     if !OwnActor::reserves(name) {
         return Ok(());

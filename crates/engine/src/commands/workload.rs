@@ -1,4 +1,4 @@
-//! Deploy, grow, resume and decommission workloads. Each ends with an operation whose steps are rows; the driver does the rest.
+//! Workload commands: deploy, add members, resume and decommission. Each creates an operation whose steps are rows; the driver executes it.
 
 use std::collections::BTreeMap;
 
@@ -22,20 +22,20 @@ use crate::{
     settle::sealed,
 };
 
-/// What a deployment needs to know.
+/// A request to deploy an app.
 #[derive(Clone, Debug)]
 pub struct Deploy {
-    /// Where it belongs.
+    /// The project that will own the workload.
     pub project: ProjectId,
     /// The app's slug.
     pub app: String,
-    /// The version; the newest imported one when absent.
+    /// The version; `None` for the most recently imported one.
     pub version: Option<String>,
     /// The workload's name.
     pub name: Name,
-    /// The placement intent, in the app's own shape.
+    /// The requested placement, in the app's schema.
     pub intent: Value,
-    /// The tenant's settings, in the app's own shape.
+    /// The tenant's settings, in the app's schema.
     pub config: Value,
 }
 
@@ -46,20 +46,20 @@ pub struct Accepted {
     pub workload: WorkloadRecord,
     /// The operation.
     pub operation: OperationRecord,
-    /// Its steps, all pending.
+    /// The operation's steps, all pending.
     pub steps: Vec<StepRecord>,
 }
 
-/// What would be done.
+/// The preview of an operation.
 #[derive(Clone, Debug)]
 pub struct Preview {
-    /// The plan that the control plane would carry out.
+    /// The plan that the control plane would execute.
     pub plan: Plan,
-    /// The members it would make; empty for operations on members that exist.
+    /// The members that it would create; empty for operations on existing members.
     pub placed: Vec<Placed>,
 }
 
-/// Accepts a deployment, or refuses it with every reason and nothing changed.
+/// Accepts a deployment, or refuses it with all reasons and changes nothing.
 pub async fn deploy(engine: &Engine, caller: &Caller, ask: Deploy) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
     let draft = draft_deploy(engine, caller, &mut tx, ask).await?;
@@ -73,15 +73,15 @@ pub async fn deploy(engine: &Engine, caller: &Caller, ask: Deploy) -> Result<Acc
         .await
 }
 
-/// What [`deploy`] would do. Touches nothing.
+/// Previews [`deploy`]. Changes nothing.
 pub async fn preview_deploy(engine: &Engine, caller: &Caller, ask: Deploy) -> Result<Preview, CommandError> {
-    // A transaction that is never committed: the same reads, and no trace.
+    // The transaction is never committed: it gives the same reads and leaves no trace.
     let mut tx = engine.store().begin().await?;
     let draft = draft_deploy(engine, caller, &mut tx, ask).await?;
     Ok(Preview { plan: draft.plan, placed: draft.placed })
 }
 
-/// Accepts more members for a running workload.
+/// Accepts additional members for a running workload.
 pub async fn add_member(
     engine: &Engine,
     caller: &Caller,
@@ -98,7 +98,7 @@ pub async fn add_member(
     accept(engine, caller, tx, rows, plan, (AuditAction::WorkloadAddMember, json!({ "intent": intent }), None)).await
 }
 
-/// What [`add_member`] would do. Touches nothing.
+/// Previews [`add_member`]. Changes nothing.
 pub async fn preview_add_member(
     engine: &Engine,
     caller: &Caller,
@@ -111,7 +111,7 @@ pub async fn preview_add_member(
     Ok(Preview { plan, placed })
 }
 
-/// Accepts the removal of a workload from all of its nodes. Possible in every state but the last.
+/// Accepts the removal of a workload from all of its nodes. Allowed in every lifecycle state except `decommissioned`.
 pub async fn decommission(
     engine: &Engine,
     caller: &Caller,
@@ -133,7 +133,7 @@ pub async fn decommission(
     accept_for(engine, caller, tx, rows, plan, targets, about).await
 }
 
-/// Accepts a new try of what needs attention: the same kind of operation, for the members that are not yet as they should be.
+/// Accepts a new operation in place of the newest one, which ended without success: of the same kind, for its targets that still exist.
 pub async fn resume(engine: &Engine, caller: &Caller, id: WorkloadId, seen: &Seen) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
     let rows = visible(caller, &mut tx, (id, seen), Permission::OperationsControl).await?;
@@ -146,14 +146,14 @@ pub async fn resume(engine: &Engine, caller: &Caller, id: WorkloadId, seen: &See
         )
         .then(format!("see its state: gpuaas workload show {}", rows.workload.name)));
     };
-    // A member that was removed meanwhile is done with: its node may be another tenant's by now.
+    // Members removed meanwhile are left out: another tenant may hold their nodes by now.
     let targets = present(&rows, |member| failed.targets.contains(&member));
     let plan = planned(engine, &rows, failed.kind, &targets)?;
     let about = (AuditAction::WorkloadResume, json!({ "resumes": failed.id }), Some(failed.id));
     accept_for(engine, caller, tx, rows, plan, targets, about).await
 }
 
-/// Those of the wanted members that are not removed.
+/// Returns the wanted members that are not removed.
 fn present(rows: &WorkloadRows, wanted: impl Fn(MemberId) -> bool) -> Vec<MemberId> {
     let present = rows.members.iter().filter(|member| member.state != MemberState::Removed);
     present.map(|member| member.id).filter(|member| wanted(*member)).collect()
@@ -232,7 +232,7 @@ async fn draft_members(
     Ok((rows, plan, placed))
 }
 
-/// The wanted version if its release is imported whole, or the newest one that is.
+/// Returns the wanted version if every file of its release is imported; without a wanted version, the most recently imported complete one.
 async fn offered_version(tx: &mut Tx, app: &dyn App, wanted: Option<String>) -> Result<String, CommandError> {
     let manifest = app.manifest();
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -263,7 +263,7 @@ fn listed(versions: &[&str]) -> String {
     if versions.is_empty() { "none".to_owned() } else { versions.join(", ") }
 }
 
-/// Random secrets, and empty places for those that a node deposits later.
+/// Creates the random secrets, and empty records for those that a node deposits later.
 fn initial_secrets(engine: &Engine, app: &dyn App, workload: WorkloadId) -> Result<Vec<SecretRecord>, CommandError> {
     let ports = engine.ports();
     let mut secrets = Vec::new();
@@ -319,7 +319,7 @@ fn app_of<'a>(engine: &'a Engine, rows: &WorkloadRows) -> Result<&'a dyn App, Co
     entry.map(|entry| &*entry.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))
 }
 
-/// A workload that the caller sees and may do that to, if it is as it was seen.
+/// Loads a workload that the caller may see and change with `permission`, and that matches the precondition.
 async fn visible(
     caller: &Caller,
     tx: &mut Tx,
@@ -348,7 +348,7 @@ async fn accept(
     accept_for(engine, caller, tx, rows, plan, targets, about).await
 }
 
-/// Writes operation, steps, workload, events and audit, and commits.
+/// Writes operation, steps, workload, events and audit record, and commits.
 async fn accept_for(
     engine: &Engine,
     caller: &Caller,
@@ -378,7 +378,7 @@ async fn accept_for(
     };
     let steps: Vec<StepRecord> = steps(engine, operation.id, plan);
     tx.insert_operation(&operation, &steps).await?;
-    // Whoever accepts drives: others hear of it before this process has looked, and would contend.
+    // The accepting replica takes the lease: others hear of the operation before this one has started a driver, and would contend for it.
     tx.acquire_lease(&lease_name(operation.id), engine.replica(), LEASE_TTL).await?;
     let story = Story::of(&operation);
     if plan_is_first(&operation) {

@@ -1,4 +1,4 @@
-//! What goes into one archive, as lines of JSON. The same rows make the same bytes.
+//! The content of one archive, as lines of JSON. The same rows give the same bytes.
 
 use gpuaas_model::{ArchiveKind, OperationId, TaskId, Timestamp};
 use gpuaas_store::{ArchivedRange, AuditRecord, EventRecord, OperationRecord, Reader, StepRecord, TaskRecord};
@@ -7,16 +7,16 @@ use serde_json::json;
 
 use super::RetentionError;
 
-/// Operations of one archive; each has some fifty rows.
+/// Maximum number of operations per archive; each has about fifty rows.
 const OPERATIONS_MAX: u32 = 50;
-/// Tasks, events or audit records of one archive.
+/// Maximum number of tasks, events or audit records per archive.
 const ENTRIES_MAX: u32 = 2_000;
-/// An archive that has grown to so many bytes of lines takes no further entry.
+/// An archive whose lines have reached this many bytes takes no further entry.
 const LINES_BYTES_MAX: usize = 16 * 1_024 * 1_024;
-/// The form of the lines.
+/// Version of the line format.
 const FORMAT: u32 = 1;
 
-/// The content of an archive, and what it stands for.
+/// The content of an archive, and the rows that it covers.
 pub(super) struct Batch {
     pub(super) kind: ArchiveKind,
     pub(super) lines: Vec<u8>,
@@ -28,11 +28,11 @@ pub(super) struct Batch {
     pub(super) tasks: Vec<TaskId>,
 }
 
-/// A line. Times are milliseconds since the epoch.
+/// One line of an archive. Times are in milliseconds since the Unix epoch.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Line<'a> {
-    /// The first.
+    /// The first line.
     Archive {
         format: u32,
         kind: ArchiveKind,
@@ -45,7 +45,7 @@ enum Line<'a> {
 }
 
 impl Batch {
-    /// The oldest entries of that kind that are due; `None` when none are.
+    /// Reads the oldest due entries of the given kind; `None` if there are none.
     pub(super) async fn next(
         reader: &mut Reader,
         kind: ArchiveKind,
@@ -137,7 +137,7 @@ impl Batch {
         self.until = self.until.max(ended.unwrap_or(began));
     }
 
-    /// Adds a number to the range of its stream, whose numbers come in order.
+    /// Extends the range of a stream by a number. Numbers of a stream must come in order.
     fn extend(&mut self, stream: &str, sequence: u64) {
         match self.ranges.last_mut().filter(|range| range.stream == stream) {
             Some(range) => range.last = sequence,

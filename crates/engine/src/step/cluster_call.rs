@@ -1,4 +1,4 @@
-//! A step that is a call to the app's cluster, through the tunnel.
+//! A step that calls the app's cluster through a tunnel.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The three kinds of step, one file each: what begins an attempt and what its end is. Attempts run beside their driver.
+//! The three kinds of step, one file each: how an attempt runs and ends. Attempts run in tasks separate from their driver.
 
 mod cluster_call;
 mod node_task;
@@ -21,19 +21,19 @@ use gpuaas_crash_points::{self as crash_points, Point, StepKind};
 use gpuaas_planner::StepAction;
 use gpuaas_store::StepRecord;
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AttemptEnd {
-    /// With what it returned.
+    /// Succeeded, with its result.
     Succeeded(Value),
-    /// With why.
+    /// Failed, with its failure.
     Failed(TaskFailure),
-    /// The agent died in the middle: nobody knows how far it came. The next attempt observes first.
+    /// The agent died during the attempt, so its progress is unknown. The next attempt checks first.
     Interrupted,
 }
 
 impl Driver {
-    /// The future of an attempt whose beginning is recorded.
+    /// Returns the future of an attempt whose start is recorded.
     pub(crate) fn attempt(
         &self,
         rows: &OperationRows,
@@ -65,8 +65,8 @@ impl Driver {
         Box::pin(async move { (id, attempt, end.await) })
     }
 
-    /// Runs an attempt beside this driver and for as long as it lives. Inside it, an attempt that reads the store would hold what the driver
-    /// waits for while the driver does not let it go on.
+    /// Spawns an attempt as a separate task that ends with this driver. If the driver polled the attempt itself, an attempt that reads the
+    /// store could hold a resource for which the driver waits, and both would stop.
     fn beside(&self, attempt: BoxFuture<'static, AttemptEnd>) -> BoxFuture<'static, AttemptEnd> {
         let (ended, end) = oneshot::channel();
         let gone = self.gone.clone();
@@ -74,7 +74,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = gone.cancelled() => {}
-                // A driver that is gone knows from rows what it began.
+                // If the driver no longer exists, the next one finds the attempt in the rows.
                 end = attempt => drop(ended.send(end)),
             }
         };
@@ -85,7 +85,7 @@ impl Driver {
     }
 }
 
-/// Its kind, as crash points name it.
+/// The kind of a step, as crash points name it.
 pub(crate) const fn kind_of(action: &StepAction) -> StepKind {
     match action {
         StepAction::NodeTask { .. } => StepKind::NodeTask,

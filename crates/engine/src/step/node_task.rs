@@ -34,7 +34,7 @@ pub(super) fn run(
     })
 }
 
-/// A running node-task step without a task row: the beginning is one transaction, so this is a defect, and said as one.
+/// Fails a running node-task step without a task row. Both are written in one transaction, so this is a defect.
 pub(super) fn missing() -> BoxFuture<'static, AttemptEnd> {
     let failure = TaskFailure::new(Code::Internal, "the step runs but its task was never recorded");
     Box::pin(async move { AttemptEnd::Failed(failure) })

@@ -1,4 +1,4 @@
-//! A step that only looks at or marks our own records.
+//! A step that only checks or marks the control plane's own records.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::AttemptEnd;
 use crate::{effects::ProgressSink, engine::Engine, ownership::must_take_tasks, rows::OperationRows};
 
-/// Does it.
+/// Runs the step.
 pub(super) fn run(
     engine: Arc<Engine>,
     rows: &OperationRows,
@@ -38,7 +38,7 @@ pub(super) fn run(
                         let message = "the placement was cancelled before it was confirmed";
                         return AttemptEnd::Failed(TaskFailure::new(Code::TaskCancelled, message));
                     }
-                    // Whoever is away now: the last look says since when.
+                    // The final check names the nodes that are still disconnected, and since when.
                     () = given_up => look(&engine, &members).await.map(|places| match places {
                         Places::Usable => Ok(()),
                         Places::Away(why) | Places::Gone(why) => Err(why),
@@ -54,26 +54,26 @@ pub(super) fn run(
     }
 }
 
-/// What the members' places are, all together.
+/// The combined state of the members' places.
 enum Places {
-    /// Each can be used.
+    /// All can be used.
     Usable,
-    /// The first whose node has been silent for so short a time that it may just be starting anew.
+    /// The first whose node has been disconnected so briefly that it may only be restarting, with the reason.
     Away(String),
-    /// The first that can no longer be used.
+    /// The first that can no longer be used, with the reason.
     Gone(String),
 }
 
-/// Ends once every place is usable or one is not to be had any more, with why; between acceptance and now a node may have gone.
+/// Waits until every place is usable, or returns why one is not: a node may have been lost since the operation was accepted.
 ///
-/// A node whose channel has just ended is waited for: it comes back, or it counts as unreachable, and either is told.
+/// Waits for a node whose channel has just ended: it reconnects or becomes unreachable, and both wake this loop.
 async fn confirm(
     engine: &Engine,
     members: &[MemberRecord],
     progress: &ProgressSink,
 ) -> Result<Result<(), String>, StoreError> {
     loop {
-        // Asked for before the look: what changes while it is taken is not missed.
+        // Taken before the check, so that a change during the check is not missed.
         let changed = engine.next_connection();
         match look(engine, members).await? {
             Places::Usable => return Ok(Ok(())),

@@ -1,5 +1,5 @@
-//! What the suite's nodes run as processes of their own: a program that listens, and on sandboxes the init, its `systemctl` and a program that
-//! says READY=1.
+//! The processes of the suite's nodes: a program that listens, and in sandboxes also the init, its `systemctl` and a program that sends
+//! READY=1.
 
 use std::{
     net::{IpAddr, TcpListener, UdpSocket},
@@ -29,7 +29,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits at an address for connections and for datagrams, says at which ports, and stays.
+/// Listens at an address for connections and datagrams, prints the ports, and keeps running.
 fn listen(address: IpAddr) -> anyhow::Result<()> {
     let (tcp, udp) = (TcpListener::bind((address, 0))?, UdpSocket::bind((address, 0))?);
     println!("say: tcp {}", tcp.local_addr()?.port());

@@ -1,4 +1,4 @@
-//! What systemd's bus can do to an agent, and must not.
+//! Attacks and failures on the system bus that must not affect an agent.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use gpuaas_host::UnitStatus;
 use gpuaas_host_contract::{Backend, Bench, Case};
 use zbus::fdo::DBusProxy;
 
-/// Every case, by name.
+/// Returns every case with its name.
 pub(crate) fn cases() -> Vec<(&'static str, Case)> {
     vec![
         ("asking_for_a_unit_loads_none", asking_for_a_unit_loads_none as Case),
@@ -34,7 +34,7 @@ fn asking_for_a_unit_loads_none(backend: &dyn Backend) -> LocalBoxFuture<'_, ()>
         bench.host.stop("rests.service").await.unwrap();
         let ended = events.skip_while(|status| std::future::ready(status.active != "inactive"));
         Box::pin(ended).next().await.unwrap();
-        // It is forgotten when systemd has nothing else to do; whoever asked again after every signal would have it loaded for ever.
+        // systemd unloads the unit when it is idle; a watcher that called it after every signal would keep it loaded forever.
         let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
         while !loaded().await.is_empty() {
             assert!(tokio::time::Instant::now() < deadline, "it is held loaded");
@@ -61,7 +61,7 @@ fn a_signal_of_somebody_else_is_not_believed(backend: &dyn Backend) -> LocalBoxF
                 ("/org/freedesktop/systemd1/unit/told_2eservice", "org.freedesktop.DBus.Properties");
             liar.emit_signal(Some(name.as_str()), path, interface, "PropertiesChanged", &body).await.unwrap();
         }
-        // Sent before the order, and so told before its effects, if at all.
+        // The false signals are sent before the stop, so they would arrive before its effects.
         bench.host.stop("told.service").await.unwrap();
         let seen: Vec<UnitStatus> =
             events.take_while(|status| std::future::ready(status.active != "inactive")).collect().await;
@@ -96,7 +96,7 @@ fn a_bus_that_broke_is_connected_to_anew(backend: &dyn Backend) -> LocalBoxFutur
         let events = bench.host.unit_events("stays.service").await.unwrap();
         bench.run("systemctl kill --signal=KILL dbus.service").await;
         assert_eq!(events.map(|status| status.active).collect::<Vec<_>>().await, ["active"], "it ends with the bus");
-        // A bus that was killed is back when systemd has started it.
+        // systemd starts the killed bus again.
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
         let after = loop {
             match bench.host.unit("stays.service").await {
@@ -127,7 +127,7 @@ fn many_restarts_do_not_hold_up_other_questions(backend: &dyn Backend) -> LocalB
     async move {
         let bench = Bench::of(backend);
         bench.unit("flaps", "StartLimitIntervalSec=0", "Restart=always\nRestartSec=0", "exit 1").await;
-        // Listened to by nobody.
+        // This stream is never read.
         let _events = bench.host.unit_events("flaps.service").await.unwrap();
         bench.host.start("flaps.service").await.unwrap();
         bench.until("flaps.service", |status| status.n_restarts > 200).await;
@@ -136,7 +136,8 @@ fn many_restarts_do_not_hold_up_other_questions(backend: &dyn Backend) -> LocalB
         }
         bench.host.stop("flaps.service").await.unwrap();
         let newest = bench.status("flaps.service").await;
-        // At rest. A stop that meets the program's own end, with status 1, keeps that as the unit's failure; nothing else may be one.
+        // The unit is at rest. If the stop coincides with the program's own exit with status 1, the unit keeps that as its failure; no
+        // other failure is allowed.
         let rest = (newest.active.as_str(), newest.result.as_str());
         assert!(newest.active == "inactive" || rest == ("failed", "exit-code"), "{newest:?}");
     }

@@ -1,11 +1,12 @@
-//! The machine as a backend: cleared before every case of what the one before left.
+//! The machine as a backend; it is cleared before every case.
 
 use std::{process::Command, sync::Arc};
 
 use gpuaas_host::{Host, systemd::SystemdHost};
 use gpuaas_host_contract::Backend;
 
-/// Ends and removes what cases lay out. Only units of ours are files there; whatever else is, is a link of an enabled unit.
+/// Ends and removes everything that cases create. Only the cases' units are regular files there; all other entries are links of enabled
+/// units.
 const CLEAR: &str = r#"
 cd /etc/systemd/system
 for unit in $(find . -maxdepth 1 -type f -name '*.service' -printf '%f\n'); do
@@ -25,7 +26,7 @@ test -z "$(find /etc/systemd/system -maxdepth 1 -name '*.service' -type f)"
 pub(crate) struct Machine;
 
 impl Machine {
-    /// The machine as it was before any case.
+    /// Returns the machine without anything that an earlier case created.
     pub(crate) fn cleared() -> Self {
         let cleared = Command::new("/bin/sh").args(["-c", CLEAR]).status().unwrap();
         assert!(cleared.success(), "the machine is not cleared: {cleared}");

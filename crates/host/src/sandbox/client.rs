@@ -1,4 +1,4 @@
-//! Speaks to a sandbox's init.
+//! Client for a sandbox's init.
 
 use camino::Utf8PathBuf;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
@@ -12,19 +12,19 @@ use crate::{
     unit::UnitStatus,
 };
 
-/// Asks a sandbox's init.
+/// Sends requests to a sandbox's init; each request has its own connection.
 #[derive(Clone, Debug)]
 pub struct InitClient {
     socket: Utf8PathBuf,
 }
 
 impl InitClient {
-    /// Of the init that listens there.
+    /// Returns a client for the init that listens on this Unix socket.
     pub fn new(socket: Utf8PathBuf) -> Self {
         Self { socket }
     }
 
-    /// Asks and returns the one answer.
+    /// Sends a request and returns its single reply; replies that report a failure become [`HostError::Unit`].
     pub async fn ask(&self, request: Request) -> Result<Reply, HostError> {
         let unit = unit_of(&request);
         let mut replies = self.stream(&request).await?;
@@ -37,7 +37,7 @@ impl InitClient {
         }
     }
 
-    /// How a unit is now and after every change.
+    /// Returns a stream of a unit's status, now and after every change.
     pub async fn statuses(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
         let replies = self.stream(&Request::Watch { unit: unit.to_owned() }).await?;
         let statuses = replies.filter_map(|reply| async move {
@@ -49,7 +49,7 @@ impl InitClient {
         Ok(statuses.boxed())
     }
 
-    /// A unit's journal.
+    /// Returns the lines of a unit's journal; with `follow`, also every line that is added later.
     pub async fn journal(
         &self,
         unit: &str,
@@ -66,7 +66,7 @@ impl InitClient {
         Ok(lines.boxed())
     }
 
-    /// Sends a request and returns all that comes back.
+    /// Sends a request and returns all replies.
     async fn stream(&self, request: &Request) -> Result<BoxStream<'static, Result<Reply, HostError>>, HostError> {
         let gone = |error: std::io::Error| HostError::InitGone(error.to_string());
         let mut stream = connect(&self.socket).await.map_err(gone)?;
@@ -81,7 +81,8 @@ impl InitClient {
     }
 }
 
-/// Connects to a Unix socket of any path length: the kernel takes 107 bytes, so longer ones are reached through their folder's handle.
+/// Connects to a Unix socket of any path length: the kernel accepts 107 bytes, so longer paths are reached through a descriptor of their
+/// folder.
 async fn connect(socket: &camino::Utf8Path) -> std::io::Result<UnixStream> {
     const SUN_PATH_BYTES_MAX: usize = 107;
     if socket.as_str().len() <= SUN_PATH_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! How a process learns that it lives in a sandbox, and what its paths really are.
+//! The environment variables that make a process part of a sandbox.
 
 use std::{ffi::OsString, net::IpAddr};
 
@@ -6,41 +6,41 @@ use camino::Utf8PathBuf;
 
 use crate::error::HostError;
 
-/// The folder that stands for `/`.
+/// The folder that is `/` in the sandbox.
 pub const ROOT: &str = "GPUAAS_SANDBOX_ROOT";
-/// The node's own address.
+/// The node's own IP address.
 pub const ADDRESS: &str = "GPUAAS_SANDBOX_ADDRESS";
 /// The node's host name.
 pub const HOSTNAME: &str = "GPUAAS_SANDBOX_HOSTNAME";
-/// The init's socket.
+/// The path of the init's socket.
 pub const SOCKET: &str = "GPUAAS_SANDBOX_SOCKET";
 /// The unit that a process belongs to.
 pub const UNIT: &str = "GPUAAS_SANDBOX_UNIT";
 
-/// By how many seconds the node's clock is ahead of its machine's, negative when it is behind: for tests of clocks that are off.
+/// Seconds by which the node's clock is ahead of its machine's, negative if behind; for tests with wrong clocks.
 pub const CLOCK_SKEW: &str = "GPUAAS_SANDBOX_CLOCK_SKEW_SECONDS";
 
-/// By how much the clock of the sandbox of this process is off; nothing outside of one.
+/// Returns the clock skew of this process's sandbox in seconds; 0 outside a sandbox.
 pub fn clock_skew_seconds() -> i64 {
     let skew = std::env::var(ROOT).and_then(|_| std::env::var(CLOCK_SKEW));
     skew.ok().and_then(|skew| skew.parse().ok()).unwrap_or(0)
 }
 
-/// What a sandbox is made of.
+/// The parameters of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxEnvironment {
-    /// The folder that stands for `/`.
+    /// The folder that is `/` in the sandbox.
     pub root: Utf8PathBuf,
-    /// The node's own address.
+    /// The node's own IP address.
     pub address: IpAddr,
     /// The node's host name.
     pub hostname: String,
-    /// The init's socket.
+    /// The path of the init's socket.
     pub socket: Utf8PathBuf,
 }
 
 impl SandboxEnvironment {
-    /// The sandbox of this process; `None` on a real host.
+    /// Reads the sandbox of this process; `None` on a real host. Fails if a variable is missing or invalid.
     pub fn from_process() -> Result<Option<Self>, HostError> {
         let read = |name: &str| std::env::var_os(name).and_then(|value: OsString| value.into_string().ok());
         let Some(root) = read(ROOT) else { return Ok(None) };
@@ -49,7 +49,7 @@ impl SandboxEnvironment {
         Ok(Some(Self { root: root.into(), address, hostname: need(HOSTNAME)?, socket: need(SOCKET)?.into() }))
     }
 
-    /// What every process in the sandbox has in its environment.
+    /// Returns the environment variables of every process in the sandbox.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let root = &self.root;
         let mut variables = vec![
@@ -60,7 +60,7 @@ impl SandboxEnvironment {
             ("PATH", format!("{root}/.sandbox/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")),
             ("HOME", format!("{root}/root")),
         ];
-        // The init's own, for all that runs in its sandbox.
+        // The init's own clock skew applies to everything in its sandbox.
         variables.extend(std::env::var(CLOCK_SKEW).ok().map(|skew| (CLOCK_SKEW, skew)));
         variables
     }

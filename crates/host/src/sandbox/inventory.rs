@@ -1,4 +1,4 @@
-//! What a sandbox tells of itself: the processes that carry its name, the mounts under its root.
+//! The processes, sockets and mounts of a sandbox: processes are recognised by their environment, mounts by their path.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::{
     processes, sockets,
 };
 
-/// Processes that carry this sandbox's root in their environment, whoever started them.
+/// Returns the processes that have this sandbox's root in their environment, regardless of their parent.
 pub(super) fn processes(sandbox: &SandboxEnvironment, prefixes: &[String]) -> Result<Vec<Process>, HostError> {
     let mut found = Vec::new();
     for pid in processes_marked(&[format!("{}={}", super::ROOT, sandbox.root)])? {
@@ -24,13 +24,13 @@ pub(super) fn processes(sandbox: &SandboxEnvironment, prefixes: &[String]) -> Re
     Ok(found)
 }
 
-/// Processes of the machine that carry every one of these variables (`NAME=value`) in their environment, by id. Those that ended and
-/// were not yet waited for are none.
+/// Returns the sorted ids of the machine's processes that have all of these variables (`NAME=value`) in their environment. Zombies do not
+/// count.
 pub fn processes_marked(marks: &[String]) -> Result<Vec<i32>, HostError> {
     Ok(processes::pids()?.into_iter().filter(|&pid| is_marked(pid, marks)).collect())
 }
 
-/// The unit that a process carries in its environment.
+/// Returns the unit in a process's environment.
 fn unit(pid: i32) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mark = format!("{}=", super::UNIT);
@@ -38,7 +38,7 @@ fn unit(pid: i32) -> Option<String> {
     Some(String::from_utf8_lossy(unit).into_owned())
 }
 
-/// Sockets that one of this sandbox's processes holds: it shares its machine's network.
+/// Returns the sockets that a process of this sandbox has open: the sandbox shares its machine's network.
 pub(super) fn listeners(sandbox: &SandboxEnvironment) -> Result<Vec<Listener>, HostError> {
     let mut found = sockets::listeners(processes(sandbox, &[])?)?;
     found.retain(|listener| listener.process.is_some());
@@ -46,10 +46,10 @@ pub(super) fn listeners(sandbox: &SandboxEnvironment) -> Result<Vec<Listener>, H
 }
 
 fn is_marked(pid: i32, marks: &[String]) -> bool {
-    /// A process that becomes another program has no environment for an instant; it runs a program nevertheless.
+    /// During `exec` a process has an empty environment for an instant, although it has a program.
     const LOOKS_MAX: u32 = 100;
     for _ in 0..LOOKS_MAX {
-        // A process that ends meanwhile, or is another user's, is not ours to list.
+        // Skips processes that have ended since, and those of other users.
         let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
         if !environment.is_empty() {
             let has = |mark: &String| environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes());
@@ -63,7 +63,7 @@ fn is_marked(pid: i32, marks: &[String]) -> bool {
     false
 }
 
-/// Mounts under this sandbox's root.
+/// Returns the mount points under this sandbox's root.
 pub(super) fn mounts(sandbox: &SandboxEnvironment, prefixes: &[String]) -> Result<Vec<String>, HostError> {
     let inside = |mount: String| {
         let inside = mount.strip_prefix(sandbox.root.as_str())?;

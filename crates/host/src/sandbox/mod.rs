@@ -1,4 +1,4 @@
-//! The sandbox backend: a folder, a loopback address and a small init that stands for systemd.
+//! The sandbox backend: a folder, a loopback address and a small init in place of systemd.
 
 mod client;
 mod environment;
@@ -40,7 +40,7 @@ pub struct SandboxHost {
 }
 
 impl SandboxHost {
-    /// The sandbox that this process lives in.
+    /// Returns the sandbox that this process belongs to.
     pub fn new(environment: SandboxEnvironment) -> Self {
         let (init, root) = (InitClient::new(environment.socket.clone()), Root::new(environment.root.clone()));
         Self { environment, files: Files::under(root), init }
@@ -133,7 +133,7 @@ impl Host for SandboxHost {
 
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
         let mut program = tokio::process::Command::new(self.files.root().program(&command.program)?.as_std_path());
-        // What a unit's process runs belongs to the unit, and ends with it.
+        // A program that a unit's process runs belongs to the unit, and ends with it.
         let unit = std::env::var_os(UNIT).map(|unit| (UNIT, unit));
         program.env_clear().envs(self.environment.variables()).envs(unit);
         program::run(program, command).await
@@ -212,12 +212,12 @@ impl Host for SandboxHost {
         inventory::mounts(&self.environment, prefixes)
     }
 
-    /// It shares its machine's network and has no link of its own.
+    /// Returns none: a sandbox shares its machine's network.
     async fn links(&self) -> Result<Vec<String>, HostError> {
         Ok(Vec::new())
     }
 
-    /// It shares its machine's packet filter and has no rule of its own.
+    /// Returns none: a sandbox shares its machine's packet filter.
     async fn firewall_rules(&self, _words: &[String]) -> Result<Option<Vec<String>>, HostError> {
         Ok(Some(Vec::new()))
     }

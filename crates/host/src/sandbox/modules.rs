@@ -1,4 +1,4 @@
-//! Kernel modules that a sandbox loaded for itself: its machine's kernel is not its to change.
+//! Kernel modules that a sandbox has loaded for itself; it does not change its machine's kernel.
 
 use camino::Utf8Path;
 
@@ -8,7 +8,7 @@ use crate::{
     survey::{self, ModuleState, Tree},
 };
 
-/// Remembers a module as loaded. Programs in the sandbox find what the machine has.
+/// Records a module as loaded. Programs in the sandbox still see the machine's modules.
 pub(super) fn load_module(tree: &Tree, name: &str) -> Result<Changed, HostError> {
     if survey::module_state(tree, name) == ModuleState::Present {
         return Ok(Changed::No);

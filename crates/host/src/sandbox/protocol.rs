@@ -1,4 +1,4 @@
-//! What a sandbox's init is asked over its socket: one JSON line each way, or many back for streams.
+//! The protocol of a sandbox's init on its socket: one JSON line per request, one per reply, and many replies for streams.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,74 +14,74 @@ pub const LINE_BYTES_MAX: usize = 64 * 1_024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Request {
-    /// Reads unit files anew.
+    /// Reloads the unit files.
     DaemonReload,
     /// Starts a unit.
     Start {
-        /// Which.
+        /// The unit's name.
         unit: String,
-        /// Whether to answer only when the start job has ended, as systemctl does.
+        /// True to answer only when the start job has ended, as `systemctl` does.
         wait: bool,
     },
-    /// Stops a unit and answers when it is.
+    /// Stops a unit and answers when it has stopped.
     Stop {
-        /// Which.
+        /// The unit's name.
         unit: String,
     },
-    /// Sets whether a unit starts at boot.
+    /// Enables or disables a unit at boot.
     Enable {
-        /// Which.
+        /// The unit's name.
         unit: String,
-        /// Whether.
+        /// True to enable.
         enabled: bool,
     },
-    /// Forgets a unit's failures.
+    /// Resets a unit's failed state.
     ResetFailed {
-        /// Which.
+        /// The unit's name.
         unit: String,
     },
-    /// How a unit is.
+    /// Asks for a unit's status.
     Status {
-        /// Which.
+        /// The unit's name.
         unit: String,
     },
-    /// Whether a unit starts at boot.
+    /// Asks if a unit is enabled at boot.
     IsEnabled {
-        /// Which.
+        /// The unit's name.
         unit: String,
     },
-    /// How a unit is now and after every change; streams.
+    /// Asks for a unit's status, now and after every change; streams.
     Watch {
-        /// Which.
+        /// The unit's name.
         unit: String,
     },
-    /// A unit's journal; streams.
+    /// Asks for a unit's journal; streams.
     Journal {
-        /// Which.
+        /// The unit's name.
         unit: String,
-        /// Where to begin.
+        /// The position at which to begin.
         from: JournalFrom,
-        /// Whether to go on with new lines.
+        /// True to stream lines that are added later.
         follow: bool,
     },
 }
 
-/// An answer, or one line of a streamed one.
+/// A reply, or one line of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// Done; whether there was anything to do.
+    /// The request is done; true if it changed anything.
     Changed(bool),
-    /// How the unit is, if it is known.
+    /// The unit's status; `None` if the unit is unknown.
     Status(Option<UnitStatus>),
-    /// Whether it starts at boot.
+    /// True if the unit is enabled at boot.
     Enabled(bool),
     /// A line of a journal.
     Line(JournalLine),
-    /// The start job failed, with systemctl's own words.
+    /// The start job failed; the text is `systemctl`'s message for it.
     JobFailed(String),
-    /// There is no such unit.
+    /// The unit does not exist; the text says so.
     NotFound(String),
-    /// The request makes no sense.
+    /// The request is invalid; the text is the reason.
     Refused(String),
 }

@@ -1,21 +1,21 @@
-//! Processors, swap, and what the firmware calls the machine.
+//! Processors, swap, and the firmware's name for the machine.
 
 use std::collections::BTreeSet;
 
 use super::Tree;
 
-/// Processors as they are plugged in.
+/// The processors of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpus {
-    /// The processor's own name; empty where the kernel does not say.
+    /// The model name; empty if the kernel does not report one.
     pub model: String,
-    /// How many are plugged in.
+    /// Number of occupied sockets; at least 1.
     pub sockets: u32,
-    /// Cores of all of them.
+    /// Cores of all sockets; at least 1.
     pub cores: u32,
 }
 
-/// The processors of a machine, by its kernel's topology; without one, each logical CPU counts as a core.
+/// Reads the processors from the kernel's topology; without one, each logical CPU counts as a core.
 pub fn cpus(tree: &Tree) -> Cpus {
     let info = tree.text("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
@@ -42,14 +42,14 @@ pub fn cpus(tree: &Tree) -> Cpus {
     }
 }
 
-/// How much of swap there is, used or not; a sandbox has none of its own.
+/// Returns the size of the swap space in bytes, used or not; 0 in a sandbox.
 pub fn swap_bytes(tree: &Tree) -> u64 {
     let table = tree.own("/proc/swaps").unwrap_or_default();
     let kib = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
     kib.sum::<u64>().saturating_mul(1_024)
 }
 
-/// What the firmware calls the machine, with who made it; empty where it does not say.
+/// Returns the machine's vendor and product name from the firmware; empty if it reports none.
 pub fn product(tree: &Tree) -> String {
     let line = |what: &str| tree.own(&format!("/sys/class/dmi/id/{what}")).unwrap_or_default().trim().to_owned();
     let (vendor, name) = (line("sys_vendor"), line("product_name"));

@@ -1,4 +1,4 @@
-//! GPUs, by the bus and by the files of their driver. No library of the driver is loaded (ADR 17).
+//! GPUs, from the PCI bus and the files of their driver. No library of the driver is loaded (ADR 17).
 
 use gpuaas_wire::task::{GpuFacts, MachineFacts};
 
@@ -6,17 +6,18 @@ use super::Tree;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 const NVIDIA: &str = "/proc/driver/nvidia";
-/// PCI's classes of GPUs: 3D controllers, as those of data centres are, and processing accelerators. Display controllers count where
-/// their vendor makes GPUs that compute.
+/// PCI classes of GPUs. 3D controllers (data centre GPUs) of any vendor count; processing accelerators and other display controllers count
+/// only for the vendors in [`VENDORS`], whose devices compute.
 const CLASS_3D: &str = "0x0302";
 const CLASS_ACCELERATOR: &str = "0x1200";
 const CLASS_DISPLAY: &str = "0x03";
-/// NVIDIA, AMD.
+/// Vendors of GPUs for computing, by PCI id.
 const VENDORS: [(&str, &str); 2] = [("0x10de", "NVIDIA"), ("0x1002", "AMD")];
-/// Where distributions keep the list of PCI devices' names.
+/// Paths at which distributions keep the list of PCI device names.
 const NAMES: [&str; 3] = ["/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids"];
 
-/// The GPUs that are plugged into a machine, by bus address. A sandbox has none but what lies in its own folder.
+/// Returns the GPUs of a machine, in the order of their bus address, at most [`MachineFacts::GPUS_MAX`]. A sandbox reports only those in
+/// its own folder.
 pub fn gpus(tree: &Tree) -> Vec<GpuFacts> {
     let mut found = Vec::new();
     let mut names = None;
@@ -37,10 +38,10 @@ pub fn gpus(tree: &Tree) -> Vec<GpuFacts> {
     found
 }
 
-/// The version of NVIDIA's driver, where it is loaded.
+/// Returns the version of NVIDIA's driver, if it is loaded.
 pub fn driver_version(tree: &Tree) -> Option<String> {
     let text = tree.own(&format!("{NVIDIA}/version"))?;
-    // `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 …`, or with `Open` and `for x86_64` in between.
+    // `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 …`, or with `Open` and `for x86_64` in it.
     let is_version =
         |word: &&str| word.split('.').count() >= 2 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
@@ -58,7 +59,7 @@ fn model_of_driver(text: &str) -> Option<String> {
     (!model.is_empty()).then(|| model.to_owned())
 }
 
-/// A device's name in the list of PCI ids, as `H200 SXM 141GB` from `GH100 [H200 SXM 141GB]`, with its vendor before it.
+/// Returns a device's name from the list of PCI ids, with its vendor: `NVIDIA H200 SXM 141GB` for `GH100 [H200 SXM 141GB]`.
 fn name_in_list(list: &str, vendor: &str, device: &str) -> Option<String> {
     let mut lines = list.lines().skip_while(|line| !line.starts_with(vendor) || line.starts_with('\t')).skip(1);
     let of_vendor = lines.by_ref().take_while(|line| line.starts_with('\t') || line.starts_with('#'));

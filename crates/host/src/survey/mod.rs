@@ -1,11 +1,11 @@
-//! What a machine tells of itself in its own files: `/proc`, `/sys` and a few under `/etc`. Nothing here changes anything but kernel
-//! parameters ([`Tree::set_sysctl`]) and one file that a measurement makes and removes.
+//! The facts that a machine reports in its own files: `/proc`, `/sys` and a few under `/etc`. Nothing here changes the machine, apart from
+//! kernel parameters ([`Tree::set_sysctl`]), kernel modules ([`load_module`]), and a file that a measurement creates and removes.
 //!
-//! Guarantees: every look is bounded in time and bytes; what is not there is told as absent, never guessed; a sandbox is told nothing of its
-//! machine as its own.
+//! Guarantees: every read is bounded in time and bytes; missing facts are reported as absent and never guessed; a sandbox does not report
+//! its machine's devices, disks and routes as its own.
 //!
-//! Deliberately absent: what is good or bad about it (the agent's preflight judges), and what the port itself tells: units, processes, listeners,
-//! links, rules.
+//! Deliberately absent: any judgement of the facts (the agent's preflight does that), and facts that [`crate::Host`] reports itself: units,
+//! processes, listeners, links, rules.
 
 mod cpu;
 mod gpu;

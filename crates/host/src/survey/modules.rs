@@ -1,4 +1,4 @@
-//! Kernel modules: which are there, and which could be.
+//! Kernel modules: which are loaded, and which could be.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use crate::{
     host::{Command, Host},
 };
 
-/// Where distributions keep `modprobe`.
+/// Paths at which distributions keep `modprobe`.
 const MODPROBE: [&str; 3] = ["/usr/sbin/modprobe", "/sbin/modprobe", "/usr/bin/modprobe"];
-/// Loading takes milliseconds; a driver that looks for its devices takes seconds.
+/// Longest time for a load: usually milliseconds, but seconds for a driver that searches for its devices.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How a kernel module is.
+/// The state of a kernel module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModuleState {
-    /// It is loaded, or what it does is a part of this kernel.
+    /// Loaded, or built into the running kernel.
     Present,
-    /// It is not loaded, and lies where it can be loaded from.
+    /// Not loaded, but installed.
     Loadable,
-    /// It is not there.
+    /// Not installed.
     Missing,
-    /// It is not loaded, and nothing tells whether it could be: no modules of the running kernel lie here.
+    /// Not loaded, and it is unknown if it is installed: there is no module list of the running kernel.
     Unknown,
 }
 
-/// What a kernel shows once it can do what a module does, loaded or built in.
+/// Paths that exist once the kernel has a module's function, loaded or built in.
 const TRACES: &[(&str, &str)] = &[
     ("br_netfilter", "/proc/sys/net/bridge"),
     ("nf_conntrack", "/proc/sys/net/netfilter"),
     ("ip_tables", "/proc/net/ip_tables_names"),
 ];
 
-/// How a module is. `-` and `_` in its name mean the same.
+/// Returns the state of a module. `-` and `_` in its name are equivalent.
 pub fn module_state(tree: &Tree, name: &str) -> ModuleState {
     let name = name.replace('-', "_");
     if is_present(tree, &name) {
@@ -53,7 +53,7 @@ pub fn module_state(tree: &Tree, name: &str) -> ModuleState {
     }
 }
 
-/// Loads a module that is not present, by the host's own `modprobe`.
+/// Loads a module with the host's own `modprobe` unless it is present.
 pub async fn load_module<H: Host + ?Sized>(host: &H, name: &str) -> Result<Changed, HostError> {
     let tree = host.tree();
     if module_state(&tree, name) == ModuleState::Present {
@@ -78,13 +78,13 @@ fn is_present(tree: &Tree, name: &str) -> bool {
     };
     let leaves_a_trace = || TRACES.iter().any(|(module, path)| *module == name && tree.exists(path));
     loaded.lines().any(|line| line.split(' ').next() == Some(name))
-        // A built-in module has a folder there when it has parameters.
+        // Built-in modules with parameters have a folder here.
         || tree.exists(&format!("/sys/module/{name}"))
         || is_file_system()
         || leaves_a_trace()
 }
 
-/// A module's name from its file: `kernel/net/bridge/br_netfilter.ko.xz`.
+/// Returns a module's name from its file, such as `kernel/net/bridge/br_netfilter.ko.xz`.
 fn module_of(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or_default();
     file.split(".ko").next().unwrap_or_default().replace('-', "_")

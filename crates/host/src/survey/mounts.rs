@@ -1,4 +1,4 @@
-//! What is mounted, and where a folder's bytes really lie.
+//! Mounts, and the file system on which a folder really is.
 
 use camino::Utf8Path;
 use gpuaas_wire::task::{DataDisk, FileSystemFacts, MachineFacts};
@@ -6,31 +6,31 @@ use rustix::fs::StatVfs;
 
 use super::Tree;
 
-/// The init's view of the machine, which a service that was given a view of its own does not share; and this process' own.
+/// The init's mount table, which differs from that of a service with its own mount namespace; and this process's own.
 const OF_INIT: &str = "/proc/1/mounts";
 const OWN: &str = "/proc/self/mounts";
 
-/// One line of the table of mounts.
+/// A line of the mount table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// What is mounted.
+    /// The mounted device.
     pub device: String,
-    /// Where.
+    /// The mount point.
     pub path: String,
     /// The file system's type.
     pub kind: String,
-    /// Its options.
+    /// The mount options.
     pub options: Vec<String>,
 }
 
 impl Mount {
-    /// Whether it has this option.
+    /// Returns true if the mount has this option.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|known| known == option)
     }
 }
 
-/// Everything that is mounted, in order, as the machine's init sees it; of a sandbox as its processes do.
+/// Returns all mounts in order, as the machine's init sees them; for a sandbox, as its processes see them.
 pub fn mounts(tree: &Tree) -> Vec<Mount> {
     let of_init = if tree.is_sandbox() { None } else { tree.own(OF_INIT) };
     let table = of_init.or_else(|| tree.text(OWN)).unwrap_or_default();
@@ -43,7 +43,7 @@ fn mount(line: &str) -> Option<Mount> {
     Some(Mount { device, path, kind, options: fields.next()?.split(',').map(str::to_owned).collect() })
 }
 
-/// The kernel writes blanks, tabs, line ends and backslashes as `\040` and the like.
+/// Decodes a field: the kernel writes blanks, tabs, newlines and backslashes as octal escapes such as `\040`.
 fn unescaped(field: &str) -> String {
     let mut text = field.to_owned();
     for (written, meant) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
@@ -52,16 +52,16 @@ fn unescaped(field: &str) -> String {
     text
 }
 
-/// The mount that a folder lies on, or would lie on once it is made: of several over each other the last.
+/// Returns the mount on which a folder is, or would be once it is created; the last one if several are at the same mount point.
 pub fn file_system(tree: &Tree, folder: &str) -> Option<Mount> {
-    // A table of its own names paths as the node does; the machine's names the sandbox's folder.
+    // A sandbox's own mount table has the node's paths; the machine's table has the path of the sandbox's folder.
     let real = if tree.is_sandbox() && !tree.own_exists(OWN) { tree.place(folder) } else { folder.into() };
     let under = |mount: &Mount| Utf8Path::new(&real).starts_with(&mount.path);
-    // Of equals the last is the greatest.
+    // `max_by_key` returns the last of equal elements.
     mounts(tree).into_iter().filter(under).max_by_key(|mount| mount.path.len())
 }
 
-/// File systems on disks of the machine's own, each device once.
+/// Returns the file systems on the machine's own disks, each device once, at most [`MachineFacts::FILE_SYSTEMS_MAX`]; none for a sandbox.
 pub fn file_systems(tree: &Tree) -> Vec<FileSystemFacts> {
     let mut told: Vec<FileSystemFacts> = Vec::new();
     if tree.is_sandbox() {
@@ -80,13 +80,13 @@ pub fn file_systems(tree: &Tree) -> Vec<FileSystemFacts> {
     told
 }
 
-/// The file system that a folder lies on, or would lie on once it is made.
+/// Returns the file system on which a folder is, or would be once it is created.
 pub fn data_disk(tree: &Tree, folder: &str) -> Option<DataDisk> {
     let on = facts(file_system(tree, folder)?, tree.room(folder));
     Some(DataDisk { folder: folder.to_owned(), on, writes: None })
 }
 
-/// A mount with its size and what is free of it, where it tells.
+/// Converts a mount; sizes are 0 if they cannot be read.
 fn facts(mount: Mount, room: Option<StatVfs>) -> FileSystemFacts {
     let bytes =
         |blocks: fn(&StatVfs) -> u64| room.as_ref().map_or(0, |room| blocks(room).saturating_mul(room.f_frsize));

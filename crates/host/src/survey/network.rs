@@ -1,4 +1,4 @@
-//! The default route and the packets of its link.
+//! The default route and the MTU of its link.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,13 +8,13 @@ use super::Tree;
 
 const LINKS: &str = "/sys/class/net";
 
-/// The largest packet of a link; 0 when it does not say.
+/// Returns a link's MTU in bytes; 0 if it cannot be read.
 pub fn link_mtu(tree: &Tree, link: &str) -> u32 {
     tree.line(&format!("{LINKS}/{link}/mtu")).parse().unwrap_or(0)
 }
 
-/// Where packets go for which nothing else is known: over IPv4, or over IPv6 where that is all there is. Of several routes the cheapest. A
-/// sandbox has no routes of its own.
+/// Returns the default route with the lowest metric: the IPv4 one, or the IPv6 one if there is no IPv4 default route. A sandbox has no
+/// routes of its own.
 pub fn default_route(tree: &Tree) -> Option<RouteFacts> {
     let (_, gateway, link) =
         cheapest(tree, "/proc/net/route", v4).or_else(|| cheapest(tree, "/proc/net/ipv6_route", v6))?;
@@ -29,11 +29,11 @@ fn cheapest(tree: &Tree, table: &str, read: fn(&[&str]) -> Option<Route>) -> Opt
     routes.min_by_key(|(metric, _, _)| *metric)
 }
 
-/// A route is up, and it is none that refuses.
+/// Route flags: the route is up, and it does not reject packets.
 const UP: u32 = 0x1;
 const REFUSES: u32 = 0x200;
 
-/// `eth0 00000000 010200C0 0003 0 0 100 00000000 …`: numbers in the machine's byte order.
+/// `eth0 00000000 010200C0 0003 0 0 100 00000000 …`: addresses in the machine's byte order.
 fn v4(fields: &[&str]) -> Option<Route> {
     let [link, destination, gateway, flags, _, _, metric, mask, ..] = fields else { return None };
     let usable = u32::from_str_radix(flags, 16).ok()? & (UP | REFUSES) == UP;

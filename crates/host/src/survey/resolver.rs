@@ -2,7 +2,7 @@
 
 use super::Tree;
 
-/// What `resolv.conf` says.
+/// The parts of `resolv.conf` that matter here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolver {
     /// Name servers, in order.
@@ -11,7 +11,7 @@ pub struct Resolver {
     pub search: Vec<String>,
 }
 
-/// What a host's `resolv.conf` says; `None` when it has none.
+/// Reads a host's `resolv.conf`; `None` if it has none.
 pub fn resolver(tree: &Tree) -> Option<Resolver> {
     let text = tree.own("/etc/resolv.conf")?;
     let mut resolver = Resolver::default();
@@ -19,7 +19,7 @@ pub fn resolver(tree: &Tree) -> Option<Resolver> {
         let mut words = line.split_whitespace();
         match words.next() {
             Some("nameserver") => resolver.name_servers.extend(words.next().map(str::to_owned)),
-            // The last of them counts, whichever it is.
+            // The last `search` or `domain` line counts.
             Some("search" | "domain") => resolver.search = words.map(str::to_owned).collect(),
             _ => {}
         }

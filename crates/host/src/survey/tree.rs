@@ -1,4 +1,4 @@
-//! Where a node's own files lie, for whoever only reads.
+//! Read access to a node's own files.
 
 use std::{
     io::{ErrorKind, Write},
@@ -17,20 +17,20 @@ use crate::{
     turns::Asked,
 };
 
-/// Longest file that is read: `modules.dep` of a large kernel is about 700 KB.
+/// Longest file that is read, in bytes: `modules.dep` of a large kernel has about 700 KB.
 const TEXT_BYTES_MAX: u64 = 4 * 1_024 * 1_024;
 /// Most names that are listed of a folder.
 const NAMES_MAX: usize = 4_096;
 
-/// Mode of a kernel parameter's file where a sandbox keeps one for itself.
+/// Mode of the file in which a sandbox keeps a kernel parameter of its own.
 const SYSCTL_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
 
-/// The files that a node reads of itself. Links are followed inside its root; only regular files are read.
+/// The files that a node reads about itself. Links are followed inside its root; only regular files are read.
 ///
-/// Of a real machine they lie under `/`. A sandbox has its own root, and shares its machine's kernel: what it lacks under `/proc` and `/sys` is
-/// read there, where that says something of the kernel and nothing of what belongs to somebody. A file of its own under these comes first: so a
-/// sandbox has kernel parameters of its own, which change nothing of the machine's.
+/// A real machine's root is `/`. A sandbox has its own root and shares its machine's kernel: files that it lacks under `/proc`, `/sys` and
+/// `/lib/modules` are read from the machine if they describe the kernel, and not if they describe devices, disks or routes. A sandbox's own
+/// file takes precedence: so a sandbox has its own kernel parameters, which do not affect the machine's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     root: Root,
@@ -38,65 +38,65 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Of the machine that this process runs on.
+    /// Returns the tree of the machine that this process runs on.
     pub fn of_this_machine() -> Self {
         Self::at("/".into())
     }
 
-    /// Of a machine whose files lie under that folder.
+    /// Returns the tree of a machine whose files are under this folder.
     pub fn at(root: Utf8PathBuf) -> Self {
         Self { root: Root::new(root), shared: None }
     }
 
-    /// Of a sandbox on this machine.
+    /// Returns the tree of a sandbox on this machine.
     pub fn of_sandbox(root: Utf8PathBuf) -> Self {
         Self { root: Root::new(root), shared: Some(Root::new("/".into())) }
     }
 
-    /// Whether the kernel is shared with a machine around it.
+    /// Returns true for a sandbox, which shares the kernel of its machine.
     pub fn is_sandbox(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// How the machine around names one of its own files. Steps upward lead nowhere.
+    /// Returns the path of one of its own files on the surrounding machine. Ignores `..`.
     pub fn place(&self, path: &str) -> Utf8PathBuf {
         let names = Utf8Path::new(path).components().filter(|part| matches!(part, Utf8Component::Normal(_)));
         names.fold(self.root.folder().to_owned(), |place, name| place.join(name))
     }
 
-    /// The text of one of its own files; `None` when it has none that can be read.
+    /// Returns the text of one of its own files; `None` if there is no readable one.
     pub fn own(&self, path: &str) -> Option<String> {
         self.root.text(path.into(), TEXT_BYTES_MAX)
     }
 
-    /// The text of one of its own files, or of the shared kernel's.
+    /// Returns the text of one of its own files, or else of the shared kernel's.
     pub fn text(&self, path: &str) -> Option<String> {
         self.own(path).or_else(|| self.kernels(path)?.text(path.into(), TEXT_BYTES_MAX))
     }
 
-    /// The first line of a file, without blanks around it; empty when there is none.
+    /// Returns the first line of a file, trimmed; empty if there is none.
     pub fn line(&self, path: &str) -> String {
         let text = self.text(path).unwrap_or_default();
         text.lines().next().unwrap_or_default().trim().to_owned()
     }
 
-    /// Whether one of its own files or folders is there, a dangling link included.
+    /// Returns true if one of its own paths exists, a dangling link included.
     pub fn own_exists(&self, path: &str) -> bool {
         let there = |folder: OwnedFd, name: &str| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
         self.last_name(path, there).is_some()
     }
 
-    /// The same, or one of the shared kernel's.
+    /// Returns true if the path exists in its own files or in the shared kernel's.
     pub fn exists(&self, path: &str) -> bool {
         self.own_exists(path) || self.kernels(path).is_some_and(|kernel| kernel.leads_somewhere(path.into()))
     }
 
-    /// Names in one of its own folders, sorted; none when there is no such folder.
+    /// Returns the sorted names in one of its own folders; none if there is no such folder.
     pub fn own_names(&self, path: &str) -> Vec<String> {
         names(&self.root, path)
     }
 
-    /// The same, or of the shared kernel's folder where it has none itself.
+    /// Returns the sorted names in one of its own folders, or else in the shared kernel's.
     pub fn names(&self, path: &str) -> Vec<String> {
         if self.own_exists(path) {
             return self.own_names(path);
@@ -104,40 +104,40 @@ impl Tree {
         self.kernels(path).map_or_else(Vec::new, |kernel| names(kernel, path))
     }
 
-    /// Where one of its own links leads.
+    /// Returns the target of one of its own links.
     pub fn link(&self, path: &str) -> Option<Utf8PathBuf> {
         let target = self.last_name(path, |folder, name| readlinkat(folder, name, Vec::new()).ok())?;
         target.into_string().ok().map(Utf8PathBuf::from)
     }
 
-    /// The first link on the way to one of its own paths: the agent writes through none.
+    /// Returns the first link in one of its own paths; the agent does not write through links.
     pub fn link_on_the_way(&self, path: &str) -> Option<Utf8PathBuf> {
         self.root.link_on_the_way(path.into())
     }
 
-    /// The room where one of its own folders lies, or would lie once it is made.
+    /// Returns the size and free space of the file system on which one of its own folders is, or would be once it is created.
     pub(crate) fn room(&self, folder: &str) -> Option<StatVfs> {
         self.root.room(folder.into())
     }
 
-    /// A name in one of its own folders, or in the nearest folder above it that there is; for what is written.
+    /// Returns a place for writing: a name in one of its own folders, or in the deepest existing folder above it.
     pub(crate) fn nearest(&self, folder: &str, name: &str) -> Result<Place, HostError> {
         let nearest = self.root.nearest(folder.into())?;
         Ok(Place::new(nearest, name.to_owned(), &Utf8Path::new(folder).join(name)))
     }
 
-    /// Makes one of its own folders.
+    /// Creates one of its own folders.
     pub(crate) fn make_folder(&self, folder: &Utf8Path) -> Result<Changed, HostError> {
         files::make_folder(&self.root, folder, FOLDER_MODE)
     }
 
-    /// A kernel parameter by its name with dots; `None` when the kernel has none of that name.
+    /// Returns a kernel parameter by its dotted name; `None` if the kernel has no such parameter.
     pub fn sysctl(&self, name: &str) -> Option<String> {
         let value = self.text(&sysctl_path(name)?)?;
         Some(value.trim().to_owned())
     }
 
-    /// Sets a kernel parameter that there is, until the next boot. A sandbox keeps it for itself.
+    /// Sets an existing kernel parameter until the next boot. A sandbox stores it in its own folder.
     pub fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
         let path = sysctl_path(name).ok_or_else(|| HostError::Path { path: name.into() })?;
         let missing = || HostError::file("set", Utf8Path::new(&path))(ErrorKind::NotFound.into());
@@ -149,27 +149,27 @@ impl Tree {
             let (_asker, asked) = Asked::new();
             return files::write(&self.root, &FileSpec { path: path.into(), mode: SYSCTL_MODE, content }, &asked);
         }
-        // The kernel's own file: it is set by being written to.
+        // On a real machine, writing the kernel's own file sets the parameter.
         let place = self.root.place(Utf8Path::new(&path))?.ok_or_else(missing)?;
         let file = place.file()?.ok_or_else(missing)?.open(OFlags::WRONLY | OFlags::TRUNC);
         file.and_then(|mut file| file.write_all(&content)).map_err(HostError::file("set", Utf8Path::new(&path)))?;
         Ok(Changed::Yes)
     }
 
-    /// Looks at a path's last name in its folder. The root itself has none.
+    /// Calls `look` with a path's parent folder and its last name; `.` for the root.
     fn last_name<T>(&self, path: &str, look: impl FnOnce(OwnedFd, &str) -> Option<T>) -> Option<T> {
         let path = Utf8Path::new(path);
         look(self.root.folder_inside(path.parent().unwrap_or(path))?, path.file_name().unwrap_or("."))
     }
 
-    /// Where the shared kernel's file of that path lies.
+    /// Returns the machine's root if the path is one of the shared kernel's.
     fn kernels(&self, path: &str) -> Option<&Root> {
         let is_kernels = ["/proc/", "/sys/", "/lib/modules/"].iter().any(|folder| path.starts_with(folder));
         self.shared.as_ref().filter(|_| is_kernels)
     }
 }
 
-/// Letters, digits, `_` and `-` between dots: nothing that leads elsewhere.
+/// Returns the path of a parameter whose name has letters, digits, `_` and `-` between dots, so that it cannot leave `/proc/sys`.
 fn sysctl_path(name: &str) -> Option<String> {
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
@@ -192,7 +192,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A machine of these files, gone with the folder.
+    /// Creates a machine with these files; they are deleted with the returned folder.
     pub(in crate::survey) fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Tree) {
         let folder = tempfile::tempdir().unwrap();
         let root = Utf8PathBuf::from_path_buf(folder.path().canonicalize().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! How quickly small writes reach a disk, as etcd makes them: append, `fdatasync`, again.
+//! Latency of small writes to a disk, in the pattern of etcd: append, `fdatasync`, repeat.
 
 use std::{
     fs::File,
@@ -13,28 +13,28 @@ use crate::{error::HostError, place::Draft};
 
 /// Bytes of one write: a typical entry of etcd's log, by etcd's own advice for measuring disks.
 const WRITE_BYTES: usize = 2_300;
-/// What the file is called where it needs a name; always the same, so that a measurement which died leaves what the next one removes.
+/// The file's name if it needs one; fixed, so that the next measurement removes the file of one that was interrupted.
 const FILE: &str = ".gpuaas-write-latency";
 
-/// How much is measured at most.
+/// Limits of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteLimits {
-    /// Writes.
+    /// Most writes.
     pub writes_max: u32,
-    /// No write begins after this long.
+    /// No write begins after this time.
     pub time_max: Duration,
 }
 
 impl WriteLimits {
-    /// 150 KB and half a second, unless the very last write takes longer.
+    /// 150 KB and half a second, unless the last write takes longer.
     pub const USUAL: Self = Self { writes_max: 64, time_max: Duration::from_millis(500) };
 }
 
-/// Measures in a folder of a machine, or in the nearest one above it that there is, and leaves nothing there. `None` when not one write was made
-/// in time.
+/// Measures in a folder of a machine, or in the deepest existing folder above it, and leaves nothing there. Returns `None` if no write was
+/// made in time.
 pub fn write_latency(tree: &Tree, folder: &str, limits: WriteLimits) -> Result<Option<WriteLatency>, HostError> {
     let place = tree.nearest(folder, FILE)?;
-    // Left by an earlier version of the agent, or planted.
+    // An earlier version of the agent can have left this file, or it was planted.
     place.unlink()?;
     let draft = Draft::begin(&place)?;
     measure(&draft.file, limits).map_err(|error| HostError::file("measure writes to", folder.into())(error))
@@ -53,7 +53,7 @@ fn measure(mut file: &File, limits: WriteLimits) -> std::io::Result<Option<Write
     Ok(summary(&took))
 }
 
-/// Of latencies in order.
+/// Summarises sorted latencies; `None` if there are none.
 fn summary(took: &[Duration]) -> Option<WriteLatency> {
     let last = took.len().checked_sub(1)?;
     let us = |at: usize| u32::try_from(took[at.min(last)].as_micros()).unwrap_or(u32::MAX);

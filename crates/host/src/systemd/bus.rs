@@ -1,10 +1,11 @@
-//! The system bus, and what systemd is asked on it.
+//! The system bus, and the calls to systemd on it.
 //!
-//! Guarantees: one connection, made anew after it broke; every call ends in time; what systemd refuses is told from a bus that is gone;
-//! systemd, which joins the bus a moment after it has started it and leaves it for a moment when it executes itself again, is waited for.
+//! Guarantees: one connection, which is opened again after it breaks; every call has a timeout; a refusal by systemd and a lost bus are
+//! different errors; systemd joins the bus a moment after it starts the bus, and leaves it for a moment when it re-executes itself: callers
+//! wait for it.
 //!
-//! Absent: the socket that only `systemctl` speaks on, which is private to it; and waiting for a bus that is not there yet, which is the
-//! order of units at boot.
+//! Absent: the private socket that only `systemctl` uses; and waiting for a bus that does not run yet, which is up to the order of units at
+//! boot.
 
 use std::time::Duration;
 
@@ -20,58 +21,58 @@ use crate::error::HostError;
 
 /// systemd's name on the bus.
 pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
-/// Longest wait for an answer: what `systemctl` waits for a reload.
+/// Longest wait for an answer: as long as `systemctl` waits for a reload.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
-/// Longest wait for systemd to join the bus: many times what it takes on a machine that is busy booting.
+/// Longest wait for systemd to join the bus: many times as long as it takes on a machine that is busy booting.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// What is answered for who is not there, or no more.
+/// Bus errors for a peer that is not connected, or no longer.
 const BUS_GONE: [&str; 4] = [
     "org.freedesktop.DBus.Error.NoReply",
     "org.freedesktop.DBus.Error.Disconnected",
     "org.freedesktop.DBus.Error.ServiceUnknown",
     "org.freedesktop.DBus.Error.NameHasNoOwner",
 ];
-/// What GetAll calls every interface at once by.
+/// The interface name with which `GetAll` returns the properties of all interfaces.
 const EVERY_INTERFACE: &str = "";
 
-/// What systemd's manager is asked, as far as it is asked here.
+/// The methods of systemd's manager that this crate calls.
 #[zbus::proxy(
     interface = "org.freedesktop.systemd1.Manager",
     default_service = "org.freedesktop.systemd1",
     default_path = "/org/freedesktop/systemd1"
 )]
 pub(super) trait Manager {
-    /// The path of a unit that is loaded. Loads none, unlike LoadUnit and any question to a unit's own path.
+    /// Returns the path of a loaded unit. Loads none, unlike `LoadUnit` and any call to a unit's own path.
     fn get_unit(&self, name: &str) -> zbus::Result<OwnedObjectPath>;
-    /// Whether a unit starts at boot, by its file.
+    /// Returns the enablement state of a unit file.
     fn get_unit_file_state(&self, file: &str) -> zbus::Result<String>;
-    /// Orders a start and answers with the job.
+    /// Queues a start and returns the job's path.
     fn start_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
-    /// Orders a stop and answers with the job.
+    /// Queues a stop and returns the job's path.
     fn stop_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
-    /// Forgets a failure.
+    /// Resets a unit's failed state.
     fn reset_failed_unit(&self, name: &str) -> zbus::Result<()>;
-    /// Whether the files say when they are wanted, and what was changed for it.
+    /// Returns true if the files have an `[Install]` section, and the changes that were made.
     fn enable_unit_files(&self, files: &[&str], runtime: bool, force: bool) -> zbus::Result<(bool, Vec<FileChange>)>;
-    /// What was changed.
+    /// Returns the changes that were made.
     fn disable_unit_files(&self, files: &[&str], runtime: bool) -> zbus::Result<Vec<FileChange>>;
-    /// Reads unit files anew.
+    /// Reloads the unit files.
     fn reload(&self) -> zbus::Result<()>;
-    /// Asks for signals.
+    /// Subscribes to signals.
     fn subscribe(&self) -> zbus::Result<()>;
 }
 
 /// Kind, path and destination of a link that was made or removed.
 pub(super) type FileChange = (String, String, String);
 
-/// The bus, as long as it is there.
+/// The system bus, connected on first use and after a disconnect.
 #[derive(Debug, Default)]
 pub(super) struct Bus {
     connection: Mutex<Option<Connection>>,
 }
 
 impl Bus {
-    /// The connection, a new one where there is none.
+    /// Returns the open connection, or opens a new one.
     async fn connection(&self) -> Result<Connection, HostError> {
         let mut known = self.connection.lock().await;
         if let Some(connection) = known.as_ref().filter(|connection| !connection.is_closed()) {
@@ -82,7 +83,7 @@ impl Bus {
         Ok(known.insert(connection).clone())
     }
 
-    /// systemd's manager.
+    /// Returns systemd's manager.
     pub(super) async fn systemd(&self) -> Result<Systemd, HostError> {
         let connection = self.connection().await?;
         let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No).build().await;
@@ -98,7 +99,7 @@ pub(super) struct Systemd {
 }
 
 impl Systemd {
-    /// Who systemd is on the bus: only its signals are believed. Anybody may send one to anybody.
+    /// Returns systemd's unique name on the bus. Only signals from this sender count: any peer may send any signal.
     pub(super) async fn owner(&self) -> Result<OwnedUniqueName, HostError> {
         let bus = fdo::DBusProxy::new(&self.connection).await.map_err(gone)?;
         let name: BusName<'_> = SYSTEMD.try_into().map_err(gone)?;
@@ -107,7 +108,7 @@ impl Systemd {
             known => return known.map_err(|error| gone(error.into())),
         }
         let mut changes = bus.receive_name_owner_changed_with_args(&[(0, SYSTEMD)]).await.map_err(gone)?;
-        // It may have joined before its joining was listened to.
+        // systemd may have joined before the subscription to name changes.
         if let Ok(owner) = bus.get_name_owner(name).await {
             return Ok(owner);
         }
@@ -123,24 +124,24 @@ impl Systemd {
         joined.ok_or_else(|| HostError::InitGone("systemd is not on the system bus".to_owned()))
     }
 
-    /// Every property of a loaded unit, of all its interfaces in one answer: they are of the same moment.
+    /// Reads every property of a loaded unit, of all its interfaces in one answer, so that all are of the same moment.
     pub(super) async fn properties(&self, path: &OwnedObjectPath) -> zbus::Result<Message> {
         let interface = Some("org.freedesktop.DBus.Properties");
         self.connection.call_method(Some(SYSTEMD), path.as_str(), interface, "GetAll", &EVERY_INTERFACE).await
     }
 }
 
-/// Whether systemd answered with that error.
+/// Returns true if systemd answered with this error.
 pub(super) fn is(error: &zbus::Error, name: &str) -> bool {
     matches!(error, zbus::Error::MethodError(told, ..) if told.as_str().strip_prefix(SYSTEMD) == Some(name))
 }
 
-/// Whether there is no such file.
+/// Returns true if the error means that the unit file does not exist.
 pub(super) fn is_no_file(error: &zbus::Error) -> bool {
     matches!(error, zbus::Error::FDO(error) if matches!(**error, fdo::Error::FileNotFound(_)))
 }
 
-/// A failure that concerns no unit.
+/// Converts the failure of a call that concerns no unit.
 pub(super) fn gone(error: zbus::Error) -> HostError {
     match about("", error) {
         HostError::Unit { message, .. } => HostError::Init(message),
@@ -148,7 +149,7 @@ pub(super) fn gone(error: zbus::Error) -> HostError {
     }
 }
 
-/// A failure of what was asked about a unit.
+/// Converts the failure of a call about a unit.
 pub(super) fn failed(unit: &str) -> impl FnOnce(zbus::Error) -> HostError {
     move |error| about(unit, error)
 }
@@ -156,7 +157,7 @@ pub(super) fn failed(unit: &str) -> impl FnOnce(zbus::Error) -> HostError {
 fn about(unit: &str, error: zbus::Error) -> HostError {
     let refused = |message: String| HostError::Unit { unit: unit.to_owned(), message };
     match error {
-        // The bus itself says these of somebody who left it.
+        // The bus daemon itself sends these errors for a peer that left.
         zbus::Error::MethodError(name, message, _) if BUS_GONE.contains(&name.as_str()) => {
             HostError::InitGone(message.unwrap_or_else(|| name.to_string()))
         }

@@ -1,9 +1,10 @@
-//! The journal's export format: entries of fields, whose values may hold any bytes of any length.
+//! The journal's export format: entries of fields, whose values can have any bytes and any length.
 //!
-//! A field is `NAME=value` and a newline; one whose value holds a newline or is no text is `NAME`, a newline, the length in 8 bytes, little end
-//! first, the value and a newline. An empty line ends an entry.
+//! A text field is `NAME=value` and a newline. A field whose value contains a newline or is not text is `NAME`, a newline, the length in 8
+//! bytes (little endian), the value and a newline. An empty line ends an entry.
 //!
-//! Guarantees: whatever the length of a value, only its start is held. Absent: fields that are not asked for.
+//! Guarantees: at most the first [`VALUE_BYTES_MAX`] bytes of a value are in memory. Absent: every field that a [`JournalLine`] does not
+//! need.
 
 use std::io;
 
@@ -12,10 +13,10 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 use crate::journal::{Cursor, JournalLine};
 
-/// Bytes held of a value: what a line may have, and one more to tell that there was more.
+/// Bytes kept of a value: the longest text of a line, and one byte more to detect a longer one.
 const VALUE_BYTES_MAX: usize = JournalLine::TEXT_BYTES_MAX + 1;
 
-/// The next line; `None` at the end. Entries without a message are none.
+/// Returns the next line; `None` at the end. Skips entries without a message.
 pub(super) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<JournalLine>> {
     let mut entry = Entry::default();
     loop {
@@ -49,7 +50,7 @@ impl Entry {
             b"__REALTIME_TIMESTAMP" => {
                 self.at = text().parse::<i64>().ok().map(|micros| Timestamp::from_millis(micros / 1_000));
             }
-            // A field may be there twice; the first counts.
+            // A field can occur twice; the first counts.
             b"MESSAGE" if self.text.is_none() => self.text = Some(JournalLine::bounded(&value.start, value.length)),
             _ => {}
         }
@@ -60,7 +61,7 @@ impl Entry {
     }
 }
 
-/// The start of a piece of the stream, its length, and the byte that ended it.
+/// The beginning of a part of the stream, the part's length, and the byte that ended it.
 struct Piece {
     start: Vec<u8>,
     length: usize,
@@ -68,7 +69,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// Reads up to one of these bytes, and that byte.
+    /// Reads up to and including one of these bytes.
     async fn read(from: &mut (impl AsyncBufRead + Unpin), ends: &[u8]) -> io::Result<Self> {
         let mut piece = Self { start: Vec::new(), length: 0, end: None };
         loop {
@@ -94,7 +95,7 @@ impl Piece {
     }
 }
 
-/// A value with its length before it, and the newline behind it.
+/// Reads a value with its length prefix and the newline after it.
 async fn counted(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Piece> {
     let mut left = from.read_u64_le().await?;
     let mut piece = Piece { start: Vec::new(), length: 0, end: None };
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     async fn lines(bytes: &[u8]) -> Vec<JournalLine> {
-        // A buffer of seven bytes: no field comes in one piece.
+        // A buffer of seven bytes: no field fits into one read.
         let mut from = tokio::io::BufReader::with_capacity(7, bytes);
         let mut lines = Vec::new();
         while let Some(line) = next_line(&mut from).await.unwrap() {

@@ -1,12 +1,12 @@
-//! A unit's journal, by the host's own `journalctl`.
+//! A unit's journal, read with the host's own `journalctl`.
 //!
 //! The journal's files belong to systemd: their format grows (compression, compact entries) with the host's version, and only the host's
-//! own reader always knows it. The library that reads them would have to be linked at build time, and this agent is linked statically. So
-//! `journalctl` is run, for as long as somebody reads; with `--follow` the journal itself wakes it for new lines.
+//! own reader is sure to support it. The library that reads them would have to be linked at build time, and this agent is linked
+//! statically. So `journalctl` runs for as long as a reader reads; with `--follow` the journal itself wakes it for new lines.
 //!
-//! Guarantees: nothing polls; a line of any length takes a bounded room; the program ends with its reader.
+//! Guarantees: no polling; a line of any length takes bounded memory; the program ends with its reader.
 //!
-//! Absent: other fields than message, time and cursor, and other journals than this host's.
+//! Absent: fields other than message, time and cursor, and journals of other hosts.
 
 use std::{process::Stdio, time::Duration};
 
@@ -27,12 +27,13 @@ use crate::{
 };
 
 const PROGRAM: &str = "/usr/bin/journalctl";
-/// Longest wait for the journal to take what was written to it; it is given to the disk then.
+/// Longest wait for `journalctl --sync`, which makes the journal process pending messages and write them to the disk.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most of what the program complains of that is told.
+/// Most bytes of `journalctl`'s error output that are logged.
 const COMPLAINT_BYTES_MAX: u64 = 1_024;
 
-/// A unit's lines; goes on with new ones when `follow`. Without, all that was written before is told: a failure's last words too.
+/// Returns a unit's lines; with `follow`, also new ones. Without it, syncs the journal first, so that everything written before the call is
+/// returned, including the last lines of a failed unit.
 pub(super) async fn read(
     unit: &str,
     from: &JournalFrom,
@@ -42,13 +43,13 @@ pub(super) async fn read(
         sync().await?;
     }
     match from {
-        // What is written before the program has found the end would be lost to who asked for all that is new.
+        // `journalctl` would drop lines that are written before it has found the journal's end, and the caller asked for all new ones.
         JournalFrom::Tail(0) if follow => run(unit, &newest(unit).await?, follow),
         from => run(unit, from, follow),
     }
 }
 
-/// Behind the newest line that there is.
+/// Returns the position after the newest line.
 async fn newest(unit: &str) -> Result<JournalFrom, HostError> {
     sync().await?;
     let newest = run(unit, &JournalFrom::Tail(1), false)?.next().await;
@@ -77,7 +78,7 @@ fn run(unit: &str, from: &JournalFrom, follow: bool) -> Result<BoxStream<'static
     .boxed())
 }
 
-/// Has the journal take what was written to it and not yet read by it.
+/// Makes the journal process the messages that wait for it.
 async fn sync() -> Result<(), HostError> {
     let mut command = Command::new(PROGRAM);
     command
@@ -90,7 +91,7 @@ async fn sync() -> Result<(), HostError> {
     let mut child = spawn(&mut command).map_err(|error| fail(error.to_string()))?;
     match tokio::time::timeout(SYNC_TIMEOUT, child.wait()).await {
         Ok(Ok(status)) if status.success() => {}
-        // What it has taken by now is told all the same.
+        // The lines that it has processed by now are returned all the same.
         ended => tracing::warn!(?ended, "the journal did not take what was written to it"),
     }
     Ok(())
@@ -100,9 +101,9 @@ fn fail(message: String) -> HostError {
     HostError::Program { program: PROGRAM.into(), message }
 }
 
-/// Where to begin, in journalctl's words. Following shows ten lines where nothing else is said.
+/// Returns `journalctl`'s arguments for the position. Without them, `--follow` starts with the last ten lines.
 fn beginning(from: &JournalFrom) -> Vec<String> {
-    /// What journalctl counts to.
+    /// The largest number of lines that `journalctl` accepts.
     const LINES_MAX: u32 = i32::MAX.unsigned_abs();
     match from {
         JournalFrom::Start => vec!["--no-tail".to_owned()],
@@ -131,11 +132,11 @@ impl Reading {
         None
     }
 
-    /// Whether the program came to its end, or gave up.
+    /// Waits for the program to exit, and logs its failure.
     async fn told_all(&mut self) {
         let mut complaint = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
-            // What cannot be read is not told; the exit status is.
+            // An unreadable complaint is not logged; the exit status is.
             let _ = stderr.take(COMPLAINT_BYTES_MAX).read_to_end(&mut complaint).await;
         }
         match self.child.wait().await {

@@ -1,7 +1,7 @@
-//! What systemd says of a unit: asked once, then followed by its signals.
+//! The state of a unit in systemd: read once, then kept up to date by signals.
 //!
-//! Guarantees: asking loads no unit. systemd forgets a unit that is at rest, and loads it when its path is asked for anything: who asked
-//! again after every such signal would never come to an end. So a unit that is not loaded is looked for by its file alone.
+//! Guarantees: reading loads no unit. systemd unloads a unit that is at rest, and loads it again on any call to the unit's path: a reader
+//! that answered each unload signal with such a call would never stop. So a unit that is not loaded is only looked up by its unit file.
 
 use gpuaas_model::Timestamp;
 use zbus::{DeserializeDict, OwnedObjectPath, Type, message::Sequence};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{error::HostError, unit::UnitStatus};
 
-/// Properties that a status is made of; a signal carries those of one interface.
+/// Properties that make up a status; a signal carries those of one interface.
 #[derive(Clone, Debug, Default, DeserializeDict, Type)]
 #[zbus(signature = "a{sv}", rename_all = "PascalCase")]
 pub(super) struct Properties {
@@ -29,20 +29,20 @@ pub(super) struct Properties {
     main_pid: Option<u32>,
 }
 
-/// A unit that systemd knows, or would if it were asked for it.
+/// A unit that is loaded, or that has a unit file.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) status: UnitStatus,
-    /// Whether systemd holds it.
+    /// True if systemd has the unit loaded.
     pub(super) loaded: bool,
-    /// Whether a job of it waits or runs.
+    /// True if a job of the unit waits or runs.
     has_job: bool,
-    /// Whether it has a file; another unit may have named one that has none.
+    /// True if the unit has a file; units without one can be loaded because another unit names them.
     found: bool,
 }
 
 impl Known {
-    /// One that was never started since systemd forgot it.
+    /// Returns the state of a unit that is not loaded: never started since systemd unloaded it.
     fn unloaded(unit: &str) -> Self {
         let status = UnitStatus {
             unit: unit.to_owned(),
@@ -57,7 +57,7 @@ impl Known {
         Self { status, loaded: false, has_job: false, found: true }
     }
 
-    /// Takes what changed.
+    /// Applies the changed properties.
     pub(super) fn change(&mut self, changed: Properties) {
         let status = &mut self.status;
         self.loaded = true;
@@ -76,33 +76,33 @@ impl Known {
         }
     }
 
-    /// Whether nothing of it runs.
+    /// Returns true if nothing of the unit runs.
     pub(super) fn rests(&self) -> bool {
         matches!(self.status.active.as_str(), "inactive" | "failed")
     }
 
-    /// Whether nothing of it runs, nor will.
+    /// Returns true if nothing of the unit runs and no job waits.
     pub(super) fn is_at_rest(&self) -> bool {
         self.rests() && !self.has_job
     }
 
-    /// Whether it runs, or will without a further order.
+    /// Returns true if the unit runs, or is starting.
     pub(super) fn is_on_its_way(&self) -> bool {
         matches!(self.status.active.as_str(), "active" | "activating" | "reloading" | "refreshing")
     }
 
-    /// Whether there is such a unit at all.
+    /// Returns true if the unit exists: it has a file, or is active without one.
     fn exists(&self) -> bool {
         self.found || self.status.active != "inactive"
     }
 }
 
-/// How a unit is; `None` when there is none.
+/// Reads a unit's state; `None` if the unit does not exist.
 pub(super) async fn look(systemd: &Systemd, unit: &str) -> Result<Option<Known>, HostError> {
     look_at(systemd, unit).await.map(|(known, _)| known)
 }
 
-/// The same, with what signals tell from that moment on.
+/// Reads a unit's state, and drops signals that are older than the answer.
 pub(super) async fn look_along(
     systemd: &Systemd,
     unit: &str,
@@ -113,7 +113,7 @@ pub(super) async fn look_along(
     Ok(known)
 }
 
-/// How a unit is, `None` when there is none, and the moment of the answer among the signals.
+/// Reads a unit's state (`None` if the unit does not exist), and the answer's position among the signals.
 pub(super) async fn look_at(systemd: &Systemd, unit: &str) -> Result<(Option<Known>, Sequence), HostError> {
     let path = match systemd.manager.get_unit(unit).await {
         Ok(path) => path,
@@ -134,7 +134,7 @@ pub(super) async fn look_at(systemd: &Systemd, unit: &str) -> Result<(Option<Kno
     Ok((Some(known).filter(Known::exists), answer.recv_position()))
 }
 
-/// Whether a unit that is not loaded has a file.
+/// Returns true if a unit that is not loaded has a file.
 async fn has_file(systemd: &Systemd, unit: &str) -> Result<bool, HostError> {
     match systemd.manager.get_unit_file_state(unit).await {
         Ok(state) => Ok(state != "not-found"),

@@ -1,7 +1,7 @@
-//! The systemd backend: a machine that booted systemd, spoken to on the system bus.
+//! The systemd backend: a machine that systemd booted, controlled over the system bus.
 //!
-//! Guarantees: a host without systemd is refused by name; units are followed by systemd's own signals and journals by the journal's own,
-//! nothing polls; what systemd refuses is told in its words.
+//! Guarantees: a host without systemd is refused with an error that names it; units are followed by systemd's signals and journals by
+//! `journalctl --follow`, without polling; errors of systemd keep its own message.
 //!
 //! Absent: user managers, and starting units that have no file.
 
@@ -42,15 +42,15 @@ use crate::{
 };
 use bus::Bus;
 
-/// Is there when systemd has booted: what `sd_booted(3)` looks for.
+/// Exists if systemd has booted the machine: the test of `sd_booted(3)`.
 const BOOTED: &str = "/run/systemd/system";
-/// Where programs are looked for, as systemd has it for units.
+/// Search path of programs, as systemd sets it for units.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// An address that is nobody's (RFC 5737): the way to it is the default route. Nothing is sent.
+/// An address reserved for documentation (RFC 5737): the route to it is the default route. Nothing is sent.
 const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
-/// Most addresses that are told, the one that others reach it by first: as many as the channel's greeting takes. Software that gives every service of
-/// a cluster an address of the host's can have any number.
+/// Most addresses that are reported, as many as the node channel's hello accepts; the node's main address comes first. Software that gives
+/// each service of a cluster an address of the host can create any number.
 const ADDRESSES_MAX: usize = 128;
 
 /// A machine with systemd.
@@ -61,7 +61,7 @@ pub struct SystemdHost {
 }
 
 impl SystemdHost {
-    /// This machine; refused when systemd has not booted it, or its kernel is too old.
+    /// Returns this machine; refuses one that systemd has not booted, or whose kernel is too old.
     pub fn of_this_machine() -> Result<Self, HostError> {
         booted(Utf8Path::new(BOOTED))?;
         let root = Root::new("/".into());
@@ -69,12 +69,12 @@ impl SystemdHost {
         Ok(Self { files: Files::under(root), bus: Arc::default() })
     }
 
-    /// Whether systemd answers on the bus.
+    /// Checks that systemd answers on the bus.
     pub async fn check(&self) -> Result<(), HostError> {
         self.bus.systemd().await?.owner().await.map(drop)
     }
 
-    /// Every address of the machine that others may know: neither its loopback's nor one of a single link.
+    /// Returns every address of the machine that others can reach: neither loopback nor link-local addresses.
     fn addresses(&self) -> Vec<IpAddr> {
         let own = self.address();
         let links = if_addrs::get_if_addrs().unwrap_or_default();
@@ -170,7 +170,7 @@ impl Host for SystemdHost {
 
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
         let mut program = tokio::process::Command::new(self.files.root().program(&command.program)?.as_std_path());
-        // Not the agent's own environment, which may hold its enrollment.
+        // The agent's own environment may contain its enrollment token.
         program.env_clear().env("PATH", PATH).env("HOME", "/root");
         program::run(program, command).await
     }
@@ -221,7 +221,7 @@ impl Host for SystemdHost {
         machine::facts(self.files.root(), machine::Identity { hostname, addresses: self.addresses(), sandbox: false })
     }
 
-    /// The one that the default route leaves from; without a route, the first that others may know; else the loopback's.
+    /// Returns the source address of the default route; without a route, the first address that others can reach; otherwise 127.0.0.1.
     fn address(&self) -> IpAddr {
         let routed = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
             socket.connect(ELSEWHERE)?;
@@ -245,7 +245,7 @@ impl Host for SystemdHost {
     }
 
     async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError> {
-        // As the init sees them: an agent may have been given a view of its own.
+        // The mounts that the init sees: the agent can run in a mount namespace of its own.
         let mut mounts = mount_points("1")?;
         mounts.retain(|mount| is_under(prefixes, mount));
         Ok(mounts)

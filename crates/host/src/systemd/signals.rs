@@ -1,7 +1,7 @@
-//! Signals of systemd's, in the order in which they came.
+//! systemd's signals, in the order of their arrival.
 //!
-//! Guarantees: only what systemd itself sent is told, for anybody on the bus may send a signal to anybody; signals never hold up the
-//! answer to a call, though both come on one connection.
+//! Guarantees: signals of any other sender are dropped, because any peer on the bus may send any signal; signals never block the answer to
+//! a call, although both arrive on one connection.
 
 use std::{collections::VecDeque, num::NonZeroUsize};
 
@@ -19,51 +19,52 @@ use super::{
 };
 use crate::error::HostError;
 
-/// Signals of one kind held while nobody takes them. systemd sends a hundred at most before it looks at anything else.
+/// Most signals of one kind that are buffered. systemd sends at most a hundred before it does anything else.
 const HELD_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not zero");
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const BUS: &str = "org.freedesktop.DBus";
 
-/// What is asked for.
+/// Signals to subscribe to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum About<'a> {
-    /// A unit's properties.
+    /// Changes of a unit's properties.
     Unit(&'a str),
-    /// That systemd forgets a unit, which it does with any that is at rest.
+    /// The unloading of a unit; systemd unloads any unit that is at rest.
     Forgetting(&'a str),
     /// The ends of a unit's jobs.
     Jobs(&'a str),
-    /// That unit files are read anew.
+    /// Reloads of the unit files.
     Reloads,
-    /// That systemd was executed anew, and is another on the bus.
+    /// Re-executions of systemd, which change its unique name on the bus.
     Owner,
 }
 
-/// What is told.
+/// A received signal.
 #[derive(Debug)]
 pub(super) enum Signal {
-    /// Properties of one of a unit's interfaces changed. Those common to all kinds of units come last: with `complete` they are of one moment.
+    /// Properties of one of a unit's interfaces changed. The interface that all kinds of units share comes last: with `complete`, all
+    /// properties are of one moment.
     Changed { properties: Box<Properties>, complete: bool },
-    /// A unit is loaded no more.
+    /// A unit was unloaded.
     Forgotten,
     /// A job ended.
     JobEnded { job: OwnedObjectPath, result: String },
-    /// Unit files were read anew.
+    /// The unit files were reloaded.
     Reloaded,
-    /// systemd is another on the bus now.
+    /// systemd was executed again and has a new unique name on the bus.
     Reexecuted,
 }
 
-/// Signals that were asked for.
+/// A subscription to signals.
 pub(super) struct Signals {
     joined: JoinMultiple<Vec<Peekable<MessageStream>>>,
     held: VecDeque<(Sequence, Signal)>,
 }
 
 impl Signals {
-    /// Signals about these from now on.
+    /// Subscribes to these signals.
     pub(super) async fn about(systemd: &Systemd, abouts: &[About<'_>]) -> Result<Self, HostError> {
         match systemd.manager.subscribe().await {
             Err(error) if !is(&error, ".AlreadySubscribed") => return Err(gone(error)),
@@ -79,7 +80,7 @@ impl Signals {
         Ok(Self { joined: JoinMultiple(streams), held: VecDeque::new() })
     }
 
-    /// The next signal; `None` when the bus is gone.
+    /// Returns the next signal; `None` if the bus connection is lost.
     pub(super) async fn next(&mut self) -> Option<Signal> {
         loop {
             if let Some((_, signal)) = self.held.pop_front() {
@@ -90,7 +91,7 @@ impl Signals {
         }
     }
 
-    /// Awaits a call and holds the signals that came before its answer: left on the connection, they would keep it from being read.
+    /// Awaits a call and buffers the signals that arrive before its answer: left on the connection, they would block the answer.
     pub(super) async fn meanwhile<T>(&mut self, call: impl Future<Output = T>) -> T {
         tokio::pin!(call);
         let answer = loop {
@@ -106,12 +107,12 @@ impl Signals {
         answer
     }
 
-    /// Whether a signal is there already.
+    /// Returns true if a signal is buffered.
     pub(super) fn are_held(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Drops held signals from before that moment: an answer of that moment knows better.
+    /// Drops buffered signals that are older than `moment`, the position of an answer that is newer than them.
     pub(super) fn drop_before(&mut self, moment: Sequence) {
         self.held.retain(|(at, _)| *at > moment);
     }
@@ -167,7 +168,7 @@ fn read(message: &Message) -> zbus::Result<Option<Signal>> {
     Ok(Some(signal))
 }
 
-/// A unit's path on the bus, loaded or not: whatever is no letter, and no digit behind the first, is `_` with its code.
+/// Returns a unit's path on the bus, loaded or not: every byte but letters, and digits after the first byte, becomes `_` and its hex code.
 fn path_of(unit: &str) -> String {
     let mut path = "/org/freedesktop/systemd1/unit/".to_owned();
     for (at, byte) in unit.bytes().enumerate() {
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_units_path_is_the_one_that_systemd_gives_it() {
-        // As `busctl tree org.freedesktop.systemd1` shows them.
+        // As `busctl tree org.freedesktop.systemd1` prints them.
         for (unit, path) in [
             ("rke2-server.service", "rke2_2dserver_2eservice"),
             ("user@1000.service", "user_401000_2eservice"),

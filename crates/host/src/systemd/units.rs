@@ -1,4 +1,4 @@
-//! Orders to systemd: start, stop, whether at boot, forget.
+//! Changes to units: start, stop, enable, disable, reset.
 
 use super::{
     bus::{Systemd, failed, gone, is, is_no_file},
@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{error::HostError, file::Changed};
 
-/// How an order stands to others that wait: it takes the place of one that contradicts it, as `systemctl` has it.
+/// Job mode: a new job replaces conflicting jobs that wait, as with `systemctl`.
 const MODE: &str = "replace";
 
-/// Orders a start. systemd answers once the job waits; nobody waits for its end here.
+/// Queues a start. systemd answers when the job is queued; this does not wait for the job's end.
 pub(super) async fn start(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
     if look(systemd, unit).await?.is_some_and(|known| known.is_on_its_way()) {
         return Ok(Changed::No);
@@ -19,13 +19,13 @@ pub(super) async fn start(systemd: &Systemd, unit: &str) -> Result<Changed, Host
     Ok(Changed::Yes)
 }
 
-/// Orders a stop and waits for the end of its job.
+/// Queues a stop and waits for the end of its job.
 pub(super) async fn stop(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
     let Some(known) = look(systemd, unit).await? else { return Err(not_loaded(unit)) };
     if known.is_at_rest() {
         return Ok(Changed::No);
     }
-    // Before the order: a job may end before its order is answered.
+    // Subscribe first: the job can end before the call is answered.
     let mut signals = Signals::about(systemd, &[About::Jobs(unit)]).await?;
     let order = signals.meanwhile(systemd.manager.stop_unit(unit, MODE)).await;
     let ordered = order.map_err(failed(unit))?;
@@ -43,7 +43,7 @@ pub(super) async fn stop(systemd: &Systemd, unit: &str) -> Result<Changed, HostE
     }
 }
 
-/// Makes a unit start at boot.
+/// Enables a unit at boot.
 pub(super) async fn enable(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
     let (is_wanted, changes) = systemd.manager.enable_unit_files(&[unit], false, false).await.map_err(failed(unit))?;
     if !is_wanted {
@@ -52,17 +52,17 @@ pub(super) async fn enable(systemd: &Systemd, unit: &str) -> Result<Changed, Hos
     took(systemd, !changes.is_empty()).await
 }
 
-/// Makes a unit start at boot no more.
+/// Disables a unit at boot.
 pub(super) async fn disable(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
     match systemd.manager.disable_unit_files(&[unit], false).await {
         Ok(changes) => took(systemd, !changes.is_empty()).await,
-        // What is not there starts at no boot.
+        // A unit that does not exist is not started at boot.
         Err(error) if is_no_file(&error) || is(&error, ".NoSuchUnit") => Ok(Changed::No),
         Err(error) => Err(failed(unit)(error)),
     }
 }
 
-/// Links that changed count from the next reload on; `systemctl` reloads then too.
+/// Reloads systemd if links changed, because they take effect only then; `systemctl` does the same.
 async fn took(systemd: &Systemd, changed: bool) -> Result<Changed, HostError> {
     if !changed {
         return Ok(Changed::No);
@@ -71,14 +71,14 @@ async fn took(systemd: &Systemd, changed: bool) -> Result<Changed, HostError> {
     Ok(Changed::Yes)
 }
 
-/// Forgets a unit's failure and its starts.
+/// Resets a unit's failed state and its start counter.
 pub(super) async fn reset_failed(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
     let Some(known) = look(systemd, unit).await? else { return Err(not_loaded(unit)) };
     if !known.loaded {
         return Ok(Changed::No);
     }
     match systemd.manager.reset_failed_unit(unit).await {
-        // Forgotten since.
+        // systemd has unloaded the unit since the lookup.
         Err(error) if is(&error, ".NoSuchUnit") => Ok(Changed::No),
         Err(error) => Err(failed(unit)(error)),
         Ok(()) if known.status.active == "failed" => Ok(Changed::Yes),
@@ -86,7 +86,7 @@ pub(super) async fn reset_failed(systemd: &Systemd, unit: &str) -> Result<Change
     }
 }
 
-/// Reads unit files anew.
+/// Reloads the unit files.
 pub(super) async fn reload(systemd: &Systemd) -> Result<(), HostError> {
     systemd.manager.reload().await.map_err(gone)
 }

@@ -1,6 +1,7 @@
-//! How a unit is, from now on.
+//! Follows the status of a unit.
 //!
-//! Guarantees: a status is told as systemd's signals tell it, and asked for once more before a unit is said to be at rest; who listens slowly loses old ones and never the newest; nothing is asked or held once nobody listens.
+//! Guarantees: each status comes from systemd's signals, and is read once more before a unit is reported at rest; a slow subscriber loses
+//! old statuses and never the newest; after the subscriber drops the stream nothing is read or kept.
 
 use std::sync::Arc;
 
@@ -17,10 +18,10 @@ use super::{
 };
 use crate::{error::HostError, unit::UnitStatus};
 
-/// Statuses held for one who listens slowly.
+/// Statuses buffered for a slow subscriber.
 const HELD_MAX: usize = 64;
 
-/// How a unit is now and after every change; nothing when there is no such unit.
+/// Returns a stream of a unit's status, now and after every change; an empty stream if the unit does not exist.
 pub(super) async fn watch(bus: Arc<Bus>, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
     let (tell, told) = broadcast::channel(HELD_MAX);
     if let Some(watch) = Watch::begin(&bus, unit, tell).await? {
@@ -45,19 +46,19 @@ struct Watch {
     systemd: Systemd,
     signals: Signals,
     known: Known,
-    /// Whether the signals told of rest last, which a unit passes through on its way to a restart and to a start.
+    /// True if the last signals reported a rest, through which a unit also passes on its way to a start or a restart.
     is_in_doubt: bool,
     told: UnitStatus,
     tell: broadcast::Sender<UnitStatus>,
 }
 
 impl Watch {
-    /// Listens first, and looks then: nothing in between is missed.
+    /// Subscribes first and reads then, so that no change is missed.
     async fn begin(bus: &Bus, unit: &str, tell: broadcast::Sender<UnitStatus>) -> Result<Option<Self>, HostError> {
         let (systemd, signals, known) = open(bus, unit).await?;
         let Some(known) = known else { return Ok(None) };
         let told = known.status.clone();
-        // The one who listens holds the other end while this runs.
+        // The caller still holds the receiver, so this cannot fail.
         let _ = tell.send(told.clone());
         Ok(Some(Self { systemd, signals, known, is_in_doubt: false, told, tell }))
     }
@@ -74,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// Until the unit is gone.
+    /// Follows the unit until it no longer exists.
     async fn follow(&mut self, bus: &Bus, unit: &str) -> Result<(), HostError> {
         loop {
             if self.is_in_doubt && !self.signals.are_held() {
@@ -92,7 +93,7 @@ impl Watch {
                     }
                     continue;
                 }
-                // Forgotten, or only read anew: the answer tells.
+                // The signal does not show whether the unit was removed or only reloaded; the answer does.
                 Signal::Forgotten | Signal::Reloaded => {
                     match look_along(&self.systemd, unit, &mut self.signals).await {
                         Err(HostError::InitGone(why)) => {
@@ -113,7 +114,7 @@ impl Watch {
                 self.rest();
                 return Ok(());
             };
-            // A unit that was forgotten at rest stays as it was seen last, with the result that systemd forgot.
+            // A unit that was unloaded at rest keeps its last status, with the result that systemd no longer has.
             if known.loaded || !self.known.is_at_rest() {
                 self.known = known;
                 self.is_in_doubt = false;
@@ -122,7 +123,7 @@ impl Watch {
         }
     }
 
-    /// Of a unit that is said to be at rest, learns whether it is; signals that came meanwhile know more.
+    /// Reads a unit's state to find out if it really is at rest; newer signals take precedence over the answer.
     async fn settle(&mut self, unit: &str) -> Result<(), HostError> {
         let known = match self.signals.meanwhile(look_at(&self.systemd, unit)).await {
             Err(HostError::InitGone(why)) => {
@@ -145,7 +146,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Of a unit that is forgotten by now: it stays as the signals told it last, and nothing of it runs.
+    /// Handles a unit that is no longer loaded: keeps the last reported status, without a main process.
     fn rest(&mut self) {
         if std::mem::take(&mut self.is_in_doubt) {
             self.known.status.main_pid = 0;
@@ -161,7 +162,7 @@ impl Watch {
     }
 }
 
-/// systemd does not answer while it is executed anew. A signal tells when it is there again; a bus that is gone itself ends the signals.
+/// Logs that systemd does not answer because it is re-executing. A signal reports its return; a lost bus ends the signals.
 fn is_between_two(unit: &str, why: &str) {
     tracing::debug!(unit, why, "systemd does not answer");
 }

@@ -1,7 +1,7 @@
-//! A genuine etcd and a genuine kube-apiserver in a temporary folder, on a loopback address of their own, ended with the test.
+//! A genuine etcd and a genuine kube-apiserver in a temporary folder, on their own loopback address; they end with the test.
 //!
-//! `cargo xtask test` makes the binaries first; a test that finds none fails and says so.
-#![allow(clippy::unwrap_used)] // A harness fails by panicking, like the tests it serves.
+//! `cargo xtask test` builds the binaries first; without them a test fails and names the command.
+#![allow(clippy::unwrap_used)] // A harness fails by panicking, like its tests.
 #![allow(dead_code)] // Each test program uses a part of it.
 
 use std::{
@@ -19,23 +19,23 @@ use gpuaas_kube::{ByteStream, Cluster, Connector, Endpoint, Kubeconfig};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The ports are those of RKE2: the address is the cluster's alone.
+/// RKE2's port; no other cluster uses the address.
 pub(crate) const APISERVER_PORT: u16 = 6443;
 
 pub(crate) struct Genuine {
     pub(crate) address: IpAddr,
-    /// The admin file as RKE2 writes it, server address included.
+    /// The admin file as RKE2 writes it, including the server address.
     pub(crate) admin_kubeconfig: String,
     ca: Authority,
     binaries: PathBuf,
     folder: tempfile::TempDir,
     etcd: Option<Running>,
     apiserver: Option<Running>,
-    // Last: given back when the processes have ended.
+    // The last field: released after the processes have ended.
     _slot: SemaphorePermit<'static>,
 }
 
-/// A cluster takes about 300 MB; tests of one program run side by side.
+/// A cluster takes about 300 MB; the tests of one program run in parallel.
 static SLOTS: Semaphore = Semaphore::const_new(2);
 
 /// A certificate authority of the test.
@@ -48,7 +48,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A stopped process takes no signal but these two.
+        // A frozen process handles only SIGCONT and SIGKILL.
         self.signal("CONT");
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -62,7 +62,7 @@ impl Running {
 }
 
 impl Genuine {
-    /// Starts etcd and the apiserver without waiting for either.
+    /// Starts etcd and the apiserver without waiting for them.
     pub(crate) async fn start() -> Self {
         let mut made = Self::prepare().await;
         made.start_etcd();
@@ -70,7 +70,7 @@ impl Genuine {
         made
     }
 
-    /// Certificates and an address, no process.
+    /// Creates certificates and an address, and starts no process.
     pub(crate) async fn prepare() -> Self {
         let binaries = binaries().expect("etcd and kube-apiserver: `cargo xtask components` makes them");
         let _slot = SLOTS.acquire().await.unwrap();
@@ -130,7 +130,7 @@ impl Genuine {
         ));
     }
 
-    /// Ends the apiserver and waits for its end: it holds its port until then.
+    /// Ends the apiserver and waits until it has exited: it keeps its port until then.
     pub(crate) fn stop_apiserver(&mut self) {
         self.apiserver = None;
     }
@@ -143,7 +143,7 @@ impl Genuine {
         self.etcd.as_ref().unwrap().signal("CONT");
     }
 
-    /// With the admin's certificate, over plain TCP.
+    /// Returns a client with the admin's certificate, over plain TCP.
     pub(crate) fn cluster(&self) -> Cluster {
         self.cluster_with(&self.admin_kubeconfig)
     }
@@ -153,7 +153,7 @@ impl Genuine {
         Cluster::new(&kubeconfig, self.endpoint(), self.connector()).unwrap()
     }
 
-    /// What somebody has who was an admin of another cluster: our CA, a certificate of theirs.
+    /// Returns the kubeconfig of another cluster's admin: with this cluster's CA and the other's certificate.
     pub(crate) fn foreign_kubeconfig(&self) -> String {
         Authority::new().admin_kubeconfig(&self.ca.pem)
     }
@@ -180,7 +180,7 @@ impl Genuine {
 
     fn spawn(&self, program: &str, arguments: &[String]) -> Running {
         let log = std::fs::File::create(self.path(&format!("{program}.log"))).unwrap();
-        // Also a test that is killed takes its cluster with it.
+        // The cluster ends even if the test is killed.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(self.binaries.join(program))
@@ -217,7 +217,7 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// `CN=system:admin,O=system:masters`, as RKE2's own, trusting `ca_pem`.
+    /// Returns a kubeconfig for `CN=system:admin,O=system:masters`, like RKE2's, that trusts `ca_pem`.
     pub(crate) fn admin_kubeconfig(&self, ca_pem: &str) -> String {
         use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
         let mut params = CertificateParams::default();
@@ -235,12 +235,12 @@ impl Authority {
     }
 }
 
-/// An address that no other test has, in this process or another one.
+/// Returns an address that no other test uses, in this process or another.
 fn own_address() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let pid = std::process::id();
     let [_, _, high, low] = pid.to_be_bytes();
-    // 127.128.0.0/9 leaves the lower half to sandboxes.
+    // 127.128.0.0/9; sandboxes use the lower half.
     IpAddr::V4(Ipv4Addr::new(127, 128 | (high & 0x7f), low, NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 

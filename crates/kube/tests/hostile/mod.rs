@@ -1,8 +1,8 @@
-//! An apiserver that means harm: genuine TLS with a certificate of its cluster, and behind it whatever a script sends.
+//! A hostile apiserver: genuine TLS with a certificate of its cluster, and any answer that a script sends.
 //!
-//! Nothing listens: a connection is a stream in memory, so that time can be paused. What is sent is made piece by piece, so that the server's
-//! own memory stays small however much it sends.
-#![allow(clippy::unwrap_used)] // A harness fails by panicking, like the tests it serves.
+//! Nothing listens: a connection is a stream in memory, so that time can be paused. Answers are generated piece by piece, so that the
+//! server needs little memory however much it sends.
+#![allow(clippy::unwrap_used)] // A harness fails by panicking, like its tests.
 #![allow(dead_code)] // Each test program uses a part of it.
 
 use std::{
@@ -24,44 +24,44 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// Bytes of a connection that wait to be read by the other side.
+/// Bytes of a connection that wait to be read by the peer.
 const WAITING_BYTES: usize = 64 * 1_024;
-/// Longest request that the script is shown.
+/// Longest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 64 * 1_024;
 
-/// The address that the certificate carries.
+/// The address in the certificate.
 pub(crate) const ADDRESS: &str = "127.0.0.1";
 
 type Piece = Cow<'static, [u8]>;
 
-/// What is sent for one request.
+/// The answer to one request.
 pub(crate) struct Reply {
     pieces: Box<dyn Iterator<Item = Piece> + Send>,
     every: Duration,
 }
 
 impl Reply {
-    /// These bytes and no more.
+    /// Sends exactly these bytes.
     pub(crate) fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self::pieces(std::iter::once(bytes.into()))
     }
 
-    /// These pieces, as quickly as they are taken.
+    /// Sends these pieces as fast as the peer reads them.
     pub(crate) fn pieces<P: Into<Vec<u8>>>(pieces: impl Iterator<Item = P> + Send + 'static) -> Self {
         Self { pieces: Box::new(pieces.map(|piece| Cow::Owned(piece.into()))), every: Duration::ZERO }
     }
 
-    /// A pause before each piece.
+    /// Adds a pause before each piece.
     pub(crate) fn every(self, every: Duration) -> Self {
         Self { every, ..self }
     }
 
-    /// The same behind `head`, which is sent at once.
+    /// Adds `head`, which is sent first.
     pub(crate) fn behind(self, head: &'static str) -> Self {
         Self { pieces: Box::new(std::iter::once(Cow::Borrowed(head.as_bytes())).chain(self.pieces)), ..self }
     }
 
-    /// A JSON body whose length is named.
+    /// Sends a JSON body with a `content-length`.
     pub(crate) fn json(status: &str, body: &str) -> Self {
         let length = body.len();
         Self::bytes(format!(
@@ -69,7 +69,7 @@ impl Reply {
         ))
     }
 
-    /// A JSON body in chunks of about 16 KiB: `head`, then `item` until `bytes` have been sent, then `tail`.
+    /// Sends a JSON body in chunks of about 16 KiB: `head`, then `item` until about `bytes` are sent, then `tail`.
     pub(crate) fn chunks(head: &'static str, item: &'static str, tail: &'static str, bytes: usize) -> Self {
         let of_items = item.repeat((16 * 1_024 / item.len()).max(1));
         let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len()).into_bytes();
@@ -84,13 +84,13 @@ impl Reply {
     }
 }
 
-/// The server: what it answers a request line (`GET /readyz?verbose`) with.
+/// The server; `script` maps a request line (`GET /readyz?verbose`) to its answer.
 pub(crate) struct Hostile {
-    /// With a token; its CA has signed the server's certificate.
+    /// A kubeconfig with a token and the CA of the server's certificate.
     pub(crate) kubeconfig: String,
-    /// Connections so far.
+    /// Number of connections so far.
     pub(crate) opened: AtomicUsize,
-    /// Requests whose answers have begun so far.
+    /// Number of requests received so far.
     pub(crate) asked: AtomicUsize,
     acceptor: TlsAcceptor,
     script: Box<dyn Fn(&str) -> Reply + Send + Sync>,
@@ -98,7 +98,7 @@ pub(crate) struct Hostile {
 }
 
 impl Hostile {
-    /// A server that runs on `runs_on`.
+    /// Returns a server that runs on `runs_on`.
     pub(crate) fn new(runs_on: Handle, script: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Arc<Self> {
         let (kubeconfig, config) = credentials();
         Arc::new(Self {
@@ -111,13 +111,13 @@ impl Hostile {
         })
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     pub(crate) fn open(self: &Arc<Self>) -> DuplexStream {
         self.opened.fetch_add(1, Ordering::SeqCst);
         let (near, far) = tokio::io::duplex(WAITING_BYTES);
         let server = self.clone();
         self.runs_on.spawn(async move {
-            // It ends when the other side has had enough.
+            // Fails when the peer closes the connection.
             let _ = server.serve(far).await;
         });
         near
@@ -140,7 +140,7 @@ impl Hostile {
     }
 }
 
-/// Method and target of the next request; its body is read and dropped.
+/// Returns method and target of the next request; reads its body and drops it.
 async fn request(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<String> {
     let mut read = Vec::new();
     let head = loop {

@@ -1,4 +1,4 @@
-//! What a backup file holds, read whole and checked without anything being written.
+//! Reads and checks a backup file completely, without writing anything.
 
 use std::{
     collections::BTreeMap,
@@ -14,17 +14,17 @@ use zeroize::Zeroizing;
 
 use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY};
 
-/// Longest member beside rows and artifacts, in bytes.
+/// Longest member other than rows and artifacts, in bytes.
 const SMALL_BYTES_MAX: u64 = 64 * 1_024;
 
-/// Where the bytes of a member lie in the file.
+/// Position of a member's bytes in the file.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     offset: u64,
     length: u64,
 }
 
-/// A backup file that is whole: every digest in it is right.
+/// A complete backup file whose digests all match.
 pub(super) struct Archive {
     path: PathBuf,
     pub(super) manifest: Manifest,
@@ -34,7 +34,7 @@ pub(super) struct Archive {
     artifacts: BTreeMap<String, Place>,
 }
 
-/// The members, as far as they have been read.
+/// The members read so far.
 #[derive(Default)]
 struct Members {
     small: BTreeMap<String, Zeroizing<Vec<u8>>>,
@@ -67,7 +67,7 @@ impl Archive {
         Ok(Self { path: path.to_owned(), manifest, sealing_key, next_sealing_key, rows, artifacts })
     }
 
-    /// The rows.
+    /// Opens the rows.
     pub(super) fn rows(&self) -> Result<BufReader<io::Take<File>>, BackupError> {
         let open = || {
             let mut file = File::open(&self.path)?;
@@ -77,12 +77,12 @@ impl Archive {
         open().map_err(|source| BackupError::File { path: self.path.clone(), source })
     }
 
-    /// The digests of its artifacts.
+    /// Returns the digests of the artifacts.
     pub(super) fn artifacts(&self) -> impl Iterator<Item = &str> {
         self.artifacts.keys().map(String::as_str)
     }
 
-    /// The bytes of an artifact.
+    /// Opens an artifact.
     pub(super) async fn artifact(
         &self,
         sha256: &str,
@@ -96,7 +96,7 @@ impl Archive {
         open.await.map_err(|source| BackupError::File { path: self.path.clone(), source })
     }
 
-    /// That what it holds does not fit together.
+    /// Returns an error that says why the backup is inconsistent.
     pub(super) fn broken(&self, why: String) -> BackupError {
         BackupError::NotWhole { path: self.path.clone(), why }
     }
@@ -127,7 +127,7 @@ impl Members {
     }
 }
 
-/// The SHA-256 of a member that is as long as its header says.
+/// Returns the SHA-256 of a member. Fails if the member is shorter than its header states.
 fn digest(member: &mut impl Read, length: u64) -> Result<String, String> {
     let mut hasher = Sha256Writer::new(io::sink());
     match io::copy(member, &mut hasher) {

@@ -1,13 +1,13 @@
-//! Backup and restore: rows, artifacts and, where the data directory holds it, the sealing key, in one tar file of mode 0600.
+//! Backup and restore: rows, artifacts and, if the data directory holds them, the sealing keys, in one tar file of mode 0600.
 //!
-//! Guarantees: a backup is the rows of one moment with every artifact that they name, and appears whole or not at all; a restore into an
-//! empty store checks everything before it writes anything, and leaves nothing when it fails. One that was interrupted is run again, and no control plane
-//! serves before. A backup of SQLite restores into PostgreSQL and the other way round.
+//! Guarantees: a backup holds the rows of one snapshot with every artifact that they name, and appears complete or not at all. A restore
+//! into an empty store checks everything before it writes anything, and leaves nothing when it fails. An interrupted restore must be run
+//! again; no control plane serves before that. A backup of SQLite can be restored into PostgreSQL and the reverse.
 //!
-//! What was withdrawn since the backup was made is good again among its rows. So a restore ends every token, signing key and node identity that it
-//! brings back, makes a one-time admin token, and says what a person has to make anew.
+//! Credentials that were revoked after the backup are valid again in its rows. A restore therefore revokes every token, signing key and
+//! node identity that it brings back, makes a one-time admin token, and reports what an operator must create again.
 //!
-//! Deliberately absent: the text of a one-time admin token, and who was alive.
+//! Deliberately absent from a backup: the text of a one-time admin token, and which replicas were alive.
 
 mod archive;
 mod restore;
@@ -25,69 +25,69 @@ pub use restore::{Restored, restore};
 pub(crate) use staging::refuse_unfinished;
 pub use write::backup;
 
-/// The form of a backup.
+/// Format version of backups.
 const FORMAT: u32 = 1;
-/// Members of the file. [`MANIFEST`] is the last: a file without it broke off.
+/// Names of the tar members. [`MANIFEST`] is the last: a file without it is truncated.
 const ARTIFACTS: &str = "artifacts/";
 const ROWS: &str = "rows.jsonl";
 const SEALING_KEY: &str = "sealing.key";
 const NEXT_SEALING_KEY: &str = "sealing-next.key";
 const MANIFEST: &str = "backup.json";
 
-/// What a backup says of itself.
+/// Description of a backup, stored in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The form of the file.
+    /// Format version of the file.
     pub format: u32,
-    /// The version that wrote it.
+    /// Version of the program that wrote it.
     pub version: String,
-    /// When, RFC 3339.
+    /// Time of the backup, RFC 3339.
     pub made_at: String,
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
-    /// SHA-256 of them.
+    /// SHA-256 of the rows member, in hex.
     pub rows_sha256: String,
-    /// How many artifacts.
+    /// Number of artifacts, archives included.
     pub artifacts: u64,
-    /// Whether the key that opens the secrets among the rows is in it.
+    /// Whether the backup holds the sealing key that decrypts the secrets in its rows.
     pub holds_sealing_key: bool,
 }
 
-/// Why a backup was not made or not restored.
+/// Reasons why a backup cannot be written or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The file cannot be read or written.
+    /// A file cannot be read or written.
     #[error("{path} cannot be read or written: {source}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// It is no backup, or not a whole one.
+    /// The file is no backup, or a damaged or incomplete one.
     #[error("{path} is no whole backup: {why}")]
     NotWhole {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect, as a phrase.
         why: String,
     },
-    /// A sealing key cannot be read or kept.
+    /// A sealing key cannot be read or written.
     #[error("{0}")]
     Key(String),
-    /// Another sealing key lies where that of the backup belongs.
+    /// The data directory holds another sealing key than the backup.
     #[error("another sealing key than the backup's lies in {path}")]
     OtherKey {
-        /// Its file.
+        /// The file of that key.
         path: PathBuf,
     },
-    /// Nothing would open the secrets.
+    /// The backup holds no sealing key, and none is configured.
     #[error("the backup holds no sealing key, and none was named")]
     KeyRequired,
-    /// The rows.
+    /// The rows cannot be written or read.
     #[error(transparent)]
     Rows(#[from] DumpError),
-    /// An artifact.
+    /// An artifact cannot be read or written.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
 }
@@ -98,7 +98,7 @@ impl From<StoreError> for BackupError {
     }
 }
 
-/// Both are audited: one takes every secret out, the other replaces all there is.
+/// Records a backup, which copies every secret, or a restore, which replaces everything, in the audit.
 async fn audit(store: &Store, action: AuditAction, manifest: &Manifest) -> Result<(), StoreError> {
     let mut tx = store.begin().await?;
     tx.append_audit(&NewAudit {

@@ -1,7 +1,7 @@
 //! Restores a backup into an empty store.
 //!
-//! First everything is read, checked and made ready in a folder of its own ([`Staging`]): the rows in a database that is thrown away or becomes the
-//! store, with all that a restore changes in them. Then it is put in place: artifacts, keys, the one-time token, and the rows last, in one step.
+//! First it reads, checks and prepares everything in a folder ([`Staging`]): the rows in a temporary database, with all changes that a
+//! restore makes to them. Then it puts everything in place: artifacts, keys, the one-time token, and last the rows, all at once.
 
 use std::{
     fs::{self, File},
@@ -34,25 +34,25 @@ use crate::{
     sealing_key::KeyFiles,
 };
 
-/// The rows in the staging folder: as a database, and as what goes into a shared one.
+/// The rows in the staging folder: as a SQLite database, and as the dump for a shared database.
 const DATABASE: &str = "rows.db";
 const ROWS: &str = "rows.jsonl";
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
-    /// The backup.
+    /// Description of the backup.
     pub backup: Manifest,
-    /// What has to be made anew.
+    /// Credentials that were revoked and nodes that must enroll again.
     pub ended: Ended,
-    /// The one-time token by which somebody becomes administrator again.
+    /// One-time token for a new platform admin.
     pub admin: OneTimeAdmin,
 }
 
-/// Reads `from` into the empty store that `options` name, and ends the rights and identities that come with it. No process may use the data
-/// directory. A restore that fails leaves nothing; one that was interrupted is run again.
+/// Restores the backup `from` into the empty store that `options` name, and revokes all credentials and node identities in it. Fails while
+/// another process uses the data directory. A failed restore leaves nothing; an interrupted one must be run again.
 pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, ServerError> {
-    // First of all: nothing could open a shared store without a key that was named.
+    // Checked first: without a configured key a shared store could not be decrypted.
     KeyFiles::of(options)?;
     let data = DataDir::open(&options.data_dir)?;
     let staging = Staging::in_folder(data.path());
@@ -65,7 +65,7 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, S
     let restored = Restore { options, data: &data, staging: &staging, ports: &ports }.run(from).await;
     let Err(error) = restored else { return restored };
     match staging.settle(options).await {
-        // The database went away while it took the rows, and has taken them.
+        // The connection to the database broke after it had committed the rows.
         Ok(Some(restored)) => Ok(restored),
         Ok(None) => Err(error),
         Err(unsettled) => {
@@ -75,7 +75,7 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, S
     }
 }
 
-/// A restore that is under way.
+/// A restore in progress.
 struct Restore<'a> {
     options: &'a ServerOptions,
     data: &'a DataDir,
@@ -103,7 +103,7 @@ impl Restore<'_> {
         Ok(journal.restored)
     }
 
-    /// Checks everything, and makes ready in the staging folder what is put in place afterwards. Returns what that will be.
+    /// Checks everything and prepares it in the staging folder. Returns the journal of what will be put in place.
     async fn made_ready(&self, archive: &Archive) -> Result<Journal, ServerError> {
         let (sealing, brings_key, brings_next_key) = self.keys(archive)?;
         let mut artifacts = Vec::new();
@@ -133,8 +133,8 @@ impl Restore<'_> {
         })
     }
 
-    /// The keys that open the rows, from copies in the staging folder where the backup brings them, and whether it brings the present and the next
-    /// one. Another key that lies in the data directory is in the way.
+    /// Returns the keys that decrypt the rows, and whether the backup adds the present and the next one to the data directory. Keys from
+    /// the backup are copied into the staging folder. Fails if the data directory holds another key.
     fn keys(&self, archive: &Archive) -> Result<(SealingKeys, bool, bool), ServerError> {
         let (Some(key), None) = (&archive.sealing_key, &self.options.sealing_key_file) else {
             return Ok((KeyFiles::of(self.options)?.keys()?, false, false));
@@ -155,7 +155,7 @@ impl Restore<'_> {
         Ok((staged.keys()?, present.is_none(), next.is_none() && archive.next_sealing_key.is_some()))
     }
 
-    /// Brings the rows into the staged store and does there all that a restore does with them.
+    /// Loads the rows into the staged store and makes all changes of a restore to them.
     async fn fill(
         &self,
         store: &Store,
@@ -232,7 +232,7 @@ impl Restore<'_> {
     }
 }
 
-/// Puts a closed database in the place of one without rows, or of none.
+/// Replaces a database without rows, or none, by a closed database.
 fn replace_database(from: &Path, to: &Path) -> std::io::Result<()> {
     let beside = |file: &Path, suffix: &str| {
         let mut name = file.as_os_str().to_owned();
@@ -242,7 +242,7 @@ fn replace_database(from: &Path, to: &Path) -> std::io::Result<()> {
     if beside(from, "-wal").exists() {
         return Err(std::io::Error::other("the rows are not whole in their file"));
     }
-    // A log that is left would be taken for the new one's.
+    // A leftover log would be taken for the log of the new database.
     for left in [beside(to, "-wal"), beside(to, "-shm")] {
         match fs::remove_file(left) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -259,7 +259,7 @@ async fn ended(store: &Store, keys: &Keys, ports: &Ports) -> Result<Ended, Serve
     ended.ok_or_else(|| ServerError::Trust("the restored rows do not say that they were restored".to_owned()))
 }
 
-/// Whether the keys open every secret.
+/// Checks that the keys decrypt every secret.
 async fn check_secrets(store: &Store, keys: &Keys, archive: &Archive) -> Result<(), ServerError> {
     for secret in store.read().await?.every_secret().await? {
         if keys.unseal(secret.id, &secret.sealed).is_err() {

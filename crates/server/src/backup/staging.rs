@@ -1,8 +1,8 @@
-//! The folder in which a restore makes everything ready, and the journal of what it then puts in place.
+//! The folder in which a restore prepares everything, and the journal of what it then puts in place.
 //!
-//! Guarantees: until the journal is written nothing is in place. The journal names all that was not there before, so that it can be taken away
-//! again for as long as the rows are not in place; they come last, whole, and say themselves which restore brought them. The folder goes when the
-//! restore has ended, well or not: where it lies, a restore was interrupted, and no control plane serves.
+//! Guarantees: nothing is in place before the journal is written. The journal lists everything that did not exist before, so that it can be
+//! removed again until the rows are in place. The rows come last, all at once, and name the restore that wrote them. The folder is removed
+//! when the restore has succeeded or failed: if it exists, a restore was interrupted, and no control plane serves.
 
 use std::{
     fs::{self, DirBuilder},
@@ -23,39 +23,39 @@ use crate::{
     sealing_key::KeyFiles,
 };
 
-/// The folder, in the data directory.
+/// Name of the folder in the data directory.
 const FOLDER: &str = "restore.unfinished";
 const JOURNAL: &str = "journal.json";
 
-/// What a restore puts in place, written down before the first of it is.
+/// The content of the journal: everything that a restore puts in place, recorded before the first change.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
-    /// The id of the restore, which its rows carry.
+    /// Id of the restore; the restored rows contain it.
     pub(super) id: String,
-    /// What the restore reports once its rows are in place.
+    /// Result to report once the rows are in place.
     pub(super) restored: Restored,
     /// Whether the rows go into a shared database.
     pub(super) is_shared: bool,
-    /// The setting of the folder of artifacts.
+    /// The configured artifacts directory.
     pub(super) artifacts_dir: Option<PathBuf>,
-    /// Digests of the artifacts that were not there before.
+    /// Digests of the artifacts that did not exist before.
     pub(super) artifacts: Vec<String>,
-    /// Whether the sealing key was not in the data directory before.
+    /// Whether the restore adds the sealing key to the data directory.
     pub(super) brings_key: bool,
-    /// Whether the next sealing key was not.
+    /// Whether the restore adds the next sealing key to the data directory.
     pub(super) brings_next_key: bool,
 }
 
-/// The folder.
+/// The staging folder of a data directory.
 pub(super) struct Staging {
     data_dir: PathBuf,
     folder: PathBuf,
 }
 
-/// Refuses a data directory in which a restore was interrupted.
+/// Refuses a data directory with an interrupted restore.
 pub(crate) fn refuse_unfinished(data_dir: &Path) -> Result<(), ServerError> {
     match data_dir.join(FOLDER).symlink_metadata() {
-        // A data directory that cannot be one is told elsewhere.
+        // Other checks report an unusable data directory.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
         Err(source) => Err(failed(data_dir.join(FOLDER), source).into()),
         Ok(_) => Err(ServerError::RestoreUnfinished { path: data_dir.to_owned() }),
@@ -75,19 +75,19 @@ impl Staging {
         self.folder.join(name)
     }
 
-    /// Makes the folder, empty.
+    /// Creates the empty folder.
     pub(super) fn begin(&self) -> Result<(), BackupError> {
         DirBuilder::new().mode(0o700).create(&self.folder).map_err(|source| failed(self.folder.clone(), source))
     }
 
-    /// Writes the journal, durably.
+    /// Writes the journal durably.
     pub(super) fn write(&self, journal: &Journal) -> Result<(), BackupError> {
         let path = self.join(JOURNAL);
         let bytes = serde_json::to_vec_pretty(journal).map_err(|error| failed(path.clone(), error.into()))?;
         write_private(&path, &bytes).map_err(|source| failed(path, source))
     }
 
-    /// Puts a file of the folder where its owner looks for it, in place of any other.
+    /// Copies a file from the folder into the data directory, replacing any existing one, and gives it to the directory's owner.
     pub(super) fn put(&self, name: &str) -> Result<(), BackupError> {
         let (from, to) = (self.join(name), self.data_dir.join(name));
         let put = || {
@@ -97,17 +97,17 @@ impl Staging {
         put().map_err(|source| failed(to.clone(), source))
     }
 
-    /// Ends a restore whose rows are in place: puts the high-water mark of their history there and removes the folder. No mark of before says anything of
-    /// these rows, and as long as the folder is there no control plane looks at it.
+    /// Ends a restore whose rows are in place: puts the high-water mark of their history in place and removes the folder. An earlier mark
+    /// does not describe these rows; no control plane reads it while the folder exists.
     pub(super) fn end(&self) -> Result<(), BackupError> {
-        // Where the folder lacks it, its removal was interrupted, after this.
+        // If the folder has no mark, its removal was interrupted after this step.
         if self.join(history::MARK).exists() {
             self.put(history::MARK)?;
         }
         self.remove()
     }
 
-    /// Removes the folder: the restore has ended.
+    /// Removes the folder, which ends the restore.
     fn remove(&self) -> Result<(), BackupError> {
         match fs::remove_dir_all(&self.folder) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(self.folder.clone(), error)),
@@ -115,8 +115,8 @@ impl Staging {
         }
     }
 
-    /// Ends what an earlier restore has left. Where its rows are in place, so is everything else: returns what it did. Else takes away all that it
-    /// put in place.
+    /// Cleans up after an earlier restore. If its rows are in place, everything is: finishes it and returns its result. Otherwise removes
+    /// everything that it put in place.
     pub(super) async fn settle(&self, options: &ServerOptions) -> Result<Option<Restored>, ServerError> {
         if !self.folder.is_dir() {
             return Ok(None);
@@ -154,7 +154,7 @@ impl Staging {
                 store.remove(sha256).await.map_err(BackupError::from)?;
             }
             if options.artifacts_dir.is_none() {
-                // Not empty, it holds what was there before.
+                // Fails if the folder holds artifacts that existed before.
                 let _ = fs::remove_dir(&artifacts);
             }
         }

@@ -1,4 +1,4 @@
-//! Writes a backup, also while the control plane runs.
+//! Writes a backup. The control plane may be running.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY, audit};
 use crate::{data_dir::fresh_private, error::ServerError, options::ServerOptions, ports, sealing_key::KeyFiles};
 
-/// Writes what `options` name into `to`, which appears when it is whole.
+/// Backs up everything that `options` name into the file `to`, which appears only when it is complete.
 pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, ServerError> {
     super::refuse_unfinished(&options.data_dir)?;
     let ports = ports::system();
@@ -31,7 +31,7 @@ pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, Serv
         Ok(manifest)
     });
     if kept.is_err() {
-        // Half a backup helps nobody; one that cannot be removed is named in the error's folder.
+        // A partial backup is useless. If its removal fails, the `.draft` file stays next to `to`.
         let _ = std::fs::remove_file(&draft);
     }
     store.close().await;
@@ -46,7 +46,7 @@ async fn write(
     made_at: String,
 ) -> Result<Manifest, BackupError> {
     let file = |source| BackupError::File { path: draft.to_owned(), source };
-    // Before the rows and again after them: a key may follow another meanwhile, and the rows of that moment need those of that moment.
+    // Read before the rows and again after them: if a rotation happens meanwhile, the rows may need either set of keys.
     let mut keys = kept_keys(options)?;
     let out = fresh_private(draft).map_err(file)?;
     let mut tar = Builder::new(out);
@@ -54,7 +54,7 @@ async fn write(
     let count = store.dump(&mut rows).await?;
     let (rows, rows_sha256) = rows.finish();
     append_file(&mut tar, ROWS, rows).map_err(file)?;
-    // After the rows: whatever they name was there before them, and nothing takes artifacts away.
+    // Read after the rows: artifacts that the rows name existed before them, and artifacts are never removed.
     let mut reader = store.read().await?;
     let mut named: BTreeSet<String> = reader.archive_digests().await?.into_iter().collect();
     named.extend(reader.artifacts(None, None).await?.into_iter().map(|artifact| artifact.sha256));
@@ -84,7 +84,7 @@ async fn write(
     Ok(manifest)
 }
 
-/// The keys that lie in the data directory. One that was named is kept elsewhere, by whoever named it.
+/// Returns the keys in the data directory; none if a key file is configured, because the operator then keeps it elsewhere.
 fn kept_keys(options: &ServerOptions) -> Result<Vec<Zeroizing<Vec<u8>>>, BackupError> {
     if options.sealing_key_file.is_some() {
         return Ok(Vec::new());
@@ -95,7 +95,7 @@ fn kept_keys(options: &ServerOptions) -> Result<Vec<Zeroizing<Vec<u8>>>, BackupE
     Ok(present.into_iter().chain(files.next().map_err(unreadable)?).collect())
 }
 
-/// An artifact in a file without a name.
+/// Copies an artifact into an unnamed temporary file.
 async fn spooled(artifacts: &ArtifactStore, sha256: &str) -> Result<File, ArtifactError> {
     let failed = |error: io::Error| ArtifactError::Store(error.to_string());
     let missing = || ArtifactError::Missing { name: sha256.to_owned() };

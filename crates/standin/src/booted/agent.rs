@@ -1,4 +1,4 @@
-//! `rke2 agent` on a booted machine: joins, then containerd, kubelet and kube-proxy behind the agent's own load balancer.
+//! `rke2 agent` on a booted machine: joins, then runs containerd, kubelet and kube-proxy behind the agent's own load balancer.
 
 use super::cluster::Cluster;
 use super::node::{self, Node};
@@ -9,11 +9,11 @@ use crate::identity::Identity;
 use crate::join::{Join, Joined, LOAD_BALANCER};
 use crate::settings::{APISERVER_PORT, Settings};
 
-/// Runs until the process is told to stop; an error is fatal.
+/// Runs until the process is stopped by a signal; an error is fatal.
 pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()> {
     let join = Join::new(&settings, &faults)?;
     let node = Node::prepare(&settings)?;
-    // Written anew when the apiserver is known, as by the real program.
+    // Written again once the apiserver is known, as in RKE2.
     static_pods::remove(&settings.paths, "kube-proxy")?;
     let joined = join.run().await?;
     let (cluster, identity) = settle(&settings, &join, joined).await?;
@@ -36,18 +36,18 @@ pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()
     }
 }
 
-/// Opens the way to the apiservers and writes down who this node is.
+/// Starts the load balancers for apiservers and supervisor, and writes the node's credentials.
 async fn settle(settings: &Settings, join: &Join<'_>, joined: Joined) -> anyhow::Result<(Cluster, Identity)> {
     let Joined { identity, proxy, mut apiservers, cluster } = joined;
     let cluster = Cluster::told(&cluster)?;
-    // Last, for a day on which all the others have moved: the name that the node was given.
+    // Last: the host in the `server` option, in case all listed addresses have changed.
     let registered = format!("{}:{APISERVER_PORT}", join.host());
     if !apiservers.contains(&registered) {
         apiservers.push(registered);
     }
     load_balancer::serve("rke2-api-server-agent-load-balancer", APISERVER_PORT, apiservers).await?;
     load_balancer::serve("rke2-agent-load-balancer", load_balancer_port(settings)?, vec![join.supervisor()]).await?;
-    // From here on the node knows its own load balancer alone.
+    // From here on, the node uses only its own load balancer.
     let identity = Identity { apiserver: LOAD_BALANCER.to_owned(), ..identity };
     node::write_credentials(&settings.paths, &identity, &proxy)?;
     Ok((cluster, identity))

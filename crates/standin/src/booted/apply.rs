@@ -1,6 +1,6 @@
-//! Whatever lies in a server's manifests folder is applied, now and when it changes.
+//! Applies the manifests in a server's manifests folder, at start and whenever they change.
 //!
-//! As with RKE2, a file that is removed leaves its objects in the cluster, and `NAME.yaml.skip` keeps `NAME.yaml` from being applied.
+//! As with RKE2, removing a file keeps its objects in the cluster, and `NAME.yaml.skip` prevents `NAME.yaml` from being applied.
 //! Deliberately absent: AddOn objects and Helm charts.
 
 use std::collections::BTreeMap;
@@ -20,15 +20,15 @@ use tokio::sync::mpsc;
 use super::manifests::skipped;
 use crate::log;
 
-/// A manifest that could not be applied is tried again after this long.
+/// Delay before failed manifests are applied again, unless the folder changes earlier.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// How long one may take.
+/// Timeout for applying one manifest.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(60);
-/// How much of kubectl's complaint is repeated.
+/// Limit of kubectl's error output in a log line.
 const SAID_BYTES_MAX: usize = 1024;
 const EVENTS_BYTES: usize = 4096;
 
-/// Applies what lies in the folder until `rke2` ends.
+/// Applies the folder's manifests until `rke2` ends. Without inotify, looks for changes every [`RETRY_AFTER`].
 pub(super) async fn keep_applied(folder: Utf8PathBuf, kubectl: Utf8PathBuf, kubeconfig: Utf8PathBuf) {
     let mut applied = BTreeMap::new();
     let mut changes = match Changes::of(&folder) {
@@ -43,7 +43,7 @@ pub(super) async fn keep_applied(folder: Utf8PathBuf, kubectl: Utf8PathBuf, kube
         match &mut changes {
             Some(changes) if whole => changes.next().await,
             Some(changes) => {
-                // Whichever comes first: what failed may succeed now, or was corrected.
+                // Repeat after the delay or after a change, whichever comes first.
                 let _ = tokio::time::timeout(RETRY_AFTER, changes.next()).await;
             }
             None => tokio::time::sleep(RETRY_AFTER).await,
@@ -51,7 +51,7 @@ pub(super) async fn keep_applied(folder: Utf8PathBuf, kubectl: Utf8PathBuf, kube
     }
 }
 
-/// Applies every file that was not applied as it is now; whether none failed.
+/// Applies every file whose content differs from the last that was applied. Returns whether all succeeded.
 async fn apply_changed(
     folder: &Utf8Path,
     kubectl: &Utf8Path,
@@ -117,7 +117,7 @@ async fn apply(file: &Utf8Path, kubectl: &Utf8Path, kubeconfig: &Utf8Path) -> an
     anyhow::bail!("{said}")
 }
 
-/// Changes of a folder, as the kernel tells them.
+/// Notifications of changes in a folder, from inotify.
 struct Changes(mpsc::Receiver<()>);
 
 impl Changes {
@@ -126,9 +126,9 @@ impl Changes {
         let watch = inotify::init(CreateFlags::CLOEXEC)?;
         let events = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM | WatchFlags::DELETE;
         inotify::add_watch(&watch, folder.as_std_path(), events)?;
-        // One place: what is told while the folder is being looked at is told once, afterwards.
+        // Capacity 1: several changes during one pass cause one further pass.
         let (tell, told) = mpsc::channel(1);
-        // A thread of its own, detached: it waits in the kernel for as long as the process lives.
+        // A detached thread, which blocks in the kernel until the process ends.
         std::thread::spawn(move || {
             let mut buffer = [MaybeUninit::uninit(); EVENTS_BYTES];
             let mut reader = inotify::Reader::new(&watch, &mut buffer);
@@ -141,7 +141,7 @@ impl Changes {
         Ok(Self(told))
     }
 
-    /// Returns after a change. One whose thread ended tells no more of them.
+    /// Returns after a change; never returns once the thread has ended.
     async fn next(&mut self) {
         if self.0.recv().await.is_none() {
             std::future::pending::<()>().await;

@@ -1,7 +1,7 @@
-//! Programs that end with `rke2`: the kernel kills them when it is gone, however it went.
+//! Child programs that the kernel kills when `rke2` ends for any reason.
 //!
-//! The death signal has to be asked for in the child itself, between its birth and its program. `rke2` therefore starts itself again
-//! under [`COMMAND`], asks, and becomes the program.
+//! The parent-death signal must be set in the child itself, between fork and exec. `rke2` therefore starts itself with [`COMMAND`], sets
+//! the signal and executes the program.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -15,13 +15,13 @@ use std::os::unix::process::ExitStatusExt as _;
 use crate::component::open_log;
 use crate::log;
 
-/// The command under which `rke2` becomes another program. Not for people.
+/// The internal command with which `rke2` executes another program.
 pub(crate) const COMMAND: &str = "become";
-/// What the service manager tells `rke2` alone.
+/// The service manager's variables that are meant for `rke2` only and are removed from a child's environment.
 const OWN_VARIABLES: [&str; 6] =
     ["NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "WATCHDOG_PID", "WATCHDOG_USEC", "INVOCATION_ID"];
 
-/// A program, its arguments, and where its output goes.
+/// A program, its arguments and the file for its output.
 #[derive(Clone, Debug)]
 pub(crate) struct Child {
     pub(crate) program: Utf8PathBuf,
@@ -30,12 +30,12 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts it, its own folder first on its path.
+    /// Starts the program with its own folder first in `PATH`.
     pub(crate) fn start(&self) -> anyhow::Result<tokio::process::Child> {
         let log = open_log(&self.log)?;
         let bin = self.program.parent().unwrap_or(Utf8Path::new("/"));
         let inherited = std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".to_owned());
-        // Not by its path: that of a program that was replaced meanwhile leads nowhere.
+        // Not `current_exe`: the path of an executable that was replaced in the meantime does not exist.
         let mut command = tokio::process::Command::new("/proc/self/exe");
         command.arg(COMMAND).arg(std::process::id().to_string()).arg(&self.program).args(&self.arguments);
         command.env("PATH", format!("{bin}:{inherited}"));
@@ -48,7 +48,7 @@ impl Child {
     }
 }
 
-/// In the child: `PARENT PROGRAM ARGUMENT…`. Returns only where the program cannot be run.
+/// Executes `PARENT PROGRAM ARGUMENT…` in the child. Returns only if the program cannot be run or the parent has ended.
 pub(crate) fn become_program(arguments: &[String]) -> ExitCode {
     let [parent, program, arguments @ ..] = arguments else {
         log::fatal!("{COMMAND} needs a parent and a program");
@@ -58,7 +58,7 @@ pub(crate) fn become_program(arguments: &[String]) -> ExitCode {
         log::fatal!("no signal at the parent's end: {error}");
         return ExitCode::FAILURE;
     }
-    // Who died before the signal was asked for sends none.
+    // A parent that ended before the signal was set causes no signal.
     let parent = parent.parse().ok().and_then(Pid::from_raw);
     if parent.is_none() || getppid() != parent {
         return ExitCode::FAILURE;
@@ -68,7 +68,7 @@ pub(crate) fn become_program(arguments: &[String]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// How a program ended, in Go's words, which are the journal's.
+/// Formats an exit status as Go does, because RKE2's journal contains that form.
 pub(crate) fn end_in_words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),

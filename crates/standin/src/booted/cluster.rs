@@ -1,11 +1,11 @@
-//! What kubelet and kube-proxy have to know of their cluster.
+//! The cluster's settings that kubelet and kube-proxy need.
 
 use anyhow::Context as _;
 use serde::Deserialize;
 
 use crate::settings::Settings;
 
-/// The cluster's networks and names.
+/// Pod network, domain and DNS address of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Cluster {
     #[serde(rename = "ClusterIPRange")]
@@ -17,13 +17,13 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Of a server, whose settings decide.
+    /// Takes the values from a server's own settings.
     pub(super) fn of(settings: &Settings) -> Self {
         let (cidr, domain, dns) = (&settings.cluster_cidr, &settings.cluster_domain, &settings.cluster_dns);
         Self { cidr: cidr.clone(), domain: domain.clone(), dns: dns.clone() }
     }
 
-    /// Of an agent, which is told by its server.
+    /// Parses the response of `/v1-rke2/config` for an agent.
     pub(super) fn told(config: &serde_json::Value) -> anyhow::Result<Self> {
         Self::deserialize(config).context("the server's configuration is not usable")
     }

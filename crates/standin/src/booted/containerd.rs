@@ -1,4 +1,4 @@
-//! containerd: its configuration, its start, and the images it is given.
+//! containerd: its configuration, its start and the import of preloaded images.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::paths::{self, HostPaths};
 use crate::settings::Settings;
 use crate::version::image;
 
-/// RKE2's own, which everybody who looks for a node's containerd knows.
+/// RKE2's socket path, which tools for RKE2 nodes use.
 pub(super) const SOCKET: &str = "/run/k3s/containerd/containerd.sock";
 const STATE: &str = "/run/k3s/containerd";
-/// Between two looks for the socket of a containerd that is starting.
+/// Interval between probes for the socket of a starting containerd.
 const PROBE_EVERY: Duration = Duration::from_millis(20);
 
 /// A running containerd.
@@ -25,7 +25,7 @@ pub(super) struct Containerd {
 }
 
 impl Containerd {
-    /// Starts it, waits until it answers, and imports the preloaded images.
+    /// Starts containerd, waits until its socket accepts connections, and imports the preloaded images.
     pub(super) async fn start(settings: &Settings, machine: &Machine, bin: &Utf8Path) -> anyhow::Result<Self> {
         let host = &settings.paths;
         let configuration = host.data("agent/etc/containerd/config.toml");
@@ -51,7 +51,7 @@ impl Containerd {
         Ok(Self { process })
     }
 
-    /// Returns when it has ended, which ends `rke2` as with the real program.
+    /// Returns an error when containerd has exited, which ends `rke2` as with RKE2.
     pub(super) async fn ended(mut self) -> anyhow::Error {
         match self.process.wait().await.context("containerd cannot be waited for") {
             Ok(status) => anyhow::anyhow!("containerd exited: {}", child::end_in_words(status)),

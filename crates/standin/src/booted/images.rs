@@ -1,7 +1,7 @@
-//! Preloaded images: every archive of the images folder is imported into containerd, at every start.
+//! Preloaded images: imports every archive of the images folder into containerd at every start.
 //!
-//! As with RKE2, a file `.cache.json` in that folder makes imports conditional: an archive is then imported only when its size or time
-//! differ from what the file says of its last import.
+//! As with RKE2, a file `.cache.json` in that folder makes imports conditional: an archive is then imported only if its size or
+//! modification time differs from those recorded at its last import.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,20 +18,20 @@ use super::containerd::SOCKET;
 use crate::log;
 use crate::paths::{self, HostPaths};
 
-/// Inside the data directory.
+/// The images folder, relative to the data directory.
 pub(super) const FOLDER: &str = "agent/images";
 const CACHE: &str = ".cache.json";
-/// How much a failing import says.
+/// Limit of ctr's error output in an error.
 const SAID_BYTES_MAX: u64 = 4096;
 
-/// What an archive looked like when it was imported.
+/// Size and modification time of an archive when it was imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Seen {
     size: u64,
     mtime_ns: i64,
 }
 
-/// The archives of the images folder, by name.
+/// Returns the `.tar` and `.tar.zst` archives of the images folder, sorted by name.
 pub(super) fn archives(host: &HostPaths) -> anyhow::Result<Vec<Utf8PathBuf>> {
     let folder = host.data(FOLDER);
     let entries = match folder.read_dir_utf8() {
@@ -50,16 +50,16 @@ pub(super) fn archives(host: &HostPaths) -> anyhow::Result<Vec<Utf8PathBuf>> {
     Ok(archives)
 }
 
-/// An archive's content, unpacked as it is read.
+/// Opens an archive for reading, decompressing it if it ends in `.zst`.
 pub(super) fn open_archive(path: &Utf8Path) -> anyhow::Result<Box<dyn Read + Send>> {
     let file = BufReader::new(File::open(path).with_context(|| path.to_string())?);
     if path.extension() == Some("zst") { Ok(Box::new(zstd::Decoder::with_buffer(file)?)) } else { Ok(Box::new(file)) }
 }
 
-/// Imports what there is. Blocks.
+/// Imports all archives, or with a cache file the changed ones. Blocks.
 pub(super) fn import_all(host: &HostPaths, ctr: &Utf8Path, snapshotter: &str) -> anyhow::Result<()> {
     let cache = host.data(FOLDER).join(CACHE);
-    // An empty file is how people switch it on.
+    // Operators enable the cache by creating an empty file.
     let known = paths::read_optional(&cache)?;
     let mut seen: BTreeMap<String, Seen> =
         known.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -94,7 +94,7 @@ fn import(archive: &Utf8Path, ctr: &Utf8Path, snapshotter: &str) -> anyhow::Resu
         .with_context(|| ctr.to_string())?;
     let (stdin, stderr) = (child.stdin.take().context("no stdin")?, child.stderr.take().context("no stderr")?);
     let mut content = open_archive(archive)?;
-    // Beside what reads: a program that says much and is not read would stop.
+    // A separate thread, because ctr would block if its error output were not read at the same time.
     let feeding = std::thread::spawn(move || io::copy(&mut content, &mut { stdin }));
     let (mut stderr, mut said) = (stderr, Vec::new());
     (&mut stderr).take(SAID_BYTES_MAX).read_to_end(&mut said)?;
@@ -103,7 +103,7 @@ fn import(archive: &Utf8Path, ctr: &Utf8Path, snapshotter: &str) -> anyhow::Resu
     let fed = feeding.join().map_err(|_| anyhow::anyhow!("reading {archive} ended in a panic"))?;
     anyhow::ensure!(status.success(), "ctr: {status}: {}", String::from_utf8_lossy(&said).trim());
     match fed {
-        // What stands behind the archive's end is nobody's; ctr does not wait for it.
+        // ctr stops reading at the archive's end and ignores bytes after it.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).with_context(|| format!("reading {archive}"))
         }

@@ -1,4 +1,4 @@
-//! The kubelet: its configuration, its arguments, and its life as a child that is started again when it ends.
+//! The kubelet: its configuration, its arguments, and its supervision as a child process that is restarted when it exits.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::log;
 use crate::paths;
 use crate::settings::Settings;
 
-/// Between the end of a kubelet and the next one's start.
+/// Delay before a kubelet that exited is restarted.
 const RESTART_AFTER: Duration = Duration::from_secs(5);
 
-/// Starts it and keeps it running until `rke2` ends.
+/// Starts the kubelet and restarts it whenever it exits, until `rke2` ends.
 pub(super) fn start(settings: &Settings, machine: &Machine, cluster: &Cluster, bin: &Utf8Path) -> anyhow::Result<()> {
     let host = &settings.paths;
     let folder = host.data("agent/etc/kubelet.conf.d");
@@ -57,7 +57,7 @@ fn arguments(settings: &Settings, folder: &Utf8Path) -> Vec<String> {
         "--cert-dir=/var/lib/kubelet/pki".to_owned(),
         format!("--hostname-override={}", settings.node_name),
         format!("--node-ip={}", settings.address),
-        // The default is 10255, which asks for no credentials.
+        // The default, port 10255, requires no credentials.
         "--read-only-port=0".to_owned(),
     ];
     let mut labels = vec!["node.kubernetes.io/instance-type=rke2".to_owned()];
@@ -106,7 +106,7 @@ fn configuration(settings: &Settings, machine: &Machine, cluster: &Cluster) -> a
     Ok(configuration)
 }
 
-/// What this machine makes necessary.
+/// Configuration that depends on what this machine supports.
 fn conceded(machine: &Machine) -> serde_json::Map<String, Value> {
     let mut fields = serde_json::Map::new();
     match &machine.cgroups {

@@ -1,7 +1,7 @@
-//! The agent's own way to its apiservers: a port on the loopback that leads to the first of them that answers.
+//! The agent's load balancer: a loopback port that forwards each connection to the first server that accepts it.
 //!
-//! Kubelet and kube-proxy know only this port, so a server that moves, or a registration address that comes to lead elsewhere, changes nothing on
-//! a node. Names are resolved at every connection.
+//! Kubelet and kube-proxy use only this port, so their configuration stays the same when a server or a registration address changes.
+//! Names are resolved at every connection.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::kubelet_api;
 use crate::log;
 
-/// A server that has not answered by then is passed over.
+/// Time after which a server that did not accept the connection is skipped.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A failing accept (out of descriptors) is tried again after this long.
+/// Delay after a failed accept, such as for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
-/// Takes `port` on the loopback and leads its connections to `servers`, `host:port` each, until the process ends.
+/// Binds `port` on loopback and forwards its connections to `servers` (`host:port` each) in a task that lasts until the process ends.
 pub(super) async fn serve(name: &str, port: u16, servers: Vec<String>) -> anyhow::Result<()> {
     let listener = kubelet_api::listen(std::net::Ipv4Addr::LOCALHOST.into(), port).await?;
     log::info!("Running load balancer {name} 127.0.0.1:{port} -> [{}]", servers.join(" "));
@@ -34,14 +34,14 @@ async fn accept(listener: TcpListener, servers: Vec<String>) {
         tokio::spawn(async move {
             if let Some(mut server) = connect(&servers).await {
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
-                // Either side may end it; whoever is left learns it by its own end.
+                // An error of either side closes both connections.
                 let _ = copy_bidirectional(&mut client, &mut server).await;
             }
         });
     }
 }
 
-/// A connection to the first server that takes one.
+/// Connects to the first server that accepts.
 async fn connect(servers: &[String]) -> Option<TcpStream> {
     for server in servers {
         if let Ok(Ok(stream)) = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(server.as_str())).await {

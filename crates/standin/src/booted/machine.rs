@@ -1,6 +1,6 @@
-//! What this machine cannot do that a kubelet or a runtime expects, and what is done about it.
+//! Detects features that kubelet and runtime expect and this machine lacks, and adapts their configuration.
 //!
-//! Everything is probed at every start; a machine that can do it all gets the real program's own settings, and none of this is said.
+//! Probes everything at every start. A machine with all features gets RKE2's settings, and nothing is logged.
 
 use std::fs;
 
@@ -11,36 +11,36 @@ use super::mounts::Mounts;
 use crate::log;
 use crate::paths::{self, HostPaths};
 
-/// The capability without which no process may be made less likely to be killed for want of memory.
+/// The capability that is required to lower a process's OOM score.
 const CAP_SYS_RESOURCE: u32 = 24;
-/// What was found.
+/// The features that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) cgroups: Cgroups,
-    /// Whether oom scores may be lowered.
+    /// Whether OOM scores can be lowered.
     pub(crate) lowers_oom_scores: bool,
-    /// Whether containers' file systems can be overlays.
+    /// Whether overlay mounts work in the data directory.
     pub(crate) overlays: bool,
-    /// Whether the kubelet can tell how full its disk is.
+    /// Whether the kubelet can measure the usage of its disk.
     pub(crate) counts_storage: bool,
 }
 
-/// Which control groups there are.
+/// The version and layout of the control groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cgroups {
-    /// One tree; the service manager makes the groups.
+    /// One tree; systemd creates the groups.
     V2,
-    /// A tree per controller.
+    /// One tree per controller.
     V1 {
-        /// The group in which all of this node has to stay, where the trees are shared with other nodes.
+        /// The group that must contain all of this node's groups, if it shares the trees with other nodes.
         root: Option<String>,
-        /// Where the trees are mounted.
+        /// Mount points of the trees.
         trees: Vec<Utf8PathBuf>,
     },
 }
 
 impl Machine {
-    /// Looks, prepares what can be prepared, and says in the journal what differs from what the real program expects.
+    /// Probes the machine, makes its control groups usable, and logs each difference from RKE2's requirements.
     pub(crate) fn probe(host: &HostPaths) -> anyhow::Result<Self> {
         let mounts = Mounts::parse(&fs::read_to_string("/proc/self/mountinfo")?);
         let machine = Self {
@@ -56,7 +56,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// What is done otherwise than on a machine that can do everything, in words.
+    /// Describes each setting that differs from RKE2's, and why.
     fn concessions(&self) -> Vec<String> {
         let mut said = Vec::new();
         if let Cgroups::V1 { root, .. } = &self.cgroups {
@@ -99,7 +99,7 @@ impl Cgroups {
             return Self::V2;
         }
         let trees = mounts.all().iter().filter(|mount| mount.file_system == "cgroup").map(|mount| mount.point.clone());
-        // The init's own group of the controller that pods are limited by: where it is not the top of the tree, the rest belongs to others.
+        // The init's group in the memory controller: if it is not the root of the tree, other groups belong to other nodes.
         let memory = of_init.lines().find_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
             let controllers = parts.next()?;
@@ -112,16 +112,16 @@ impl Cgroups {
     }
 }
 
-/// Whether `status` (of `/proc/self/status`) shows the capability as effective.
+/// Whether `status`, the content of `/proc/self/status`, shows the capability as effective.
 fn has_capability(status: &str, number: u32) -> bool {
     let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:")).map(str::trim);
     bits.and_then(|bits| u64::from_str_radix(bits, 16).ok()).is_some_and(|bits| bits >> number & 1 == 1)
 }
 
-/// Tries an overlay in the data directory: whether it works there is the file system's own affair.
+/// Mounts an overlay in the data directory to find out whether its file system supports overlays.
 fn overlays(host: &HostPaths) -> anyhow::Result<bool> {
     let folder = host.data("agent/overlay-probe");
-    // With the mode that it keeps: the probe may be the first that needs it.
+    // With its final mode, because the probe may be the first to create it.
     paths::make_dir(&host.data("agent"), 0o755)?;
     for part in ["lower", "upper", "work", "merged"] {
         paths::make_dir(&folder.join(part), 0o700)?;
@@ -157,7 +157,7 @@ mod tests {
         let alone = Cgroups::V1 { root: None, trees };
         assert_eq!(cgroups("4:memory:/init.scope\n"), alone);
         assert_eq!(cgroups("4:memory:/\n"), alone);
-        // Only its own part of the tree is mounted: what it sees is the top.
+        // Only this node's part of the tree is mounted, so the visible root is its own.
         let part = V1.replace("0:27 / /sys", "0:27 /lab/n1 /sys");
         let Cgroups::V1 { root, .. } = Cgroups::of(&Mounts::parse(&part), "4:memory:/lab/n1/init.scope\n") else {
             panic!("not v1")

@@ -1,4 +1,4 @@
-//! The release's own manifests, laid down at every start of a server with the cluster's values in them.
+//! The release's manifests, which a server writes at every start with the cluster's values filled in.
 
 use std::fs;
 use std::process::Stdio;
@@ -11,7 +11,8 @@ use crate::log;
 use crate::paths;
 use crate::settings::Settings;
 
-/// Lays down the release's manifests, with the cluster's own values in them.
+/// Writes the release's manifests with the cluster's values filled in. Removes those that `disable`, another `cni` or `without_cni`
+/// switches off, and leaves those with a `.skip` file unchanged.
 pub(super) fn lay_down(
     settings: &Settings,
     cluster: &Cluster,
@@ -37,7 +38,7 @@ pub(super) fn lay_down(
     Ok(())
 }
 
-/// Whether `NAME.yaml.skip` keeps `NAME.yaml` from being laid down or applied.
+/// Whether a file `NAME.yaml.skip` exists, which prevents `NAME.yaml` from being written or applied.
 pub(super) fn skipped(file: &Utf8Path) -> bool {
     Utf8PathBuf::from(format!("{file}.skip")).exists()
 }
@@ -54,14 +55,14 @@ fn filled_in(text: &str, cluster: &Cluster, vxlan: bool) -> String {
     .fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
 }
 
-/// Whether this machine's kernel can carry packets between nodes in others. Nodes of one network do without, by routes.
+/// Whether this machine's kernel supports VXLAN. Without it, nodes of one network can use routes (`host-gw`).
 fn has_vxlan() -> bool {
     let ip = |arguments: &[&str]| {
         let mut command = std::process::Command::new("ip");
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
-    // A number that no network of ours has.
+    // The highest VNI, which none of our networks uses.
     let found = ip(&["link", "add", "vxlan-probe", "type", "vxlan", "id", "16777215", "dstport", "0"]);
     if found {
         ip(&["link", "delete", "vxlan-probe"]);

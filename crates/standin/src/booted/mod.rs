@@ -1,10 +1,11 @@
-//! A booted machine: root, an init, control groups of its own. Here runs what RKE2 runs: containerd and kubelet as children that end with
-//! `rke2`, everything else as pods, of which the control plane's and kube-proxy's are static.
+//! A node on a booted machine, which has root, an init and its own control groups. Runs the same programs as RKE2: containerd and kubelet
+//! as children that end with `rke2`, everything else as pods. The pods of control plane and kube-proxy are static.
 //!
-//! Pods outlive a stop and are found again by the next start, because containerd and kubelet keep their own records; nothing here does.
+//! Pods keep running when `rke2` stops, and the next start finds them again through the records of containerd and kubelet. This module
+//! keeps no records.
 //!
-//! Deliberately absent: Helm charts (the manifests of the network and of DNS are applied as they are), the cloud controller, ingress, metrics,
-//! SELinux, registries, the websocket tunnel (the apiserver reaches kubelets directly).
+//! Deliberately absent: Helm charts (network and DNS are plain manifests), the cloud controller, ingress, metrics, SELinux, registries, the
+//! websocket tunnel (the apiserver reaches kubelets directly).
 
 pub(crate) mod agent;
 mod apply;

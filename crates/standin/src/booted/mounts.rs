@@ -1,16 +1,16 @@
-//! What is mounted where, as the kernel tells it.
+//! Parses the kernel's table of mounts.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// File systems of which the kubelet can tell how full they are.
+/// File systems whose usage the kubelet can measure.
 const COUNTED_FILE_SYSTEMS: [&str; 6] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "overlay"];
 
-/// `/proc/self/mountinfo`.
+/// The entries of `/proc/self/mountinfo`.
 pub(super) struct Mounts(Vec<Mount>);
 
-/// One of them.
+/// One mount.
 pub(super) struct Mount {
-    /// Which part of the file system is mounted.
+    /// The directory of the file system that is mounted.
     pub(super) root: String,
     pub(super) point: Utf8PathBuf,
     pub(super) read_only: bool,
@@ -19,17 +19,17 @@ pub(super) struct Mount {
 }
 
 impl Mounts {
-    /// Lines that are not understood are left out.
+    /// Parses the table; skips malformed lines.
     pub(super) fn parse(text: &str) -> Self {
         Self(text.lines().filter_map(Mount::parse).collect())
     }
 
-    /// In the order in which they were mounted.
+    /// All mounts, in the order of the table.
     pub(super) fn all(&self) -> &[Mount] {
         &self.0
     }
 
-    /// The mount on which `path` lies: the last one of those with the longest way in common.
+    /// Returns the mount that contains `path`: of the mounts with the longest matching mount point, the last.
     pub(super) fn of(&self, path: &str) -> Option<&Mount> {
         let covering = self.0.iter().filter(|mount| Utf8Path::new(path).starts_with(&mount.point));
         covering.max_by_key(|mount| mount.point.as_str().len())
@@ -51,7 +51,7 @@ impl Mount {
         })
     }
 
-    /// Whether the kubelet can tell how full it is.
+    /// Whether the kubelet can measure its usage: a known file system whose source, if a path, exists.
     pub(super) fn is_counted(&self) -> bool {
         COUNTED_FILE_SYSTEMS.contains(&self.file_system.as_str())
             && (!self.source.starts_with('/') || Utf8Path::new(&self.source).exists())

@@ -1,4 +1,4 @@
-//! What servers and agents of booted machines have in common.
+//! The parts that servers and agents on booted machines have in common.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -12,7 +12,7 @@ use crate::pki::Leaf;
 use crate::server_files::kubeconfig;
 use crate::settings::{APISERVER_PORT, Settings};
 
-/// A machine that is ready to run containers.
+/// A machine that is prepared to run containers.
 pub(super) struct Node {
     pub(super) machine: Machine,
     /// The folder of the runtime's programs.
@@ -20,7 +20,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Looks at the machine, prepares its kernel, and takes the programs out of the preloaded images.
+    /// Probes the machine, sets kernel parameters and unpacks the programs from the preloaded images. Fails unless run as root.
     pub(super) fn prepare(settings: &Settings) -> anyhow::Result<Self> {
         anyhow::ensure!(rustix::process::geteuid().is_root(), "{} must run as root", settings.role.name());
         let machine = Machine::probe(&settings.paths)?;
@@ -29,7 +29,7 @@ impl Node {
         Ok(Self { machine, bin })
     }
 
-    /// Starts containerd, with the preloaded images in it.
+    /// Starts containerd and imports the preloaded images.
     pub(super) async fn start_containerd(&self, settings: &Settings) -> anyhow::Result<Containerd> {
         Containerd::start(settings, &self.machine, &self.bin).await
     }

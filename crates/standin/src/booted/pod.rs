@@ -1,4 +1,4 @@
-//! A static pod's manifest: one container in the host's network, with the host's folders at their own places.
+//! A static pod's manifest: one container in the host's network, with host folders mounted at the same paths.
 
 use std::fs;
 
@@ -10,28 +10,28 @@ use crate::paths::HostPaths;
 use crate::settings::APISERVER_PORT;
 use crate::version::image;
 
-/// How the kubelet asks whether a component lives.
+/// The kubelet's probe of a component.
 pub(super) enum Probe {
     /// `SCHEME://localhost:port/path`.
     Http { scheme: &'static str, port: u16, path: &'static str },
-    /// The apiserver knows no anonymous caller: kubectl asks it with a certificate.
+    /// Runs kubectl with a client certificate, because the apiserver refuses anonymous requests.
     Kubectl,
 }
 
-/// What a component's pod has besides its arguments.
+/// Properties of a component's pod other than its arguments.
 pub(super) struct Shape {
     pub(super) probe: Probe,
     pub(super) cpu: &'static str,
     pub(super) memory: &'static str,
-    /// Folders of the host, each at its own place; whether they are written to.
+    /// Host folders to mount at the same path, and whether each is writable.
     pub(super) folders: Vec<(Utf8PathBuf, bool)>,
-    /// Whether it changes the host's packet filter.
+    /// Whether the container is privileged and gets the iptables lock, to change the host's packet filter.
     pub(super) privileged: bool,
 }
 
 const XTABLES_LOCK: &str = "/run/xtables.lock";
 
-/// The manifest of `name`, which is both the program and its image.
+/// Renders the manifest of `name`, which is the name of both the program and its image.
 pub(super) fn render(host: &HostPaths, name: &str, arguments: &[String], shape: &Shape) -> anyhow::Result<Value> {
     let probe = |path: &'static str, delay: u32, timeout: u32, failures: u32| {
         let mut probe = json!({
@@ -87,7 +87,7 @@ pub(super) fn render(host: &HostPaths, name: &str, arguments: &[String], shape: 
     }))
 }
 
-/// `exec` or `httpGet` of a probe. Only the apiserver tells being alive from being ready.
+/// The `exec` or `httpGet` of a probe. `path` applies only to the apiserver, which distinguishes liveness from readiness.
 fn asked(host: &HostPaths, probe: &Probe, path: &str) -> Value {
     match probe {
         Probe::Http { scheme, port, path } => {
@@ -105,14 +105,14 @@ fn asked(host: &HostPaths, probe: &Probe, path: &str) -> Value {
     }
 }
 
-/// The files that arguments name and that are there.
+/// The existing files that arguments name, except the audit log.
 fn named_files(arguments: &[String]) -> impl Iterator<Item = &Utf8Path> {
     let values = arguments.iter().filter(|argument| !argument.starts_with("--audit-log-path="));
     let paths = values.filter_map(|argument| argument.split_once('=')).map(|(_, value)| Utf8Path::new(value));
     paths.filter(|path| path.is_absolute() && path.is_file())
 }
 
-/// Changes with the content of any file that the arguments name, so that a new certificate makes a new pod.
+/// Hashes the content of the files that the arguments name, so that a new certificate changes the pod.
 fn hash(arguments: &[String]) -> anyhow::Result<String> {
     let mut digest = Digest::new(&SHA256);
     for file in named_files(arguments) {

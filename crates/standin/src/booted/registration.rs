@@ -1,4 +1,4 @@
-//! The KubeNode that a real kubelet registers: waited for, and given what RKE2's agent writes on it.
+//! Waits for the KubeNode that a real kubelet registers, and adds the labels and annotations that RKE2's agent sets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::kubenode;
 use crate::log;
 use crate::settings::Settings;
 
-/// An apiserver that does not answer yet is asked again after this long.
+/// Delay before a failed attempt is repeated, such as while the apiserver does not respond yet.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Returns when the KubeNode is there and carries this node's labels and annotations.
+/// Returns when the KubeNode exists and carries this node's labels and annotations. Retries without limit.
 pub(super) async fn complete(settings: &Settings, identity: &Identity) -> anyhow::Result<()> {
     let client = identity.client()?;
     let path = format!("/api/v1/nodes/{}", identity.name);
@@ -44,7 +44,7 @@ async fn try_to_complete(
     path: &str,
     patch: &Value,
 ) -> Result<(), ClientError> {
-    // A watch tells the KubeNode's creation; where it exists already it begins with it.
+    // The watch's first event is the KubeNode's creation, or the KubeNode itself if it exists already.
     let selector = format!("/api/v1/nodes?watch=true&fieldSelector=metadata.name%3D{}", identity.name);
     let mut events = client.stream(&selector).await?;
     if events.frame().await.transpose().map_err(|error| ClientError::Answer(error.to_string()))?.is_none() {

@@ -1,6 +1,7 @@
-//! Takes programs and manifests out of the runtime image, which lies in an images archive, into a folder of the data directory.
+//! Extracts programs and manifests from the runtime image, which is in an images archive, to a folder of the data directory.
 //!
-//! The folder appears whole or not at all; its marker holds the image's name. Nothing is taken but the files of `bin` and `charts`.
+//! A marker with the image's name is written last; without it, the next start extracts again. Only files of `bin` and `charts` are
+//! extracted.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,12 +18,12 @@ use crate::runtime;
 use crate::version::{RUNTIME_IMAGE, RUNTIME_PROGRAMS};
 
 const MANIFEST: &str = "manifest.json";
-/// A dozen images with short names.
+/// Limit of the archive's manifest, which lists about a dozen images with short names.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
-/// Longest program: all of Kubernetes in one file has 180 MB.
+/// Limit of one extracted file. The largest program, all of Kubernetes in one file, has 180 MB.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// One image of an archive, in the words of `docker save`.
+/// One image of an archive, in the format of `docker save`.
 #[derive(Debug, Deserialize)]
 struct Image {
     #[serde(rename = "RepoTags", default)]
@@ -31,7 +32,7 @@ struct Image {
     layers: Vec<String>,
 }
 
-/// Makes the programs available and returns their folder.
+/// Installs the programs of a booted node and returns their folder.
 pub(super) fn install(host: &HostPaths) -> anyhow::Result<Utf8PathBuf> {
     runtime::install_with(host, |target| {
         for archive in images::archives(host)? {
@@ -46,7 +47,7 @@ pub(super) fn install(host: &HostPaths) -> anyhow::Result<Utf8PathBuf> {
     })
 }
 
-/// Whether `archive` holds the runtime image; its files then lie in `target`.
+/// Extracts the runtime image to `target`. Returns whether `archive` contains it.
 fn extract(archive: &Utf8Path, target: &Utf8Path) -> anyhow::Result<bool> {
     let mut tar = tar::Archive::new(open_archive(archive)?);
     let mut wanted: Option<Vec<String>> = None;
@@ -68,7 +69,7 @@ fn extract(archive: &Utf8Path, target: &Utf8Path) -> anyhow::Result<bool> {
                     take_files(&mut entry, target)?;
                     layers.remove(at);
                 }
-                // The rest of the archive is other images'.
+                // The rest of the archive belongs to other images.
                 if layers.is_empty() {
                     return Ok(true);
                 }
@@ -81,9 +82,9 @@ fn extract(archive: &Utf8Path, target: &Utf8Path) -> anyhow::Result<bool> {
     }
 }
 
-/// Takes the programs and manifests out of one layer.
+/// Extracts the programs and manifests of one layer.
 fn take_files(layer: &mut impl Read, target: &Utf8Path) -> anyhow::Result<()> {
-    // Where files were put that others are further names of.
+    // Paths of extracted files by name in the image, for hard links to them.
     let mut placed: HashMap<String, Utf8PathBuf> = HashMap::new();
     for entry in tar::Archive::new(layer).entries()? {
         let entry = entry?;
@@ -110,7 +111,7 @@ fn take_files(layer: &mut impl Read, target: &Utf8Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a file of the image goes; none for what a node has no use for.
+/// Returns the path below the target for a file of the image; none for a file that is not extracted.
 fn place(name: &str) -> Option<Utf8PathBuf> {
     let (folder, file) = name.split_once('/')?;
     let wanted = match folder {
@@ -121,7 +122,7 @@ fn place(name: &str) -> Option<Utf8PathBuf> {
     wanted.then(|| Utf8Path::new(folder).join(file))
 }
 
-/// Copies `charts` where a server's manifests lie, those that are switched off left out.
+/// Reads the release's manifests from the `charts` folder next to `bin`: name without `.yaml`, and text. Sorted by name.
 pub(super) fn charts(bin: &Utf8Path) -> anyhow::Result<Vec<(String, String)>> {
     let folder = bin.parent().map(|release| release.join("charts")).context("the programs lie nowhere")?;
     let mut charts = Vec::new();
@@ -156,7 +157,7 @@ mod tests {
         tar.into_inner().unwrap()
     }
 
-    /// What comes of an archive that has these entries behind its manifest.
+    /// Extracts an archive with these entries after its manifest.
     fn extracted(dir: &Utf8Path, tag: &str, entries: &[(&str, &[u8], Option<&str>)]) -> anyhow::Result<bool> {
         let (archive, target) = (dir.join("images.tar"), dir.join("target"));
         for part in ["bin", "charts"] {

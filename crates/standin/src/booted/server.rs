@@ -1,5 +1,5 @@
-//! `rke2 server` on a booted machine: containerd, kubelet, then etcd, the apiserver and the others as static pods, each when what it needs
-//! answers; the network and DNS as manifests.
+//! `rke2 server` on a booted machine: starts containerd and kubelet, then the control plane as static pods, each once its dependency is
+//! healthy, and applies network and DNS as manifests.
 
 use camino::Utf8PathBuf;
 
@@ -14,14 +14,14 @@ use crate::server_nodes::{self, OwnNode};
 use crate::settings::Settings;
 use crate::{agent, log, server_files};
 
-/// Runs until the process is told to stop; an error is fatal.
+/// Runs until the process is stopped by a signal; an error is fatal.
 pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()> {
     let node = Node::prepare(&settings)?;
     let server = Opened::open(&settings).await?;
     if faults.has(Fault::KubeletExited) {
         agent::kubelet_exits_for_ever().await;
     }
-    // Written anew when the apiserver is up, as by the real program.
+    // Written again once the apiserver is ready, as in RKE2.
     static_pods::remove(&settings.paths, "kube-proxy")?;
     let containerd = node.start_containerd(&settings).await?;
     let work = bring_up(&settings, &faults, &server, &node);
@@ -70,7 +70,7 @@ async fn start_core(settings: &Settings, faults: &Faults, server: &Opened, plane
     Ok(())
 }
 
-/// Gives the cluster its network and DNS, and the server's own KubeNode what belongs on it; then looks after both.
+/// Writes and applies the manifests of network and DNS, and completes the server's own KubeNode. Keeps applying changed manifests.
 async fn finish(
     settings: &Settings,
     faults: &Faults,
@@ -84,6 +84,6 @@ async fn finish(
         apply::keep_applied(folder, node.bin.join("kubectl"), settings.paths.cred("admin.kubeconfig")).await;
         Ok(())
     };
-    // The first never ends, so a failure of the second is all that can come of this.
+    // The first never ends, so this returns only if the second fails.
     tokio::try_join!(applying, registration::complete(settings, identity)).map(drop)
 }

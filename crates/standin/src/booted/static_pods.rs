@@ -1,7 +1,7 @@
-//! Static pods: a manifest per component in the folder that the kubelet reads, and nothing else.
+//! Static pods: writes one manifest per component to the folder that the kubelet reads.
 //!
-//! A manifest changes only when its component's arguments or the files that they name change, so a restarted `rke2` leaves running pods
-//! alone.
+//! A manifest changes only if its component's arguments or the files that they name change, so a restart of `rke2` does not restart
+//! running pods.
 
 use std::fs;
 
@@ -13,11 +13,10 @@ use crate::component::Component;
 use crate::paths::{self, HostPaths};
 use crate::settings::Settings;
 
-/// The folders from which a container takes the host's own iptables, whose kind and version have to be those that the host's other
-/// programs use.
+/// Host folders mounted into kube-proxy for the host's iptables, whose variant and version must match those of the host's other programs.
 const IPTABLES_FOLDERS: [&str; 4] = ["/usr", "/lib", "/lib64", "/etc/alternatives"];
 
-/// Writes the pod of one of the control plane's components.
+/// Writes the manifest of a control plane component.
 pub(super) fn write(settings: &Settings, component: &Component) -> anyhow::Result<()> {
     let host = &settings.paths;
     let http = |port, path| Probe::Http { scheme: "HTTPS", port, path };
@@ -55,7 +54,7 @@ pub(super) fn write(settings: &Settings, component: &Component) -> anyhow::Resul
     place(host, component.name, &component.arguments, &shape)
 }
 
-/// Writes kube-proxy's pod.
+/// Writes the manifest of kube-proxy.
 pub(super) fn write_proxy(settings: &Settings, cluster: &Cluster) -> anyhow::Result<()> {
     let host = &settings.paths;
     let kubeconfig = host.data("agent/kubeproxy.kubeconfig");
@@ -80,7 +79,7 @@ pub(super) fn write_proxy(settings: &Settings, cluster: &Cluster) -> anyhow::Res
     place(host, "kube-proxy", &arguments, &shape)
 }
 
-/// Removes a pod's manifest. The kubelet ends the pod when it next looks.
+/// Removes a pod's manifest, if any. The kubelet then stops the pod when it next checks the folder.
 pub(crate) fn remove(host: &HostPaths, name: &str) -> anyhow::Result<()> {
     match fs::remove_file(manifest(host, name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),

@@ -1,5 +1,5 @@
-//! What RKE2's agent sets on a machine before anything of Kubernetes runs: kernel settings for packets that pass through, and a
-//! resolv.conf that pods can use.
+//! Settings that RKE2's agent makes on a machine before Kubernetes starts: kernel parameters for packet forwarding, and a resolv.conf
+//! that pods can use.
 
 use std::fs;
 use std::net::IpAddr;
@@ -9,17 +9,17 @@ use camino::Utf8PathBuf;
 use crate::log;
 use crate::paths::{self, HostPaths};
 
-/// Below `/proc/sys`.
+/// Kernel parameters as paths below `/proc/sys`, and their values.
 const SETTINGS: [(&str, &str); 4] = [
     ("net/ipv4/conf/all/forwarding", "1"),
     ("net/ipv4/conf/default/forwarding", "1"),
     ("net/ipv6/conf/all/forwarding", "1"),
     ("net/bridge/bridge-nf-call-iptables", "1"),
 ];
-/// Where the system's resolver keeps what it was really told.
+/// Candidates for the pods' resolv.conf. The second is systemd-resolved's list of upstream servers.
 const RESOLV_CONFS: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 
-/// Sets what can be set; a machine that refuses is only told of, as by the real program.
+/// Sets the kernel parameters; logs those that cannot be set, as RKE2 does.
 pub(super) fn set_kernel_settings() {
     for (name, value) in SETTINGS {
         let path = format!("/proc/sys/{name}");
@@ -33,7 +33,8 @@ pub(super) fn set_kernel_settings() {
     }
 }
 
-/// The resolv.conf for pods: the machine's own unless all its servers are ones that only the machine itself can reach.
+/// Returns the resolv.conf for pods: `chosen`, or the first candidate with at least one nameserver and none that only the machine itself
+/// can reach, or a generated file with 8.8.8.8.
 pub(super) fn resolv_conf(host: &HostPaths, chosen: Option<&str>) -> anyhow::Result<Utf8PathBuf> {
     if let Some(chosen) = chosen {
         return Ok(chosen.into());

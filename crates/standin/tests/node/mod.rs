@@ -1,4 +1,4 @@
-//! A node for tests: a folder, a loopback address of its own, a place for READY=1, and `rke2` as a plain process in it.
+//! A sandbox node for tests: a folder, a separate loopback address, a socket for `READY=1`, and `rke2` as a plain process.
 
 #![allow(dead_code, reason = "each test file uses its own part of the node")]
 
@@ -26,7 +26,7 @@ pub(crate) struct Node {
     notify: UnixDatagram,
 }
 
-/// A running `rke2` whose log lines can be waited for.
+/// A running `rke2` with access to its log lines.
 pub(crate) struct Rke2 {
     child: Child,
     lines: Receiver<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Rke2 {
 }
 
 impl Node {
-    /// A node with the package laid down and an images archive that names `components`.
+    /// Creates a node with the package installed and an images archive that lists `components`.
     pub(crate) fn new(name: &str, components: &serde_json::Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let notify = UnixDatagram::bind(folder.path().join("notify")).unwrap();
@@ -44,7 +44,7 @@ impl Node {
         {
             fs::create_dir_all(node.path(dir)).unwrap();
         }
-        // Links, not copies: a file that was just written cannot be run while a test beside this one is forking.
+        // Links, not copies: executing a file that was just written fails (ETXTBSY) while a concurrent test forks.
         symlink(env!("CARGO_BIN_EXE_rke2"), node.path("usr/local/bin/rke2")).unwrap();
         for script in ["rke2-killall.sh", "rke2-uninstall.sh"] {
             symlink(format!("{PACKAGE}/bin/{script}"), node.path(&format!("usr/local/bin/{script}"))).unwrap();
@@ -85,7 +85,7 @@ impl Node {
         self.start_with(&[role], &[])
     }
 
-    /// With these arguments, and these variables as an environment file sets them.
+    /// Starts `rke2` with these arguments and additional environment variables.
     pub(crate) fn start_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Rke2 {
         let mut child = self
             .command("rke2")
@@ -102,7 +102,7 @@ impl Node {
         Rke2 { child, lines, seen: Vec::new() }
     }
 
-    /// Whether READY=1 came within `limit`.
+    /// Whether `READY=1` is received within `limit`.
     pub(crate) fn is_ready_within(&self, limit: Duration) -> bool {
         self.notify.set_read_timeout(Some(limit)).unwrap();
         let mut buffer = [0; 64];
@@ -113,7 +113,7 @@ impl Node {
         TcpStream::connect((self.address.as_str(), port)).is_ok()
     }
 
-    /// Names of the components that run in this node, by the process table.
+    /// Names and process IDs of this node's running components, from the process table.
     pub(crate) fn components(&self) -> Vec<(String, i32)> {
         let place = self.path("var/lib/rancher/rke2/data");
         let mut found: Vec<(String, i32)> = fs::read_dir("/proc")
@@ -133,7 +133,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Also after a failed assertion nothing of this node may stay.
+        // No process of this node may remain, not even after a failed assertion.
         for (_, pid) in self.components() {
             let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
         }
@@ -141,7 +141,7 @@ impl Drop for Node {
 }
 
 impl Rke2 {
-    /// The first line from now on that holds `text`; panics with the log when none comes within `limit`.
+    /// Returns the next log line that contains `text`. Panics with the log if there is none within `limit`.
     pub(crate) fn line(&mut self, text: &str, limit: Duration) -> String {
         let deadline = Instant::now() + limit;
         loop {
@@ -176,7 +176,7 @@ impl Rke2 {
         let _ = self.child.wait();
     }
 
-    /// What the unit's stop does: SIGTERM to the main process alone.
+    /// Stops the process as the unit does: SIGTERM to the main process only.
     pub(crate) fn stop(self) -> ExitStatus {
         kill_process(Pid::from_raw(self.pid()).unwrap(), Signal::TERM).unwrap();
         self.wait()
@@ -185,12 +185,12 @@ impl Rke2 {
 
 impl Drop for Rke2 {
     fn drop(&mut self) {
-        // After a failed assertion too; one that was waited for is gone already, and then this does nothing.
+        // Also runs after a failed assertion. Does nothing if the process was waited for.
         self.end();
     }
 }
 
-/// The components of the cache or of `GPUAAS_COMPONENTS`.
+/// Returns the folder of the components in `GPUAAS_COMPONENTS` or, by default, the newest in the cache, and their list.
 pub(crate) fn components() -> (PathBuf, serde_json::Value) {
     let given = std::env::var_os("GPUAAS_COMPONENTS").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -218,7 +218,7 @@ pub(crate) fn components() -> (PathBuf, serde_json::Value) {
     (dir, list)
 }
 
-/// A list that names no component, for nodes that never start one.
+/// An empty component list, for nodes that start no component.
 pub(crate) fn no_components() -> serde_json::Value {
     serde_json::json!({ "version": VERSION, "components": [] })
 }
@@ -233,8 +233,8 @@ fn archive(list: &serde_json::Value) -> Vec<u8> {
     tar.into_inner().unwrap().finish().unwrap()
 }
 
-/// A loopback address on which every port of a node is free; random, so that tests beside this one choose others. Nothing listens there to find out: a
-/// program that another test is starting would hold such a listener until its own `execve`.
+/// Returns a random loopback address on which all of a node's ports are free. Random, so that concurrent tests use different addresses.
+/// Probes by connecting, not by binding: a process that another test forks would hold the listener until its `execve`.
 fn free_address() -> String {
     loop {
         let mut random = [0; 3];
@@ -246,13 +246,13 @@ fn free_address() -> String {
     }
 }
 
-/// A port of the loopback from which connections are led to `target`, as by whatever a registration address leads to.
+/// Forwards connections from a new loopback port to `target`, as a load balancer behind a registration address does. Returns the port.
 pub(crate) fn led_to(target: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
-            // One that is gone hangs up, as a balancer without a server does.
+            // Without a server, the connection is closed, as by a load balancer.
             let Ok(server) = TcpStream::connect(&target) else { continue };
             for (mut from, mut to) in [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)] {
                 std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! PostgreSQL.
+//! Connections to PostgreSQL.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::error::StoreError;
 
 pub(crate) struct Postgres {
     connection: PgConnection,
-    /// Whether the server is gone, or what it would answer next is unknown.
+    /// Whether the connection was lost. Its next answer would be undefined.
     lost: bool,
 }
 
@@ -89,7 +89,7 @@ fn query(sql: Cow<'static, str>, values: Vec<Value>) -> sqlx::query::Query<'stat
     })
 }
 
-/// A failure is the statement's; the cell itself says what it cannot hold.
+/// Reads a cell. The outer error fails the statement; the inner one describes a value of an unsupported type.
 fn cell(row: &PgRow, at: usize) -> Result<ReadCell, StoreError> {
     let value = row.try_get_raw(at)?;
     if value.is_null() {

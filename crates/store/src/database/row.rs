@@ -1,4 +1,4 @@
-//! What statements take and yield, whichever database it is.
+//! Values that statements take and rows that they yield, independent of the database.
 
 use std::{fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::StoreError;
 
-/// A bound value. Absent texts are stored empty, so that no statement needs to know the type of a null.
+/// A bound value. An absent text is stored as an empty one, so that no statement needs a type for a null.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(String),
@@ -14,7 +14,7 @@ pub(crate) enum Value {
     Blob(Vec<u8>),
 }
 
-/// What a row has in a column.
+/// The value of a column in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cell {
     Null,
@@ -23,7 +23,7 @@ pub(crate) enum Cell {
     Blob(Vec<u8>),
 }
 
-/// What the rows of a statement have in common.
+/// The table and the column names of a statement's rows.
 #[derive(Debug)]
 pub(crate) struct Columns {
     table: String,
@@ -31,7 +31,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// The columns of these names that a statement yields.
+    /// Returns the columns with these names that the statement yields.
     pub(crate) fn of(sql: &str, names: Vec<String>) -> Self {
         Self { table: table_of(sql).to_owned(), names }
     }
@@ -41,10 +41,10 @@ impl Columns {
     }
 }
 
-/// A cell, or why its column can never hold what it does.
+/// A cell, or the reason why its value has no type that a column can have.
 pub(crate) type ReadCell = Result<Cell, String>;
 
-/// A row, read whole.
+/// A row with all its cells.
 #[derive(Debug)]
 pub(crate) struct Row {
     columns: Arc<Columns>,
@@ -52,17 +52,17 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A row with a cell for each column.
+    /// Returns a row with one cell per column.
     pub(crate) fn new(columns: Arc<Columns>, cells: Vec<ReadCell>) -> Self {
         Self { columns, cells }
     }
 
-    /// The names of its columns, in their order.
+    /// Returns the column names in order.
     pub(crate) fn columns(&self) -> &[String] {
         &self.columns.names
     }
 
-    /// Its cells, in the order of the columns.
+    /// Returns the cells in the order of the columns.
     pub(crate) fn into_cells(self) -> Result<Vec<Cell>, StoreError> {
         let unreadable =
             self.cells.iter().zip(self.columns()).find_map(|(cell, column)| Some((column, cell.as_ref().err()?)));
@@ -72,17 +72,17 @@ impl Row {
         }
     }
 
-    /// The error that says that a column of this row cannot be read.
+    /// Returns the error for an unreadable column of this row.
     pub(crate) fn corrupt(&self, column: &str, why: impl fmt::Display) -> StoreError {
         StoreError::corrupt(&self.columns.table, self.key(), column, why)
     }
 
-    /// Its table and key, for people.
+    /// Returns the table and the key for messages.
     pub(crate) fn place(&self) -> String {
         format!("table {}, row {}", self.columns.table, self.key())
     }
 
-    /// Which row of its table it is, as far as the statement yields that.
+    /// Returns the key of the row, as far as the statement yields its columns.
     pub(crate) fn key(&self) -> String {
         let of_table =
             if self.columns().iter().any(|name| name == "id") { &["id"] } else { key_columns(&self.columns.table) };
@@ -95,7 +95,7 @@ impl Row {
         parts.collect::<Vec<_>>().join("/")
     }
 
-    /// The cell of a column.
+    /// Returns the cell of a column.
     pub(crate) fn cell(&self, column: &str) -> Result<&Cell, StoreError> {
         let at = self.columns().iter().position(|name| name == column);
         let Some(cell) = at.and_then(|at| self.cells.get(at)) else {
@@ -104,18 +104,18 @@ impl Row {
         cell.as_ref().map_err(|why| self.corrupt(column, why))
     }
 
-    /// The record that a column holds as JSON.
+    /// Parses the record that a column holds as JSON.
     pub(crate) fn record<T: DeserializeOwned>(&self, column: &str) -> Result<T, StoreError> {
         serde_json::from_str(self.text(column)?).map_err(|error| self.corrupt(column, error))
     }
 
-    /// The same, in a row of a statement that yields rows of several tables.
+    /// Like [`Row::record`], for a statement that yields rows of several tables: `table` is named in errors.
     pub(crate) fn record_of<T: DeserializeOwned>(&self, table: &str, column: &str) -> Result<T, StoreError> {
         let why = |error| StoreError::corrupt(table, self.key(), column, error);
         serde_json::from_str(self.text(column)?).map_err(why)
     }
 
-    /// A text.
+    /// Returns the text in a column.
     pub(crate) fn text(&self, column: &str) -> Result<&str, StoreError> {
         match self.cell(column)? {
             Cell::Text(text) => Ok(text),
@@ -123,7 +123,7 @@ impl Row {
         }
     }
 
-    /// A number.
+    /// Returns the number in a column.
     pub(crate) fn int(&self, column: &str) -> Result<i64, StoreError> {
         match self.cell(column)? {
             Cell::Int(int) => Ok(*int),
@@ -131,7 +131,7 @@ impl Row {
         }
     }
 
-    /// Bytes.
+    /// Returns the bytes in a column.
     pub(crate) fn blob(&self, column: &str) -> Result<&[u8], StoreError> {
         match self.cell(column)? {
             Cell::Blob(blob) => Ok(blob),
@@ -150,19 +150,19 @@ impl Row {
     }
 }
 
-/// The table that a statement of this crate reads or adds to.
+/// Returns the table that a statement of this crate reads from or inserts into.
 fn table_of(sql: &str) -> &str {
     let after = |at: Option<usize>, word: &str| at.map(|at| &sql[at + word.len()..]);
     let (from, into) = (" from ", "insert into ");
     let rest = match sql.starts_with("select") {
         true => after(sql.find(from), from),
-        // Where a statement adds to two tables, the first is the counter's.
+        // If a statement inserts into two tables, the first is the table of counters.
         false => after(sql.rfind(into), into),
     };
     rest.and_then(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()).unwrap_or("*")
 }
 
-/// The columns that tell a table's rows apart.
+/// Returns the key columns of a table.
 fn key_columns(table: &str) -> &'static [&'static str] {
     match table {
         "settings" | "leases" => &["name"],

@@ -1,4 +1,4 @@
-//! SQLite.
+//! Connections to SQLite.
 
 use std::{
     os::unix::ffi::OsStrExt,
@@ -21,13 +21,13 @@ use crate::{
     error::StoreError,
 };
 
-/// Statements that stay prepared: more than there are in this crate.
+/// Size of the cache of prepared statements: more than this crate has.
 const STATEMENTS_KEPT: usize = 512;
 
 pub(crate) struct Sqlite {
-    /// Absent once a wait for another process was given up half-way.
+    /// Absent after a wait for another process was cancelled half-way.
     connection: Option<rusqlite::Connection>,
-    /// The database's file, for errors.
+    /// The path of the database file, for errors.
     file: PathBuf,
 }
 
@@ -40,7 +40,8 @@ impl Sqlite {
         Self::opened(&file, flags, setup).map_err(|error| StoreError::of_sqlite(&error, &file))
     }
 
-    /// Opens a database that is there, and never writes to it. Where nobody has it open not even SQLite's own side files are made.
+    /// Opens an existing database without ever writing to it. If no process has it open, not even SQLite's side files
+    /// are created.
     pub(super) fn open_to_read(file: &Path) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
         let side = |suffix: &str| {
@@ -48,7 +49,8 @@ impl Sqlite {
             path.push(suffix);
             PathBuf::from(path)
         };
-        // A log that holds something has to be read too, and whoever has the database open keeps an index of it.
+        // A non-empty write-ahead log has to be read too, and a process that has the database open keeps an index of
+        // it.
         let has_log = side("-shm").exists() || std::fs::metadata(side("-wal")).is_ok_and(|log| log.len() > 0);
         let mut uri = url_of(file);
         if !has_log {
@@ -72,14 +74,14 @@ impl Sqlite {
         self.told(ran)
     }
 
-    /// Begins a transaction, or is told at once that another process writes.
+    /// Begins a transaction. Fails at once if another process holds the write lock.
     pub(super) fn begin(&mut self, sql: &str) -> Result<(), StoreError> {
         let connection = self.connection()?;
         let begun = connection.busy_timeout(Duration::ZERO).and_then(|()| connection.execute_batch(sql));
         self.told(connection.busy_timeout(LOCK_WAIT_MAX).and(begun))
     }
 
-    /// Begins a transaction when the other process has written, on a thread that may block.
+    /// Begins a transaction after another process has released the write lock, on a thread that may block.
     pub(super) async fn begin_waiting(&mut self, sql: &'static str) -> Result<(), StoreError> {
         let lost = || StoreError::Unreachable("the wait for another process was given up".to_owned());
         let connection = self.connection.take().ok_or_else(lost)?;
@@ -120,7 +122,7 @@ impl Sqlite {
         self.connection.as_ref().map_or(0, rusqlite::Connection::total_changes)
     }
 
-    /// The statement with its values.
+    /// Returns the prepared statement with its values bound.
     fn prepared(&self, sql: &str, values: &[Value]) -> Result<CachedStatement<'_>, StoreError> {
         let mut statement = self.told(self.connection()?.prepare_cached(sql))?;
         for (at, value) in bound(&statement, values)? {
@@ -141,13 +143,14 @@ impl Sqlite {
         self.connection.as_ref().ok_or_else(|| StoreError::Unreachable("the connection was given up".to_owned()))
     }
 
-    /// A failure with the file that it is about.
+    /// Adds the database file to an error.
     fn told<T>(&self, ran: rusqlite::Result<T>) -> Result<T, StoreError> {
         ran.map_err(|error| StoreError::of_sqlite(&error, &self.file))
     }
 }
 
-/// The values by the places that SQLite numbers in the order in which they occur: a parameter's name has the number of its value, `$1` the first.
+/// Maps values to SQLite's parameter positions, which it numbers in order of occurrence. The parameter `$1` takes the
+/// first value.
 fn bound<'a>(statement: &CachedStatement<'_>, values: &'a [Value]) -> Result<Vec<(usize, &'a Value)>, StoreError> {
     let value = |at: usize| {
         let number = statement.parameter_name(at).and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
@@ -158,7 +161,7 @@ fn bound<'a>(statement: &CachedStatement<'_>, values: &'a [Value]) -> Result<Vec
     (1..=statement.parameter_count()).map(value).collect()
 }
 
-/// A path as SQLite reads it in an address.
+/// Encodes a path as a URI for SQLite.
 fn url_of(file: &Path) -> String {
     let mut url = "file:".to_owned();
     for &byte in file.as_os_str().as_bytes() {

@@ -1,4 +1,4 @@
-//! History that was moved to the artifact store.
+//! Records of history that was moved to the artifact store.
 
 use gpuaas_model::{ArchiveId, ArchiveKind, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -6,38 +6,38 @@ use serde::{Deserialize, Serialize};
 /// A file of history in the artifact store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveRecord {
-    /// Its id.
+    /// Unique id of the archive.
     pub id: ArchiveId,
-    /// What it holds.
+    /// The kind of history in the file.
     pub kind: ArchiveKind,
-    /// When its oldest entry was made.
+    /// Creation time of its oldest entry.
     pub from: Timestamp,
-    /// When its newest entry was made.
+    /// Creation time of its newest entry.
     pub until: Timestamp,
-    /// Operations, tasks, events or audit records in it.
+    /// Number of operations, tasks, events or audit records in the file.
     pub entries: u64,
-    /// The numbers that it holds, of events and audit records.
+    /// The numbers of the events or audit records in the file.
     pub ranges: Vec<ArchivedRange>,
     /// SHA-256 of the file, 64 hex digits.
     pub sha256: String,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub size_bytes: u64,
-    /// When it was written.
+    /// When the archive was written.
     pub created_at: Timestamp,
 }
 
-/// Consecutive numbers of one stream.
+/// A range of consecutive numbers of one stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchivedRange {
     /// An event stream, or [`ArchivedRange::AUDIT`].
     pub stream: String,
-    /// The first number.
+    /// The first number, inclusive.
     pub first: u64,
-    /// The last number.
+    /// The last number, inclusive.
     pub last: u64,
 }
 
 impl ArchivedRange {
-    /// The stream that stands for the audit.
+    /// The stream name that stands for the audit log.
     pub const AUDIT: &str = "audit";
 }

@@ -1,93 +1,94 @@
-//! Who may ask, and whose word nodes take.
+//! Records of credentials: API tokens, service accounts, signing keys and authorities.
 
 use gpuaas_model::{CorrelationId, KeyState, Name, ProjectId, Role, ServiceAccountId, Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
 
-/// An API token; its secret is known to its holder alone.
+/// An API token. Its secret is known only to its holder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenRecord {
-    /// Which.
+    /// Unique id of the token.
     pub id: TokenId,
-    /// Its name.
+    /// The display name of the token.
     pub name: String,
     /// SHA-256 of the secret, 64 hex digits.
     pub sha256: String,
-    /// What it may do.
+    /// The role that the token grants.
     pub role: Role,
-    /// Whose.
+    /// The project that the token is valid for; absent for the platform.
     pub project: Option<ProjectId>,
-    /// The service account that holds it; a person does when absent.
+    /// The service account that holds the token; absent if a person holds it.
     #[serde(default)]
     pub service_account: Option<ServiceAccountId>,
-    /// When it was made.
+    /// When the token was created.
     pub created_at: Timestamp,
-    /// When it ends by itself.
+    /// When the token expires; absent if it never does.
     pub expires_at: Option<Timestamp>,
-    /// When it was withdrawn.
+    /// When the token was revoked.
     pub revoked_at: Option<Timestamp>,
-    /// Whether it can be exchanged once for a platform admin's token and do nothing else. Exchanged, it is withdrawn.
+    /// Whether the token is valid only for one exchange for a platform admin's token. The exchange revokes it.
     #[serde(default)]
     pub is_bootstrap: bool,
 }
 
 impl TokenRecord {
-    /// What the names of service accounts begin with in audit and lists; no other token's name does.
+    /// Prefix of the names of service accounts in audit records and lists. No other token's name begins with it.
     pub const OF_SERVICE_ACCOUNT: &str = "service-account/";
 }
 
-/// A key that signs tasks, without its seed.
+/// A task-signing key, without its seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SigningKeyRecord {
-    /// Its id, as envelopes name it.
+    /// The key's id, as used in envelopes.
     pub key_id: String,
-    /// Its 32 public bytes in base64.
+    /// The 32-byte public key in base64.
     pub public: String,
-    /// Where it is in its life.
+    /// Lifecycle state of the key.
     pub state: KeyState,
-    /// The version of the key set since which that is its state.
+    /// The version of the key set in which the key got this state.
     pub version: u64,
-    /// When it was made.
+    /// When the key was created.
     pub created_at: Timestamp,
-    /// When it came to its state.
+    /// When the key got its state.
     pub changed_at: Timestamp,
-    /// The request that made it; absent for the first.
+    /// The request that created the key; absent for the first key.
     pub correlation: Option<CorrelationId>,
 }
 
-/// A certificate authority, without its key.
+/// A certificate authority, without its private key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuthorityRecord {
-    /// SHA-256 of its certificate, 64 hex digits: what enrollment strings pin.
+    /// SHA-256 of the certificate, 64 hex digits; enrollment strings pin it.
     pub id: String,
-    /// Its certificate, PEM.
+    /// The authority's certificate, PEM.
     pub certificate: String,
-    /// Its certificate by the authority before and that one's own, PEM; empty for the first.
+    /// The authority's certificate issued by its predecessor, followed by the predecessor's own, PEM; empty for the
+    /// first authority.
     pub by_predecessor: String,
-    /// Where it is in its life.
+    /// Lifecycle state of the authority.
     pub state: KeyState,
-    /// The version of the key set since which that is its state.
+    /// The version of the key set in which the authority got this state.
     pub version: u64,
-    /// When it was made.
+    /// When the authority was created.
     pub created_at: Timestamp,
-    /// When it came to its state.
+    /// When the authority got its state.
     pub changed_at: Timestamp,
-    /// The request that made it; absent for the first.
+    /// The request that created the authority; absent for the first one.
     pub correlation: Option<CorrelationId>,
 }
 
 /// A program that acts for a project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceAccountRecord {
-    /// Which.
+    /// Unique id of the service account.
     pub id: ServiceAccountId,
-    /// Whose.
+    /// The project that it acts for.
     pub project: ProjectId,
-    /// Its name, one of a kind in its project.
+    /// The name, unique within the project.
     pub name: Name,
-    /// The most that its tokens may do.
+    /// The highest role that its tokens may have.
     pub role: Role,
-    /// When it was made.
+    /// When the service account was created.
     pub created_at: Timestamp,
-    /// When it was deleted; its tokens count no more.
+    /// When the service account was deleted; its tokens are invalid from then on.
     pub deleted_at: Option<Timestamp>,
 }

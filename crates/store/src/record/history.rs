@@ -1,4 +1,4 @@
-//! What happened: events for those who watch, audit for those who ask later, answers for those who ask again.
+//! Records of history: events, audit records, and remembered answers to requests with an idempotency key.
 
 use gpuaas_model::{
     ActorType, AuditAction, AuditResult, CorrelationId, EventKind, Principal, ProjectId, ServiceAccountId, StreamName,
@@ -7,50 +7,50 @@ use gpuaas_model::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An event to be written.
+/// An event to be appended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
-    /// Its stream.
+    /// The stream to append it to.
     pub stream: StreamName,
-    /// Of what kind.
+    /// The kind of event.
     pub kind: EventKind,
-    /// `workload`, `node`, `operation`, …
+    /// The kind of object: `workload`, `node`, `operation`, …
     pub subject_kind: &'static str,
-    /// The id of what it is about.
+    /// The id of the object.
     pub subject_id: String,
-    /// The correlation id of the request behind it.
+    /// The correlation id of the request that caused the event.
     pub correlation: Option<CorrelationId>,
-    /// What happened, for clients.
+    /// Details for clients.
     pub data: Value,
 }
 
-/// A written event.
+/// An appended event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventRecord {
-    /// Its stream.
+    /// The stream of the event.
     pub stream: StreamName,
-    /// Without gaps within its stream, from 1.
+    /// The number of the event within its stream: from 1, without gaps.
     pub sequence: u64,
-    /// When.
+    /// When the event was appended.
     pub at: Timestamp,
-    /// Of what kind.
+    /// The kind of event.
     pub kind: EventKind,
-    /// What it is about.
+    /// The kind of object: `workload`, `node`, `operation`, …
     pub subject_kind: String,
-    /// The id of what it is about.
+    /// The id of the object.
     pub subject_id: String,
-    /// The correlation id of the request behind it.
+    /// The correlation id of the request that caused the event.
     pub correlation: Option<CorrelationId>,
-    /// What happened, for clients.
+    /// Details for clients.
     pub data: Value,
 }
 
-/// The token that acted. Its holder's name is what its maker chose; its id nobody chooses.
+/// The token that acted. Unlike the name of its holder, which its creator chose, the id is assigned by the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActorToken {
-    /// Its id.
+    /// The id of the token.
     pub token: TokenId,
-    /// The service account that it is of.
+    /// The service account that holds the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountId>,
 }
@@ -61,51 +61,51 @@ impl From<&Principal> for ActorToken {
     }
 }
 
-/// An audit record to be written.
+/// An audit record to be appended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewAudit {
-    /// Who acted.
+    /// The name of the actor.
     pub actor: String,
-    /// What kind of actor.
+    /// The kind of actor.
     pub actor_type: ActorType,
-    /// Which token acted; absent for nodes and the control plane itself.
+    /// The token that acted; absent for nodes and the control plane itself.
     pub by: Option<ActorToken>,
-    /// What was done.
+    /// The action that the actor performed.
     pub action: AuditAction,
-    /// `workload/train`, `node/gpu-07`.
+    /// The object of the action, for example `workload/train` or `node/gpu-07`.
     pub target: String,
-    /// Whose.
+    /// The project that the object belongs to.
     pub project: Option<ProjectId>,
-    /// How it ended.
+    /// The result of the action.
     pub result: AuditResult,
-    /// The correlation id of the request behind it.
+    /// The correlation id of the request.
     pub correlation: Option<CorrelationId>,
     /// Allowlisted metadata; never a secret.
     pub metadata: Value,
 }
 
-/// A written audit record.
+/// An appended audit record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// Grows without gaps.
+    /// The number of the record, without gaps.
     pub sequence: u64,
-    /// When.
+    /// When the record was appended.
     pub at: Timestamp,
-    /// Who acted.
+    /// The name of the actor.
     pub actor: String,
-    /// What kind of actor.
+    /// The kind of actor.
     pub actor_type: ActorType,
-    /// Which token acted; absent for nodes, the control plane itself, and in records of versions that did not keep it.
+    /// The token that acted; absent for nodes, the control plane itself, and records of versions that did not store it.
     pub by: Option<ActorToken>,
-    /// What was done.
+    /// The action that the actor performed.
     pub action: AuditAction,
-    /// To what.
+    /// The object of the action, for example `workload/train` or `node/gpu-07`.
     pub target: String,
-    /// Whose.
+    /// The project that the object belongs to.
     pub project: Option<ProjectId>,
-    /// How it ended.
+    /// The result of the action.
     pub result: AuditResult,
-    /// The correlation id of the request behind it.
+    /// The correlation id of the request.
     pub correlation: Option<CorrelationId>,
     /// Allowlisted metadata; never a secret.
     pub metadata: Value,
@@ -114,22 +114,22 @@ pub struct AuditRecord {
 /// The remembered answer to a request with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdempotencyRecord {
-    /// The token that asked.
+    /// The token that made the request.
     pub token: TokenId,
-    /// The client's key.
+    /// The client's idempotency key.
     pub key: String,
-    /// SHA-256 over method, path and body, 64 hex digits.
+    /// SHA-256 of method, path and body, 64 hex digits.
     pub request_sha256: String,
     /// The HTTP status of the answer.
     pub status: u16,
-    /// The body of the answer, sealed, in hex.
+    /// The sealed body of the answer, in hex.
     pub body: String,
-    /// When it was made.
+    /// When the answer was stored.
     pub created_at: Timestamp,
 }
 
 impl IdempotencyRecord {
-    /// What the body is sealed for: it does not open under another key, for another request, or with another status.
+    /// Returns the owner that the body is sealed for. The body does not open for another key, request or status.
     pub fn sealed_for(&self) -> Vec<u8> {
         let Self { token, key, request_sha256, status, .. } = self;
         format!("idempotency {token} {key} {request_sha256} {status}").into_bytes()

@@ -1,4 +1,4 @@
-//! What there is to give: projects, machines, who holds them, and the releases that are laid out on them.
+//! Records of inventory: projects, nodes, enrollments, allocations and the artifacts of releases.
 
 use std::collections::BTreeMap;
 
@@ -12,190 +12,194 @@ use serde::{Deserialize, Serialize};
 /// A tenant's project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProjectRecord {
-    /// Which.
+    /// Unique id of the project.
     pub id: ProjectId,
-    /// Its name.
+    /// The project's name.
     pub name: Name,
-    /// When it was made.
+    /// When the project was created.
     pub created_at: Timestamp,
 }
 
-/// A machine of ours.
+/// A machine that is registered with the control plane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// Which.
+    /// Unique id of the node.
     pub id: NodeId,
-    /// Its name.
+    /// The node's name.
     pub name: Name,
-    /// Where it stands.
+    /// The region in which the machine is located.
     pub region: Option<String>,
-    /// What operators say of it.
+    /// Labels set by operators.
     pub labels: BTreeMap<String, String>,
-    /// Where it is in its life.
+    /// Lifecycle state of the node.
     pub state: NodeState,
-    /// Grows with every enrollment; certificates and tasks of an earlier one are refused.
+    /// Raised by every enrollment; certificates and envelopes of an earlier epoch are refused.
     pub epoch: u64,
-    /// Whether it can be reached.
+    /// Whether the node is reachable.
     pub connectivity: Connectivity,
-    /// Since when.
+    /// When `connectivity` last changed.
     pub connectivity_since: Timestamp,
-    /// How far its clock was ahead when it connected last; negative when it was behind.
+    /// How far the node's clock was ahead at its last connection, in seconds; negative if it was behind.
     #[serde(default)]
     pub clock_skew_seconds: Option<i64>,
-    /// Its agent's version.
+    /// The version of the node's agent.
     pub agent_version: Option<String>,
-    /// Why its agent takes no tasks, as of its newest connection; absent where it takes them.
+    /// Why the agent accepts no tasks, as of its newest connection; absent if it accepts them.
     #[serde(default)]
     pub agent_problem: Option<NodeProblem>,
-    /// Its machine's id.
+    /// The machine's id.
     pub machine_id: Option<String>,
-    /// Task types of its agent.
+    /// The task types that the agent supports.
     pub support: Vec<TaskSupport>,
-    /// Its machine as the last tenant left it; absent once it has come back since.
+    /// The machine as the last tenant left it; absent once it has been enrolled again.
     #[serde(default)]
     pub left_by_tenant: Option<LeftMachine>,
-    /// When its machine was last found to be another one.
+    /// The last time that the node was found on another machine.
     #[serde(default)]
     pub machine_changed: Option<MachineChange>,
-    /// What was learnt or told.
+    /// Facts about the host from its newest inspection.
     pub facts: Option<HostFacts>,
-    /// What its machine is made of, as its newest inspection told.
+    /// The machine's hardware from its newest inspection.
     #[serde(default)]
     pub machine: Option<MachineFacts>,
-    /// What its newest preflight found.
+    /// The result of the newest preflight.
     pub preflight: Option<PreflightReport>,
-    /// When it was inspected last; absent when it is to be inspected anew.
+    /// When the node was last inspected; absent if the next inspection is due.
     #[serde(default)]
     pub inspected_at: Option<Timestamp>,
-    /// The id of the authority that issued its certificate; absent where that was before authorities could be rotated.
+    /// The id of the authority that issued the node's certificate; absent for certificates from before authorities
+    /// could be rotated.
     #[serde(default)]
     pub certified_by: Option<String>,
-    /// When it was made.
+    /// When the node was registered.
     pub created_at: Timestamp,
-    /// Grows with every change of this row; compare-and-swap.
+    /// Raised by every change of this row; used for compare-and-swap.
     pub generation: u64,
 }
 
-/// A machine that a tenant has left.
+/// A machine that a tenant has returned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeftMachine {
     /// When the node was taken back.
     pub at: Timestamp,
-    /// The id that the machine told last.
+    /// The last id that the machine reported.
     pub machine_id: Option<String>,
 }
 
-/// Why a node's agent takes no tasks.
+/// The reason why a node's agent accepts no tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeProblem {
-    /// Its stable code.
+    /// Stable code of the problem.
     pub code: Code,
-    /// What the agent says of it.
+    /// The agent's description of the problem.
     pub detail: String,
-    /// Since when the control plane knows.
+    /// When the control plane first saw the problem.
     pub since: Timestamp,
 }
 
-/// A node came back on another machine.
+/// The record that a node connected from another machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineChange {
-    /// When that was seen.
+    /// When the change was detected.
     pub at: Timestamp,
-    /// The id that its machine had before.
+    /// The id of the previous machine.
     pub before: String,
 }
 
 impl NodeRecord {
-    /// Forgets what was learned of the machine and its agent, but for the machine's id: the one that comes next is compared with it.
+    /// Clears the facts about the machine and its agent, but keeps the machine's id to compare the next machine with
+    /// it.
     pub fn forget_machine(&mut self) {
         self.agent_problem = None;
         (self.facts, self.machine, self.preflight, self.inspected_at) = (None, None, None, None);
     }
 
-    /// The address that services of the node listen on; empty while no agent has told.
+    /// Returns the address on which the node's services listen; empty until an agent has reported one.
     pub fn address(&self) -> &str {
         self.facts.as_ref().and_then(|facts| facts.addresses.first()).map_or("", String::as_str)
     }
 }
 
-/// One enrollment token of a node.
+/// An enrollment token of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EnrollmentRecord {
-    /// Which.
+    /// Unique id of the enrollment.
     pub id: EnrollmentId,
-    /// The node.
+    /// The node that it enrolls.
     pub node: NodeId,
     /// SHA-256 of the token, 64 hex digits.
     pub sha256: String,
-    /// When it was made.
+    /// When the token was issued.
     pub created_at: Timestamp,
-    /// When it ends by itself.
+    /// When the token expires.
     pub expires_at: Timestamp,
-    /// When it was redeemed.
+    /// When the token was redeemed.
     pub used_at: Option<Timestamp>,
-    /// Whether an operator has forced the machine to be taken as it is.
+    /// Whether an operator forced the enrollment of the machine in its current state.
     pub is_forced: bool,
-    /// SHA-256 of the value that shows that the machine was reimaged, 64 hex digits; absent where none was made.
+    /// SHA-256 of the value that proves that the machine was reimaged, 64 hex digits; absent if no such value was
+    /// issued.
     pub reimage_sha256: Option<String>,
-    /// The id of the authority that the string pins; absent where it was made before authorities could be rotated.
+    /// The id of the authority that the enrollment string pins; absent for tokens from before authorities could be
+    /// rotated.
     #[serde(default)]
     pub pinned: Option<String>,
 }
 
-/// A key that a node's certificate was issued for.
+/// A key for which a node certificate was issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeKeyRecord {
     /// SHA-256 of the public key, 64 hex digits.
     pub sha256: String,
-    /// The node.
+    /// The node that the certificate identifies.
     pub node: NodeId,
     /// The node's enrollment epoch.
     pub epoch: u64,
-    /// When it was certified.
+    /// When the certificate was issued.
     pub created_at: Timestamp,
 }
 
-/// A project's hold on a node.
+/// A project's right to use a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AllocationRecord {
-    /// Which.
+    /// Unique id of the allocation.
     pub id: AllocationId,
-    /// Whose.
+    /// The project that holds the node.
     pub project: ProjectId,
-    /// The node.
+    /// The allocated node.
     pub node: NodeId,
-    /// Where it is in its life.
+    /// Lifecycle state of the allocation.
     pub state: AllocationState,
-    /// Why it is `failed` or `release_failed`.
+    /// The reason for the state `failed` or `release_failed`.
     pub detail: Option<String>,
-    /// When it was made.
+    /// When the allocation was created.
     pub created_at: Timestamp,
-    /// Grows with every change; compare-and-swap.
+    /// Raised by every change of this row; used for compare-and-swap.
     pub generation: u64,
 }
 
 /// A file of an imported release.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArtifactRecord {
-    /// Which.
+    /// Unique id of the artifact.
     pub id: ArtifactId,
-    /// The app's slug.
+    /// The slug of the app.
     pub app: String,
-    /// The version.
+    /// The version of the release.
     pub version: String,
-    /// The release's own file name.
+    /// The file name within the release.
     pub name: String,
-    /// SHA-256 of the bytes, 64 hex digits.
+    /// SHA-256 of the file, 64 hex digits.
     pub sha256: String,
-    /// Length of the bytes.
+    /// Length of the file in bytes.
     pub size_bytes: u64,
-    /// Where it was imported from, as the importer named it.
+    /// The source of the import, as the importer named it.
     pub source: String,
-    /// Whether the release says of itself that it is a stand-in.
+    /// Whether the release declares itself a stand-in.
     pub stand_in: bool,
-    /// What verified its release; absent where an older version imported it.
+    /// How the release was verified; absent if an older version imported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_by: Option<VerifiedBy>,
-    /// When it was imported.
+    /// When the artifact was imported.
     pub imported_at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! Operations, their steps and tasks.
+//! Records of operations, their steps and tasks.
 
 use gpuaas_model::{
     AllocationId, CorrelationId, Fault, MemberId, NodeId, OperationId, OperationKind, OperationState, ProjectId,
@@ -9,120 +9,120 @@ use gpuaas_wire::task::TaskOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One durable operation.
+/// A durable operation on a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationRecord {
-    /// Which.
+    /// Unique id of the operation.
     pub id: OperationId,
-    /// The workload.
+    /// The workload that it changes.
     pub workload: WorkloadId,
-    /// Whose.
+    /// The project of the workload.
     pub project: ProjectId,
-    /// Of what kind.
+    /// The kind of operation.
     pub kind: OperationKind,
-    /// Where it is in its life.
+    /// Lifecycle state of the operation.
     pub state: OperationState,
-    /// Who asked.
+    /// The actor that requested the operation.
     pub requested_by: String,
-    /// The correlation id of the request behind it.
+    /// The correlation id of the request.
     pub correlation: CorrelationId,
-    /// The members it is about.
+    /// The members that it changes.
     pub targets: Vec<MemberId>,
-    /// The workload's generation that it carries out.
+    /// The generation of the workload that it applies.
     pub generation: u64,
-    /// The operation it resumes or repairs.
+    /// The operation that it resumes or repairs.
     pub resumes: Option<OperationId>,
-    /// Whether somebody asked for its end.
+    /// Whether cancellation was requested.
     pub cancel_requested: bool,
-    /// Why, when it did not go well.
+    /// The reason of a failure.
     pub fault: Option<Fault>,
-    /// When it was made.
+    /// When the operation was accepted.
     pub created_at: Timestamp,
-    /// When it began.
+    /// When the first step began.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// When the operation ended.
     pub ended_at: Option<Timestamp>,
 }
 
-/// One named step of an operation.
+/// A step of an operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// Which.
+    /// Unique id of the step.
     pub id: StepId,
-    /// The operation.
+    /// The operation that the step belongs to.
     pub operation: OperationId,
     /// Position in the plan, from 0.
     pub position: u32,
-    /// What it does.
+    /// The step's action and parameters.
     pub spec: StepSpec,
-    /// Where it is in its life.
+    /// Lifecycle state of the step.
     pub state: StepState,
-    /// Attempts begun.
+    /// Number of attempts begun.
     pub attempts: u32,
-    /// In backoff: not before.
+    /// The earliest start of the next attempt, during backoff.
     pub not_before: Option<Timestamp>,
-    /// The present attempt's task, for node tasks.
+    /// The task of the current attempt, for steps that run on a node.
     pub task: Option<TaskId>,
-    /// What it is doing or waiting for.
+    /// The current activity, or the condition that the step waits for.
     pub detail: Option<String>,
-    /// Why, when it did not go well.
+    /// The reason of a failure.
     pub fault: Option<Fault>,
-    /// First attempt.
+    /// When the first attempt began.
     pub started_at: Option<Timestamp>,
-    /// Present attempt: when it is given up.
+    /// When the current attempt times out.
     pub deadline_at: Option<Timestamp>,
-    /// When it ended.
+    /// When the step ended.
     pub ended_at: Option<Timestamp>,
 }
 
-/// One signed task.
+/// A signed task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskRecord {
-    /// Which.
+    /// Unique id of the task.
     pub id: TaskId,
-    /// The node.
+    /// The node that executes it.
     pub node: NodeId,
     /// The node's enrollment epoch.
     pub epoch: u64,
-    /// The project whose operation it serves; `None` for the platform's own.
+    /// The project whose operation it serves; `None` for tasks of the platform.
     pub project: Option<ProjectId>,
     /// The allocation by which the project holds the node.
     #[serde(default)]
     pub allocation: Option<AllocationId>,
-    /// The workload.
+    /// The workload that it serves.
     pub workload: Option<WorkloadId>,
-    /// The operation.
+    /// The operation that it serves.
     pub operation: Option<OperationId>,
-    /// The step.
+    /// The step that it executes.
     pub step: Option<StepId>,
-    /// Which attempt of the step.
+    /// The number of the step's attempt.
     pub attempt: u32,
-    /// Its type.
+    /// The type of the task.
     pub task_type: TaskType,
-    /// The version of its parameters' shape.
+    /// The schema version of the parameters.
     pub schema: u32,
-    /// Its parameters.
+    /// The parameters, as defined by the task type.
     pub params: Value,
-    /// Where it is in its life.
+    /// Lifecycle state of the task.
     pub state: TaskState,
-    /// How it ended.
+    /// The reported outcome.
     pub outcome: Option<TaskOutcome>,
-    /// Key id that signed it.
+    /// The id of the key that signed the envelope.
     pub key_id: String,
     /// SHA-256 of the envelope's payload, 64 hex digits.
     pub envelope_sha256: String,
-    /// The whole signed envelope, so that a restart sends the very same one again.
+    /// The signed envelope, kept so that a restart sends the same bytes again.
     pub envelope: String,
-    /// The fence it carries.
+    /// The fence in the envelope.
     pub fence: u64,
-    /// The correlation id of the request behind it.
+    /// The correlation id of the request that caused the task.
     pub correlation: CorrelationId,
-    /// When it was made.
+    /// When the task was created.
     pub created_at: Timestamp,
-    /// When it was sent.
+    /// When the task was dispatched; equal to `created_at`, and unchanged when the envelope is sent again.
     pub dispatched_at: Option<Timestamp>,
-    /// When it ended.
+    /// When the task ended.
     pub ended_at: Option<Timestamp>,
-    /// When it ends by itself.
+    /// The deadline in the envelope, after which the agent refuses the task.
     pub expires_at: Timestamp,
 }

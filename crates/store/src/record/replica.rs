@@ -1,4 +1,4 @@
-//! Control-plane processes, what they hold, and who is connected to them.
+//! Records of control plane processes, their leases, and the connections of nodes.
 
 use gpuaas_model::{NodeId, ReplicaId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -7,58 +7,59 @@ use uuid::Uuid;
 /// A lease with its fence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaseRecord {
-    /// Its name.
+    /// The name of the lease.
     pub name: String,
-    /// Who holds it.
+    /// The replica that holds it.
     pub holder: ReplicaId,
-    /// Grows with every change of holder and never falls.
+    /// Raised by every change of holder; never falls.
     pub fence: u64,
-    /// When it ends by itself.
+    /// When the lease expires.
     pub expires_at: Timestamp,
 }
 
-/// One of the processes that are this control plane together.
+/// One process of this control plane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaRecord {
-    /// Which; a fresh one with every start.
+    /// Unique id of the replica; new with every start.
     pub id: ReplicaId,
-    /// Where other replicas reach it, `host:port`; absent where there can be no others.
+    /// The address for other replicas, `host:port`; absent if there can be no others.
     pub address: Option<String>,
-    /// Where nodes reach it, `host:port`.
+    /// The address for nodes, `host:port`.
     pub channel: String,
-    /// Its API.
+    /// The URL of its API.
     pub api_url: String,
-    /// Its version.
+    /// The version of the program.
     pub version: String,
-    /// When it started.
+    /// When the process started.
     pub started_at: Timestamp,
-    /// The ids of the sealing keys that it holds: the one in use, and the one that is to follow.
+    /// The ids of the sealing keys that it holds: the current one and, during a rotation, its successor.
     #[serde(default)]
     pub sealing_keys: Vec<String>,
-    /// Whether its key file still holds a key that is in use no more, because the file could not be replaced.
+    /// Whether its key file still holds a key that is no longer in use, because the file could not be replaced.
     #[serde(default)]
     pub is_key_file_old: bool,
 }
 
-/// A connection that carries a node's channel.
+/// A connection that carries a node channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionRecord {
-    /// The node.
+    /// The connected node.
     pub node: NodeId,
-    /// The connection; never used again.
+    /// Unique id of the connection; never reused.
     pub connection: Uuid,
-    /// The run of the agent at its other end: two live ones under one identity are a clone.
+    /// Identifies the process run of the agent. Two live runs with the same node identity indicate a cloned machine.
     pub instance: String,
-    /// Who holds it.
+    /// The replica that holds the connection.
     pub replica: ReplicaId,
-    /// Where other replicas reach the holder, `host:port`.
+    /// The holder's address for other replicas, `host:port`.
     pub address: Option<String>,
-    /// Since when.
+    /// When the connection was opened.
     pub since: Timestamp,
-    /// The version of the signing keys that the agent was given over it.
+    /// The version of the key set that the agent holds: the one that it reported when connecting, or a later delivered
+    /// one.
     #[serde(default)]
     pub key_set_version: u64,
-    /// When they were given over it, if they were.
+    /// When a key set was last delivered over the connection; absent if none was.
     #[serde(default)]
     pub keys_given_at: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! Workloads, their members, and what they keep.
+//! Records of workloads, their members, secrets and access grants.
 
 use std::collections::BTreeMap;
 
@@ -10,53 +10,53 @@ use gpuaas_planner::status::Status;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A deployed app: desired and observed side by side.
+/// A deployed app, with its desired and its observed state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadRecord {
-    /// Which.
+    /// Unique id of the workload.
     pub id: WorkloadId,
-    /// Whose.
+    /// The project that it belongs to.
     pub project: ProjectId,
-    /// Its name.
+    /// The workload's name.
     pub name: Name,
-    /// The app's slug.
+    /// The slug of the app.
     pub app: String,
-    /// The version.
+    /// The version of the app.
     pub version: String,
-    /// The placement intent as it was accepted.
+    /// The requested placement, as it was accepted.
     pub intent: Value,
-    /// The tenant's settings.
+    /// The tenant's configuration.
     pub config: Value,
-    /// Where it is in its life.
+    /// Lifecycle state of the workload.
     pub lifecycle: Lifecycle,
-    /// The app's phase.
+    /// The app's own name of the current phase.
     pub phase: String,
-    /// Steps of its newest operation.
+    /// Step counts of the newest operation.
     pub progress: Progress,
-    /// How it is.
+    /// The health of the workload.
     pub health: Health,
-    /// What can be done.
+    /// The available way to recover.
     pub recovery: Recovery,
-    /// Of the workload as a whole; members carry their own.
+    /// The fault of the workload as a whole; members have their own.
     pub fault: Option<Fault>,
-    /// Where clients reach it.
+    /// The endpoint for clients.
     pub endpoint: Option<String>,
-    /// What was learnt or told.
+    /// Facts that steps reported, by name.
     pub facts: BTreeMap<String, Value>,
-    /// Grows with every accepted change of what is desired.
+    /// Raised by every accepted change of the desired state.
     pub generation: u64,
-    /// The generation that was last carried out whole.
+    /// The last generation that was applied completely.
     pub observed_generation: u64,
-    /// Grows with every change of this row; compare-and-swap.
+    /// Raised by every change of this row; used for compare-and-swap.
     pub revision: u64,
-    /// When it was made.
+    /// When the workload was created.
     pub created_at: Timestamp,
-    /// When its row last changed.
+    /// When the row last changed.
     pub updated_at: Timestamp,
 }
 
 impl WorkloadRecord {
-    /// Its status fields, as the planner takes them.
+    /// Returns the status fields in the form that the planner uses.
     pub fn status(&self) -> Status {
         Status {
             lifecycle: self.lifecycle,
@@ -67,7 +67,7 @@ impl WorkloadRecord {
         }
     }
 
-    /// Takes its status fields from the planner.
+    /// Sets the status fields from the planner's result.
     pub fn set_status(&mut self, status: &Status) {
         self.lifecycle = status.lifecycle;
         self.phase.clone_from(&status.phase);
@@ -80,82 +80,83 @@ impl WorkloadRecord {
 /// A workload's part on one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberRecord {
-    /// Which.
+    /// Unique id of the member.
     pub id: MemberId,
-    /// The workload.
+    /// The workload that it belongs to.
     pub workload: WorkloadId,
-    /// The app's own word for its part.
+    /// The key of its component in the app.
     pub component_key: String,
-    /// Counts from 1 within the component.
+    /// Number within the component, from 1.
     pub ordinal: u32,
-    /// Its allocation.
+    /// The allocation that it uses.
     pub allocation: AllocationId,
-    /// The node.
+    /// The node that it runs on.
     pub node: NodeId,
-    /// Where it is in its life.
+    /// Lifecycle state of the member.
     pub state: MemberState,
-    /// How it is.
+    /// The health of the member.
     pub health: Health,
-    /// Why its health is what it is, where the state does not say.
+    /// The reason for the health, where the state does not give one.
     pub fault: Option<Fault>,
-    /// Where clients reach it.
+    /// The endpoint for clients.
     pub endpoint: Option<String>,
-    /// Whether its software was begun to be laid out: what its node then holds is its own, not an earlier installation's.
+    /// Whether its installation was begun. From then on, files on the node are its own and not those of an earlier
+    /// installation.
     #[serde(default)]
     pub touched: bool,
-    /// The last operation that touched it.
+    /// The last operation that changed it.
     pub last_operation: Option<OperationId>,
-    /// When it was made.
+    /// When the member was created.
     pub created_at: Timestamp,
-    /// When its row last changed.
+    /// When the row last changed.
     pub updated_at: Timestamp,
 }
 
 impl MemberRecord {
-    /// `server-1`, `agent-2`.
+    /// Returns the name from component and ordinal, for example `server-1`.
     pub fn name(&self) -> String {
         format!("{}-{}", self.component_key, self.ordinal)
     }
 }
 
-/// A sealed secret; its bytes are opened outside of the store.
+/// A sealed secret. It is opened only outside of the store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecretRecord {
-    /// Which.
+    /// Unique id of the secret.
     pub id: SecretId,
-    /// The workload.
+    /// The workload that it belongs to.
     pub workload: Option<WorkloadId>,
-    /// The app's own name for it.
+    /// The app's name for the secret.
     pub name: String,
-    /// Sealed bytes.
+    /// The sealed bytes.
     pub sealed: Vec<u8>,
     /// SHA-256 of the plain bytes, 64 hex digits.
     pub sha256: String,
-    /// When it was made.
+    /// When the secret was created.
     pub created_at: Timestamp,
 }
 
-/// A delivered access to a cluster.
+/// A record of one delivered kubeconfig.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AccessGrantRecord {
-    /// Which.
+    /// Unique id of the grant.
     pub id: AccessGrantId,
-    /// The workload.
+    /// The workload that it gives access to.
     pub workload: WorkloadId,
     /// `direct` or `break-glass`.
     pub kind: String,
-    /// What it may do.
+    /// The role that it grants.
     pub role: String,
-    /// Who asked.
+    /// The actor that requested it.
     pub requested_by: String,
-    /// Why it was asked for.
+    /// The reason given for the request.
     pub reason: Option<String>,
-    /// The ServiceAccount made for it.
+    /// The Kubernetes ServiceAccount created for it.
     pub service_account: String,
-    /// When it was made.
+    /// When the grant was created.
     pub created_at: Timestamp,
-    /// When it ends by itself.
+    /// When the grant expires.
     pub expires_at: Timestamp,
-    /// When it was withdrawn.
+    /// When the grant was revoked.
     pub revoked_at: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! Each row as its type: its document, the columns beside it, its code, and what is sealed in it.
+//! Verifies single rows: the document, the columns next to it, its code, and its sealed values.
 
 use std::{fmt::Display, sync::Arc};
 
@@ -27,7 +27,7 @@ use crate::{
     token,
 };
 
-/// Rows one after the other.
+/// Verifies rows one after the other.
 pub(super) struct Rows<'a> {
     verified: &'a mut VerifiedRows,
     proof: Option<Arc<dyn RecordProof>>,
@@ -43,7 +43,7 @@ impl<'a> Rows<'a> {
         Self { verified, proof, sealed_settings }
     }
 
-    /// Reads a row, and has the next one given.
+    /// Verifies a row. Always returns true, so that the next row follows.
     pub(super) fn take(&mut self, table: &str, row: &Row) -> bool {
         self.verified.rows += 1;
         if let Err(error) = self.read(table, row)
@@ -54,12 +54,12 @@ impl<'a> Rows<'a> {
         true
     }
 
-    /// A statement that failed as a whole.
+    /// Records the failure of a whole statement.
     pub(super) fn failed(&mut self, error: StoreError) -> Result<(), StoreError> {
         self.verified.take(error)
     }
 
-    /// Reads a row as its type.
+    /// Reads a row as the record type of its table.
     pub(super) fn read(&mut self, table: &str, row: &Row) -> Result<(), StoreError> {
         match table {
             "settings" => self.setting(row),
@@ -138,7 +138,7 @@ impl<'a> Rows<'a> {
         agrees(row, "token_id", answer.token)?;
         agrees(row, "key", &answer.key)?;
         agrees_in_millis(row, "created_at", answer.created_at)?;
-        // Those of earlier versions are not sealed, and are given to nobody.
+        // Answers of earlier versions are not sealed, and are never returned to a client.
         if let Ok(sealed) = hex::decode(&answer.body) {
             self.opens(row, "doc", &answer.sealed_for(), &sealed);
         }
@@ -159,7 +159,7 @@ impl<'a> Rows<'a> {
         self.verified.find(FindingKind::Forged, row.place(), detail);
     }
 
-    /// Opens a value; an empty one is none.
+    /// Opens a sealed value; an empty value counts as none.
     fn opens(&mut self, row: &Row, column: &str, owner: &[u8], sealed: &[u8]) {
         let Some(proof) = self.proof.as_ref().filter(|_| !sealed.is_empty()) else { return };
         if proof.reseal(None, owner, sealed).is_some() {
@@ -181,7 +181,7 @@ fn artifact(row: &Row) -> Result<ArtifactRecord, StoreError> {
     Ok(artifact)
 }
 
-/// Rows without code and without a sealed value.
+/// Verifies a row without a code and without a sealed value.
 fn plain(table: &str, row: &Row) -> Result<(), StoreError> {
     match table {
         "projects" => {
@@ -262,7 +262,7 @@ fn work(table: &str, row: &Row) -> Result<(), StoreError> {
     }
 }
 
-/// What happened, and who is alive.
+/// Verifies rows of history, leases, node keys and live processes.
 fn history(table: &str, row: &Row) -> Result<(), StoreError> {
     match table {
         "events" => event::event(row).map(drop),
@@ -305,7 +305,7 @@ fn history(table: &str, row: &Row) -> Result<(), StoreError> {
     }
 }
 
-/// A text column says what the document does.
+/// Checks that a text column agrees with the document.
 fn agrees(row: &Row, column: &str, of_document: impl Display) -> Result<(), StoreError> {
     let of_document = of_document.to_string();
     match row.text(column)? {

@@ -1,4 +1,4 @@
-//! What one holder at a time may have: nodes, allocations, workloads.
+//! Resources that have at most one holder at a time: nodes, allocations, workloads.
 
 use gpuaas_model::{AllocationState, MemberState, MemberStateName, OperationState};
 use gpuaas_store::{AllocationRecord, MemberRecord, OperationRecord, StoreError};

@@ -1,12 +1,12 @@
-//! Rows made from the schema itself: whatever a column holds, or does not, is dumped and comes back.
+//! Dump and restore of rows that are generated from the schema, with every column filled or null.
 
 use gpuaas_store::Store;
 
 use super::world::World;
 
-/// Columns that may be null, one of each type: a test adds them to every table, whether a migration has made some there or not.
+/// Nullable columns, one of each type. The test adds them to every table, in addition to those that migrations created.
 const NULLABLE: [(&str, &str); 3] = [("more_text", "text"), ("more_int", "bigint"), ("more_blob", "blob")];
-/// More than a floating-point number tells apart.
+/// An integer that a 64-bit floating-point number cannot represent.
 const LARGE: i64 = (1 << 53) + 1;
 
 struct Column {
@@ -25,7 +25,7 @@ async fn columns(world: &World, table: &str) -> Vec<Column> {
             "select column_name || ' ' || data_type || ' ' || is_nullable from information_schema.columns \
              where table_schema = 'public' and table_name = '{table}' order by ordinal_position"
         ),
-        // A primary key of SQLite's may be null as far as its schema says, and is none of ours.
+        // SQLite's schema lists primary keys as nullable; in this schema they never are.
         false => format!(
             "select name || ' ' || lower(type) || ' ' || case when \"notnull\" = 0 and pk = 0 then 'YES' else 'NO' end \
              from pragma_table_info('{table}')"
@@ -38,7 +38,7 @@ async fn columns(world: &World, table: &str) -> Vec<Column> {
         .collect()
 }
 
-/// The store with columns that may be null in every table.
+/// Opens the store after adding the nullable columns to every table.
 async fn widened(world: &World) -> Store {
     world.open().await.close().await;
     for table in tables() {
@@ -50,7 +50,7 @@ async fn widened(world: &World) -> Store {
     world.open().await
 }
 
-/// A value of a column, as SQL. Every text of a row is the same, so that a row refers to its like in other tables.
+/// A value of a column, as SQL. All texts are equal, so that rows satisfy references to other tables.
 fn literal(world: &World, column: &Column, is_full: bool) -> String {
     match (column.kind.as_str(), is_full) {
         (_, false) if column.is_nullable => "null".to_owned(),
@@ -65,7 +65,7 @@ fn literal(world: &World, column: &Column, is_full: bool) -> String {
     }
 }
 
-/// All rows of a table as texts, but for what a restore changes.
+/// All rows of a table as texts, without the columns that a restore changes.
 async fn rows(world: &World, table: &str) -> Vec<String> {
     let changed = |name: &str| table == "leases" && matches!(name, "fence" | "expires_at");
     let columns = columns(world, table).await;
@@ -125,7 +125,7 @@ pub(crate) async fn every_column_of_every_table_comes_back_full_and_null_from_bo
         let again = restored(&dumped, &other).await;
         assert_eq!(all_rows(&other).await, expected);
         let back = if world.is_shared() { World::postgres().await } else { World::sqlite().await };
-        // What the first restore says of itself are rows of their own by now, and a second would find them taken.
+        // The first restore added rows about itself, with which a second restore would conflict.
         let again = String::from_utf8(again).unwrap();
         let (lines, mark): (Vec<_>, Vec<_>) = again
             .lines()

@@ -1,4 +1,4 @@
-//! What a server refuses for the sake of another, and what becomes of it.
+//! Transactions that the database server aborts because of a concurrent one, and how the store repeats them.
 
 use gpuaas_store::{NodeRecord, StoreError, repeated};
 use sqlx::{Connection, Executor};
@@ -11,7 +11,7 @@ use super::{
     world::World,
 };
 
-/// Makes the first inserts of nodes fail as a serialization conflict does. A sequence keeps its count through rollbacks.
+/// Makes the first `conflicts` inserts of nodes fail with a serialization error. Counts with a sequence, which rollbacks do not reset.
 async fn conflict_on_the_first(world: &World, conflicts: u32) {
     let trigger = format!(
         "create sequence tried; create function conflict() returns trigger language plpgsql as $$ begin \
@@ -62,7 +62,7 @@ pub(crate) async fn a_deadlock_with_a_stranger_is_repeated(world: World) {
     let waiting =
         "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     timeout(PATIENCE, async { while world.number(waiting).await == 0 {} }).await.expect("the store waits for the row");
-    // Now each waits for what the other holds; the store's side is the one that gives way.
+    // A deadlock: each side waits for a lock of the other. The stranger's deadlock timeout is 60 s, so the store's transaction is aborted.
     stranger.execute("select pg_advisory_xact_lock(7253418160)").await.unwrap();
     stranger.execute("commit").await.unwrap();
     let next: NodeRecord = waits.await.unwrap().expect("it is made again");

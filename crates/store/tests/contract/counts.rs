@@ -1,4 +1,4 @@
-//! What the store counts of its own work.
+//! The store's counters of its own work.
 
 use super::{given, world::World};
 

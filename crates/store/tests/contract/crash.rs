@@ -1,4 +1,4 @@
-//! A crash anywhere leaves all of a change or nothing of it.
+//! A crash at any point leaves all of a change or none of it.
 
 use std::{task::Poll, time::Duration};
 

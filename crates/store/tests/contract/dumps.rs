@@ -1,4 +1,4 @@
-//! Rows that leave one store and come whole into another.
+//! Dumps of one store that are restored completely into another.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Over a network the store speaks TLS, and to the right server.
+//! Over a network, the store uses TLS and verifies the server.
 
 use rcgen::{CertificateParams, KeyPair};
 
@@ -6,7 +6,7 @@ use gpuaas_postgres_server::Server;
 
 use super::world::World;
 
-/// An address of the loopback network that no other process of this machine is likely to use, so that no port has to be searched.
+/// A loopback address derived from the process ID, which no other process is likely to use, so that no free port has to be found.
 fn address() -> String {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     format!("127.{}.{middle}.{}", 64 + high % 64, low.max(1))

@@ -1,4 +1,4 @@
-//! Enrollment tokens are used up by their first use.
+//! Enrollment tokens can be used only once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Events are numbered without gaps, in the order in which readers can see them.
+//! Events are numbered without gaps, in the order in which they become visible to readers.
 
 use std::sync::{
     Arc,
@@ -54,7 +54,7 @@ pub(crate) async fn many_writers_and_rollbacks_leave_no_gap(world: World) {
             let mut kept = 0;
             for turn in 0..10 {
                 let mut tx = store.begin().await.unwrap();
-                // Half of the writers take the streams in the other order: no order of theirs may lock them up.
+                // Half of the writers append to the streams in the opposite order, which must not cause a deadlock.
                 let streams =
                     if writer % 2 == 0 { [StreamName::Platform, project] } else { [project, StreamName::Platform] };
                 for stream in streams {

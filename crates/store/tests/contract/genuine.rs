@@ -1,4 +1,4 @@
-//! Rows that somebody wrote past the store are not believed.
+//! Rows that were written without the store are rejected as forged.
 
 use gpuaas_model::{KeyState, Role, TokenId};
 use gpuaas_store::{EnrollmentRefusal, ForgedRow, Page, SigningKeyRecord, StoreError, StoredSigningKey, TokenRecord};

@@ -1,4 +1,4 @@
-//! Records with nothing remarkable about them; a test changes what it is about.
+//! Records with default values; each test changes the fields that it is about.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,14 +12,14 @@ mod work;
 
 pub(crate) use work::{operation, step, task};
 
-/// An id that sorts behind all earlier ones.
+/// A UUID that sorts after all earlier ones.
 pub(crate) fn uuid() -> uuid::Uuid {
     static MADE: AtomicU64 = AtomicU64::new(1);
     let made = MADE.fetch_add(1, Ordering::Relaxed);
     uuid::Builder::from_unix_timestamp_millis(1_790_000_000_000 + made, &[7; 10]).into_uuid()
 }
 
-/// A digest that nothing else has.
+/// A unique digest.
 pub(crate) fn digest() -> String {
     format!("{}{}", uuid().simple(), uuid().simple())
 }
@@ -73,7 +73,7 @@ pub(crate) fn enrollment(node: &NodeRecord) -> EnrollmentRecord {
     }
 }
 
-/// A viewer.
+/// A service account with the role viewer.
 pub(crate) fn service_account(project: ProjectId, called: &str) -> ServiceAccountRecord {
     ServiceAccountRecord {
         id: ServiceAccountId::from_uuid(uuid()),
@@ -166,7 +166,7 @@ pub(crate) fn audit(target: &str) -> NewAudit {
     }
 }
 
-/// A project, a node of that name, and the project's hold on it, all committed.
+/// Commits a project and a node of that name, and the project's allocation of the node.
 pub(crate) async fn placed(store: &Store, called: &str) -> (ProjectRecord, NodeRecord, AllocationRecord) {
     let (project, node) = (project(called), node(called));
     let allocation = allocation(&project, &node);
@@ -178,7 +178,7 @@ pub(crate) async fn placed(store: &Store, called: &str) -> (ProjectRecord, NodeR
     (project, node, allocation)
 }
 
-/// A committed workload in a project of the same name.
+/// Commits a workload in a project of the same name.
 pub(crate) async fn accepted(store: &Store, called: &str) -> (ProjectRecord, WorkloadRecord) {
     let project = project(called);
     let workload = workload(&project, called);

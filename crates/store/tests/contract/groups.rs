@@ -1,4 +1,4 @@
-//! Changes that wait for each other share a commit, and each is still all or nothing by itself.
+//! Changes that wait for the writer share a commit, and each of them is still atomic.
 
 use std::{future::Future, pin::pin, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
     world::{World, at_once},
 };
 
-/// Whatever takes longer hangs.
+/// Time after which a change counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A change that inserts a project and an event.
@@ -29,10 +29,10 @@ async fn names(store: &Store) -> Vec<String> {
     projects.into_iter().map(|project| project.name.to_string()).collect()
 }
 
-/// Starts it, and returns when it waits for its turn.
+/// Starts the change, and returns when it waits for the writer.
 async fn waits<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     let waits = tokio::spawn(change);
-    // The line's order is that in which they come, and nothing tells when one has come.
+    // The queue is first in, first out, and does not show when a change has joined it.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!waits.is_finished());
     waits
@@ -108,7 +108,7 @@ pub(crate) async fn nobody_of_a_group_is_told_that_it_is_done_when_its_commit_fa
     assert_eq!(changes.recv().await.unwrap(), Change::Event { stream: StreamName::Platform, sequence: 1 });
 }
 
-/// Has the database refuse a commit with a project of that name: by a reference that is looked at no earlier.
+/// SQL that makes the database refuse to commit a project of that name, by a deferred foreign key, which is checked at the commit.
 fn refuse_commits_of(name: &str, is_server: bool) -> String {
     let tables = "create table things (id text primary key); \
                   create table references_ (id text references things (id) deferrable initially deferred);";
@@ -134,7 +134,7 @@ pub(crate) async fn whoever_gives_up_waiting_leaves_no_group_without_its_commit(
             let mut gives_up = pin!(store.begin());
             assert!(poll!(&mut gives_up).is_pending());
             let mut first = Box::pin(first.commit());
-            // The turn is the waiter's now, and the group with it.
+            // The waiting change now has the writer, and with it the group.
             let ended = poll!(&mut first);
             (first, ended.is_ready())
         };

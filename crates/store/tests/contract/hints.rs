@@ -1,4 +1,4 @@
-//! Hints follow commits.
+//! Hints are sent after commits.
 
 use gpuaas_model::StreamName;
 use gpuaas_store::Change;

@@ -1,4 +1,4 @@
-//! A store that lost what was acknowledged takes no change until a person decides.
+//! A store that lost acknowledged changes refuses changes until an operator decides.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{
 
 const FIRST: u64 = 1_700_000_000_000;
 
-/// Has a store keep a mark, as a control plane of that id does.
+/// Makes a store write marks to a file, as a control plane with the id `cp-1` does.
 async fn marked(store: &Store, file: &Path) {
     let mut tx = store.begin().await.unwrap();
     tx.put_setting_if_absent("control-plane.id", b"cp-1").await.unwrap();
@@ -21,7 +21,7 @@ async fn marked(store: &Store, file: &Path) {
     store.keep_mark(MarkFile::create(file, Mark::fresh("cp-1".to_owned(), generation, 0, NOW)).unwrap());
 }
 
-/// What is in the file, as a process finds it that starts now.
+/// Reads the mark from the file, as a process that starts now does.
 fn mark_in(file: &Path) -> Mark {
     match MarkFile::open(file).unwrap() {
         FoundMark::Whole(file) => file.mark().clone(),
@@ -40,12 +40,12 @@ async fn insert(store: &Store, name: &str) -> Result<(), StoreError> {
     tx.commit().await
 }
 
-/// How many projects there are.
+/// The number of projects.
 async fn projects(store: &Store) -> usize {
     store.read().await.unwrap().projects(None, &Page::default()).await.unwrap().len()
 }
 
-/// What a lost log, or a server that failed over, does to what a process has acknowledged.
+/// Takes the database back by `by` marks, as a lost log or a failover of the server does.
 async fn go_back(world: &World, mark: &Mark, by: u64) {
     let sql = format!("update streams set last_sequence = last_sequence - {by} where stream = 'history/{}'", mark.id);
     world.sql(&sql).await.unwrap();

@@ -1,4 +1,4 @@
-//! Leases: one holder, a fence that only grows, the database's clock.
+//! Leases have one holder and a fence that only increases, and expire by the database's clock.
 
 use std::time::Duration;
 

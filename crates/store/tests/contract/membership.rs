@@ -1,4 +1,4 @@
-//! Replicas: who lives, who holds which node, and what becomes of what the dead held.
+//! Replicas: which are alive, which node each holds, and the takeover of a dead replica's nodes.
 
 use std::time::Duration;
 

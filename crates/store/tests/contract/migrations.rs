@@ -1,4 +1,4 @@
-//! Opening: forward only, and never on a history that is not this version's.
+//! Opening a store: migrations only go forward, and a database with a different migration history is refused.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) async fn an_edited_migration_is_noticed(world: World) {
 
 pub(crate) async fn failed_migration_is_named_and_changes_nothing(world: World) {
     world.open().await.close().await;
-    // As a version that was interrupted half-way, or a hand, could have left it: the ninth never ran, and the eighth in part.
+    // As an interrupted upgrade or a manual change could leave it: migration 9 has not run, and migration 8 only in part.
     for undo in [
         "delete from schema_versions where version >= 8",
         "drop index operations_workload",
@@ -58,7 +58,7 @@ pub(crate) async fn failed_migration_is_named_and_changes_nothing(world: World) 
     world.sql("drop table node_keys").await.unwrap();
     world.sql("delete from schema_versions where version >= 5").await.unwrap();
     let tables = world.number(world.tables()).await;
-    // The fifth makes a table and drops another before it fails: none of it stays.
+    // Migration 5 creates a table and drops another before it fails: both are rolled back.
     match world.try_open().await.err() {
         Some(StoreError::Migration { version: 5, .. }) => {}
         other => panic!("a half-applied migration came to {other:?}"),

@@ -1,4 +1,4 @@
-//! Names are taken once.
+//! Names are unique.
 
 use gpuaas_model::{ArtifactId, Lifecycle, VerifiedBy};
 use gpuaas_store::{ArtifactRecord, Page, StoreError};

@@ -1,4 +1,4 @@
-//! What is kept under a key: answers, secrets, settings, tokens, grants.
+//! Records that are stored by key: idempotent responses, secrets, settings, tokens, grants.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What only a server that several replicas share can do to a store, and must not: cut connections, crash, forget to tell.
+//! Failures of a database server that several replicas share: closed connections, crashes, lost notifications.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -16,7 +16,7 @@ use super::{
     world::{World, at_once},
 };
 
-/// Longest time that anything here may take; the longest limit of the store's that is waited for is the five seconds of a lock.
+/// Longest time that a step of these tests may take. The longest of the store's timeouts that they wait for is five seconds for a lock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 const CUT_ALL: &str = "select pg_terminate_backend(pid) from pg_stat_activity \
@@ -68,7 +68,7 @@ pub(crate) async fn readers_whose_connections_were_cut_while_nobody_used_them_re
     let store = world.open().await;
     let (_, node, _) = given::placed(&store, "gpu-1").await;
     for _ in 0..2 {
-        // All that the store holds open are idle when they are cut.
+        // All of the store's connections are idle when they are closed.
         at_once(8, |_| {
             let (store, id) = (store.clone(), node.id);
             async move { store.read().await.unwrap().node(id).await.unwrap() }
@@ -157,7 +157,7 @@ pub(crate) async fn the_trail_is_not_truncated(world: World) {
     }
 }
 
-/// The one that needs a server of its own: it crashes it.
+/// Needs a separate server, because it crashes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_of_the_server_under_load_loses_no_committed_row() {
     let mut server = tokio::task::spawn_blocking(|| Server::start(&[], &[])).await.unwrap();
@@ -195,7 +195,7 @@ async fn a_crash_of_the_server_under_load_loses_no_committed_row() {
         kept += u64::from(found);
         match outcome {
             Ok(()) => assert!(found, "{name} was committed and is lost"),
-            // A repetition finds its own name when the commit before it had happened; nobody repeats one, so this cannot be.
+            // Only a repeated insert could find its own name, after a commit with an unknown outcome, and such inserts are not repeated.
             Err(StoreError::NameTaken { .. }) => panic!("{name} was made twice"),
             Err(StoreError::Unsettled(_)) => {}
             Err(error) => assert!(!found, "{name} was refused and is there: {error}"),

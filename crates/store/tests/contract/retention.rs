@@ -1,4 +1,4 @@
-//! History leaves the database once an archive holds it, and nothing else does.
+//! Only history is deleted from the database, and only once an archive contains it.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn delete_all(store: &Store, what: Expired) {
     while store.delete_expired(what).await.unwrap() {}
 }
 
-/// So many events and audit records, an hour before now.
+/// Opens a store with `count` events and audit records that are one hour old.
 async fn filled(world: &World, count: usize) -> Store {
     let store = world.open().await;
     let mut tx = store.begin().await.unwrap();
@@ -122,7 +122,7 @@ pub(crate) async fn what_is_archived_is_old_without_gaps_and_never_the_newest(wo
     assert!(matches!(again, Err(StoreError::Stale { .. })), "{again:?}");
 }
 
-/// An operation in that state, with a step and a task, that ended at `NOW` if it did.
+/// Inserts an operation in that state with a step and a task. A finished operation ended at `NOW`.
 async fn operated(
     store: &Store,
     workload: &WorkloadRecord,
@@ -190,7 +190,7 @@ pub(crate) async fn an_archived_operation_goes_with_all_that_is_its_own_and_once
     let again = tx.insert_archive(&archive(ArchiveKind::Operations, Vec::new()), &[gone.id], &[]).await;
     assert!(matches!(again, Err(StoreError::Stale { .. })), "{again:?}");
     drop(tx);
-    // As after a death between the archive and the deletion.
+    // As after a crash between archiving and deletion.
     let other = world.open().await;
     delete_all(&other, Expired::ArchivedOperations).await;
     let mut reader = store.read().await.unwrap();

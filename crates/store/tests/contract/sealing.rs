@@ -1,4 +1,4 @@
-//! Sealed values and coded records that come from under one sealing key under the next.
+//! Rotation of the sealing key: sealed values and coded records move from the old key to the new one.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn answer(of: &TokenRecord, under: &str) -> IdempotencyRecord {
     IdempotencyRecord { body: hex::encode(Proof::sealed(under, &answer.sealed_for(), b"{}")), ..answer }
 }
 
-/// What is under a sealing key: one of each kind, and several tokens.
+/// Rows that depend on a sealing key: one of each kind, and several tokens.
 struct Rows {
     tokens: Vec<TokenRecord>,
     secret: SecretRecord,
@@ -73,7 +73,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Written while `old` is in use.
+    /// Inserts the rows while `old` is in use.
     async fn under_old(store: &Store) -> Self {
         let (node, project) = (given::node("gpu-1"), given::project("lab"));
         let rows = Self {
@@ -101,7 +101,7 @@ impl Rows {
         rows
     }
 
-    /// Whether everything can be read by whoever holds these keys alone.
+    /// Whether all rows can be read with only these keys.
     async fn are_read_with(&self, store: &Store, keys: &[&'static str]) -> bool {
         let proof = Arc::new(Proof(keys.to_vec()));
         store.prove_with(proof.clone());
@@ -127,7 +127,7 @@ impl Rows {
     }
 }
 
-/// Has `new` take the place of `old`, as a process that holds both.
+/// Begins the rotation from `old` to `new`, as a process that has both keys.
 async fn begin(store: &Store) {
     store.prove_with(Arc::new(Proof(vec!["old", "new"])));
     let mut tx = store.begin().await.unwrap();
@@ -136,7 +136,7 @@ async fn begin(store: &Store) {
     tx.commit().await.unwrap();
 }
 
-/// Brings the next rows over, so many at most. Returns whether none are left.
+/// Moves at most `rows_max` rows to the new key. Returns whether none are left.
 async fn batch(store: &Store, rows_max: u32) -> bool {
     let mut tx = store.begin().await.unwrap();
     let is_done = tx.reseal_rows(rows_max).await.unwrap();
@@ -154,7 +154,7 @@ pub(crate) async fn rows_are_readable_throughout_and_under_the_new_key_alone_in_
     let mut batches = 0;
     loop {
         assert!(rows.are_read_with(&store, &["old", "new"]).await, "after {batches} batches");
-        // Each by a process that has just started: where the last one stopped is in the rows.
+        // A newly started process moves each batch: the rows record where the last one stopped.
         let fresh = world.open().await;
         fresh.prove_with(Arc::new(Proof(vec!["new", "old"])));
         batches += 1;
@@ -178,7 +178,7 @@ pub(crate) async fn what_is_written_is_under_the_key_that_the_rows_name_whatever
     let rows = Rows::under_old(&store).await;
     begin(&store).await;
     while !batch(&store, 100).await {}
-    // A writer that has not heard of the new key yet: it seals under the old one, and codes by what it believes to be in use.
+    // A writer that does not know of the rotation yet: it seals with the old key, and codes with the key that it assumes to be in use.
     store.prove_with(Arc::new(Proof(vec!["old", "new"])));
     let (late, sealed) = (token("late"), secret("old"));
     let account = given::service_account(rows.account.project, "late");

@@ -1,4 +1,4 @@
-//! Compare-and-swap: who read before another's change does not write over it.
+//! Compare-and-swap: a write based on an outdated read does not overwrite a newer change.
 
 use gpuaas_model::{Health, MemberState, MemberStateName, NodeState, OperationState, StepState, TaskState};
 use gpuaas_store::*;

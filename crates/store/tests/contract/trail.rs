@@ -1,4 +1,4 @@
-//! The trail: audit and events are counted without gaps, and the database itself keeps them as they were written.
+//! Audit trail and events: numbered without gaps, and the database refuses to change written records.
 
 use gpuaas_model::{ServiceAccountId, StreamName, TokenId};
 use gpuaas_store::{ActorToken, AuditFilter, AuditRecord, NewAudit, Store};

@@ -1,4 +1,4 @@
-//! What cannot be read is named by its place, and what is there is told from what is missing.
+//! Errors about unreadable values name table, row and column, and existing content is distinguished from missing content.
 
 use gpuaas_model::{SecretId, StreamName};
 use gpuaas_store::{
@@ -152,7 +152,7 @@ pub(crate) async fn store_without_a_platform_is_told_from_one_with_and_nothing_i
     let mut tx = store.begin().await.unwrap();
     tx.put_setting_if_absent(PLATFORM, b"cp-1").await.unwrap();
     tx.commit().await.unwrap();
-    // SQLite's rows are in its log alone by now.
+    // SQLite's rows are only in its write-ahead log at this point.
     assert_eq!(contents().await.unwrap(), Contents::Platform);
     world.sql("delete from settings").await.unwrap();
     given::placed(&store, "gpu-1").await;

@@ -1,4 +1,5 @@
-//! A database of every version of the schema, kept as text under `tests/versions`, becomes what a fresh one is and keeps its rows.
+//! Upgrades of databases of every schema version, stored as SQL under `tests/versions`: each gets the schema of a fresh database and keeps
+//! its rows.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use gpuaas_store::{AuditFilter, Page, Store};
 
 use super::world::World;
 
-/// The ids in the kept databases differ in their last two digits.
+/// An id in the stored databases; the ids differ in their last two digits.
 fn id<T: std::str::FromStr>(last: &str) -> T {
     format!("0198c0de-7a3b-7c11-9b54-0242ac1200{last}").parse().ok().expect("a UUID")
 }
@@ -18,7 +19,7 @@ fn file(version: i64) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/versions/{version:04}.sql"))
 }
 
-/// The kept database of a version, in this database's words.
+/// The stored database of a version, in this backend's SQL dialect.
 fn kept(version: i64, is_shared: bool) -> String {
     let path = file(version);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
@@ -41,7 +42,7 @@ fn kept(version: i64, is_shared: bool) -> String {
     if is_shared { text.replace(" blob ", " bytea ").replace(" x'", " '\\x") } else { text }
 }
 
-/// Everything that the schema says, one line each, without regard for the order in which it was made.
+/// The schema as one line per object, independent of the order of creation.
 async fn schema(world: &World) -> Vec<String> {
     let sqlite = ["select type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') from sqlite_master"];
     let postgres = [
@@ -63,7 +64,7 @@ async fn schema(world: &World) -> Vec<String> {
     lines
 }
 
-/// A statement without the breaks and blanks that somebody laid it out with, or `alter table` left.
+/// Normalizes the white space of a statement, which layout and `alter table` change.
 fn without_layout(statement: &str) -> String {
     let words = statement.split_whitespace().collect::<Vec<_>>().join(" ");
     words.replace(" ,", ",").replace("( ", "(").replace(" )", ")")
@@ -73,7 +74,7 @@ async fn fresh(is_shared: bool) -> World {
     if is_shared { World::postgres().await } else { World::sqlite().await }
 }
 
-/// How many rows each table has, of those that are there.
+/// The number of rows of each existing table.
 async fn counts(world: &World) -> Vec<(&'static str, i64)> {
     let mut counts = Vec::new();
     for (table, _) in Store::dumped_tables() {
@@ -88,14 +89,14 @@ async fn counts(world: &World) -> Vec<(&'static str, i64)> {
     counts
 }
 
-/// How many rows of a table an upgrade from that version takes away, or adds.
+/// By how many rows of a table an upgrade from `version` changes the count.
 fn changed(version: i64, table: &str) -> i64 {
     match table {
-        // Without codes they would not be believed.
+        // Rows without codes would be rejected as forged.
         "enrollments" if version < 5 => -2,
         "service_accounts" if (3..8).contains(&version) => -1,
         "tokens" if (3..8).contains(&version) => -1,
-        // That the control plane has had its first administrator.
+        // The setting that records that the first administrator was created.
         "settings" if version < 6 => 1,
         _ => 0,
     }

@@ -1,4 +1,4 @@
-//! A fresh database of one test, and the ways into it.
+//! A fresh database for one test, and access to it with and without the store.
 
 use std::{
     borrow::Cow,
@@ -15,21 +15,21 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use gpuaas_postgres_server::Server;
 
-/// Where every test's time begins.
+/// The initial time of every test.
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-/// One test's database.
+/// The database of one test, and its clock.
 pub(crate) struct World {
-    /// Where it is.
+    /// URL of the database.
     pub(crate) url: String,
-    /// Whether processes on other machines could use it too.
+    /// Whether it is on a server, which processes on other machines could use too.
     pub(crate) is_shared: bool,
     clock: Arc<TestClock>,
     _folder: Option<tempfile::TempDir>,
 }
 
-/// Proves and seals as far as a test needs it: codes are sums over all that they cover and the key's name, and what is sealed stands behind such a
-/// sum of its owner. Those of the platform are in `trust`.
+/// A simplified proof and sealing with these keys. A code is a hash of the covered fields and the key's name; a sealed value is the plain
+/// value after a hash of key and owner. The platform's implementation is in `trust`.
 pub(crate) struct Proof(pub(crate) Vec<&'static str>);
 
 impl Proof {
@@ -37,7 +37,7 @@ impl Proof {
         self.0.iter().copied().find(|held| key.is_none_or(|key| *held == key))
     }
 
-    /// What `plain` is when that key has sealed it for `owner`.
+    /// Seals `plain` for `owner` with that key.
     pub(crate) fn sealed(key: &str, owner: &[u8], plain: &[u8]) -> Vec<u8> {
         [&sum(&(key, owner)), plain].concat()
     }
@@ -67,7 +67,7 @@ impl RecordProof for Proof {
     }
 }
 
-/// A clock that moves when it is told to.
+/// A clock that only moves when a test advances it.
 struct TestClock(AtomicI64);
 
 impl Clock for TestClock {
@@ -77,26 +77,26 @@ impl Clock for TestClock {
 }
 
 impl World {
-    /// A file of its own.
+    /// A new SQLite file.
     pub(crate) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let url = format!("sqlite://{}", folder.path().join("store.db").display());
         Self::at(url, Some(folder))
     }
 
-    /// A database of its own on the server of this test binary.
+    /// A new database on the PostgreSQL server of this test binary.
     pub(crate) async fn postgres() -> Self {
         let server = tokio::task::spawn_blocking(Server::shared).await.expect("the server starts");
         Self::at(server.fresh_database().await, None)
     }
 
-    /// A database that is there.
+    /// An existing database.
     pub(crate) fn at(url: String, folder: Option<tempfile::TempDir>) -> Self {
         let clock = Arc::new(TestClock(AtomicI64::new(NOW.as_millis())));
         Self { url, is_shared: folder.is_none(), clock, _folder: folder }
     }
 
-    /// Runs a behaviour and removes its database, unless it failed.
+    /// Runs a behaviour and then removes its database, unless the behaviour fails.
     pub(crate) async fn judge<F: Future<Output = ()>>(self, behaviour: impl FnOnce(Self) -> F) {
         let (url, is_shared) = (self.url.clone(), self.is_shared);
         behaviour(self).await;
@@ -105,35 +105,35 @@ impl World {
         }
     }
 
-    /// Where it is, for the store.
+    /// The store's options for this database.
     pub(crate) fn options(&self) -> StoreOptions {
         StoreOptions { url: self.url.clone() }
     }
 
-    /// The store, opened as one more process would open it.
+    /// Opens the store, as another process would.
     pub(crate) async fn open(&self) -> Store {
         self.try_open().await.expect("the store opens")
     }
 
-    /// The same, where opening may be refused.
+    /// As [`World::open`], but returns an error if the store refuses to open.
     pub(crate) async fn try_open(&self) -> Result<Store, StoreError> {
         let store = Store::open(&StoreOptions { url: self.url.clone() }, self.clock.clone()).await?;
         store.prove_with(Arc::new(Proof(vec!["old"])));
         Ok(store)
     }
 
-    /// The store as somebody has it who lacks the key that proves records.
+    /// Opens the store without the key that proves records.
     pub(crate) async fn open_unproven(&self) -> Store {
         let options = StoreOptions { url: self.url.clone() };
         Store::open(&options, self.clock.clone()).await.expect("the store opens")
     }
 
-    /// Moves the control plane's clock, which is not the database's.
+    /// Advances the control plane's clock; the database has a separate clock.
     pub(crate) fn pass(&self, millis: i64) {
         self.clock.0.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// Runs a statement past the store, as somebody with access to the database could.
+    /// Runs SQL without the store, as a person with access to the database could.
     pub(crate) async fn sql(&self, statement: &str) -> Result<(), String> {
         if let Some(file) = self.file() {
             let connection = rusqlite::Connection::open(file).expect("the file opens");
@@ -145,7 +145,7 @@ impl World {
         ran.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    /// The number that a statement yields.
+    /// The number that a query returns.
     pub(crate) async fn number(&self, statement: &str) -> i64 {
         if let Some(file) = self.file() {
             let connection = rusqlite::Connection::open(file).expect("the file opens");
@@ -157,7 +157,7 @@ impl World {
         row.and_then(|row| row.try_get(0)).unwrap_or_else(|error| panic!("{statement}: {error}"))
     }
 
-    /// The texts that a statement yields in its only column.
+    /// The texts that a query returns in its only column.
     pub(crate) async fn texts(&self, statement: &str) -> Vec<String> {
         if let Some(file) = self.file() {
             let connection = rusqlite::Connection::open(file).expect("the file opens");
@@ -171,12 +171,12 @@ impl World {
         rows.iter().map(|row| row.try_get(0).unwrap_or_else(|error| panic!("{statement}: {error}"))).collect()
     }
 
-    /// Its clock.
+    /// The control plane's clock.
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
     }
 
-    /// A statement that counts the tables.
+    /// A query that counts the tables.
     pub(crate) fn tables(&self) -> &'static str {
         if self.is_shared {
             "select count(*) from information_schema.tables where table_schema = 'public'"
@@ -185,23 +185,23 @@ impl World {
         }
     }
 
-    /// Whether it is a server that others may use too.
+    /// Whether the database is on a server, which processes on other machines could use too.
     pub(crate) fn is_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// A connection past the store, to a server.
+    /// Connects to the server without the store.
     pub(crate) async fn connect(&self) -> PgConnection {
         PgConnection::connect(&self.url).await.expect("the database answers")
     }
 
-    /// SQLite's file.
+    /// Path of the SQLite file; none on a server.
     fn file(&self) -> Option<&str> {
         self.url.strip_prefix("sqlite://")
     }
 }
 
-/// Runs `count` of these beside each other and returns what each came to.
+/// Runs `count` futures concurrently and returns their results.
 pub(crate) async fn at_once<T, F>(count: usize, each: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,

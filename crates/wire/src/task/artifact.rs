@@ -1,34 +1,34 @@
-//! Bringing artifacts onto a node.
+//! Downloading artifacts to a node.
 
 use gpuaas_model::TaskType;
 use serde::{Deserialize, Serialize};
 
 use super::TaskSpec;
 
-/// An artifact by content.
+/// Reference to an artifact by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArtifactRef {
-    /// The release's own file name, for example `rke2.linux-amd64.tar.gz`.
+    /// File name in the release, for example `rke2.linux-amd64.tar.gz`.
     pub name: String,
-    /// SHA-256 of the bytes, 64 lower-case hex digits.
+    /// SHA-256 of the contents, 64 lower-case hex digits.
     pub sha256: String,
-    /// Length of the bytes.
+    /// Length in bytes.
     pub size_bytes: u64,
 }
 
-/// Fetches artifacts into the node's staging folder, resuming where an earlier try ended, and checks every byte.
+/// Downloads artifacts to the node's staging directory, resumes interrupted downloads and verifies every byte.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArtifactFetch {
-    /// What to fetch.
+    /// Artifacts to download.
     pub artifacts: Vec<ArtifactRef>,
 }
 
-/// What was fetched.
+/// Result of [`ArtifactFetch`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactFetched {
-    /// Bytes that travelled now; those staged earlier do not count.
+    /// Bytes downloaded by this task, without those staged earlier.
     pub fetched_bytes: u64,
     /// Bytes that were already staged and verified.
     pub reused_bytes: u64,

@@ -5,39 +5,39 @@ use serde::{Deserialize, Serialize};
 
 use super::TaskSpec;
 
-/// Writes the one file of a fix and applies it. The values are the agent's own.
+/// Writes the file of a fix and applies it. The values are compiled into the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fix {
-    /// Which.
+    /// The fix to apply.
     pub kind: FixKind,
 }
 
-/// What a fix did.
+/// Result of a fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fixed {
-    /// The file that keeps it over a reboot.
+    /// File that makes the fix survive a reboot.
     pub path: String,
-    /// Whether file or kernel changed.
+    /// True if the file or the kernel changed.
     pub changed: bool,
-    /// What was applied now, at most [`Fixed::APPLIED_MAX`].
+    /// Changes applied by this task, at most [`Fixed::APPLIED_MAX`].
     pub applied: Vec<Applied>,
 }
 
 /// A kernel parameter that was raised or a module that was loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// Its name.
+    /// Name of the parameter or module.
     pub name: String,
-    /// What it was before; absent for a module.
+    /// Value before the fix; absent for a module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// What it is now.
+    /// Value after the fix.
     pub now: String,
 }
 
 impl Fixed {
-    /// Most of them told.
+    /// Maximum number of changes listed.
     pub const APPLIED_MAX: usize = 16;
 }
 

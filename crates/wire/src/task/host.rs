@@ -1,20 +1,20 @@
-//! Tasks about the host itself.
+//! Tasks that inspect the host itself.
 
 use gpuaas_model::TaskType;
 use serde::{Deserialize, Serialize};
 
 use super::{HostWants, TaskSpec};
 
-/// Changes nothing and answers at once.
+/// Changes nothing and returns at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noop {}
 
-/// The answer to [`Noop`].
+/// Result of [`Noop`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoopDone {}
 
-/// What a node says it is. Its own word: shown, never trusted for more than its own scheduling.
+/// Description of a node, as reported by the node. It is displayed and used for nothing but scheduling on that node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
     /// Host name.
@@ -31,79 +31,79 @@ pub struct HostFacts {
     pub arch: String,
     /// Logical CPUs.
     pub cpus: u32,
-    /// Memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// The node's own addresses, the one its services listen on first.
+    /// Addresses of the node; its services listen on the first.
     pub addresses: Vec<String>,
-    /// Where an app would put its data.
+    /// File systems on which apps would store data.
     pub disks: Vec<DiskFacts>,
-    /// Whether this is a sandbox and no machine of its own.
+    /// True in a sandbox that shares a machine with others.
     pub sandbox: bool,
 }
 
 /// A file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskFacts {
-    /// Where it is mounted, as the node sees it.
+    /// Mount point as seen by the node.
     pub path: String,
-    /// Its size.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// What an unprivileged writer may still use.
+    /// Bytes available to unprivileged users.
     pub free_bytes: u64,
 }
 
-/// Checks whether an app could run here, before anything is changed.
+/// Checks whether an app could run on the node. Changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preflight {
     /// TCP ports that must be free on the node's own address.
     pub ports: Vec<u16>,
-    /// Paths that must not exist: leftovers of an earlier installation.
+    /// Paths that must not exist, as an earlier installation leaves them.
     pub absent_paths: Vec<String>,
-    /// Paths that the app's own uninstall would delete though it did not make them: their presence is a warning.
+    /// Paths that the app's uninstall script would delete although the app did not create them: their presence is a warning.
     pub endangered_paths: Vec<String>,
-    /// Free space wanted under `/var/lib`, in bytes.
+    /// Required free space under `/var/lib`, in bytes.
     pub free_bytes_min: u64,
-    /// What else an app wants of a host; since schema 2.
+    /// Further requirements of the app; since schema 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wants: Option<HostWants>,
 }
 
-/// What a preflight found; success of the task, whatever it found.
+/// Result of a preflight. The task succeeds even if there are findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreflightReport {
-    /// Checks that passed.
+    /// Number of checks that passed.
     pub passed: u32,
-    /// Those that did not, at most [`PreflightReport::FINDINGS_MAX`].
+    /// Checks that did not pass, at most [`PreflightReport::FINDINGS_MAX`].
     pub findings: Vec<Finding>,
 }
 
 impl PreflightReport {
-    /// Most findings listed.
+    /// Maximum number of findings listed.
     pub const FINDINGS_MAX: usize = 64;
 }
 
-/// One finding, with evidence and fix.
+/// One finding of a preflight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Stable name of the check, for example `port_taken`.
     pub check: String,
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
     /// What was found, in one sentence.
     pub detail: String,
     /// What to do.
     pub fix: String,
-    /// Where that was seen, as it stands there.
+    /// Observed text, for example a line of a file, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing.
+    /// The app can be installed, but may have problems.
     Warning,
     /// The app must not be installed.
     Blocking,
@@ -113,53 +113,53 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Residue {
-    /// Paths that must be gone.
+    /// Paths that must not exist.
     pub paths: Vec<String>,
     /// Paths under which nothing may be mounted.
     pub mount_prefixes: Vec<String>,
     /// Ports on which nothing may listen.
     pub ports: Vec<u16>,
-    /// Units that must not be known any more.
+    /// Units that systemd must not know any more.
     pub units: Vec<String>,
-    /// Programs (by the start of their path) of which no process may remain.
+    /// Path prefixes of programs of which no process may run.
     pub process_prefixes: Vec<String>,
     /// UDP ports on which nothing may listen; since schema 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub udp_ports: Vec<u16>,
-    /// Beginnings of the names of network links that must be gone; since schema 2.
+    /// Name prefixes of network interfaces that must not exist; since schema 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub link_prefixes: Vec<String>,
-    /// Texts that no rule of the packet filter may hold any more; since schema 2.
+    /// Texts that no packet filter rule may contain; since schema 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firewall_marks: Vec<String>,
-    /// Beginnings of the names of control groups in which no process may remain; since schema 2.
+    /// Name prefixes of cgroups in which no process may run; since schema 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group_prefixes: Vec<String>,
 }
 
-/// What is still there. Hygiene, not attestation: the tenant was root.
+/// Remaining residue. This is hygiene, not attestation: the tenant had root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResidueReport {
-    /// Every item found; empty means clean. At most [`ResidueReport::ITEMS_MAX`].
+    /// Every item found, at most [`ResidueReport::ITEMS_MAX`]. Empty means clean, if `unseen` is empty too.
     pub items: Vec<ResidueItem>,
-    /// What could not be looked at, and why; at most [`ResidueReport::UNSEEN_MAX`].
+    /// What could not be checked, and why; at most [`ResidueReport::UNSEEN_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
 }
 
 impl ResidueReport {
-    /// Most items listed.
+    /// Maximum number of items listed.
     pub const ITEMS_MAX: usize = 200;
-    /// Most things listed that could not be looked at.
+    /// Maximum number of unchecked things listed.
     pub const UNSEEN_MAX: usize = 8;
 }
 
-/// One thing that is still there.
+/// One item of residue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResidueItem {
-    /// Of what kind.
+    /// Kind of the item.
     pub kind: ResidueKind,
-    /// Which one: a path, a port, a unit, a process with its id.
+    /// The item itself: a path, a port, a unit, or a process with its id.
     pub what: String,
 }
 
@@ -167,19 +167,19 @@ pub struct ResidueItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResidueKind {
-    /// A file or folder.
+    /// A file or directory.
     Path,
     /// A mount.
     Mount,
-    /// A listener.
+    /// A port with a listener.
     Port,
-    /// A unit.
+    /// A systemd unit.
     Unit,
     /// A process.
     Process,
-    /// A network link.
+    /// A network interface.
     Link,
-    /// A rule of the packet filter.
+    /// A packet filter rule.
     FirewallRule,
 }
 

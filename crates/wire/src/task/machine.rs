@@ -1,78 +1,78 @@
-//! What a node's machine is made of: the longer answer of `host.inspect`.
+//! Hardware and system facts of a node: the extended result of `host.inspect`.
 
 use gpuaas_model::TaskType;
 use serde::{Deserialize, Serialize};
 
 use super::{HostFacts, Preflight, PreflightReport, TaskSpec};
 
-/// Asks what the node is, and on wish whether it is fit.
+/// Requests a node's inventory and optionally a preflight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inspect {
-    /// Whether to measure how quickly writes reach the disk; since schema 2.
+    /// Disk for which to measure write latency, if any; since schema 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<Measure>,
-    /// What to look for besides; since schema 2.
+    /// Preflight to run in addition; since schema 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<Preflight>,
 }
 
 impl Inspect {
-    /// The first schema whose result describes the machine.
+    /// First schema whose result contains [`MachineFacts`].
     pub const WITH_MACHINE: u32 = 2;
 }
 
-/// On which disk a measurement is wanted.
+/// Selects the disks on which write latency is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// On one that is the node's own: a sandbox shares its machine's and says nothing of it.
+    /// Only a disk that the node does not share. A sandbox shares its machine's disk, so a measurement there is not meaningful.
     OwnDisk,
-    /// On any.
+    /// Any disk.
     AnyDisk,
 }
 
-/// What an inspection found.
+/// Result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inspection {
-    /// What the node says it is.
+    /// Basic facts of the node.
     #[serde(flatten)]
     pub facts: HostFacts,
-    /// What its machine is made of; absent from an agent of schema 1.
+    /// Hardware and system facts; absent from an agent of schema 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineFacts>,
-    /// Whether it is fit, where that was asked.
+    /// Result of the preflight, if one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<PreflightReport>,
 }
 
-/// What a machine is made of. A node's own word, as all of it.
+/// Hardware and system facts, as reported by the node and therefore not trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MachineFacts {
-    /// The processor's own name.
+    /// Model name of the processor.
     pub cpu_model: String,
-    /// Processors that are plugged in.
+    /// Number of populated processor sockets.
     pub cpu_sockets: u32,
-    /// Cores of all of them; a core may be several logical CPUs.
+    /// Physical cores in all sockets; a core may provide several logical CPUs.
     pub cpu_cores: u32,
-    /// Memory in use as swap, at most.
+    /// Size of swap space in bytes.
     pub swap_bytes: u64,
-    /// What the firmware calls the machine, for example `VMware Virtual Platform`.
+    /// Product name from the firmware, for example `VMware Virtual Platform`.
     pub product: String,
-    /// Graphics processors and the like, by bus address.
+    /// GPUs and other accelerators, ordered by bus address.
     pub gpus: Vec<GpuFacts>,
-    /// The version of the GPUs' driver, where one is loaded.
+    /// Version of the loaded GPU driver, if any.
     pub gpu_driver: Option<String>,
-    /// File systems on disks of the node's own.
+    /// File systems on the node's own disks.
     pub file_systems: Vec<FileSystemFacts>,
-    /// The one that an app's data would lie on.
+    /// File system for an app's data.
     pub data_disk: Option<DataDisk>,
-    /// Where packets go for which nothing else is known.
+    /// Default route, if there is one.
     pub default_route: Option<RouteFacts>,
-    /// Name servers that the host asks.
+    /// Name servers that the host uses.
     pub name_servers: Vec<String>,
-    /// Who keeps the clock.
+    /// State of clock synchronization.
     pub clock: ClockKeeping,
 }
 
@@ -80,13 +80,13 @@ pub struct MachineFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuFacts {
-    /// Where it is plugged in, for example `0000:3b:00.0`.
+    /// PCI bus address, for example `0000:3b:00.0`.
     pub bus: String,
-    /// Vendor and device as PCI has them, for example `10de:2335`.
+    /// PCI vendor and device id, for example `10de:2335`.
     pub pci_id: String,
-    /// Its name, where the driver or the host's list of devices knows one.
+    /// Model name, if the driver or the host's PCI id list knows it.
     pub model: Option<String>,
-    /// Its memory, where its driver tells.
+    /// Memory in bytes, if the driver reports it.
     pub memory_bytes: Option<u64>,
 }
 
@@ -94,41 +94,41 @@ pub struct GpuFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileSystemFacts {
-    /// Where it is mounted.
+    /// Mount point.
     pub path: String,
-    /// What is mounted, for example `/dev/nvme0n1p2`.
+    /// Mounted device, for example `/dev/nvme0n1p2`.
     pub device: String,
-    /// Its type, for example `ext4`.
+    /// File system type, for example `ext4`.
     pub kind: String,
-    /// Its size.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// What an unprivileged writer may still use.
+    /// Bytes available to unprivileged users.
     pub free_bytes: u64,
 }
 
-/// The file system that an app's data would lie on.
+/// The file system for an app's data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DataDisk {
-    /// The folder that was asked for.
+    /// The requested directory.
     pub folder: String,
-    /// The file system under it.
+    /// The file system that contains the directory.
     #[serde(flatten)]
     pub on: FileSystemFacts,
-    /// How quickly writes reach it, once that was measured.
+    /// Write latency, if it was measured.
     pub writes: Option<WriteLatency>,
 }
 
-/// How long `fdatasync` took after small writes, as etcd makes them.
+/// Latency of `fdatasync` after small writes like etcd's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteLatency {
-    /// How many were made.
+    /// Number of measured writes.
     pub writes: u32,
-    /// Half of them took at most this.
+    /// Median in microseconds.
     pub p50_us: u32,
-    /// 99 of 100 took at most this.
+    /// 99th percentile in microseconds.
     pub p99_us: u32,
-    /// None took longer.
+    /// Maximum in microseconds.
     pub max_us: u32,
 }
 
@@ -136,44 +136,44 @@ pub struct WriteLatency {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RouteFacts {
-    /// The next machine on the way; absent on a link that needs none.
+    /// Address of the gateway; absent on an interface that needs none.
     pub gateway: Option<String>,
-    /// The link it leaves by.
+    /// Name of the outgoing interface.
     pub link: String,
-    /// The largest packet of that link; 0 when it does not say.
+    /// MTU of that interface in bytes; 0 if unknown.
     pub mtu: u32,
 }
 
-/// Who keeps a clock in time.
+/// State of a node's clock synchronization.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kept", rename_all = "snake_case")]
 pub enum ClockKeeping {
-    /// The machine around this container or sandbox.
+    /// The machine around this container or sandbox keeps the clock.
     ByMachine,
-    /// The kernel says that it is synchronized.
+    /// The kernel reports that the clock is synchronized.
     Synchronized {
-        /// By which service, where one is known to run.
+        /// The time service, if one is known to run.
         by: Option<String>,
     },
-    /// A service runs for it, and it is not synchronized.
+    /// A time service runs, but the clock is not synchronized yet.
     NotYet {
-        /// Which.
+        /// The time service.
         by: String,
     },
-    /// No service runs for it, and it is not synchronized.
+    /// No time service runs, and the clock is not synchronized.
     ByNobody,
-    /// Nobody told, or in a word that is not known here.
+    /// Not reported, or a value that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
 impl MachineFacts {
-    /// Most GPUs told.
+    /// Maximum number of GPUs listed.
     pub const GPUS_MAX: usize = 64;
-    /// Most file systems told.
+    /// Maximum number of file systems listed.
     pub const FILE_SYSTEMS_MAX: usize = 32;
-    /// Most name servers told.
+    /// Maximum number of name servers listed.
     pub const NAME_SERVERS_MAX: usize = 16;
 }
 

@@ -1,7 +1,8 @@
-//! The closed task catalog: one parameter type and one result type per [`TaskType`], all refusing unknown fields.
+//! The closed task catalog: one parameter type and one result type per [`TaskType`]. Parameter types refuse unknown fields; unknown fields
+//! of results are dropped.
 //!
-//! A type's schema version grows when its parameters change shape; an agent lists the versions it knows at hello and the control
-//! plane renders what the agent listed.
+//! A type's schema version grows when its parameters change shape. An agent lists the versions it supports in its hello, and the control
+//! plane sends one of those.
 
 mod artifact;
 mod fix;
@@ -37,102 +38,102 @@ use crate::bounds::{OutOfBounds, SENTENCE_BYTES_MAX, Said, cut};
 use gpuaas_model::{Code, SecretId, TaskType};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// A task type as a Rust type: its parameters are `Self`, its result is [`TaskSpec::Result`].
+/// A task type as a Rust type: `Self` holds its parameters.
 pub trait TaskSpec: Serialize + DeserializeOwned {
-    /// The type's name in the catalog.
+    /// Name of the type in the catalog.
     const TYPE: TaskType;
-    /// The newest version of the parameters' shape.
+    /// Newest schema version of the parameters.
     const SCHEMA: u32 = 1;
-    /// The oldest version that is still taken: a newer one only adds fields that need not be there.
+    /// Oldest supported schema version. Newer versions only add optional fields.
     const OLDEST: u32 = 1;
-    /// Fields that a newer version added, each with that version.
+    /// Fields added after the first version, each with the version that added it.
     const ADDED: &'static [(u32, &'static str)] = &[];
-    /// What a success returns.
+    /// Result of a successful task.
     type Result: Serialize + DeserializeOwned + Said;
 
-    /// The secrets whose bytes the node may read for it.
+    /// Returns the secrets that the node may read for the task.
     fn reads(&self) -> Vec<SecretId> {
         Vec::new()
     }
 
-    /// The secrets that the node is to bring, and may not read.
+    /// Returns the secrets that the node must deposit and may not read.
     fn deposits(&self) -> Vec<SecretId> {
         Vec::new()
     }
 }
 
-/// A task type with the schema versions an agent can execute; the agent's hello lists these.
+/// A task type with the schema versions that an agent supports, as listed in its hello.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSupport {
-    /// The catalog name. Text, because an agent may know types that this control plane does not.
+    /// Name in the catalog. It is text because an agent may support types that this control plane does not know.
     pub task: String,
-    /// The schema versions.
+    /// Supported schema versions.
     pub schemas: Vec<u32>,
 }
 
-/// A secret by reference: its bytes are fetched over the channel by the node whose task names it, and by no other.
+/// Reference to a secret. Only a node whose task contains the reference can fetch the secret's bytes, over its channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRef {
-    /// Which secret.
+    /// The secret's id.
     pub secret_id: SecretId,
-    /// SHA-256 of its bytes, 64 lower-case hex digits.
+    /// SHA-256 of the secret's bytes, 64 lower-case hex digits.
     pub sha256: String,
 }
 
-/// How far a task is; any number may precede its end. Bounded: `text` to [`TaskProgress::TEXT_BYTES_MAX`].
+/// Progress of a task; any number of them may precede its end. `text` has at most [`TaskProgress::TEXT_BYTES_MAX`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskProgress {
-    /// What is being done or waited for, for example `waiting for rke2-server to notify readiness`.
+    /// Current activity, for example `waiting for rke2-server to notify readiness`.
     pub text: String,
-    /// Percent done, where it can be told.
+    /// Percent done, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub percent: Option<u8>,
 }
 
 impl TaskProgress {
-    /// Longest progress text, in bytes.
+    /// Maximum length of a progress text, in bytes.
     pub const TEXT_BYTES_MAX: usize = 512;
 }
 
-/// How a task ended.
+/// Outcome of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum TaskOutcome {
-    /// Done; `result` is the type's result.
+    /// The task succeeded.
     Succeeded {
         /// JSON of the type's result.
         result: serde_json::Value,
     },
-    /// Not done.
+    /// The task failed.
     Failed {
-        /// Why.
+        /// The reason with evidence.
         failure: TaskFailure,
     },
 }
 
-/// Why a task failed, with what was seen on the node. A node's word: it is evidence, never an instruction.
+/// Why a task failed, with evidence from the node. A node reports it: the control plane treats it as evidence only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskFailure {
     /// Stable code.
     pub code: Code,
-    /// One sentence; at most [`TaskFailure::MESSAGE_BYTES_MAX`].
+    /// Reason in one sentence; at most [`TaskFailure::MESSAGE_BYTES_MAX`].
     pub message: String,
-    /// How the unit was, where the task was about one.
+    /// State of the unit, if the task manages one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unit: Option<Box<UnitReport>>,
-    /// The last lines of its journal, oldest first, at most [`TaskFailure::JOURNAL_LINES_MAX`].
+    /// Last lines of the unit's journal, oldest first, at most [`TaskFailure::JOURNAL_LINES_MAX`].
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub journal: Vec<JournalExcerpt>,
 }
 
 impl TaskFailure {
-    /// Longest message, in bytes.
+    /// Maximum length of a message, in bytes.
     pub const MESSAGE_BYTES_MAX: usize = SENTENCE_BYTES_MAX;
-    /// Most journal lines in one failure.
+    /// Maximum number of journal lines in a failure.
     pub const JOURNAL_LINES_MAX: usize = 60;
 
-    /// A failure without evidence of a unit.
+    /// Creates a failure without a unit report or journal lines.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), unit: None, journal: Vec::new() }
     }
@@ -157,7 +158,7 @@ impl Said for TaskFailure {
     }
 }
 
-/// A result is of its task's type: [`TaskOutcome::of_task`] looks at it.
+/// Leaves results unchecked, because their type depends on the task: [`TaskOutcome::of_task`] checks them.
 impl Said for TaskOutcome {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         Ok(match self {
@@ -171,7 +172,7 @@ impl Said for TaskOutcome {
 mod tests {
     use super::*;
 
-    /// Refuses parameters with one more field than the good ones have.
+    /// Asserts that parameters with an additional field are refused.
     fn refuses_more<T: TaskSpec>(good: serde_json::Value, seen: &mut Vec<TaskType>) {
         assert!(serde_json::from_value::<T>(good.clone()).is_ok(), "{}: {good}", T::TYPE);
         let mut more = good;

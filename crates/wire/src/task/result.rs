@@ -1,4 +1,4 @@
-//! A result as its task's type has it, and within bounds: what a node returns besides is not kept.
+//! Checks results from nodes: converts them to the task's result type, which drops unknown fields, and enforces the limits.
 
 use gpuaas_model::TaskType;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::bounds::{
 };
 
 impl TaskOutcome {
-    /// The outcome as a task of that type can have it; or why it is none.
+    /// Returns the outcome converted to the task's result type and within limits, or why it is invalid.
     pub fn of_task(self, task: TaskType) -> Result<Self, String> {
         let result = match self {
             Self::Failed { failure } => {
@@ -49,7 +49,7 @@ fn of<T: TaskSpec>(result: Value) -> Result<Value, String> {
     serde_json::to_value(result).map_err(|error| error.to_string())
 }
 
-/// Results of numbers and truth values alone.
+/// For results that contain only numbers and booleans.
 macro_rules! always_within_bounds {
     ($($result:ty),*) => {
         $(impl Said for $result {
@@ -89,7 +89,7 @@ impl Said for DiskFacts {
     }
 }
 
-/// A name or a line that is shown and nothing else, cut to what such a thing needs.
+/// Truncates a text that is only displayed to the length of a name.
 fn short(text: String) -> String {
     cut(text, NAME_BYTES_MAX)
 }
@@ -216,7 +216,7 @@ impl Said for Rke2Installed {
 impl Said for Rke2Started {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         if let Some(digest) = &self.ca_sha256 {
-            // It becomes a part of the token that other nodes join with.
+            // The digest becomes part of the join token of other nodes.
             sha256("the digest of the cluster's CA", digest)?;
         }
         Ok(Self { unit: self.unit.within_bounds()?, ..self })
@@ -333,7 +333,7 @@ mod hostile_tests {
         assert!(taken(TaskType::Preflight, json!({ "passed": 1, "findings": many })).is_err());
     }
 
-    /// Good results of the types of which a text may be long, each with the pointers of those texts.
+    /// Valid results of the types with possibly long texts, each with the JSON pointers of those texts.
     fn results_with_prose() -> Vec<(TaskType, Value, Vec<&'static str>)> {
         let line = json!({ "at": 1, "text": "l" });
         vec![

@@ -1,11 +1,11 @@
-//! Tasks about RKE2 on one node. Paths and unit names are RKE2's own.
+//! Tasks that manage RKE2 on one node. Paths and unit names are RKE2's defaults.
 
 use gpuaas_model::{SecretId, TaskType, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{ArtifactRef, SecretRef, TaskSpec};
 
-/// Which of RKE2's two services a node runs.
+/// RKE2 service that a node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rke2Role {
@@ -16,7 +16,7 @@ pub enum Rke2Role {
 }
 
 impl Rke2Role {
-    /// The unit's name.
+    /// Returns the name of the role's unit.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Server => "rke2-server.service",
@@ -25,84 +25,84 @@ impl Rke2Role {
     }
 }
 
-/// Lays a fetched release out as its own install script would, without running that script.
+/// Installs a fetched release like RKE2's install script, but without running that script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rke2Install {
     /// The release, for example `v1.36.3+rke2r1`.
     pub version: String,
-    /// `rke2.linux-amd64.tar.gz`.
+    /// The archive `rke2.linux-amd64.tar.gz`.
     pub archive: ArtifactRef,
-    /// Image archives for `/var/lib/rancher/rke2/agent/images`.
+    /// Image archives to place in `/var/lib/rancher/rke2/agent/images`.
     pub images: Vec<ArtifactRef>,
 }
 
-/// What was laid out.
+/// Result of [`Rke2Install`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rke2Installed {
     /// First line of `rke2 --version`.
     pub version_line: String,
-    /// Files written now; 0 when all were in place.
+    /// Files written by this task; 0 if all were in place.
     pub files_written: u32,
 }
 
-/// Writes `/etc/rancher/rke2/config.yaml` and the token files it names, all 0600.
+/// Writes `/etc/rancher/rke2/config.yaml` and the token files that it refers to, all with mode 0600.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rke2Configure {
-    /// The role it is for.
+    /// Role of the node.
     pub role: Rke2Role,
-    /// The whole `config.yaml`; holds no secret, only `token-file` and `agent-token-file`.
+    /// Contents of `config.yaml`; contains no secret, only the paths `token-file` and `agent-token-file`.
     pub config: String,
-    /// Goes to [`Rke2Configure::TOKEN_PATH`].
+    /// Token for [`Rke2Configure::TOKEN_PATH`].
     pub token: SecretRef,
-    /// Goes to [`Rke2Configure::AGENT_TOKEN_PATH`]; servers only.
+    /// Token for [`Rke2Configure::AGENT_TOKEN_PATH`]; only for servers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_token: Option<SecretRef>,
 }
 
 impl Rke2Configure {
-    /// Where the join or server token lies.
+    /// File with the join token or the server token.
     pub const TOKEN_PATH: &'static str = "/etc/rancher/rke2/token";
-    /// Where a server keeps the token that agents join with.
+    /// File on a server with the token that agents join with.
     pub const AGENT_TOKEN_PATH: &'static str = "/etc/rancher/rke2/agent-token";
-    /// The configuration.
+    /// Path of the configuration file.
     pub const CONFIG_PATH: &'static str = "/etc/rancher/rke2/config.yaml";
 }
 
-/// What was written.
+/// Result of [`Rke2Configure`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rke2Configured {
-    /// Whether any file changed.
+    /// True if any file changed.
     pub changed: bool,
 }
 
-/// Enables and starts the role's unit and follows its signals until it is up, or gives up with evidence.
+/// Enables and starts the role's unit and follows it until it is up, or gives up with evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rke2Start {
-    /// Which unit.
+    /// Role whose unit to start.
     pub role: Rke2Role,
-    /// Journal texts that mean waiting longer is pointless.
+    /// Journal texts after which waiting longer is pointless.
     pub give_up_on: Vec<GiveUp>,
-    /// Restarts of the unit after which it counts as failing: RKE2's unit never reaches `failed` by itself.
+    /// Number of restarts after which the unit counts as failing. RKE2's unit never reaches `failed` by itself.
     pub restarts_max: u32,
-    /// Spans of the journal in which a text to give up on does not count; since schema 2.
+    /// Spans of the journal in which a [`GiveUp`] text does not count; since schema 2.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub exceptions: Vec<GiveUpException>,
 }
 
-/// A text whose repeated appearance in the journal ends the wait.
+/// A text that ends the wait when the journal repeats it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GiveUp {
-    /// A part of the line, compared byte for byte.
+    /// Part of the line, compared byte for byte.
     pub text: String,
-    /// How often it must be seen since the start.
+    /// Number of occurrences since the start that end the wait.
     pub times: u32,
 }
 
-/// A span of the journal in which a text to give up on does not count.
+/// A span of the journal in which a [`GiveUp`] text does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GiveUpException {
@@ -110,120 +110,120 @@ pub struct GiveUpException {
     pub text: String,
     /// Part of the span's first line.
     pub from: String,
-    /// Part of the first line behind the span.
+    /// Part of the first line after the span.
     pub until: String,
 }
 
 impl GiveUpException {
-    /// Whether the span includes this line, given whether it included the line before.
+    /// Returns true if the span includes `line`; `held` is true if it included the previous line.
     pub fn includes(&self, line: &str, held: bool) -> bool {
         line.contains(&self.from) || held && !line.contains(&self.until)
     }
 }
 
-/// The unit is up.
+/// Result of [`Rke2Start`]: the unit is up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rke2Started {
-    /// How the unit is.
+    /// State of the unit.
     pub unit: UnitReport,
-    /// From the start order to READY=1, in milliseconds; 0 when it was up already.
+    /// Milliseconds from the start request to `READY=1`; 0 if the unit was up already.
     pub ready_after_ms: u64,
-    /// Servers: SHA-256 of the cluster's CA file as the K10 token form wants it, 64 hex digits.
+    /// On servers: SHA-256 of the cluster's CA file for the K10 token format, 64 hex digits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ca_sha256: Option<String>,
 }
 
-/// Stops the role's unit. RKE2 leaves its control plane and pods running.
+/// Stops the role's unit. RKE2 leaves its control plane and the pods running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rke2Stop {
-    /// Which unit.
+    /// Role whose unit to stop.
     pub role: Rke2Role,
 }
 
-/// The unit is stopped.
+/// Result of [`Rke2Stop`]: the unit is stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rke2Stopped {
-    /// Whether it ran before.
+    /// True if the unit was running.
     pub changed: bool,
 }
 
-/// Looks, without changing anything.
+/// Observes the role's unit without changing anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rke2Observe {
-    /// Which unit.
+    /// Role whose unit to observe.
     pub role: Rke2Role,
 }
 
-/// What was seen.
+/// Result of [`Rke2Observe`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rke2Observation {
-    /// How the unit is; `None` when the system does not know it.
+    /// State of the unit; `None` if systemd does not know it.
     pub unit: Option<UnitReport>,
-    /// First line of `rke2 --version`, when installed.
+    /// First line of `rke2 --version`, if RKE2 is installed.
     pub version_line: Option<String>,
-    /// Which of RKE2's ports something listens on at the node's address.
+    /// RKE2 ports with a listener on the node's address.
     pub listening: Vec<u16>,
-    /// Servers: SHA-256 of the cluster's CA file.
+    /// On servers: SHA-256 of the cluster's CA file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ca_sha256: Option<String>,
-    /// The last lines of the unit's journal.
+    /// Last lines of the unit's journal.
     pub journal: Vec<JournalExcerpt>,
 }
 
-/// Puts the distribution's own admin kubeconfig into the sealed store under an id chosen by the control plane.
+/// Stores RKE2's admin kubeconfig in the sealed store under an id that the control plane chose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rke2KubeconfigRead {
-    /// Where it goes.
+    /// Id under which to store the kubeconfig.
     pub secret_id: SecretId,
 }
 
-/// It is there.
+/// Result of [`Rke2KubeconfigRead`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rke2KubeconfigStored {
-    /// What was stored.
+    /// The stored secret.
     pub secret: SecretRef,
 }
 
-/// Removes RKE2 by its own script, which also kills what still runs.
+/// Removes RKE2 with its uninstall script, which also kills remaining processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rke2Uninstall {}
 
-/// The script ran. Its exit code proves nothing: the residue report does.
+/// Result of [`Rke2Uninstall`]. The script's exit status proves nothing; the residue report shows what remains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rke2Uninstalled {
-    /// Exit status of the script; `None` when there was no script to run.
+    /// Exit status of the script; `None` if there was no script.
     pub exit_status: Option<i32>,
 }
 
-/// A unit as systemd describes it. `active` alone never tells: RKE2's unit loops in `activating` and never reaches `failed`.
+/// State of a unit as systemd reports it. `active` alone is not enough: RKE2's unit loops in `activating` and never reaches `failed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitReport {
-    /// The unit.
+    /// Name of the unit.
     pub unit: String,
-    /// systemd's ActiveState.
+    /// `ActiveState` of systemd.
     pub active: String,
-    /// systemd's SubState.
+    /// `SubState` of systemd.
     pub sub: String,
-    /// systemd's Result.
+    /// `Result` of systemd.
     pub result: String,
-    /// systemd's NRestarts.
+    /// `NRestarts` of systemd.
     pub n_restarts: u32,
-    /// systemd's ExecMainStatus.
+    /// `ExecMainStatus` of systemd.
     pub exec_main_status: i32,
-    /// Since when it is in this state.
+    /// Time since when the unit is in this state.
     pub since: Timestamp,
 }
 
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalExcerpt {
-    /// When.
+    /// Time of the line.
     pub at: Timestamp,
-    /// The line, cut to 1,024 bytes.
+    /// Text of the line, truncated to 1,024 bytes.
     pub text: String,
 }
 

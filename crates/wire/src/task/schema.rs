@@ -1,4 +1,4 @@
-//! Versions of a task's parameters: a newer one only adds fields, so that an older agent is told the same without them.
+//! Schema versions of task parameters. Newer versions only add fields, so older agents receive the same parameters without them.
 
 use gpuaas_model::TaskType;
 use serde_json::Value;
@@ -8,8 +8,8 @@ use super::{
     Rke2Start, Rke2Stop, Rke2Uninstall, TaskSpec, TaskSupport,
 };
 
-/// The newest shape of a task that an agent of such support knows, not older than `oldest`, with the parameters in it: what came with a newer
-/// shape is left out. Where it knows none that fits, `oldest` as it is: the agent says no.
+/// Returns the newest schema version, not older than `oldest`, that the agent supports, and the parameters without fields of newer
+/// versions. If the agent supports no suitable version, returns `oldest`, and the agent refuses the task.
 pub fn shaped(task: TaskType, oldest: u32, params: Value, support: &[TaskSupport]) -> (u32, Value) {
     let (newest, added) = schemas(task);
     let known = support.iter().filter(|known| known.task == task.as_str()).flat_map(|known| &known.schemas);
@@ -24,7 +24,7 @@ fn without_newer(mut params: Value, schema: u32, added: &[(u32, &str)]) -> Value
     params
 }
 
-/// Removes a field by its path, in which dots separate names.
+/// Removes a field by its path, with dots between names.
 fn remove(params: &mut Value, path: &str) {
     let Some(fields) = params.as_object_mut() else { return };
     match path.split_once('.') {
@@ -37,7 +37,7 @@ fn remove(params: &mut Value, path: &str) {
     }
 }
 
-/// The newest version of a type, and its fields that were not there from the beginning.
+/// Returns the newest schema version of a type and the fields added after its first version.
 fn schemas(task: TaskType) -> (u32, &'static [(u32, &'static str)]) {
     const fn of<T: TaskSpec>() -> (u32, &'static [(u32, &'static str)]) {
         (T::SCHEMA, T::ADDED)

@@ -1,4 +1,4 @@
-//! What a task's node may do with which secret.
+//! Access of a task's node to secrets.
 
 use gpuaas_model::{SecretId, TaskType};
 use serde_json::Value;
@@ -8,16 +8,16 @@ use super::{
     Rke2Start, Rke2Stop, Rke2Uninstall, TaskSpec,
 };
 
-/// The secrets that a task names. What it deposits it may not read, and what it reads it may not replace.
+/// The secrets that a task names. The node cannot read what it deposits and cannot replace what it reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedSecrets {
-    /// Whose bytes its node may read.
+    /// Secrets that the node may read.
     pub reads: Vec<SecretId>,
-    /// Whose bytes its node is to bring.
+    /// Secrets that the node must deposit.
     pub deposits: Vec<SecretId>,
 }
 
-/// The secrets that a task of that type with these parameters names; none when they are not the type's parameters.
+/// Returns the secrets that a task with these parameters names; none if the parameters do not match the task type.
 pub fn named_secrets(task: TaskType, params: &Value) -> NamedSecrets {
     match task {
         TaskType::Noop => named::<Noop>(params),

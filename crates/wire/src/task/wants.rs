@@ -1,38 +1,38 @@
-//! What an app wants of a host, as numbers and names: the agent looks and judges.
+//! An app's requirements for a host as numbers and names. The agent checks them.
 
 use serde::{Deserialize, Serialize};
 
-/// What an app wants of a host besides free ports and room. What is left empty or zero is not looked at.
+/// Requirements for a host in addition to free ports and disk space. Empty and zero values are not checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostWants {
-    /// Who wants it, for sentences: `RKE2`.
+    /// Name of the app for messages, for example `RKE2`.
     pub who: String,
-    /// Where its data lies.
+    /// Data directory.
     pub data_dir: String,
-    /// Folders that it must be able to write in and run programs from, besides its data.
+    /// Further directories that must be writable and allow execution.
     pub program_dirs: Vec<String>,
-    /// Logical CPUs.
+    /// Minimum number of logical CPUs.
     pub cpus_min: u32,
-    /// Memory.
+    /// Minimum memory in bytes.
     pub memory_bytes_min: u64,
-    /// The longest that 99 of 100 writes may take to reach the disk.
+    /// Maximum write latency to disk at the 99th percentile, in microseconds.
     pub write_p99_us_max: u32,
-    /// The largest packet that the default route's link must carry.
+    /// Minimum MTU of the default route's interface, in bytes.
     pub mtu_min: u32,
     /// UDP ports that must be free.
     pub udp_ports: Vec<u16>,
-    /// Beginnings of the names of its network links, none of which may be there yet.
+    /// Name prefixes of the app's network interfaces; none may exist yet.
     pub link_prefixes: Vec<String>,
-    /// Texts of its rules in the packet filter, none of which may be there yet.
+    /// Texts of the app's packet filter rules; no rule may contain them yet.
     pub firewall_marks: Vec<String>,
-    /// Folders that it mounts in, where nothing may be mounted yet.
+    /// Directories in which the app mounts; nothing may be mounted there yet.
     pub mount_prefixes: Vec<String>,
-    /// Its units, which nobody else may have masked, replaced or changed.
+    /// The app's units, which must not be masked, replaced or changed.
     pub units: Vec<String>,
-    /// Names of variables that neither its units' environment files nor drop-ins may set; since schema 3 of `host.preflight`.
+    /// Names of variables that the units' environment files and drop-ins must not set; since schema 3 of `host.preflight`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reserved_variables: Vec<String>,
-    /// Whether it runs containers: kernel, resolver, firewall and security modules are looked at for what those need.
+    /// True if the app runs containers: the kernel, resolver, firewall and security modules are checked for their needs.
     pub containers: bool,
 }

@@ -1,4 +1,4 @@
-//! Fills a store with rows, between two runs of its control plane.
+//! Fills a database with rows while its control plane is stopped.
 
 use std::{
     sync::Arc,
@@ -18,17 +18,17 @@ use gpuaas_store::{
 use serde_json::json;
 use uuid::Uuid;
 
-/// Projects that share the nodes.
+/// Number of projects that share the nodes.
 pub(super) const PROJECTS: u32 = 10;
-/// Nodes of a workload: one server, the others agents.
+/// Nodes per workload: one server, the others agents.
 const NODES_EACH: usize = 5;
-/// What each workload has behind it.
+/// Rows per workload.
 const OPERATIONS_EACH: usize = 2;
 const TASKS_EACH: usize = 20;
 const EVENTS_EACH: usize = 20;
 const AUDITS_EACH: usize = 5;
 
-/// The name of a project.
+/// Name of a project.
 pub(super) fn project(number: u32) -> String {
     format!("bench-{number}")
 }
@@ -42,21 +42,21 @@ impl Clock for SystemClock {
     }
 }
 
-/// Rows that are copied.
+/// Real rows that serve as templates.
 struct Genuine {
     node: NodeRecord,
     task: TaskRecord,
     projects: Vec<ProjectRecord>,
 }
 
-/// Fills the store; says with what.
+/// Fills the database; returns a description of its content.
 pub(super) async fn fill(url: &str, nodes: u32) -> anyhow::Result<String> {
     let began = Instant::now();
     let store = Store::open(&StoreOptions { url: url.to_owned() }, Arc::new(SystemClock)).await?;
     let genuine = genuine(&store).await?;
     let workloads = nodes as usize / NODES_EACH;
     for number in 0..workloads {
-        // A change each: none is long.
+        // One transaction per workload keeps each of them short.
         let mut tx = store.begin().await?;
         workload(&mut tx, &genuine, number).await.with_context(|| format!("workload {number}"))?;
         tx.commit().await?;
@@ -83,7 +83,7 @@ async fn genuine(store: &Store) -> anyhow::Result<Genuine> {
     Ok(Genuine { node, task, projects })
 }
 
-/// One workload that runs, with its nodes and all that was done for it.
+/// Adds a running workload with its nodes and history.
 async fn workload(tx: &mut Tx, genuine: &Genuine, number: usize) -> anyhow::Result<()> {
     let project = genuine.projects.get(number % genuine.projects.len()).context("there is a project")?;
     let workload = workload_record(project, number)?;
@@ -118,7 +118,7 @@ fn node_record(genuine: &NodeRecord, number: usize) -> anyhow::Result<NodeRecord
         id: NodeId::from_uuid(Uuid::now_v7()),
         name: name(format!("gpu-{number}"))?,
         machine_id: Some(Uuid::new_v4().simple().to_string()),
-        // It has no connection; the control plane would find out for each.
+        // These nodes have no agents; without this the control plane would detect that for each one.
         connectivity: Connectivity::Unreachable,
         ..genuine.clone()
     })

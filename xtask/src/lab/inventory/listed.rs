@@ -1,4 +1,4 @@
-//! What the kernel and its tools list: mounts, links, addresses, routes, sysctls, firewall rules, and folders that programs keep their traces in.
+//! Mounts, links, addresses, routes, sysctls, firewall rules and known files and folders, as the kernel and its tools list them.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Things;
 use crate::{lab::packages, shell};
 
-/// Values that change by themselves, by their beginning.
+/// Prefixes of sysctls whose values change without anyone setting them.
 const RESTLESS: [&str; 15] = [
     "fs/aio-nr",
     "fs/dentry-state",
@@ -22,21 +22,21 @@ const RESTLESS: [&str; 15] = [
     "kernel/pty/nr",
     "kernel/random/",
     "net/netfilter/nf_conntrack_count",
-    // Drawn once, for the first socket that asks for it.
+    // Generated for the first socket that asks for it.
     "net/ipv4/tcp_fastopen_key",
     "vm/stat_refresh",
-    // Written by whoever compacts memory.
+    // Written by every process that compacts memory.
     "vm/compact_memory",
 ];
-/// Folders with how deep they are looked at.
+/// Folders to list, each with its depth.
 const FOLDERS: [(&str, u8); 3] = [("/run", 4), ("/var/lib", 1), ("/etc", 1)];
-/// Files that are looked into.
+/// Files whose content is compared.
 const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
-/// Programs that list firewall rules. One that is not there lists nothing, and nobody can have used it.
+/// Programs that list firewall rules. A program that is not installed lists nothing, because nothing can have used it.
 const FIREWALLS: [(&str, &[&str]); 3] =
     [("iptables-save", &[]), ("ip6tables-save", &[]), ("nft", &["list", "ruleset"])];
 
-/// All of it.
+/// Collects all of it.
 pub(super) fn all() -> anyhow::Result<Things> {
     let mut things = Things::new();
     things.insert("mounts".to_owned(), mounts()?);
@@ -60,7 +60,7 @@ pub(super) fn all() -> anyhow::Result<Things> {
     Ok(things)
 }
 
-/// By point and what lies there; the same twice is told by its number.
+/// Lists mounts by mount point and source; equal ones are numbered.
 fn mounts() -> anyhow::Result<BTreeMap<String, String>> {
     let text = fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
     let mut found = BTreeMap::new();
@@ -124,7 +124,7 @@ fn insert_numbered(found: &mut BTreeMap<String, String>, name: String, detail: S
     }
 }
 
-/// Every value below /proc/sys that can be read and does not change by itself.
+/// Reads every value below `/proc/sys` that is readable and changes only when set.
 fn sysctls() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     walk(Path::new("/proc/sys"), u8::MAX, &mut |path, is_folder| {
@@ -136,7 +136,7 @@ fn sysctls() -> BTreeMap<String, String> {
     found
 }
 
-/// Each line once, in the words of the program, without its counters and times.
+/// Lists the rules, each line once, without counters and times.
 fn rules(program: &str, arguments: &[&str]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     if packages::is_there(program) {
@@ -162,7 +162,7 @@ fn paths() -> BTreeMap<String, String> {
     found
 }
 
-/// What is in a folder, so deep; follows no links.
+/// Lists the content of a folder down to `depth`; follows no links.
 fn walk(folder: &Path, depth: u8, take: &mut impl FnMut(&Path, bool)) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());

@@ -1,11 +1,11 @@
-//! What there is on this machine of all that a lab makes, as the kernel and its tools tell it.
+//! Inventory of everything on this machine that a lab can create, as the kernel and its tools list it.
 //!
-//! Guarantees: knows nothing of the lab: no state file, no list of what was made; whoever leaves something behind is not asked. Two inventories tell
-//! what came and what went in between.
+//! Guarantees: independent of the lab's code: it reads no state file and no list of created things. Comparing two
+//! inventories shows new processes, namespaces and cgroups, and everything else that was added, removed or changed.
 //!
-//! Others live on the machine too. A process is the lab's if it carries [`MARK`] in its environment (whoever is started by somebody who has it, has
-//! it), if it lives in a namespace that was not there before, or if its command names the lab; a cgroup with somebody else's process in it is
-//! theirs. What was left to others is counted and said.
+//! Other users may be active on the machine. A process counts as the lab's if it has [`MARK`] in its environment (children inherit it),
+//! lives in a namespace that did not exist before, or has a command line that names the lab. A cgroup that contains a process of another
+//! user counts as theirs. Changes attributed to others are counted and reported.
 
 mod listed;
 mod processes;
@@ -19,31 +19,31 @@ use serde::{Deserialize, Serialize};
 use super::refusal::Refusal;
 use processes::Process;
 
-/// The variable that marks what a test starts.
+/// The environment variable that marks the processes that a test starts.
 pub(super) const MARK: &str = "GPUAAS_LAB_TEST";
 
-/// Things by kind and name, with what can be said of each.
+/// Details by kind and name.
 type Things = BTreeMap<String, BTreeMap<String, String>>;
 
-/// All of it, at one moment.
+/// Everything that exists at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Inventory {
     processes: BTreeMap<String, Process>,
-    /// Each with the processes in it.
+    /// Process identifiers by cgroup.
     cgroups: BTreeMap<String, BTreeSet<String>>,
     things: Things,
 }
 
-/// What came, went or changed.
+/// The difference between two inventories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
-    /// What nobody else can have done, a line each.
+    /// Changes that only a lab can have made, one per line.
     pub(super) lines: Vec<String>,
-    /// What others did meanwhile.
+    /// Number of changes attributed to others.
     pub(super) others: usize,
 }
 
-/// The hidden command: prints the inventory, or what is new since another.
+/// Runs the hidden command: prints the inventory, or what is new compared with the one in `since`.
 pub(super) fn run(since: Option<&Utf8Path>) -> anyhow::Result<()> {
     let now = Inventory::take()?;
     let Some(file) = since else {
@@ -58,14 +58,14 @@ pub(super) fn run(since: Option<&Utf8Path>) -> anyhow::Result<()> {
 }
 
 impl Inventory {
-    /// Looks at everything.
+    /// Takes the inventory.
     pub(super) fn take() -> anyhow::Result<Self> {
         let processes = processes::all()?;
         let cgroups = processes::by_cgroup(&processes)?;
         Ok(Self { processes, cgroups, things: listed::all()? })
     }
 
-    /// How much there is of each kind, for people.
+    /// Number of things of each kind, as text for people.
     pub(super) fn counts(&self) -> String {
         let namespaces = namespaces(self.processes.values());
         let of =
@@ -74,7 +74,7 @@ impl Inventory {
         of.into_iter().chain(things).map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// What is different at a later moment.
+    /// Compares with a later inventory.
     pub(super) fn until(&self, later: &Self) -> Difference {
         let mut difference = Difference::default();
         let old = namespaces(self.processes.values());
@@ -105,7 +105,7 @@ impl Inventory {
         difference
     }
 
-    /// New namespaces that a process of the lab's lives in; a namespace without any is a mount, and is listed as one.
+    /// Lists new namespaces in which a process of the lab lives. A namespace without processes is held by a mount and is listed as one.
     fn namespaces_until(&self, later: &Self, ours: &BTreeSet<&String>) -> Vec<String> {
         let old = namespaces(self.processes.values());
         let held = later.processes.iter().filter(|(id, _)| ours.contains(id)).map(|(_, process)| process);

@@ -1,4 +1,4 @@
-//! Processes, the namespaces that they live in, and the cgroups that they are in.
+//! Processes with their namespaces and cgroups.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,34 +11,34 @@ use serde::{Deserialize, Serialize};
 
 use super::MARK;
 
-/// Every kind of namespace.
+/// Kinds of namespaces.
 const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
-/// The parent of the kernel's own threads.
+/// PID of `kthreadd`, the parent of kernel threads.
 const KERNEL_THREADS: &str = "2";
-/// The state of a process that holds nothing any more but its number.
+/// State of a process that holds nothing but its PID.
 const ZOMBIE: &str = "Z";
-/// Where hierarchies are mounted.
+/// Where cgroup hierarchies are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Process {
-    /// With its arguments.
+    /// Command line with arguments.
     pub(super) command: String,
-    /// Whether it was started by a test of the lab.
+    /// Whether its environment carries the mark of a lab's test.
     pub(super) is_marked: bool,
-    /// `kind:[inode]`.
+    /// Namespaces as `kind:[inode]`.
     pub(super) namespaces: BTreeSet<String>,
 }
 
 impl Process {
-    /// Whether nobody but a lab can have started it, where these namespaces were there before.
+    /// Reports whether only a lab can have started it, given the namespaces that existed before.
     pub(super) fn is_of_a_lab(&self, before: &BTreeSet<String>) -> bool {
         self.is_marked || self.command.contains("gpuaas-lab") || !self.namespaces.is_subset(before)
     }
 }
 
-/// Every process but the kernel's threads and this one, by its number and the time of its start.
+/// Lists all processes except kernel threads and this one, keyed by PID and start time.
 pub(super) fn all() -> anyhow::Result<BTreeMap<String, Process>> {
     let own = std::process::id().to_string();
     let mut found = BTreeMap::new();
@@ -51,7 +51,7 @@ pub(super) fn all() -> anyhow::Result<BTreeMap<String, Process>> {
     Ok(found)
 }
 
-/// None of one that has ended, also where its parent has not taken note of it yet, and none of the kernel's.
+/// Reads one process. None for kernel threads and for processes that have ended, reaped or not.
 fn read(pid: &str, folder: &Path) -> Option<(String, Process)> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     let (state, parent, started) = state_parent_and_start(&stat)?;
@@ -70,20 +70,20 @@ fn read(pid: &str, folder: &Path) -> Option<(String, Process)> {
     Some((format!("{pid}@{started}"), Process { command, is_marked, namespaces }))
 }
 
-/// `pid (name) state parent … start …`, where the name may hold anything and the start is the 22nd.
+/// Parses `pid (name) state parent … start …`; the name may contain anything, and the start is field 22.
 fn state_parent_and_start(stat: &str) -> Option<(&str, &str, &str)> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
     Some((fields.next()?, fields.next()?, fields.nth(17)?))
 }
 
-/// Every cgroup of every hierarchy, with the processes in it that are named so above.
+/// Lists every cgroup of every hierarchy with those of its processes that are in `processes`.
 pub(super) fn by_cgroup(processes: &BTreeMap<String, Process>) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
     let by_pid: BTreeMap<&str, &String> = processes.keys().filter_map(|id| Some((id.split('@').next()?, id))).collect();
     let mut found = BTreeMap::new();
     let mut folders = vec![CGROUPS.to_owned()];
     while let Some(folder) = folders.pop() {
-        // A group of others may go while it is looked at.
+        // Another user's group may disappear meanwhile.
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         let inner = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         folders.extend(inner.map(|entry| entry.path().to_string_lossy().into_owned()));
@@ -126,7 +126,7 @@ mod tests {
         let found = all.iter().find(|(name, _)| name.starts_with(&id)).map(|(_, process)| process.clone());
         child.kill().and_then(|()| child.wait()).expect("it ends");
         let found = found.expect("it was there");
-        // Between fork and exec it may still be called as we are.
+        // Between fork and exec it may still have the command line of this process.
         assert!(found.namespaces.iter().any(|namespace| namespace.starts_with("net:[")), "{found:?}");
         let others: BTreeSet<String> = all.values().flat_map(|process| process.namespaces.clone()).collect();
         assert_eq!(found.is_of_a_lab(&others), found.is_marked || found.command.contains("gpuaas-lab"));

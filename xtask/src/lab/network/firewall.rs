@@ -1,8 +1,8 @@
-//! Rules that let the lab's traffic through where this machine's firewall would not.
+//! Firewall rules that accept the lab's traffic where this machine's firewall would drop it.
 //!
-//! Guarantees: a machine whose firewall lets everything through gets no rule. Each rule carries the lab's mark.
+//! Guarantees: a machine whose firewall accepts everything gets no rule. Every rule carries the lab's mark.
 //!
-//! Deliberately absent: firewalls that drop in nftables of their own; an accepting rule elsewhere does not overrule them.
+//! Deliberately absent: handling of other nftables tables that drop packets; an accepting rule elsewhere does not overrule them.
 
 use anyhow::Context;
 
@@ -16,9 +16,9 @@ use crate::{
 
 const IPTABLES: &str = "iptables";
 
-/// The words that add the rules which are needed: one for what crosses the bridge, one for what comes from nodes to this machine.
+/// Returns the arguments for the rules that are needed: one for traffic across the bridge, one for traffic from nodes to this machine.
 pub(crate) fn needed() -> anyhow::Result<Vec<Vec<String>>> {
-    // What crosses a bridge passes this machine's rules only where the kernel is told so.
+    // Bridged packets pass through iptables only if this sysctl is 1.
     let bridged = std::fs::read_to_string("/proc/sys/net/bridge/bridge-nf-call-iptables").unwrap_or_default();
     let mut needed = Vec::new();
     if bridged.trim() == "1" && is_closed("FORWARD")? {
@@ -35,12 +35,12 @@ fn words(rule: &[&str]) -> Vec<String> {
     rule.iter().chain(&accepted).map(|word| (*word).to_owned()).collect()
 }
 
-/// Puts a rule before all others of its chain.
+/// Inserts a rule at the head of its chain.
 pub(crate) fn insert(words: &[String]) -> anyhow::Result<()> {
     iptables("-I", words)
 }
 
-/// Makes sure that there is no such rule.
+/// Deletes all copies of a rule, if any.
 pub(crate) fn delete(words: &[String]) -> anyhow::Result<()> {
     while found()?.iter().any(|rule| rule == words) {
         iptables("-D", words)?;
@@ -48,7 +48,7 @@ pub(crate) fn delete(words: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every rule of the lab.
+/// Lists all rules of the lab.
 pub(crate) fn found() -> anyhow::Result<Vec<Vec<String>>> {
     if !packages::is_there(IPTABLES) {
         return Ok(Vec::new());
@@ -65,7 +65,7 @@ fn marked(rules: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Whether a chain does anything but let everything through.
+/// Reports whether a chain does anything except accept everything.
 fn is_closed(chain: &str) -> anyhow::Result<bool> {
     let rules =
         shell::capture(packages::program(IPTABLES).args(["-w", "-S", chain])).context("reading the firewall")?;

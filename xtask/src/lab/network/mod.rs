@@ -1,8 +1,8 @@
-//! The lab's network: one bridge, and for each node a network namespace of its own, new with every boot.
+//! The lab's network: one bridge, and one network namespace per node, created anew for every boot.
 //!
-//! Guarantees: nodes and this machine reach each other by address; nothing of a boot's network (links, routes, firewall rules) outlives it.
+//! Guarantees: nodes and this machine reach each other by address. Links, routes and firewall rules of a boot do not outlive it.
 //!
-//! Deliberately absent: a way out. What a node needs comes from this machine or from another node.
+//! Deliberately absent: access to outside networks. Nodes get everything from this machine or from other nodes.
 
 pub(super) mod firewall;
 mod subnet;
@@ -27,10 +27,10 @@ use super::{
 use crate::shell;
 pub(crate) use subnet::Subnet;
 
-/// A node's link as it is named inside.
+/// Name of a node's link inside its namespace.
 const INSIDE: &str = "eth0";
 
-/// The first subnet that no route of this machine leads into.
+/// Returns the first candidate subnet that overlaps no route of this machine.
 pub(super) fn free_subnet() -> anyhow::Result<Subnet> {
     let routes = json(&["-4", "route", "show", "table", "all"])?;
     let routes: Vec<&str> = routes.iter().filter_map(|route| route.get("dst")?.as_str()).collect();
@@ -38,12 +38,13 @@ pub(super) fn free_subnet() -> anyhow::Result<Subnet> {
     free.ok_or_else(|| Refusal::Machine("its routes lead into every subnet that a lab may have".to_owned()).into())
 }
 
-/// Makes the bridge, with this machine on it.
+/// Creates the bridge and gives this machine its address on it.
 pub(super) fn make_bridge(subnet: &Subnet) -> anyhow::Result<()> {
     let address = format!("{}/{}", subnet.gateway(), Subnet::PREFIX);
-    // Without one of its own it has the lowest of its links, and nodes would know an old one whenever another node comes or goes.
+    // A bridge without an own address takes the lowest one of its links, so the nodes' ARP caches would be stale whenever a node joins or
+    // leaves.
     let mac = subnet::mac(subnet.gateway());
-    // Known at once, and to everybody: no spanning tree delays it.
+    // Without spanning tree, new links forward at once.
     batch(
         &mut packages::program("ip"),
         &[
@@ -54,7 +55,7 @@ pub(super) fn make_bridge(subnet: &Subnet) -> anyhow::Result<()> {
     )
 }
 
-/// Gives a node's next boot a network namespace, linked to the bridge under its address.
+/// Creates the network namespace for a node's next boot and links it to the bridge with the node's address.
 pub(super) fn attach(node: &NodeName, subnet: &Subnet, address: Ipv4Addr) -> anyhow::Result<()> {
     let (netns, link) = (place::netns_of(node), place::link_of(node));
     let into = format!("--net={netns}");
@@ -79,16 +80,16 @@ pub(super) fn attach(node: &NodeName, subnet: &Subnet, address: Ipv4Addr) -> any
     )
 }
 
-/// Takes the namespace of a boot away, whether it is there or not. The node's processes have ended.
+/// Removes the network namespace of a boot, if it exists. The node's processes have ended.
 pub(super) fn detach(node: &NodeName) -> anyhow::Result<()> {
-    // First the link: a namespace takes its own links along only later, and the next boot needs the name.
+    // The link goes first: the kernel removes a namespace's links with a delay, and the next boot needs the name.
     delete_link(&place::link_of(node))?;
     mounts::unmount_below(&place::netns_of(node))
 }
 
-/// Every link of this machine that is the lab's.
+/// Lists the links of this machine that belong to the lab.
 pub(super) fn links() -> anyhow::Result<Vec<String>> {
-    // Nobody can have made one then.
+    // Without `ip`, the lab cannot have created one.
     if !packages::is_there("ip") {
         return Ok(Vec::new());
     }
@@ -97,12 +98,12 @@ pub(super) fn links() -> anyhow::Result<Vec<String>> {
     Ok(names.filter(|name| name.starts_with(LINKS)).map(str::to_owned).collect())
 }
 
-/// Makes sure that there is no such link.
+/// Deletes the link, if it exists.
 pub(super) fn delete_link(name: &str) -> anyhow::Result<()> {
     let is_there = || anyhow::Ok(links()?.iter().any(|link| link == name));
     if is_there()?
         && let Err(error) = shell::capture(packages::program("ip").args(["link", "delete", "dev", name]))
-        // It may go by itself with the other end.
+        // The link may disappear together with its peer.
         && is_there()?
     {
         return Err(error);
@@ -110,17 +111,17 @@ pub(super) fn delete_link(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `ip` says.
+/// Runs `ip` and parses its JSON output.
 fn json(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
     let text = shell::capture(packages::program("ip").arg("-json").args(arguments))?;
-    // Nothing at all where there is nothing to list.
+    // `ip` prints nothing for an empty list.
     if text.trim().is_empty() { Ok(Vec::new()) } else { serde_json::from_str(&text).context("what ip lists") }
 }
 
-/// Runs `lines` as one batch of the `ip` that `command` begins.
+/// Runs `lines` as one batch of the `ip` command that `command` begins.
 fn batch(command: &mut Command, lines: &[String]) -> anyhow::Result<()> {
     let mut ip = command.args(["-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().context("ip")?;
-    // It stops reading at the first line that fails; what it says then is more than that its end of the pipe is closed.
+    // `ip` stops reading at the first failing line. Its message explains more than the write error of the closed pipe.
     let written = ip.stdin.take().context("its input")?.write_all((lines.join("\n") + "\n").as_bytes());
     let output = ip.wait_with_output()?;
     ensure!(output.status.success(), "ip: {}: {}", lines.join("; "), String::from_utf8_lossy(&output.stderr).trim());

@@ -1,4 +1,4 @@
-//! The lab's subnet and who has which address in it.
+//! The lab's subnet and the assignment of its addresses.
 
 use std::{fmt, net::Ipv4Addr};
 
@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Subnet(Ipv4Addr);
 
 impl Subnet {
-    /// Bits that all its addresses share.
+    /// Prefix length in bits.
     pub(crate) const PREFIX: u8 = 24;
-    /// Nodes that have an address in it; the first host is this machine.
+    /// Largest number of nodes; the first host address belongs to this machine.
     pub(crate) const NODES_MAX: u8 = 250;
 
-    /// Those that a lab may have, none of them one of Kubernetes' defaults.
+    /// Subnets that a lab may use; none of them is a default of Kubernetes.
     pub(crate) fn candidates() -> impl Iterator<Item = Self> {
         (77..=92).map(|third| Self(Ipv4Addr::new(10, 213, third, 0)))
     }
 
-    /// This machine's address, and the nodes' way to it.
+    /// This machine's address, which is the nodes' gateway.
     pub(crate) fn gateway(self) -> Ipv4Addr {
         self.host(1)
     }
 
-    /// The address of the node with this index, from 0 on.
+    /// Returns the address of the node with this index, counted from 0.
     pub(crate) fn node(self, index: usize) -> Ipv4Addr {
         let index = u8::try_from(index).unwrap_or(u8::MAX);
         assert!(index < Self::NODES_MAX, "a lab has fewer nodes");
@@ -36,7 +36,7 @@ impl Subnet {
         Ipv4Addr::from_bits(self.0.to_bits() | u32::from(number))
     }
 
-    /// Whether a route's destination and this network have an address in common. The default route leads everywhere and counts nowhere.
+    /// Reports whether a route's destination overlaps this subnet. The default route does not count.
     pub(crate) fn overlaps(self, destination: &str) -> bool {
         let (address, length) = destination.split_once('/').unwrap_or((destination, "32"));
         let (Ok(address), Ok(length)) = (address.parse::<Ipv4Addr>(), length.parse::<u32>()) else { return false };
@@ -51,10 +51,10 @@ impl fmt::Display for Subnet {
     }
 }
 
-/// The hardware address that goes with an address: the same at every boot, or the neighbours would know the old one for a while.
+/// Derives a MAC address from an IP address: the same at every boot, so that the ARP caches of other nodes stay valid.
 pub(super) fn mac(address: Ipv4Addr) -> String {
     let [_, b, c, d] = address.octets();
-    // Locally administered, of one station.
+    // Locally administered, unicast.
     format!("02:6c:61:{b:02x}:{c:02x}:{d:02x}")
 }
 

@@ -1,6 +1,6 @@
-//! The root file system of all nodes: Debian by debootstrap, made once per recipe and kept in the user's cache.
+//! The root file system of all nodes: Debian, built with debootstrap once per recipe and kept in the user's cache.
 //!
-//! Guarantees: what lies in the cache under its name is whole, for it gets that name last. Nothing of it is ever written to: nodes have copies.
+//! Guarantees: a cached tree is complete, because it gets its final name last. It is never written to: nodes use copies.
 
 mod recipe;
 
@@ -17,13 +17,13 @@ use super::{
 };
 use crate::tools;
 
-/// How a folder is named while it is being filled.
+/// Prefix of a folder that is being filled.
 const UNFINISHED: &str = ".building-";
-/// Within the folder: the tree itself.
+/// The tree within the folder.
 const TREE: &str = "tree";
-/// Beside the tree: what is in it.
+/// The list of installed packages, next to the tree.
 const MANIFEST: &str = "packages";
-/// What debootstrap says meanwhile.
+/// Output of debootstrap.
 const LOG: &str = "debootstrap.log";
 
 /// The lab's folder in the user's cache.
@@ -32,7 +32,7 @@ pub(super) fn cache() -> anyhow::Result<Utf8PathBuf> {
     Utf8PathBuf::from_path_buf(cache).ok().context("the cache folder's path is no text")
 }
 
-/// Folders that a death left half filled. The caller has the lab's turn: nobody is filling one.
+/// Lists folders that a crash left incomplete. The caller holds the lab's lock, so none is being filled.
 pub(super) fn unfinished() -> anyhow::Result<Vec<Utf8PathBuf>> {
     let cache = cache()?;
     if !cache.exists() {
@@ -42,13 +42,13 @@ pub(super) fn unfinished() -> anyhow::Result<Vec<Utf8PathBuf>> {
     Ok(entries.filter(|entry| entry.file_name().starts_with(UNFINISHED)).map(|entry| entry.into_path()).collect())
 }
 
-/// Whether a folder is one of those, in whoever's cache.
+/// Reports whether a folder is an incomplete one, in the cache of any user.
 pub(super) fn is_unfinished(folder: &Utf8Path) -> bool {
     folder.file_name().is_some_and(|name| name.starts_with(UNFINISHED))
         && folder.parent().is_some_and(|cache| cache.ends_with("gpuaas/lab"))
 }
 
-/// The tree, made now if it is not in the cache.
+/// Returns the tree; builds it if it is not cached.
 pub(super) fn ensure(journal: &mut Journal) -> anyhow::Result<Utf8PathBuf> {
     let cache = cache()?;
     let whole = cache.join(format!("{}-{}", recipe::SUITE, &recipe::digest()[..16]));

@@ -1,4 +1,4 @@
-//! What the root file system is made of. Any change here makes another one.
+//! Content of the root file system. Any change here leads to a new build.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -6,12 +6,12 @@ use anyhow::Context;
 use aws_lc_rs::digest::{SHA256, digest as digest_of};
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// Debian's release.
+/// Debian release.
 pub(super) const SUITE: &str = "bookworm";
-/// Where packages come from, unless [`MIRROR_VARIABLE`] names another place.
+/// Package mirror, unless [`MIRROR_VARIABLE`] names another.
 const MIRROR: &str = "http://deb.debian.org/debian";
 const MIRROR_VARIABLE: &str = "GPUAAS_LAB_MIRROR";
-/// Beside the essential packages.
+/// Packages in addition to the essential ones.
 const PACKAGES: &[&str] = &[
     // A machine that boots, with a message bus.
     "systemd",
@@ -19,13 +19,13 @@ const PACKAGES: &[&str] = &[
     "dbus",
     "kmod",
     "procps",
-    // A machine in a network, as operators find it.
+    // A networked machine with the tools that operators expect.
     "iproute2",
     "iputils-ping",
     "ca-certificates",
     "curl",
     "openssl",
-    // What RKE2's scripts, kubelet and kube-proxy call.
+    // Programs that RKE2's scripts, kubelet and kube-proxy call.
     "iptables",
     "nftables",
     "conntrack",
@@ -36,35 +36,35 @@ const PACKAGES: &[&str] = &[
     "psmisc",
     "util-linux-extra",
 ];
-/// What makes a booted container a machine that kubelets take; see its head.
+/// Script that prepares a booted container for kubelets; its head explains the steps.
 const GROUND: &str = include_str!("ground.sh");
 const GROUND_UNIT: &str = include_str!("ground.service");
-/// Where both lie in the tree.
+/// Paths of both files in the tree.
 const GROUND_PATH: &str = "usr/lib/gpuaas-lab/ground";
 const UNIT_PATH: &str = "usr/lib/systemd/system/gpuaas-lab-ground.service";
-/// Containers are no units: what is left of them at a shutdown is waited for this long, and then killed. Debian waits a minute and a half.
+/// Containers are not units: systemd waits this long for remaining ones at shutdown and then kills them. Debian's default is 90 s.
 const SHUTDOWN: &str = "[Manager]\nDefaultTimeoutStopSec=15s\n";
 const SHUTDOWN_PATH: &str = "etc/systemd/system.conf.d/gpuaas-lab.conf";
-/// Links of units, as `systemctl` would make them.
+/// Links that enable or mask units, as `systemctl` would create them.
 const UNITS: [(&str, &str); 2] = [
     ("usr/lib/systemd/system/sysinit.target.wants/gpuaas-lab-ground.service", "../gpuaas-lab-ground.service"),
-    // Nobody logs in at the console.
+    // No login on the console.
     ("etc/systemd/system/console-getty.service", "/dev/null"),
 ];
-/// What a node makes or is given for itself, and what only the making needed.
+/// Folders emptied after the build: each node creates their content itself, or only the build needed it.
 const EMPTIED: [&str; 4] = ["var/lib/apt/lists", "var/cache/apt", "var/log/apt", "var/cache/ldconfig"];
 
 fn mirror() -> String {
     std::env::var(MIRROR_VARIABLE).ok().filter(|mirror| !mirror.is_empty()).unwrap_or_else(|| MIRROR.to_owned())
 }
 
-/// The words of debootstrap.
+/// Returns the command line of debootstrap.
 pub(super) fn debootstrap(tree: &Utf8Path) -> Vec<String> {
     let include = format!("--include={}", PACKAGES.join(","));
     ["debootstrap", "--variant=minbase", &include, SUITE, tree.as_str(), &mirror()].map(str::to_owned).to_vec()
 }
 
-/// In hex; another for another recipe.
+/// Digest of the recipe in hex.
 pub(super) fn digest() -> String {
     let units = UNITS.map(|(link, target)| format!("{link} {target}"));
     let words = debootstrap(Utf8Path::new("tree"));
@@ -79,7 +79,7 @@ pub(super) fn digest() -> String {
     hex::encode(digest_of(&SHA256, parts.join("\0").as_bytes()))
 }
 
-/// Adds what is ours, and takes away what only the making needed.
+/// Adds the lab's files and removes what only the build needed.
 pub(super) fn finish(tree: &Utf8Path) -> anyhow::Result<()> {
     write(tree.join(GROUND_PATH), GROUND, 0o755)?;
     write(tree.join(UNIT_PATH), GROUND_UNIT, 0o644)?;
@@ -95,9 +95,9 @@ pub(super) fn finish(tree: &Utf8Path) -> anyhow::Result<()> {
             fs::remove_dir_all(&folder).and_then(|()| fs::create_dir(&folder)).with_context(|| folder.to_string())?;
         }
     }
-    // A journal that outlives a boot, as Debian has it.
+    // A persistent journal, as on Debian.
     fs::create_dir_all(tree.join("var/log/journal"))?;
-    // Each node gets its own.
+    // Each node gets its own machine ID.
     write(tree.join("etc/machine-id"), "", 0o444)
 }
 

@@ -1,4 +1,4 @@
-//! What can be played between two inventories: a story on a lab that is up, and deaths of the lab itself.
+//! What can run between two inventories: a scenario on a running lab, or a crash of the lab itself.
 
 use std::process::Stdio;
 
@@ -20,21 +20,21 @@ use crate::{
     shell,
 };
 
-/// Something that is tested on booted nodes.
+/// A test on booted nodes.
 pub(crate) struct Story {
-    /// What it is called.
+    /// Name on the command line.
     pub(crate) name: &'static str,
-    /// Nodes that it needs.
+    /// Number of nodes that it needs.
     pub(crate) nodes: u8,
-    /// What is made before the lab is.
+    /// Parts that must be built before the lab starts.
     pub(crate) needs: &'static [Part],
-    /// Tells it, in a process of its own.
+    /// Runs it, in a separate process.
     pub(crate) tell: fn(&Lab, &Prepared) -> anyhow::Result<()>,
 }
 
-/// What is played.
+/// One run of `lab test`.
 pub(super) enum Act {
-    /// A story on a lab that is up.
+    /// A scenario on a running lab.
     Story(&'static Story),
     /// `up` is killed while its nodes boot.
     KilledWhileBooting,
@@ -42,21 +42,21 @@ pub(super) enum Act {
     SupervisorsKilled,
 }
 
-/// How an act ended that did not fail.
+/// How a run ended that did not fail.
 pub(super) enum Outcome {
-    /// It is over.
+    /// It is complete.
     Done,
-    /// Somebody wanted it to end.
+    /// A signal interrupted it.
     Interrupted,
 }
 
 impl Act {
-    /// All of them.
+    /// Lists all runs.
     pub(super) fn all(stories: &'static [Story]) -> Vec<Self> {
         stories.iter().map(Self::Story).chain([Self::KilledWhileBooting, Self::SupervisorsKilled]).collect()
     }
 
-    /// What is made before it.
+    /// Parts that must be built before it.
     pub(super) fn needs(&self) -> &'static [Part] {
         match self {
             Self::Story(story) => story.needs,
@@ -64,7 +64,7 @@ impl Act {
         }
     }
 
-    /// How many of its checks held when it was played last; an act that is no story is one.
+    /// Number of checks that passed the last time; a run that is no scenario counts as one.
     pub(super) fn held(&self) -> anyhow::Result<u32> {
         match self {
             Self::Story(story) => evidence::held(story.name),
@@ -80,14 +80,14 @@ impl Act {
         }
     }
 
-    /// Plays it, until it is over or SIGINT or SIGTERM comes; then nothing of it runs but what the lab itself keeps running.
+    /// Executes the run until it ends or SIGINT or SIGTERM arrives. After that only the lab's own processes are left.
     pub(super) fn play(&self, prepared: &Prepared) -> anyhow::Result<Outcome> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
             tokio::select! {
                 biased;
-                // What is dropped then kills its child.
+                // Dropping the future kills its child.
                 _ = interrupt.recv() => Ok(Outcome::Interrupted),
                 _ = terminate.recv() => Ok(Outcome::Interrupted),
                 played = self.play_through(prepared) => played.map(|()| Outcome::Done),
@@ -141,14 +141,14 @@ fn kill_supervisors() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A story as a process; what it starts is the lab's, and ends with it.
+/// Starts a scenario as a process; the processes that it starts belong to the lab and end with it.
 fn told(story: &Story, given: &Utf8Path) -> anyhow::Result<Child> {
     let words = ours_words(&["lab", "story", story.name, "--given", given.as_str()]);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     began(cgroups::joined(&place::group(place::SERVICES), &words)?.into())
 }
 
-/// This program with these arguments, as a child that does not outlive us.
+/// Returns a command of this program, as a child that dies with this process.
 fn ours(arguments: &[&str]) -> Command {
     let words = ours_words(arguments);
     let mut command = Command::new(&words[0]);

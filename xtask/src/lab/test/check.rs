@@ -1,4 +1,4 @@
-//! What a story holds, said as it goes and counted.
+//! Checks of a scenario, printed as they run, and counted.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -7,10 +7,10 @@ use std::{
 
 use anyhow::Context;
 
-/// Checks of this process that held.
+/// Number of checks of this process that passed.
 static HELD: AtomicU32 = AtomicU32::new(0);
 
-/// Checks one thing, says how long it took, and returns what it found.
+/// Runs one check, prints its duration, and returns its result.
 pub(crate) fn check<T>(what: &str, holds: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let began = Instant::now();
     let found = holds().with_context(|| what.to_owned())?;
@@ -19,12 +19,12 @@ pub(crate) fn check<T>(what: &str, holds: impl FnOnce() -> anyhow::Result<T>) ->
     Ok(found)
 }
 
-/// Counts tests that somebody else ran, and that passed.
+/// Adds tests that another program ran and that passed.
 pub(super) fn count(passed: u32) {
     HELD.fetch_add(passed, Ordering::Relaxed);
 }
 
-/// How many there were.
+/// Returns the number of checks that passed.
 pub(super) fn held() -> u32 {
     HELD.load(Ordering::Relaxed)
 }

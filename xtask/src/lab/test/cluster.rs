@@ -1,4 +1,4 @@
-//! A delivered cluster, spoken to as its tenant does: genuine kubectl with the kubeconfig that the platform delivered.
+//! A deployed cluster, used as a tenant uses it: genuine kubectl with the kubeconfig that the platform delivers.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::control_plane::{ControlPlane, alone};
 
-/// kubectl, for one workload's cluster.
+/// kubectl for the cluster of one workload.
 pub(crate) struct Cluster {
     kubectl: Utf8PathBuf,
     kubeconfig: Utf8PathBuf,
@@ -23,7 +23,7 @@ pub(crate) struct Cluster {
 }
 
 impl ControlPlane {
-    /// Takes a kubeconfig of the role that may do everything in a workload's cluster. Needs [`Part::Kubectl`](super::prepare::Part::Kubectl).
+    /// Requests a kubeconfig with the role `cluster-admin`. Needs [`Part::Kubectl`](super::prepare::Part::Kubectl).
     pub(crate) fn cluster(&self, workload: &str) -> anyhow::Result<Cluster> {
         let delivered: AccessGranted = self.gpuaas(&["workload", "kubeconfig", workload, "--role", "cluster-admin"])?;
         let kubeconfig = self.folder().join(format!("{workload}-{}.kubeconfig", delivered.grant));
@@ -34,14 +34,14 @@ impl ControlPlane {
 }
 
 impl Cluster {
-    /// A command of kubectl, for whoever needs its streams.
+    /// Returns a kubectl command, for callers that handle its streams.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = alone(&self.kubectl, &self.home);
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(words);
         command
     }
 
-    /// What a command of kubectl that must succeed writes to stdout, without white space at its ends.
+    /// Runs a kubectl command that must succeed; returns its trimmed stdout.
     pub(crate) fn says(&self, words: &[&str]) -> anyhow::Result<String> {
         let output = self.command(words).output().context("running kubectl")?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -49,7 +49,7 @@ impl Cluster {
         Ok(out.trim().to_owned())
     }
 
-    /// The same as JSON.
+    /// Runs a kubectl command and parses its JSON output.
     pub(crate) fn json<T: DeserializeOwned>(&self, words: &[&str]) -> anyhow::Result<T> {
         let said = self.says(&[words, &["--output", "json"]].concat())?;
         serde_json::from_str(&said).with_context(|| format!("kubectl {}", words.join(" ")))
@@ -65,7 +65,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits, by a watch of kubectl's own, until all of `what` are as `condition` says: `condition=Ready`, `jsonpath={…}=…`.
+    /// Waits with `kubectl wait` until all of `what` meet `condition`, such as `condition=Ready` or `jsonpath={…}=…`.
     pub(crate) fn wait(&self, what: &[&str], condition: &str, longest: Duration) -> anyhow::Result<()> {
         let (condition, longest) = (format!("--for={condition}"), format!("--timeout={}s", longest.as_secs()));
         self.says(&[&["wait", &condition, &longest][..], what].concat()).map(drop)

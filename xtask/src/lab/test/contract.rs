@@ -1,5 +1,5 @@
-//! The story of the host contract: on a machine that systemd has booted, the suite that every host of an agent passes, and what such a machine
-//! alone promises.
+//! The scenario of the host contract: runs, on a machine booted by systemd, the suite that every host of an agent passes, and the cases
+//! that only such a machine can pass.
 
 use std::{
     fs,
@@ -20,15 +20,15 @@ use crate::{
     shell,
 };
 
-/// The test binary, and the program that it expects beside it.
+/// The test binary, and the helper program that it expects in the same folder.
 const TEST: &str = "systemd_contract";
 const HELPER: &str = "contract-node";
-/// Where both lie on the node.
+/// Folder of both on the node.
 const THERE: &str = "/opt/contract";
-/// Says to the test that it may use the machine up.
+/// Environment variable that permits the test to change the machine.
 const CONSENT: &str = "GPUAAS_ON_BOOTED_NODE=1";
 
-/// Builds both into a folder of their own, with the features that every other test is built with.
+/// Builds both into a separate folder, with the same features as all other tests.
 pub(super) fn build() -> anyhow::Result<Utf8PathBuf> {
     eprintln!("==> building the host contract");
     let words = ["test", "--workspace", "--all-features", "--locked", "--no-run", "--quiet", "--test", TEST];
@@ -55,7 +55,7 @@ pub(super) fn build() -> anyhow::Result<Utf8PathBuf> {
     Ok(folder)
 }
 
-/// Tells it.
+/// Runs the scenario.
 pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let nodes = lab.nodes()?;
     let [node, ..] = nodes.as_slice() else { bail!("a node is needed") };
@@ -66,7 +66,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     check(&format!("the host contract's {cases} cases hold on a booted machine"), || {
         let passed = run(node, &test)?;
         ensure!(usize::try_from(passed)? == cases, "{passed} of {cases} cases passed, and the others were not run");
-        // It is counted itself.
+        // The check itself counts as one.
         count(passed - 1);
         Ok(())
     })
@@ -81,7 +81,7 @@ fn lay_down(from: &Utf8Path, node: &Node) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs it in the node; returns how many cases passed. What it says of others is shown as it comes.
+/// Runs the test in the node; returns the number of cases that passed. Forwards the rest of its output as it arrives.
 fn run(node: &Node, test: &str) -> anyhow::Result<u32> {
     let mut command = node.command(&["timeout", "--kill-after=5", "600", "env", CONSENT, test, "--color=never"])?;
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("running the contract")?;

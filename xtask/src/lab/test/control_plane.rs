@@ -1,11 +1,11 @@
-//! A control plane beside the lab: `gpuaas server` on this machine, found by nodes at the lab's gateway, and commands against it.
+//! A control plane next to the lab: `gpuaas server` on this machine, which nodes reach at the lab's gateway, and commands against it.
 //!
-//! Guarantees: its rows lie in the lab's own place and its process is one of the lab's, so that both go with the lab; the process ends before that
-//! with whoever holds it. Killed and started again, it has the same rows and the same addresses. What it says is kept where the story leaves its
-//! evidence.
+//! Guarantees: its database lies in the lab's folder and its process belongs to the lab, so both are removed with the lab; dropping the
+//! handle kills the process earlier. After a kill and restart it has the same database and the same addresses. Its log is kept in the
+//! scenario's evidence folder.
 //!
-//! Deliberately absent: what it is asked for. `machines.rs` brings machines in by it, `operations.rs` has workloads changed, `following.rs` waits for
-//! what comes of it, `cluster.rs` speaks to the clusters that it delivers.
+//! Deliberately absent: what tests do with it. `machines.rs` enrolls nodes, `operations.rs` changes workloads, `following.rs` waits for
+//! results, and `cluster.rs` uses the deployed clusters.
 
 use std::{
     fs::{self, OpenOptions},
@@ -33,16 +33,16 @@ use crate::{
     release::SUMS,
 };
 
-/// The project of everything.
+/// The project that owns everything in the tests.
 pub(crate) const PROJECT: &str = "lab";
-/// The administrator's token, in the control plane's folder.
+/// File with the administrator's token, in the control plane's folder.
 pub(super) const ADMIN_TOKEN: &str = "lab.token";
 /// Longest start.
 const START_MAX: Duration = Duration::from_secs(60);
-/// How often a start looks whether the process is still there.
+/// Interval at which a start checks that the process still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A control plane that runs, or was killed.
+/// A control plane that runs or was killed.
 pub(crate) struct ControlPlane {
     process: Option<Child>,
     programs: Utf8PathBuf,
@@ -52,17 +52,17 @@ pub(crate) struct ControlPlane {
     site: Site,
     folder: Utf8PathBuf,
     evidence: Utf8PathBuf,
-    /// The administrator's, once there is one.
+    /// Token of the administrator, once it exists.
     token: Option<String>,
 }
 
 impl ControlPlane {
-    /// Starts one without rows and makes [`PROJECT`]. Needs [`Part::Programs`] and [`Part::Packages`].
+    /// Starts a control plane with an empty database and creates [`PROJECT`]. Needs [`Part::Programs`] and [`Part::Packages`].
     pub(crate) fn start(lab: &Lab, given: &Prepared) -> anyhow::Result<Self> {
         Self::at(lab, given, Site::OWN)
     }
 
-    /// The same at another site, beside the story's own, which must have been started.
+    /// Starts another one at `site`, next to the scenario's main one, which must have been started.
     pub(crate) fn at(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
         let own = place::control_plane();
         let folder = if site.is_own() { own } else { own.join(site.file("beside")) };
@@ -84,12 +84,12 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
-    /// Becomes its first administrator by the one-time token in its data directory.
+    /// Exchanges the one-time token in the data directory for the first administrator's token.
     fn exchange_one_time_admin(&mut self) -> anyhow::Result<()> {
         let one_time = self.folder.join("data/admin.token");
         let words = ["bootstrap", "--name", "lab", "--token-file", one_time.as_str()];
         let token = self.gpuaas::<CreatedToken>(&words)?.secret;
-        // For whoever looks at a lab that is left running.
+        // Kept for people who inspect a lab that `--keep` leaves running.
         let mut file =
             OpenOptions::new().create_new(true).write(true).mode(0o600).open(self.folder.join(ADMIN_TOKEN))?;
         file.write_all(token.as_bytes())?;
@@ -97,12 +97,12 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts it on the rows that it had; returns when it serves.
+    /// Starts it, or kills and restarts it, with its database; returns once it serves.
     pub(crate) fn again(&mut self) -> anyhow::Result<()> {
         self.again_with(&[])
     }
 
-    /// The same, with more in its environment.
+    /// Does the same with additional environment variables.
     pub(crate) fn again_with(&mut self, environment: &[(&str, String)]) -> anyhow::Result<()> {
         self.kill()?;
         let socket = self.folder.join("notify");
@@ -142,7 +142,7 @@ impl ControlPlane {
         }
     }
 
-    /// Ends it by SIGKILL, if it runs.
+    /// Kills it with SIGKILL, if it runs.
     pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
         if let Some(mut process) = self.process.take() {
             process.kill().and_then(|()| process.wait()).context("killing gpuaas server")?;
@@ -150,22 +150,22 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Its process, while it runs.
+    /// PID of the server, while it runs.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
 
-    /// Where its API is.
+    /// URL of the API, as nodes see it.
     pub(crate) fn url(&self) -> String {
         self.site.url(self.gateway)
     }
 
-    /// What it said, over all its lives.
+    /// Path of its log, which all its restarts append to.
     pub(crate) fn log(&self) -> Utf8PathBuf {
         self.evidence.join(self.site.file("control-plane.log"))
     }
 
-    /// A folder of its own that goes with it.
+    /// The control plane's folder, which is removed with it.
     pub(super) fn folder(&self) -> &Utf8Path {
         &self.folder
     }
@@ -178,7 +178,7 @@ impl ControlPlane {
         self.folder.join("ready.json")
     }
 
-    /// A command of `gpuaas` as the platform's admin, in [`PROJECT`], that prints JSON.
+    /// Returns a `gpuaas` command as administrator in [`PROJECT`] with JSON output.
     pub(super) fn gpuaas_command(&self, words: &[&str]) -> Command {
         let mut command = alone(&self.programs.join("gpuaas"), &self.folder);
         command
@@ -186,32 +186,32 @@ impl ControlPlane {
             .args(["--output", "json"])
             .env("GPUAAS_READY_FILE", self.ready_file())
             .envs(self.token.as_ref().map(|token| ("GPUAAS_TOKEN", token)))
-            // Who calls it by a name of its own need not be able to reach it by that.
+            // Not the public URL: this machine may be unable to resolve it.
             .env("GPUAAS_SERVER", self.site.address(self.gateway))
             .env("GPUAAS_PROJECT", PROJECT);
         command
     }
 
-    /// Runs a command of `gpuaas`, however it ends.
+    /// Runs a `gpuaas` command, whatever its outcome.
     pub(super) fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
         self.gpuaas_command(words).output().with_context(|| format!("running gpuaas {}", words.join(" ")))
     }
 
-    /// Runs a command of `gpuaas` that must succeed; returns what it prints.
+    /// Runs a `gpuaas` command that must succeed; returns its parsed output.
     pub(crate) fn gpuaas<T: DeserializeOwned>(&self, words: &[&str]) -> anyhow::Result<T> {
         let output = self.run(words)?;
         ensure!(output.status.success(), told(words, &output));
         printed(words, &output)
     }
 
-    /// Runs a command of `gpuaas` that must be refused.
+    /// Runs a `gpuaas` command that must be refused.
     pub(crate) fn refused(&self, words: &[&str]) -> anyhow::Result<Said> {
         let output = self.run(words)?;
         ensure!(!output.status.success(), "gpuaas {} was not refused", words.join(" "));
         Ok(output.into())
     }
 
-    /// Imports a folder that is laid out as a release of RKE2, by the digest of its sum file.
+    /// Imports a folder with the layout of an RKE2 release, by the digest of its checksum file.
     pub(crate) fn import(&self, release: &Utf8Path) -> anyhow::Result<()> {
         let (sums_sha256, _) = digest_of(&release.join(SUMS))?;
         let words = ["artifact", "import", "rke2", release.as_str(), "--sums-sha256", &sums_sha256];
@@ -219,7 +219,7 @@ impl ControlPlane {
     }
 }
 
-/// A program to which nothing of this process' environment says which control plane, cluster or proxy to speak to.
+/// Returns a command without the environment variables that select a control plane, a cluster or a proxy.
 pub(super) fn alone(program: &Utf8Path, home: &Utf8Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -239,12 +239,12 @@ impl Drop for ControlPlane {
     }
 }
 
-/// What a command printed as JSON.
+/// Parses the JSON output of a command.
 pub(super) fn printed<T: DeserializeOwned>(words: &[&str], output: &Output) -> anyhow::Result<T> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("gpuaas {} printed something else", words.join(" ")))
 }
 
-/// How a command ended, with all that it said.
+/// Describes how a command ended, with all its output.
 pub(super) fn told(words: &[&str], output: &Output) -> String {
     let (said, shown) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
     format!("gpuaas {} ended with {}:\n{said}{shown}", words.join(" "), output.status)

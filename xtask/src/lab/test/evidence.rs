@@ -1,4 +1,4 @@
-//! What tells why a story failed: kept in files that outlive the lab, and said where it happened.
+//! Evidence of why a scenario failed: kept in files that outlive the lab, and printed at the failure.
 
 use std::{fs, time::Duration};
 
@@ -14,16 +14,16 @@ use super::{
 };
 use crate::lab::node::{Lab, Node};
 
-/// Units whose journals say why something did not come about.
+/// Units whose journals explain most failures.
 const UNITS: [&str; 4] = ["gpuaas-agent", "gpuaas-server", "rke2-server", "rke2-agent"];
-/// Lines of a unit's journal that are said.
+/// Lines of a unit's journal that are printed.
 const TAIL: usize = 12;
-/// Events of an operation that are said.
+/// Events of an operation that are printed.
 const EVENTS: usize = 15;
-/// Longest look into a node.
+/// Longest command in a node.
 const LOOK_MAX: Duration = Duration::from_secs(20);
 
-/// Within a story's folder: what it is given, and how many of its checks held.
+/// Files in a scenario's folder: its input, and the number of checks that passed.
 const GIVEN: &str = "given.json";
 const HELD: &str = "held";
 
@@ -31,7 +31,7 @@ fn folder_of(story: &str) -> anyhow::Result<Utf8PathBuf> {
     Ok(prepare::folder()?.join("evidence").join(story))
 }
 
-/// Empties a story's folder of evidence and writes down there what the story is given; returns that file.
+/// Empties a scenario's evidence folder and writes its input there; returns the file.
 pub(super) fn give(story: &str, prepared: &Prepared) -> anyhow::Result<Utf8PathBuf> {
     let folder = folder_of(story)?;
     if folder.exists() {
@@ -43,24 +43,24 @@ pub(super) fn give(story: &str, prepared: &Prepared) -> anyhow::Result<Utf8PathB
     Ok(file)
 }
 
-/// What a story is given.
+/// Reads the input of a scenario.
 pub(super) fn given(file: &Utf8Path) -> anyhow::Result<Prepared> {
     let text = fs::read(file).with_context(|| file.to_string())?;
     serde_json::from_slice(&text).with_context(|| file.to_string())
 }
 
-/// Writes down how many checks of this story held.
+/// Writes the number of checks that passed in this process.
 pub(super) fn keep_held(folder: &Utf8Path) -> anyhow::Result<()> {
     fs::write(folder.join(HELD), check::held().to_string()).context("counting the story's checks")
 }
 
-/// How many checks of a story held when it was told last.
+/// Reads how many checks of a scenario passed the last time.
 pub(super) fn held(story: &str) -> anyhow::Result<u32> {
     let file = folder_of(story)?.join(HELD);
     fs::read_to_string(&file).with_context(|| file.to_string())?.parse().with_context(|| file.to_string())
 }
 
-/// Keeps every node's journal, and says the ends of those that matter. Fails at nothing: something else has failed before.
+/// Saves every node's journal and prints the last lines of the important units. Never fails: it runs after another failure.
 pub(super) fn gather(lab: &Lab, folder: &Utf8Path) {
     for node in lab.nodes().into_iter().flatten() {
         let file = folder.join(format!("{}.journal", node.name()));
@@ -91,7 +91,7 @@ fn output(node: &Node, words: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&node.run_within(LOOK_MAX, words)?.stdout).into_owned())
 }
 
-/// Why an operation ended as it did: its fault, each step that did not succeed, and its last events.
+/// Describes why an operation ended as it did: its fault, each step that did not succeed, and its last events.
 pub(super) fn of_operation(control_plane: &ControlPlane, detail: &OperationDetail) -> String {
     let operation = &detail.operation;
     let mut told = format!("the {} {} is {}", operation.kind, operation.id, operation.state);

@@ -1,7 +1,7 @@
-//! Waiting for what a control plane tells by events.
+//! Waiting for changes that a control plane reports by events.
 //!
-//! Guarantees: nothing is missed between a look and the wait behind it, and nothing is looked at without a reason: an event came. Who waits too long
-//! is told what for.
+//! Guarantees: no event between a look and the following wait is missed, and every further look has an event as its reason. A timeout names
+//! what was waited for.
 
 use std::{
     io::{BufRead, BufReader},
@@ -16,17 +16,17 @@ use gpuaas_api_types::Event;
 
 use super::control_plane::ControlPlane;
 
-/// Whose events.
+/// An event stream.
 #[derive(Clone, Copy)]
 pub(super) enum Stream {
-    /// Nodes and allocations: the platform's.
+    /// Platform events: nodes and allocations.
     Platform,
-    /// Workloads and operations: the project's.
+    /// Project events: workloads and operations.
     Project,
 }
 
 impl ControlPlane {
-    /// What `look` finds, now or behind one of the events that come. It should fail where waiting longer is of no use.
+    /// Returns the first result of `look`, which runs now and after each event. `look` should fail if waiting longer is useless.
     pub(crate) fn until<T>(
         &self,
         what: &str,
@@ -43,7 +43,7 @@ impl ControlPlane {
             }
             let left = longest.saturating_sub(began.elapsed());
             match events.recv_timeout(left) {
-                // Many at once are one reason.
+                // Several pending events cause one look.
                 Ok(()) => while events.try_recv().is_ok() {},
                 Err(RecvTimeoutError::Timeout) => bail!("{what}: not within {} s", longest.as_secs()),
                 Err(RecvTimeoutError::Disconnected) => bail!("{what}: the control plane tells no more events"),
@@ -51,7 +51,7 @@ impl ControlPlane {
         }
     }
 
-    /// The events of a stream that there are.
+    /// Lists the events of a stream so far.
     pub(super) fn events(&self, stream: Stream) -> anyhow::Result<Vec<Event>> {
         let output = self.of(stream, &["event", "list"]).output().context("gpuaas event list")?;
         ensure!(output.status.success(), "gpuaas event list: {}", String::from_utf8_lossy(&output.stderr));
@@ -76,7 +76,7 @@ impl ControlPlane {
     }
 }
 
-/// A command that follows events; ends with the wait.
+/// A command that follows events; killed on drop.
 struct Follower(Child);
 
 impl Drop for Follower {

@@ -1,4 +1,4 @@
-//! The story of the lab itself: nodes are machines of their own, and machines that a kubelet takes.
+//! The scenario of the lab itself: nodes are separate machines and fit for a kubelet.
 
 use std::{
     fs,
@@ -16,10 +16,10 @@ use crate::{
     shell,
 };
 
-/// What no file of the system is called.
+/// A path that no file of the system has.
 const PLANTED: &str = "/var/lib/gpuaas-lab-planted";
 
-/// Tells it.
+/// Runs the scenario.
 pub(super) fn tell(lab: &Lab, _: &Prepared) -> anyhow::Result<()> {
     let nodes = lab.nodes()?;
     let [first, second, ..] = nodes.as_slice() else { anyhow::bail!("two nodes are needed") };
@@ -58,7 +58,7 @@ fn reach(lab: &Lab, nodes: &[Node]) -> anyhow::Result<()> {
             from.says(&["ping", "-n", "-q", "-c", "1", "-W", "5", &to.address().to_string()])?;
         }
     }
-    // From this machine over TCP: nobody listens there, and the node's own kernel says so at once.
+    // From this machine over TCP: the port is closed, so the node's kernel refuses at once.
     each(nodes, |node| {
         let refused =
             std::net::TcpStream::connect_timeout(&(node.address(), 9).into(), std::time::Duration::from_secs(5));
@@ -114,7 +114,7 @@ fn groups(node: &Node) -> anyhow::Result<()> {
     ensure!(!made.is_empty(), "it has no hierarchy");
     for point in made.lines() {
         let own = format!("gpuaas-lab/{}", node.name());
-        // systemd-nspawn may put a level of its own between.
+        // Some versions of systemd-nspawn insert a level.
         let found = [format!("{point}/{own}/planted"), format!("{point}/{own}/payload/planted")];
         ensure!(found.iter().any(|folder| fs::exists(folder).unwrap_or(false)), "{point}/planted is not below {own}");
         node.says(&["rmdir", &format!("{point}/planted")])?;
@@ -132,7 +132,7 @@ fn sysctls(first: &Node, second: &Node) -> anyhow::Result<()> {
         ensure!(fs::read_to_string(&path)? == before, "{name} of this machine was changed");
         ensure!(second.says(&["cat", &path])? == before.trim(), "{name} of another node was changed");
     }
-    // What belongs to a network namespace is real.
+    // Sysctls of a network namespace are real.
     first.says(&["sysctl", "-w", "net.ipv4.ip_forward=1"])?;
     ensure!(second.says(&["cat", "/proc/sys/net/ipv4/ip_forward"])? == "0", "forwarding of another node was changed");
     Ok(())
@@ -184,7 +184,7 @@ fn refusals(off: &Node) -> anyhow::Result<()> {
         (&["shell", off.name().as_str(), "--", "true"][..], 6, "switched off"),
         (&["shell", "nobody", "--", "true"][..], 6, "has no node nobody"),
         (&["shell", "No_Body", "--", "true"][..], 2, "lowercase"),
-        // The test has the turn.
+        // The test holds the lock.
         (&["up"][..], 4, "is at work"),
         (&["down"][..], 4, "is at work"),
     ] {

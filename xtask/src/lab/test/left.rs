@@ -1,7 +1,7 @@
-//! What a machine has, as its own tools list it: what anybody says of residue is held against this.
+//! The content of a machine as its own tools list it, to verify the platform's reports of residue.
 //!
-//! Guarantees: knows nothing of the platform's own looking, and asks other programs than it does. What a machine changes by itself while it runs is left
-//! out by name, here and by whoever looks.
+//! Guarantees: independent of the platform's detection, and based on other programs. Things that a machine changes by itself are excluded
+//! by name, here and by the callers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,11 +12,11 @@ use anyhow::{Context, ensure};
 
 use crate::lab::node::Node;
 
-/// What is there by kind.
+/// Listed things by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left(BTreeMap<String, BTreeSet<String>>);
 
-/// What lives in memory, and what systemd, journald and the timers of Debian write while it runs.
+/// Folders in memory, and those that systemd, journald and Debian's timers write to.
 const RUNNING: [&str; 10] = [
     "/proc",
     "/sys",
@@ -30,7 +30,7 @@ const RUNNING: [&str; 10] = [
     "/var/backups",
 ];
 
-/// Lists everything, a line each: the kind, and what. Its words are folders that are left out.
+/// Lists everything, one line each: kind and thing. Its arguments are folders to exclude.
 const LIST: &str = r#"
 set -e
 first=$1; shift
@@ -54,7 +54,7 @@ done | sed -n -e 's#^/var/lib/rancher#process &#p' -e 's#^/usr/local#process &#p
 "#;
 
 impl Left {
-    /// Looks at a machine, but not into these folders.
+    /// Lists a machine's content except these folders.
     pub(crate) fn look(node: &Node, leave_out: &[&str]) -> anyhow::Result<Self> {
         let said = node.says(&[&["sh", "-c", LIST, "sh"][..], &RUNNING, leave_out].concat())?;
         let left = Self::parse(&said);
@@ -72,7 +72,7 @@ impl Left {
         left
     }
 
-    /// What is there and was not before.
+    /// Returns what exists now and did not exist before.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let mut new = Self::default();
         for (kind, things) in &self.0 {
@@ -85,12 +85,12 @@ impl Left {
         new
     }
 
-    /// What there is of a kind.
+    /// Returns the things of a kind.
     pub(crate) fn of(&self, kind: &str) -> BTreeSet<String> {
         self.0.get(kind).cloned().unwrap_or_default()
     }
 
-    /// Holds that this is what there was before: no more and no less.
+    /// Checks that exactly the things of `before` exist.
     pub(crate) fn is(&self, before: &Self, node: &Node) -> anyhow::Result<()> {
         let (left, lost) = (self.since(before), before.since(self));
         ensure!(left.is_empty(), "left on {}:\n{left}", node.name());
@@ -98,12 +98,12 @@ impl Left {
         Ok(())
     }
 
-    /// Whether there is nothing.
+    /// Reports whether nothing is listed.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Holds that residue as the platform tells it, each by kind and name, is this and nothing else.
+    /// Checks that the residue reported by the platform, as kind and name, is exactly this.
     pub(crate) fn is_told_by(&self, told: &BTreeSet<(String, String)>) -> anyhow::Result<()> {
         let told_of = |kind: &str| -> BTreeSet<&String> {
             told.iter().filter(|(of, _)| of == kind).map(|(_, what)| what).collect()
@@ -128,13 +128,13 @@ impl Left {
     }
 }
 
-/// Whether a thing as the machine's tools list it is the one that is told, or of one with it.
+/// Reports whether a listed thing and a reported one are the same or belong together.
 fn is_same(kind: &str, listed: &str, told: &str) -> bool {
     let below = |path: &str, folder: &str| path == folder || path.starts_with(&format!("{folder}/"));
     match kind {
-        // Told is the topmost of what an uninstall should have removed.
+        // The platform reports the topmost path that an uninstall should have removed.
         "path" => below(listed, told) || below(told, listed),
-        // `tcp 0.0.0.0:9345` and `9345/tcp at 0.0.0.0 (/usr/bin/socat, 812)`.
+        // Listed `tcp 0.0.0.0:9345` is reported as `9345/tcp at 0.0.0.0 (/usr/bin/socat, 812)`.
         "listener" => {
             let parts = listed.split_once(' ').and_then(|(protocol, at)| Some((protocol, at.rsplit_once(':')?)));
             parts.is_some_and(|(protocol, (address, port))| {
@@ -142,7 +142,7 @@ fn is_same(kind: &str, listed: &str, told: &str) -> bool {
                 format!("{told} ").starts_with(&format!("{port}/{protocol} at {address} "))
             })
         }
-        // Told by nftables' words, listed by those of iptables; chains are called the same.
+        // Rules are reported in nftables' syntax and listed in that of iptables; chain names are the same.
         "firewall rule" => {
             let chains = chains(listed);
             !chains.is_empty() && chains == self::chains(told)
@@ -151,12 +151,12 @@ fn is_same(kind: &str, listed: &str, told: &str) -> bool {
     }
 }
 
-/// Whether a path is where systemd looks for a unit: who is told of the one is told of the other.
+/// Reports whether a path is a unit file of this unit: a report of either covers both.
 fn is_file_of(path: &str, unit: &str) -> bool {
     path.rsplit_once('/').is_some_and(|(folder, name)| name == unit && folder.ends_with("/systemd/system"))
 }
 
-/// Names of chains that are somebody's own: capitals with a hyphen between them.
+/// Names of custom chains: capitals with an inner hyphen.
 fn chains(text: &str) -> BTreeSet<&str> {
     let is_of_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-';
     let words = text.split(|c: char| !is_of_name(c));
@@ -174,14 +174,14 @@ impl fmt::Display for Left {
     }
 }
 
-/// Items of a residue fault's evidence: `path /a, mount /b, listener 9345/tcp at 0.0.0.0 (/usr/bin/socat, 812)`.
+/// Parses the evidence of a residue fault: `path /a, mount /b, listener 9345/tcp at 0.0.0.0 (/usr/bin/socat, 812)`.
 pub(crate) fn told(evidence: &str) -> anyhow::Result<BTreeSet<(String, String)>> {
     const KINDS: [&str; 7] = ["path", "mount", "listener", "unit", "process", "link", "firewall rule"];
     let mut items: Vec<String> = Vec::new();
     for part in evidence.split(", ") {
         let begins = KINDS.iter().any(|kind| part.starts_with(&format!("{kind} ")));
         match items.last_mut() {
-            // What is told may hold a comma itself.
+            // A reported item may contain commas.
             Some(item) if !begins => item.push_str(&format!(", {part}")),
             _ => items.push(part.to_owned()),
         }
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_one_of_them_does_not_know_is_named() {
-        // A path below one that is told is of one with it, and rules are told by their chain.
+        // A path above or below a reported one belongs to it, and rules are reported by chain.
         let is_of_one =
             |line: &str| line.ends_with("/rancher") || line.ends_with("/planted") || line.contains("FLANNEL");
         for line in LISTED.lines().filter(|line| !is_of_one(line)) {

@@ -1,7 +1,7 @@
-//! The story of the packages: a control plane and an agent come as Debian packages onto booted machines, are upgraded, removed and purged, and
-//! nothing of them is left.
+//! The scenario of the packages: control plane and agent are installed on booted machines as Debian packages, upgraded, removed and purged
+//! without remains.
 //!
-//! Deliberately absent: archives, which machines without dpkg take; what is refused (the fault list); workloads.
+//! Deliberately absent: archives for machines without dpkg, refusals (see the faults) and workloads.
 
 use std::{
     cell::OnceCell,
@@ -26,12 +26,12 @@ use crate::{
 
 const SERVER: &str = "gpuaas-server";
 const AGENT: &str = "gpuaas-agent";
-/// What dpkg and its kind keep for themselves, whatever is installed.
+/// Folders that dpkg and APT change with every installation.
 const LEFT_OUT: [&str; 3] = ["/var/lib/dpkg", "/var/log", "/var/cache"];
-/// Longest wait for an agent that dials again: five of its own longest pauses.
+/// Longest wait for an agent's reconnection: five of its longest pauses.
 const DIALS_AGAIN_MAX: Duration = Duration::from_secs(25);
 
-/// Tells it.
+/// Runs the scenario.
 pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let nodes = lab.nodes()?;
     let [host, machine, ..] = nodes.as_slice() else { bail!("two nodes are needed") };
@@ -112,7 +112,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     })
 }
 
-/// The file of a package in a folder of packages.
+/// Finds the file of a package in a folder of packages.
 fn file_of(packages: &Utf8Path, package: &str) -> anyhow::Result<Utf8PathBuf> {
     let is_it = |name: &str| name.starts_with(&format!("{package}_")) && name.ends_with(".deb");
     let mut found = packages.read_dir_utf8().with_context(|| packages.to_string())?.flatten();
@@ -132,7 +132,7 @@ fn version(node: &Node, package: &str) -> anyhow::Result<String> {
     node.says(&["dpkg-query", "--show", "--showformat=${Version}", package])
 }
 
-/// Installs a later build over the one that is there; its unit is another process then, and runs.
+/// Upgrades to a later build; the unit must then run as a new process.
 fn upgrade(node: &Node, packages: &Utf8Path, package: &str) -> anyhow::Result<()> {
     let process = || node.says(&["systemctl", "show", "--property=MainPID", "--value", package]);
     let (was, ran) = (version(node, package)?, process()?);
@@ -143,14 +143,14 @@ fn upgrade(node: &Node, packages: &Utf8Path, package: &str) -> anyhow::Result<()
     Ok(())
 }
 
-/// What systemd finds open in a unit: 0 is nothing.
+/// Exposure level of a unit by `systemd-analyze security`: 0 is the best.
 fn exposure(node: &Node, unit: &str) -> anyhow::Result<f64> {
     let said = node.says(&["systemd-analyze", "security", "--no-pager", &format!("{unit}.service")])?;
     let overall = said.lines().find_map(|line| line.split_once("exposure level for ")?.1.split_whitespace().nth(1));
     overall.and_then(|number| number.parse().ok()).with_context(|| format!("systemd-analyze says: {said}"))
 }
 
-/// Who the agent is.
+/// Identity of the agent.
 fn identity(machine: &Node) -> anyhow::Result<String> {
     says(machine, "grep -w key /var/lib/gpuaas-agent/identity.json | sha256sum && gpuaas-agent status")
 }
@@ -170,10 +170,10 @@ fn changes_nothing(machine: &Node, line: &str, look: &dyn Fn(&Node) -> anyhow::R
     look(machine)?.is(&left, machine)
 }
 
-/// A control plane on a machine of its own.
+/// A control plane on a separate machine.
 struct Server<'a> {
     node: &'a Node,
-    /// Its administrator's, once there is one.
+    /// Token of the administrator, once it exists.
     token: OnceCell<String>,
 }
 
@@ -182,7 +182,7 @@ impl Server<'_> {
         format!("https://{}:7443", self.node.dns_name())
     }
 
-    /// Has it listen to others, under its name, as an operator does; holds that it serves, as a user of its own.
+    /// Configures it to listen on all addresses under its name, as an operator does; checks that it serves as an unprivileged user.
     fn is_configured(&self) -> anyhow::Result<()> {
         let lines =
             format!("listen = \"0.0.0.0:7443\"\nchannel-listen = \"0.0.0.0:7444\"\npublic-url = \"{}\"\n", self.url());
@@ -200,7 +200,7 @@ impl Server<'_> {
         self.gpuaas::<serde_json::Value>(&["whoami"]).map(drop)
     }
 
-    /// A command of `gpuaas` where the control plane runs, as its first admin.
+    /// Runs a `gpuaas` command on the control plane's machine as its first administrator.
     fn gpuaas<T: DeserializeOwned>(&self, words: &[&str]) -> anyhow::Result<T> {
         let script = "GPUAAS_SERVER=$0 GPUAAS_TOKEN=$1; export GPUAAS_SERVER GPUAAS_TOKEN; shift; \
                       GPUAAS_CA_FILE=/var/lib/gpuaas/ca.pem exec gpuaas \"$@\" --output json";
@@ -209,8 +209,8 @@ impl Server<'_> {
         serde_json::from_str(&said).with_context(|| format!("gpuaas {}: {said}", words.join(" ")))
     }
 
-    /// Holds that an agent answers, after an end of either side once it has dialled again. No event tells of that one: to the rows it had never
-    /// left.
+    /// Waits until an agent answers after a restart of either side, by polling: no event reports a reconnection, because the database never
+    /// recorded a disconnection.
     fn awaits_connected(&self, machine: &Node) -> anyhow::Result<()> {
         let began = Instant::now();
         let ping = ["node", "ping", machine.name().as_str()];

@@ -1,4 +1,4 @@
-//! Machines that a control plane brings in: registered under a name, enrolled by the line that this printed, given to the project.
+//! Enrollment of machines: registered under a name, enrolled by the printed command, allocated to the project.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use gpuaas_api_types::{Allocation, Enrollment, Node as Shown, RegisteredNode};
 use super::{control_plane::ControlPlane, said};
 use crate::lab::node::Node;
 
-/// Longest wait for what takes seconds.
+/// Longest wait for anything that takes seconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 impl ControlPlane {
-    /// Registers a node; returns what brings a machine in as that.
+    /// Registers a node; returns its enrollment.
     pub(crate) fn register(&self, name: &str) -> anyhow::Result<Enrollment> {
         Ok(self.gpuaas::<RegisteredNode>(&["node", "register", name])?.enrollment)
     }
 
-    /// Runs on a machine what an operator runs there; behind it the node is active and connected. Returns what the line said.
+    /// Runs the enrollment command on a machine and waits until the node is active and connected. Returns the command's output.
     pub(crate) fn enroll(&self, machine: &Node, name: &str, enrollment: &Enrollment) -> anyhow::Result<String> {
         let said = said::in_shell(machine, &enrollment.command)?;
         let said = said.well_with(&["connected to "])?.to_owned();
@@ -25,31 +25,31 @@ impl ControlPlane {
         Ok(said)
     }
 
-    /// Registers a machine under its own name and brings it in.
+    /// Registers a machine under its own name and enrolls it.
     pub(crate) fn bring_in(&self, machine: &Node) -> anyhow::Result<()> {
         let name = machine.name().as_str();
         self.enroll(machine, name, &self.register(name)?).map(drop)
     }
 
-    /// A node as the control plane shows it.
+    /// Returns a node as `gpuaas node show` prints it.
     pub(crate) fn shown(&self, name: &str) -> anyhow::Result<Shown> {
         self.gpuaas(&["node", "show", name])
     }
 
-    /// Waits until a node is active and connected: its agent knows a moment before the rows do.
+    /// Waits until a node is active and connected: its agent connects a moment before the database shows it.
     pub(crate) fn connects(&self, name: &str) -> anyhow::Result<()> {
         let look = || {
             let now = self.shown(name)?;
             Ok((now.state == "active" && now.connectivity == "connected").then_some(()))
         };
-        // Mostly it is there, and nothing is followed.
+        // Usually it is connected already, and no events need to be followed.
         match look()? {
             Some(()) => Ok(()),
             None => self.until(&format!("{name} is active and connected"), PATIENCE, look),
         }
     }
 
-    /// Gives a node to the project.
+    /// Allocates a node to the project.
     pub(crate) fn allocate(&self, name: &str) -> anyhow::Result<Allocation> {
         let words = ["allocation", "create", "--node", name, "--wait", "--timeout", "60s"];
         let allocation: Allocation = self.gpuaas(&words)?;
@@ -59,7 +59,7 @@ impl ControlPlane {
     }
 }
 
-/// The agent's process on a machine, as the machine numbers it.
+/// PID of the agent on a machine, in the machine's own numbering.
 pub(crate) fn agent_of(machine: &Node) -> anyhow::Result<u32> {
     let pid = machine.says(&["systemctl", "show", "--property", "MainPID", "--value", "gpuaas-agent"])?;
     pid.parse().ok().filter(|pid| *pid != 0).with_context(|| format!("the agent of {} does not run", machine.name()))

@@ -1,9 +1,9 @@
-//! `lab test`: acts on booted nodes, each between two inventories of this machine that must not differ.
+//! `lab test`: runs on booted nodes, each between two inventories of this machine that must not differ.
 //!
-//! Guarantees: whatever happens in an act (a failure, Ctrl-C, a death of its processes), the lab is removed behind it and the machine is looked at
-//! again. What an act runs is a process of its own: it is ended, not asked to end, and `down` cleans up behind it as behind one that died.
+//! Guarantees: whatever happens in a run (a failure, Ctrl-C, a crash of its processes), the lab is removed afterwards and the machine is
+//! inspected again. A run executes in a separate process, which is killed, not asked to end; `down` cleans up as after a crash.
 //!
-//! Deliberately absent: what is deployed onto the nodes; a story of its own brings that along, with a line in [`STORIES`].
+//! Deliberately absent: what is deployed onto the nodes; scenarios bring that along, each with a line in [`STORIES`].
 
 mod act;
 mod check;
@@ -43,7 +43,7 @@ use super::{
 use act::{Act, Outcome, Story};
 use prepare::{Part, Prepared, Sources};
 
-/// What is told on a lab that is up.
+/// Scenarios that run on a running lab by default.
 const STORIES: &[Story] = &[
     Story { name: "ground", nodes: 3, needs: &[], tell: ground::tell },
     Story { name: "contract", nodes: 1, needs: &[Part::Contract], tell: contract::tell },
@@ -56,43 +56,43 @@ const STORIES: &[Story] = &[
     },
 ];
 
-/// What is told when it is asked for by name alone: it takes longer, or is no test.
+/// Scenarios that run only on request: they take longer or are no tests.
 const FAULTS: Story = Story { name: "faults", nodes: faults::NODES, needs: faults::NEEDS, tell: faults::tell };
 const FIGURES: Story = Story { name: "figures", nodes: figures::NODES, needs: figures::NEEDS, tell: figures::tell };
 
-/// Which acts.
+/// Options of `lab test`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Acts by name; all of them where none is named.
+    /// Names of the scenarios and other runs; without any, all of them.
     #[arg(value_name = "ACT")]
     acts: Vec<String>,
     #[command(flatten)]
     sources: Sources,
-    /// Leave the lab up behind a story that failed, with its control plane.
+    /// Leave the lab and its control plane running after a failed scenario.
     #[arg(long)]
     keep: bool,
-    /// Play the faults instead: a table with a row for each.
+    /// Run the fault tests instead, and print a table with a row for each.
     #[arg(long, conflicts_with = "acts")]
     faults: bool,
-    /// This one of the faults alone; repeatable.
+    /// Run only this fault test; repeatable.
     #[arg(long, value_name = "CELL", requires = "faults")]
     only: Vec<String>,
 }
 
 impl Options {
-    /// These acts, on what is built here.
+    /// Options for these runs, with programs built here.
     pub(crate) fn of(acts: &[&str]) -> Self {
         let acts = acts.iter().map(|act| (*act).to_owned()).collect();
         Self { acts, sources: Sources::default(), keep: false, faults: false, only: Vec::new() }
     }
 
-    /// Those of all that are meant, in their order.
+    /// Selects the requested ones of all runs, in the order of `all`.
     fn chosen<'a>(&self, all: &'a [Act]) -> Vec<&'a Act> {
         all.iter().filter(|act| self.acts.is_empty() || self.acts.iter().any(|name| name == act.name())).collect()
     }
 }
 
-/// Which story.
+/// Options of the hidden command `lab story`.
 #[derive(clap::Args)]
 pub(crate) struct StoryOptions {
     name: String,
@@ -102,7 +102,7 @@ pub(crate) struct StoryOptions {
     given: Utf8PathBuf,
 }
 
-/// Plays them; returns how many checks of theirs held.
+/// Executes the runs; returns how many of their checks passed.
 pub(crate) fn run(options: &Options) -> anyhow::Result<u32> {
     if options.faults {
         faults::must_exist(&options.only)?;
@@ -111,13 +111,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<u32> {
     play(options, Act::all(STORIES), &[])
 }
 
-/// Makes what these acts need, which takes minutes the first time: who plays them then finds it.
+/// Builds the parts that these runs need, which takes minutes the first time.
 pub(super) fn prepare(options: &Options) -> anyhow::Result<()> {
     let all = Act::all(STORIES);
     Prepared::make(&needs(&options.chosen(&all)), &options.sources).map(drop)
 }
 
-/// Measures: brings a node in that often, with everything built by this cargo profile.
+/// Runs the measurements: `runs` enrollments, with everything built by this cargo profile.
 pub(super) fn measure(runs: u8, profile: &str) -> anyhow::Result<()> {
     let mut options = Options::of(&[]);
     options.sources.profile = Some(profile.to_owned());
@@ -131,7 +131,7 @@ fn play(options: &Options, all: Vec<Act>, wanted: &[String]) -> anyhow::Result<u
     }
     let _turn = Turn::take()?;
     refuse_ruins()?;
-    // What they change of the machine stays, and is no part of the lab.
+    // Installed packages change the machine permanently and must not count as residue of the lab.
     packages::ensure()?;
     if options.faults {
         packages::faketime()?;
@@ -158,7 +158,7 @@ fn play(options: &Options, all: Vec<Act>, wanted: &[String]) -> anyhow::Result<u
     }
     match failed.pop() {
         None => Ok(held),
-        // Its exit code says what kind of failure it was.
+        // A single error is returned itself, so that its exit code is kept.
         Some((_, error)) if failed.is_empty() => Err(error),
         Some((last, _)) => {
             let names: Vec<&str> = failed.iter().map(|(name, _)| *name).chain([last]).collect();
@@ -185,7 +185,7 @@ fn refuse_ruins() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Plays an act; returns how many of its checks held.
+/// Executes a run between two inventories; returns how many of its checks passed.
 fn between_inventories(act: &Act, prepared: &Prepared, keep: bool) -> anyhow::Result<u32> {
     let before = Inventory::take()?;
     println!("  before: {}", before.counts());
@@ -210,7 +210,7 @@ fn between_inventories(act: &Act, prepared: &Prepared, keep: bool) -> anyhow::Re
         difference.others,
         began.elapsed().as_secs_f64()
     );
-    // What went wrong first is told first; a residue is told in any case.
+    // Residue is printed in any case; the first error is returned.
     for line in &difference.lines {
         eprintln!("  residue: {line}");
     }
@@ -223,7 +223,7 @@ fn between_inventories(act: &Act, prepared: &Prepared, keep: bool) -> anyhow::Re
     }
 }
 
-/// The hidden command: tells a story on the lab that is up.
+/// Runs the hidden command: a scenario on the running lab.
 pub(super) fn tell(options: &StoryOptions) -> anyhow::Result<()> {
     bound_to(options.within)?;
     let story =
@@ -237,7 +237,7 @@ pub(super) fn tell(options: &StoryOptions) -> anyhow::Result<()> {
     told
 }
 
-/// Ends with the process that has the turn, however that one ends.
+/// Makes this process die with the process that holds the lock.
 pub(super) fn bound_to(holder: i32) -> anyhow::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let parent = getppid().map(Pid::as_raw_nonzero).map(i32::from);

@@ -1,4 +1,4 @@
-//! Operations of a control plane: begun by a command, followed to their end.
+//! Operations of a control plane: started by a command and followed to their end.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use super::{
 const OPERATION_MAX: Duration = Duration::from_secs(600);
 
 impl ControlPlane {
-    /// Begins an operation by a command of `gpuaas`.
+    /// Starts an operation with a `gpuaas` command.
     pub(crate) fn begin(&self, words: &[&str]) -> anyhow::Result<Operation> {
         Ok(self.gpuaas::<Started>(words)?.operation)
     }
 
-    /// Carries one out that must succeed.
+    /// Starts an operation and waits until it succeeds.
     pub(crate) fn succeeded(&self, words: &[&str]) -> anyhow::Result<OperationDetail> {
         self.succeeds(&self.begin(words)?)
     }
 
-    /// Follows one to its end, which must be a good one.
+    /// Waits until an operation succeeds; fails if it ends otherwise.
     pub(crate) fn succeeds(&self, operation: &Operation) -> anyhow::Result<OperationDetail> {
         self.ends_as("succeeded", operation)
     }
 
-    /// Follows one to its end, which must be one that a person has to see to.
+    /// Waits until an operation ends as `needs_attention`; fails if it ends otherwise.
     pub(crate) fn needs_attention(&self, operation: &Operation) -> anyhow::Result<OperationDetail> {
         self.ends_as("needs_attention", operation)
     }
@@ -40,12 +40,12 @@ impl ControlPlane {
         Ok(detail)
     }
 
-    /// Follows one to its end, however that is, also past lives of the control plane.
+    /// Waits for the end of an operation, whatever its result, across restarts of the control plane.
     fn ended(&self, operation: &Operation) -> anyhow::Result<OperationDetail> {
         let longest = format!("{}s", OPERATION_MAX.as_secs());
         let words = ["operation", "watch", &operation.id, "--timeout", &longest];
         let output = self.run(&words)?;
-        // One that did not succeed ends the command with 1, and is printed all the same.
+        // An unsuccessful operation ends the command with 1 but is printed too.
         ensure!(matches!(output.status.code(), Some(0 | 1)), told(&words, &output));
         printed(&words, &output).with_context(|| told(&words, &output))
     }

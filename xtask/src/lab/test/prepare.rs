@@ -1,8 +1,8 @@
-//! What stories need and what takes its time to make: programs, packages, a release. It is there before the first node boots.
+//! Parts that scenarios need and that take time to build: programs, packages, a release. They exist before the first node boots.
 //!
-//! Guarantees: behind this, nothing tells the stand-in's release from a real one: both are a folder.
+//! Guarantees: after this step, the stand-in's release cannot be distinguished from a real one: both are a folder.
 //!
-//! Deliberately absent: how any of it is made. Each part is a chore of its own, which prints where it put it.
+//! Deliberately absent: how the parts are built. Each has its own command, which prints the path of the result.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,16 +18,16 @@ use serde::{Deserialize, Serialize};
 use super::contract;
 use crate::{package::programs, release, shell};
 
-/// Where the release comes from; the stand-in's is built where nothing is said.
+/// Sources of the release; by default the stand-in is built.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Sources {
-    /// Test with this release of RKE2 itself, downloaded into the cache and checked against its sums.
+    /// Test with this genuine release of RKE2, downloaded into the cache and verified by its checksums.
     #[arg(long, value_name = "VERSION")]
     pub(crate) release: Option<String>,
-    /// Test with the release that lies in this folder, named like its version. `--release` goes first.
+    /// Test with the release in this folder, which is named like its version. `--release` takes precedence.
     #[arg(long, value_name = "DIR", env = "GPUAAS_RKE2_ARTIFACTS")]
     pub(crate) artifacts: Option<Utf8PathBuf>,
-    /// The cargo profile of programs and packages, where it is not `dev`.
+    /// Cargo profile of programs and packages; `dev` by default.
     #[arg(skip)]
     pub(crate) profile: Option<String>,
 }
@@ -38,25 +38,25 @@ impl Sources {
     }
 }
 
-/// Something that a story needs.
+/// A part that a scenario needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Part {
     /// A folder with `gpuaas` and `gpuaas-agent`.
     Programs,
-    /// A folder of packages that machines are brought in with.
+    /// A folder of packages for enrollments.
     Packages,
-    /// The same of a later build.
+    /// The same packages from a later build.
     PackagesNewer,
-    /// A folder laid out as a release of RKE2.
+    /// A folder with the layout of an RKE2 release.
     Release,
-    /// The program.
+    /// The kubectl program.
     Kubectl,
     /// A folder with the host contract's test and its helper program.
     Contract,
 }
 
-/// Where each part is, and where a story leaves what tells of its failure.
+/// Paths of the parts, and the evidence folder of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Prepared {
     paths: BTreeMap<Part, Utf8PathBuf>,
@@ -65,7 +65,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Makes all of these.
+    /// Builds all of these parts.
     pub(super) fn make(parts: &BTreeSet<Part>, sources: &Sources) -> anyhow::Result<Self> {
         let mut paths = BTreeMap::new();
         for part in parts {
@@ -74,27 +74,27 @@ impl Prepared {
         Ok(Self { paths, evidence: Utf8PathBuf::new(), wanted: Vec::new() })
     }
 
-    /// The same with words for the story.
+    /// Sets the selection for the scenario, such as names of cells.
     pub(super) fn wanting(self, wanted: Vec<String>) -> Self {
         Self { wanted, ..self }
     }
 
-    /// What is wanted of the story, in its own words.
+    /// Selection for the scenario, such as names of cells.
     pub(crate) fn wanted(&self) -> &[String] {
         &self.wanted
     }
 
-    /// The same for a story that leaves its evidence there.
+    /// Returns a copy with this evidence folder.
     pub(super) fn for_story(&self, evidence: &Utf8Path) -> Self {
         Self { evidence: evidence.to_owned(), ..self.clone() }
     }
 
-    /// The story's folder of evidence.
+    /// The scenario's evidence folder.
     pub(crate) fn evidence(&self) -> &Utf8Path {
         &self.evidence
     }
 
-    /// Where a part is that the story named as needed.
+    /// Path of a part; fails if the scenario did not declare it.
     pub(crate) fn path(&self, part: Part) -> anyhow::Result<&Utf8Path> {
         self.paths.get(&part).map(Utf8PathBuf::as_path).with_context(|| format!("the story names no need of {part:?}"))
     }
@@ -119,18 +119,18 @@ impl Part {
     }
 }
 
-/// A folder of the lab's tests below cargo's own.
+/// Folder of the lab's tests within cargo's target folder.
 pub(super) fn folder() -> anyhow::Result<Utf8PathBuf> {
     let folder = text(shell::target())?.join("lab");
     fs::create_dir_all(&folder).with_context(|| folder.to_string())?;
     Ok(folder)
 }
 
-/// Packages of the programs as the tests have them, unless the profile is another. Nothing is packaged that was.
+/// Builds packages of the programs with this profile, unless they are newer than all their inputs.
 fn packages(name: &str, how: &[&str], profile: &str) -> anyhow::Result<Utf8PathBuf> {
     let programs = programs::folder(profile)?;
     let out = folder()?.join(if profile == "dev" { name.to_owned() } else { format!("{name}-{profile}") });
-    // What goes into a package is said in the crates' own manifests.
+    // The package metadata is in the crates' manifests.
     let sources =
         ["packaging", "crates/api/src", "crates/agent/Cargo.toml", "crates/cli/Cargo.toml", "xtask/src/package"];
     let mut inputs = vec![programs.join("gpuaas"), programs.join("gpuaas-agent")];
@@ -147,7 +147,7 @@ fn root(path: &str) -> anyhow::Result<Utf8PathBuf> {
     Ok(text(shell::root().to_owned())?.join(path))
 }
 
-/// When a file, or anything below a folder, was last changed.
+/// Latest modification time of a file or of anything below a folder.
 fn newest(path: &Utf8Path) -> anyhow::Result<SystemTime> {
     let about = fs::symlink_metadata(path).with_context(|| path.to_string())?;
     let mut newest_of_all = about.modified()?;
@@ -159,7 +159,7 @@ fn newest(path: &Utf8Path) -> anyhow::Result<SystemTime> {
     Ok(newest_of_all)
 }
 
-/// Runs another chore of this program, and takes the path that it prints.
+/// Runs another xtask command and returns the path that it prints.
 fn printed_by(chore: &[&str]) -> anyhow::Result<Utf8PathBuf> {
     eprintln!("==> cargo xtask {}", chore.join(" "));
     let output =

@@ -1,6 +1,6 @@
-//! What a program, a platform's command or an operation said, and whether that is what somebody needs who sits before it.
+//! Output of programs, commands and operations, and checks that it helps the user.
 //!
-//! Guarantees: a refusal counts only with its exact code, its exit status, its next action and a page that explains the code.
+//! Guarantees: a refusal passes only with its exact code, exit status and next action, and a documentation page for the code.
 
 use std::{fs, process::Output};
 
@@ -9,7 +9,7 @@ use gpuaas_api_types::Fault;
 
 use crate::{lab::node::Node, shell};
 
-/// How a command ended, and what it wrote.
+/// Exit status and output of a command.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) status: Option<i32>,
@@ -25,13 +25,13 @@ impl From<Output> for Said {
 }
 
 impl Said {
-    /// What it wrote to stdout; it must have succeeded.
+    /// Returns stdout; fails unless the command succeeded.
     pub(crate) fn well(&self) -> anyhow::Result<&str> {
         ensure!(self.status == Some(0), "it ended with {:?}: {}", self.status, self.all());
         Ok(&self.out)
     }
 
-    /// The same, and it must have said all of this.
+    /// Does the same and checks that stdout contains all of `words`.
     pub(crate) fn well_with(&self, words: &[&str]) -> anyhow::Result<&str> {
         let out = self.well()?;
         for word in words {
@@ -40,7 +40,7 @@ impl Said {
         Ok(out)
     }
 
-    /// A refusal under this code and exit status, whose next action holds these words. Returns it as the table shows it.
+    /// Checks for a refusal with this code and exit status whose next action contains `next`. Returns it for the table.
     pub(crate) fn refused(&self, code: &str, status: i32, next: &str) -> anyhow::Result<String> {
         ensure!(self.status == Some(status), "{code} ends with {status}, not {:?}: {}", self.status, self.all());
         let reads_on = format!("see docs/errors/{code}.md");
@@ -59,17 +59,17 @@ impl Said {
     }
 }
 
-/// Runs a text in the node's shell, as root.
+/// Runs a script in the node's shell as root.
 pub(crate) fn in_shell(node: &Node, text: &str) -> anyhow::Result<Said> {
     Ok(node.run(&["sh", "-c", text])?.into())
 }
 
-/// Runs a text in the node's shell that must succeed; returns what it says.
+/// Runs a script that must succeed in the node's shell; returns its trimmed stdout.
 pub(crate) fn says(node: &Node, text: &str) -> anyhow::Result<String> {
     node.says(&["sh", "-c", text])
 }
 
-/// A code must have a page that says what to do.
+/// Checks that the code has a page that explains the remedy.
 pub(crate) fn must_have_page(code: &str) -> anyhow::Result<()> {
     let path = shell::root().join(format!("docs/errors/{code}.md"));
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -77,8 +77,7 @@ pub(crate) fn must_have_page(code: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A fault that the platform told must have this code, and these words in its next action or the command that does it. Returns it as the table
-/// shows it.
+/// Checks that a reported fault has this code, and that its next action or command contains `next`. Returns it for the table.
 pub(crate) fn fault(told: Option<&Fault>, code: &str, next: &str) -> anyhow::Result<String> {
     let told = told.with_context(|| format!("no fault is told where {code} should be"))?;
     ensure!(told.code == code, "the fault is another one than {code}: {told:?}");

@@ -1,54 +1,54 @@
-//! Which control plane, where there are several beside one lab: the story's own, and others that nodes are sent to or kept from.
+//! Addresses and file names of control planes: the scenario's main one, and others that nodes are redirected to or kept from.
 
 use std::net::Ipv4Addr;
 
-/// Where the story's own listens for the API; the node channel listens one port behind it.
+/// API port of the main control plane; its node channel uses the next port.
 const PORT: u16 = 7443;
 
-/// What tells one control plane from another.
+/// Properties that distinguish one control plane from another.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
-    /// None is the story's own.
+    /// None for the main control plane.
     name: Option<&'static str>,
     port: u16,
     public_url: Option<String>,
 }
 
 impl Site {
-    /// The story's own.
+    /// The main control plane of the scenario.
     pub(super) const OWN: Self = Self { name: None, port: PORT, public_url: None };
 
-    /// Another one, at another port.
+    /// Returns another site at another port.
     pub(crate) fn new(name: &'static str, port: u16) -> Self {
         Self { name: Some(name), port, public_url: None }
     }
 
-    /// The same, which tells nodes to call it by this URL.
+    /// Sets the URL that nodes are given.
     pub(crate) fn called(self, url: &str) -> Self {
         Self { public_url: Some(url.to_owned()), ..self }
     }
 
-    /// Its name in the names of files.
+    /// Returns the name of a file of this control plane.
     pub(super) fn file(&self, of: &str) -> String {
         self.name.map_or_else(|| of.to_owned(), |name| format!("{name}-{of}"))
     }
 
-    /// Whether it is the story's own.
+    /// Reports whether it is the main control plane.
     pub(super) fn is_own(&self) -> bool {
         self.name.is_none()
     }
 
-    /// How nodes call it.
+    /// URL that nodes use.
     pub(super) fn url(&self, gateway: Ipv4Addr) -> String {
         self.public_url.clone().unwrap_or_else(|| self.address(gateway))
     }
 
-    /// Where it really is.
+    /// Actual address of the API.
     pub(super) fn address(&self, gateway: Ipv4Addr) -> String {
         format!("https://{gateway}:{}", self.port)
     }
 
-    /// The arguments by which it listens where it does.
+    /// Arguments of `gpuaas server` for these addresses.
     pub(super) fn arguments(&self, gateway: Ipv4Addr) -> Vec<String> {
         let listen = [("--listen", self.port), ("--channel-listen", self.port + 1)];
         let listen = listen.into_iter().flat_map(|(flag, port)| [flag.to_owned(), format!("{gateway}:{port}")]);

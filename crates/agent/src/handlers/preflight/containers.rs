@@ -1,4 +1,4 @@
-//! Who else decides on a host what containers and their network may do.
+//! Checks of other software on the host that controls containers and their network.
 
 use gpuaas_model::Check;
 use gpuaas_wire::task::Finding;
@@ -8,14 +8,14 @@ use super::{
     report::{Report, seen, warning},
 };
 
-/// Where the packet filter's program may lie.
+/// Possible paths of the packet filter's program.
 const IPTABLES: [&str; 4] = ["/usr/sbin/iptables", "/sbin/iptables", "/usr/bin/iptables", "/usr/local/sbin/iptables"];
-/// Where NetworkManager's settings lie.
+/// Folders of NetworkManager's settings.
 const NETWORK_MANAGER: [&str; 2] = ["/etc/NetworkManager/conf.d", "/usr/lib/NetworkManager/conf.d"];
-/// Signs of RKE2's policy for SELinux.
+/// Files that show that RKE2's SELinux policy is installed.
 const SELINUX_POLICIES: [&str; 2] =
     ["/usr/share/selinux/packages/rke2.pp", "/var/lib/selinux/targeted/active/modules/200/rke2"];
-/// RKE2's rules for fapolicyd.
+/// Path of RKE2's rules for fapolicyd.
 const FAPOLICYD_RULES: &str = "/etc/fapolicyd/rules.d/80-rke2.rules";
 
 pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
@@ -42,7 +42,7 @@ fn firewalls(look: &Look<'_>) -> Vec<Finding> {
     if look.runs("firewalld.service") {
         runs("firewalld", "systemctl disable --now firewalld", "firewalld.service is active");
     }
-    // Its unit counts as active also where it is switched off.
+    // The unit of ufw is active even if ufw is disabled.
     let ufw = look.tree.own("/etc/ufw/ufw.conf").unwrap_or_default();
     if ufw.lines().any(|line| line.trim().eq_ignore_ascii_case("ENABLED=yes")) {
         runs("ufw", "ufw disable", "/etc/ufw/ufw.conf: ENABLED=yes");

@@ -1,4 +1,4 @@
-//! What containers need of a kernel.
+//! Checks of the kernel's settings for containers, and of swap, control groups and the clock.
 
 use gpuaas_host::survey::{ModuleState, module_state};
 use gpuaas_model::{Check, FixKind};
@@ -25,7 +25,7 @@ pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
     }
 }
 
-/// Kernel parameters below what their fix would set; those that this kernel does not have say nothing.
+/// Finds kernel parameters below the value that their fix would set; parameters that this kernel does not have are skipped.
 fn low(look: &Look<'_>, fix: FixKind, check: Check, what: &str) -> Option<Finding> {
     let mut low = Vec::new();
     let mut evidence = Vec::new();
@@ -84,7 +84,7 @@ fn cgroups(look: &Look<'_>) -> Option<Finding> {
     (!is_v2).then(finding)
 }
 
-/// Nothing to say of a clock that is the machine's around it, or that nobody tells of.
+/// Checks the clock; `None` if the clock is that of the machine around the node, or its state is unknown.
 fn clock(look: &Look<'_>) -> Option<Option<Finding>> {
     let detail = match &look.machine.clock {
         ClockKeeping::ByMachine | ClockKeeping::Unknown => return None,

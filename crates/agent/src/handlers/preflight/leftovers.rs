@@ -1,4 +1,4 @@
-//! What an earlier cluster left, what stands where this one wants to, and what its end would take along.
+//! Checks for leftovers of an earlier cluster, occupied ports and paths, and files that a later uninstall would delete.
 
 use std::collections::BTreeSet;
 
@@ -36,8 +36,8 @@ pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
     }
 }
 
-/// Ports on which something of the node's own listens, its loopback included; and TCP ports that somebody else holds at its address, as a
-/// sandbox's machine may.
+/// Finds the app's ports on which a process of the node listens, on loopback too; and TCP ports that another process holds at the node's
+/// address, which is possible on the machine of a sandbox.
 fn ports(look: &Look<'_>) -> Vec<Finding> {
     let of_others = look.taken.iter().map(|port| (Protocol::Tcp, *port));
     let own = look.listeners.iter().map(|listener| (listener.protocol, listener.address.port()));
@@ -88,7 +88,8 @@ fn links(look: &Look<'_>) -> Option<Finding> {
     Some(blocking(Check::LinksLeft, detail, format!("delete them (ip link delete {name}), or reboot")))
 }
 
-/// A mount inside is an earlier cluster's; one of the folder itself is a disk that somebody gave it.
+/// Finds mounts. A mount inside a folder of the app is left from an earlier cluster; a mount of the folder itself is a disk that was
+/// mounted there on purpose.
 fn mounts(look: &Look<'_>) -> Vec<Finding> {
     let is_folder = |mount: &&String| look.wants.mount_prefixes.iter().any(|prefix| Utf8Path::new(mount) == prefix);
     let (own, left): (Vec<&String>, Vec<&String>) = look.mounts.iter().partition(is_folder);

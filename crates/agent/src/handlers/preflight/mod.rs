@@ -1,9 +1,9 @@
-//! `host.preflight`: tells whether an app could run here, before anything is changed. Findings are its result, not its failure.
+//! `host.preflight`: reports whether an app can run here, before anything is changed. Findings are the task's result, not its failure.
 //!
-//! First all is looked at, then each check judges what was seen: pure, so that a test gives it any host. A check that has nothing to go by is
-//! not counted: neither as passed nor as failed.
+//! The task first collects all observations; then each check judges them as a pure function, so that tests can present any host. A check
+//! without the observations that it needs counts neither as passed nor as failed.
 //!
-//! Deliberately absent: what an app wants (its parameters say that).
+//! Deliberately absent: the requirements of an app, which the task's parameters state.
 
 mod containers;
 mod kernel;
@@ -22,7 +22,7 @@ use super::{inspect, mounts};
 use crate::context::{Context, host_failed};
 use report::Report;
 
-/// Services whose running says something about a host.
+/// Services that matter to the checks if they are active.
 const SERVICES: [&str; 5] = [
     "firewalld.service",
     "NetworkManager.service",
@@ -31,7 +31,7 @@ const SERVICES: [&str; 5] = [
     "fapolicyd.service",
 ];
 
-/// Looks and judges.
+/// Collects the observations and runs the checks.
 pub(crate) async fn run(task: Preflight, context: Context) -> Result<PreflightReport, TaskFailure> {
     let facts = context.host.facts().await.map_err(host_failed)?;
     let tree = context.host.tree();
@@ -39,7 +39,7 @@ pub(crate) async fn run(task: Preflight, context: Context) -> Result<PreflightRe
     look(&task, &context, &facts, &machine).await
 }
 
-/// Looks and judges, where it is known already what the machine is made of.
+/// Does the same for a caller that already has the facts of the machine.
 pub(crate) async fn look(
     task: &Preflight,
     context: &Context,
@@ -50,23 +50,23 @@ pub(crate) async fn look(
     Ok(judged(&look))
 }
 
-/// All that checks judge.
+/// All observations that the checks judge.
 struct Look<'a> {
     task: &'a Preflight,
     wants: HostWants,
     facts: &'a HostFacts,
     machine: &'a MachineFacts,
     tree: Tree,
-    /// TCP ports in question on which something listens.
+    /// TCP ports of the app on which something listens.
     taken: Vec<u16>,
-    /// Every listener of the node's own.
+    /// All listeners of the node itself.
     listeners: Vec<Listener>,
-    /// Mounts where the app mounts.
+    /// Mounts at or below the app's mount prefixes.
     mounts: Vec<String>,
     links: Vec<String>,
-    /// Rules of an earlier cluster; or why they could not be listed.
+    /// Firewall rules of an earlier cluster, or the reason why they cannot be listed.
     rules: Result<Option<Vec<String>>, String>,
-    /// Those of [`SERVICES`] that run.
+    /// Those of [`SERVICES`] that are active.
     active: BTreeSet<&'static str>,
 }
 
@@ -87,7 +87,8 @@ impl<'a> Look<'a> {
         }
         let rules = match wants.firewall_marks.is_empty() {
             true => Ok(Some(Vec::new())),
-            // The filter's programs fail in odd ways on kernels without one of its kinds: that is a finding, and no failure.
+            // The programs of the packet filter fail in various ways on kernels without one of its backends: that is a finding, not a
+            // failure.
             false => host.firewall_rules(&wants.firewall_marks).await.map_err(|error| error.to_string()),
         };
         Ok(Self {
@@ -105,12 +106,12 @@ impl<'a> Look<'a> {
         })
     }
 
-    /// Who wants it, for sentences.
+    /// Returns the name of the app, for sentences.
     fn who(&self) -> &str {
         if self.wants.who.is_empty() { "the app" } else { &self.wants.who }
     }
 
-    /// Whether the node has this for itself: a sandbox shares the machine's and is not judged by it.
+    /// Returns true if the node has this file for itself: a sandbox shares that of its machine and is not judged by it.
     fn has_own(&self, path: &str) -> bool {
         !self.tree.is_sandbox() || self.tree.own_exists(path)
     }

@@ -1,4 +1,4 @@
-//! Route, packets, name and name servers.
+//! Checks of the default route, MTU, checksum offload, host name and name servers.
 
 use gpuaas_host::survey;
 use gpuaas_model::Check;
@@ -9,12 +9,12 @@ use super::{
     report::{Report, listed, seen, warning},
 };
 
-/// Kubernetes gives pods at most this many name servers, and search domains of which three are its own.
+/// Limits of Kubernetes for a pod's resolver: three name servers, and 32 search domains, of which three are Kubernetes' own.
 const NAME_SERVERS_MAX: usize = 3;
 const SEARCH_MAX: usize = 32 - 3;
-/// Where systemd-resolved keeps the servers behind its own stub.
+/// File of systemd-resolved that lists the servers behind its stub.
 const BEHIND_STUB: &str = "/run/systemd/resolve/resolv.conf";
-/// Longest label of a host's name, in bytes.
+/// Longest label of a host name, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
 
 pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
@@ -44,7 +44,7 @@ fn route(look: &Look<'_>) -> Option<Finding> {
     look.machine.default_route.is_none().then(finding)
 }
 
-/// Nothing to say of a link that does not tell.
+/// Checks the MTU of the default route; `None` if the link does not report it.
 fn packets(look: &Look<'_>) -> Option<Option<Finding>> {
     let route = look.machine.default_route.as_ref().filter(|route| route.mtu > 0)?;
     let least = look.wants.mtu_min;
@@ -78,7 +78,8 @@ fn host_name(look: &Look<'_>) -> Option<Finding> {
     (!name.split('.').all(is_label)).then(finding)
 }
 
-/// A server that only the host reaches: RKE2 then looks behind systemd's stub, and otherwise has pods ask 8.8.8.8.
+/// Finds name servers that only the host can reach: RKE2 then reads the servers behind systemd's stub, and without those configures 8.8.8.8
+/// for pods.
 fn local_resolver(look: &Look<'_>) -> Option<Finding> {
     let is_local = |server: &String| server.starts_with("127.") || server == "::1";
     let resolver = survey::resolver(&look.tree).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! How checks say what they found.
+//! The report and the form of its findings.
 
 use gpuaas_model::Check;
 use gpuaas_wire::task::{Finding, PreflightReport, Severity};
 
-/// What was found so far.
+/// The results of the checks so far.
 #[derive(Default)]
 pub(super) struct Report {
     passed: u32,
@@ -11,14 +11,14 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Takes up what a check found; nothing found is a check passed.
+    /// Adds the findings of one check; a check without findings has passed.
     pub(super) fn take(&mut self, found: impl IntoIterator<Item = Finding>) {
         let before = self.findings.len();
         self.findings.extend(found);
         self.passed += u32::from(self.findings.len() == before);
     }
 
-    /// What there is to say: what blocks first, in the order of the checks.
+    /// Returns the report: blocking findings first, otherwise in the order of the checks.
     pub(super) fn done(mut self) -> PreflightReport {
         self.findings.sort_by_key(|finding| finding.severity == Severity::Warning);
         self.findings.truncate(PreflightReport::FINDINGS_MAX);
@@ -26,7 +26,7 @@ impl Report {
     }
 }
 
-/// Worth knowing.
+/// Returns a finding that does not prevent an installation.
 pub(super) fn warning(check: Check, detail: impl Into<String>, fix: impl Into<String>) -> Finding {
     Finding {
         check: check.to_string(),
@@ -37,18 +37,18 @@ pub(super) fn warning(check: Check, detail: impl Into<String>, fix: impl Into<St
     }
 }
 
-/// Nothing may be installed.
+/// Returns a finding that prevents an installation.
 pub(super) fn blocking(check: Check, detail: impl Into<String>, fix: impl Into<String>) -> Finding {
     Finding { severity: Severity::Blocking, ..warning(check, detail, fix) }
 }
 
-/// With where that was seen.
+/// Adds evidence to a finding, unless it is empty.
 pub(super) fn seen(finding: Finding, evidence: impl Into<String>) -> Finding {
     let evidence = evidence.into();
     Finding { evidence: (!evidence.is_empty()).then_some(evidence), ..finding }
 }
 
-/// Names for a sentence: a few, and how many more.
+/// Joins names for a sentence: the first six, and the number of the others.
 pub(super) fn listed(names: &[String]) -> String {
     const NAMED: usize = 6;
     let mut words: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Whether there is room and power enough: disk, memory, processors.
+//! Checks of disk, memory and processors.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn space(look: &Look<'_>) -> Vec<Finding> {
     little.collect()
 }
 
-/// Nothing to say where nothing was measured.
+/// Checks the latency of writes; `None` if it was not measured.
 fn slow(look: &Look<'_>) -> Option<Option<Finding>> {
     let disk = look.machine.data_disk.as_ref()?;
     let writes = disk.writes.filter(|_| look.wants.write_p99_us_max > 0)?;
@@ -68,7 +68,7 @@ fn slow(look: &Look<'_>) -> Option<Option<Finding>> {
     }))
 }
 
-/// Folders that the app writes in and runs programs from, on mounts with an option that forbids it.
+/// Finds folders in which the app writes or from which it runs programs, on mounts with an option that forbids it.
 fn forbidding(look: &Look<'_>, option: &str, check: Check, what: &str, wanted: &str) -> Vec<Finding> {
     let folders = std::iter::once(&look.wants.data_dir).chain(&look.wants.program_dirs);
     let found = folders.filter_map(|folder| {
@@ -80,7 +80,8 @@ fn forbidding(look: &Look<'_>, option: &str, check: Check, what: &str, wanted: &
     found.collect()
 }
 
-/// Links on the way to folders that the app writes in. The agent follows none: a former tenant, root here, may have made it.
+/// Finds symbolic links in the paths of folders in which the app writes. The agent follows none, because a former tenant with root access
+/// may have created it.
 fn linked(look: &Look<'_>) -> Vec<Finding> {
     let folders = std::iter::once(&look.wants.data_dir).chain(&look.wants.program_dirs);
     let links: BTreeSet<_> = folders.filter_map(|folder| look.tree.link_on_the_way(folder)).collect();

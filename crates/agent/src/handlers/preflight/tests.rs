@@ -1,4 +1,4 @@
-//! Each check on a host that is in order, and on one where what it looks for is wrong.
+//! Each check on a host without findings, and on one with exactly the defect that the check finds.
 
 use camino::Utf8PathBuf;
 use gpuaas_host::Protocol;
@@ -13,7 +13,7 @@ const DATA_DIR: &str = "/var/lib/rancher/rke2";
 const RESOLVER: &str = "/etc/resolv.conf";
 const MOUNTS: &str = "/proc/self/mounts";
 
-/// A host in order; a test breaks one thing of it.
+/// A host without findings; each test introduces one defect.
 struct World {
     folder: tempfile::TempDir,
     task: Preflight,
@@ -134,7 +134,7 @@ impl World {
         self.judged_at(Tree::at(self.root()))
     }
 
-    /// The one finding there is.
+    /// Returns the only finding.
     fn only(&self) -> Finding {
         let report = self.judged();
         let [finding] = &report.findings[..] else { panic!("{:#?}", report.findings) };
@@ -142,7 +142,7 @@ impl World {
         finding.clone()
     }
 
-    /// Nothing but this one is found, and its detail and evidence hold these words.
+    /// Asserts that this is the only finding, and that its detail, evidence or fix contains these words.
     #[track_caller]
     fn finds(&self, check: Check, severity: Severity, words: &[&str]) {
         let finding = self.only();
@@ -174,7 +174,7 @@ fn an_app_that_wants_nothing_is_told_of_what_it_asks_for_alone() {
     world.task.wants = None;
     world.file("/proc/sys/fs/inotify/max_user_instances", "1\n");
     let report = world.judged();
-    // Ports, two kinds of paths, room.
+    // The checks of ports, of two kinds of paths, and of disk space.
     assert_eq!((report.findings, report.passed), (Vec::new(), 4));
 }
 
@@ -264,7 +264,7 @@ fn folder_behind_a_link_blocks() {
     std::fs::create_dir_all(link.parent().unwrap()).unwrap();
     std::os::unix::fs::symlink("/mnt/disk", &link).unwrap();
     world.finds(Check::FolderLinked, BLOCKING, &["/var/lib/rancher is a link", "/var/lib/rancher leads to /mnt/disk"]);
-    // What distributions link is no finding.
+    // Links of the distribution are no finding.
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("usr/bin", world.place("/bin")).unwrap();
     assert!(!world.judged().findings.iter().any(|found| found.check == Check::FolderLinked.as_str()));
@@ -500,7 +500,7 @@ fn what_blocks_is_told_first() {
     assert_eq!(checks, [Check::DiskSpace.as_str(), Check::HostName.as_str()]);
 }
 
-/// A sandbox on a machine with swap, without a route, of whatever kind: nothing of that is its own.
+/// The machine of the sandbox has swap and lacks a default route: neither belongs to the sandbox.
 #[test]
 fn a_sandbox_is_not_judged_by_its_machine() {
     let mut world = World::in_order();

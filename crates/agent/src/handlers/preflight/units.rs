@@ -1,4 +1,4 @@
-//! What somebody did to the app's own units.
+//! Checks for local changes to the app's own units.
 
 use std::net::IpAddr;
 
@@ -10,9 +10,9 @@ use super::{
     report::{Report, blocking, listed, seen, warning},
 };
 
-/// Units here win over those that a release brings.
+/// Folders whose units take precedence over those of a release.
 const FOLDERS: [&str; 2] = ["/etc/systemd/system", "/run/systemd/system"];
-/// Files that units of a release read their environment from.
+/// Folders of the environment files that a release's units read.
 const ENVIRONMENTS: [&str; 2] = ["/etc/default", "/etc/sysconfig"];
 
 pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
@@ -29,7 +29,7 @@ pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
     report.take(environments(look).into_iter().filter_map(|(path, text)| proxy(look, &path, &text)));
 }
 
-/// Masked by a link to nowhere or an empty file, or replaced by a file of the same name.
+/// Finds a unit that is masked by a link to `/dev/null` or an empty file, or replaced by a file of the same name.
 fn masked(look: &Look<'_>, folder: &str, unit: &str) -> Option<Finding> {
     let path = format!("{folder}/{unit}");
     match look.tree.link(&path) {
@@ -37,7 +37,7 @@ fn masked(look: &Look<'_>, folder: &str, unit: &str) -> Option<Finding> {
             let finding = blocking(Check::UnitMasked, format!("{unit} is masked"), format!("systemctl unmask {unit}"));
             return Some(seen(finding, format!("{path} -> /dev/null")));
         }
-        // What is enabled or linked leads to the unit itself.
+        // The link of an enabled or linked unit leads to the unit itself.
         Some(_) => return None,
         None => {}
     }
@@ -55,7 +55,7 @@ fn masked(look: &Look<'_>, folder: &str, unit: &str) -> Option<Finding> {
     Some(seen(finding, format!("{path}, {} bytes", text.len())))
 }
 
-/// Drop-ins of the units.
+/// Returns the paths of the units' drop-ins.
 fn drop_ins(look: &Look<'_>) -> Vec<String> {
     let mut files = Vec::new();
     for unit in &look.wants.units {
@@ -82,14 +82,14 @@ fn overridden(look: &Look<'_>) -> Vec<Finding> {
     )]
 }
 
-/// Environment files that there are, with what they say.
+/// Returns the existing environment files with their content.
 fn environments(look: &Look<'_>) -> Vec<(String, String)> {
     let names = look.wants.units.iter().map(|unit| unit.trim_end_matches(".service"));
     let paths = names.flat_map(|name| ENVIRONMENTS.map(|folder| format!("{folder}/{name}")));
     paths.filter_map(|path| look.tree.own(&path).map(|text| (path, text))).collect()
 }
 
-/// Environment files and drop-ins that set reserved variables. Their values stay out of the report: some are secret.
+/// Finds environment files and drop-ins that set reserved variables. The values stay out of the report, because some are secret.
 fn settings(look: &Look<'_>) -> Vec<Finding> {
     let of_files = environments(look).into_iter().map(|(path, text)| (path, of_environment_file(&text)));
     let of_drop_ins = drop_ins(look).into_iter().filter_map(|path| {
@@ -106,7 +106,7 @@ fn settings(look: &Look<'_>) -> Vec<Finding> {
     found.collect()
 }
 
-/// Keys and values of a file as systemd reads it: a backslash at its end continues a line, `#` and `;` begin comments.
+/// Returns the keys and values of a file with systemd's syntax: a backslash at the end of a line continues it, `#` and `;` begin comments.
 fn assignments(text: &str) -> Vec<(String, String)> {
     let text = text.replace("\\\n", " ");
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
@@ -114,13 +114,13 @@ fn assignments(text: &str) -> Vec<(String, String)> {
     pairs.map(|(key, value)| (key.trim_end().to_owned(), value.trim_start().to_owned())).collect()
 }
 
-/// Names of the variables that an environment file sets, one per line.
+/// Returns the names of the variables that an environment file sets, one per line.
 fn of_environment_file(text: &str) -> Vec<String> {
     assignments(text).into_iter().map(|(name, _)| name).collect()
 }
 
-/// Names of the variables that a drop-in sets by `Environment=`, several per line. Quotes separate words too: a name inside of another variable's
-/// value is found as well, and no name is missed.
+/// Returns the names of the variables that a drop-in sets with `Environment=`, several per line. Quotes also separate words: the result may
+/// contain names from inside another variable's value, but misses none.
 fn of_drop_in(text: &str) -> Vec<String> {
     let values = assignments(text).into_iter().filter(|(key, _)| key == "Environment").map(|(_, value)| value);
     let names = |value: String| {
@@ -130,7 +130,7 @@ fn of_drop_in(text: &str) -> Vec<String> {
     values.flat_map(names).collect()
 }
 
-/// A proxy through which nodes of a cluster would reach each other.
+/// Finds a proxy through which the cluster's nodes would connect to each other.
 fn proxy(look: &Look<'_>, path: &str, text: &str) -> Option<Finding> {
     let value = |wanted: &str| {
         let lines = text.lines().filter_map(|line| line.trim().trim_start_matches("export ").split_once('='));
@@ -150,7 +150,7 @@ fn proxy(look: &Look<'_>, path: &str, text: &str) -> Option<Finding> {
     Some(seen(warning(Check::ProxyIncomplete, detail, fix), format!("NO_PROXY={exempt}")))
 }
 
-/// Whether an entry of `NO_PROXY` names the address: itself, or by its network.
+/// Returns true if an entry of `NO_PROXY` covers the address, literally or by its network.
 fn covers(entry: &str, address: IpAddr) -> bool {
     let Some((network, bits)) = entry.split_once('/') else { return entry.parse() == Ok(address) };
     let bits_of = |address: IpAddr| match address {

@@ -1,4 +1,4 @@
-//! Keys: which signatures count, and that the set of them never goes back.
+//! Signing keys: which signatures are valid, and that the key set never goes back.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn a_key_set_never_goes_back() {
     let kept = world.text("/var/lib/gpuaas-agent/identity.json").await;
     let older = set(&world, 5, KeyState::Active).sign(&world.authority).unwrap();
     assert!(dialer.take_keys(&world.runner, &older).await.is_err());
-    // Nor under the version that is in use already.
+    // Nor does a different set replace the present one under the same version.
     let same = set(&world, 6, KeyState::Active).sign(&world.authority).unwrap();
     let _ = dialer.take_keys(&world.runner, &same).await;
     assert_eq!(world.runner.key_set().version, 6);
@@ -92,7 +92,7 @@ async fn the_same_key_set_with_a_later_end_is_kept_and_used() {
     let renewed = set(&world, 6, KeyState::Active);
     dialer.take_keys(&world.runner, &renewed.sign(&world.authority).unwrap()).await.unwrap();
     assert_eq!(world.runner.key_set(), renewed);
-    // And not back to the earlier end.
+    // The earlier expiry does not return.
     dialer.take_keys(&world.runner, &soon.sign(&world.authority).unwrap()).await.unwrap();
     assert_eq!(world.runner.key_set(), renewed);
 }
@@ -116,7 +116,7 @@ async fn a_key_set_that_cannot_be_kept_is_not_used() {
     assert_eq!(world.runner.key_set().version, 5);
 }
 
-/// A set of that version that names these authorities.
+/// Returns a key set of that version that names these authorities.
 fn naming(world: &World, version: u64, authorities: &[&Authority]) -> SigningKeySet {
     let authorities = authorities.iter().map(|authority| authority.certificate_pem().to_owned()).collect();
     SigningKeySet { authorities, ..set(world, version, KeyState::Active) }
@@ -135,7 +135,7 @@ async fn authorities_are_kept_with_the_set_that_names_them_and_then_trusted() {
     dialer.take_keys(&world.runner, &staged).await.unwrap();
     let both = format!("{}{}", world.authority.certificate_pem(), next.certificate_pem());
     assert_eq!(kept(&world).await["authority"], both);
-    // From now on either's word counts, and a restart finds it so.
+    // From now on a set signed by either authority is accepted, also after a restart.
     let active = naming(&world, 7, &[&next, &world.authority]).sign(&next).unwrap();
     dialer.take_keys(&world.runner, &active).await.unwrap();
     let alone = naming(&world, 8, &[&next]).sign(&next).unwrap();

@@ -1,4 +1,4 @@
-//! The ledger: what was told is told again and never done again, whatever happened in between.
+//! The ledger: a known task is answered from it and never runs again, whatever happened in between.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ async fn a_replayed_task_returns_what_is_recorded_and_runs_not_again() {
         assert_eq!(lines, std::slice::from_ref(&first));
         world.restart().await.unwrap();
     }
-    // However late it comes and whatever fence was seen since.
+    // This holds for an expired envelope and for one with a lower fence.
     world.end(&TaskStatement { fence: 9, ..statement(2) }).await;
     let late = TaskStatement { expires_at: earlier(std::time::Duration::from_secs(5)), ..statement(1) };
     assert_eq!(world.end(&late).await, first);
@@ -91,7 +91,7 @@ async fn an_end_that_was_cut_in_the_middle_reads_as_interrupted() {
     let head = world.text(HEAD).await;
     world.runner.cancel(task(1));
     end(lines).await;
-    // The agent died while it wrote the end: nobody was told of it.
+    // The agent died while it wrote the end, which it had reported to no one.
     let whole = world.text(LEDGER).await;
     write(&world, whole.as_bytes()[..whole.len() - 9].to_vec()).await;
     world.write(HEAD, head.as_bytes()).await;
@@ -109,7 +109,7 @@ async fn line_that_was_written_and_not_acknowledged_is_read_and_the_ledger_goes_
     world.restart().await.unwrap();
     drop(lines);
     assert_eq!(world.end(&patient(1)).await, TaskLine::Interrupted);
-    // The same where the file was written anew and its head was not.
+    // The same if the file was rewritten and its head was not.
     let before = world.text(HEAD).await;
     world.restart().await.unwrap();
     world.write(HEAD, before.as_bytes()).await;
@@ -181,7 +181,7 @@ async fn head_has_two_records_of_which_one_suffices_and_without_both_no_task_run
     let records = whole.lines().map(|record| serde_json::from_str::<serde_json::Value>(record).unwrap());
     let lines: Vec<_> = records.map(|record| record["lines"].as_u64().unwrap()).collect();
     assert_eq!(lines[0].abs_diff(lines[1]), 1, "they are written over in turn");
-    // Each has its own middle damaged, then both.
+    // Each record is damaged in its middle, then both.
     let damaged = |places: &[usize]| {
         let mut damaged = whole.clone().into_bytes();
         places.iter().for_each(|at| damaged[*at] ^= 1);
@@ -236,7 +236,7 @@ async fn ledger_is_damaged_wherever_it_is_cut_or_changed() {
     for at in 0..whole.len() {
         let mut flipped = whole.clone();
         flipped[at] ^= 1;
-        // Without the last line's end nothing is lost.
+        // A missing newline at the very end loses nothing.
         let cut = Some(whole[..at].to_vec()).filter(|_| at != whole.len() - 1);
         for damaged in [Some(flipped), cut].into_iter().flatten() {
             std::fs::write(world.file(LEDGER), &damaged).unwrap();
@@ -253,11 +253,11 @@ async fn ledger_is_damaged_wherever_it_is_cut_or_changed() {
 async fn a_task_that_cannot_be_recorded_is_refused_and_not_done() {
     let mut world = World::new().await;
     world.end(&statement(1)).await;
-    // What was opened is not what lies there any more: nothing written to it would be found again.
+    // The path no longer leads to the opened file: a line written to it would not be found again.
     world.host.remove(LEDGER.into()).await.unwrap();
     assert_eq!(world.refusal(&statement(2)).await, Code::HostFailed);
     assert_eq!(world.runs().await, 1);
-    // The next one is recorded with all that came before, whole.
+    // The next task is recorded together with everything before it, completely.
     world.end(&statement(3)).await;
     world.restart().await.unwrap();
     assert_eq!(world.ended().await, [task(1), task(3)]);
@@ -284,11 +284,11 @@ async fn a_ledger_forgets_only_what_a_replay_could_not_wake() {
     for number in 1..300 {
         world.end(&statement(number)).await;
     }
-    // The one that is forgotten first has the highest fence.
+    // The task that is removed first has the highest fence.
     world.end(&TaskStatement { fence: 9, ..statement(0) }).await;
     world.restart().await.unwrap();
     assert_eq!(world.ended().await.len(), 300, "all of them could come again");
-    // Once to forget, and once to read what was left.
+    // One start removes the tasks, the second reads the rest.
     for _ in 0..2 {
         world.restart_at(Ports { clock: Arc::new(Later), ..Ports::of_this_machine() }).await.unwrap();
     }
@@ -297,7 +297,7 @@ async fn a_ledger_forgets_only_what_a_replay_could_not_wake() {
     assert_eq!(world.runs().await, 300);
 }
 
-/// After every deadline of these tests.
+/// A clock after every deadline of these tests.
 struct Later;
 
 impl Clock for Later {

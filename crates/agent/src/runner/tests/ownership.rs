@@ -1,4 +1,4 @@
-//! The workload that owns the host: no other one's task runs until the host is clean.
+//! The owner of the host: tasks for other workloads are refused until the host is clean.
 
 use gpuaas_model::Code;
 use gpuaas_trust::TaskStatement;
@@ -34,7 +34,7 @@ async fn same_workload_by_another_allocation_is_refused() {
 async fn owner_survives_a_restart_and_a_rewritten_ledger() {
     let mut world = World::new().await;
     succeeds(&world, &laying_out(1, 1)).await;
-    // Each start writes the ledger anew.
+    // Each start rewrites the ledger.
     for number in 2..4 {
         world.restart().await.unwrap();
         assert_eq!(world.refusal(&laying_out(2, number)).await, Code::HostOwned);
@@ -70,7 +70,7 @@ async fn owner_of_an_earlier_enrollment_is_void() {
         json!({ "line": "fence", "fence": 4, "owner": { "epoch": 2, "workload": workload, "allocation": allocation } });
     let file = gpuaas_host::FileSpec { path: LEDGER.into(), mode: 0o600, content: format!("{line}\n").into_bytes() };
     world.host.write(&file).await.unwrap();
-    // A ledger of an agent that gave it no name.
+    // The ledger of an agent that gave it no id.
     world.host.remove(HEAD.into()).await.unwrap();
     let mut world = world;
     world.expected.id = None;

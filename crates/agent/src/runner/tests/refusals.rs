@@ -1,4 +1,4 @@
-//! Envelopes that are refused, each without a trace.
+//! Envelopes that are refused, each without an effect.
 
 use std::{sync::Arc, time::Duration};
 
@@ -172,7 +172,7 @@ async fn task_that_was_refused_for_want_of_room_never_runs() {
     assert_eq!(world.refusal(&statement(2)).await, Code::HostFailed);
     assert_eq!(world.refusal(&statement(2)).await, Code::HostFailed, "there is room again");
     world.end(&statement(3)).await;
-    // What could not be written then was written with the next task.
+    // The refusal was written together with the next task.
     for _ in 0..2 {
         world.restart().await.unwrap();
         assert_eq!(world.refusal(&statement(2)).await, Code::HostFailed);
@@ -194,7 +194,7 @@ async fn refusals_are_forgotten_when_their_tasks_have_expired_and_beyond_a_limit
         [0, 1, 1_024].map(|number| ledger.refusal(task(number)).is_some())
     };
     assert_eq!(refused(&world).await, [false, true, true], "the one that expires first is forgotten");
-    // The next write that fails has the file written anew.
+    // After a failed write, the next write rewrites the file.
     world.host.remove(LEDGER.into()).await.unwrap();
     world.refusal(&statement(2_000)).await;
     world.end(&statement(2_001)).await;
@@ -205,7 +205,7 @@ async fn refusals_are_forgotten_when_their_tasks_have_expired_and_beyond_a_limit
     assert!(!world.text(LEDGER).await.contains("refuse"));
 }
 
-/// After every deadline of these tests.
+/// A clock after every deadline of these tests.
 struct Later;
 
 impl Clock for Later {

@@ -1,4 +1,4 @@
-//! Tasks under way: how they are ended, and what they do to each other. Time stands still and jumps where nothing else is to be done.
+//! Running tasks: how they end, and how they affect each other. The clock is paused and advances only when nothing else can run.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn a_task_that_was_cancelled_leaves_the_node_to_the_next() {
     let world = World::new().await;
     let first = begun(world.send(&changing(1)).await.ok().unwrap()).await;
     let second = world.send(&changing(2)).await.ok().unwrap();
-    // A task that changes nothing passes both.
+    // A task that changes nothing does not wait for them.
     world.end(&statement(3)).await;
     assert_eq!(world.runs().await, 2, "the second waits for the first");
     world.runner.cancel(task(1));
@@ -73,7 +73,7 @@ async fn two_tasks_that_change_nothing_run_side_by_side() {
     assert_eq!(world.runs().await, 2);
     world.runner.cancel(task(2));
     assert_eq!(failure(end(other).await), Code::TaskCancelled);
-    // A second listener hears the same end, and the first task was not touched.
+    // A second subscriber receives the same end, and the first task was not affected.
     let again = world.send(&patient(1)).await.ok().unwrap();
     world.runner.cancel(task(1));
     let ends = (end(one).await, end(again).await);

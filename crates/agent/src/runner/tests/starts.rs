@@ -1,4 +1,5 @@
-//! Starts with files of the agent's folder missing, damaged or put back: never with less than what was acknowledged, and never without saying so.
+//! Starts with missing, damaged or restored files in the agent's folder: the agent never serves with less than what was acknowledged, and
+//! always reports why it takes no tasks.
 
 use gpuaas_host::FileSpec;
 use gpuaas_model::Code;
@@ -17,30 +18,30 @@ use crate::{
 const REIMAGE: &str = "/var/lib/gpuaas-agent/reimage";
 const UNINSTALL: &str = "/var/lib/gpuaas-agent/rke2-uninstall";
 const ARTIFACT: &str = "/var/lib/gpuaas-agent/artifacts/0a1b";
-/// What every start of a node that is in order finds.
+/// Files that may be present at the start of an intact node.
 const FILES: [&str; 7] = [IDENTITY, LEDGER, HEAD, ENROLL, REIMAGE, UNINSTALL, ARTIFACT];
 
-/// What became of a file.
+/// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
     Missing,
     Empty,
     Half,
     Flipped,
-    /// Put back as it was earlier, beside the present ones.
+    /// An earlier version, restored next to the present versions of the others.
     Older,
-    /// Of a later moment than all the others.
+    /// A later version than that of all the others.
     Newer,
 }
 
 use Damage::{Empty, Flipped, Half, Missing, Newer, Older};
 
-/// What the agent does.
+/// The behaviour of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     /// Connects and takes tasks.
     Serves,
-    /// Connects, says why, and takes none.
+    /// Connects, reports why, and takes no tasks.
     TakesNone,
     /// Ends with that exit status.
     Ends(u8),
@@ -48,14 +49,14 @@ enum Does {
 
 use Does::{Ends, Serves, TakesNone};
 
-/// Each file, what became of it, what the agent does, and words that it says.
+/// Each file, its damage, the agent's behaviour, and words in its message.
 #[rustfmt::skip]
 const MATRIX: &[(&str, Damage, Does, &str)] = &[
     (IDENTITY, Missing, Ends(9), "identity.json is missing, and /var/lib/gpuaas-agent/ledger.jsonl is there"),
     (IDENTITY, Empty,   Ends(9), "identity.json is empty"),
     (IDENTITY, Half,    Ends(9), "identity.json is damaged"),
     (IDENTITY, Flipped, Ends(9), "identity.json is damaged"),
-    // Of the same enrollment: key set and endpoints are given anew with the connection.
+    // Of the same enrollment: the control plane sends key set and endpoints again with each connection.
     (IDENTITY, Older,   Serves,  ""),
     // Of a later enrollment of this node, with the same ledger.
     (IDENTITY, Newer,   Serves,  ""),
@@ -67,34 +68,34 @@ const MATRIX: &[(&str, Damage, Does, &str)] = &[
     (LEDGER,   Newer,   Serves,  ""),
     (HEAD,     Missing, TakesNone, "ledger.head is missing"),
     (HEAD,     Empty,   TakesNone, "ledger.head is damaged"),
-    // The other of its two records is whole, and the ledger itself.
+    // The other one of its two records is intact, and so is the ledger itself.
     (HEAD,     Half,    Serves,  ""),
     (HEAD,     Flipped, Serves,  ""),
-    // The ledger itself is whole, and knows more.
+    // The ledger itself is intact, and longer.
     (HEAD,     Older,   Serves,  ""),
     (HEAD,     Newer,   TakesNone, "it was cut, or is an older copy"),
     (ENROLL,   Missing, Serves,  ""),
     (ENROLL,   Empty,   Serves,  ""),
     (ENROLL,   Half,    Serves,  ""),
     (ENROLL,   Flipped, Serves,  ""),
-    // A string that may be good: the control plane is asked, and is not there in this test.
+    // A string that may be valid: the agent contacts the control plane, which does not exist in this test.
     (ENROLL,   Older,   Ends(7), "the control plane cannot be reached"),
     (ENROLL,   Newer,   Ends(7), "the control plane cannot be reached"),
-    // Read with an enrollment alone.
+    // Read only during an enrollment.
     (REIMAGE,  Missing, Serves,  ""),
     (REIMAGE,  Empty,   Serves,  ""),
     (REIMAGE,  Half,    Serves,  ""),
     (REIMAGE,  Flipped, Serves,  ""),
     (REIMAGE,  Older,   Serves,  ""),
     (REIMAGE,  Newer,   Serves,  ""),
-    // Read by an uninstall alone: whatever it says, that looks at the host itself.
+    // Read only by an uninstall, which checks the host itself whatever the file contains.
     (UNINSTALL, Missing, Serves, ""),
     (UNINSTALL, Empty,   Serves, ""),
     (UNINSTALL, Half,    Serves, ""),
     (UNINSTALL, Flipped, Serves, ""),
     (UNINSTALL, Older,   Serves, ""),
     (UNINSTALL, Newer,   Serves, ""),
-    // Laid out by its digest alone.
+    // Installed only if its digest matches.
     (ARTIFACT, Missing, Serves,  ""),
     (ARTIFACT, Empty,   Serves,  ""),
     (ARTIFACT, Half,    Serves,  ""),
@@ -103,7 +104,7 @@ const MATRIX: &[(&str, Damage, Does, &str)] = &[
     (ARTIFACT, Newer,   Serves,  ""),
 ];
 
-/// The same for a node that an older agent enrolled: the key in a file of its own, the ledger without an id.
+/// The same for a node that an older agent enrolled: the key in a separate file, the ledger without an id.
 #[rustfmt::skip]
 const MATRIX_WITHOUT_LEDGER_ID: &[(&str, Damage, Does, &str)] = &[
     (KEY,      Missing, Ends(9), "key.pem is missing, and /var/lib/gpuaas-agent/identity.json has no key"),
@@ -118,7 +119,7 @@ const MATRIX_WITHOUT_LEDGER_ID: &[(&str, Damage, Does, &str)] = &[
     (LEDGER,   Empty,   TakesNone, "ledger.jsonl is empty"),
 ];
 
-/// Copies of all files, of three moments.
+/// Copies of all files from three moments.
 struct Copies {
     earlier: Vec<Option<Vec<u8>>>,
     present: Vec<Option<Vec<u8>>>,
@@ -126,9 +127,9 @@ struct Copies {
 }
 
 impl Copies {
-    /// What lies there of the others while one file is damaged.
+    /// Returns the content of another file while one file is damaged.
     fn beside(&self, file: &str, damage: Damage, at: usize) -> Option<&[u8]> {
-        // A ledger or head of a later moment: its counterpart is the one that is behind.
+        // A later ledger or head is paired with a counterpart that is behind it.
         let is_behind = damage == Newer && [LEDGER, HEAD].contains(&file) && [LEDGER, HEAD].contains(&FILES[at]);
         if is_behind { self.earlier[at].as_deref() } else { self.present[at].as_deref() }
     }
@@ -147,7 +148,7 @@ fn lay(world: &World, file: &str, content: Option<&[u8]>) {
     }
 }
 
-/// The contents that a file has by that damage: by a flip, one for each of many bytes.
+/// Returns the damaged contents of a file; for a flip, one for each of many bytes.
 fn damaged(damage: Damage, copies: &Copies, at: usize) -> Vec<Option<Vec<u8>>> {
     let present = copies.present[at].as_deref().unwrap();
     let flip = |at: usize| {
@@ -165,7 +166,7 @@ fn damaged(damage: Damage, copies: &Copies, at: usize) -> Vec<Option<Vec<u8>>> {
     }
 }
 
-/// Starts, looks at what the agent does, and asks for the tasks that it has done before.
+/// Starts the agent, determines its behaviour, and sends the tasks that it has done before.
 async fn started(world: &mut World) -> (Does, String) {
     let runs = world.runs().await;
     let did = match world.start().await {
@@ -181,7 +182,7 @@ async fn started(world: &mut World) -> (Does, String) {
             (Serves, Ok(Accepted::Known(lines))) => assert!(matches!(lines[..], [TaskLine::Ended(_)]), "{lines:?}"),
             (TakesNone, Err(refusal)) => assert_eq!(refusal.code, Code::AgentLedgerDamaged),
             (_, Ok(_)) => panic!("task {number} was taken again: {did:?}"),
-            // In a later enrollment.
+            // After a later enrollment.
             (Serves, Err(refusal)) if refusal.code == Code::EnvelopeForeign => {}
             (Serves, Err(refusal)) => panic!("task {number}: {}", refusal.message),
         }
@@ -196,7 +197,7 @@ async fn plays(world: &mut World, whose: &str, files: &[&str], copies: &Copies, 
         let mut said = String::new();
         for content in damaged(damage, copies, at) {
             for (at, other) in files.iter().enumerate() {
-                // One that was used is gone: a string that lies there is the case of its own rows.
+                // A string is removed after use; a string that is still there has its own rows.
                 lay(world, other, copies.beside(file, damage, at).filter(|_| *other != ENROLL));
             }
             lay(world, file, content.as_deref());
@@ -224,7 +225,7 @@ async fn plays(world: &mut World, whose: &str, files: &[&str], copies: &Copies, 
     }
 }
 
-/// An enrolled node that has done two tasks, with copies of its files of after the first.
+/// Returns an enrolled node that has done two tasks, with copies of its files from after the first.
 async fn world() -> (World, Copies) {
     let world = World::new().await;
     let (earlier, present) = (world.enrollment_string("earlier"), world.enrollment_string("present"));
@@ -279,7 +280,8 @@ async fn ledger_without_an_id_is_taken_over_whenever_the_agent_dies_and_no_start
         assert!(!identity.contains("digest") && !ledger.contains("digest"));
         assert_eq!(started_with_one(&mut world).await, (Serves, String::new()));
         assert!(world.text(IDENTITY).await.contains("digest") && world.text(LEDGER).await.contains("digest"));
-        // The agent dies, or the disk is full, so often after it wrote the ledger: before or after its head, and before the identity.
+        // The agent died, or the disk was full, this many times after it wrote the ledger: before or after it wrote the head, and before it
+        // wrote the identity.
         for (has_head, times) in [(true, 1), (false, 1), (false, 3)] {
             lay(&world, LEDGER, Some(ledger.as_bytes()));
             lay(&world, HEAD, None);
@@ -291,7 +293,7 @@ async fn ledger_without_an_id_is_taken_over_whenever_the_agent_dies_and_no_start
                 assert_eq!(started_with_one(&mut world).await, (Serves, String::new()), "{has_head} {times}");
             }
         }
-        // Both put back as they were, beside the head.
+        // Both are restored to their earlier versions, but the head is not.
         lay(&world, LEDGER, Some(ledger.as_bytes()));
         lay(&world, IDENTITY, Some(identity.as_bytes()));
         assert_eq!(started_with_one(&mut world).await.0, TakesNone);
@@ -323,7 +325,8 @@ async fn identity_of_an_earlier_enrollment_is_told_from_the_ledger() {
     assert!(matches!(&error, AgentError::Identity { what, .. } if what.contains("earlier enrollment")), "{error}");
     assert_eq!(error.exit() as u8, 9);
     assert!(error.explained().contains("docs/errors/agent_identity_damaged.md"), "{}", error.explained());
-    // Ledger and head of before, both put back: nothing here tells. Tasks of before have expired, and the control plane sends no task twice.
+    // If ledger and head are both restored, the node cannot detect it. The tasks of that time have expired, and the control plane sends no
+    // task twice.
     for (file, content) in FILES.iter().zip(&copies.present) {
         lay(&world, file, content.as_deref());
     }
@@ -345,10 +348,11 @@ async fn enrollment_goes_on_from_the_ledger_of_its_node_and_from_no_other() {
         Ledger::prepare(&world.host, expected, was_enrolled, now()).await.unwrap()
     };
     assert_eq!(Some(prepare(&world, &world.expected, true).await), named);
-    // The agent died between ledger and identity, of its first enrollment or of a later one.
+    // The agent died between ledger and identity, in its first or a later enrollment.
     let expected = ExpectedLedger { id: None, ..world.expected.clone() };
     assert_eq!(Some(prepare(&world, &expected, false).await), named);
-    // A machine that becomes another node, and one whose ledger is damaged, begin anew: nothing of before is for the new enrollment.
+    // A machine that becomes another node, and one with a damaged ledger, start with a new ledger: nothing earlier applies to the new
+    // enrollment.
     let other = ExpectedLedger { node: "0198c0de-7a3b-7c11-9b54-0242ac120009".parse().unwrap(), ..expected.clone() };
     let whole = world.text(LEDGER).await;
     let of_other = prepare(&world, &other, false).await;
@@ -372,7 +376,7 @@ async fn useless_string_takes_nothing_away_from_a_node_whose_ledger_or_identity_
     world.start().await.unwrap();
     assert!(world.runner.problem().is_some());
     assert_eq!(world.text(LEDGER).await, "nonsense\n", "what is left of it stays");
-    // Its identity is what is to be told of, and not the string.
+    // The error is about the identity, not about the string.
     lay(&world, LEDGER, copies.present[1].as_deref());
     let half = copies.present[0].as_ref().map(|identity| &identity[..identity.len() / 2]);
     lay(&world, IDENTITY, half);

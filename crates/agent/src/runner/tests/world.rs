@@ -1,4 +1,4 @@
-//! One node with its ledger on a real disk, a control plane that signs for it, and handlers whose runs can be counted.
+//! One node with its ledger on a real disk, a control plane that signs tasks for it, and handlers whose runs can be counted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,20 +38,20 @@ use crate::{
     state::{self, Identity, State},
 };
 
-/// An end that no test reaches.
+/// A deadline that no test reaches.
 pub(crate) const FAR: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 const NODE: &str = "0198c0de-7a3b-7c11-9b54-0242ac120001";
-/// A task that says nothing for longer hangs. Longer than any deadline in these tests.
+/// Time without a line after which a task counts as hung. Longer than any deadline in these tests.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Where the ledger lies on the node.
+/// Path of the ledger on the node.
 pub(super) const LEDGER: &str = "/var/lib/gpuaas-agent/ledger.jsonl";
-/// Where it lies how much of the ledger is acknowledged.
+/// Path of the ledger's head.
 pub(super) const HEAD: &str = "/var/lib/gpuaas-agent/ledger.head";
 pub(super) const IDENTITY: &str = "/var/lib/gpuaas-agent/identity.json";
-/// Where older agents keep the key.
+/// Path of the key of an older agent.
 pub(super) const KEY: &str = "/var/lib/gpuaas-agent/key.pem";
 pub(super) const ENROLL: &str = "/var/lib/gpuaas-agent/enroll";
-/// Where handlers leave a line for each run.
+/// File to which handlers add a line for each run.
 const RUNS: &str = "/var/lib/runs";
 
 /// A node and its control plane.
@@ -87,12 +87,12 @@ impl World {
         Self { host, authority, signer, runner, expected, root: folder }
     }
 
-    /// The agent starts anew on the same node.
+    /// Restarts the agent on the same node.
     pub(super) async fn restart(&mut self) -> Result<(), AgentError> {
         self.restart_at(Ports::of_this_machine()).await
     }
 
-    /// The same, by another clock.
+    /// Restarts the agent with other ports, for example another clock.
     pub(super) async fn restart_at(&mut self, ports: Ports) -> Result<(), AgentError> {
         let keys = SigningKeySet {
             version: 5,
@@ -104,7 +104,7 @@ impl World {
         Ok(())
     }
 
-    /// Starts as the program does: from what lies in the agent's folder.
+    /// Starts the agent as the program does: from the files in its folder.
     pub(super) async fn start(&mut self) -> Result<(), AgentError> {
         let mut state = enroll::identity_to_serve(&self.host, &options()).await?;
         let ledger = dial::ledger(&self.host, &mut state).await?;
@@ -117,18 +117,18 @@ impl World {
         Ok(())
     }
 
-    /// Keeps an identity with a key set of that version.
+    /// Stores an identity with a key set of that version.
     pub(super) async fn enroll(&self, version: u64) {
         self.enroll_by(version, "no string").await;
     }
 
-    /// The same, by that enrollment string.
+    /// Stores an identity with a key set of that version, enrolled by that string.
     pub(super) async fn enroll_by(&self, version: u64, string: &str) {
         let identity = Identity { enrolled_by: Some(sha256_hex(string.as_bytes())), ..self.identity(3, version) };
         state::keep(&self.host, &identity).await.unwrap();
     }
 
-    /// The identity file of another enrollment of this node.
+    /// Returns the identity file of another enrollment of this node.
     pub(super) async fn identity_of(&self, epoch: u64) -> String {
         let present = self.text(IDENTITY).await;
         state::keep(&self.host, &self.identity(epoch, 5)).await.unwrap();
@@ -137,7 +137,8 @@ impl World {
         other
     }
 
-    /// Leaves identity and ledger as an older agent leaves them, without an id of the ledger; an even older one has the key apart.
+    /// Writes identity and ledger as an older agent does, without an id of the ledger; an even older agent keeps the key in a separate
+    /// file.
     pub(super) async fn enroll_without_ledger_id(&self, has_key_apart: bool) {
         let identity = self.identity(3, 5);
         let (within, apart) = if has_key_apart { (None, identity.key.clone()) } else { (identity.key.clone(), None) };
@@ -161,7 +162,7 @@ impl World {
         NodeKey::generate().unwrap().to_pem().to_string()
     }
 
-    /// A string for this node, with that token.
+    /// Returns an enrollment string for this node with that token.
     pub(super) fn enrollment_string(&self, token: &str) -> String {
         let string = EnrollmentString {
             url: "https://127.0.0.1:1".to_owned(),
@@ -189,7 +190,7 @@ impl World {
         Identity { epoch, certificate, key, ledger: self.expected.id.clone(), ..identity }
     }
 
-    /// The part of the agent that takes key sets.
+    /// Returns the part of the agent that accepts key sets.
     pub(super) fn dialer(&self) -> Dialer {
         let keys = SigningKeySet {
             version: 5,
@@ -214,12 +215,12 @@ impl World {
         self.runner.accept(self.signer.sign(statement).unwrap().to_json().as_bytes()).await
     }
 
-    /// How a task that is accepted ends.
+    /// Returns the last line of a task that must be accepted.
     pub(super) async fn end(&self, statement: &TaskStatement) -> TaskLine {
         end(self.send(statement).await.map_err(|refusal| refusal.message).unwrap()).await
     }
 
-    /// The code with which a task is refused; nothing may have come of it.
+    /// Returns the code with which a task is refused; asserts that nothing ran and that the ledger is unchanged.
     pub(super) async fn refusal(&self, statement: &TaskStatement) -> Code {
         let envelope = self.signer.sign(statement).unwrap().to_json();
         self.refusal_of(envelope.as_bytes()).await
@@ -232,12 +233,12 @@ impl World {
         refusal.code
     }
 
-    /// The tasks of which the ledger knows the end.
+    /// Returns the tasks whose end is in the ledger.
     pub(super) async fn ended(&self) -> Vec<TaskId> {
         self.runner.ledger.as_ref().unwrap().lock().await.ended()
     }
 
-    /// How often a handler ran.
+    /// Returns how often a handler ran.
     pub(super) async fn runs(&self) -> usize {
         self.text(RUNS).await.lines().count()
     }
@@ -247,7 +248,7 @@ impl World {
         self.host.write(&file).await.unwrap();
     }
 
-    /// The file as this machine has it.
+    /// Returns the path of a file of the node on this machine.
     pub(super) fn file(&self, path: &str) -> std::path::PathBuf {
         self.root.path().join(path.trim_start_matches('/'))
     }
@@ -258,13 +259,13 @@ impl World {
     }
 }
 
-/// Of the program that serves, with the files where they are by default.
+/// Returns the options of an agent that serves, with the files in the sandbox at their default paths.
 pub(super) fn options() -> Options {
     let reimage_file = "/var/lib/gpuaas-agent/reimage".into();
     Options { verb: None, enroll_file: ENROLL.into(), reimage_file }
 }
 
-/// A task that this node takes, of the type that counts its runs and ends.
+/// Returns a task that this node accepts; its handler counts its runs and returns at once.
 pub(super) fn statement(number: u32) -> TaskStatement {
     let id = format!("0198c0de-7a3b-7c11-9b54-0242{number:08x}");
     TaskStatement {
@@ -295,12 +296,12 @@ pub(super) fn step(number: u32) -> StepId {
     format!("0198c0de-7a3b-7c11-9b54-0243{number:08x}").parse().unwrap()
 }
 
-/// A task that says that it began, and ends when it is cancelled or late.
+/// Returns a task that reports that it began, and ends when it is cancelled or its deadline passes.
 pub(super) fn patient(number: u32) -> TaskStatement {
     TaskStatement { task_type: "host.inspect".to_owned(), ..statement(number) }
 }
 
-/// A task for a workload: its second digit says which.
+/// Returns a task for a workload with that number.
 pub(super) fn of_workload(workload: u32, number: u32, task_type: &str, params: serde_json::Value) -> TaskStatement {
     TaskStatement {
         workload: Some(format!("0198c0de-7a3b-7c11-9b54-0244{workload:08x}").parse().unwrap()),
@@ -311,34 +312,34 @@ pub(super) fn of_workload(workload: u32, number: u32, task_type: &str, params: s
     }
 }
 
-/// The same, of a type that changes the node.
+/// Returns a task that reports that it began and changes the node.
 pub(super) fn changing(number: u32) -> TaskStatement {
     of_workload(1, number, "rke2.stop", json!({ "role": "server" }))
 }
 
-/// A task that changes the node and ends well.
+/// Returns a task that changes the node and succeeds.
 pub(super) fn laying_out(workload: u32, number: u32) -> TaskStatement {
     of_workload(workload, number, "artifact.fetch", json!({ "artifacts": [] }))
 }
 
-/// A look at what a workload left: whatever path is asked for is still there.
+/// Returns a residue task that reports each of `paths` as left.
 pub(super) fn residue(workload: u32, number: u32, paths: &[&str]) -> TaskStatement {
     let params = json!({ "paths": paths, "mount_prefixes": [], "ports": [], "units": [], "process_prefixes": [] });
     of_workload(workload, number, "host.residue", params)
 }
 
-/// A task that never ends by itself.
+/// Returns a task that never ends by itself.
 pub(super) fn deaf(number: u32) -> TaskStatement {
     of_workload(1, number, "rke2.uninstall", json!({}))
 }
 
-/// A task whose handler panics.
+/// Returns a task whose handler panics.
 pub(super) fn panicking(number: u32) -> TaskStatement {
     let params = json!({ "secret_id": "0198c0de-7a3b-7c11-9b54-0242ac120009" });
     of_workload(1, number, "rke2.kubeconfig.read", params)
 }
 
-/// The last line of a task.
+/// Returns the last line of a task.
 pub(super) async fn end(accepted: Accepted) -> TaskLine {
     match accepted {
         Accepted::Known(lines) => lines.into_iter().next_back().unwrap(),
@@ -351,7 +352,7 @@ pub(super) async fn end(accepted: Accepted) -> TaskLine {
     }
 }
 
-/// Returns when the task's handler has said that it began, with the lines that follow.
+/// Waits until the task's handler has reported that it began, and returns the lines that follow.
 pub(super) async fn begun(accepted: Accepted) -> Accepted {
     let Accepted::Running(mut lines) = accepted else { panic!("it runs not") };
     while !matches!(next(&mut lines).await, TaskLine::Progress(_)) {}
@@ -362,7 +363,7 @@ async fn next(lines: &mut tokio::sync::broadcast::Receiver<TaskLine>) -> TaskLin
     tokio::time::timeout(PATIENCE, lines.recv()).await.expect("the task goes on in time").unwrap()
 }
 
-/// The code with which a task failed.
+/// Returns the code with which a task failed.
 pub(super) fn failure(line: TaskLine) -> Code {
     match line {
         TaskLine::Ended(TaskOutcome::Failed { failure }) => failure.code,
@@ -409,7 +410,7 @@ fn state(authority: &Authority, key_set: SignedKeySet) -> State {
     State { identity, key }
 }
 
-/// Handlers of our own under types of the real catalog, so that runs can be counted and held.
+/// Returns test handlers under task types of the real catalog, so that runs can be counted and held.
 fn catalog() -> Vec<Entry> {
     vec![
         entry(false, |_: Noop, context| async move {
@@ -461,7 +462,7 @@ async fn mark(context: &Context) {
     runs.flush().await.unwrap();
 }
 
-/// So long ago.
+/// Returns the time `by` before now.
 pub(super) fn earlier(by: Duration) -> Timestamp {
     Timestamp::from_millis(now().as_millis() - i64::try_from(by.as_millis()).unwrap())
 }

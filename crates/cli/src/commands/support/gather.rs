@@ -1,4 +1,4 @@
-//! The lists of a bundle: of each the newest objects, and the streams of all projects.
+//! Reads the lists for a support bundle: the newest objects of each list, and the event streams of all projects.
 
 use std::collections::VecDeque;
 
@@ -8,23 +8,23 @@ use serde_json::Value;
 
 use super::written;
 
-/// Objects of one kind in a bundle: the newest.
+/// Most objects of one list in a bundle: the newest.
 const KEPT_MAX: usize = 5_000;
-/// Pages of a list that are read at most.
+/// Most pages, of up to 1000 objects, that are read per list.
 const PAGES_MAX: usize = 200;
 
-/// How a list is read on.
+/// Pagination of a list.
 #[derive(Clone, Copy)]
 enum Pages {
-    /// There is one.
+    /// The list has a single page.
     One,
-    /// Behind an id.
+    /// The cursor is an id.
     Ids,
-    /// Behind a number, which grows by one with each: the newest can be found without reading all.
+    /// The cursor is a gapless sequence number, so the newest objects can be found without reading all.
     Numbers,
 }
 
-/// The lists that make up a bundle.
+/// The lists in a bundle.
 const LISTS: [(&str, Pages); 14] = [
     ("replicas", Pages::Ids),
     ("projects", Pages::Ids),
@@ -42,7 +42,7 @@ const LISTS: [(&str, Pages); 14] = [
     ("archives", Pages::Ids),
 ];
 
-/// Adds what could be read, and says what could not.
+/// Adds an entry for each list that could be read, and adds a line to `missing` for each other one.
 pub(super) async fn lists(client: &Client, entries: &mut Vec<(String, String)>, missing: &mut Vec<String>) {
     let mut projects = Vec::new();
     for (name, pages) in LISTS {
@@ -64,7 +64,7 @@ pub(super) async fn lists(client: &Client, entries: &mut Vec<(String, String)>, 
     }
 }
 
-/// A list, and whose.
+/// A list of the platform or of one project.
 struct List<'a> {
     client: &'a Client,
     name: &'a str,
@@ -85,7 +85,7 @@ impl List<'_> {
 
     async fn has_any_behind(&self, number: u64) -> anyhow::Result<bool> {
         let page = match self.page(Pages::Numbers, Some(number.to_string())).await {
-            // Removed events came before those that are kept.
+            // Removed events are older than those that remain.
             Err(error) if is_gone(&error) => return Ok(true),
             page => page?,
         };
@@ -93,7 +93,7 @@ impl List<'_> {
     }
 }
 
-/// The newest objects of a list.
+/// Returns the newest objects of a list, at most [`KEPT_MAX`].
 async fn gathered(list: &List<'_>, pages: Pages) -> anyhow::Result<VecDeque<Value>> {
     let mut kept = VecDeque::new();
     let mut place = match pages {
@@ -105,7 +105,7 @@ async fn gathered(list: &List<'_>, pages: Pages) -> anyhow::Result<VecDeque<Valu
     };
     for _ in 0..PAGES_MAX {
         let mut page = match list.page(pages, place).await {
-            // Fewer are kept than a bundle has room for.
+            // The events after that number were removed: read all that remain.
             Err(error) if is_gone(&error) => list.page(pages, Some("0".to_owned())).await?,
             page => page?,
         };
@@ -120,7 +120,7 @@ async fn gathered(list: &List<'_>, pages: Pages) -> anyhow::Result<VecDeque<Valu
     Ok(kept)
 }
 
-/// Whether events behind that number were removed.
+/// Reports whether the error is `events_gone`: events after the requested number were removed.
 fn is_gone(error: &anyhow::Error) -> bool {
     let problem = match error.downcast_ref::<ClientError>() {
         Some(ClientError::Problem(problem)) => problem,
@@ -129,7 +129,7 @@ fn is_gone(error: &anyhow::Error) -> bool {
     problem.code == Code::EventsGone.as_str()
 }
 
-/// A number that is less than `near` away from the last one, and not beyond it.
+/// Returns a number at most `near` below the last one, and not above it. Doubles and halves its steps, so it needs few requests.
 async fn almost_last(near: u64, has_any_behind: impl AsyncFn(u64) -> anyhow::Result<bool>) -> anyhow::Result<u64> {
     let (mut reached, mut step) = (0, near);
     while has_any_behind(reached + step).await? {

@@ -1,4 +1,4 @@
-//! `gpuaas support`.
+//! Implements `gpuaas support`.
 
 mod gather;
 mod redact;
@@ -18,28 +18,28 @@ use serde_json::json;
 
 use crate::{cli::Target, output};
 
-/// Longest file that is added, in bytes; of a longer one the end is taken.
+/// Most bytes of an added file. Only the end of a longer file is added.
 const ADDED_BYTES_MAX: u64 = 32 * 1_024 * 1_024;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Gather what helps to understand a fault into one file, without secrets
+    /// Collect diagnostics into one file, without secrets
     Bundle {
-        /// The file to write, a gzipped tar archive readable by its owner alone
+        /// File to write: a gzipped tar archive with mode 0600
         #[arg(long, value_name = "FILE", default_value = "gpuaas-support.tar.gz")]
         file: PathBuf,
-        /// A file to add, for example the control plane's log; what looks like a secret is taken out of it
+        /// File to add, for example the control plane's log; text that looks like a secret is redacted; repeatable
         #[arg(long, value_name = "FILE")]
         add: Vec<PathBuf>,
     },
 }
 
-/// What was written.
+/// The result of the command.
 #[derive(Serialize)]
 struct Bundled {
     file: String,
     entries: usize,
-    /// Parts that could not be read, and why.
+    /// Parts that could not be read, with the error.
     missing: Vec<String>,
 }
 
@@ -84,14 +84,14 @@ fn written(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("not written: {error}"))
 }
 
-/// Where an added file goes: files of one name from several folders each have a place.
+/// Returns the path of an added file in the archive. Files with the same name get a number.
 fn name_of_added(entries: &[(String, String)], name: &str) -> String {
     let further = (2..).map(|number| format!("added/{number}/{name}"));
     let is_free = |place: &String| entries.iter().all(|(taken, _)| taken != place);
     std::iter::once(format!("added/{name}")).chain(further).find(is_free).unwrap_or_default()
 }
 
-/// The end of a file, as text. A line of which only the end is there is left out: what it says of a secret may be in the other half.
+/// Returns the end of a file as text. Omits a line that is cut off at the start, because the name of a secret in it may be missing.
 fn end_of(path: &Path) -> anyhow::Result<String> {
     use std::io::{Read, Seek, SeekFrom};
     let reading = || format!("reading {}", path.display());

@@ -1,7 +1,7 @@
-//! Takes out of a text whatever looks like a secret.
+//! Redacts text that looks like a secret.
 //!
-//! What the API answers holds none. This is for what should not have happened, and for files that are added by hand. Where a text cannot be told
-//! from a secret, it is taken out; what people wrote about secrets stays.
+//! API responses contain no secrets. This guards against mistakes in them and covers the files that a user adds. Text that may be a secret
+//! is redacted; sentences about secrets stay.
 
 mod rules;
 
@@ -9,10 +9,10 @@ use regex::Captures;
 
 use rules::RULES;
 
-/// What stands in a secret's place; how it was recognised follows the colon.
+/// Start of the replacement text; the name of the matching rule follows.
 const REDACTED: &str = "[redacted: ";
 
-/// The text without secrets.
+/// Returns the text without secrets.
 pub(super) fn redacted(text: &str) -> String {
     RULES.iter().fold(text.to_owned(), |text, rule| {
         let said = |found: &Captures<'_>| {
@@ -31,7 +31,7 @@ pub(super) fn redacted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Texts with what becomes of them.
+    /// Asserts that each text is redacted to the one next to it.
     fn must_become(table: &[(&str, &str)]) {
         for (text, shown) in table {
             assert_eq!(redacted(text), *shown, "of {text}");

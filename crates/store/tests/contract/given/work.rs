@@ -1,4 +1,4 @@
-//! Operations, steps and tasks.
+//! Records of operations, steps and tasks.
 
 use gpuaas_model::*;
 use gpuaas_planner::{FailureScope, Retry, StepAction, StepKey, StepSpec};

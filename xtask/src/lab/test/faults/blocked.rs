@@ -1,4 +1,4 @@
-//! Nodes on which a deployment finds something in its way before it has touched anything: it says what, and goes on where it was once that is gone.
+//! Nodes where something blocks a deployment before it changes anything: the deployment names it, and continues once it is removed.
 
 use std::fs;
 
@@ -11,25 +11,25 @@ use super::{
 };
 use crate::lab::node::Node;
 
-/// Something in the way.
+/// An obstacle.
 struct Block {
-    /// What nodes and workloads with it are called.
+    /// Prefix for the names of nodes and workloads with it.
     tag: &'static str,
-    /// Puts it there.
+    /// Creates the obstacle.
     plant: fn(&Node) -> anyhow::Result<()>,
-    /// How the node's own tools show it, and a whole word that they must say.
+    /// Command of the node's own tools that shows it, and a whole word that its output must contain.
     seen: (&'static str, &'static str),
-    /// The finding.
+    /// Name of the failing preflight check.
     check: &'static str,
-    /// What the evidence says.
+    /// Text in the evidence.
     evidence: &'static str,
-    /// What the next action says.
+    /// Text in the next action.
     next: &'static str,
-    /// Does that.
+    /// Shell text that removes the obstacle.
     fix: &'static str,
 }
 
-/// Something listens where the Kubernetes API is to listen.
+/// Another program listens on the port of the Kubernetes API.
 pub(super) fn port_taken(world: &mut World<'_>) -> anyhow::Result<Told> {
     block(
         world,
@@ -45,7 +45,7 @@ pub(super) fn port_taken(world: &mut World<'_>) -> anyhow::Result<Told> {
     )
 }
 
-/// A socket of the node's own systemd.
+/// Creates the listener as a socket unit of the node's systemd.
 fn listen(node: &Node) -> anyhow::Result<()> {
     let text = "printf '[Socket]\\nListenStream=6443\\nAccept=yes\\n' >/run/systemd/system/squatter.socket
         printf '[Service]\\nExecStart=-/bin/cat\\nStandardInput=socket\\n' >/run/systemd/system/squatter@.service
@@ -53,7 +53,7 @@ fn listen(node: &Node) -> anyhow::Result<()> {
     says(node, text).map(drop)
 }
 
-/// An older cluster's database is still there.
+/// The database of an older cluster still exists.
 pub(super) fn leftovers(world: &mut World<'_>) -> anyhow::Result<Told> {
     block(
         world,
@@ -69,7 +69,7 @@ pub(super) fn leftovers(world: &mut World<'_>) -> anyhow::Result<Told> {
     )
 }
 
-/// Somebody forbade the distribution's unit to start, before it was there.
+/// The distribution's unit was masked before it was installed.
 pub(super) fn unit_masked(world: &mut World<'_>) -> anyhow::Result<Told> {
     block(
         world,
@@ -85,7 +85,7 @@ pub(super) fn unit_masked(world: &mut World<'_>) -> anyhow::Result<Told> {
     )
 }
 
-/// Programs may not run where the distribution's lie.
+/// The folder of the distribution's programs is mounted `noexec`.
 pub(super) fn folder_noexec(world: &mut World<'_>) -> anyhow::Result<Told> {
     block(
         world,
@@ -104,7 +104,7 @@ pub(super) fn folder_noexec(world: &mut World<'_>) -> anyhow::Result<Told> {
     )
 }
 
-/// Nothing can be written where the distribution's programs go.
+/// The folder of the distribution's programs is read-only.
 pub(super) fn folder_read_only(world: &mut World<'_>) -> anyhow::Result<Told> {
     block(
         world,

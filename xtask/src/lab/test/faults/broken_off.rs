@@ -1,4 +1,4 @@
-//! What breaks off in the middle of a deployment: the agent, the node, the control plane, the room on the disk. Nothing is done twice.
+//! Interruptions in the middle of a deployment: of the agent, the node, the control plane, or by a full disk. Nothing is done twice.
 
 use std::{
     thread,
@@ -15,11 +15,11 @@ use super::{
 };
 use crate::lab::node::Node;
 
-/// The step in whose middle things break off: it takes longest.
+/// The step in which interruptions occur: it takes longest.
 const START: &str = "server-1/start";
-/// How a control plane that is away is told from one that is slow.
+/// Downtime of the control plane: long enough to be more than a slow answer.
 const AWAY: Duration = Duration::from_secs(60);
-/// Where the stand-in counts its starts and ends; a real release has no such file.
+/// File in which the stand-in counts its starts and stops; a real release does not have it.
 const COUNTERS: &str = "/var/lib/stand-in/counters.jsonl";
 
 /// The agent is killed.
@@ -51,7 +51,7 @@ pub(super) fn node_rebooted(world: &mut World<'_>) -> anyhow::Result<Told> {
     ensure!(before != now, "it is the same boot: {now}");
     let detail = world.platform.succeeds(&operation)?;
     let (attempts, starts) = (attempts(&detail)?, starts(&member.node)?);
-    // One of the deployment and one of the boot.
+    // One start by the deployment and one by the boot.
     ensure!(starts.unwrap_or(2) <= 2, "the distribution was started {starts:?} times");
     world.leave_running(member.name.clone(), member);
     Told::new(
@@ -60,13 +60,13 @@ pub(super) fn node_rebooted(world: &mut World<'_>) -> anyhow::Result<Told> {
     )
 }
 
-/// The control plane is killed and comes back after a minute, with the rows that it had.
+/// The control plane is killed and restarts after a minute with the same database.
 pub(super) fn control_plane_away(world: &mut World<'_>) -> anyhow::Result<Told> {
     let (member, operation) = in_the_middle(world, "away")?;
     let before = world.platform.pid().context("it runs")?;
     world.platform.kill()?;
     let began = Instant::now();
-    // The minute is the fault itself: there is nothing to wait for but its end.
+    // The minute is the fault itself: there is no event to wait for.
     thread::sleep(AWAY / 2);
     let url = format!("{}/livez", world.platform.url());
     let dialled = in_shell(&member.node, &format!("curl -sSk --max-time 5 {url}"))?;
@@ -89,11 +89,11 @@ pub(super) fn control_plane_away(world: &mut World<'_>) -> anyhow::Result<Told> 
     )
 }
 
-/// The disk of the distribution's data runs full when the preflight had found room enough.
+/// The distribution's disk runs full after the preflight found enough space.
 pub(super) fn disk_full(world: &mut World<'_>) -> anyhow::Result<Told> {
     let member = world.allocated("disk-full")?;
     let data = "/var/lib/rancher";
-    // As large as the preflight may want it for any release; what is not written takes no memory.
+    // As large as the preflight requires for any release; a tmpfs takes memory only for what is written.
     says(&member.node, &format!("mkdir -p {data} && mount -t tmpfs -o size=64g tmpfs {data}"))?;
     let workload = member.name.clone();
     let operation = world.deploy(&workload, &member, &[])?;
@@ -111,7 +111,7 @@ pub(super) fn disk_full(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(format!("{outcome}; room made, resumed to its end"), [format!("df: {seen}")])
 }
 
-/// A deployment whose server is just being started.
+/// Starts a deployment and waits until its server is being started.
 fn in_the_middle(world: &mut World<'_>, tag: &str) -> anyhow::Result<(Member, Operation)> {
     let member = world.allocated(tag)?;
     let operation = world.deploy(&member.name, &member, &[])?;
@@ -124,7 +124,7 @@ fn attempts(detail: &OperationDetail) -> anyhow::Result<u32> {
     Ok(step.with_context(|| format!("there is no step {START}"))?.attempts)
 }
 
-/// How often the distribution was started as a server, where it counts.
+/// Number of times the distribution was started as a server; None for releases without counters.
 fn starts(node: &Node) -> anyhow::Result<Option<usize>> {
     let counted = in_shell(node, &format!("cat {COUNTERS}"))?;
     Ok((counted.status == Some(0)).then(|| counted.out.lines().filter(|line| line.contains("\"start\"")).count()))

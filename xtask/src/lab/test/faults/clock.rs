@@ -1,6 +1,7 @@
-//! Another time for single programs: a node has this machine's clock and cannot set it, so libfaketime is preloaded into what should be off.
+//! Shifted clocks for single programs: a node shares this machine's clock and cannot set it, so libfaketime is preloaded into the programs
+//! whose clock should be off.
 //!
-//! Guarantees: nobody's clock is changed; what is not started under it has the machine's own time.
+//! Guarantees: no system clock changes; programs started without the library see this machine's time.
 
 use std::fs;
 
@@ -10,22 +11,22 @@ use camino::Utf8PathBuf;
 use super::said::Said;
 use crate::lab::{node::Node, packages};
 
-/// Where the library lies on a node.
+/// Path of the library on a node.
 const IN_NODE: &str = "/usr/local/lib/libfaketime.so.1";
 
-/// A clock that is off by so much.
+/// A clock that is off by `offset`.
 pub(super) struct OtherClock {
     library: Utf8PathBuf,
     offset: &'static str,
 }
 
 impl OtherClock {
-    /// For example `+10m`.
+    /// Returns a clock with this offset, for example `+10m`.
     pub(super) fn at(offset: &'static str) -> anyhow::Result<Self> {
         Ok(Self { library: packages::faketime()?, offset })
     }
 
-    /// For programs of this machine.
+    /// Environment for programs on this machine.
     pub(super) fn environment(&self) -> [(&'static str, String); 4] {
         self.of(self.library.as_str())
     }
@@ -34,19 +35,19 @@ impl OtherClock {
         [
             ("LD_PRELOAD", library.to_owned()),
             ("FAKETIME", self.offset.to_owned()),
-            // Timeouts last as long as they last.
+            // Timeouts keep their real length.
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
             ("FAKETIME_DISABLE_SHM", "1".to_owned()),
         ]
     }
 
-    /// Lays the library down on a node.
+    /// Copies the library to a node.
     pub(super) fn bring_to(&self, node: &Node) -> anyhow::Result<()> {
         let path = node.root().join(IN_NODE.trim_start_matches('/'));
         fs::copy(&self.library, &path).with_context(|| format!("{} to {path}", self.library)).map(drop)
     }
 
-    /// Runs a text in a node's shell by this clock.
+    /// Runs a script in a node's shell under this clock.
     pub(super) fn in_shell(&self, node: &Node, text: &str) -> anyhow::Result<Said> {
         self.bring_to(node)?;
         let set: Vec<String> = self.of(IN_NODE).iter().map(|(name, value)| format!("{name}={value}")).collect();

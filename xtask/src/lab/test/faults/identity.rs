@@ -1,4 +1,4 @@
-//! Nodes that are not who they seem: another machine behind a known node, names that machines share or should not have.
+//! Nodes with a wrong identity: another machine behind a known node, duplicate host names, invalid host names.
 
 use anyhow::{Context, ensure};
 use jiff::Timestamp;
@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::{PATIENCE, said::says, table::Told, world::World};
 use crate::lab::{node::Node, test::following::Stream};
 
-/// A name that is no DNS label.
+/// A host name that is no DNS label.
 const UNDERSCORED: &str = "gpu_07";
-/// A name that two machines have.
+/// A host name that two machines share.
 const SHARED: &str = "twin";
 
 /// A known node comes back as another machine.
@@ -30,7 +30,7 @@ pub(super) fn another_machine_id(world: &mut World<'_>) -> anyhow::Result<Told> 
     let told = events.iter().rev().find(|event| event.kind == "node.machine_changed").context("no event tells it")?;
     let said = |name: &str| told.data.get(name).and_then(Value::as_str).unwrap_or_default();
     ensure!((said("name"), said("before"), said("now")) == (&*member.name, &*before, &*now), "{}", told.data);
-    // It is looked at anew: what was found on the machine before says nothing about this one.
+    // The node is inspected again: findings about the previous machine do not apply to this one.
     let inspected = world.platform.until("it is inspected anew", PATIENCE, || {
         let shown = world.platform.shown(&member.name)?;
         Ok(shown.inspected_at.filter(|at| is_later(at, &change.at)))
@@ -45,7 +45,7 @@ pub(super) fn another_machine_id(world: &mut World<'_>) -> anyhow::Result<Told> 
     )
 }
 
-/// The machine's name is none that Kubernetes takes: its KubeNode is called after the node's name, and runs.
+/// Kubernetes does not accept the machine's host name: the KubeNode takes the node's name instead, and runs.
 pub(super) fn underscore(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     name(&node, UNDERSCORED)?;
@@ -65,7 +65,7 @@ pub(super) fn underscore(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(outcome, [format!("hostname: {hostname}")])
 }
 
-/// Two machines have one name: each has a KubeNode of its own.
+/// Two machines share a host name: each has its own KubeNode.
 pub(super) fn one_name_twice(world: &mut World<'_>) -> anyhow::Result<Told> {
     let (one, other) = (world.machine()?, world.machine()?);
     for node in [&one, &other] {
@@ -88,7 +88,7 @@ pub(super) fn one_name_twice(world: &mut World<'_>) -> anyhow::Result<Told> {
     )
 }
 
-/// KubeNodes that are Ready, by name.
+/// Names of the KubeNodes that are Ready.
 fn ready(world: &World<'_>, workload: &str) -> anyhow::Result<Vec<String>> {
     let list: Value = world.platform.cluster(workload)?.json(&["get", "nodes", "--sort-by=.metadata.name"])?;
     let nodes = list.get("items").and_then(Value::as_array).context("a list of nodes")?;
@@ -100,15 +100,15 @@ fn ready(world: &World<'_>, workload: &str) -> anyhow::Result<Vec<String>> {
     Ok(nodes.iter().filter(is_ready).map(name).collect())
 }
 
-/// Whether a moment comes behind another; neither does where one of them is none.
+/// Reports whether `one` is later than `other`; false if either is no timestamp.
 fn is_later(one: &str, other: &str) -> bool {
     let moment = |text: &str| text.parse::<Timestamp>().ok();
     moment(one).zip(moment(other)).is_some_and(|(one, other)| one > other)
 }
 
-/// By the call itself: `hostname` checks names more strictly than the kernel, the init and other tools do.
+/// Sets the host name by system call: `hostname` is stricter than the kernel, systemd and other tools.
 fn name(node: &Node, name: &str) -> anyhow::Result<()> {
-    /// Its number on x86-64, which is what the lab boots.
+    /// Number of the call on x86-64, the architecture of the lab.
     const SETHOSTNAME: u32 = 170;
     says(
         node,

@@ -1,4 +1,4 @@
-//! Machines that are not fit to come in, or not at the moment.
+//! Machines that cannot be enrolled, permanently or for now.
 
 use anyhow::ensure;
 
@@ -10,12 +10,12 @@ use super::{
     world::{World, must_be_untouched},
 };
 
-/// Beyond the five minutes that are let pass.
+/// More than the tolerated five minutes.
 const TEN_MINUTES: &str = "+10m";
-/// Has a machine look, within a mount namespace, as one that takes no Debian packages.
+/// Hides dpkg within a mount namespace, so that the machine seems to take no Debian packages.
 const WITHOUT_DPKG: &str = "mount --bind /bin/false /usr/bin/dpkg-query";
 
-/// Somebody runs the line who is not root.
+/// The enrollment command runs as an ordinary user.
 pub(super) fn not_root(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let (_, enrollment) = world.line("not-root")?;
@@ -28,7 +28,7 @@ pub(super) fn not_root(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(outcome, [format!("id: {}", nobody("id")?.well()?)])
 }
 
-/// The machine looks as one that was booted without systemd: what systemd keeps under `/run` is out of sight.
+/// The machine seems to be booted without systemd: systemd's files under `/run` are hidden.
 pub(super) fn no_systemd(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let (_, enrollment) = world.line("no-systemd")?;
@@ -44,7 +44,7 @@ pub(super) fn no_systemd(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(outcome, [format!("systemctl: {}; ls: {}", says.out, says.err)])
 }
 
-/// The machine is of an architecture that nothing was packaged for: it says so as a 32-bit system does, and without dpkg, which knows better.
+/// The machine's architecture has no package: it reports a 32-bit one, and dpkg, which knows the real one, is hidden.
 pub(super) fn wrong_architecture(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let (_, enrollment) = world.line("wrong-arch")?;
@@ -63,7 +63,7 @@ pub(super) fn wrong_architecture(world: &mut World<'_>) -> anyhow::Result<Told> 
     Told::new(outcome, [format!("uname: {machine}")])
 }
 
-/// The machine's clock is ten minutes ahead; when it is right again, the same line brings the machine in.
+/// The machine's clock is ten minutes ahead; once it is right, the same command enrolls the machine.
 pub(super) fn clock_off(world: &mut World<'_>) -> anyhow::Result<Told> {
     let (node, clock) = (world.machine()?, OtherClock::at(TEN_MINUTES)?);
     let (name, enrollment) = world.line("clock-off")?;
@@ -82,7 +82,7 @@ pub(super) fn clock_off(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(format!("{outcome}; set right, it came in"), [proof])
 }
 
-/// Programs cannot be laid down.
+/// The folder for programs is read-only.
 pub(super) fn folder_read_only(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let (_, enrollment) = world.line("read-only")?;
@@ -91,13 +91,13 @@ pub(super) fn folder_read_only(world: &mut World<'_>) -> anyhow::Result<Told> {
     must_be_untouched(&node)?;
     let options = says(&node, "findmnt --noheadings --output TARGET,OPTIONS /usr/bin")?;
     ensure!(options.split([' ', ',']).any(|option| option == "ro"), "it is writable: {options}");
-    // Lazily: what unmounts it runs from there.
+    // Lazy, because `umount` itself runs from there.
     says(&node, "umount --lazy /usr/bin")?;
     in_shell(&node, &enrollment.command)?.well_with(&["connected to "])?;
     Told::new(format!("{outcome}; writable, it came in"), [format!("findmnt: {options}")])
 }
 
-/// Nothing can be executed where an archive lays programs down. dpkg, which lays them where everything else is executed too, is out of sight.
+/// The folder for an archive's programs is mounted `noexec`. dpkg, whose target folder cannot be `noexec`, is hidden.
 pub(super) fn folder_noexec(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let (_, enrollment) = world.line("noexec")?;
@@ -112,7 +112,7 @@ pub(super) fn folder_noexec(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(outcome, [format!("findmnt: {options}")])
 }
 
-/// Somebody forbade the agent's unit to start.
+/// The agent's unit is masked.
 pub(super) fn unit_masked(world: &mut World<'_>) -> anyhow::Result<Told> {
     let member = world.enrolled("masked")?;
     says(&member.node, "systemctl mask --now gpuaas-agent.service")?;

@@ -1,10 +1,10 @@
-//! `lab test --faults`: one cell per fault. It is put there for real, seen by tools that are not the platform's, and met as it should be: all ends
-//! well, or somebody is told by an exact code what is wrong and what to do, and all ends well once that was done.
+//! `lab test --faults`: one test cell per fault. The fault is real, confirmed by tools other than the platform's, and handled as designed:
+//! either everything succeeds, or an exact error code states the problem and the remedy, and everything succeeds after it.
 //!
-//! Guarantees: every cell says what it saw of its fault. Cells that deploy nothing come first and share nodes that are as they were; the
-//! others get nodes that were made anew, or one that runs what a cell before them deployed.
+//! Guarantees: every cell reports its proof of the fault. Cells that deploy nothing come first and share untouched nodes; the others get
+//! recreated nodes, or one that runs the workload of an earlier cell.
 //!
-//! Deliberately absent: faults of this machine and of the lab itself; those are acts of their own.
+//! Deliberately absent: faults of this machine and of the lab itself; those are separate runs.
 
 mod blocked;
 mod broken_off;
@@ -35,7 +35,7 @@ use table::{Table, Told};
 use world::World;
 pub(super) use world::{NEEDS, NODES};
 
-/// A fault, and how it is met.
+/// A fault and the test of how it is handled.
 struct Cell {
     name: &'static str,
     play: fn(&mut World<'_>) -> anyhow::Result<Told>,
@@ -45,7 +45,7 @@ const fn cell(name: &'static str, play: fn(&mut World<'_>) -> anyhow::Result<Tol
     Cell { name, play }
 }
 
-/// Those that deploy nothing, those that break off a deployment, those that need one that runs.
+/// In order: cells that deploy nothing, cells that interrupt a deployment, cells that need a running workload.
 const CELLS: &[Cell] = &[
     cell("string-changed", strings::changed),
     cell("string-for-another-node", strings::for_another_node),
@@ -83,7 +83,7 @@ const CELLS: &[Cell] = &[
     cell("package-removed", removed::package),
 ];
 
-/// Plays the cells that are wanted by name; all of them where none is.
+/// Runs the cells whose names are wanted, or all of them if none is.
 pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let only = given.wanted();
     let cells = CELLS.iter().filter(|cell| only.is_empty() || only.iter().any(|name| name == cell.name));
@@ -102,7 +102,7 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     table.end()
 }
 
-/// Keeps what the nodes have to say of a cell that failed, before they are made anew.
+/// Saves the journals of the nodes after a failed cell, before the nodes are recreated.
 fn gather(lab: &Lab, folder: &Utf8Path) {
     match std::fs::create_dir_all(folder) {
         Ok(()) => evidence::gather(lab, folder),
@@ -110,7 +110,7 @@ fn gather(lab: &Lab, folder: &Utf8Path) {
     }
 }
 
-/// Names that no cell has are a mistake.
+/// Refuses names that no cell has.
 pub(super) fn must_exist(only: &[String]) -> anyhow::Result<()> {
     let unknown: Vec<&str> =
         only.iter().map(String::as_str).filter(|name| !CELLS.iter().any(|cell| cell.name == *name)).collect();

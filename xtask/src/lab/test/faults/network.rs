@@ -1,4 +1,4 @@
-//! Control planes that are not reached, each in another way.
+//! Control planes that cannot be reached, each for another reason.
 
 use anyhow::{Context, ensure};
 use gpuaas_api_types::Enrollment;
@@ -17,10 +17,10 @@ use crate::lab::{
 
 /// A name that the lab's DNS server does not know.
 const NAME: &str = "cp.gpuaas-lab.test";
-/// Where the script is kept that was fetched while all was well.
+/// Path of the script that was fetched before the fault.
 const SCRIPT: &str = "/root/install.sh";
 
-/// The name leads nowhere.
+/// The name does not resolve.
 pub(super) fn dns(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let site = Site::new("named", OTHER_PORT).called(&format!("https://{NAME}:{OTHER_PORT}"));
@@ -38,7 +38,7 @@ pub(super) fn dns(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(format!("{curl}; {outcome}; with the name known, it came in"), [asked.out])
 }
 
-/// Nobody listens.
+/// The connection is refused.
 pub(super) fn refused(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let mut other = ControlPlane::at(world.lab, world.given, Site::new("silent", OTHER_PORT))?;
@@ -59,7 +59,7 @@ pub(super) fn refused(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(format!("{curl}; {outcome}; started, it came in"), [dialled.err])
 }
 
-/// Somebody else answers at the address, by another key.
+/// Another server with another key answers at the address.
 pub(super) fn tls_pin(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let mut genuine = ControlPlane::at(world.lab, world.given, Site::new("genuine", OTHER_PORT))?;
@@ -83,7 +83,7 @@ pub(super) fn tls_pin(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(format!("{curl}; {outcome}"), [format!("openssl: {answers} answers, the line pins {pinned}")])
 }
 
-/// A proxy is the only way.
+/// The control plane is reachable only through a proxy.
 pub(super) fn proxy(world: &mut World<'_>) -> anyhow::Result<Told> {
     let (node, gateway) = (world.machine()?, world.lab.gateway());
     let (_, enrollment) = world.line("proxied")?;
@@ -108,7 +108,7 @@ pub(super) fn proxy(world: &mut World<'_>) -> anyhow::Result<Told> {
     )
 }
 
-/// Fetches the script from the control plane that is always reached.
+/// Fetches the script from the main control plane, which is always reachable.
 fn fetch_script(world: &World<'_>, node: &Node) -> anyhow::Result<()> {
     says(node, &format!("curl -fsSk {}/install.sh -o {SCRIPT}", world.platform.url())).map(drop)
 }
@@ -117,7 +117,7 @@ fn by_script(node: &Node, enrollment: &Enrollment) -> anyhow::Result<Said> {
     in_shell(node, &format!("GPUAAS_ENROLL='{}' sh {SCRIPT}", enrollment.string))
 }
 
-/// The line itself runs nothing where its curl ends so; returns what curl says.
+/// Checks that the command runs nothing if its curl exits with `status`; returns curl's message.
 fn line_stops_at_curl(node: &Node, enrollment: &Enrollment, status: i32) -> anyhow::Result<String> {
     let said: Said = node.run(&["bash", "-c", &format!("set -o pipefail; {}", enrollment.command)])?.into();
     ensure!(said.status == Some(status) && said.out.is_empty(), "curl should end with {status}: {said:?}");

@@ -1,4 +1,4 @@
-//! A proxy for TLS, as machines behind a firewall are given one: it takes CONNECT and nothing else.
+//! A forward proxy as in networks behind a firewall: it supports only CONNECT.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -12,14 +12,14 @@ use anyhow::Context;
 /// Longest request.
 const REQUEST_BYTES_MAX: u64 = 8 * 1_024;
 
-/// Listens until the process ends.
+/// A proxy that listens until the process ends.
 pub(super) struct Proxy {
     port: u16,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Proxy {
-    /// At any free port of the address.
+    /// Listens on a free port of the address.
     pub(super) fn listen(address: Ipv4Addr) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((address, 0)).context("a proxy's port")?;
         let (port, asked) = (listener.local_addr()?.port(), Arc::<Mutex<Vec<String>>>::default());
@@ -27,7 +27,7 @@ impl Proxy {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let log = log.clone();
-                // Whoever breaks off is not waited for.
+                // A detached thread: connections that are still open do not delay anything.
                 thread::spawn(move || serve(stream, &log));
             }
         });
@@ -38,7 +38,7 @@ impl Proxy {
         self.port
     }
 
-    /// First lines of what it was asked so far.
+    /// First lines of the requests so far.
     pub(super) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -63,7 +63,7 @@ fn serve(client: TcpStream, log: &Mutex<Vec<String>>) -> io::Result<()> {
     (&client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
     let (from_server, to_client) = (server.try_clone()?, client.try_clone()?);
     let back = thread::spawn(move || passed(from_server, to_client));
-    // Nobody speaks before the answer: nothing of the client is left in the reader.
+    // The client sends nothing before the response, so the reader holds no further bytes of it.
     passed(client, server)?;
     back.join().unwrap_or(Ok(()))
 }

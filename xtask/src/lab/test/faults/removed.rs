@@ -1,4 +1,4 @@
-//! The agent's package is removed by hand while a workload runs.
+//! The agent's package is removed manually while a workload runs.
 
 use anyhow::{Context, ensure};
 use gpuaas_api_types::WorkloadDetail;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::lab::node::Node;
 
-/// Told by the workload's fault; put back by the very line that brought the node in.
+/// The workload's fault reports it; the original enrollment command repairs it.
 pub(super) fn package(world: &mut World<'_>) -> anyhow::Result<Told> {
     let running = world.running()?;
     let node = running.member.node.clone();

@@ -1,4 +1,4 @@
-//! Enrollment strings that are not this machine's, or no longer anybody's.
+//! Enrollment strings that are damaged, expired, used, or made for another node or control plane.
 
 use anyhow::{Context, ensure};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -17,14 +17,14 @@ use crate::lab::{
     test::{control_plane::ControlPlane, site::Site},
 };
 
-/// How enrollment strings begin.
+/// Prefix of enrollment strings.
 const PREFIX: &str = "gpuaas1.";
-/// Older than any string may be.
+/// More than the lifetime of an enrollment string.
 const SIXTEEN_MINUTES: &str = "+16m";
-/// Ports of a second control plane.
+/// First of the two ports of a second control plane.
 pub(super) const OTHER_PORT: u16 = 7543;
 
-/// One character is another one.
+/// One character is changed.
 pub(super) fn changed(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let (_, Enrollment { string, command }) = world.line("changed")?;
@@ -41,7 +41,7 @@ pub(super) fn changed(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(outcome, [format!("cmp: {}", in_shell(&node, &compared)?.out)])
 }
 
-/// The machine is another node already.
+/// The machine is already enrolled as another node.
 pub(super) fn for_another_node(world: &mut World<'_>) -> anyhow::Result<Told> {
     let member = world.enrolled("settled")?;
     let (name, enrollment) = world.line("elsewhere")?;
@@ -53,7 +53,7 @@ pub(super) fn for_another_node(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(outcome, [format!("gpuaas-agent status: {status}")])
 }
 
-/// The token in it was issued for another node.
+/// The token in the string was issued for another node.
 pub(super) fn with_a_token_of_another_node(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let (_, ours) = world.line("ours")?;
@@ -63,7 +63,7 @@ pub(super) fn with_a_token_of_another_node(world: &mut World<'_>) -> anyhow::Res
     let mixed_string = encoded(&mixed);
     let said = in_shell(&node, &ours.command.replace(&ours.string, &mixed_string))?;
     let outcome = said.refused("enrollment_foreign", 6, "gpuaas node enroll")?;
-    // base64 and sed of the node read what is in the strings.
+    // The node's base64 and sed read the content of the strings.
     let node_of = |string: &str| {
         says(
             &node,
@@ -80,7 +80,7 @@ pub(super) fn with_a_token_of_another_node(world: &mut World<'_>) -> anyhow::Res
     Told::new(outcome, [proof])
 }
 
-/// Another control plane than the one that answers had made it: one that was installed anew at the same address, for example.
+/// The string comes from another control plane than the one that answers, as after a reinstallation at the same address.
 pub(super) fn of_another_control_plane(world: &mut World<'_>) -> anyhow::Result<Told> {
     let node = world.machine()?;
     let url = world.platform.url();
@@ -96,7 +96,7 @@ pub(super) fn of_another_control_plane(world: &mut World<'_>) -> anyhow::Result<
     Told::new(outcome, [format!("sha256sum: {}… answers, the string pins {}…", &answers[..12], &pinned[..12])])
 }
 
-/// Another machine has used it.
+/// Another machine has used the string.
 pub(super) fn used(world: &mut World<'_>) -> anyhow::Result<Told> {
     let (first, second) = (world.enrolled("used")?, world.machine()?);
     let said = in_shell(&second, &first.enrollment.command)?;
@@ -109,7 +109,7 @@ pub(super) fn used(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(outcome, [proof])
 }
 
-/// Fifteen minutes have passed on both sides, by a clock that is preloaded into control plane and script.
+/// The string has expired for both sides, by a clock that is preloaded into the control plane and the script.
 pub(super) fn expired(world: &mut World<'_>) -> anyhow::Result<Told> {
     let (node, clock) = (world.machine()?, OtherClock::at(SIXTEEN_MINUTES)?);
     let site = Site::new("later", OTHER_PORT);
@@ -123,7 +123,7 @@ pub(super) fn expired(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(outcome, [format!("date: {now} on the node, the string expires at {expires}")])
 }
 
-/// Two machines use it at the same time.
+/// Two machines use the string at the same time.
 pub(super) fn at_two_machines_at_once(world: &mut World<'_>) -> anyhow::Result<Told> {
     let (one, other) = (world.machine()?, world.machine()?);
     let (name, enrollment) = world.line("one-of-two")?;
@@ -161,19 +161,19 @@ pub(super) fn at_two_machines_at_once(world: &mut World<'_>) -> anyhow::Result<T
     )
 }
 
-/// The digest of the authority that is claimed at a control plane's address, as the node's own programs compute it.
+/// Digest of the certificate authority that answers at a control plane's address, computed by the node's own programs.
 fn answering_authority(node: &Node, url: &str) -> anyhow::Result<String> {
     let text = format!("curl -sk {url}/install/authority.pem | openssl x509 -outform DER | sha256sum | cut -c1-64");
     says(node, &text)
 }
 
-/// What a string says.
+/// Decodes the content of an enrollment string.
 fn decoded(string: &str) -> anyhow::Result<Value> {
     let body = string.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('.')).context("no enrollment string")?.0;
     Ok(serde_json::from_slice(&URL_SAFE_NO_PAD.decode(body)?)?)
 }
 
-/// A string that says so, whole.
+/// Encodes an enrollment string with a valid checksum.
 fn encoded(says: &Value) -> String {
     let body = URL_SAFE_NO_PAD.encode(says.to_string());
     let check = hex::encode(digest(&SHA256, body.as_bytes()));

@@ -1,21 +1,21 @@
-//! The table: a row per cell, printed as soon as the cell is over.
+//! The result table: each cell's row is printed as soon as the cell ends.
 
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-/// What a cell has to say when it ended well.
+/// Result of a cell that passed.
 pub(super) struct Told {
-    /// How the fault was met.
+    /// How the fault was handled.
     pub(super) outcome: String,
-    /// What the node's own tools or files say of the fault; one each.
+    /// What the node's own tools or files show of the fault, one entry each.
     pub(super) proof: Vec<String>,
 }
 
 impl Told {
     pub(super) fn new(outcome: impl Into<String>, proof: impl IntoIterator<Item = String>) -> anyhow::Result<Self> {
         let proof: Vec<String> = proof.into_iter().map(|line| one_line(&line)).collect();
-        // What nobody saw may never have been there.
+        // Without proof, the fault may never have existed.
         anyhow::ensure!(
             !proof.is_empty() && proof.iter().all(|line| !line.is_empty()),
             "the fault was not seen: {proof:?}"
@@ -24,12 +24,12 @@ impl Told {
     }
 }
 
-/// Words on one line, whatever they were before.
+/// Joins the words of a text with single spaces.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The rows so far.
+/// The table so far.
 pub(super) struct Table {
     began: Instant,
     failed: Vec<&'static str>,
@@ -42,7 +42,7 @@ impl Table {
         Self { began: Instant::now(), failed: Vec::new(), rows: 0 }
     }
 
-    /// Adds a row.
+    /// Prints a row.
     pub(super) fn row(&mut self, name: &'static str, took: Duration, told: &anyhow::Result<Told>) {
         self.rows += 1;
         let seconds = took.as_secs_f64();
@@ -55,7 +55,7 @@ impl Table {
         }
     }
 
-    /// Ends it: every cell must have ended well.
+    /// Ends the table; fails if any cell failed.
     pub(super) fn end(self) -> anyhow::Result<()> {
         let seconds = self.began.elapsed().as_secs_f64();
         println!("  {} cells, {} failed, {seconds:.0} s", self.rows, self.failed.len());

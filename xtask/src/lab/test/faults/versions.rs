@@ -1,6 +1,7 @@
-//! Agents of other versions than the control plane: what they list decides in which shape they are told things, or that they are not.
+//! Agents of other versions than the control plane. The schemas that an agent lists decide in which form it receives tasks, or that it
+//! receives none.
 //!
-//! The agent says so itself: programs of tests have the feature `other-versions`, and a drop-in of the unit names the version.
+//! The agent simulates the version: test programs have the feature `other-versions`, and a drop-in of the unit sets the version.
 
 use std::fs;
 
@@ -16,17 +17,17 @@ use super::{
 };
 use crate::lab::node::Node;
 
-/// A task whose parameters have more than one shape by now, and that is sent when a node comes in and when it is allocated.
+/// A task with more than one version of its parameters, sent at enrollment and at allocation.
 const RESHAPED: &str = "host.inspect";
-/// The drop-in that names the version.
+/// The drop-in that sets the version.
 const DROP_IN: &str = "etc/systemd/system/gpuaas-agent.service.d/version.conf";
 
-/// One version older: it is told what it knows.
+/// One version older: receives tasks in the older form.
 pub(super) fn older(world: &mut World<'_>) -> anyhow::Result<Told> {
     deployed(world, "older", "0.0.9", |schema, newest| schema == 1 && newest > 1)
 }
 
-/// One version newer: it is told what this control plane knows.
+/// One version newer: receives tasks in the newest form that the control plane knows.
 pub(super) fn newer(world: &mut World<'_>) -> anyhow::Result<Told> {
     deployed(world, "newer", "0.2.0", |schema, newest| schema == newest && newest > 1)
 }
@@ -56,7 +57,7 @@ fn deployed(world: &mut World<'_>, version: &str, shown: &str, fits: fn(u32, u32
     Told::new(outcome, [proof])
 }
 
-/// Far apart: refused before anything is touched, and deployed to once it is upgraded.
+/// Too far apart: refused before anything changes; after the upgrade, a dry run of the deployment is accepted.
 pub(super) fn apart(world: &mut World<'_>) -> anyhow::Result<Told> {
     let member = world.allocated("apart")?;
     let proof = run_as(world, &member, "apart", "0.0.1")?;
@@ -77,7 +78,7 @@ pub(super) fn apart(world: &mut World<'_>) -> anyhow::Result<Told> {
     Told::new(format!("agent_too_old in {outcome}; upgraded, it may be deployed to"), [proof])
 }
 
-/// Has the node's agent say that it is of this version; returns what the node's own files say of it.
+/// Makes the node's agent report this version; returns the proof from the node's own files.
 fn run_as(world: &World<'_>, member: &Member, version: &str, shown: &str) -> anyhow::Result<String> {
     let path = member.node.root().join(DROP_IN);
     fs::create_dir_all(path.parent().context("it lies in a folder")?)?;

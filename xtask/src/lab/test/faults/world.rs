@@ -1,9 +1,9 @@
-//! What cells work with: booted nodes, a control plane, and lines that bring nodes in.
+//! Environment of the cells: booted nodes, a control plane, and enrollments.
 //!
-//! Guarantees: a cell gets nodes on which nothing of another cell is left, or the workload that one left running for it. Whether a node is as it was is looked at from outside of the platform,
-//! by the node's own tools; one that is not is switched off and made anew when it is needed again.
+//! Guarantees: a cell gets nodes without remains of other cells, or a workload that an earlier cell left running for it. The node's own
+//! tools, not the platform, decide whether a node is unchanged; a changed node is powered off and recreated when it is needed again.
 //!
-//! Deliberately absent: what is wrong with them; each cell brings its own fault.
+//! Deliberately absent: the faults; each cell brings its own.
 
 use std::{rc::Rc, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::lab::{
     },
 };
 
-/// Nodes that cells share: two are the most that one needs at once, and one may go on running what a cell deployed.
+/// Nodes that cells share: a cell needs at most two, and a third may keep running a workload.
 pub(crate) const NODES: u8 = 3;
-/// What stories must have made for it.
+/// Parts that must be built for it.
 pub(crate) const NEEDS: &[Part] = &[Part::Programs, Part::Packages, Part::Release, Part::Kubectl];
-/// Longest wait for something that takes a deployment's time.
+/// Longest wait for anything that takes as long as a deployment.
 const DEPLOYMENT_MAX: Duration = Duration::from_secs(300);
 
-/// How a node is that nobody has touched: packages, mounts, listeners, names, rules, units, programs.
+/// Script that describes a node's state: packages, mounts, listeners, names, rules, units, programs.
 const TRACE: &str = "set -u
     dpkg-query -W
     findmnt --raw --noheadings --output TARGET,FSTYPE,OPTIONS | grep -v -e ^/proc/ -e ^/sys/ -e ^/run/user/
@@ -38,7 +38,7 @@ const TRACE: &str = "set -u
     systemctl list-units --plain --no-legend --state=failed
     ls -A /etc/systemd/system /usr/local/bin /usr/local/lib /usr/local/share /var/lib /opt /root";
 
-/// Everything.
+/// The environment.
 pub(super) struct World<'a> {
     pub(super) lab: &'a Lab,
     pub(super) given: &'a Prepared,
@@ -51,23 +51,23 @@ pub(super) struct World<'a> {
 struct Machine {
     node: Rc<Node>,
     use_: Use,
-    /// How it was when nobody had touched it.
+    /// State of the node before any cell used it.
     trace: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// Nobody has touched it, or nothing is left of it.
+    /// Unused, or without remains.
     Idle,
-    /// The present cell has it.
+    /// In use by the current cell.
     Taken,
-    /// It runs what a cell deployed.
+    /// Runs a workload that a cell deployed.
     Running,
-    /// Something is left on it.
+    /// Has remains of a cell.
     Spent,
 }
 
-/// A node that the control plane knows, and the machine that it is.
+/// A registered node and its machine.
 #[derive(Clone)]
 pub(super) struct Member {
     pub(super) node: Rc<Node>,
@@ -75,7 +75,7 @@ pub(super) struct Member {
     pub(super) enrollment: Enrollment,
 }
 
-/// A workload that runs, on one node.
+/// A workload that runs on one node.
 #[derive(Clone)]
 pub(super) struct Running {
     pub(super) workload: String,
@@ -91,7 +91,7 @@ impl<'a> World<'a> {
         Ok(Self { lab, given, platform, machines, running: None, lines: 0 })
     }
 
-    /// A node on which nothing is.
+    /// Returns a node without remains.
     pub(super) fn machine(&mut self) -> anyhow::Result<Rc<Node>> {
         let of = |wanted: Use| move |machine: &Machine| machine.use_ == wanted;
         let position = |wanted: Use, machines: &[Machine]| machines.iter().position(of(wanted));
@@ -113,7 +113,8 @@ impl<'a> World<'a> {
         Ok(machine.node.clone())
     }
 
-    /// Sees to what a cell left: what is as it was goes on, everything else ends. A node of which nothing is heard is told by who wants it next.
+    /// Inspects the nodes after a cell: unchanged ones become idle, all others are powered off. An unresponsive node fails the
+    /// next cell that needs it.
     pub(super) fn settle(&mut self) {
         for machine in self.machines.iter_mut().filter(|machine| machine.use_ == Use::Taken) {
             let is_on = machine.node.condition().is_ok_and(|now| now.power == Power::On);
@@ -128,20 +129,20 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets a workload run on for a later cell.
+    /// Leaves a workload running for a later cell.
     pub(super) fn leave_running(&mut self, workload: String, member: Member) {
         for machine in &mut self.machines {
             if Rc::ptr_eq(&machine.node, &member.node) {
                 machine.use_ = Use::Running;
             } else if machine.use_ == Use::Running {
-                // One is enough.
+                // One running workload is enough.
                 machine.use_ = Use::Taken;
             }
         }
         self.running = Some(Running { workload, member });
     }
 
-    /// A workload that runs: one that a cell left, or a new one. It is the present cell's now.
+    /// Returns a running workload, either left by an earlier cell or new. It then belongs to the current cell.
     pub(super) fn running(&mut self) -> anyhow::Result<Running> {
         if let Some(running) = self.running.take() {
             for machine in self.machines.iter_mut().filter(|machine| Rc::ptr_eq(&machine.node, &running.member.node)) {
@@ -155,7 +156,7 @@ impl<'a> World<'a> {
         Ok(Running { workload, member })
     }
 
-    /// Registers a node under a name that nobody has; returns the name and what brings it in.
+    /// Registers a node under an unused name; returns the name and the enrollment.
     pub(super) fn line(&mut self, tag: &str) -> anyhow::Result<(String, Enrollment)> {
         self.lines += 1;
         let name = format!("{tag}-{}", self.lines);
@@ -163,40 +164,40 @@ impl<'a> World<'a> {
         Ok((name, enrollment))
     }
 
-    /// A machine that was brought in.
+    /// Returns a machine that is enrolled.
     pub(super) fn enrolled(&mut self, tag: &str) -> anyhow::Result<Member> {
         let node = self.machine()?;
         self.enrolled_on(node, tag)
     }
 
-    /// That machine, brought in.
+    /// Enrolls this machine.
     pub(super) fn enrolled_on(&mut self, node: Rc<Node>, tag: &str) -> anyhow::Result<Member> {
         let (name, enrollment) = self.line(tag)?;
         self.platform.enroll(&node, &name, &enrollment)?;
         Ok(Member { node, name, enrollment })
     }
 
-    /// A machine that the project may deploy to.
+    /// Returns an enrolled machine that is allocated to the project.
     pub(super) fn allocated(&mut self, tag: &str) -> anyhow::Result<Member> {
         let node = self.machine()?;
         self.allocated_on(node, tag)
     }
 
-    /// That machine, which the project may deploy to.
+    /// Enrolls this machine and allocates it to the project.
     pub(super) fn allocated_on(&mut self, node: Rc<Node>, tag: &str) -> anyhow::Result<Member> {
         let member = self.enrolled_on(node, tag)?;
         self.platform.allocate(&member.name)?;
         Ok(member)
     }
 
-    /// Begins a deployment.
+    /// Starts a deployment.
     pub(super) fn deploy(&self, workload: &str, server: &Member, agents: &[&Member]) -> anyhow::Result<Operation> {
         let mut words = vec!["workload", "deploy", "rke2", "--name", workload, "--server", &server.name];
         words.extend(agents.iter().flat_map(|agent| ["--agent", agent.name.as_str()]));
         self.platform.begin(&words)
     }
 
-    /// Waits until a step is in one of these states, and its detail holds these words.
+    /// Waits until a step is in one of these states and its detail contains the text `detail`.
     pub(super) fn until_step(
         &self,
         operation: &Operation,
@@ -216,7 +217,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Nothing of the agent may be on the node.
+/// Fails if anything of the agent is on the node.
 pub(super) fn must_be_untouched(node: &Node) -> anyhow::Result<()> {
     let left = "ls -d /var/lib/gpuaas-agent /usr/bin/gpuaas-agent /usr/local/bin/gpuaas-agent 2>/dev/null; dpkg-query -W gpuaas-agent 2>/dev/null";
     let left = in_shell(node, left)?.out;
@@ -225,7 +226,7 @@ pub(super) fn must_be_untouched(node: &Node) -> anyhow::Result<()> {
 }
 
 fn trace(node: &Node) -> anyhow::Result<String> {
-    // Units of a boot may still come and go.
+    // Units may still start or stop shortly after a boot.
     node.run(&["systemctl", "is-system-running", "--wait"])?;
     Ok(in_shell(node, TRACE)?.out)
 }

@@ -1,4 +1,4 @@
-//! What the agent takes: memory after many tasks, and processor time while nothing is asked of it.
+//! Resources of the agent: memory after many tasks, and CPU time while idle.
 
 use std::{thread, time::Duration};
 
@@ -11,19 +11,19 @@ use crate::lab::{
     test::{control_plane::ControlPlane, machines::agent_of},
 };
 
-/// Tasks before memory is looked at.
+/// Tasks before the memory measurement.
 const TASKS: u32 = 10_000;
-/// How long nothing happens.
+/// Length of the idle measurement.
 const IDLE: Duration = Duration::from_secs(60);
-/// Time before: what was begun by the enrollment has ended.
+/// Wait before it, until work caused by the enrollment has ended.
 const SETTLING: Duration = Duration::from_secs(5);
 const MEMORY_MB: f64 = 12.0;
 const IDLE_PERCENT: f64 = 0.2;
 
-/// Processor time while the agent is connected and nobody asks anything.
+/// Measures CPU time while the agent is connected and receives no requests.
 pub(super) fn idle(node: &Node) -> anyhow::Result<[Figure; 2]> {
     let agent = agent_of(node)?;
-    // What is measured is time that passes.
+    // Elapsed time is the measured quantity, so a sleep is right here.
     thread::sleep(SETTLING);
     let ticks_per_second: f64 = node.says(&["getconf", "CLK_TCK"])?.parse()?;
     let before = ticks(node, agent)?;
@@ -35,7 +35,7 @@ pub(super) fn idle(node: &Node) -> anyhow::Result<[Figure; 2]> {
     ])
 }
 
-/// Memory after many no-ops, each signed, sent, written down and answered.
+/// Measures memory after many no-op tasks, each signed, sent, recorded and answered.
 pub(super) fn after_tasks(platform: &ControlPlane, node: &Node) -> anyhow::Result<[Figure; 2]> {
     let agent = agent_of(node)?;
     let count = TASKS.to_string();
@@ -49,29 +49,29 @@ pub(super) fn after_tasks(platform: &ControlPlane, node: &Node) -> anyhow::Resul
     ])
 }
 
-/// Resident memory as the kernel counts it, in millions of bytes.
+/// Resident memory of a process as the kernel counts it, in units of 10⁶ bytes.
 pub(super) fn resident_mb(node: &Node, pid: u32) -> anyhow::Result<f64> {
     of_status(&node.says(&["cat", &format!("/proc/{pid}/status")])?, "VmRSS:")
 }
 
-/// A size in `/proc/PID/status`, in millions of bytes.
+/// A size from `/proc/PID/status`, in units of 10⁶ bytes.
 pub(super) fn of_status(status: &str, name: &str) -> anyhow::Result<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().context("a number of KiB")?;
     Ok(kib * 1_024.0 / 1e6)
 }
 
-/// Processor time of a process so far, its own and the kernel's for it.
+/// CPU time of a process so far, user and system, in clock ticks.
 fn ticks(node: &Node, pid: u32) -> anyhow::Result<u64> {
     ticks_in(&node.says(&["cat", &format!("/proc/{pid}/stat")])?)
 }
 
 fn ticks_in(stat: &str) -> anyhow::Result<u64> {
-    // The name, in parentheses, may hold blanks.
+    // The process name, in parentheses, may contain spaces.
     let behind_name = stat.rsplit_once(')').context("no name")?.1;
     let fields: Vec<&str> = behind_name.split_whitespace().collect();
     let field = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok()).context("a time");
-    // Fields 14 and 15, counted from 1; the first behind the name is the third.
+    // Fields 14 and 15, counted from 1; the first one after the name is field 3.
     Ok(field(11)? + field(12)?)
 }
 

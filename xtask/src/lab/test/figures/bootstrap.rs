@@ -1,5 +1,5 @@
-//! What of a bootstrap is the platform's own: per member, from its first step to its last, without what the distribution takes and without the
-//! bytes of the release, which a network and a disk move as quickly as they can.
+//! The platform's share of a bootstrap, per member from its first step to its last: without the time of the distribution and without the
+//! transfer of the release, which depends on network and disk.
 
 use anyhow::Context;
 use gpuaas_api_types::{OperationDetail, Step};
@@ -40,7 +40,7 @@ struct Share {
     moving_ms: i64,
 }
 
-/// Members by the names that their steps begin with, each once.
+/// Member names from the prefixes of step keys, without duplicates.
 fn members(detail: &OperationDetail) -> Vec<String> {
     let mut names: Vec<String> =
         detail.steps.iter().filter_map(|step| Some(step.key.split_once('/')?.0.to_owned())).collect();
@@ -49,7 +49,7 @@ fn members(detail: &OperationDetail) -> Vec<String> {
     names
 }
 
-/// What a step is spent on.
+/// What a step spends its time on.
 #[derive(PartialEq)]
 enum Kind {
     Distribution,
@@ -70,7 +70,7 @@ fn share(steps: &[Step], member: &str) -> Option<Share> {
     let span = |step: &Step| Some((step.started_at_ms?, step.ended_at_ms?));
     let its: Vec<(i64, i64)> = steps.iter().filter(is_its).filter_map(span).collect();
     let (from, to) = (its.iter().map(|span| span.0).min()?, its.iter().map(|span| span.1).max()?);
-    // The API of the cluster belongs to no member: its server waits for it.
+    // Waiting for the cluster's API belongs to no member, but the server waits for it.
     let not_ours = steps.iter().filter(|step| kind(step) != Kind::Ours && (is_its(step) || !step.key.contains('/')));
     let mut spans: Vec<(i64, i64)> = not_ours
         .filter_map(span)
@@ -117,7 +117,7 @@ mod tests {
             step("agent-1/preflight", 1_110, 1_120),
         ];
         let share = share(&steps, "server-1").expect("it has steps");
-        // 1090 in all; 100 moving, 800 starting, 150 waiting.
+        // 1090 in total: 100 moving, 800 starting, 150 waiting.
         assert_eq!((share.ours_ms, share.moving_ms), (40, 100));
         assert!(super::share(&steps, "agent-2").is_none());
     }

@@ -1,4 +1,4 @@
-//! How long it takes to bring a booted node in: from the moment at which the line is entered until the control plane calls the node active.
+//! Duration of an enrollment on a booted node, from entering the command until the control plane reports the node active.
 
 use anyhow::{Context, ensure};
 use jiff::Timestamp;
@@ -9,12 +9,12 @@ use crate::lab::{
     test::{control_plane::ControlPlane, following::Stream, said::says},
 };
 
-/// At most.
+/// Upper limit.
 const TARGET_S: f64 = 3.0;
-/// What takes an agent away as if it had never been there.
+/// Removes the agent completely.
 const REMOVE: &str = "sh /usr/share/gpuaas-agent/install.sh --uninstall";
 
-/// Brings the node in and takes the agent away again, that often.
+/// Enrolls the node and removes the agent again, `runs` times.
 pub(super) fn measure(platform: &ControlPlane, node: &Node, runs: usize) -> anyhow::Result<[Figure; 2]> {
     let (mut until_active, mut whole_line) = (Vec::new(), Vec::new());
     for run in 1..=runs {

@@ -1,4 +1,4 @@
-//! A journal that is written at ten thousand lines a second and followed through the platform: what is lost, and what the agent takes meanwhile.
+//! A journal that grows by 10,000 lines per second, followed through the platform: lost lines, and the agent's resources meanwhile.
 
 use std::{
     io::{BufRead, BufReader},
@@ -16,19 +16,19 @@ use crate::lab::{
     test::{control_plane::ControlPlane, machines::agent_of, said::says},
 };
 
-/// The member whose unit is written for, and the unit.
+/// The member whose unit produces the lines, and the unit.
 const MEMBER: &str = "agent-1";
 const UNIT: &str = "rke2-agent.service";
-/// Lines, and how many in a second.
+/// Total number of lines, and lines per second.
 const LINES: u64 = 200_000;
 const RATE: u64 = 10_000;
-/// What every line begins with.
+/// Prefix of every line.
 const MARK: &str = "gpuaas-figures ";
 const MEMORY_MB: f64 = 30.0;
-/// Longest way of the last line.
+/// Longest wait for the last line.
 const LATE_MAX: Duration = Duration::from_secs(60);
 
-/// Writes numbered lines as a process of the unit: journald says of each line whose it is by the cgroup of who writes it.
+/// Writes numbered lines as a process of the unit: journald attributes a line by the cgroup of its writer.
 const WRITER: &str = r#"set -eu
     group=$(systemctl show --property ControlGroup --value "$1")
     for tree in /sys/fs/cgroup/systemd /sys/fs/cgroup/unified /sys/fs/cgroup; do
@@ -46,22 +46,22 @@ const WRITER: &str = r#"set -eu
     }
     write "$2" "$3" "$4" | systemd-cat --identifier=figures"#;
 
-/// journald itself lets a unit write that much.
+/// Disables journald's own rate limit.
 const UNLIMITED: &str = "mkdir -p /etc/systemd/journald.conf.d
     printf '[Journal]\\nRateLimitIntervalSec=0\\n' >/etc/systemd/journald.conf.d/figures.conf
     systemctl restart systemd-journald";
 
-/// Follows through the platform what is written on the node.
+/// Follows, through the platform, the lines that are written on the node.
 pub(super) fn measure(platform: &ControlPlane, node: &Node) -> anyhow::Result<[Figure; 4]> {
     says(node, UNLIMITED)?;
     let agent = agent_of(node)?;
-    // The peak is counted anew.
+    // Resets the peak memory.
     says(node, &format!("echo 5 >/proc/{agent}/clear_refs"))?;
     let words = ["workload", "logs", WORKLOAD, "--member", MEMBER, "--follow", "--tail", "1"];
     let mut follow = platform.gpuaas_command(&words);
     let mut follower = follow.stdout(Stdio::piped()).spawn().context("gpuaas workload logs")?;
     let mut lines = BufReader::new(follower.stdout.take().context("its output")?).lines();
-    // It follows when the line is here that was there before.
+    // The first line is an old one; once it arrives, the command follows.
     lines.next().context("the journal is silent")??;
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || {
@@ -78,7 +78,7 @@ pub(super) fn measure(platform: &ControlPlane, node: &Node) -> anyhow::Result<[F
     let on_time = ended.recv_timeout(LATE_MAX);
     let took = began.elapsed();
     follower.kill().and_then(|()| follower.wait()).context("ending gpuaas workload logs")?;
-    // Without its output the follower's end is that of the thread too.
+    // After the follower's end its output is closed, so the thread ends too.
     let seen = on_time.or_else(|_| ended.recv()).context("the lines that came")?;
     ensure!(agent_of(node)? == agent, "the agent was started again meanwhile");
     let status = node.says(&["cat", &format!("/proc/{agent}/status")])?;
@@ -96,17 +96,17 @@ pub(super) fn measure(platform: &ControlPlane, node: &Node) -> anyhow::Result<[F
     ])
 }
 
-/// Numbered lines as they came.
+/// Statistics of the received lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     lines: u64,
     last: u64,
-    /// Lines that did not come behind their predecessor.
+    /// Lines that did not follow their predecessor.
     astray: u64,
 }
 
 impl Seen {
-    /// Takes a line; returns the highest number so far.
+    /// Counts a line; returns the highest number so far.
     fn take(&mut self, line: &str) -> u64 {
         let number = line.split_once(MARK).and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
         match number {

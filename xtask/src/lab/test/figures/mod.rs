@@ -1,6 +1,6 @@
-//! What is measured on booted nodes: printed beside its target, never a failure. A machine that is busy makes no figure wrong, only large.
+//! Measurements on booted nodes, printed next to their targets; a missed target is no failure, because a busy machine makes figures larger.
 //!
-//! Guarantees: times are one clock's: nodes share this machine's. Memory and processor time are the kernel's words about the agent's process.
+//! Guarantees: all times are from one clock, since nodes share this machine's. Memory and CPU time of the agent are the kernel's figures.
 
 mod agent;
 mod bootstrap;
@@ -19,16 +19,16 @@ use crate::lab::node::Lab;
 
 /// One server and two agents.
 pub(super) const NODES: u8 = 3;
-/// What must be there.
+/// Parts that must be built.
 pub(super) const NEEDS: &[Part] = &[Part::Programs, Part::Packages, Part::Release];
-/// The workload.
+/// Name of the workload.
 const WORKLOAD: &str = "measured";
 
-/// Something that was measured.
+/// A measured quantity.
 struct Figure {
     what: &'static str,
     unit: &'static str,
-    /// What it should be at most.
+    /// Upper limit, if any.
     target: Option<f64>,
     values: Vec<f64>,
 }
@@ -44,7 +44,7 @@ impl Figure {
             (self.values.first().copied().unwrap_or(f64::NAN), self.values.last().copied().unwrap_or(f64::NAN));
         let middle = self.values.get(self.values.len() / 2).copied().unwrap_or(f64::NAN);
         let mut line = format!("  {:<52}", self.what);
-        // Writing into a text does not fail.
+        // Writing into a `String` does not fail.
         let _ = match self.values.len() {
             0 | 1 => write!(line, "{middle:>31.2} {:<8}", self.unit),
             many => write!(line, "{first:>9.2} ·{middle:>9.2} ·{last:>9.2} {:<8}({many} values)", self.unit),
@@ -54,7 +54,7 @@ impl Figure {
     }
 }
 
-/// Measures everything.
+/// Runs all measurements.
 pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let platform = ControlPlane::start(lab, given)?;
     platform.import(given.path(Part::Release)?)?;

@@ -1,4 +1,4 @@
-//! A machine that a tenant has left: who it was counts no more, and a reimage brings it in again.
+//! Handing back a machine: its old identity becomes invalid, and after a reimage it is enrolled again.
 
 use std::{
     io::{BufRead, BufReader},
@@ -13,7 +13,7 @@ use crate::lab::{
     test::{check::check, control_plane::ControlPlane, machines::PATIENCE},
 };
 
-/// Releases the machine and brings it in again.
+/// Releases the machine and enrolls it again.
 pub(super) fn tell(control_plane: &ControlPlane, node: &Node, allocation: &Allocation) -> anyhow::Result<()> {
     let name = node.name().as_str();
     check("the allocation is released, and the machine needs to be reimaged", || {
@@ -47,7 +47,7 @@ pub(super) fn tell(control_plane: &ControlPlane, node: &Node, allocation: &Alloc
     check("the project may have it again", || control_plane.allocate(name).map(drop))
 }
 
-/// Holds that neither the agent's connection nor a new one stands.
+/// Checks that the agent's connection is closed and new ones are refused.
 fn is_refused(control_plane: &ControlPlane, node: &Node) -> anyhow::Result<()> {
     let longest = PATIENCE.as_secs().to_string();
     let follow = ["journalctl", "--unit=gpuaas-agent", "--lines=0", "--follow", "--output=cat", "--no-pager"];
@@ -55,7 +55,8 @@ fn is_refused(control_plane: &ControlPlane, node: &Node) -> anyhow::Result<()> {
     let mut journal = follow.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("following the journal")?;
     let refused = (|| {
         node.says(&["systemctl", "restart", "--no-block", "gpuaas-agent"])?;
-        // It says that it has none, or that one has ended, each time that it dials. Its third: before that, one that stood may have ended.
+        // Each failed or ended connection logs one line. The third one proves refusal: earlier ones may stem from the end of an established
+        // connection.
         let lines = BufReader::new(journal.stdout.take().context("its output")?).lines();
         let mut failed = lines.map_while(Result::ok).filter(|line| line.contains("control connection"));
         failed.nth(2).context("the agent does not say that it is refused")

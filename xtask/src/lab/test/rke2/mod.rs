@@ -1,10 +1,10 @@
-//! The story of the main path: three machines come in by one line each, a cluster is deployed onto them and used as a tenant uses one, grows,
-//! lives through a reboot, is removed to its last trace, and a machine is handed back.
+//! The main scenario: three machines are enrolled by one command each; a cluster is deployed, used as a tenant uses it, extended, rebooted
+//! in part and removed without remains; one machine is handed back.
 //!
-//! Guarantees: everything is asked of the platform by its own command line and of the cluster by kubectl; what the platform says of a machine is held
-//! against what the machine's own tools say.
+//! Guarantees: all requests go through the platform's command line and kubectl; the platform's statements about a machine are compared with
+//! the machine's own tools.
 //!
-//! Deliberately absent: which release it is (behind its import nothing here knows), and faults.
+//! Deliberately absent: knowledge of the release (only its import differs) and faults.
 
 mod handback;
 mod planted;
@@ -26,10 +26,10 @@ use super::{
 use crate::lab::node::{Lab, Node};
 use used::Answers;
 
-/// The workload.
+/// Name of the workload.
 const WORKLOAD: &str = "train";
 
-/// Tells it.
+/// Runs the scenario.
 pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let nodes = lab.nodes()?;
     let [server, agent, third] = nodes.as_slice() else { bail!("three nodes are needed") };
@@ -78,13 +78,13 @@ pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     handback::tell(&control_plane, agent, allocation.context("it was allocated")?)
 }
 
-/// Nothing would stop a deployment onto it.
+/// Checks that nothing prevents a deployment onto the allocation.
 fn fit(allocation: Allocation) -> anyhow::Result<Allocation> {
     ensure!(allocation.detail.is_none(), "{}: {:?}", allocation.node_name, allocation.detail);
     Ok(allocation)
 }
 
-/// By a name that the lab's DNS knows: the agent finds the server wherever that name leads.
+/// Uses a name that the lab's DNS resolves as the registration address: the agent finds the server under it.
 fn deploy(control_plane: &ControlPlane, server: &Node, agent: &Node) -> anyhow::Result<()> {
     let config = serde_json::json!({ "registration_address": server.dns_name() }).to_string();
     let placed = ["--name", WORKLOAD, "--server", server.name().as_str(), "--agent", agent.name().as_str()];
@@ -95,7 +95,7 @@ fn deploy(control_plane: &ControlPlane, server: &Node, agent: &Node) -> anyhow::
     Ok(())
 }
 
-/// Holds that these and no others are the cluster's nodes, Ready, each with the address of its machine and a kubelet that this machine runs.
+/// Checks that exactly these nodes are in the cluster and Ready, each with its machine's address and a kubelet on that machine.
 fn ready(control_plane: &ControlPlane, cluster: &Cluster, nodes: &[&Node]) -> anyhow::Result<()> {
     let detail: WorkloadDetail = control_plane.gpuaas(&["workload", "show", WORKLOAD])?;
     let version = &detail.workload.version;
@@ -126,13 +126,13 @@ fn is_real(kube_node: &Value, version: &str, node: &Node) -> anyhow::Result<()> 
     let listens =
         node.says(&["ss", "--no-header", "--listening", "--numeric", "--tcp", "--processes", "sport = :10250"])?;
     ensure!(listens.contains("\"kubelet\""), "no kubelet listens on it: {listens}");
-    // The kubelet's port without credentials, which RKE2 keeps closed.
+    // The kubelet's read-only port, which needs no credentials; RKE2 keeps it closed.
     let open = node_listeners(node, 10_255)?;
     ensure!(open.is_empty(), "the kubelet answers without credentials: {open}");
     Ok(())
 }
 
-/// Holds that the supervisor answers at the server's loopback too, where RKE2's own commands ask.
+/// Checks that the supervisor also listens on the server's loopback address, which RKE2's own commands use.
 fn supervised(server: &Node) -> anyhow::Result<()> {
     let listens = node_listeners(server, 9_345)?;
     for address in [server.address().to_string(), "127.0.0.1".to_owned()] {

@@ -1,4 +1,4 @@
-//! What somebody leaves on a machine so that an uninstall does not take it along, one of every kind.
+//! Planted residue: things of every kind that an uninstall does not remove.
 
 use std::{collections::BTreeSet, fs};
 
@@ -8,23 +8,23 @@ use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, ioctl_setflags, open};
 
 use crate::lab::{node::Node, test::said::says};
 
-/// A file that no `rm` removes: it may not be changed.
+/// A file that `rm` cannot remove: it is immutable.
 const FILE: &str = "/var/lib/rancher/rke2/planted";
-/// What is then left of all that was to be removed.
+/// The topmost path that is left because of it.
 const FOLDER: &str = "/var/lib/rancher/rke2";
-/// Something mounted where an uninstall removes files and unmounts nothing.
+/// A mount in a folder where an uninstall removes files but unmounts nothing.
 const MOUNT: &str = "/var/lib/kubelet/planted";
 const MOUNT_FOLDER: &str = "/var/lib/kubelet";
-/// A unit under the name of RKE2's other one, where a distribution's units lie: the uninstall looks elsewhere.
+/// A unit with the name of RKE2's other one, in the folder of distribution units: the uninstall looks elsewhere.
 const UNIT: &str = "rke2-server.service";
 #[cfg(test)]
 const UNIT_FOLDER: &str = "/usr/lib/systemd/system/";
-/// A unit with RKE2's prefix among an administrator's units: the uninstall deletes it.
+/// A unit with RKE2's prefix among the administrator's units: the uninstall deletes it.
 const TAKEN_UNIT: &str = "/etc/systemd/system/rke2-planted.service";
 const LINK: &str = "cali0planted";
-/// The supervisor's port, at which no agent listens.
+/// The supervisor's port, on which no agent listens.
 const PORT: u16 = 9_345;
-/// A chain of a name that the removal of flannel's rules does not find.
+/// A chain whose name the removal of flannel's rules does not match.
 const CHAIN: &str = "FLANNEL-PLANTED";
 
 const PLANT: &str = r#"
@@ -55,7 +55,7 @@ pub(super) struct Planted<'a> {
 }
 
 impl<'a> Planted<'a> {
-    /// Plants all of it on a machine that is an agent.
+    /// Plants everything on a machine that is an agent.
     pub(super) fn plant(node: &'a Node) -> anyhow::Result<Self> {
         says(node, PLANT)?;
         let file = node.root().join(FILE.trim_start_matches('/'));
@@ -65,14 +65,14 @@ impl<'a> Planted<'a> {
         Ok(planted)
     }
 
-    /// What residue a platform that sees everything tells, by kind and the beginning of its name.
+    /// The residue that the platform must report, as kind and prefix of the name.
     pub(super) fn expected() -> BTreeSet<(&'static str, String)> {
         let owned = |(kind, what): (&'static str, &str)| (kind, what.to_owned());
         let named = [("path", FOLDER), ("path", MOUNT_FOLDER), ("mount", MOUNT), ("unit", UNIT), ("link", LINK)];
         named.into_iter().map(owned).chain([("listener", format!("{PORT}/tcp at 0.0.0.0 "))]).collect()
     }
 
-    /// Holds that residue as the platform tells it is what was planted and nothing else.
+    /// Checks that the platform reports all planted things and nothing else.
     pub(super) fn is_all_of(told: &BTreeSet<(String, String)>) -> anyhow::Result<()> {
         let is = |(kind, what): &(String, String), (of, named): &(&str, String)| {
             kind == of && (what == named || kind == "listener" && what.starts_with(named.as_str()))
@@ -95,14 +95,14 @@ impl<'a> Planted<'a> {
         Ok(())
     }
 
-    /// Holds that the uninstall took along what RKE2's own takes along.
+    /// Checks that the uninstall removed the unit that RKE2's own uninstall removes.
     pub(super) fn is_taken_along(&self) -> anyhow::Result<()> {
         let there = self.node.run(&["test", "-e", TAKEN_UNIT])?;
         ensure!(!there.status.success(), "the uninstall left {TAKEN_UNIT}");
         Ok(())
     }
 
-    /// Removes all of it, as an administrator who was told does.
+    /// Removes everything that is left, as an administrator does after the report.
     pub(super) fn remove(self) -> anyhow::Result<()> {
         self.set_immutable(false)?;
         says(self.node, REMOVE).map(drop)
@@ -118,7 +118,7 @@ impl<'a> Planted<'a> {
 
 impl Drop for Planted<'_> {
     fn drop(&mut self) {
-        // It may be gone, which is what is wanted.
+        // A failure is fine: the file may have been removed.
         let _ = self.set_immutable(false);
     }
 }

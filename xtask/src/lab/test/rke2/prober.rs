@@ -1,4 +1,4 @@
-//! Asks for an answer again and again beside everything else, and counts what failed.
+//! Sends requests continuously in the background and counts failures.
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +11,14 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-/// Longest connection and longest silence of an answer.
+/// Timeout of a connection and of each read.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Between two questions.
+/// Pause between two requests.
 const PACE: Duration = Duration::from_millis(20);
-/// Longest answer that is read.
+/// Longest response that is read.
 const ANSWER_BYTES_MAX: u64 = 4_096;
 
-/// The body of what a web server answers that must be content; HTTP as small as it can be.
+/// Returns the body of a web server's response with status 200, by a minimal HTTP request.
 pub(super) fn ask(address: SocketAddr) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX).context("connecting")?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
@@ -31,25 +31,25 @@ pub(super) fn ask(address: SocketAddr) -> anyhow::Result<String> {
     Ok(body.trim().to_owned())
 }
 
-/// At work until it is told to end.
+/// A prober that runs until `end`.
 pub(super) struct Prober {
     stop: Sender<()>,
     thread: JoinHandle<Tried>,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Default)]
 pub(super) struct Tried {
-    /// Each answer, and how often it came.
+    /// Number of times each response was received.
     pub(super) answers: BTreeMap<String, u32>,
-    /// Each failure, and how long after the beginning.
+    /// Failures, each with the time since the start.
     pub(super) failures: Vec<String>,
-    /// The longest that a question took.
+    /// Duration of the longest request.
     pub(super) longest: Duration,
 }
 
 impl Prober {
-    /// Asks at these addresses in turn, each time by a new connection.
+    /// Sends requests to these addresses in turn, each on a new connection.
     pub(super) fn begin(addresses: Vec<SocketAddr>) -> Self {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -73,7 +73,7 @@ impl Prober {
         Self { stop, thread }
     }
 
-    /// Ends it.
+    /// Stops the prober and returns the results.
     pub(super) fn end(self) -> anyhow::Result<Tried> {
         drop(self.stop);
         self.thread.join().ok().context("the prober ended before it was told to")
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// A web server that gives these answers, one a connection, and ends.
+    /// A web server that gives these answers, one per connection, and ends.
     fn server(answers: &'static [&'static str]) -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -115,7 +115,7 @@ mod tests {
         let (address, served) =
             server(&["HTTP/1.0 200 OK\r\n\r\na", "HTTP/1.0 500 No\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\nb"]);
         let prober = Prober::begin(vec![address]);
-        // A question that is under way is answered before the end.
+        // A request in progress completes before the end.
         served.join().expect("it answered all of them");
         let tried = prober.end().expect("it ended");
         assert_eq!(tried.answers.keys().collect::<Vec<_>>(), ["a", "b"]);

@@ -1,4 +1,4 @@
-//! A machine of the cluster is rebooted.
+//! Reboot of a machine in the cluster.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::lab::{
     test::{cluster::Cluster, control_plane::ControlPlane},
 };
 
-/// Longest way from a boot to a node that is Ready, with its pods.
+/// Longest time from a boot until the node is Ready and its pods run.
 const BACK_MAX: Duration = Duration::from_secs(120);
 
-/// Reboots it and holds that everything that was there is there again: of this boot, and not remembered from the one before.
+/// Reboots the machine and checks that everything runs again, by reports of the new boot rather than stale ones of the old.
 pub(super) fn comes_back(control_plane: &ControlPlane, cluster: &Cluster, node: &Node) -> anyhow::Result<()> {
     let name = node.name().as_str();
     let on_it = || used::pods(cluster)?.into_iter().find(|pod| pod.node == name).context("no pod runs on it");
@@ -22,7 +22,7 @@ pub(super) fn comes_back(control_plane: &ControlPlane, cluster: &Cluster, node: 
     node.reboot()?;
     let boot = node.says(&["cat", "/proc/sys/kernel/random/boot_id"])?;
     let (kube_node, pod) = (format!("node/{name}"), format!("pod/{}", before.name));
-    // The cluster still holds it for Ready from before; its new kubelet tells the new boot first.
+    // Until the new kubelet reports the new boot ID, the cluster may still show the old Ready.
     cluster.wait(&[&kube_node], &format!("jsonpath={{.status.nodeInfo.bootID}}={boot}"), BACK_MAX)?;
     cluster.wait(&[&kube_node], "condition=Ready", BACK_MAX)?;
     let restarted = format!("jsonpath={{.status.containerStatuses[0].restartCount}}={}", before.restarts + 1);

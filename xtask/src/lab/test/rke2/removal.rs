@@ -1,4 +1,4 @@
-//! A workload is removed to its last trace, and what is in the way of that is named.
+//! Removal of a workload without remains; anything that prevents it is reported.
 
 use anyhow::{Context, ensure};
 use gpuaas_api_types::{OperationDetail, Step, WorkloadDetail};
@@ -15,18 +15,18 @@ use crate::lab::{
     },
 };
 
-/// The fault that names what an uninstall left.
+/// The fault that lists what an uninstall left.
 const FAULT: &str = "rke2_residue";
 
-/// What the agent keeps, what is said while things run, and the stand-in's count of its own starts, which is to outlive an uninstall.
+/// Folders that may change: the agent's data, logs, caches, and the stand-in's start counter, which outlives an uninstall.
 const LEFT_OUT: [&str; 4] = ["/var/lib/gpuaas-agent", "/var/log", "/var/cache", "/var/lib/stand-in"];
 
-/// What a machine has of its own.
+/// Lists the content of a machine.
 pub(super) fn look(node: &Node) -> anyhow::Result<Left> {
     Left::look(node, &LEFT_OUT)
 }
 
-/// Removes the workload from all nodes, of which `spoiled`, an agent, holds things that no uninstall removes.
+/// Removes the workload from all nodes. The agent `spoiled` has things that no uninstall removes.
 pub(super) fn tell(
     control_plane: &ControlPlane,
     nodes: &[Node],

@@ -1,4 +1,4 @@
-//! A cluster in use: pods on every node that answer, and all that a tenant does with them.
+//! A cluster in use: pods on every node that answer requests, and typical actions of a tenant.
 
 use std::{
     collections::BTreeSet,
@@ -22,21 +22,21 @@ use crate::lab::{
     test::{check::check, cluster::Cluster, control_plane::ControlPlane},
 };
 
-/// Images with a shell and its small programs that releases bring, the fittest first. Registries are out of reach.
+/// Images in releases with a shell and basic utilities, preferred ones first. Registries are unreachable.
 const IMAGES: [&str; 2] = ["docker.io/stand-in/busybox:", "docker.io/rancher/klipper-helm:"];
 /// The release's list of its images.
 const IMAGES_LIST: &str = "rke2-images-all.linux-amd64.txt";
-/// Where the service is found at every node's own address.
+/// Port of the service on every node's address.
 const NODE_PORT: u16 = 30_080;
-/// Longest wait for pods, with the network and DNS of a cluster that has just begun.
+/// Longest wait for pods, including the network and DNS of a new cluster.
 const PODS_MAX: Duration = Duration::from_secs(120);
-/// Longest way of a pod that is Ready into the rules of every node.
+/// Longest time until every node's rules contain a Ready pod.
 const PROXIES_MAX: Duration = Duration::from_secs(20);
-/// Questions to the service from each pod: with three pods behind it, one of them is missed less than once in a million times.
+/// Requests to the service from each pod: with three pods behind it, the probability of missing one is below 10⁻⁶.
 const QUESTIONS: u32 = 40;
-/// Seconds for an answer. By `timeout`: Debian's static busybox dies of a `-T` that its wget is given.
+/// Timeout of a request in seconds. Enforced by `timeout`, because Debian's static busybox crashes on `wget -T`.
 const ANSWER_MAX: u32 = 5;
-/// Answers that a prober must have had to have seen anything.
+/// Responses that a prober must have received for a meaningful result.
 const ANSWERS_MIN: u32 = 50;
 
 /// The tenant's Deployment.
@@ -45,7 +45,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Out of an image that the release brings.
+    /// Uses an image that the release contains.
     pub(super) fn of_release(release: &Utf8Path) -> anyhow::Result<Self> {
         let list =
             fs::read_to_string(release.join(IMAGES_LIST)).with_context(|| release.join(IMAGES_LIST).to_string())?;
@@ -54,7 +54,7 @@ impl Answers {
         Ok(Self { image: image.to_owned() })
     }
 
-    /// Each pod answers with its node's name, and says so in its log.
+    /// Manifest whose pods answer with their node's name and log it.
     fn manifest(&self, replicas: usize) -> String {
         let image = &self.image;
         format!(
@@ -107,7 +107,7 @@ spec:
     }
 }
 
-/// One of its pods.
+/// A pod of the Deployment.
 pub(super) struct Pod {
     pub(super) name: String,
     pub(super) node: String,
@@ -115,7 +115,7 @@ pub(super) struct Pod {
     pub(super) restarts: u64,
 }
 
-/// Deploys it onto every node, and does with it what tenants do.
+/// Deploys onto every node and runs a tenant's typical actions.
 pub(super) fn tell(cluster: &Cluster, answers: &Answers, nodes: &[&Node]) -> anyhow::Result<()> {
     check("a Deployment's pods run on both", || {
         cluster.apply(&answers.manifest(nodes.len()))?;
@@ -131,7 +131,7 @@ pub(super) fn tell(cluster: &Cluster, answers: &Answers, nodes: &[&Node]) -> any
     Ok(())
 }
 
-/// Waits until it has rolled out, and holds that it runs on all of these.
+/// Waits for the rollout and checks that pods run on all of these nodes.
 fn runs_on(cluster: &Cluster, nodes: &[&Node]) -> anyhow::Result<()> {
     let longest = format!("--timeout={}s", PODS_MAX.as_secs());
     cluster.says(&["rollout", "status", "deployment/answers", &longest])?;
@@ -145,7 +145,7 @@ fn names(nodes: &[&Node]) -> BTreeSet<String> {
     nodes.iter().map(|node| node.name().to_string()).collect()
 }
 
-/// All of its pods.
+/// Lists the pods of the Deployment.
 pub(super) fn pods(cluster: &Cluster) -> anyhow::Result<Vec<Pod>> {
     let list: Value = cluster.json(&["get", "pods", "--selector=app=answers"])?;
     let text = |of: &Value| of.as_str().map(str::to_owned).context("a pod that does not run yet");
@@ -161,7 +161,7 @@ pub(super) fn pods(cluster: &Cluster) -> anyhow::Result<Vec<Pod>> {
     list["items"].as_array().into_iter().flatten().map(pod).collect()
 }
 
-/// Every pod reaches every pod at its own address, and by the service's name each of them.
+/// Checks that every pod reaches every pod by its address, and each of them through the service's name.
 pub(super) fn answer_each_other(cluster: &Cluster, nodes: &[&Node]) -> anyhow::Result<()> {
     let pods = pods(cluster)?;
     for from in &pods {
@@ -176,15 +176,15 @@ pub(super) fn answer_each_other(cluster: &Cluster, nodes: &[&Node]) -> anyhow::R
             if heard.as_ref().is_ok_and(|heard| *heard == names(nodes)) {
                 break;
             }
-            // Every node's proxy learns of a service and of its pods by itself, a moment after they are Ready: nothing in the cluster says when all
-            // of them have. Who asks one that knows none is refused.
+            // Every node's proxy receives a service and its endpoints independently, a moment after the pods are Ready, and the cluster has
+            // no event for all of them. A node without endpoints refuses connections.
             ensure!(began.elapsed() < PROXIES_MAX, "{} hears {heard:?} behind the service's name", from.node);
         }
     }
     Ok(())
 }
 
-/// Who answers behind the service's name, of many questions.
+/// Names of the nodes whose pods answer behind the service's name, over many requests.
 fn behind_the_name(cluster: &Cluster, from: &Pod) -> anyhow::Result<BTreeSet<String>> {
     let once = format!("timeout {ANSWER_MAX} wget -q -O - http://answers/");
     let heard = exec(cluster, from, &format!("for i in $(seq {QUESTIONS}); do {once} || exit 1; done"))?;
@@ -206,12 +206,12 @@ fn is_reached(cluster: &Cluster, pod: &Pod) -> anyhow::Result<()> {
 fn forwarded(cluster: &Cluster, pod: &Pod) -> anyhow::Result<()> {
     let mut forward = cluster.command(&["port-forward", "--address=127.0.0.1", &format!("pod/{}", pod.name), ":8080"]);
     let mut child = forward.stdout(Stdio::piped()).spawn().context("kubectl port-forward")?;
-    // Held until the end: kubectl says each connection there, and dies where nobody listens any more.
+    // Held until the end: kubectl logs each connection to stdout and dies if the pipe is closed.
     let mut output = child.stdout.take().map(BufReader::new);
     let said = (|| {
         let mut line = String::new();
         output.as_mut().context("its output")?.read_line(&mut line)?;
-        // Forwarding from 127.0.0.1:PORT -> 8080
+        // For example `Forwarding from 127.0.0.1:PORT -> 8080`.
         let address = line.split(' ').nth(2).and_then(|word| word.parse::<SocketAddr>().ok());
         prober::ask(address.with_context(|| format!("kubectl port-forward says {line:?}"))?)
     })();
@@ -221,7 +221,7 @@ fn forwarded(cluster: &Cluster, pod: &Pod) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the last of the nodes to the workload and a pod onto it; whoever asks meanwhile is answered each time.
+/// Adds the last node to the workload and a pod onto it; all requests meanwhile must succeed.
 pub(super) fn grows(
     control_plane: &ControlPlane,
     cluster: &Cluster,

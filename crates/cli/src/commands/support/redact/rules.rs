@@ -1,34 +1,34 @@
-//! How secrets are recognised: by their own form, or by the name that stands beside them.
+//! Recognizes secrets by their own form, or by the name next to them.
 
 use std::sync::LazyLock;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use regex::Regex;
 
-/// A way to recognise secrets.
+/// A pattern of secrets.
 pub(super) struct Rule {
-    /// What is said to have stood there.
+    /// The NAME in the replacement text `[redacted: NAME]`.
     pub(super) name: &'static str,
-    /// Takes `before` and `after` along, so that they can be put back; all else is taken out.
+    /// The groups `before` and `after` are kept; the rest of the match is replaced.
     pub(super) pattern: Regex,
-    /// Tells a secret, the group of that name, from what only stands in its place.
+    /// Decides on the group `secret`, or on the whole match without it, whether it is a secret.
     pub(super) is_secret: fn(&str) -> bool,
 }
 
-/// What the names of secrets end with.
+/// Endings of the names of secrets.
 const NAMES: &str = "(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|key[_-]data\
                      |sealing[_-]key|credentials?)";
-/// The same for those whose values are secrets in any sentence.
+/// Endings of names whose values are secrets even within a sentence.
 const PASSWORDS: &str = "(?:password|passwd|passphrase)";
-/// Between the lines of a key: where they end, or where a JSON text says so.
+/// Separator between the lines of a key: whitespace, or an escaped line end of JSON.
 const BREAK: &str = r"(?:\s|\\+[nr])";
-/// An alphabet of base64.
+/// The base64 alphabet.
 const BASE64: &str = "[A-Za-z0-9+/=]";
 
-/// Characters from which on a text of one case without a digit is taken for a secret.
+/// A text in one case and without digits counts as a secret from this many characters on.
 const WORD_MAX: usize = 20;
 
-/// In this order: what is recognised by its own form before what is recognised by the name beside it.
+/// The rules in the order of their application: by form, then by the names in requests, then by other names.
 pub(super) static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     let mut rules = of_form();
     rules.extend(of_requests());
@@ -47,7 +47,7 @@ fn always(_: &str) -> bool {
 fn of_form() -> Vec<Rule> {
     let (end, line) = (r"-----END [A-Z ]*PRIVATE KEY-----", format!("{BASE64}{{20,}}"));
     let headers = format!(r"(?:{BREAK}+[A-Z][A-Za-z-]+: [^\n\\]+)*");
-    // Its lines, and then its end, or the end of the text. A key that only begins, in a sentence, is none.
+    // The key's lines, followed by its end mark or the end of the text. A begin mark within a sentence is no key.
     let key = format!(
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----{headers}(?:(?:{BREAK}+{line})+(?:{BREAK}*{BASE64}*{BREAK}*{end}|{BREAK}+{BASE64}+\s*\z)?|{BREAK}*{BASE64}*{BREAK}*{end}|{BREAK}+{BASE64}+\s*\z)"
     );
@@ -83,22 +83,22 @@ fn of_names() -> Vec<Rule> {
     let key = format!("[A-Za-z0-9_.-]*{NAMES}");
     let field = |pattern: String, is_secret| rule("field", &format!("(?i){pattern}"), is_secret);
     vec![
-        // In JSON within JSON, quoted, with its end or cut off before.
+        // A quoted value in JSON within JSON, with or without its closing quote.
         field(format!(r#"(?<before>{key}\\+"\s*:\s*\\+")(?<secret>[^"\n]*?)(?<after>\\+"|\n|\z)"#), is_said),
         field(format!(r#"(?<before>{key}["']?\s*[:=]\s*")(?<secret>(?:[^"\\\n]|\\.)*)(?<after>"|\n|\\?\z)"#), is_said),
         field(format!(r#"(?<before>{key}["']?\s*[:=]\s*')(?<secret>[^'\n]*)(?<after>'|\n|\z)"#), is_said),
         field(format!(r#"(?<before>--?{key}[ \t]+["']?)(?<secret>[^\s"'-][^\s"']{{5,}})"#), is_said),
         field(format!(r#"(?<before>{key}["']?[ \t]*=[ \t]*)(?<secret>[^\s"',;&}}\])]{{4,}})"#), is_said),
-        // As in YAML: all that the line says.
+        // YAML: the rest of the line.
         field(format!(r#"(?m)(?<before>^[ \t>*#-]*["']?{key}["']?:[ \t]+)(?<secret>[^\s"'{{\[|>&!][^\n]*)$"#), is_said),
-        // In a sentence.
+        // Within a sentence.
         field(format!(r#"(?<before>{PASSWORDS}["']?:[ \t]*)(?<secret>[^\s"',;}}\]]{{6,}})"#), is_said),
         field(format!(r#"(?<before>{key}["']?:[ \t]*)(?<secret>[^\s"',;}}\]]{{6,}})"#), is_drawn),
         field(r#"(?<before>kubeconfig["']?\s*[:=]\s*\\*["']?)(?<secret>[A-Za-z0-9+/=]{64,})"#.to_owned(), always),
     ]
 }
 
-/// Whether somebody drew it by lot, as far as that can be seen: people's words have one case, and no digits.
+/// Reports whether a text looks random: it has digits, mixed case, or [`WORD_MAX`] characters and no underscore.
 fn is_drawn(text: &str) -> bool {
     let has = |of: fn(char) -> bool| text.chars().skip(1).any(of);
     text.chars().any(|c| c.is_ascii_digit())
@@ -106,23 +106,23 @@ fn is_drawn(text: &str) -> bool {
         || (text.len() >= WORD_MAX && !text.contains('_'))
 }
 
-/// What follows a scheme of HTTP's, or what was drawn.
+/// Reports whether a text has a known HTTP authentication scheme or looks random.
 fn is_credentials(text: &str) -> bool {
     let (scheme, rest) = text.split_once(' ').unwrap_or(("", text));
     ["basic", "bearer", "digest"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) || is_drawn(rest)
 }
 
-/// Whether a value is there at all.
+/// Reports whether a value is present: not empty, null, a boolean or an empty list or object.
 fn is_said(text: &str) -> bool {
     !matches!(text.trim().trim_end_matches(','), "" | "null" | "true" | "false" | "none" | "None" | "[]" | "{}")
 }
 
-/// A name and a password, in base64.
+/// Reports whether a text is a user name and a password in base64.
 fn is_pair(text: &str) -> bool {
     STANDARD.decode(text).is_ok_and(|pair| pair.contains(&b':') && pair.iter().all(|byte| !byte.is_ascii_control()))
 }
 
-/// What follows a host is a port and a path, in which an `@` may stand.
+/// Reports whether a text cannot be a port and a path. A path may contain an `@`.
 fn is_no_port_and_path(text: &str) -> bool {
     let (port, path) = text.split_once('/').unwrap_or((text, ""));
     path.is_empty() || port.is_empty() || port.len() < 4 || !port.bytes().all(|byte| byte.is_ascii_digit())
