@@ -1,5 +1,5 @@
-//! A driver that lost its operation's lease records nothing, however late it notices. A simulation rarely shows it: whoever took over has mostly
-//! recorded the same end already, and each step's own count hides the rest.
+//! Checks that a driver that lost its operation's lease records nothing, however late it notices. The simulation rarely shows a violation:
+//! the new holder has usually recorded the same result already, and the attempt count of each step hides the other cases.
 
 #[path = "../benches/scale/fleet.rs"]
 #[allow(dead_code, reason = "shared with the bench")]
@@ -37,7 +37,7 @@ async fn a_driver_whose_lease_another_took_does_not_record_the_end_of_its_attemp
     let other = ReplicaId::from_uuid(Uuid::new_v4());
     let taken = fleet.store().acquire_lease(&lease, other, Duration::from_secs(3_600)).await.expect("a lease");
     assert!(taken.is_some(), "nobody holds it");
-    // Only now the node answers.
+    // The node answers only now.
     nodes.hold(false);
     let gone = async { ports::DRIVERS.subscribe().wait_for(|drivers| *drivers == 0).await.map(|_| ()) };
     tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the driver gives up").expect("it is told");

@@ -85,7 +85,7 @@ fn golden_transition_tables_are_what_the_code_does() {
     text += &table("Allocations", AllocationState::ALL, AllocationEvent::ALL, |state, event| state.on(event).ok());
     text += &members();
     text += &table("Task-signing keys", KeyState::ALL, KeyEvent::ALL, |state, event| state.on(event).ok());
-    text += "\n## Words without a table of their own\n\nA workload's fields are told from its members and its newest operation.\n\n";
+    text += "\n## Words without a table of their own\n\nA workload's fields follow from its members and its newest operation.\n\n";
     text += &words("workload, lifecycle", Lifecycle::ALL);
     text += &words("workload and member, health", Health::ALL);
     text += &words("workload, recovery", Recovery::ALL);

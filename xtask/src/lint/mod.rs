@@ -6,6 +6,7 @@ mod purity;
 mod scripts;
 mod security;
 mod size;
+mod words;
 
 use anyhow::bail;
 
@@ -21,7 +22,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
 pub(crate) fn form() -> anyhow::Result<()> {
     shell::run("rustfmt", &mut shell::cargo(&["fmt", "--all", "--check"]))?;
     let findings: Vec<String> =
-        [layers::check()?, size::check()?, purity::check()?, merges::check()?, security::check()?].concat();
+        [layers::check()?, size::check()?, purity::check()?, merges::check()?, security::check()?, words::check()?]
+            .concat();
     for finding in &findings {
         eprintln!("error: {finding}");
     }

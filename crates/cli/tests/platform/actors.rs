@@ -1,4 +1,4 @@
-//! Who the audit says has acted.
+//! Actors in audit records.
 
 use gpuaas_api_types::{
     AuditEntry, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
@@ -39,7 +39,7 @@ async fn two_actors_of_one_name_are_told_apart_in_the_audit() {
     let mut made = Vec::new();
     for project in ["ours", "theirs"] {
         root.create_project(&CreateProject { name: project.into() }).await.expect("made");
-        // As an operator of the platform is called.
+        // Also the name of the platform's own admin, which `gpuaas dev` creates.
         let created = token(&platform, "developer", project).await;
         let client = platform.client_with(&created.secret);
         client.create_service_account(&account("ci")).await.expect("made");

@@ -1,13 +1,13 @@
-//! A block of loopback addresses for one fleet: 127.X.Y.0/24, away from those that `gpuaas dev` takes (127.64 and on).
+//! Reserves a block of loopback addresses for one fleet: 127.X.Y.0/24, outside the addresses of `gpuaas dev` (127.64.0.0 and up).
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-/// The socket by which a block is held, also against the tests of another checkout: its port, at the block's last address.
+/// Last octet and UDP port of the socket that reserves a block, also against tests of another checkout.
 const HELD_AT: (u8, u16) = (254, 7440);
-/// Where the replicas' addresses begin; below are the nodes'.
+/// Last octet of the first replica; nodes have lower ones.
 const REPLICAS_FROM: u8 = 201;
 
-/// A block that nobody else holds.
+/// A reserved block; dropping it releases the block.
 pub(crate) struct AddressBlock {
     second: u8,
     third: u8,
@@ -15,7 +15,7 @@ pub(crate) struct AddressBlock {
 }
 
 impl AddressBlock {
-    /// Any block that is free.
+    /// Reserves any free block.
     pub(crate) fn take() -> Self {
         let start = std::process::id();
         let blocks = (0..63 * 256_u32).map(|step| start.wrapping_add(step) % (63 * 256));
@@ -27,12 +27,12 @@ impl AddressBlock {
         free.next().expect("a free block of loopback addresses")
     }
 
-    /// The address of node `number`, from 1.
+    /// Returns the address of node `number`, from 1.
     pub(crate) fn of_node(&self, number: u8) -> Ipv4Addr {
         Ipv4Addr::new(127, self.second, self.third, number)
     }
 
-    /// The address of replica `number`, from 0.
+    /// Returns the address of replica `number`, from 0.
     pub(crate) fn of_replica(&self, number: u8) -> Ipv4Addr {
         Ipv4Addr::new(127, self.second, self.third, REPLICAS_FROM + number)
     }

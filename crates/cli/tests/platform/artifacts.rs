@@ -1,4 +1,4 @@
-//! Releases that must not be imported: each says what is wrong with it, and nothing of it is offered.
+//! Releases that the control plane must refuse to import: each refusal names the defect, and none of the release is offered.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ pub(crate) const ARCHIVE: &str = "rke2.linux-amd64.tar.gz";
 pub(crate) const IMAGES: &str = "rke2-images.linux-amd64.tar.zst";
 const SUMS: &str = "sha256sum-amd64.txt";
 
-/// A copy of the stand-in's release that a test may spoil.
+/// Copies the stand-in's release into a folder in which a test may damage it.
 fn copy(platform: &Platform, name: &str) -> PathBuf {
     let folder = platform.folder.join(name);
     fs::create_dir_all(&folder).expect("made");
@@ -34,7 +34,7 @@ fn replace_sum(folder: &Path, name: &str) {
     fs::write(folder.join(SUMS), lines.collect::<String>()).expect("written");
 }
 
-/// An archive with one entry whose path leads out of it.
+/// Returns an archive with one entry whose path escapes the extraction folder.
 fn leading_out() -> Vec<u8> {
     let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let mut archive = tar::Builder::new(gzip);
@@ -48,7 +48,7 @@ fn leading_out() -> Vec<u8> {
     archive.into_inner().and_then(flate2::write::GzEncoder::finish).expect("packed")
 }
 
-/// Of a release of the app, but for where it is.
+/// Returns an import request for the app's release, with `source` left empty.
 fn asking() -> ImportRelease {
     ImportRelease { app: "rke2".into(), version: None, source: String::new(), sums_sha256: None, signature: None }
 }
@@ -105,14 +105,14 @@ async fn a_release_that_is_not_what_its_sums_say_or_leads_out_of_itself_is_refus
     assert_eq!(client.get_app("rke2").await.expect("an app").status, "draft");
 }
 
-/// A release of the smallest files that are sound; returns its folder.
+/// Writes a valid release of the smallest possible files; returns its folder.
 fn small_release(within: &Path, version: &str) -> PathBuf {
     release_of(within, version, &[])
 }
 
-/// The same, with these programs and units in its archive.
+/// Like [`small_release`], with these programs and units in its archive.
 pub(crate) fn release_of(within: &Path, version: &str, files: &[(&str, String)]) -> PathBuf {
-    // One frame of one block: 1,024 zeros, which are the end of a tar.
+    // One Zstandard frame with one block of 1,024 zeros, which is an empty tar.
     const EMPTY_TAR_ZST: [u8; 11] = [0x28, 0xb5, 0x2f, 0xfd, 0x60, 0x00, 0x03, 0x03, 0x20, 0x00, 0x00];
     let folder = within.join(version);
     fs::create_dir_all(&folder).expect("made");

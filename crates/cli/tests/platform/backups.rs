@@ -1,4 +1,4 @@
-//! A control plane that is lost and comes back from its backup, with nodes that never noticed.
+//! A control plane that is lost and restored from its backup, with nodes that kept running throughout.
 
 use std::{os::unix::fs::PermissionsExt, path::Path, process::Output};
 
@@ -19,7 +19,7 @@ pub(crate) fn refused(output: &Output, code: &str) {
     assert!(!output.status.success() && said.contains(code), "{said}");
 }
 
-/// What becomes of a member of a backup; `None` leaves it out.
+/// Alters a member of a backup; `None` leaves it out.
 type Alteration = fn(&str, Vec<u8>) -> Option<(String, Vec<u8>)>;
 
 const ALTERATIONS: [(&str, Alteration); 4] = [
@@ -100,7 +100,7 @@ async fn interrupted_restore_is_completed_at_the_next_start() {
     let client = fleet.client();
     let signing_key = client.list_signing_keys().await.expect("keys").items.remove(0).id;
     fleet.kill_server();
-    // The rows are in, and what must not come back with them has not been ended yet.
+    // The rows are restored, but the credentials that must not return with them have not been revoked yet.
     write(&fleet, "insert into settings (name, value) values ('restore.unfinished', x'30')").await;
     fleet.start_server();
     let refused = client.whoami().await.expect_err("its token has ended");
@@ -126,14 +126,14 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let (file, path) = (fleet.path("backup.tar"), fleet.path("backup.tar").to_string_lossy().into_owned());
     let mode = |path: &Path| std::fs::metadata(path).expect("a file").permissions().mode() & 0o777;
     assert_eq!(mode(&fleet.data_dir().join("gpuaas.db")), 0o600);
-    // What lies where its draft would.
+    // A symbolic link at the path of the backup's draft.
     let elsewhere = fleet.path("elsewhere");
     std::fs::write(&elsewhere, "kept").expect("written");
     std::os::unix::fs::symlink(&elsewhere, fleet.path("backup.draft")).expect("linked");
     let backup = fleet.server_verb(&["backup", &path]);
     assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
     assert_eq!((mode(&file), std::fs::metadata(&elsewhere).expect("a file").len()), (0o600, 4));
-    // Enrolled again after the backup: of epochs that the backup does not know.
+    // Enrolled again after the backup, which knows nothing of these epochs.
     let enroll_again = async |client: &Client| {
         let issued = client.issue_enrollment("gpu-2", &EnrollNode::default()).await.expect("issued");
         Node::enroll(&issued.enrollment.string).await.expect("enrolled")

@@ -1,4 +1,4 @@
-//! What no client of ours sends: each is answered with a problem document, and nothing is lost.
+//! Malformed requests that none of our clients sends: each is answered with a problem document, and nothing is lost.
 
 use gpuaas_trust::{EnrollmentString, NodeKey};
 use http::Method;
@@ -79,7 +79,7 @@ async fn a_repeated_request_under_one_key_is_answered_again_and_another_one_refu
     assert_eq!(again.headers["idempotency-replayed"], "true");
     let body = json!({ "name": "another", "role": "platform-admin" }).to_string();
     is_problem(&send(&platform, Method::POST, "/api/v1/tokens", &headers, body).await, 422, "idempotency_key_reused");
-    // Not even when what is sent is the same.
+    // Another operation is refused even with the same body.
     let elsewhere = send(&platform, Method::POST, "/api/v1/projects", &headers, ask()).await;
     is_problem(&elsewhere, 422, "idempotency_key_reused");
     let tokens = platform.client().list_tokens().await.expect("tokens").items;

@@ -1,4 +1,4 @@
-//! Every secret of a deployment, looked for wherever none belongs.
+//! Searches for every secret of a deployment in all places where none belongs.
 
 use std::{
     collections::BTreeMap,
@@ -10,10 +10,10 @@ use gpuaas_api_types::{AskAccess, CreateServiceAccount, CreateServiceAccountToke
 
 use crate::world::{PROJECT, Platform};
 
-/// Shorter ones would be found by chance.
+/// Minimum length of a secret; shorter ones could match by chance.
 const SECRET_BYTES_MIN: usize = 16;
 
-/// What is secret, by where it comes from.
+/// Secrets by source.
 #[derive(Default)]
 struct Canaries(BTreeMap<String, String>);
 
@@ -24,13 +24,13 @@ impl Canaries {
         self.0.insert(from, secret.to_owned());
     }
 
-    /// A line from the middle of a PEM text.
+    /// Adds a line from the middle of a PEM file.
     fn add_pem(&mut self, from: &Path) {
         let text = std::fs::read_to_string(from).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
         self.add_pem_text(from, &text);
     }
 
-    /// The key of a node, which lies in its identity.
+    /// Adds the private key in a node's identity file.
     fn add_identity(&mut self, from: &Path) {
         let text = std::fs::read_to_string(from).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
         let identity: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -42,18 +42,18 @@ impl Canaries {
         self.add(from.display().to_string(), lines[lines.len() / 2]);
     }
 
-    /// Every secret in every form, by where it comes from.
+    /// Returns each form of each secret, with the secret's source.
     fn written(&self) -> Vec<(&str, String)> {
         self.0.iter().flat_map(|(from, secret)| forms(secret).into_iter().map(|form| (from.as_str(), form))).collect()
     }
 }
 
-/// A secret as it may stand somewhere: as it is, in hex, and in base64 whatever stands before it.
+/// Returns the forms in which a secret may appear: verbatim, in hex, and in base64 at each of the three alignments.
 fn forms(secret: &str) -> Vec<String> {
     let in_hex = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
     let in_base64 = (0..3).map(|skipped| {
         let rest = &secret.as_bytes()[skipped..];
-        // Whole groups alone: what follows changes the last one.
+        // Only whole groups of three bytes: the bytes that follow change the last group.
         STANDARD.encode(&rest[..rest.len() / 3 * 3])
     });
     [secret.to_owned(), in_hex].into_iter().chain(in_base64).collect()
@@ -70,7 +70,7 @@ fn files(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// What the platform shows or keeps, apart from the files that are each secret's own.
+/// Collects the contents of all that the platform shows or keeps, apart from the files in which each secret belongs.
 async fn shown(platform: &Platform) -> Vec<(String, Vec<u8>)> {
     let mut places = Vec::new();
     let bundle = platform.file("bundle.tar.gz");
@@ -136,7 +136,7 @@ async fn hostile_eyes_find_no_secret_in_logs_events_audit_bundle_arguments_envir
     let server = |path: &str| platform.node_file(1, path);
     for file in ["var/lib/rancher/rke2/server/token", "var/lib/rancher/rke2/server/agent-token"] {
         let text = std::fs::read_to_string(server(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-        // Its beginning is the digest of a certificate, which is no secret.
+        // The part before the last colon holds the digest of a certificate, which is not secret.
         canaries.add(file, text.trim().rsplit(':').next().unwrap_or_default());
     }
     canaries.add_pem(&server("var/lib/rancher/rke2/server/tls/client-admin.key"));

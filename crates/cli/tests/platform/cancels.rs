@@ -1,10 +1,10 @@
-//! Cancelling: what runs is told to end, what has not begun never will, and the workload can be resumed or removed.
+//! Cancelling an operation: the running step is stopped, pending steps never start, and the workload can be resumed or removed.
 
 use std::time::Instant;
 
 use crate::world::{PROJECT, Platform, eventually};
 
-/// Deploys with a fault, cancels while the step runs, and returns when that has ended.
+/// Deploys with a fault, cancels while the step runs, and returns once the operation has ended.
 async fn cancelled_while(fault: &str, step: &str) -> Platform {
     let platform = Platform::with_release(1, &[]).await;
     platform.fault(1, fault);

@@ -1,4 +1,5 @@
-//! Nodes whose clocks are an hour off: told how far, refused by name, and never the measure of anything but themselves.
+//! Nodes whose clocks are an hour off: the control plane reports the skew and refuses enrollment and renewal with `clock_skewed`; a node's
+//! clock never determines the times of events or audit records.
 
 use gpuaas_api_types::Event;
 use gpuaas_client::{Client, ClientError};
@@ -15,7 +16,7 @@ use crate::{
 };
 
 const HOUR_SECONDS: i64 = 3_600;
-/// Before that a certificate is too young to be renewed.
+/// Age, in hours, before which a certificate is too young to be renewed.
 const HALF_A_LIFE_HOURS: u64 = NODE_CERTIFICATE_LIFE.as_secs() / 2 / 3_600;
 
 fn now() -> Timestamp {
@@ -31,7 +32,7 @@ fn millis(time: &str) -> i64 {
     time.parse::<jiff::Timestamp>().expect("a time").as_millisecond()
 }
 
-/// Waits until the agent of a node says so in its journal.
+/// Waits until one line of the agent's journal contains all of `words`.
 async fn agent_says(fleet: &Fleet, node: u8, words: &[&str]) {
     let journal = fleet.node_file(node, ".sandbox/journal/gpuaas-agent.service.jsonl");
     eventually(&format!("the agent does not say {words:?}"), async || {
@@ -41,7 +42,7 @@ async fn agent_says(fleet: &Fleet, node: u8, words: &[&str]) {
     .await;
 }
 
-/// What was told of a node's clock, in its order.
+/// Returns the node's clock skew events, oldest first, as skew in seconds and `within_limit`.
 async fn told(client: &Client, name: &str) -> Vec<(i64, bool)> {
     let events = client.list_events(None, 0).await.expect("listed").items;
     let of_clock = |event: &Event| event.kind == "node.clock_skew_changed" && event.data["name"] == name;
@@ -61,7 +62,7 @@ async fn a_node_an_hour_off_does_not_enroll_and_is_told_how_far_it_is_off() {
     let mut fleet = Fleet::start(0).await;
     let client = fleet.client();
     for (number, skew, words) in [
-        // By its own clock the control plane's certificate is good: the control plane looks at the node's clock itself.
+        // By the node's clock the control plane's certificate is valid, so it is the control plane that detects the skew.
         (1, HOUR_SECONDS, ["this node's clock is 3", " s ahead of", "clock_skewed"]),
         (2, -HOUR_SECONDS, ["this node's clock is at least 3", " s behind", "clock_skewed"]),
     ] {
@@ -70,7 +71,7 @@ async fn a_node_an_hour_off_does_not_enroll_and_is_told_how_far_it_is_off() {
         fleet.start_node(&client, number).await;
         agent_says(&fleet, number, &words).await;
         assert_eq!(client.get_node(&name).await.expect("a node").state, "registered");
-        // The token was not used: with its clock set right the same string brings it in.
+        // The token was not used up: once the clock is right, the same string enrolls the node.
         fleet.kill_init(number);
         fleet.clock_skew_seconds = 0;
         fleet.start_init(number);
@@ -87,7 +88,7 @@ async fn an_enrolled_node_whose_clock_jumps_is_shown_and_refuses_tasks_that_are_
     let (client, began) = (fleet.client(), now());
     fleet.kill_init(1);
     fleet.kill_init(2);
-    // Ahead: the channel stands, and every task is late by the node's clock.
+    // Ahead: the channel connects, but every task has expired by the node's clock.
     fleet.clock_skew_seconds = HOUR_SECONDS;
     fleet.start_init(1);
     eventually("the skew is not shown", async || {
@@ -98,11 +99,11 @@ async fn an_enrolled_node_whose_clock_jumps_is_shown_and_refuses_tasks_that_are_
     let Err(ClientError::Problem(refused)) = ping else { panic!("it is not refused with a problem: {ping:?}") };
     assert_eq!(refused.code, "envelope_expired");
     assert!(refused.detail.contains("this node's clock says"), "{refused:?}");
-    // Behind: by its clock the control plane is not yet who it says.
+    // Behind: by the node's clock the control plane's certificate is not valid yet.
     fleet.clock_skew_seconds = -HOUR_SECONDS;
     fleet.start_init(2);
     agent_says(&fleet, 2, &["this node's clock is at least 3", " s behind", "clock_skewed"]).await;
-    // Both are well again with their clocks set right.
+    // Both nodes take tasks again once their clocks are right.
     fleet.clock_skew_seconds = 0;
     for number in [1, 2] {
         fleet.kill_init(number);
@@ -115,7 +116,7 @@ async fn an_enrolled_node_whose_clock_jumps_is_shown_and_refuses_tasks_that_are_
     }
     let told = told(&client, "gpu-1").await;
     assert!(matches!(told[..], [(ahead, false), (0, true)] if is_about(Some(ahead), HOUR_SECONDS)), "{told:?}");
-    // Neither order nor time of what is told and audited is a node's.
+    // A node's clock affects neither the order nor the times of events and audit records.
     let mut last = began.as_millis() - 60_000;
     for event in client.list_events(None, 0).await.expect("listed").items {
         let at = millis(&event.at);
@@ -150,7 +151,7 @@ async fn a_renewal_by_a_clock_an_hour_off_is_refused_and_its_hello_is_shown_in_b
         .await;
         serving.abort();
     }
-    // By a clock that agrees nothing is wrong but its certificate's youth, and of an older one nothing at all.
+    // With the clock right, the only obstacle is that the certificate is too young; an older certificate is renewed.
     let ask = serde_json::to_vec(&RenewRequest { csr: csr(), clock: off_by(0) }).expect("JSON");
     let young = asked(&mut node.fetch().await, Method::POST, path::RENEW, ask.clone()).await.expect("an answer");
     assert_eq!((young.0, &young.1["code"]), (403, &json!("rate_limited")), "{}", young.1);
@@ -173,7 +174,7 @@ async fn a_renewal_by_a_clock_an_hour_off_is_refused_and_its_hello_is_shown_in_b
 async fn an_agent_whose_clock_is_off_keeps_its_certificate_and_renews_it_once_the_clock_is_right() {
     let mut fleet = Fleet::start(1).await;
     fleet.kill_init(1);
-    // Older than two thirds of its life, at which an agent renews.
+    // An agent renews after two thirds of a certificate's life; this one is older.
     let old = age_certificate(&fleet, 1, HALF_A_LIFE_HOURS * 5 / 3).await;
     fleet.clock_skew_seconds = HOUR_SECONDS;
     fleet.start_init(1);

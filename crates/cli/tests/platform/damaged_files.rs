@@ -1,4 +1,4 @@
-//! Nodes whose agents find files of their own damaged: an operator sees why, no task is sent, and another enrollment brings them back.
+//! Nodes whose agents find their own files damaged: an operator sees the reason, the node gets no tasks, and a new enrollment restores it.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn flip(file: &Path) {
     std::fs::write(file, content).expect("written");
 }
 
-/// Waits until the node is connected and its agent takes tasks, or does not.
+/// Waits until the node is connected and its agent takes tasks, or takes none if `takes_tasks` is false.
 async fn until_connected(client: &Client, takes_tasks: bool) -> gpuaas_api_types::Node {
     let mut found = None;
     eventually("the node is not shown so", async || {
@@ -101,7 +101,7 @@ async fn node_whose_identity_is_damaged_says_so_in_its_journal_and_comes_back_by
     );
     let forced = EnrollNode { force: true, reason: Some("its identity is damaged".to_owned()) };
     let again = client.issue_enrollment("gpu-1", &forced).await.expect("issued");
-    // It ends with every try, so that there is none to end.
+    // The agent exits on every start, so there is no agent to kill.
     std::fs::write(fleet.node_file(1, "var/lib/gpuaas-agent/enroll"), &again.enrollment.string).expect("written");
     eventually("the node does not come back", async || {
         client.ping_node("gpu-1").await.is_ok_and(|ping| ping.task.state == "succeeded")

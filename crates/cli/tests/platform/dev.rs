@@ -1,4 +1,4 @@
-//! The first minutes: nodes enroll, a signed task runs, allocations become active, and everything ends with its parent.
+//! The first minutes of a platform: nodes enroll, a signed task runs, allocations become active, and every process ends with its parent.
 
 use std::{path::Path, process::Command};
 
@@ -239,7 +239,7 @@ fn check_config_says_which_settings_count_and_what_is_wrong_and_changes_nothing(
 async fn client_of_tls_1_2_is_let_in_where_a_setting_allows_it() {
     for (minimum, is_let_in) in [(None, false), (Some(("GPUAAS_TLS_MIN_VERSION", "1.2")), true)] {
         let settings: Vec<_> = minimum.into_iter().collect();
-        // A node comes in either way: the channel speaks 1.3 alone.
+        // A node connects either way: the node channel accepts TLS 1.3 only.
         let platform = tokio::task::block_in_place(|| Platform::start_with(1, &settings));
         let ready = platform.ready();
         let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");

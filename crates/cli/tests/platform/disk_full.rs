@@ -1,5 +1,5 @@
-//! Disks that are full to the last byte: of the control plane, of the database, of a node. What there is no room for is refused by name, nothing
-//! of it stays, everything else goes on, and so does the rest once somebody has made room.
+//! Full disks of the control plane, the database and a node. A change that needs space is refused with `disk_full` and leaves nothing
+//! behind; everything else continues, and refused changes succeed once there is free space.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
     world::{CLUSTERS, eventually, import_of, release},
 };
 
-/// Changes that a disk may still take after it was filled: files that were made before are written over.
+/// Most changes that a filled disk may still accept, because they overwrite blocks that existing files own.
 const CHANGES_MAX: usize = 2_000;
 
 fn refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Box<Problem> {
@@ -25,7 +25,7 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Box<Problem> {
     problem
 }
 
-/// Makes projects until one is refused; which were made, and the one that was not.
+/// Creates projects until one is refused; returns the names of those created and the name refused.
 async fn projects_until_full(client: &Client) -> (Vec<String>, String) {
     let mut made = Vec::new();
     for number in 0..CHANGES_MAX {
@@ -46,7 +46,7 @@ async fn readiness(fleet: &Fleet) -> (u16, String) {
     (answer.status, answer.body.as_str().expect("a text").to_owned())
 }
 
-/// What is read while nothing can be written, and after.
+/// Checks reads while the disk is full.
 async fn reads_go_on(fleet: &Fleet, client: &Client, made: &[String], not_made: &str) {
     let projects: Vec<String> =
         client.list_projects().await.expect("listed").items.into_iter().map(|project| project.name).collect();
@@ -59,13 +59,13 @@ async fn reads_go_on(fleet: &Fleet, client: &Client, made: &[String], not_made: 
     client.read_text("/metrics").await.expect("metrics");
 }
 
-/// How large what lies in that folder is, without what lies deeper.
+/// Returns the size, in KiB, of the files directly in the folder; subfolders are not descended into.
 fn size_kib(folder: &Path) -> u64 {
     let files = std::fs::read_dir(folder).expect("a folder").flatten();
     files.map(|file| file.metadata().expect("a file").len()).sum::<u64>() / 1_024
 }
 
-/// Whether a task of that type has ended by the ledger of its node.
+/// Returns whether the node's ledger records the end of a task of that type.
 async fn has_ended(fleet: &Fleet, client: &Client, node: u8, operation: &str, task_type: &str) -> bool {
     let tasks = client.list_tasks(None, Some(operation.to_owned())).await.expect("tasks").items;
     let ledger = fleet.node_file(node, "var/lib/gpuaas-agent/ledger.jsonl");
@@ -79,7 +79,7 @@ async fn a_control_plane_with_a_full_disk_refuses_changes_answers_reads_and_goes
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let Some(mut fleet) = Fleet::start_with_disks(2, &["server-0"]).await else { return };
     let client = fleet.client();
-    // A release that does not fit: nothing of it stays.
+    // A release that does not fit leaves no files behind.
     fleet.disk(0).leave_kib(size_kib(release()) / 2);
     refused(client.import_artifacts(&import_of(release())).await);
     let kept: Vec<_> = std::fs::read_dir(fleet.data_dir().join("artifacts")).expect("a folder").flatten().collect();
@@ -97,7 +97,7 @@ async fn a_control_plane_with_a_full_disk_refuses_changes_answers_reads_and_goes
     assert_eq!(status, 503, "{checks}");
     assert!(checks.contains("[+]store ok") && checks.contains("[-]room failed"), "{checks}");
     reads_go_on(&fleet, &client, &made, &not_made).await;
-    // The distribution comes up meanwhile, and nobody can write that down.
+    // Meanwhile the distribution starts, but the control plane cannot record it.
     eventually("the server does not come up", async || has_ended(&fleet, &client, 1, &operation, "rke2.start").await)
         .await;
     tokio::time::sleep(std::time::Duration::from_secs(8)).await;
@@ -135,10 +135,10 @@ async fn a_control_plane_whose_database_server_has_a_full_disk_does_so_too() {
     drop(server);
 }
 
-/// Where an agent keeps what it must not lose, on a disk of its own.
+/// Folder of the agent's durable state, mounted as a small disk.
 const AGENT_FOLDER: &str = "nodes/gpu-2/var/lib/gpuaas-agent";
 
-/// The failures of a node's tasks, each with its type and the id of its task.
+/// Returns the failed tasks of an operation, each as failure code, task type and task id.
 async fn failures(client: &Client, operation: &str) -> Vec<(String, String, String)> {
     let tasks = client.list_tasks(None, Some(operation.to_owned())).await.expect("tasks").items;
     let failed = tasks.into_iter().filter_map(|task| {
@@ -155,7 +155,7 @@ async fn a_node_whose_ledger_has_no_room_is_refused_tasks_by_name_and_takes_them
     let client = fleet.client();
     let deploy = prepared(&client).await;
     fleet.disk(0).fill();
-    // A restart reads what is there and goes on refusing.
+    // After a restart the agent reads its ledger and still refuses tasks.
     fleet.kill_agent(2);
     let mut operation = String::new();
     eventually("the agent does not come back", async || {
@@ -191,7 +191,7 @@ async fn an_artifact_that_does_not_fit_on_a_node_leaves_nothing_there_and_is_fet
     let Some(fleet) = Fleet::start_with_disks(2, &[AGENT_FOLDER]).await else { return };
     let client = fleet.client();
     let deploy = prepared(&client).await;
-    // Enough for the ledger.
+    // Leaves enough space for the ledger but not for the artifact.
     fleet.disk(0).leave_kib(4 * 1_024);
     let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
     let mut failed = Vec::new();
@@ -208,7 +208,7 @@ async fn an_artifact_that_does_not_fit_on_a_node_leaves_nothing_there_and_is_fet
         let staged = std::fs::read_dir(fleet.disk(0).folder().join("artifacts")).expect("a folder").flatten();
         staged.filter(|file| file.path().extension().is_some()).count()
     };
-    // Between two tries, with the disk as full as before.
+    // Between two attempts, with the disk still as full.
     eventually("a part is left", async || parts() == 0).await;
     fleet.disk(0).make_room();
     ends_well(&client, &operation).await;

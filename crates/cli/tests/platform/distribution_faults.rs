@@ -1,11 +1,11 @@
-//! A distribution that does not come up: named, with evidence and a next action, and never an endless wait.
+//! Distributions that do not start: the operation ends with a named fault, evidence and a next action, and never waits forever.
 
 use gpuaas_api_types::{Deploy, Fault, OperationDetail};
 
 use crate::world::{PROJECT, Platform};
 
-/// The deadlines of a start, as short as a test can be that waits for one to pass. A server of the stand-in needs three seconds, and on a
-/// machine that does much else ten times as many.
+/// Returns start deadlines as short as possible for tests that wait for one to pass. A server of the stand-in needs 3 s to start, and ten
+/// times as long on a busy machine.
 const fn deadlines(seconds: &str) -> [(&str, &str); 2] {
     [("GPUAAS_RKE2_START_DEADLINE", seconds), ("GPUAAS_RKE2_NODE_READY_DEADLINE", seconds)]
 }

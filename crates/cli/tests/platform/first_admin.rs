@@ -1,4 +1,4 @@
-//! How a control plane gets its first administrator, and how nobody gets a second one by accident.
+//! How a control plane gets its first administrator, and what prevents a second one by accident.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use crate::{
     world::{GPUAAS, Platform, eventually, until},
 };
 
-/// The one-time token that lies in a data directory.
+/// Reads the one-time token in a data directory.
 pub(crate) fn one_time_admin(data_dir: &Path) -> String {
     std::fs::read_to_string(data_dir.join("admin.token")).expect("a one-time token").trim().to_owned()
 }
 
-/// Exchanges the client's one-time token; returns the admin's.
+/// Exchanges the client's one-time token; returns the admin's token.
 pub(crate) async fn exchanged(client: &Client) -> Result<String, ClientError> {
     let ask = Bootstrap { name: "ann".to_owned(), ttl_seconds: None };
     client.bootstrap(&ask).await.map(|created| created.secret)
@@ -28,7 +28,7 @@ fn code<T: std::fmt::Debug>(refused: Result<T, ClientError>) -> String {
     refused.expect_err("it is refused").code().to_string()
 }
 
-/// Has a platform make a new one-time token as somebody on its machine does.
+/// Runs `recover-admin` on the platform's machine and returns the new one-time token.
 fn recovered(platform: &Platform) -> String {
     let data_dir = platform.file("data/server");
     platform.json(&["server", "recover-admin", "--data-dir", &data_dir.to_string_lossy()]);
@@ -119,7 +119,7 @@ async fn one_time_token_is_exchanged_once_and_no_other_token_is() {
     let audit = platform.client().list_audit(None, None, None, 0).await.expect("listed").items;
     let exchanges: Vec<_> =
         audit.iter().filter(|record| record.action == "admin.bootstrap" && record.result == "accepted").collect();
-    // The developer's own, and this one.
+    // One exchange by `gpuaas dev`, and this one.
     assert_eq!(exchanges.len(), 2, "{exchanges:?}");
     assert!(exchanges.iter().any(|record| record.metadata["name"] == "ann"), "{exchanges:?}");
     let made = format!("token/{}", created["token"]["id"].as_str().expect("an id"));

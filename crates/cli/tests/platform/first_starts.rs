@@ -1,4 +1,4 @@
-//! A first start that dies anywhere is followed by another; a store that is missing later is not.
+//! A first start that dies at any stage can be repeated; a store that is missing later is refused.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn shared(folder: &Path, url: &str) -> Start<'static> {
     Start { environment, ..Start::default() }
 }
 
-/// Kills first starts at every stage, each on a fresh data directory, and once at all of them one after the other on the same.
+/// Kills first starts at every stage, each on a fresh data directory, then at every stage in turn on one data directory.
 async fn dies_at_every_stage(folder: &Path, fresh: impl AsyncFn() -> Start<'static>) {
     for stage in StartStage::ALL {
         let (data, start) = (folder.join(format!("{stage:?}")), fresh().await);

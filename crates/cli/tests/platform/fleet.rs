@@ -1,4 +1,4 @@
-//! A control plane and nodes as processes of their own, each of which a test may kill and start again.
+//! Runs a control plane and nodes as separate processes, each of which a test can kill and restart.
 
 use std::{
     net::Ipv4Addr,
@@ -19,29 +19,29 @@ use crate::{
     world::{GPUAAS, PATIENCE, build_programs, eventually},
 };
 
-/// Where a replica listens for clients, for nodes and for other replicas: below the ports that the kernel hands out by itself, so that
-/// nobody has taken one while it was dead.
+/// Ports on which a replica listens for clients, for nodes and for other replicas. They lie below the kernel's ephemeral ports, so that no
+/// other process takes them while the replica is dead.
 const PORTS: [u16; 3] = [7443, 7444, 7445];
 
-/// Longest that a process may take to end once its lifeline is gone.
+/// Longest that a process may take to exit after its lifeline closes.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A control plane with its nodes.
 pub(crate) struct Fleet {
-    /// Before the folder in which they are: they go first.
+    /// Declared before `folder`, in which they are mounted, so that they are dropped first.
     disks: Vec<SmallDisk>,
     folder: tempfile::TempDir,
     addresses: AddressBlock,
     replicas: Vec<Replica>,
     inits: Vec<Option<Child>>,
     environment: Vec<(&'static str, String)>,
-    /// The token of the first administrator.
+    /// The access token of the first administrator.
     admin: String,
-    /// By how many seconds the clocks of nodes that start now are off.
+    /// Clock offset, in seconds, of nodes that start from now on.
     pub(crate) clock_skew_seconds: i64,
 }
 
-/// One process of the control plane; its address stays its own when it starts again.
+/// One process of the control plane; it keeps its address across restarts.
 struct Replica {
     name: String,
     address: Ipv4Addr,
@@ -49,26 +49,27 @@ struct Replica {
 }
 
 impl Fleet {
-    /// A running control plane with so many enrolled nodes, `gpu-1` and on.
+    /// Starts a control plane and enrolls `nodes` nodes, named `gpu-1` and up.
     pub(crate) async fn start(nodes: u8) -> Self {
         Self::start_on(nodes, 1, None).await
     }
 
-    /// The same with settings from the environment.
+    /// Like [`Self::start`], with settings from the environment.
     pub(crate) async fn start_with_settings(nodes: u8, settings: &[(&'static str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let environment = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         Self::start_with(folder, Vec::new(), nodes, 1, environment).await
     }
 
-    /// The same of several replicas on a store of PostgreSQL's, by its address. The nodes' channels are the first replica's.
+    /// Like [`Self::start`], with several replicas; `store_url` is the address of their PostgreSQL store. The nodes enroll at the first
+    /// replica, before the others start.
     pub(crate) async fn start_on(nodes: u8, replicas: usize, store_url: Option<String>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         Self::start_in(folder, Vec::new(), nodes, replicas, store_url).await
     }
 
-    /// The same of one control plane, with a small disk of its own under each of these folders; `None` where none can be made. What the control
-    /// plane logs lies on its disk too.
+    /// Like [`Self::start`], with a small disk mounted at each of these folders; `None` where none can be mounted. The control plane's log
+    /// lies in `server-0`, so a disk there holds it too.
     pub(crate) async fn start_with_disks(nodes: u8, folders: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let disks = folders.iter().map(|disk| SmallDisk::at(&folder.path().join(disk))).collect::<Option<Vec<_>>>()?;
@@ -77,7 +78,7 @@ impl Fleet {
         Some(Self::start_in(folder, disks, nodes, 1, None).await)
     }
 
-    /// The same of one control plane whose reimage hook is a shell script with that text; the fleet's folder is the script's working directory.
+    /// Like [`Self::start`], with `script` as the reimage hook; the shell script runs in the fleet's folder.
     pub(crate) async fn start_with_reimage_hook(nodes: u8, script: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let hook = folder.path().join("reimage-hook");
@@ -139,12 +140,12 @@ impl Fleet {
         fleet
     }
 
-    /// Starts the first replica and returns when it serves.
+    /// Starts the first replica and returns when it is ready.
     pub(crate) fn start_server(&mut self) {
         self.start_replica(0);
     }
 
-    /// Starts a replica and returns when it serves.
+    /// Starts a replica and returns when it is ready.
     pub(crate) fn start_replica(&mut self, number: usize) {
         let ready = self.ready_file(number);
         let _ = std::fs::remove_file(&ready);
@@ -183,30 +184,30 @@ impl Fleet {
         replica.process = Some(server);
     }
 
-    /// A small disk, in the order in which they were asked for.
+    /// Returns a small disk by its index in the list given to [`Self::start_with_disks`].
     pub(crate) fn disk(&self, number: usize) -> &SmallDisk {
         &self.disks[number]
     }
 
-    /// What the first replica said when it was ready.
+    /// Returns the first replica's ready file, with the admin's token added.
     pub(crate) fn ready(&self) -> Value {
         self.ready_of(0)
     }
 
-    /// Whether a replica runs.
+    /// Returns whether the replica's process runs.
     pub(crate) fn is_running(&mut self, number: usize) -> bool {
         let process = self.replicas[number].process.as_mut();
         process.is_some_and(|process| process.try_wait().is_ok_and(|ended| ended.is_none()))
     }
 
-    /// Runs a verb of `gpuaas server` with the settings of the first replica.
+    /// Runs a subcommand of `gpuaas server` with the settings of the first replica.
     pub(crate) fn server_verb(&self, verb: &[&str]) -> Output {
         let mut command = Command::new(GPUAAS);
         command.arg("server").args(["--data-dir".as_ref(), self.data_dir().as_os_str()]).args(verb);
         command.envs(self.environment.iter().map(|(name, value)| (name, value))).output().expect("gpuaas runs")
     }
 
-    /// The same, ended with SIGKILL where it comes to that point.
+    /// Like [`Self::server_verb`], but kills the process with SIGKILL at the crash point `point`.
     pub(crate) fn kill_server_verb(&self, verb: &[&str], point: &str) {
         let reached = self.crash_points(None).join(format!("{point}.reached"));
         let _ = std::fs::remove_file(&reached);
@@ -226,34 +227,35 @@ impl Fleet {
         child.wait().expect("ended");
     }
 
-    /// Another store for the first replica, from its next start on.
+    /// Points the first replica, from its next start on, at another store, and copies its sealing key from the data directory moved to
+    /// `lost`.
     pub(crate) fn move_to(&mut self, store_url: String) {
         self.point_at(store_url);
         let kept = self.path("lost").join("sealing.key");
         std::fs::copy(kept, self.path("sealing.key")).expect("the key that sealed the rows");
     }
 
-    /// The same of one whose sealing key lies where that of a shared store must.
+    /// Like [`Self::move_to`], for a replica whose sealing key is already at the path that a shared store needs.
     pub(crate) fn point_at(&mut self, store_url: String) {
         self.environment = shared_environment(self.folder.path(), store_url);
     }
 
-    /// Where the first replica keeps its own.
+    /// Returns the data directory of the first replica.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.folder.path().join(&self.replicas[0].name)
     }
 
-    /// A path of the test's own.
+    /// Returns a path in the fleet's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Ends the first replica with SIGKILL.
+    /// Kills the first replica with SIGKILL.
     pub(crate) fn kill_server(&mut self) {
         self.kill_replica(0);
     }
 
-    /// Ends a replica with SIGKILL.
+    /// Kills a replica with SIGKILL.
     pub(crate) fn kill_replica(&mut self, number: usize) {
         let mut server = self.replicas[number].process.take().expect("a running server");
         server.kill().expect("killed");
@@ -267,7 +269,7 @@ impl Fleet {
         assert!(status.expect("kill runs").success());
     }
 
-    /// The most memory that a replica has had at once, in bytes.
+    /// Returns a replica's peak resident memory, in bytes.
     pub(crate) fn memory(&self, number: usize) -> u64 {
         let process = self.replicas[number].process.as_ref().expect("a running server");
         let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).expect("a process");
@@ -275,13 +277,13 @@ impl Fleet {
         most.and_then(|kib| kib.trim().parse::<u64>().ok()).expect("a number") << 10
     }
 
-    /// Waits for a replica that was asked to end.
+    /// Waits for a replica to exit after a test asked it to stop.
     pub(crate) fn replica_ended(&mut self, number: usize) {
         let mut process = self.replicas[number].process.take().expect("a running server");
         process.wait().expect("ended");
     }
 
-    /// Ends a node's agent with SIGKILL; its init starts it again.
+    /// Kills a node's agent with SIGKILL; the node's init restarts it.
     pub(crate) fn kill_agent(&self, node: u8) {
         self.signal_agent(node, "KILL");
     }
@@ -305,29 +307,29 @@ impl Fleet {
         agents.next().expect("an agent")
     }
 
-    /// The admin's client of the first replica.
+    /// Returns the admin's client for the first replica.
     pub(crate) fn client(&self) -> Client {
         self.client_of(0)
     }
 
-    /// The admin's client of a replica.
+    /// Returns the admin's client for a replica.
     pub(crate) fn client_of(&self, number: usize) -> Client {
         self.client_with(number, &self.admin)
     }
 
-    /// Becomes the first administrator by the one-time token in the data directory of the first replica.
+    /// Exchanges the one-time token in the first replica's data directory for the first administrator's token.
     pub(crate) async fn exchange_one_time_admin(&mut self) {
         self.admin = exchanged(&self.client_with(0, &one_time_admin(&self.data_dir()))).await.expect("exchanged");
     }
 
-    /// The client of a replica, with that token.
+    /// Returns a client for a replica with that token.
     pub(crate) fn client_with(&self, number: usize, token: &str) -> Client {
         let ready = self.ready_of(number);
         let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
         Client::new(ready["url"].as_str().expect("a text"), &authority, token).expect("a client")
     }
 
-    /// What a replica told when it was ready, with the admin's token.
+    /// Reads a replica's ready file and adds the admin's token.
     fn ready_of(&self, number: usize) -> Value {
         let told = std::fs::read(self.ready_file(number)).expect("ready");
         let mut ready: Value = serde_json::from_slice(&told).expect("JSON");
@@ -335,7 +337,7 @@ impl Fleet {
         ready
     }
 
-    /// Events that the stand-in itself counted on a node, for example `start`.
+    /// Counts the events of this kind, for example `start`, that the stand-in recorded on a node.
     pub(crate) fn counted(&self, node: u8, event: &str) -> usize {
         let counters = std::fs::read_to_string(self.root(node).join("var/lib/stand-in/counters.jsonl"));
         let counters = counters.unwrap_or_default();
@@ -343,7 +345,7 @@ impl Fleet {
         lines.filter(|line| line["event"] == event).count()
     }
 
-    /// Where a node's agent knows that it may connect.
+    /// Returns the channel endpoints in the identity file of a node's agent.
     pub(crate) fn endpoints_of(&self, node: u8) -> Vec<String> {
         let identity = std::fs::read(self.root(node).join("var/lib/gpuaas-agent/identity.json")).expect("enrolled");
         let identity: Value = serde_json::from_slice(&identity).expect("JSON");
@@ -351,7 +353,7 @@ impl Fleet {
         channels.map(|channel| channel.as_str().expect("a text").to_owned()).collect()
     }
 
-    /// A file of a node, under the folder that stands for its root.
+    /// Returns a file of a node; `path` is relative to the node's root folder.
     pub(crate) fn node_file(&self, node: u8, path: &str) -> PathBuf {
         self.root(node).join(path)
     }
@@ -364,7 +366,7 @@ impl Fleet {
         self.folder.path().join(format!("ready-{number}.json"))
     }
 
-    /// Registers one more node and starts its machine.
+    /// Registers one more node and boots its machine.
     pub(crate) async fn start_node(&mut self, client: &Client, number: u8) {
         let (name, root) = (format!("gpu-{number}"), self.root(number));
         let ask = RegisterNode { name: name.clone(), ..RegisterNode::default() };
@@ -374,7 +376,7 @@ impl Fleet {
         self.start_init(number);
     }
 
-    /// Starts a node's init: the machine boots.
+    /// Boots a node: starts its init.
     pub(crate) fn start_init(&mut self, number: u8) {
         let (name, root) = (format!("gpu-{number}"), self.root(number));
         let address = self.addresses.of_node(number);
@@ -389,14 +391,14 @@ impl Fleet {
         self.inits[usize::from(number) - 1] = Some(init.expect("an init"));
     }
 
-    /// Gives a node's agent a new enrollment string and starts it anew, as whoever sets a machine up again does.
+    /// Gives a node's agent a new enrollment string and restarts it, as an operator does who sets up a machine again.
     pub(crate) fn enroll_again(&self, number: u8, string: &str) {
         let file = self.node_file(number, "var/lib/gpuaas-agent/enroll");
         std::fs::write(file, string).expect("written");
         self.kill_agent(number);
     }
 
-    /// A node loses its power: its init ends with SIGKILL, and then whatever else ran there, with nobody left who would notice.
+    /// Cuts a node's power: kills its init with SIGKILL, then every process left on the node, so that no supervisor sees them end.
     pub(crate) fn kill_init(&mut self, number: u8) {
         let mut init = self.inits[usize::from(number) - 1].take().expect("a running init");
         init.kill().expect("killed");
@@ -414,7 +416,7 @@ impl Fleet {
         }
     }
 
-    /// Every process that carries the node's folder in its arguments or environment.
+    /// Lists the processes that have the node's folder in their arguments or environment.
     fn processes_of(&self, node: u8) -> Vec<i32> {
         let mark = self.root(node).to_string_lossy().into_owned();
         let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
@@ -427,14 +429,14 @@ impl Fleet {
         of_node.collect()
     }
 
-    /// Has the process that comes to that point next stand still there: of the control plane, or of a node.
+    /// Stops the next process that reaches the crash point: on the control plane if `node` is `None`, else on that node.
     pub(crate) fn arm(&self, node: Option<u8>, point: &str) {
         let folder = self.crash_points(node);
         std::fs::create_dir_all(&folder).expect("made");
         std::fs::write(folder.join(point), "").expect("written");
     }
 
-    /// Whether it has come there.
+    /// Returns whether a process has reached the crash point.
     pub(crate) fn stands_at(&self, node: Option<u8>, point: &str) -> bool {
         self.crash_points(node).join(format!("{point}.reached")).exists()
     }
@@ -446,14 +448,14 @@ impl Fleet {
         }
     }
 
-    /// Tells every process of a node that stands still to go on.
+    /// Resumes every stopped process of a node with SIGCONT.
     pub(crate) fn let_go_on(&self, node: u8) {
         for pid in self.processes_of(node) {
             let _ = Command::new("kill").args(["-CONT", &pid.to_string()]).status();
         }
     }
 
-    /// Tasks of that type that a node's ledger holds without an end.
+    /// Counts the tasks in `tasks_of_type` that a node's ledger has begun and not ended.
     pub(crate) fn interrupted(&self, node: u8, tasks_of_type: &[String]) -> usize {
         let ledger = std::fs::read_to_string(self.root(node).join("var/lib/gpuaas-agent/ledger.jsonl"));
         let ledger = ledger.expect("a ledger");
@@ -465,7 +467,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // Their lifelines end with their standard inputs: each takes its sandbox along.
+        // Closing standard input ends a child's lifeline; each init ends its sandbox with it.
         let servers = self.replicas.iter_mut().filter_map(|replica| replica.process.take());
         for child in self.inits.iter_mut().filter_map(Option::take).chain(servers) {
             end(child);
@@ -473,7 +475,8 @@ impl Drop for Fleet {
     }
 }
 
-/// Lets a process end by its lifeline. One that a failed test left stopped could not: it is killed in time.
+/// Closes a process's lifeline and waits for it to exit. A process that a failed test left stopped cannot exit, so it is killed after
+/// [`ENDS_WITHIN`].
 fn end(mut child: Child) {
     drop(child.stdin.take());
     let began = Instant::now();
@@ -485,7 +488,7 @@ fn end(mut child: Child) {
     }
 }
 
-/// What replicas on a shared store are told.
+/// Returns the environment variables of replicas on a shared store.
 fn shared_environment(folder: &Path, store_url: String) -> Vec<(&'static str, String)> {
     let path = |name: &str| folder.join(name).to_str().expect("a text").to_owned();
     vec![
@@ -495,7 +498,7 @@ fn shared_environment(folder: &Path, store_url: String) -> Vec<(&'static str, St
     ]
 }
 
-/// What a node's init finds: the agent's unit, and its enrollment string once.
+/// Writes the files that a node's init finds: the agent's unit, enabled, and its one-time enrollment string.
 fn lay_out(root: &Path, string: &str) {
     let agent = Path::new(GPUAAS).with_file_name("gpuaas-agent");
     let unit = format!(

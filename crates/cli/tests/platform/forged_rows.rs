@@ -1,4 +1,4 @@
-//! Somebody who writes to the database is not the platform: what it writes there is refused, and told.
+//! Rows that an attacker writes into the database: the platform refuses them and reports each with an event.
 
 use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken};
 use gpuaas_model::Code;
@@ -16,7 +16,7 @@ pub(crate) async fn write(fleet: &Fleet, sql: &str) {
 async fn a_token_that_somebody_wrote_into_the_database_opens_nothing_and_is_told() {
     let fleet = Fleet::start(0).await;
     let admin = fleet.client();
-    // A token of its own: a text that this control plane did not make is not even looked up.
+    // The text of a genuine token, because the control plane does not look up a text that it did not issue.
     let ask = CreateToken { name: "own".into(), role: "platform-metrics".into(), project: None, ttl_seconds: None };
     let own = admin.create_token(&ask).await.expect("made").secret;
     let sql = format!(
@@ -51,7 +51,7 @@ async fn a_signing_key_that_somebody_wrote_into_the_database_reaches_no_node() {
         kid = public.kid,
     );
     write(&fleet, &sql).await;
-    // A change of the keys is what has nodes given the set.
+    // Rotating the keys makes the control plane send the key set to the nodes.
     admin.rotate_signing_keys().await.expect("accepted");
     eventually("the rotation does not end", async || {
         let keys = admin.list_signing_keys().await.expect("keys").items;
@@ -121,7 +121,7 @@ async fn authority_written_into_the_database_is_not_trusted() {
         &format!("update authorities set doc = json_set(doc, '$.certificate', '{pem}') where state = 'staged'"),
     )
     .await;
-    // A change of the keys is what has nodes given the set.
+    // Rotating the keys makes the control plane send the key set to the nodes.
     admin.rotate_signing_keys().await.expect("accepted");
     eventually("the rotation does not end", async || {
         let keys = admin.list_signing_keys().await.expect("keys").items;
@@ -135,7 +135,7 @@ async fn authority_written_into_the_database_is_not_trusted() {
     };
     assert_eq!(authority(), 1, "the node trusts an authority that somebody made up");
     assert_eq!(admin.list_authorities().await.expect("listed").items.len(), 1);
-    // Nor does it stand in the way.
+    // The forged authority does not block a rotation either.
     admin.rotate_authority().await.expect("accepted");
     eventually("the rotation does not end", async || {
         let authorities = admin.list_authorities().await.expect("listed").items;

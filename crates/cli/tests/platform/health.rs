@@ -1,4 +1,4 @@
-//! What nodes say of their units becomes the health of members, at once and in both directions.
+//! Unit reports from nodes change the health of members at once, for failure and for recovery.
 
 use std::{process::Command, time::Instant};
 

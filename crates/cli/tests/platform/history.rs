@@ -1,4 +1,4 @@
-//! A database that lost what the control plane had acknowledged: nothing is changed on top of it until a person decides.
+//! Databases that lost changes which the control plane had acknowledged: it makes no change on top of them until an operator decides.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,7 +20,7 @@ use crate::{
     world::eventually,
 };
 
-/// Has it serve and end at once, or say why it does not.
+/// Starts the server. Its lifeline is already closed, so it stops as soon as it serves, or reports why it does not start.
 const START: [&str; 5] = ["--lifeline", "--listen", "127.0.0.1:0", "--channel-listen", "127.0.0.1:0"];
 
 fn refused(output: &Output, code: &str) -> String {
@@ -46,7 +46,7 @@ async fn nodes(client: &Client) -> usize {
     client.list_nodes(None, None).await.expect("listed").items.len()
 }
 
-/// Copies the database with its log.
+/// Copies the database with its write-ahead log.
 fn copy_database(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("made");
     for name in ["gpuaas.db", "gpuaas.db-wal"] {
@@ -62,7 +62,7 @@ fn mark(fleet: &Fleet) -> PathBuf {
     fleet.data_dir().join("history.mark")
 }
 
-/// A node takes tasks again after it has enrolled again.
+/// Checks that the node takes tasks again once it has enrolled again.
 async fn obeys_again(fleet: &Fleet, client: &Client) {
     let string = client.issue_enrollment("gpu-1", &EnrollNode::default()).await.expect("issued").enrollment.string;
     fleet.enroll_again(1, &string);
@@ -81,7 +81,7 @@ async fn damaged_log_that_loses_acknowledged_changes_is_refused_at_start_until_i
     let client = fleet.client();
     client.ping_node("gpu-1").await.expect("a task under the first fence");
     fleet.kill_server();
-    // What the log held is in the database from here on.
+    // Moves the contents of the write-ahead log into the database.
     let database = rusqlite::Connection::open(fleet.data_dir().join("gpuaas.db")).expect("the store");
     database.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())).expect("written back");
     drop(database);
@@ -130,7 +130,7 @@ async fn mark_that_is_missing_cut_overwritten_or_anothers_stops_the_start_and_a_
         std::fs::write(mark(&fleet), damaged).expect("written");
         refused(&fleet.server_verb(&START), "history_unproven");
     }
-    // A copy of the database alone, in another data directory: nothing tells how old it is.
+    // A copy of the database alone, in another data directory: nothing there shows how old it is.
     copy_database(&fleet.data_dir(), &copied);
     std::fs::copy(fleet.data_dir().join("sealing.key"), copied.join("sealing.key")).expect("copied");
     std::fs::write(mark(&fleet), &whole).expect("put back");
@@ -156,7 +156,7 @@ async fn mark_that_is_missing_cut_overwritten_or_anothers_stops_the_start_and_a_
 async fn certificate_that_the_database_does_not_know_stops_all_changes_and_reads_go_on() {
     let mut fleet = Fleet::start(1).await;
     let client = fleet.client();
-    // Certificates say whole seconds, and count from the second after the first start.
+    // A certificate, dated in whole seconds, is evidence only if its date is after the first start.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     let lost = fleet.path("before");
     fleet.kill_server();
@@ -166,7 +166,7 @@ async fn certificate_that_the_database_does_not_know_stops_all_changes_and_reads
     fleet.kill_server();
     copy_database(&lost, &fleet.data_dir());
     std::fs::remove_file(mark(&fleet)).expect("removed");
-    // Somebody vouches for a database that is an older one.
+    // An operator accepts a database that is in fact an older one.
     done(&fleet.server_verb(&["accept-history", "--as-it-is"]));
     fleet.start_server();
     register(&client, "gpu-3").await.expect("nobody knows better yet");
@@ -261,7 +261,7 @@ async fn control_plane_killed_at_any_moment_around_its_commits_starts_again_with
                 })
             })
             .collect();
-        // Another moment each time.
+        // Vary the moment of the kill from round to round.
         tokio::time::sleep(Duration::from_micros(40_000 + round * 7_919)).await;
         fleet.kill_server();
         for hammer in hammering {

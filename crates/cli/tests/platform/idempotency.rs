@@ -1,4 +1,4 @@
-//! Idempotency keys, when whoever asked does not stay for the answer.
+//! Idempotency keys when the client disconnects before the answer.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -17,12 +17,12 @@ async fn ping(platform: Arc<Platform>) -> Answer {
     send(&platform, Method::POST, "/api/v1/nodes/demo-1/ping", &headers, "").await
 }
 
-/// Issues an enrollment string, under a key.
+/// Issues an enrollment string under the key `once`.
 async fn enroll(platform: &Platform) -> Answer {
     enroll_as(platform, "once").await
 }
 
-/// The same under that key.
+/// Issues an enrollment string under the given key.
 async fn enroll_as(platform: &Platform, key: &str) -> Answer {
     let token = bearer(platform);
     let json = ("content-type", "application/json");
@@ -39,7 +39,7 @@ fn is_replayed(answer: &Answer) -> bool {
     answer.headers.contains_key("idempotency-replayed")
 }
 
-/// Pings. Nodes are given other tasks when they come in.
+/// Counts the pings, because nodes also get other tasks when they enroll.
 async fn tasks(client: &Client) -> usize {
     let tasks = client.list_tasks(Some("demo-1".to_owned()), None).await.expect("tasks").items;
     tasks.iter().filter(|task| task.task_type == "host.noop").count()
@@ -52,11 +52,11 @@ async fn what_a_client_began_and_did_not_stay_for_is_done_once_and_answered_to_w
     platform.signal_agent(1, "STOP");
     let asking = tokio::spawn(ping(platform.clone()));
     eventually("the task is not sent", async || tasks(&client).await == 1).await;
-    // Its connection ends with it.
+    // Aborting the client closes its connection.
     asking.abort();
     assert!(asking.await.expect_err("it was given up").is_cancelled());
     let again = tokio::spawn(ping(platform.clone()));
-    // Time enough for what must not happen: that it gets its turn now.
+    // Enough time for a second ping to be sent, which must not happen.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(tasks(&client).await, 1, "the first one is still under way");
     platform.signal_agent(1, "CONT");
@@ -91,7 +91,7 @@ async fn an_answer_is_forgotten_after_a_day_and_the_next_one_under_its_key_is_no
         store.close().expect("closed");
     };
     let day = 24 * 3_600 * 1_000;
-    // As long ago as nearly a day, and then more than one.
+    // First nearly a day, then more than a day.
     age(day - 60_000).await;
     assert_eq!(enroll(&platform).await.body, first.body, "a script that is late still gets it");
     age(60_001).await;

@@ -1,4 +1,4 @@
-//! Task-signing keys and certificate authorities that follow one another while nodes work.
+//! Rotation of task-signing keys and certificate authorities while nodes work.
 
 use gpuaas_api_types::{EnrollNode, ForceAuthority};
 use gpuaas_client::{Client, ClientError};
@@ -11,7 +11,7 @@ use crate::{
     world::{Platform, eventually},
 };
 
-/// Pings a node until it is told to stop; every one must succeed. Returns how many did.
+/// Pings a node until `stop` is cancelled. Every ping must succeed. Returns their number.
 async fn ping_on(client: Client, node: &'static str, stop: CancellationToken) -> usize {
     let mut answered = 0;
     while !stop.is_cancelled() {
@@ -26,7 +26,7 @@ async fn states(client: &Client) -> Vec<String> {
     client.list_signing_keys().await.expect("keys").items.into_iter().map(|key| key.state).collect()
 }
 
-/// Rotates and returns when nothing is left to come by itself.
+/// Rotates the signing keys and waits until the rotation has settled.
 async fn rotated(client: &Client) {
     client.rotate_signing_keys().await.expect("accepted");
     settled(client).await;
@@ -80,7 +80,7 @@ async fn keys_follow_one_another_under_load_without_a_refused_task() {
 async fn a_node_that_was_away_during_a_rotation_works_when_it_is_back() {
     let mut fleet = Fleet::start(2).await;
     let client = fleet.client();
-    // The key that signed a node's open task stays in grace until the task ends, which on a node that is away is at its deadline.
+    // The key that signed an open task stays in grace until the task ends; on a disconnected node that is at the task's deadline.
     eventually("the inspection does not end", async || {
         let tasks = client.list_tasks(Some("gpu-1".into()), None).await.expect("tasks").items;
         tasks.iter().any(|task| task.state == "succeeded")
@@ -143,13 +143,13 @@ async fn authorities(client: &Client) -> Vec<String> {
     client.list_authorities().await.expect("authorities").items.into_iter().map(|authority| authority.state).collect()
 }
 
-/// What the authorities wait for.
+/// Returns the reason for which the rotation of authorities waits.
 async fn held_up(client: &Client) -> Option<String> {
     let listed = client.list_authorities().await.expect("authorities").items;
     listed.into_iter().find_map(|authority| authority.waiting_for)
 }
 
-/// The connection of each node, by its id.
+/// Returns the connection of each node, ordered by node id.
 fn connections(fleet: &Fleet) -> Vec<String> {
     let store = rusqlite::Connection::open(fleet.data_dir().join("gpuaas.db")).expect("the store");
     let mut read = store.prepare("select connection from sessions order by node_id").expect("a statement");
@@ -157,7 +157,7 @@ fn connections(fleet: &Fleet) -> Vec<String> {
     rows.collect::<Result<_, _>>().expect("read")
 }
 
-/// What a node's agent keeps.
+/// Returns the identity file of a node's agent.
 fn identity(fleet: &Fleet, node: u8) -> serde_json::Value {
     let kept = std::fs::read(fleet.node_file(node, "var/lib/gpuaas-agent/identity.json")).expect("enrolled");
     serde_json::from_slice(&kept).expect("JSON")
@@ -167,13 +167,13 @@ fn identity(fleet: &Fleet, node: u8) -> serde_json::Value {
 async fn one_authority_follows_another_under_load_and_no_connection_ends() {
     let fleet = Fleet::start(2).await;
     let client = fleet.client();
-    // Of a node that never renews by itself.
+    // A node that never renews its certificate by itself.
     let silent = Node::enrolled(&client, "gpu-3").await;
     let before = connections(&fleet);
     assert_eq!(before.len(), 2);
     let stop = CancellationToken::new();
     let pings = ["gpu-1", "gpu-2"].map(|node| tokio::spawn(ping_on(fleet.client(), node, stop.clone())));
-    // A file that cannot be written meanwhile.
+    // Meanwhile `ca.pem` cannot be written.
     let ca_file = fleet.data_dir().join("ca.pem");
     std::fs::remove_file(&ca_file).expect("it was written at start");
     std::fs::create_dir(&ca_file).expect("made");
@@ -213,7 +213,7 @@ async fn one_authority_follows_another_under_load_and_no_connection_ends() {
         std::fs::read_to_string(&ca_file).is_ok_and(|pem| pem == made.certificate)
     })
     .await;
-    // Trusting the old authority alone, by its word for the new one.
+    // The client trusts only the old authority, which vouches for the new one.
     assert_eq!(authorities(&fleet.client()).await, ["retired", "active"]);
 }
 
@@ -231,7 +231,7 @@ async fn a_node_that_was_away_while_the_authority_changed_works_when_it_is_back(
     fleet.start_init(1);
     eventually("the old authority is not retired", async || authorities(&client).await == ["retired", "active"]).await;
     assert_eq!(client.ping_node("gpu-1").await.expect("an answer").task.state, "succeeded");
-    // And after a restart of either side.
+    // The node also works after the control plane or the agent restarts.
     fleet.kill_server();
     fleet.start_server();
     eventually("the nodes do not come back", async || {

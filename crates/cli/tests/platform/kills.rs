@@ -1,5 +1,5 @@
-//! Death at every named point of a deployment, of everybody whom it may hit there: the deployment ends well, and an effect is repeated only
-//! where the node's own ledger shows that it was interrupted.
+//! Kills each possible victim at every named point of a deployment. The deployment must succeed, and an effect may be repeated only
+//! if the node's ledger shows that it was interrupted.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use crate::{
     world::{CLUSTERS, eventually},
 };
 
-/// The node that carries the server, whose points are armed.
+/// The node that carries the server; its points are armed.
 const NODE: u8 = 1;
 
-/// Whom the signal hits while the process at the point stands still.
+/// The process that receives the signal while the process at the point is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     ControlPlane,
     Agent,
     Init,
-    /// Control plane and agent at once.
+    /// The control plane and the agent at once.
     Both,
 }
 
-/// Whose point it is: of the control plane, or of the node.
+/// Returns the node on which `point` is reached; `None` for a point of the control plane.
 const fn node_of(point: Point) -> Option<u8> {
     match point {
         Point::Start(_)
@@ -44,7 +44,7 @@ const fn node_of(point: Point) -> Option<u8> {
     }
 }
 
-/// One cell: a deployment that is hit there. Returns how long it took; `None` when a deployment never comes to that point.
+/// Runs one cell: a deployment with `victim` killed at `point`. Returns its duration, or `None` if the deployment never reaches the point.
 async fn cell(point: Point, victim: Victim) -> Option<Duration> {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let began = Instant::now();
@@ -57,7 +57,7 @@ async fn cell(point: Point, victim: Victim) -> Option<Duration> {
     let mut ended = false;
     eventually("the deployment neither ends nor comes to the point", async || {
         let ask = client.get_operation(&operation);
-        // A control plane that stands still does not answer.
+        // A control plane that is stopped at the point does not answer.
         let detail = tokio::time::timeout(Duration::from_millis(500), ask).await;
         ended = matches!(detail, Ok(Ok(detail)) if detail.operation.ended_at.is_some());
         ended || fleet.stands_at(node_of(point), &name)
@@ -93,7 +93,7 @@ async fn cell(point: Point, victim: Victim) -> Option<Duration> {
         .filter(|task| task.task_type == TaskType::Rke2Start.as_str())
         .map(|task| task.id.clone())
         .collect();
-    // A machine that boots starts what is enabled by itself.
+    // A booting machine starts enabled units by itself.
     let boots = usize::from(victim == Victim::Init);
     let may_start = 1 + fleet.interrupted(NODE, &starts) + boots;
     let started = fleet.counted(NODE, "start");
@@ -111,7 +111,7 @@ macro_rules! cells {
     };
 }
 
-// Twelve of all: every kind of point, every victim.
+// Twelve of all cells, with every kind of point and every victim.
 cells! {
     a_control_plane_dies_before_a_task_is_sent: Point::StepBegun(StepKind::NodeTask), Victim::ControlPlane;
     a_control_plane_dies_with_an_answer_in_hand: Point::StepAnswered(StepKind::NodeTask), Victim::ControlPlane;
@@ -127,11 +127,11 @@ cells! {
     a_machine_dies_when_the_process_has_just_begun: Point::UnitStarted, Victim::Init;
 }
 
-/// All of it: `cargo xtask test --full`.
+/// Runs every cell; part of `cargo xtask test --full`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the whole product of points and victims takes half an hour"]
 async fn every_point_and_every_victim() {
-    // How a first start dies is `first_starts`' to try.
+    // `first_starts` tests kills during a first start.
     for point in Point::all().into_iter().filter(|point| !matches!(point, Point::Start(_))) {
         for victim in [Victim::ControlPlane, Victim::Agent, Victim::Init, Victim::Both] {
             match cell(point, victim).await {

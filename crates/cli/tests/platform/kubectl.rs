@@ -1,4 +1,4 @@
-//! The delivered kubeconfig in genuine kubectl: it does what its role says, for as long as it is not withdrawn.
+//! A delivered kubeconfig in genuine kubectl: it permits what its role permits until it is revoked.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,14 +9,14 @@ use gpuaas_api_types::AskAccess;
 
 use crate::world::{PROJECT, Platform, components};
 
-/// A kubeconfig in a file, as a tenant keeps it.
+/// A kubeconfig in a file, as a tenant keeps it, and the id of its grant.
 struct Kubectl {
     kubeconfig: PathBuf,
     grant: String,
 }
 
 impl Kubectl {
-    /// With a credential that is delivered now.
+    /// Delivers a new credential and writes its kubeconfig to a file.
     async fn delivered(platform: &Platform, kind: &str, role: &str) -> Self {
         let reason = (kind == "break-glass").then(|| "the apiserver's roles are gone".to_owned());
         let ask = AskAccess { kind: Some(kind.into()), role: Some(role.into()), ttl_seconds: None, reason };
@@ -27,7 +27,7 @@ impl Kubectl {
         Self { kubeconfig, grant: granted.grant }
     }
 
-    /// What kubectl prints, or what it complains of.
+    /// Returns the standard output of kubectl, or its error output if it fails.
     fn run(&self, arguments: &str) -> Result<String, String> {
         let folder: &Path = self.kubeconfig.parent().expect("a folder");
         let output = Command::new(components().join("kubectl"))
@@ -73,7 +73,7 @@ async fn kubectl_may_what_the_role_says_until_the_kubeconfig_is_withdrawn() {
     assert!(one != other && one.starts_with("system:serviceaccount:"), "{one} and {other}");
 
     client.revoke_access(&admin.grant).await.expect("withdrawn");
-    // The apiserver may know the token for some seconds more; its right is gone at once.
+    // The apiserver may cache the token for a few seconds; its permissions end at once.
     let refused = admin.run("create namespace late").expect_err("it was withdrawn");
     assert!(["Forbidden", "Unauthorized", "logged in"].iter().any(|why| refused.contains(why)), "{refused}");
     assert!(viewer.run("get namespaces").is_ok(), "each kubeconfig ends alone");

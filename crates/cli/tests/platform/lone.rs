@@ -1,4 +1,4 @@
-//! One process of `gpuaas server` on a data directory that a test has prepared: it serves, or says why it does not.
+//! One process of `gpuaas server` on a data directory that a test has prepared: it becomes ready or refuses with a code.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,26 +14,26 @@ use crate::{
     world::{GPUAAS, PATIENCE},
 };
 
-/// A control plane that serves; killed with the test.
+/// A running control plane; dropping it kills the process.
 pub(crate) struct Lone {
     process: Child,
     data_dir: PathBuf,
     log: PathBuf,
-    /// What it told when it was ready.
+    /// The content of its ready file.
     pub(crate) ready: Value,
 }
 
-/// Why a control plane does not serve.
+/// The failed start of a control plane.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: Option<i32>,
-    /// The stable code.
+    /// The stable error code.
     pub(crate) code: String,
-    /// All that it said.
+    /// The standard error of the process.
     pub(crate) said: String,
 }
 
-/// How a start is made.
+/// The arguments and environment of a start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Start<'a> {
     pub(crate) arguments: &'a [&'a str],
@@ -41,7 +41,7 @@ pub(crate) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Starts a control plane and returns when it serves or has ended.
+    /// Starts a control plane and returns when it is ready or has ended.
     pub(crate) fn on(&self, data_dir: &Path) -> Result<Lone, Refusal> {
         let (mut process, files) = self.spawned(data_dir);
         let began = Instant::now();
@@ -60,7 +60,7 @@ impl Start<'_> {
         Ok(Lone { process, data_dir: data_dir.to_owned(), log: files.log, ready })
     }
 
-    /// Starts a control plane and kills it when it stands at that point.
+    /// Starts a control plane and kills it when it reaches `point`.
     pub(crate) fn killed_at(&self, data_dir: &Path, point: &str) {
         let points = beside(data_dir, "points");
         std::fs::create_dir_all(&points).expect("made");
@@ -78,7 +78,7 @@ impl Start<'_> {
         process.wait().expect("ended");
     }
 
-    /// Runs a verb of `gpuaas server`.
+    /// Runs a subcommand of `gpuaas server`.
     pub(crate) fn verb(&self, data_dir: &Path, verb: &[&str]) -> Output {
         let mut command = Command::new(GPUAAS);
         command.arg("server").args(["--data-dir".as_ref(), data_dir.as_os_str()]).args(verb);
@@ -106,7 +106,7 @@ struct Files {
 }
 
 impl Lone {
-    /// Becomes its first administrator; returns the token.
+    /// Exchanges the one-time token for the first administrator's token, and returns it.
     pub(crate) async fn first_admin(&self) -> String {
         exchanged(&self.client(&one_time_admin(&self.data_dir))).await.expect("exchanged")
     }
@@ -116,12 +116,12 @@ impl Lone {
         Client::new(self.ready["url"].as_str().expect("a URL"), &authority, token).expect("a client")
     }
 
-    /// What it has logged.
+    /// Returns its log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Ends it in order: all rows are in the database's own file then.
+    /// Shuts it down in order, which writes the whole log of the database back to the database file.
     pub(crate) fn end(mut self) {
         drop(self.process.stdin.take());
         let began = Instant::now();
@@ -139,7 +139,7 @@ impl Drop for Lone {
     }
 }
 
-/// The stable code of what a command said last.
+/// Returns the stable code of the last error page that `said` names; empty if it names none.
 pub(crate) fn code(said: &str) -> String {
     let page = said.rsplit_once("docs/errors/").and_then(|(_, rest)| rest.split_once(".md"));
     page.map(|(code, _)| code.to_owned()).unwrap_or_default()
@@ -149,7 +149,7 @@ pub(crate) fn text(path: &Path) -> String {
     path.to_str().expect("a text").to_owned()
 }
 
-/// A path beside a data directory, of its own.
+/// Returns a path next to the data directory, with this suffix.
 fn beside(data_dir: &Path, suffix: &str) -> PathBuf {
     data_dir.with_extension(suffix)
 }

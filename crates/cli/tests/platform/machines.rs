@@ -1,4 +1,4 @@
-//! What a node says of its machine, what is mended there, what an app leaves there, and a machine that goes and comes back.
+//! Inspection and repair of a node's machine, leftovers of an app on it, and reset and re-enrollment of machines.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -32,7 +32,7 @@ async fn inspected(client: &Client, name: &str) -> Node {
     client.get_node(name).await.expect("a node")
 }
 
-/// Kinds of the platform's events about a node, in order.
+/// Returns the kinds of the platform's events about a node, in order.
 async fn told(client: &Client, node: &Node) -> Vec<String> {
     let events = client.list_events(None, 0).await.expect("events").items;
     events.into_iter().filter(|event| event.subject_id == node.id).map(|event| event.kind).collect()
@@ -76,7 +76,7 @@ async fn a_finding_is_shown_with_its_fix_and_the_fix_takes_it_away() {
     let platform = Platform::start(1);
     let client = platform.client();
     inspected(&client, "demo-1").await;
-    // The sandbox's own kernel parameter; that of the machine under it stays as it is.
+    // Changes the sandbox's own kernel parameter; the host's parameter stays unchanged.
     let parameter = "proc/sys/fs/inotify/max_user_instances";
     let of_machine = std::fs::read_to_string(format!("/{parameter}")).expect("a parameter");
     let own = platform.node_file(1, parameter);
@@ -164,15 +164,15 @@ async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_r
     let client = platform.client();
     let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
     assert_eq!(platform.ended(&started).await.operation.state, "succeeded");
-    // An uninstall that does not get everything away: a folder, and a unit that wins over the release's own.
+    // An uninstall that leaves a folder, and a unit that overrides the release's own.
     let script = platform.node_file(1, "usr/local/bin/rke2-uninstall.sh");
     let text = std::fs::read_to_string(&script).expect("a script");
     let plants = "mkdir -p \"$ROOT/var/lib/kubelet/kept\"\nprintf '[Service]\\nExecStart=/bin/true\\n' > \"$ROOT/etc/systemd/system/rke2-agent.service\"\n";
     std::fs::write(&script, text + plants).expect("written");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("still a program");
-    // The cloud controller's port, at which the stand-in has nobody.
+    // The port of the cloud controller, which the stand-in does not use.
     let listening = Listening::at(&platform, 1, 10_258);
-    // Beside RKE2's own, and none of its business.
+    // A folder that does not belong to RKE2.
     std::fs::create_dir_all(platform.node_file(1, "var/lib/others")).expect("made");
 
     let project = || Some(PROJECT.to_owned());
@@ -223,7 +223,7 @@ async fn node_is_put_back_by_force_and_another_machine_is_reported() {
     let before = inspected(&client, "gpu-1").await;
     let refused = client.reset_node("gpu-1", &EnrollNode::default()).await.map_err(code);
     assert_eq!(refused.expect_err("it is in use"), "state_conflict");
-    // The same machine once more: nothing is told of it.
+    // The same machine enrolls again: no change of machine is reported.
     let reset = client.reset_node("gpu-1", &forced()).await.expect("forced");
     assert_eq!((reset.node.state.as_str(), reset.node.facts.is_none()), ("registered", true));
     eventually("its old certificate still lets it in", async || {

@@ -1,5 +1,5 @@
-//! The platform as its users meet it: real processes, real TLS, real files, and where a test deploys, a genuine Kubernetes control plane inside
-//! the stand-in.
+//! End-to-end tests of the platform with real processes, real TLS and real files.
+//! Tests that deploy run a genuine Kubernetes control plane inside the stand-in.
 
 mod actors;
 mod addresses;

@@ -1,4 +1,4 @@
-//! Who reads the control plane's metrics.
+//! Access to the control plane's metrics.
 
 use gpuaas_api_types::{CreateProject, CreateToken};
 use gpuaas_model::{Permission, Role};

@@ -1,4 +1,4 @@
-//! Operations of the API, read from its document: what is added there is tried by itself.
+//! The API's operations, read from its OpenAPI document so that tests cover new operations automatically.
 
 use std::collections::BTreeSet;
 
@@ -6,28 +6,28 @@ use gpuaas_model::Permission;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-/// Of the right form; nothing has it.
+/// A well-formed id that nothing has.
 pub(crate) const NOBODYS_ID: &str = "0198c0de-0000-7000-8000-000000000000";
 
-/// One operation as the document describes it.
+/// One operation as the OpenAPI document describes it.
 pub(crate) struct Operation {
     pub(crate) name: String,
     pub(crate) method: Method,
-    /// With its parts in braces.
+    /// The path with its parameters in braces.
     pub(crate) template: String,
-    /// Absent for an operation that asks for no token.
+    /// The permission that the operation needs; absent if the document says `none`.
     pub(crate) needs: Option<Permission>,
-    /// Its codes.
+    /// The error codes that it may return.
     pub(crate) errors: BTreeSet<String>,
     pub(crate) takes_project: bool,
     pub(crate) compares: bool,
-    /// Names of the parameters of its query, each with its schema.
+    /// The schemas of its query parameters, by name.
     pub(crate) query: Map<String, Value>,
-    /// The schema of its body.
+    /// The schema of its request body.
     pub(crate) body: Option<Value>,
 }
 
-/// All of them.
+/// Returns all operations of the document.
 pub(crate) fn operations() -> Vec<Operation> {
     let document = include_str!("../../../../docs/openapi.json");
     let document: Value = serde_json::from_str(document).expect("JSON");
@@ -66,12 +66,12 @@ fn read(document: &Value, path: &str, method: &str, described: &Value) -> Operat
 }
 
 impl Operation {
-    /// Whether it changes something.
+    /// Returns true if the method is not GET.
     pub(crate) fn mutates(&self) -> bool {
         self.method != Method::GET
     }
 
-    /// Its path, the parts in braces filled in by their names.
+    /// Returns its path with each parameter replaced by `part` of its name.
     pub(crate) fn path(&self, part: impl Fn(&str) -> String) -> String {
         let parts = self.template.split('/').map(|text| {
             text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).map_or_else(|| text.to_owned(), &part)
@@ -79,17 +79,17 @@ impl Operation {
         parts.collect::<Vec<_>>().join("/")
     }
 
-    /// Its path with ids of the right form that nothing has.
+    /// Returns its path with an id that nothing has for each parameter.
     pub(crate) fn path_of_nobody(&self) -> String {
         self.path(|_| NOBODYS_ID.to_owned())
     }
 
-    /// The fields of its body with their schemas.
+    /// Returns the schemas of its body's fields, by name.
     pub(crate) fn fields(&self) -> Map<String, Value> {
         self.body.as_ref().and_then(|body| body["properties"].as_object()).cloned().unwrap_or_default()
     }
 
-    /// A body of the right form, of the fields that it must have.
+    /// Returns a valid body with only the required fields.
     pub(crate) fn sound_body(&self) -> Map<String, Value> {
         let required = self.body.as_ref().and_then(|body| body["required"].as_array()).cloned().unwrap_or_default();
         let schemas = self.fields();

@@ -1,4 +1,4 @@
-//! Placements that cannot work: every reason in one answer, and nothing touched.
+//! Impossible placements: one answer lists every reason, and nothing is changed.
 
 use gpuaas_api_types::{CreateAllocation, CreateProject, Deploy};
 use gpuaas_client::ClientError;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{PROJECT, Platform, eventually};
 
-/// Field and code of every reason of a refusal.
+/// Returns field and code of every reason of the refusal.
 fn reasons(refused: Result<impl Sized, ClientError>) -> Vec<(String, String)> {
     let Err(ClientError::Problem(problem)) = refused else { panic!("it is not refused with a problem") };
     assert_eq!((problem.code.as_str(), problem.status), ("placement_invalid", 422));
@@ -34,7 +34,7 @@ async fn a_placement_is_refused_with_all_its_reasons_at_once() {
     let missing = client.deploy_workload(&of(json!({ "agent_allocation_ids": [] }))).await;
     assert_eq!(reasons(missing), expected(&[("server_allocation_id", "server_required")]));
 
-    // demo-3 is given back and to another project: its old allocation is inactive, its new one is not ours to see.
+    // demo-3's allocation is released and so inactive. Project `other` cannot allocate the node, so an unknown id serves as a foreign one.
     let (one, two) = (platform.allocation(1).await, platform.allocation(2).await);
     let inactive = platform.allocation(3).await;
     client.release_allocation(&inactive).await.expect("released");
@@ -43,11 +43,11 @@ async fn a_placement_is_refused_with_all_its_reasons_at_once() {
     let foreign = {
         let fresh =
             client.create_allocation(&CreateAllocation { project: "other".into(), node: "demo-3".into() }).await;
-        // A node that was given back is in nobody's use before it was reimaged.
+        // A released node cannot be allocated before it is reimaged.
         assert!(fresh.is_err());
         unknown.to_string()
     };
-    // demo-4's agent hangs.
+    // demo-4's agent is stopped, so the node becomes unreachable.
     let four = platform.allocation(4).await;
     platform.signal_agent(4, "STOP");
     eventually("demo-4 does not become unreachable", async || {

@@ -1,4 +1,4 @@
-//! Requests as somebody else's program sends them: any method, header and body.
+//! HTTP requests as any other client may send them, with any method, headers and body.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,7 +16,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::world::{PATIENCE, Platform};
 
-/// What came back.
+/// An HTTP response with its JSON body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -25,18 +25,18 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The stable code of a problem document.
+    /// Returns the stable code of a problem document.
     pub(crate) fn code(&self) -> &str {
         self.body["code"].as_str().unwrap_or_default()
     }
 }
 
-/// Connects to it, and says by which address.
+/// Connects to the platform. Returns the address and the TLS stream.
 pub(crate) async fn connect(platform: &Platform) -> (String, TlsStream<TcpStream>) {
     connect_to(&platform.ready()).await
 }
 
-/// Connects to the control plane that a ready file tells of.
+/// Connects to the control plane that the ready file describes.
 async fn connect_to(ready: &Value) -> (String, TlsStream<TcpStream>) {
     let address = address_of(ready);
     let stream = TcpStream::connect(address).await.expect("connected");
@@ -44,13 +44,13 @@ async fn connect_to(ready: &Value) -> (String, TlsStream<TcpStream>) {
     (address.to_string(), stream)
 }
 
-/// Where the API of a control plane listens.
+/// Returns the address on which a control plane's API listens.
 pub(crate) fn address_of(ready: &Value) -> SocketAddr {
     let address = ready["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL");
     address.parse().expect("an address")
 }
 
-/// Speaks TLS on a connection to a control plane.
+/// Performs the TLS handshake on a connection to a control plane.
 pub(crate) async fn shake(ready: &Value, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
     let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
     let authority = CertificateDer::from_pem_slice(&authority).expect("a certificate");
@@ -59,12 +59,12 @@ pub(crate) async fn shake(ready: &Value, stream: TcpStream) -> std::io::Result<T
     TlsConnector::from(Arc::new(tls)).connect(name, stream).await
 }
 
-/// Reads something on a connection of one's own.
+/// Sends a GET request on the given connection.
 pub(crate) async fn read_on(stream: TlsStream<TcpStream>, path: &str, headers: &[(&str, &str)]) -> Answer {
     exchange(("x".to_owned(), stream), Method::GET, path, headers, "").await
 }
 
-/// Writes a whole request, reads nothing before, and gives the answer's text: what a simple client does.
+/// Writes a whole request before it reads, as a simple client does. Returns the text of the response.
 pub(crate) async fn write_then_read(platform: &Platform, head: &str, body: &[u8]) -> String {
     let (address, mut stream) = connect(platform).await;
     let length = body.len();
@@ -77,10 +77,10 @@ pub(crate) async fn write_then_read(platform: &Platform, head: &str, body: &[u8]
     answer
 }
 
-/// Writes something and gives what comes back until the other side closes, however it does, or for as long as there is patience.
+/// Writes `text` and returns all that the server sends until the connection ends or [`PATIENCE`] is over.
 pub(crate) async fn write_then_wait(platform: &Platform, text: &str) -> String {
     let (_, mut stream) = connect(platform).await;
-    // The other side may have had enough before it has all of it.
+    // The server may close the connection before it has read everything.
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.flush().await;
     let mut answer = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) async fn write_then_wait(platform: &Platform, text: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Sends one request with exactly these headers, and the admin's token where `token` is given so.
+/// Sends one request with `host` and these headers on a new connection.
 pub(crate) async fn send(
     platform: &Platform,
     method: Method,
@@ -99,15 +99,15 @@ pub(crate) async fn send(
     exchange(connect(platform).await, method, path, headers, body).await
 }
 
-/// Reads what anybody may read at the control plane that a ready file tells of.
+/// Sends a GET request without a token to the control plane that the ready file describes.
 pub(crate) async fn read_open(ready: &Value, path: &str) -> Answer {
     exchange(connect_to(ready).await, Method::GET, path, &[], "").await
 }
 
-/// A request of whose body only the length is told: the other side has begun to wait for it.
+/// A request whose headers are sent; the server waits for the body.
 pub(crate) struct Begun(TlsStream<TcpStream>, String);
 
-/// Begins a POST, up to where the other side asks for its body.
+/// Sends the headers of a POST and waits until the server asks for the body with `100 Continue`.
 pub(crate) async fn begin(ready: &Value, path: &str, body: &str) -> Begun {
     let (address, mut stream) = connect_to(ready).await;
     let (token, length) = (ready["token"].as_str().expect("a token"), body.len());
@@ -123,12 +123,12 @@ pub(crate) async fn begin(ready: &Value, path: &str, body: &str) -> Begun {
 }
 
 impl Begun {
-    /// Sends the body, and gives the first line of what comes back.
+    /// Sends the body and returns the status line of the response.
     pub(crate) async fn go_on(self) -> String {
         let Self(mut stream, body) = self;
         stream.write_all(body.as_bytes()).await.expect("the body is taken");
         let mut answer = Vec::new();
-        // However the connection ends: what counts was told before.
+        // The connection may end with an error after the response.
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
     }
@@ -158,7 +158,7 @@ async fn exchange(
     }
 }
 
-/// `Authorization` of the platform admin.
+/// Returns the `Authorization` value of the platform admin.
 pub(crate) fn bearer(platform: &Platform) -> String {
     format!("Bearer {}", platform.ready()["token"].as_str().expect("a token"))
 }

@@ -1,4 +1,4 @@
-//! Refused changes, as the audit has them.
+//! Audit records of refused changes.
 
 use gpuaas_api_types::{AuditEntry, CreateProject, CreateToken};
 use http::Method;
@@ -10,7 +10,7 @@ use crate::{
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-/// A platform with a viewer, and what the viewer sends as its credentials.
+/// Starts a platform with a viewer. Returns it with the viewer's `Authorization` value.
 async fn started() -> (Platform, String) {
     let platform = tokio::task::block_in_place(|| Platform::start(0));
     platform.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");

@@ -1,4 +1,4 @@
-//! A machine that a tenant has left goes through the operator's reimage hook, and comes back only with what the hook was given.
+//! A machine released by its tenant goes through the operator's reimage hook, and rejoins only with the value that the hook received.
 
 use gpuaas_api_types::{CreateAllocation, CreateProject};
 use gpuaas_client::{Client, ClientError};
@@ -13,7 +13,7 @@ fn code(error: ClientError) -> String {
     }
 }
 
-/// A project takes the node and gives it back.
+/// Allocates the node to a project and releases it.
 async fn held_and_released(client: &Client) {
     client.create_project(&CreateProject { name: "acme".into() }).await.expect("made");
     let ask = CreateAllocation { project: "acme".into(), node: "gpu-1".into() };
@@ -44,7 +44,7 @@ async fn machine_comes_back_with_what_the_reimage_hook_was_given_and_not_without
     let order: Value = serde_json::from_slice(&order).expect("JSON");
     let [string, value] = ["enrollment", "reimage"].map(|field| order[field].as_str().expect("a text"));
 
-    // A machine that looks new and has the string alone is refused.
+    // A machine with a new machine id and only the enrollment string is refused.
     std::fs::write(fleet.node_file(1, "etc/machine-id"), format!("{}\n", "cd".repeat(16))).expect("written");
     fleet.enroll_again(1, string);
     let journal = fleet.node_file(1, ".sandbox/journal/gpuaas-agent.service.jsonl");

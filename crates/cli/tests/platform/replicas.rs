@@ -1,4 +1,4 @@
-//! Two control planes on one PostgreSQL: whichever holds a node's channel, the other reaches it; whichever dies, the other goes on.
+//! Two control planes on one PostgreSQL: each reaches nodes whose channel the other holds, and each goes on when the other dies.
 
 use futures::StreamExt;
 use gpuaas_api_types::{CreateToken, RegisterNode};
@@ -11,11 +11,11 @@ use crate::{
     world::{CLUSTERS, eventually},
 };
 
-/// Who holds what: the first replica the nodes' channels, the second the operation.
+/// The first replica holds the nodes' channels, the second drives the operation.
 const HOLDS_CHANNELS: usize = 0;
 const HOLDS_OPERATION: usize = 1;
 
-/// Two replicas; the nodes are connected to the first and know of both.
+/// Starts two replicas; the nodes are connected to the first and know both.
 async fn replicated() -> (Server, Fleet) {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let url = server.fresh_database().await;
@@ -27,7 +27,7 @@ async fn replicated() -> (Server, Fleet) {
     (server, fleet)
 }
 
-/// Begins a deployment that the second replica drives, and waits for its step.
+/// Starts a deployment that the second replica drives, and waits until `step` runs.
 async fn deploying(fleet: &Fleet, step: &str) -> (Client, String) {
     let client = fleet.client_of(HOLDS_OPERATION);
     let deploy = prepared(&client).await;
@@ -43,7 +43,7 @@ fn assert_nothing_repeated(fleet: &Fleet) {
     assert_eq!((fleet.counted(1, "start"), fleet.counted(2, "start")), (1, 1), "each was started once");
 }
 
-/// A line that brings a machine in holds whichever replica answers it.
+/// Asserts that both replicas issue the same key pin in the command that enrolls a machine.
 async fn assert_one_pin(fleet: &Fleet) {
     let mut pins = Vec::new();
     for replica in [HOLDS_CHANNELS, HOLDS_OPERATION] {

@@ -1,4 +1,4 @@
-//! Death in the middle of a deploy: whoever comes back goes on, and no effect that was complete is repeated.
+//! A process dies in the middle of a deployment: after its restart the deployment goes on, and no completed effect is repeated.
 
 use futures::StreamExt;
 use gpuaas_api_types::{CreateAllocation, CreateProject, Deploy};
@@ -13,7 +13,7 @@ use crate::{
 
 const PROJECT: &str = "research";
 
-/// A project with both nodes and a release, and the deployment that a test then disturbs.
+/// Prepares a project with both nodes and a release, and returns a deployment request.
 pub(crate) async fn prepared(client: &Client) -> Deploy {
     client.import_artifacts(&import_of(release())).await.expect("imported");
     client.create_project(&CreateProject { name: PROJECT.into() }).await.expect("made");
@@ -39,7 +39,7 @@ pub(crate) async fn prepared(client: &Client) -> Deploy {
     }
 }
 
-/// Returns when the step is running.
+/// Returns when the step is no longer pending. Fails if the operation ends before.
 pub(crate) async fn until_running(client: &Client, operation: &str, step: &str) {
     let mut events = Box::pin(client.follow_events(Some(PROJECT.into()), 0).await.expect("a stream"));
     loop {

@@ -1,4 +1,4 @@
-//! A restore that is refused, fails or is killed: it leaves nothing, or runs again.
+//! A restore that is refused, fails or is killed leaves nothing behind, or succeeds when it is run again.
 
 use std::{
     path::Path,
@@ -16,15 +16,15 @@ use crate::{
     world::{import_of, release},
 };
 
-/// A control plane that would serve, and ends at once because nobody holds its lifeline.
+/// Arguments of a control plane that starts and ends at once, because nothing holds its lifeline.
 const SERVE: [&str; 7] =
     ["--lifeline", "--listen", "127.0.0.1:0", "--channel-listen", "127.0.0.1:0", "--replica-listen", "127.0.0.1:0"];
 
-/// A fleet whose control plane was lost, with its backup.
+/// A fleet that has lost its control plane, with the backup of it.
 struct Lost {
     fleet: Fleet,
     backup: String,
-    /// The database into which it is to be restored.
+    /// The database to restore into; absent for SQLite.
     url: Option<String>,
     _server: Option<Server>,
     artifacts: usize,
@@ -50,7 +50,7 @@ impl Lost {
         Self { fleet, backup, url, _server: server, artifacts }
     }
 
-    /// Everything that a restore may have left, by name.
+    /// Returns the names of everything that a restore may have left.
     async fn left(&self) -> Vec<String> {
         let names = |folder: &Path| -> Vec<String> {
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -73,7 +73,7 @@ impl Lost {
         self.fleet.server_verb(&["restore", file])
     }
 
-    /// Writes a changed backup and returns its path.
+    /// Writes a changed copy of the backup and returns its path.
     fn altered(&self, change: impl Fn(&str, Vec<u8>) -> Option<(String, Vec<u8>)>) -> String {
         static ALTERED: AtomicUsize = AtomicUsize::new(0);
         let file = self.fleet.path(&format!("altered-{}.tar", ALTERED.fetch_add(1, Ordering::Relaxed)));
@@ -82,7 +82,7 @@ impl Lost {
         file.to_string_lossy().into_owned()
     }
 
-    /// The same with other rows, which the digest in the file is right for.
+    /// Writes a copy with changed rows and a matching digest, and returns its path.
     fn with_rows(&self, change: impl Fn(String) -> String) -> String {
         let whole = std::fs::read(&self.backup).expect("a backup");
         let mut digests = None;
@@ -107,7 +107,7 @@ impl Lost {
         })
     }
 
-    /// Restores the backup, and serves from it.
+    /// Restores the backup and serves from it.
     async fn comes_back(self) {
         let restored = self.restore(&self.backup);
         assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
@@ -115,7 +115,7 @@ impl Lost {
         self.serves().await;
     }
 
-    /// Has the control plane serve from what was restored.
+    /// Starts the control plane on the restored data.
     async fn serves(mut self) {
         assert!(!self.fleet.data_dir().join("restore.unfinished").exists());
         refused(&self.restore(&self.backup), "store_not_empty");
@@ -138,7 +138,7 @@ async fn refused_restores_leave_nothing(is_shared: bool) {
         lost.with_rows(|rows| rows.replacen("\"platform\",", "7,", 1)),
         lost.with_rows(|rows| rows.replacen("\\\"imported_at\\\"", "\\\"imported_on\\\"", 1)),
         lost.with_rows(|rows| without_a_row(&rows)),
-        // The rows name artifacts, and the file says that there are none.
+        // The rows name artifacts, but `backup.json` counts none.
         lost.altered(|name, bytes| match name {
             "backup.json" => {
                 let mut said: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
@@ -174,7 +174,7 @@ async fn refused_restores_leave_nothing(is_shared: bool) {
     lost.comes_back().await;
 }
 
-/// The rows without one that others refer to, and with the right number of them.
+/// Returns the rows without the first one, a setting, so that the number of rows in the last line is wrong.
 fn without_a_row(rows: &str) -> String {
     let line = rows.lines().find(|line| line.starts_with("{\"row\":")).expect("a row");
     rows.replacen(&format!("{line}\n"), "", 1)
@@ -193,7 +193,7 @@ async fn killed_restores_run_again(is_shared: bool) {
             refused(&lost.fleet.server_verb(verb), "restore_unfinished");
         }
         if stage != RestoreStage::InPlace {
-            // Another one fails, and takes along what the killed one has left.
+            // A second restore fails and removes what the killed one left.
             refused(&lost.restore(&torn.to_string_lossy()), "backup_invalid");
             assert_eq!(lost.left().await, [""; 0], "{point}");
             lost.fleet.kill_server_verb(&["restore", &lost.backup], &point);

@@ -1,4 +1,4 @@
-//! History leaves the database while work goes on; none of it is lost, also where the control plane dies in between.
+//! History moves from the database to archives while nodes work. Nothing is lost, even if the control plane dies in between.
 
 use std::{
     collections::BTreeMap,
@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use crate::{fleet::Fleet, world::eventually};
 
-/// The least that can be set.
+/// The shortest retention that can be set.
 const SHORT: [(&str, &str); 3] =
     [("GPUAAS_KEEP_OPERATIONS", "10s"), ("GPUAAS_KEEP_EVENTS", "10s"), ("GPUAAS_KEEP_AUDIT", "10s")];
-/// After this long about as much leaves the database as comes.
+/// After this time about as many records leave the database as are added.
 const SETTLED: Duration = Duration::from_secs(20);
 
-/// Pings the node for so long; returns how often.
+/// Pings the node for this long. Returns the number of pings.
 async fn work(client: &Client, long: Duration) -> u64 {
     let (began, mut pings) = (Instant::now(), 0);
     while began.elapsed() < long {
@@ -35,7 +35,7 @@ fn rows(fleet: &Fleet, table: &str) -> u64 {
     u64::try_from(count.expect("it is counted")).expect("a count")
 }
 
-/// The lines of all archives of one kind, in their order.
+/// Returns the lines of all archives of one kind, in order.
 async fn archived(client: &Client, kind: &str) -> Vec<Value> {
     let mut lines = Vec::new();
     for archive in client.list_archives(Some(kind.to_owned())).await.expect("listed").items {
@@ -49,9 +49,9 @@ async fn archived(client: &Client, kind: &str) -> Vec<Value> {
     lines
 }
 
-/// Every record of the audit is in one archive or still in the database, and none is in two archives.
+/// Asserts that every audit record is in one archive or still in the database, and that none is in two archives.
 async fn audit_is_whole(client: &Client) {
-    // Before the archives: what leaves the database meanwhile is in them.
+    // Read before the archives: records that leave the database meanwhile are in an archive.
     let left = client.list_audit(None, None, None, 0).await.expect("listed").items;
     let lines = archived(client, "audit").await;
     let numbers = lines.iter().filter_map(|line| line["audit"]["sequence"].as_u64());

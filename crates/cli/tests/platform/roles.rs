@@ -1,4 +1,4 @@
-//! Every operation asked for by every role: what each may, and what looks absent.
+//! Every role calls every operation: permitted calls, forbidden calls, and resources that look absent.
 
 use gpuaas_api_types::{CreateProject, CreateToken};
 use gpuaas_client::ClientError;
@@ -11,15 +11,15 @@ use crate::{
     world::Platform,
 };
 
-/// Somebody who asks.
+/// A caller of the API.
 pub(crate) struct Who {
     pub(crate) called: String,
-    /// Absent for somebody without a token.
+    /// Absent for a caller without a token.
     pub(crate) role: Option<Role>,
     pub(crate) bearer: Option<String>,
 }
 
-/// Whether the page of roles promises it: what the code does is not measured by the code.
+/// Returns true if `docs/roles.md` grants the permission. The test compares the code with the page, not with itself.
 fn is_promised(role: Role, permission: Permission) -> bool {
     let page = include_str!("../../../../docs/roles.md");
     let row = |first: &str| -> Vec<&str> {
@@ -38,7 +38,7 @@ async fn ask(platform: &Platform, operation: &Operation, who: &Who, query: &str)
     send(platform, operation.method.clone(), &path, &headers, body).await
 }
 
-/// One of each role in the project `ours`, an admin of the project `theirs`, and nobody.
+/// Returns one caller of each role in the project `ours`, an admin of the project `theirs`, and one without a token.
 async fn everybody(platform: &Platform) -> Vec<Who> {
     let client = platform.client();
     for project in ["ours", "theirs"] {
@@ -67,15 +67,15 @@ async fn every_role_may_what_the_table_says_on_every_route_and_nothing_else() {
             let answer = ask(&platform, operation, who, "").await;
             let cell = format!("{} as {}: {answer:?}", operation.name, who.called);
             match (operation.needs, who.role) {
-                // Handed to everybody, where there is something.
+                // Public reads: 200, or 404 where the resource does not exist.
                 (None, _) if operation.method == Method::GET => assert!([200, 404].contains(&answer.status), "{cell}"),
-                // Refused for what it lacks, and not for who asks.
+                // Open to all callers: refused because of the empty body, not because of the caller.
                 (None, _) => assert_eq!((answer.status, answer.code()), (400, "body_invalid"), "{cell}"),
                 (Some(_), None) => assert_eq!((answer.status, answer.code()), (401, "unauthenticated"), "{cell}"),
                 (Some(needed), Some(role)) if !is_promised(role, needed) => {
                     assert_eq!((answer.status, answer.code()), (403, "forbidden"), "{cell}");
                 }
-                // Let in, whatever becomes of it: nobody has made a next sealing key here.
+                // Permitted, but refused later: no next sealing key exists here.
                 (Some(_), Some(_)) if operation.name == "rotate_sealing_key" => {
                     assert_eq!((answer.status, answer.code()), (409, "sealing_key_not_everywhere"), "{cell}");
                 }

@@ -1,4 +1,4 @@
-//! The sealing key that follows another while nodes work and clients ask.
+//! Rotation of the sealing key while nodes work and clients send requests.
 
 use gpuaas_api_types::{CreateProject, CreateServiceAccount, RegisterNode};
 use gpuaas_client::{Client, ClientError};
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{fleet::Fleet, world::eventually};
 
-/// Pings a node and lists tokens until it is told to stop; nothing may fail. Returns how often it did.
+/// Pings a node and lists tokens until `stop` is cancelled. Every request must succeed. Returns the number of rounds.
 async fn work_on(client: Client, node: &'static str, stop: CancellationToken) -> usize {
     let mut answered = 0;
     while !stop.is_cancelled() {
@@ -33,7 +33,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| digits(at).expect("hex digits")).collect()
 }
 
-/// How much of what is sealed or coded in the database that key opens or proves.
+/// Counts the sealed values and key-derived codes in the database that `key` opens or verifies.
 async fn opened_by(url: &str, key: &SealingKey) -> usize {
     let mut store = PgConnection::connect(url).await.expect("the store");
     let mut opened = 0;
@@ -65,7 +65,7 @@ async fn opened_by(url: &str, key: &SealingKey) -> usize {
     opened
 }
 
-/// Which connection carries each node's channel.
+/// Returns the connection that carries each node's channel.
 async fn connections(url: &str) -> Vec<(String, String)> {
     let mut store = PgConnection::connect(url).await.expect("the store");
     let rows = sqlx::query("select node_id, connection from sessions order by node_id").fetch_all(&mut store).await;

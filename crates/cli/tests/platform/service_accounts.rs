@@ -1,4 +1,4 @@
-//! Programs that act for a project.
+//! Service accounts of a project and their tokens.
 
 use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken};
 use gpuaas_client::{Client, ClientError};

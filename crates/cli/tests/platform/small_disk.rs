@@ -1,4 +1,4 @@
-//! A disk that can be full to its last byte: a file system in memory whose size is a test's to set.
+//! A disk that a test can fill to its last byte: a tmpfs whose size the test sets.
 
 use std::{
     fs::{self, File},
@@ -7,20 +7,20 @@ use std::{
     process::Command,
 };
 
-/// Its size where there is room.
+/// The mount option for a disk with plenty of free space.
 const ROOMY: &str = "size=4g";
-/// What is left at least between what is in use and its end, before it is filled: a file system cannot shrink below what is written meanwhile.
+/// Free space left before the filler is written. A tmpfs cannot shrink below its use, which may grow meanwhile.
 const MARGIN_KIB: u64 = 256;
-/// What takes the room.
+/// The file that takes the free space.
 const FILLER: &str = "filler";
 
-/// A disk; gone when it is dropped.
+/// A small disk; dropping it unmounts it.
 pub(crate) struct SmallDisk {
     folder: PathBuf,
 }
 
 impl SmallDisk {
-    /// One under that folder; `None`, said, where this user may not mount any.
+    /// Mounts one at `folder`; prints a note and returns `None` if this user may not mount.
     pub(crate) fn at(folder: &Path) -> Option<Self> {
         fs::create_dir_all(folder).expect("made");
         let mounted = Command::new("mount")
@@ -34,7 +34,7 @@ impl SmallDisk {
         None
     }
 
-    /// Leaves so much room, and not more.
+    /// Shrinks or grows the disk so that this much is free, in KiB.
     pub(crate) fn leave_kib(&self, kib: u64) {
         loop {
             let size = format!("remount,size={}k", self.used_kib() + kib);
@@ -44,7 +44,7 @@ impl SmallDisk {
         }
     }
 
-    /// Fills it up to its last byte.
+    /// Fills it to its last byte.
     pub(crate) fn fill(&self) {
         self.leave_kib(MARGIN_KIB);
         let mut filler = File::options().create(true).append(true).open(self.folder.join(FILLER)).expect("a file");
@@ -59,7 +59,7 @@ impl SmallDisk {
         }
     }
 
-    /// Makes room again.
+    /// Restores its size and deletes the filler.
     pub(crate) fn make_room(&self) {
         let roomy = Command::new("mount").args(["-o", &format!("remount,{ROOMY}")]).arg(&self.folder).status();
         assert!(roomy.expect("mount runs").success());
@@ -79,7 +79,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // At once, whoever still has a file open there.
+        // Lazily, because a process may still have a file open there.
         let _ = Command::new("umount").arg("--lazy").arg(&self.folder).status();
     }
 }

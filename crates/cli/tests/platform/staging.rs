@@ -1,4 +1,4 @@
-//! Artifacts that a node keeps between fetching and laying them out, where its tenant is root.
+//! Artifacts that a node stages between download and installation, while its tenant is root.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ use crate::{
 const VERSION: &str = "v1.0.0";
 const STAGING: &str = "var/lib/gpuaas-agent/artifacts";
 const PROGRAM: &str = "#!/bin/sh\ntest \"$1\" = --version && echo rke2 version v1.0.0\n";
-/// Ends at once, so that a start is given up soon.
+/// Exits at once, so that a start fails soon.
 const UNIT: &str = "[Service]\nType=notify\nExecStart=/usr/local/bin/rke2 server\nRestart=always\nRestartSec=100ms\n\
                     [Install]\nWantedBy=multi-user.target\n";
 
@@ -22,7 +22,7 @@ fn script(name: &str) -> String {
     fs::read_to_string(format!("{}/../standin/package/bin/{name}", env!("CARGO_MANIFEST_DIR"))).expect("a script")
 }
 
-/// Puts other bytes in the place of everything that is staged, as many as there must be.
+/// Overwrites every staged artifact with other bytes of the same length.
 fn poison(staging: &Path, imported: &[Artifact]) {
     for artifact in imported {
         let poison = vec![b'x'; usize::try_from(artifact.size_bytes).expect("a size")];
@@ -52,11 +52,11 @@ async fn poisoned_staged_artifact_is_not_laid_out_and_staging_goes_with_the_work
     })
     .await;
 
-    // What a former tenant left under the digests of the release, each as long as it must be.
+    // A former tenant left files under the digests of the release, each of the right length.
     let staging = platform.node_file(1, STAGING);
     fs::create_dir_all(&staging).expect("made");
     poison(&staging, &imported);
-    // And what the present one does between fetching and laying out.
+    // The present tenant replaces files between download and installation.
     let laying_out = Point::TaskBegun(TaskType::Rke2Install).to_string();
     let points = platform.node_file(1, gpuaas_crash_points::FOLDER_OF_SANDBOX);
     fs::create_dir_all(&points).expect("made");

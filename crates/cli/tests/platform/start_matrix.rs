@@ -1,5 +1,5 @@
-//! Each file of a data directory, missing or wrong in every way that a disk or a hand may leave it: a start serves all that was acknowledged, or
-//! refuses with a code. What `gpuaas server verify` says of the same directory stands beside it.
+//! Starts a control plane on data directories in which one file is missing or damaged in every way a disk or a person may cause.
+//! A start serves all that was acknowledged or refuses with a code. The table also lists the findings of `gpuaas server verify`.
 
 use std::{
     collections::BTreeSet,
@@ -14,49 +14,50 @@ use crate::{
     world::{build_programs, import_of, release, show},
 };
 
-/// What is wrong with a file.
+/// How a file of the data directory is damaged or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Missing,
     Empty,
-    /// Its second half is gone.
+    /// Cut to its first half.
     Cut,
-    /// One bit is another; of the database, in the head of its middle page: SQLite has no digest of what rows hold.
+    /// One bit differs. In the database it is at the start of the middle page, because SQLite keeps no checksum of row contents.
     Flipped,
-    /// As it was at an earlier moment.
+    /// Replaced by its content at an earlier moment.
     Older,
-    /// Of another control plane; of the database also: of a newer version.
+    /// Replaced by the file of another control plane; `lock` gets other text.
     Foreign,
+    /// Database only: a schema version that the program does not know.
     Newer,
 }
 
-/// What a start must do.
+/// The required outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// All that was acknowledged is there.
+    /// Serves all that was acknowledged.
     Serves,
-    /// The same, and the log names the artifact.
+    /// Serves all that was acknowledged, and the log names the artifact.
     ServesAndNames,
-    /// It refuses with that code.
+    /// Refuses with this code.
     Refuses(&'static str),
 }
 
 use Expected::{Refuses, Serves, ServesAndNames};
 use State::{Cut, Empty, Flipped, Foreign, Missing, Newer, Older};
 
-/// The rows are whole and of an earlier moment.
+/// The rows are intact but from an earlier moment.
 const HISTORY_WENT_BACK: Expected = Refuses("history_went_back");
-/// Nothing tells of which moment the rows are.
+/// Nothing proves from which moment the rows are.
 const HISTORY_UNPROVEN: Expected = Refuses("history_unproven");
 
-/// Kinds of findings, or the code with which `verify` itself refuses.
+/// The kinds of findings, joined by commas in alphabetical order, or the code with which `verify` itself refuses.
 type Found = &'static str;
 const NOTHING: Found = "nothing";
 
-/// What may be wrong with one file.
+/// The states to test for one file.
 type States = &'static [(State, Found, Expected)];
 
-/// The whole table: what is wrong with a file, what `verify` finds, and what a start must do.
+/// The whole table: for each file and state, the findings of `verify` and the outcome of a start.
 const CELLS: &[(&str, States)] = &[
     (
         "gpuaas.db",
@@ -78,11 +79,11 @@ const CELLS: &[(&str, States)] = &[
             (Cut, "history", HISTORY_WENT_BACK),
             (Flipped, "history", HISTORY_WENT_BACK),
             (Older, "history", HISTORY_WENT_BACK),
-            // Its pages take the place of this one's.
+            // The pages of the foreign log replace pages of this database.
             (Foreign, "database", Refuses("store_damaged")),
         ],
     ),
-    // An earlier mark is still true, and of its two entries one is enough.
+    // An earlier mark is still valid, and one of its two entries is enough.
     (
         "history.mark",
         &[
@@ -105,7 +106,7 @@ const CELLS: &[(&str, States)] = &[
             (Foreign, "key", Refuses("sealing_key_mismatch")),
         ],
     ),
-    // No rotation is under way: the next key has nothing under it.
+    // No rotation is under way: nothing is sealed with the next key.
     (
         "sealing-next.key",
         &[
@@ -150,7 +151,7 @@ const CELLS: &[(&str, States)] = &[
             (Foreign, NOTHING, Serves),
         ],
     ),
-    // A digest is compared where an artifact is laid out, and by `verify`; a start compares lengths.
+    // Digests are compared by `verify` and when an artifact is laid out; a start compares lengths only.
     (
         "artifacts/*",
         &[
@@ -164,7 +165,7 @@ const CELLS: &[(&str, States)] = &[
     ("lock", &[(Missing, NOTHING, Serves), (Empty, NOTHING, Serves), (Foreign, NOTHING, Serves)]),
 ];
 
-/// The directories that cells are made of.
+/// The data directories from which the cells are copied.
 struct Given {
     _folder: tempfile::TempDir,
     root: PathBuf,
@@ -172,7 +173,7 @@ struct Given {
     artifact: String,
 }
 
-/// What a client was told is there.
+/// The state that a client has seen acknowledged.
 #[derive(Debug, PartialEq, Eq)]
 struct Acknowledged {
     projects: BTreeSet<String>,
@@ -187,7 +188,7 @@ async fn acknowledged(served: &Lone, token: &str) -> Option<Acknowledged> {
     Some(Acknowledged {
         projects: projects.into_iter().map(|project| project.name).collect(),
         artifacts: client.list_artifacts().await.ok()?.items.len(),
-        // What a start or a client writes by itself is no loss.
+        // Counts project creations only: starts and other requests add audit records.
         audit: audit.iter().filter(|record| record.action == "project.create").count(),
     })
 }
@@ -197,7 +198,8 @@ async fn make(served: &Lone, token: &str, name: &str) {
 }
 
 impl Given {
-    /// A control plane that was ended in order twice and killed once, with its files at earlier moments, and another control plane's.
+    /// Prepares a control plane that was shut down in order twice and killed once, copies of its files from earlier moments,
+    /// and the files of another control plane.
     async fn made() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().to_owned();
@@ -239,7 +241,7 @@ impl Given {
         Self { _folder: folder, root, token, artifact: artifacts.remove(0) }
     }
 
-    /// The database with all that its log holds: a page of the log hides what is wrong with the database's own.
+    /// Returns the database with its log written back: a page in the log would hide damage to the same page of the database.
     fn written_back(&self) -> Vec<u8> {
         let folder = self.root.join("written-back");
         copy(&self.root.join("data"), &folder);
@@ -250,14 +252,14 @@ impl Given {
         fs::read(path).expect("read")
     }
 
-    /// A directory in which that file is in that state.
+    /// Makes a data directory in which `file` is in `state`.
     fn cell(&self, file: &str, state: State) -> PathBuf {
         let file = file.replace('*', &self.artifact);
         let cell = self.root.join(format!("{}-{state:?}", file.replace(['/', '.'], "-")));
         copy(&self.root.join("data"), &cell);
         let path = cell.join(&file);
         let bytes = fs::read(&path).unwrap_or_default();
-        // A link to the file that other cells have.
+        // Artifacts are hard links that the cells share: unlink this one before writing.
         fs::remove_file(&path).expect("it was there");
         match state {
             Missing => {}
@@ -281,7 +283,7 @@ impl Given {
                     .expect("written");
             }
         }
-        // A database and its log belong together, and so do those of another moment or control plane.
+        // Without its log, which belongs to the undamaged database.
         if file == "gpuaas.db" && matches!(state, Flipped | Older | Foreign | Newer) {
             let _ = fs::remove_file(cell.join("gpuaas.db-wal"));
         }
@@ -289,11 +291,11 @@ impl Given {
     }
 }
 
-/// Copies a data directory; artifacts are links.
+/// Copies a data directory; artifacts become hard links.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to.join("artifacts")).expect("made");
     for entry in fs::read_dir(from).expect("a folder").flatten().filter(|entry| entry.path().is_file()) {
-        // SQLite's index of its log is made anew by whoever opens it.
+        // SQLite rebuilds the index of its log when it opens the database.
         if entry.file_name() != "gpuaas.db-shm" {
             fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
         }
@@ -313,10 +315,10 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// A file, what is wrong with it, what `verify` finds, and what a start must do.
+/// A file, its state, the findings of `verify`, and the required outcome of a start.
 type Cell = (&'static str, State, Found, Expected);
 
-/// One cell: what `verify` found and the start did, and whether that is what it must do.
+/// Runs one cell. Returns its line of the table, and whether `verify` and the start did as required without changing the files.
 async fn judged(given: &Given, all: &Acknowledged, (file, state, finds, expected): Cell) -> (String, bool) {
     let cell = given.cell(file, state);
     let before = contents(&cell);
@@ -378,7 +380,7 @@ async fn start_serves_all_that_was_acknowledged_or_says_what_is_wrong_with_which
         states.iter().map(move |&(state, finds, expected)| (*file, state, finds, expected))
     };
     let cells: Vec<Cell> = CELLS.iter().flat_map(of_file).collect();
-    // So many at once: each is a process that mostly waits for its disk.
+    // Runs four cells at a time, because each process mostly waits for its disk.
     for group in cells.chunks(4) {
         let judged = group.iter().map(|&cell| judged(given, all, cell));
         for (line, is_right) in futures::future::join_all(judged).await {

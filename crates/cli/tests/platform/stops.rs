@@ -1,4 +1,4 @@
-//! A control plane that is asked to end.
+//! Orderly shutdown of a control plane.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use gpuaas_api_types::{CreateProject, CreateToken};
 
 use crate::{fleet::Fleet, raw, world::eventually};
 
-/// Requests at once: more than are recorded one by one.
+/// Requests at once: more than the audit records one by one.
 const SENT: u64 = 100;
-/// Well within what a request under way is given.
+/// Well below the time that the control plane gives to requests under way.
 const REST_ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,7 +19,7 @@ async fn a_request_that_is_under_way_is_answered_before_the_control_plane_ends()
     let address = fleet.ready()["url"].as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL").to_owned();
     fleet.signal_replica(0, "TERM");
     eventually("it listens on", async || tokio::net::TcpStream::connect(&address).await.is_err()).await;
-    // Until all the rest of it has ended. Nothing tells when; too short a wait would only see less.
+    // Waits until everything else has ended, which no signal reports. Too short a wait only makes the test weaker.
     tokio::time::sleep(REST_ENDS_WITHIN).await;
     assert_eq!(begun.go_on().await, "HTTP/1.1 201 Created");
     fleet.replica_ended(0);

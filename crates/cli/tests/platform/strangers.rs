@@ -1,5 +1,5 @@
-//! What belongs to another project, asked for by the ids that it really has: the answer is the one that an id gets which never existed, byte for
-//! byte but for the id and the correlation id.
+//! Requests for another project's resources by their real ids: the answer equals that for an id that never existed, byte for
+//! byte except for the id and the correlation id.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const STRANGERS: &str = "strangers";
 
-/// Ids of what [`PROJECT`] really has, by what they are of.
+/// Ids of resources that [`PROJECT`] really has, by kind, and the name of a member.
 struct Theirs {
     ids: BTreeMap<&'static str, String>,
     member: String,
@@ -61,7 +61,7 @@ async fn with_everything(platform: &Platform) -> Theirs {
 }
 
 impl Theirs {
-    /// The id that the braces of a path stand for.
+    /// Returns the id for one parameter of a path.
     fn id(&self, template: &str, part: &str) -> &str {
         let kind = match part {
             "id" if template.contains("/operations/") => "operation",
@@ -76,7 +76,7 @@ impl Theirs {
     }
 }
 
-/// Everything of an answer, with the one id and the correlation id taken out.
+/// Returns status, headers and body of an answer without `date`, with the id and the correlation id replaced.
 fn plain(answer: &Answer, id: &str) -> (u16, Vec<(String, String)>, String) {
     let correlation = answer.headers["correlation-id"].to_str().expect("a text").to_owned();
     let without = |text: &str| text.replace(&correlation, "CORRELATION").replace(id, "ID");
@@ -103,7 +103,7 @@ async fn what_another_project_has_is_as_absent_by_its_id_as_what_nobody_has() {
     platform.client().create_project(&project).await.expect("made");
     let roles = [Role::ProjectAdmin, Role::ProjectMember, Role::Viewer];
     for role in roles {
-        // Before anything is asked for by its id: the audit of a project shows what its own people asked for in vain.
+        // Checked before any request by id: a project's audit also shows the refused requests of its own users.
         nothing_leaks(&platform, &token(&platform, role).await, &theirs).await;
     }
     let mut asked = 0;
@@ -131,7 +131,7 @@ async fn what_another_project_has_is_as_absent_by_its_id_as_what_nobody_has() {
                 Some(_) => Value::Object(operation.sound_body()).to_string(),
                 None => String::new(),
             };
-            // By the path.
+            // By path.
             let parts: Vec<&str> = operation.template.split('/').filter_map(|part| part.strip_prefix('{')).collect();
             if let Some(part) = parts.first().map(|part| part.trim_end_matches('}')).filter(|part| *part != "slug") {
                 let path =
@@ -141,7 +141,7 @@ async fn what_another_project_has_is_as_absent_by_its_id_as_what_nobody_has() {
                 assert_eq!((answer.status, answer.code()), (404, "not_found"), "{}: {answer:?}", operation.name);
                 asked += 1;
             }
-            // By the query.
+            // By query.
             for name in ["project", "workload", "node", "operation"] {
                 if operation.query.contains_key(name) {
                     let path = |id: &str| format!("{}?{name}={id}", operation.path(|_| "rke2".to_owned()));
@@ -171,7 +171,7 @@ async fn what_another_project_has_is_as_absent_by_its_id_as_what_nobody_has() {
     assert_eq!((after.lifecycle.as_str(), after.generation), ("running", 1), "nothing was done to it");
 }
 
-/// No list or stream of a stranger's holds anything of theirs.
+/// Asserts that no list shows a stranger any of these ids, and that the project's event stream is refused as not found.
 async fn nothing_leaks(platform: &Platform, token: &str, theirs: &Theirs) {
     let listed = send(platform, Method::GET, "/api/v1/workloads", &[("authorization", token)], "").await;
     let counts = listed.body["counts"].as_object().expect("counts");

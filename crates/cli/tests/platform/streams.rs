@@ -1,4 +1,4 @@
-//! Streams of events end with the right to them.
+//! Event streams end when the permission to read them ends.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use gpuaas_client::{Client, ClientError};
 
 use crate::world::{PATIENCE, Platform};
 
-/// A token of a viewer of `ours`: its id, and a client that holds it.
+/// Creates a token of a viewer of `ours`. Returns its id and a client that uses it.
 async fn viewer(platform: &Platform, ttl_seconds: u64) -> (String, Client) {
     let ask = CreateToken {
         name: "viewer".into(),
@@ -26,7 +26,7 @@ async fn started() -> Platform {
     platform
 }
 
-/// How long it took until the stream ended.
+/// Returns the time until the stream ended.
 async fn end_of(events: impl Stream<Item = Result<Event, ClientError>>) -> Duration {
     let began = std::time::Instant::now();
     let mut events = std::pin::pin!(events);

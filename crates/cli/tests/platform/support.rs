@@ -1,4 +1,4 @@
-//! The support bundle as whoever helps gets it.
+//! The contents of the support bundle that `gpuaas support bundle` writes.
 
 use std::{collections::BTreeMap, io::Read, os::unix::fs::PermissionsExt};
 
@@ -83,7 +83,7 @@ async fn a_bundle_of_somebody_who_may_not_see_all_says_what_it_lacks() {
 async fn a_bundle_goes_on_where_one_page_of_a_list_ends() {
     let platform = Platform::start(0);
     let admin = platform.client();
-    // More than a page of events holds.
+    // One more than a page of events holds.
     for number in 0..201 {
         let ask = CreateToken {
             name: format!("token-{number:03}"),

@@ -1,4 +1,4 @@
-//! Damaged rows, keys and artifacts of a stopped control plane: a start names the row, `gpuaas server verify` names each loss.
+//! Damaged rows, keys and artifacts of a stopped control plane: a start names the row, and `gpuaas server verify` names each loss.
 
 use std::{fs, path::PathBuf};
 
@@ -9,7 +9,7 @@ use crate::{
     world::{build_programs, import_of, release},
 };
 
-/// The data directory of a stopped control plane with a project, a node and artifacts.
+/// Prepares the data directory of a stopped control plane with a project, a node and artifacts.
 async fn ended() -> (tempfile::TempDir, PathBuf) {
     tokio::task::block_in_place(build_programs);
     let folder = tempfile::tempdir().expect("a folder");
@@ -29,7 +29,7 @@ fn change(data: &std::path::Path, sql: &str) {
     rows.execute_batch(&format!("pragma foreign_keys = off; {sql}")).expect("changed");
 }
 
-/// Runs `verify` and returns the kind and place of each finding; fails if there is none.
+/// Runs `verify` and returns kind and place of each finding. Fails if there is none.
 fn found(data: &std::path::Path) -> Vec<(String, String)> {
     let verified = Start::default().verb(data, &["verify", "-o", "json"]);
     assert_eq!(verified.status.code(), Some(1), "{}", String::from_utf8_lossy(&verified.stderr));

@@ -1,4 +1,4 @@
-//! A cluster from its placement to its removal, through the API, one operation after the other as a tenant would.
+//! The life of a cluster from placement to removal through the API, one operation after the other, as a tenant runs them.
 
 use futures::{StreamExt, TryStreamExt};
 use gpuaas_api_types::{AskAccess, CreateToken, EnrollNode};

@@ -1,4 +1,4 @@
-//! A running `gpuaas dev`, and what tests ask of it.
+//! A running `gpuaas dev`, with the helpers that the tests share.
 
 use std::{
     io::Write as _,
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
-/// Longest wait for something that takes a fraction of it.
+/// Timeout of every wait; the awaited event normally takes a fraction of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
-/// The project that deploys.
+/// Name of the project that owns the allocations and deploys.
 pub(crate) const PROJECT: &str = "research";
-/// Clusters that run at once: each holds about 450 MB.
+/// Limits the clusters that run at once, because each holds about 450 MB.
 pub(crate) static CLUSTERS: Semaphore = Semaphore::const_new(2);
 
-/// A running `gpuaas dev`; ends with the test, whatever comes of it.
+/// A running `gpuaas dev`; dropping it kills the process and waits until all its descendants have ended.
 pub(crate) struct Platform {
     pub(crate) child: Child,
     pub(crate) ready_file: PathBuf,
@@ -31,12 +31,12 @@ pub(crate) struct Platform {
 }
 
 impl Platform {
-    /// With so many sandbox nodes, `demo-1` and on.
+    /// Starts `gpuaas dev` with `nodes` sandbox nodes, named `demo-1` and up.
     pub(crate) fn start(nodes: u8) -> Self {
         Self::start_with(nodes, &[])
     }
 
-    /// With settings from the environment.
+    /// Starts it with `nodes` sandbox nodes and additional environment variables.
     pub(crate) fn start_with(nodes: u8, environment: &[(&str, &str)]) -> Self {
         build_programs();
         let folder = tempfile::tempdir().expect("a folder");
@@ -52,7 +52,8 @@ impl Platform {
         platform
     }
 
-    /// With every node in [`PROJECT`] and the stand-in's release imported; a cluster may be deployed.
+    /// Starts it, allocates every node to [`PROJECT`] and imports the stand-in's release, so that a test can deploy a cluster.
+    /// Waits for one of the [`CLUSTERS`] permits.
     pub(crate) async fn with_release(nodes: u8, environment: &[(&str, &str)]) -> Self {
         let permit = CLUSTERS.acquire().await.expect("never closed");
         let mut platform = tokio::task::block_in_place(|| Self::start_with(nodes, environment));
@@ -72,7 +73,7 @@ impl Platform {
         platform
     }
 
-    /// Ends it with all that it started, and starts it again.
+    /// Kills the process, waits for its descendants to end, and starts it again on the same data directory.
     pub(crate) fn restart(&mut self, nodes: u8) {
         self.end();
         std::fs::remove_file(&self.ready_file).expect("it was ready");
@@ -81,7 +82,7 @@ impl Platform {
     }
 
     fn end(&mut self) {
-        // SIGKILL to the parent alone: the lifelines must end the rest.
+        // Sends SIGKILL to the parent only: the lifelines must end its descendants.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let began = Instant::now();
@@ -114,7 +115,7 @@ impl Platform {
         serde_json::from_slice(&output.stdout).expect("JSON on stdout")
     }
 
-    /// A file of the test's own.
+    /// Returns the path of a file in the test's own folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -123,39 +124,39 @@ impl Platform {
         serde_json::from_slice(&std::fs::read(&self.ready_file).expect("a ready file")).expect("JSON")
     }
 
-    /// A client with the platform admin's token.
+    /// Returns a client with the platform admin's token.
     pub(crate) fn client(&self) -> Client {
         let ready = self.ready();
         self.client_with(ready["token"].as_str().expect("a token"))
     }
 
-    /// A client with that token.
+    /// Returns a client with the given token.
     pub(crate) fn client_with(&self, token: &str) -> Client {
         let ready = self.ready();
         let authority = std::fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
         Client::new(ready["url"].as_str().expect("a URL"), &authority, token).expect("a client")
     }
 
-    /// A file of a node, under the folder that stands for its root.
+    /// Returns the path of a node's file under the folder that serves as the node's root.
     pub(crate) fn node_file(&self, node: u8, path: &str) -> PathBuf {
         self.folder.join(format!("data/nodes/demo-{node}")).join(path)
     }
 
-    /// Switches faults of the stand-in on, on one node.
+    /// Enables the named faults of the stand-in on one node.
     pub(crate) fn fault(&self, node: u8, names: &str) {
         let file = self.node_file(node, "etc/rancher/rke2/stand-in-faults");
         std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
         std::fs::write(file, names).expect("written");
     }
 
-    /// Allocation ids by node number.
+    /// Returns the id of the allocation of `demo-{node}` in [`PROJECT`].
     pub(crate) async fn allocation(&self, node: u8) -> String {
         let list = self.client().list_allocations(Some(PROJECT.to_owned()), None).await.expect("listed");
         let name = format!("demo-{node}");
         list.items.into_iter().find(|allocation| allocation.node_name == name).expect("allocated").id
     }
 
-    /// What deploying `name` with the server on `demo-1` and agents on these nodes asks for.
+    /// Returns a request that deploys `name` with the server on `demo-1` and agents on the given nodes.
     pub(crate) async fn deployment(&self, name: &str, agents: &[u8]) -> Deploy {
         let placement = json!({
             "server_allocation_id": self.allocation(1).await, "agent_allocation_ids": self.allocations(agents).await,
@@ -170,7 +171,7 @@ impl Platform {
         }
     }
 
-    /// What adding agents on these nodes asks for.
+    /// Returns a request that adds agents on the given nodes.
     pub(crate) async fn additions(&self, agents: &[u8]) -> AddMembers {
         AddMembers { placement: json!({ "agent_allocation_ids": self.allocations(agents).await }) }
     }
@@ -183,7 +184,7 @@ impl Platform {
         ids
     }
 
-    /// The operation when it has ended.
+    /// Waits until the operation has ended, and returns it.
     pub(crate) async fn ended(&self, started: &Started) -> OperationDetail {
         let client = self.client();
         eventually("the operation does not end", async || {
@@ -207,7 +208,7 @@ impl Platform {
         assert!(status.expect("kill runs").success());
     }
 
-    /// Processes that carry this test's folder in their arguments or environment.
+    /// Returns pid and text (arguments and environment) of each process whose text contains the path of this test's folder.
     pub(crate) fn processes(&self) -> Vec<(i32, String)> {
         let mark = self.folder.to_string_lossy().into_owned();
         let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
@@ -249,8 +250,8 @@ fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// The agent and the stand-in lie beside `gpuaas`. `cargo xtask test` has built them; cargo alone builds only the latter for this test, and
-/// an agent of yesterday would be tested.
+/// Builds the agent and the stand-in next to `gpuaas`, unless `cargo xtask test` has built them (`GPUAAS_TEST_RELEASE` is set).
+/// Without this, `cargo test` alone builds only `gpuaas`, and the test would run an outdated agent.
 pub(crate) fn build_programs() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -262,7 +263,7 @@ pub(crate) fn build_programs() {
     });
 }
 
-/// The stand-in's release: where `cargo xtask test` put it, or built now.
+/// Returns the folder of the stand-in's release: the one that `GPUAAS_TEST_RELEASE` names, or one built now.
 pub(crate) fn release() -> &'static Path {
     static RELEASE: OnceLock<PathBuf> = OnceLock::new();
     RELEASE.get_or_init(|| {
@@ -278,7 +279,7 @@ pub(crate) fn release() -> &'static Path {
     })
 }
 
-/// What importing the release in that folder asks for, by the digest of its sum file.
+/// Returns a request that imports the release in that folder, with the SHA-256 of its checksum file.
 pub(crate) fn import_of(release: &Path) -> ImportRelease {
     let folder = std::fs::canonicalize(release).expect("a folder");
     let sums = std::fs::read(folder.join("sha256sum-amd64.txt")).expect("a sum file");
@@ -291,7 +292,7 @@ pub(crate) fn import_of(release: &Path) -> ImportRelease {
     }
 }
 
-/// The folder of genuine Kubernetes programs: the one that `cargo xtask test` names, or built now.
+/// Returns the folder of genuine Kubernetes programs: the one that `GPUAAS_COMPONENTS` names, or one built now.
 pub(crate) fn components() -> &'static Path {
     static COMPONENTS: OnceLock<PathBuf> = OnceLock::new();
     COMPONENTS.get_or_init(|| {
@@ -314,9 +315,9 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Prints a figure past the test harness, which swallows what passing tests print.
+/// Prints a line to the real standard output: the test harness hides the output of tests that pass.
 pub(crate) fn show(figure: &str) {
-    // A closed standard output is no reason to fail.
+    // A closed standard output must not fail the test.
     let _ = writeln!(std::io::stdout(), "    {figure}");
 }
 

@@ -1,4 +1,4 @@
-//! Control planes that share a store, and nodes that do at once what they are told.
+//! Control planes that share a store, and simulated nodes that succeed at every task.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,11 +41,11 @@ use crate::ports::ports;
 const CONTROL_PLANE: &str = "bench";
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Nodes that answer every task after a fixed time, or hold those of operations until they are let go of.
+/// Simulated nodes. They answer every task after a fixed time, or hold the tasks of operations until they are released.
 pub(crate) struct Nodes {
     task: Duration,
     is_holding: watch::Sender<bool>,
-    /// Nodes that were sent a task of an operation.
+    /// Nodes that received a task of an operation.
     dispatched: watch::Sender<BTreeSet<NodeId>>,
     engine: OnceLock<Weak<Engine>>,
 }
@@ -60,7 +60,7 @@ impl Nodes {
         }
     }
 
-    /// Tasks of operations are taken and do not end from now on, or end again.
+    /// Starts or stops holding: a held task of an operation is accepted and does not end.
     pub(crate) fn hold(&self, is_holding: bool) {
         self.is_holding.send_replace(is_holding);
     }
@@ -104,7 +104,7 @@ impl Nodes {
     }
 }
 
-/// The way of one replica to all nodes.
+/// One replica's access to all nodes.
 struct Way(Arc<Nodes>);
 
 #[async_trait]
@@ -144,7 +144,7 @@ impl gpuaas_engine::port::Nodes for Way {
     fn release_all(&self) {}
 }
 
-/// A cluster that is up.
+/// A cluster whose calls succeed. It delivers no access and has no tunnels.
 struct Up;
 
 #[async_trait]
@@ -190,16 +190,16 @@ fn keys() -> Keys {
     Keys::new(CONTROL_PLANE.to_owned(), authority, SealingKey::new(&[9; 32]).expect("a key"), TokenKey::new(&[9; 32]))
 }
 
-/// Engines on one store.
+/// Engines that share one store.
 pub(crate) struct Fleet {
     engines: Vec<Arc<Engine>>,
     project: ProjectId,
-    /// Of each node, in their order.
+    /// One allocation per node, in the order of creation.
     allocations: Vec<String>,
 }
 
 impl Fleet {
-    /// Control planes with a project that has so many nodes.
+    /// Starts `replicas` control planes and creates a project with `count` allocated nodes.
     pub(crate) async fn start(url: &str, nodes: Arc<Nodes>, replicas: usize, count: usize) -> Self {
         let mut engines = Vec::new();
         for _ in 0..replicas {
@@ -225,13 +225,13 @@ impl Fleet {
         Self { engines, project, allocations }
     }
 
-    /// One more run on a store that another left with work to do.
+    /// Starts one control plane on the store of a stopped one, evicts that predecessor and continues its operations.
     pub(crate) async fn again(url: &str, nodes: Arc<Nodes>, predecessor: ReplicaId) -> Self {
         let engine = engine(url, &nodes, Some(predecessor)).await;
         Self { engines: vec![engine], project: ProjectId::from_uuid(Uuid::nil()), allocations: Vec::new() }
     }
 
-    /// Deploys number so-and-so to so many nodes, through one replica after the other.
+    /// Deploys workload `number` to `nodes` nodes of its own. The replicas accept the deployments in turn.
     pub(crate) async fn deploy(&self, number: usize, nodes: usize) {
         let placed = &self.allocations[number * nodes..(number + 1) * nodes];
         let ask = Deploy {
@@ -246,7 +246,7 @@ impl Fleet {
         commands::workload::deploy(engine, &caller(), ask).await.expect("accepted");
     }
 
-    /// Removes every workload from its nodes.
+    /// Decommissions every workload.
     pub(crate) async fn decommission_all(&self) {
         let mut reader = self.store().read().await.expect("a reader");
         let all = reader.workloads(&WorkloadFilter::default()).await.expect("workloads");
@@ -267,7 +267,7 @@ impl Fleet {
             if all.iter().filter(|of| of.state == OperationState::Succeeded).count() == count {
                 return;
             }
-            // Not with every change: there are thousands, and looking is no part of what is measured.
+            // Polls instead of reading after each of the thousands of changes, because these reads are not part of the measurement.
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -280,7 +280,7 @@ impl Fleet {
         self.engines[0].replica()
     }
 
-    /// Ends all of them where they are, as a death does.
+    /// Stops all engines in the middle of their work, as a crash does. Returns the first replica's id.
     pub(crate) async fn stop(self) -> ReplicaId {
         for engine in &self.engines {
             engine.stop();
@@ -331,7 +331,7 @@ async fn engine(url: &str, nodes: &Arc<Nodes>, predecessor: Option<ReplicaId>) -
     engine
 }
 
-/// History stays where it is here.
+/// Refuses every archive, so history stays in the database.
 struct NoArchives;
 
 #[async_trait::async_trait]
@@ -390,7 +390,7 @@ async fn enrolled(engine: &Arc<Engine>, number: usize) -> NodeId {
     node.id
 }
 
-/// Every allocation's id when all are active, in the order in which they were made.
+/// Waits until `count` allocations are active and returns their ids in the order of creation.
 async fn active_allocations(store: &Store, count: usize) -> Vec<String> {
     loop {
         let mut reader = store.read().await.expect("a reader");

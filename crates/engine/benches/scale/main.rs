@@ -1,5 +1,5 @@
-//! How the engine does with much at once: genuine engine, planner, app and store; nodes and clusters are simulated and answer in a fixed time.
-//! Figures are printed; nothing is asserted but that the work was done.
+//! Measures the engine under load: real engine, planner, app and store; simulated nodes and clusters that answer after a fixed time.
+//! Prints figures; asserts only that the work completes.
 
 mod fleet;
 mod ports;
@@ -12,19 +12,19 @@ use std::{
 use fleet::{Fleet, Nodes};
 use gpuaas_postgres_server::Server;
 
-/// Operations that are open when a control plane starts.
+/// Number of open operations when the control plane restarts.
 const OPEN: usize = 1_000;
-/// Deployments at once.
+/// Number of concurrent deployments.
 const AT_ONCE: usize = 20;
-/// How long a simulated node takes for a task.
+/// Duration of a task on a simulated node.
 const TASK: Duration = Duration::from_millis(20);
-/// Runs of which the middle one counts.
+/// Runs per figure; the result is their median.
 const RUNS: usize = 9;
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let asked = |what: &str| std::env::args().any(|argument| argument == what);
-    // What `cargo test --benches` runs is no measurement.
+    // Measures nothing without one of these arguments, so `cargo test --benches` stays fast.
     if asked("restart") {
         runtime.block_on(restart());
     }
@@ -38,7 +38,8 @@ fn main() {
     }
 }
 
-/// Makes so many nodes with allocations, then deploys and decommissions until there were so many operations. Leaves the database for others to look at.
+/// Creates `nodes` nodes with allocations, then deploys to one node each and decommissions until `operations` operations have succeeded.
+/// `nodes` must be at least half of `operations`. Keeps the database for other measurements.
 async fn grow(url: &str, nodes: usize, operations: usize) {
     let fleet = Fleet::start(url, Arc::new(Nodes::new(Duration::ZERO)), 1, nodes).await;
     let workloads = operations / 2;
@@ -87,7 +88,7 @@ async fn replicas() {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     println!("{AT_ONCE} deployments at once, each to two simulated nodes, on PostgreSQL");
     let mut took = [1, 2].map(|replicas| (replicas, Vec::new()));
-    // In turns: a machine that gets slower meanwhile does so for both.
+    // Alternates between the two, so that a machine that slows down affects both equally.
     for _ in 0..RUNS {
         for (replicas, took) in &mut took {
             let nodes = Arc::new(Nodes::new(TASK));

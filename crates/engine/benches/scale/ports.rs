@@ -1,4 +1,4 @@
-//! Time, randomness and spawning as they are.
+//! Real time, randomness and spawning.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -10,7 +10,7 @@ use gpuaas_engine::port::{Ports, Runtime};
 use gpuaas_model::{Clock, Entropy, Timestamp};
 use tokio::sync::watch;
 
-/// Drivers that run now, of all engines here.
+/// Number of operation drivers that run now, over all engines of this process.
 pub(crate) static DRIVERS: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
 
 struct Real(Instant);

@@ -1,4 +1,4 @@
-//! A machine that comes back after a tenant: with another key, another machine id, and what else the platform asks for.
+//! Enrollment of a machine after a tenant: it needs a new key, another machine id and, with a reimage hook, the hook's one-time value.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,7 @@ use crate::{
 
 const MACHINE: &str = "4c4c4544003510568054b7c04f4a3432";
 
-/// Redeems a string on a machine.
+/// Redeems an enrollment string on a machine with this id.
 async fn redeemed(
     world: &World,
     string: &SecretText,
@@ -55,7 +55,7 @@ async fn redeemed_by(
     node::redeem(engine, admin().correlation, ask).await
 }
 
-/// A node on which a tenant was, released and reset, with the key that its agent had then.
+/// Creates a node that a tenant used and that was then released and reset. Returns the agent's former key and the new enrollment string.
 async fn left_by_a_tenant() -> (Site, NodeKey, SecretText) {
     let site = Site::of(1).await;
     let engine = &site.world.engine;
@@ -87,7 +87,7 @@ async fn machine_that_was_not_reimaged_is_refused_after_a_tenant() {
     let fresh = NodeKey::generate().unwrap();
     let refused = redeemed(&site.world, &string, &fresh, MACHINE, None).await;
     assert_eq!(code(refused), Some(Code::MachineNotReimaged));
-    // A refusal uses no token up: the reimaged machine comes in by the same string.
+    // A refusal does not use up the token: the reimaged machine enrolls with the same string.
     assert_eq!(code(redeemed(&site.world, &string, &fresh, "another", None).await), None);
     let row = site.world.store().read().await.unwrap().node(site.nodes[0]).await.unwrap();
     assert_eq!((row.left_by_tenant, row.machine_id.as_deref()), (None, Some("another")));
@@ -160,7 +160,7 @@ async fn hook_that_fails_leaves_a_node_that_can_be_handed_over_again() {
     assert_eq!(hook.0.lock().unwrap().len(), 1);
 }
 
-/// Takes every order.
+/// A hook that accepts and keeps every order.
 #[derive(Default)]
 struct Hook(Mutex<Vec<ReimageOrder>>);
 

@@ -1,4 +1,4 @@
-//! What certificates show that the rows have forgotten.
+//! Certificates as evidence that the database lost rows.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::world::World;
 
-/// A world whose history began at that moment.
+/// Begins a generation of the history at `began` and keeps its mark in `folder`.
 async fn marked(world: &World, folder: &tempfile::TempDir, began: Timestamp) {
     let mut tx = world.store().begin().await.unwrap();
     let generation = tx.begin_marks(began.as_millis() as u64).await.unwrap();
@@ -77,7 +77,7 @@ async fn certificates_that_were_forgotten_for_their_age_show_nothing() {
     marked(&world, &folder, known.created_at).await;
     let own = NodeIdentity { control_plane: "cp".to_owned(), node, epoch: known.epoch };
     let at = |seconds: u64| known.created_at.plus(Duration::from_secs(3_600 + seconds));
-    // A tenant that renews one certificate again and again, and keeps what it got first.
+    // A tenant renews its certificate again and again, and keeps the first one.
     let first = certificate(&world, &own, at(0));
     let key = certified_key_sha256(&first).unwrap();
     remember(&world, own.enrolled(), key.clone(), at(0)).await;

@@ -1,4 +1,4 @@
-//! An app whose plans, lessons and cluster calls are a test's.
+//! An app for tests: a test sets its plans and the results of its steps, and chooses the answers of cluster calls.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -24,13 +24,13 @@ use gpuaas_wire::task::{TaskFailure, UnitReport};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-/// Its slug.
+/// The app's slug.
 pub(crate) const KIT: &str = "kit";
-/// Its only phase.
+/// The app's only phase.
 const PHASE: &str = "working";
-/// A failure that says this may be tried again.
+/// Message that makes a failure retryable.
 pub(crate) const AGAIN: &str = "again";
-/// The schema of each of its tasks.
+/// The app's task types, each with its schema version.
 pub(crate) const TASKS: [(TaskType, u32); 2] = [(TaskType::Noop, 3), (TaskType::Rke2Stop, 7)];
 
 type Planned = Box<dyn Fn(&WorkloadView) -> Vec<StepSpec> + Send>;
@@ -38,15 +38,15 @@ type Planned = Box<dyn Fn(&WorkloadView) -> Vec<StepSpec> + Send>;
 pub(crate) struct Kit {
     manifest: Manifest,
     planned: Mutex<Planned>,
-    /// What the successes of a step teach, one after the other; those that are not named teach nothing.
+    /// Results of each step's successful attempts, by step key, in order. Further successes and other steps change nothing.
     lessons: Mutex<BTreeMap<String, VecDeque<Lesson>>>,
-    /// Whether clusters do not answer.
+    /// Makes deliveries of access wait forever, like a cluster that does not answer.
     pub(crate) is_silent: AtomicBool,
-    /// ServiceAccounts that were withdrawn, in order.
+    /// Revoked ServiceAccounts, in order.
     pub(crate) withdrawn: Mutex<Vec<String>>,
 }
 
-/// What a success teaches, or why it is none.
+/// Changes that follow from a successful task, or the fault that makes it a failure.
 pub(crate) type Lesson = Result<Vec<Learned>, Box<Fault>>;
 
 impl Kit {
@@ -74,7 +74,7 @@ impl Kit {
         }
     }
 
-    /// The steps of the operations that come.
+    /// Sets the function that plans the steps of later operations.
     pub(crate) fn will_plan(&self, planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static) {
         *self.planned.lock().unwrap() = Box::new(planned);
     }
@@ -84,7 +84,7 @@ impl Kit {
     }
 }
 
-/// A milestone for the workload as a whole.
+/// A milestone of the whole workload.
 pub(crate) fn milestone(key: &str) -> StepSpec {
     StepSpec {
         key: StepKey::named(key),
@@ -101,19 +101,19 @@ pub(crate) fn milestone(key: &str) -> StepSpec {
     }
 }
 
-/// A task on the node of the so-manieth member.
+/// A no-op task on the node of the member at index `member`.
 pub(crate) fn task(key: &str, of: &WorkloadView, member: usize) -> StepSpec {
     let member = &of.members[member];
     let action = StepAction::NodeTask { node: member.node.id, task: TaskType::Noop };
     StepSpec { member: Some(member.id), action, scope: FailureScope::Member, ..milestone(key) }
 }
 
-/// A call to the cluster.
+/// A cluster call. `answers` succeeds, `hangs` never ends, any other call fails as `unavailable`.
 pub(crate) fn call(key: &str, call: &str) -> StepSpec {
     StepSpec { action: StepAction::ClusterCall { call: call.to_owned() }, ..milestone(key) }
 }
 
-/// A retry that waits for nothing.
+/// A retry policy without delays between attempts.
 pub(crate) fn times(attempts_max: u32) -> Retry {
     Retry { attempts_max, base_ms: 0, cap_ms: 0 }
 }
@@ -190,7 +190,7 @@ impl AppEffects for Kit {
         match call {
             "answers" => Ok(json!({})),
             "hangs" => {
-                // Twice, as watches do: what says nothing new is not told.
+                // Twice, as watches do: unchanged progress emits no event.
                 (context.progress)("waiting for the cluster".to_owned());
                 (context.progress)("waiting for the cluster".to_owned());
                 std::future::pending().await

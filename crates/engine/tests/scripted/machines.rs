@@ -1,4 +1,4 @@
-//! What nodes say of their machines, and what is mended there.
+//! Inspections of nodes, fixes, and nodes whose agent has a problem.
 
 use gpuaas_engine::commands::{allocation, fix, inspect, node, ping, project};
 use gpuaas_model::{
@@ -18,7 +18,7 @@ use crate::{
     world::{World, admin, eventually},
 };
 
-/// A world with an active node whose agent knows inspections in these versions, and fixes.
+/// Creates a world with an active node whose agent supports these schema versions of inspections, and fixes.
 async fn of_agent(schemas: &[u32]) -> (World, NodeId) {
     let world = World::new().await;
     let id = world.node("gpu-1").await;
@@ -53,7 +53,7 @@ async fn told(world: &World, kind: EventKind) -> Vec<Value> {
     events.into_iter().filter(|event| event.kind == kind).map(|event| event.data).collect()
 }
 
-/// What an agent of the newest version says.
+/// An inspection result of an agent of the newest version.
 fn inspection(writes: Option<WriteLatency>) -> Value {
     let mut said = older();
     said["machine"] =
@@ -64,7 +64,7 @@ fn inspection(writes: Option<WriteLatency>) -> Value {
     said
 }
 
-/// What an agent of the first version says.
+/// An inspection result of an agent of the first version.
 fn older() -> Value {
     json!({
         "hostname": "gpu-1", "machine_id": "ab", "boot_id": "cd", "os": "Debian", "kernel": "6.1", "arch": "x86_64", "cpus": 8,
@@ -89,7 +89,8 @@ async fn a_node_that_has_told_all_it_can_is_not_asked_again_by_itself() {
     for _ in 0..3 {
         inspect::of_new(&world.engine, id);
     }
-    // Behind what was spawned before: asked for by a person, it is asked, and what was measured before stays.
+    // An admin's request does inspect the node again. Its task is the second, so the inspections spawned above sent none.
+    // The earlier measurement stays.
     world.nodes.will_end([done(inspection(None))]);
     let node = inspect::inspect(&world.engine, &admin(), id).await.unwrap();
     assert_eq!(node.machine.and_then(|machine| machine.data_disk).and_then(|disk| disk.writes), Some(MEASURED));
@@ -117,7 +118,7 @@ async fn an_answer_that_is_none_is_not_kept_and_a_node_that_is_away_is_not_waite
     world.nodes.will_end([done(json!({ "nonsense": true })), failed(Code::Forbidden, "a lie")]);
     let invalid = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
     assert_eq!(invalid.code(), Code::AnswerInvalid);
-    // A node's own code is not the control plane's answer.
+    // The control plane does not return a node's error code as its own.
     let refused = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
     assert_eq!(refused.code(), Code::HostFailed);
     assert!(read(&world, id).await.inspected_at.is_none());
@@ -171,7 +172,7 @@ async fn a_fix_that_fails_or_is_none_is_told_as_that_and_leaves_no_event() {
     assert_eq!(told(&world, EventKind::NodeFixed).await, Vec::<Value>::new());
 }
 
-/// A hello of the node's agent, with that problem.
+/// A hello of the node's agent that reports this problem.
 fn hello(problem: Option<AgentProblem>) -> Hello {
     Hello {
         agent_version: "1".to_owned(),
@@ -199,7 +200,7 @@ async fn connects(world: &World, id: NodeId, number: u128, problem: Option<Agent
 #[tokio::test]
 async fn node_whose_agent_has_lost_its_ledger_is_shown_and_sent_no_task() {
     let (world, id) = of_agent(&[1, 2]).await;
-    // One that is on its way ends when the agent comes back without its ledger.
+    // A task under way ends when the agent reconnects without its ledger.
     world.nodes.will([Act::Absent]);
     let (caller, back) = (admin(), async {
         eventually("it is not asked", async || world.nodes.sent() == 1).await;
@@ -216,7 +217,7 @@ async fn node_whose_agent_has_lost_its_ledger_is_shown_and_sent_no_task() {
     assert_eq!((allocated.code(), world.nodes.sent()), (Code::AgentLedgerDamaged, 1));
     let problem = read(&world, id).await.agent_problem.unwrap();
     assert_eq!((problem.code, problem.detail.as_str()), (Code::AgentLedgerDamaged, "ledger.jsonl is missing"));
-    // Told once, and once more when it is over; it stays since when it was.
+    // One event when the problem appears and one when it ends. A repeated report changes nothing, not even its time.
     connects(&world, id, 8, Some(AgentProblemKind::LedgerMissing)).await;
     assert_eq!(read(&world, id).await.agent_problem, Some(problem));
     connects(&world, id, 9, None).await;
@@ -246,7 +247,7 @@ async fn node_in_use_enrolls_in_its_place_where_its_agent_takes_no_tasks_or_an_o
     let refused = enroll(false).await.unwrap_err();
     assert_eq!(refused.code(), Code::StateConflict);
     assert!(refused.next().unwrap().contains("gpuaas node enroll gpu-1 --force --reason TEXT"), "{refused:?}");
-    // The string of a node that has got well meanwhile brings nobody in.
+    // An enrollment string for a node in use is refused once its agent has recovered.
     connects(&world, id, 7, Some(AgentProblemKind::LedgerDamaged)).await;
     let string = enroll(false).await.unwrap().1;
     connects(&world, id, 8, None).await;

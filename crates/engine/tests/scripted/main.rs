@@ -1,6 +1,6 @@
-//! Commands, drivers and keys over a genuine store; nodes, app and cluster do what a test says, and time is in a hurry.
+//! Tests of commands, operation drivers and keys over a real store. Each test scripts nodes, app and cluster; time is accelerated.
 //!
-//! What goes wrong by chance, and how that ends, is the simulation's; here each rule is tried alone.
+//! Each test checks one rule. The simulation covers random faults and their outcomes.
 
 #![allow(clippy::unwrap_used, reason = "a helper of tests is a test")]
 

@@ -1,4 +1,4 @@
-//! Nodes that do what a test says.
+//! Nodes that act as a test scripts them.
 
 use std::{
     collections::VecDeque,
@@ -22,27 +22,27 @@ use gpuaas_wire::task::{TaskFailure, TaskOutcome, TaskProgress};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// What a node does with a task that it is sent.
+/// A node's reaction to a task.
 pub(crate) enum Act {
-    /// It says this, and no more.
+    /// Sends these updates, then closes the stream.
     Say(Vec<TaskUpdate>),
-    /// It says what it is doing, and then what the test tells it; it is lost when the test tells it nothing.
+    /// Reports this progress, then the update that the test sends. The connection is lost if the test drops the sender.
     Held(&'static str, oneshot::Receiver<TaskUpdate>),
-    /// It has no channel.
+    /// Has no channel.
     Absent,
 }
 
-/// An update that ends a task well.
+/// An update that ends a task with success.
 pub(crate) fn done(result: Value) -> TaskUpdate {
     TaskUpdate::Ended(TaskOutcome::Succeeded { result })
 }
 
-/// An update that ends it otherwise.
+/// An update that ends a task with a failure.
 pub(crate) fn failed(code: Code, message: &str) -> TaskUpdate {
     TaskUpdate::Ended(TaskOutcome::Failed { failure: TaskFailure::new(code, message.to_owned()) })
 }
 
-/// A task that ends when the test says so.
+/// Returns an act that reports `says` as its progress and ends with the update that the test sends.
 pub(crate) fn held(says: &'static str) -> (oneshot::Sender<TaskUpdate>, Act) {
     let (end, held) = oneshot::channel();
     (end, Act::Held(says, held))
@@ -50,19 +50,19 @@ pub(crate) fn held(says: &'static str) -> (oneshot::Sender<TaskUpdate>, Act) {
 
 #[derive(Default)]
 pub(crate) struct Scripted {
-    /// Nodes that never answer when they are given keys.
+    /// Nodes that never answer a delivery of keys.
     pub(crate) stalled: Mutex<Vec<NodeId>>,
-    /// Nodes that refuse them.
+    /// Nodes that refuse the keys.
     pub(crate) refusing: Mutex<Vec<NodeId>>,
-    /// To whom keys were given, in order.
+    /// Node of each delivery of keys, in order.
     pub(crate) given: Mutex<Vec<NodeId>>,
-    /// What is done with the next tasks; whoever has nothing left to do succeeds.
+    /// Reactions to the next tasks, in order; further tasks succeed.
     acts: Mutex<VecDeque<Act>>,
-    /// How many tasks were sent.
+    /// Number of dispatches, failed ones included.
     sent: AtomicU64,
-    /// Tasks whose end was asked for, in order.
+    /// Requested cancellations, in order.
     pub(crate) cancelled: Mutex<Vec<(NodeId, TaskId)>>,
-    /// Whether nobody answers who is told to end.
+    /// Makes cancellations wait forever.
     pub(crate) is_deaf: AtomicBool,
 }
 
@@ -71,12 +71,12 @@ impl Scripted {
         self.given.lock().unwrap().iter().filter(|given| **given == node).count()
     }
 
-    /// What is done with the tasks that come next, one after the other.
+    /// Appends reactions to the next tasks, in order.
     pub(crate) fn will(&self, acts: impl IntoIterator<Item = Act>) {
         self.acts.lock().unwrap().extend(acts);
     }
 
-    /// The next tasks end like this.
+    /// Appends tasks that are accepted and end with these updates, in order.
     pub(crate) fn will_end(&self, ends: impl IntoIterator<Item = TaskUpdate>) {
         self.will(ends.into_iter().map(|end| Act::Say(vec![TaskUpdate::Accepted, end])));
     }

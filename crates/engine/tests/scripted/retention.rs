@@ -1,4 +1,4 @@
-//! History leaves the database once it is archived; what is needed stays.
+//! Retention: the engine deletes old history from the database after archiving it, and keeps the rows that are still needed.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{kit::task, nodes::failed, site::Site};
 
-/// The archived lines of one name.
+/// Returns the archived records under this name, such as `operation` or `event`.
 fn lines(site: &Site, name: &str) -> Vec<Value> {
     let files = site.world.files.kept.lock().unwrap();
     let lines = files.values().flat_map(|file| file.lines());
@@ -16,7 +16,7 @@ fn lines(site: &Site, name: &str) -> Vec<Value> {
     lines.filter_map(|line| line.get(name).cloned()).collect()
 }
 
-/// A deployment that failed, and the one that took it up again.
+/// Runs a deployment that fails and an operation that resumes it. Returns the ids of both.
 async fn history(site: &Site) -> [gpuaas_model::OperationId; 2] {
     site.world.nodes.will_end([failed(Code::ClusterNotReady, "no readiness")]);
     let first = site.deployed(|of| vec![task("install", of, 0)]).await;
@@ -42,14 +42,14 @@ async fn history_is_archived_whole_before_it_is_deleted_and_the_newest_stays() {
     let tasks = lines(&site, "task");
     assert!(tasks.iter().any(|of| of["operation"] == first.to_string() && of["envelope"].is_string()), "{tasks:?}");
     assert!(lines(&site, "step").iter().all(|of| of["operation"] == first.to_string()));
-    // Every event but the newest of its stream is in an archive once, and no other is gone.
+    // Every event except the newest of its stream is archived exactly once; only archived events are deleted.
     let events = reader.events(StreamName::Platform, 0, 1_000).await.unwrap();
     let newest = before.last().map_or(0, |event| event.sequence);
     assert_eq!(events.first().map(|event| event.sequence), Some(newest));
     let of_platform = lines(&site, "event").into_iter().filter(|event| event["stream"] == "platform");
     let archived: Vec<u64> = of_platform.filter_map(|event| event["sequence"].as_u64()).collect();
     assert_eq!(archived, (1..newest).collect::<Vec<_>>());
-    // The audit goes on, and says what was archived.
+    // The audit continues after its archived records, and records the archives.
     let audit = reader.audits(&AuditFilter::default()).await.unwrap();
     let archives = reader.archives(None, &Page::default()).await.unwrap();
     let told = audit.iter().filter(|record| record.action == AuditAction::ArchiveCreate).count();
@@ -58,7 +58,7 @@ async fn history_is_archived_whole_before_it_is_deleted_and_the_newest_stays() {
     assert_eq!(of_audit, (1..audit[0].sequence).collect::<Vec<_>>());
     drop(reader);
 
-    // What is left is enough to go on with: the workload's state and its next operation.
+    // The remaining rows suffice for the workload's state and its next operation.
     let kept = site.world.files.kept.lock().unwrap().len();
     later.retain().await.unwrap();
     assert_eq!(site.world.files.kept.lock().unwrap().len(), kept, "nothing is archived twice");
@@ -70,7 +70,7 @@ async fn history_is_archived_whole_before_it_is_deleted_and_the_newest_stays() {
 async fn answers_under_idempotency_keys_are_forgotten_once_they_are_old() {
     let site = Site::of(1).await;
     let token = TokenId::from_uuid(uuid::Uuid::from_u128(7));
-    // Answers are kept for a day.
+    // Responses are kept for a day.
     let created_at = Timestamp::from_millis(site.world.engine.ports().clock.now().as_millis() - 23 * 3_600_000);
     let answer = IdempotencyRecord {
         token,

@@ -1,4 +1,4 @@
-//! A project with allocations on connected nodes, and workloads of the kit deployed on them.
+//! A project with allocations on connected nodes, and workloads of the test app ([`crate::kit`]) on them.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use crate::{
     world::{World, admin, eventually},
 };
 
-/// A world whose engine runs, with so many allocations.
+/// A world with a running engine and a project that has one allocation per node.
 pub(crate) struct Site {
     pub(crate) world: World,
     pub(crate) project: ProjectId,
@@ -79,7 +79,7 @@ impl Site {
         self.nodes.push(id);
     }
 
-    /// Deploys onto all allocations; what is planned is the test's.
+    /// Deploys a workload onto all allocations, with the steps that `planned` returns.
     pub(crate) async fn deploy(
         &self,
         planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static,
@@ -97,7 +97,7 @@ impl Site {
         (accepted.workload.id, accepted.operation.id)
     }
 
-    /// Deploys, and waits for the end.
+    /// Deploys like [`Self::deploy`] and waits for the end of the operation.
     pub(crate) async fn deployed(&self, planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static) -> Ended {
         let (_, operation) = self.deploy(planned).await;
         self.end_of(operation).await
@@ -122,19 +122,19 @@ impl Site {
         operation::cancel(&self.world.engine, &admin(), operation).await.unwrap();
     }
 
-    /// The channel of the so-manieth node ends.
+    /// Closes the channel of the node at this index.
     pub(crate) async fn goes_away(&self, node: usize) {
         let node = self.nodes[node];
         let connection = self.world.store().read().await.unwrap().session(node).await.unwrap().unwrap().connection;
         assert!(command::disconnected(&self.world.engine, node, connection).await.unwrap());
     }
 
-    /// It did not come back in time.
+    /// Reports that the node at this index did not reconnect in time.
     pub(crate) async fn does_not_return(&self, node: usize) {
         command::did_not_return(&self.world.engine, self.nodes[node]).await.unwrap();
     }
 
-    /// It comes back.
+    /// Reconnects the node at this index after a reboot, with a new agent process.
     pub(crate) async fn returns(&self, node: usize) {
         let hello = Hello {
             agent_version: "1".to_owned(),
@@ -154,7 +154,7 @@ impl Site {
         command::connected(&self.world.engine, enrolled(self.nodes[node]), Uuid::from_u128(99), &hello).await.unwrap();
     }
 
-    /// Waits until a step is as the test wants it.
+    /// Waits until `is_so` holds for the step with this key.
     pub(crate) async fn until(&self, operation: OperationId, key: &str, is_so: impl Fn(&StepRecord) -> bool) {
         eventually(key, async || {
             let steps = self.world.store().read().await.unwrap().steps_of(operation).await.unwrap();
@@ -163,7 +163,7 @@ impl Site {
         .await;
     }
 
-    /// How often something was told on the project's stream.
+    /// Counts the events of a kind on the project's stream.
     pub(crate) async fn told(&self, kind: EventKind) -> usize {
         let mut reader = self.world.store().read().await.unwrap();
         let events = reader.events(StreamName::Project(self.project), 0, 1_000).await.unwrap();
@@ -192,7 +192,7 @@ impl Site {
     }
 }
 
-/// The node in the enrollment of its registration.
+/// The node with epoch 0, before its first enrollment.
 pub(crate) fn enrolled(node: NodeId) -> EnrolledNode {
     EnrolledNode { node, epoch: 0 }
 }
@@ -201,21 +201,21 @@ fn support((task, schema): (TaskType, u32)) -> TaskSupport {
     TaskSupport { task: task.as_str().to_owned(), schemas: vec![schema] }
 }
 
-/// All that an operation left.
+/// The rows and events after the end of an operation.
 pub(crate) struct Ended {
     pub(crate) operation: OperationRecord,
     pub(crate) workload: WorkloadRecord,
     pub(crate) members: Vec<MemberRecord>,
-    /// By key.
+    /// The operation's steps, by step key.
     pub(crate) steps: BTreeMap<String, StepRecord>,
-    /// Those of the steps' last attempts, by key.
+    /// Tasks of the steps' last attempts, by step key.
     pub(crate) tasks: BTreeMap<String, TaskRecord>,
-    /// All of the project's, in order.
+    /// All events of the project, in order.
     pub(crate) events: Vec<EventRecord>,
 }
 
 impl Ended {
-    /// How often something was told of somebody, whoever that is.
+    /// Counts the events of a kind about the subject with this id.
     pub(crate) fn told(&self, kind: EventKind, of: &str) -> usize {
         self.events.iter().filter(|event| event.kind == kind && event.subject_id == of).count()
     }

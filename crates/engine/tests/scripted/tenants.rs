@@ -1,4 +1,4 @@
-//! A node that changed hands: nothing of its former tenant reaches it.
+//! Nodes that pass to another tenant: nothing of the former tenant reaches them.
 
 use gpuaas_engine::{
     Seen,
@@ -19,7 +19,7 @@ use crate::{
     world::admin,
 };
 
-/// A removal of every member in the view: one task each, one after the other.
+/// Plans the removal of every member in the view: one task each, in sequence.
 fn removal(of: &WorkloadView) -> Vec<StepSpec> {
     let key = |at: usize| format!("{}/remove", of.members[at].name);
     let step = |at: usize| {
@@ -30,7 +30,7 @@ fn removal(of: &WorkloadView) -> Vec<StepSpec> {
     (0..of.members.len()).map(step).chain([milestone("removed")]).collect()
 }
 
-/// A workload of two members, of which the first was removed and the second refuses to go.
+/// Creates a workload of two members; the first is removed, and the removal of the second has failed.
 async fn half_removed(site: &Site) -> Ended {
     let deployed = site.deployed(|of| vec![task("first", of, 0), needs(task("second", of, 1), &["first"])]).await;
     site.world.nodes.will_end([done(serde_json::json!({})), failed(Code::HostFailed, "it stays")]);
@@ -40,7 +40,7 @@ async fn half_removed(site: &Site) -> Ended {
     ended
 }
 
-/// The first node is released, reset, enrolled again and held by another project.
+/// Releases and resets the first node, enrolls it again and allocates it to another project.
 async fn handed_over(site: &Site) -> (ProjectId, AllocationId) {
     let engine = &site.world.engine;
     allocation::release(engine, &admin(), site.allocations[0], &Seen::Whatever).await.unwrap();
@@ -85,7 +85,7 @@ async fn resume_signs_no_task_for_a_node_that_another_tenant_holds_by_now() {
     assert_eq!(again.operation.targets, [again.members[1].id]);
 }
 
-/// A plan for every member of the workload, whatever the operation is for.
+/// The app plans a task for a removed member, which is not a target of the operation.
 #[tokio::test(flavor = "multi_thread")]
 async fn plan_for_a_removed_member_is_not_carried_out() {
     let site = Site::of(2).await;
@@ -107,7 +107,7 @@ async fn task_is_not_signed_once_the_allocation_is_gone() {
     site.world.nodes.will([act]);
     let (_, operation) = site.deploy(|of| vec![task("first", of, 0), needs(task("second", of, 0), &["first"])]).await;
     site.until(operation, "first", |step| step.state == StepState::Running && step.detail.is_some()).await;
-    // Rows as nothing of ours writes them: an allocation is not released while a member uses it.
+    // The engine never writes these rows: it does not release an allocation that a member uses.
     let mut tx = site.world.store().begin().await.unwrap();
     let mut held = tx.allocation(site.allocations[0]).await.unwrap();
     held.state = AllocationState::Released;

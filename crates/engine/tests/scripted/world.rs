@@ -1,4 +1,4 @@
-//! An engine over a store of its own.
+//! A test world: engines over a store of their own, with an accelerated clock.
 
 use std::{
     collections::BTreeMap,
@@ -28,12 +28,12 @@ use uuid::Uuid;
 
 use crate::{kit::Kit, nodes::Scripted};
 
-/// How much faster time passes than outside.
+/// Speed of the test clock relative to real time.
 const HURRY: u32 = 20;
-/// The same where what is tested has few seconds for it, of which a busy machine may take a part.
+/// Speed of the test clock for tests with timeouts of a few seconds, part of which a busy machine may consume.
 const LITTLE_HURRY: u32 = 3;
 
-/// A clock that is so much off the right time, and faster.
+/// A clock that starts `off` after a fixed time and runs `hurry` times as fast as real time; also the engine's entropy and runtime.
 struct Hurried {
     began: Instant,
     off: Duration,
@@ -79,13 +79,13 @@ impl NodeTunnels for NoTunnels {
     }
 }
 
-/// The files of archives, by their digests.
+/// Archive files, keyed by SHA-256 digest.
 #[derive(Default)]
 pub(crate) struct Files {
     pub(crate) kept: Mutex<BTreeMap<String, String>>,
-    /// Nothing more can be written.
+    /// Makes every write fail.
     pub(crate) is_full: AtomicBool,
-    /// The next file is written, and whoever asked is not told.
+    /// Writes the next file but reports an error, as if the process had died before it recorded the file.
     pub(crate) dies_after: AtomicBool,
 }
 
@@ -104,7 +104,7 @@ impl ArchiveFiles for Files {
     }
 }
 
-/// Engines over one store.
+/// Engines that share one store.
 pub(crate) struct World {
     pub(crate) nodes: Arc<Scripted>,
     pub(crate) kit: Arc<Kit>,
@@ -114,12 +114,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// One engine, with a key that signs.
+    /// Creates a world of one engine with an active signing key and certificate authority.
     pub(crate) async fn new() -> Self {
         Self::at_pace(HURRY).await
     }
 
-    /// The same where time passes almost as outside.
+    /// Creates the same world with a clock that runs at [`LITTLE_HURRY`].
     pub(crate) async fn in_little_hurry() -> Self {
         Self::at_pace(LITTLE_HURRY).await
     }
@@ -132,7 +132,7 @@ impl World {
         let made = engine.keys().make(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
         let mut tx = engine.store().begin().await.unwrap();
         tx.insert_signing_key(&made).await.unwrap();
-        // By the clock that later ones are made by.
+        // Uses the database's clock, as later authorities do.
         let (keys, now) = (engine.keys(), tx.database_now().await.unwrap());
         let authority = stored_authority(keys.sealing(), &keys.authority(), KeyState::Active, 1, now).unwrap();
         tx.insert_authority(&authority).await.unwrap();
@@ -140,29 +140,29 @@ impl World {
         Self { nodes, kit, files, engine, folder }
     }
 
-    /// Another engine over the same rows, whose clock is so much behind that of the first.
+    /// Starts another engine over the same rows, with a clock one hour behind the first engine's.
     pub(crate) async fn behind_by_an_hour(&self) -> Arc<Engine> {
         self.another(Start { off: Duration::ZERO, ..Start::of(2) }).await
     }
 
-    /// Another engine over the same rows, as a process that is started after the first has.
+    /// Starts another engine over the same rows, like a process that starts after the first one.
     pub(crate) async fn successor(&self) -> Arc<Engine> {
         self.another(Start::of(2)).await
     }
 
-    /// The same where what `gate` says comes before every change and every reader of the database.
+    /// Starts the same engine as [`Self::successor`], with `gate` awaited before every change and every reader of the database.
     pub(crate) async fn successor_behind(&self, gate: Gate) -> Arc<Engine> {
         self.another(Start { gate: Some(gate), ..Start::of(2) }).await
     }
 
-    /// Another engine over the same rows, whose clock is two hours ahead of the first.
+    /// Starts another engine over the same rows, with a clock two hours ahead of the first engine's.
     pub(crate) async fn later(&self) -> Arc<Engine> {
         self.another(Start { off: Duration::from_secs(3 * 3_600), ..Start::of(2) }).await
     }
 
-    /// Another engine over the same rows, with a hook that reimages machines.
+    /// Starts another engine over the same rows, with a reimage hook.
     pub(crate) async fn with_reimage_hook(&self, hook: Arc<dyn ReimageHook>) -> Arc<Engine> {
-        // Each draws other numbers, and so makes other ids.
+        // Each engine gets its own number, hence its own random bytes and ids.
         static STARTED: AtomicU64 = AtomicU64::new(3);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         self.another(Start { reimage_hook: Some(hook), ..Start::of(number) }).await
@@ -176,7 +176,7 @@ impl World {
         self.engine.store()
     }
 
-    /// A connected node that lacks the present keys.
+    /// Creates an active, connected node that does not yet hold the current keys.
     pub(crate) async fn node(&self, name: &str) -> NodeId {
         let named = name.parse().unwrap();
         let registered = commands::node::register(&self.engine, &admin(), named, None, BTreeMap::new()).await;
@@ -203,12 +203,12 @@ impl World {
         node
     }
 
-    /// The version of the key set that a node is recorded to hold.
+    /// Returns the recorded version of the key set that a connected node holds.
     pub(crate) async fn held_by(&self, node: NodeId) -> u64 {
         self.store().read().await.unwrap().session(node).await.unwrap().expect("it is connected").key_set_version
     }
 
-    /// The states of all keys, in the order of their words.
+    /// Returns the states of all signing keys, sorted by name.
     pub(crate) async fn states(&self) -> Vec<KeyState> {
         let keys = self.store().read().await.unwrap().signing_keys().await.unwrap();
         let mut states: Vec<KeyState> = keys.into_iter().map(|stored| stored.key.state).collect();
@@ -216,22 +216,22 @@ impl World {
         states
     }
 
-    /// How often an action stands in the audit.
+    /// Counts the audit records of an action.
     pub(crate) async fn recorded(&self, action: AuditAction) -> usize {
         let filter = AuditFilter { action: Some(action), ..AuditFilter::default() };
         self.store().read().await.unwrap().audits(&filter).await.unwrap().len()
     }
 
-    /// Has rotations carried on.
+    /// Runs the engine's key rotation loop in the background.
     pub(crate) fn keep_keys(&self) {
         let engine = self.engine.clone();
         tokio::spawn(async move { engine.keep_keys().await });
     }
 }
 
-/// In what one engine differs from others.
+/// Settings in which one engine differs from another.
 struct Start {
-    /// Its own; what it draws goes by it.
+    /// Unique per engine; determines its replica id and seeds its entropy.
     number: u64,
     off: Duration,
     hurry: u32,
@@ -278,7 +278,7 @@ async fn engine(
     })
 }
 
-/// A platform admin.
+/// Returns a platform admin as the caller.
 pub(crate) fn admin() -> Caller {
     Caller {
         principal: Principal {
@@ -292,7 +292,7 @@ pub(crate) fn admin() -> Caller {
     }
 }
 
-/// Waits for what a few moments bring.
+/// Polls every 5 ms until `holds` returns true. Panics with the message `what` after 30 s of real time.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !holds().await {

@@ -1,4 +1,4 @@
-//! Whoever asks in vain is answered without the store's one writer, which others need.
+//! The engine refuses invalid requests without taking the store's write lock, so they cannot hold up other changes.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use uuid::Uuid;
 
 use crate::world::{World, admin};
 
-/// What an answer takes that waits for nobody.
+/// Time limit of an answer that does not wait for the write lock.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A node that was enrolled once.
+/// Creates an active node in epoch 1, that of its first enrollment.
 async fn enrolled(world: &World) -> NodeId {
     let id = world.node("gpu-1").await;
     let mut tx = world.store().begin().await.unwrap();
@@ -25,7 +25,7 @@ async fn enrolled(world: &World) -> NodeId {
     id
 }
 
-/// What comes of something while the writer is somebody else's.
+/// Awaits `asked` while another change holds the write lock. Panics if that takes longer than [`SOON`].
 async fn beside_a_writer<T>(engine: &Engine, asked: impl Future<Output = T>) -> T {
     let _writer = engine.store().begin().await.expect("the writer");
     tokio::time::timeout(SOON, asked).await.expect("it waits for the writer")
@@ -35,7 +35,7 @@ async fn beside_a_writer<T>(engine: &Engine, asked: impl Future<Output = T>) -> 
 async fn a_stranger_who_guesses_enrollment_tokens_is_refused_beside_the_writer() {
     let world = World::new().await;
     let engine = &world.engine;
-    // With the code that the platform alone can make: any other is not even looked up.
+    // Genuine in form, which only the platform can make, but never issued: any other text is refused without a query.
     let guess = engine.keys().tokens().generate("gpuaas-enroll", &*engine.ports().entropy).text;
     let guess = EnrollRequest {
         node: NodeId::from_uuid(Uuid::from_u128(1)),

@@ -1,22 +1,22 @@
-//! All randomness of a seed: one number decides everything.
+//! The random numbers of a simulation, all derived from its seed.
 
 use std::sync::{Mutex, PoisonError};
 
 use gpuaas_model::Entropy;
 
-/// Numbers that follow from a seed: splitmix64, whose whole state is one word.
+/// A splitmix64 generator; its state is one `u64`.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
 impl Chance {
     pub(crate) fn of_seed(seed: u64) -> Self {
-        // Neighbouring seeds must not begin alike.
+        // Scramble the seed, so that neighboring seeds do not start with similar numbers.
         let mut chance = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d);
         chance.next();
         chance
     }
 
-    /// Another sequence that follows from this one.
+    /// Returns an independent generator, seeded from this one.
     pub(crate) fn fork(&mut self) -> Self {
         Self::of_seed(self.next())
     }
@@ -28,17 +28,17 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number in `0..bound`. Panics if `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// A number from `from` up to and without `to`.
+    /// Returns a number in `from..to`.
     pub(crate) fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to - from)
     }
 
-    /// True so often of a thousand times.
+    /// Returns true with a probability of `often` per mille.
     pub(crate) fn per_mille(&mut self, often: u64) -> bool {
         self.below(1_000) < often
     }
@@ -48,7 +48,7 @@ impl Chance {
     }
 }
 
-/// The randomness of one process.
+/// The entropy source of one process.
 pub(crate) struct SeededEntropy(Mutex<Chance>);
 
 impl SeededEntropy {

@@ -1,4 +1,4 @@
-//! The cluster as the app's effects see it: what the machines' services are, after a while.
+//! A model of the cluster for the app's effects: it is ready when the units on the machines are up.
 
 use std::{
     sync::{Arc, Weak},
@@ -26,7 +26,7 @@ impl AppEffects for Cluster {
         (context.progress)(format!("{call}: waiting"));
         world.scheduler.sleep_until(next_look(&world)).await;
         (context.progress)(format!("{call}: looking"));
-        // Every call needs the credential that opens the cluster.
+        // Every call needs the admin kubeconfig.
         admin_kubeconfig(&context).await?;
         if let Some(code) = world.faults().of_call(call) {
             world.count("calls failed");
@@ -62,7 +62,7 @@ impl AppEffects for Cluster {
     }
 }
 
-/// Sends bytes to the server's apiserver, a while apart, and reads them back.
+/// Sends `times` bytes through a tunnel to the server's port 6443, up to 1 s apart, and reads each back.
 async fn talk(
     world: &Arc<World>,
     context: &CallContext,
@@ -80,7 +80,7 @@ async fn talk(
     Ok(())
 }
 
-/// Whoever waits looks at the same moments, so that calls meet.
+/// Returns the next time at which calls check the cluster. All calls share these times, so that they coincide.
 fn next_look(world: &World) -> Timestamp {
     let (passed, every) = (world.scheduler.now().as_millis(), world.faults().look_every_ms);
     Timestamp::from_millis(passed - passed % every + every)
@@ -91,7 +91,7 @@ fn must_be_up(world: &Arc<World>, member: Option<&MemberView>) -> Result<(), Tas
     if up { Ok(()) } else { Err(TaskFailure::new(Code::ClusterUnreachable, "its service is not up")) }
 }
 
-/// What the server's node deposited must be what opens.
+/// Checks that the admin kubeconfig secret holds what the server's node deposited.
 async fn admin_kubeconfig(context: &CallContext) -> Result<(), TaskFailure> {
     let secret = context.workload.secrets.get(names::ADMIN_KUBECONFIG);
     let secret = secret.ok_or_else(|| TaskFailure::new(Code::Internal, "there is no place for a kubeconfig"))?;

@@ -1,6 +1,6 @@
-//! A node's disk, as far as the agent's ledger needs one: what was synced stays, what was not may be torn when the power goes.
+//! Simulates a node's disk as far as the agent's ledger needs one. A power loss keeps synced bytes and may tear unsynced ones.
 //!
-//! It also remembers every line that was ever appended, which no compaction takes back.
+//! The disk also records everything that was ever appended, so that tests see it after the ledger was compacted.
 
 use std::{
     collections::BTreeMap,
@@ -26,13 +26,13 @@ use crate::chance::Chance;
 #[derive(Default)]
 struct File {
     content: Vec<u8>,
-    /// How much of it survives the loss of power.
+    /// The number of leading bytes that survive a power loss.
     synced: usize,
-    /// What stood where something was written over and is not durable, oldest first, and where each of these begins.
+    /// The offsets and the previous bytes of overwrites that are not durable, oldest first.
     overwritten: Vec<(usize, Vec<u8>)>,
 }
 
-/// Cheap to clone: all of them are the same disk.
+/// A disk. Clones share the same content.
 #[derive(Clone, Default)]
 pub(crate) struct Disk {
     files: Arc<Mutex<BTreeMap<Utf8PathBuf, File>>>,
@@ -46,38 +46,39 @@ impl Disk {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every line that was ever appended to any file, torn ones included.
+    /// Returns everything that was ever appended to any file, except appends that failed because the disk was full. Includes lines
+    /// that a power loss tore later.
     pub(crate) fn appended(&self) -> String {
         String::from_utf8_lossy(&self.appended.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
-    /// The machine is reimaged: nothing is left.
+    /// Deletes all files, as reimaging the machine does.
     pub(crate) fn wipe(&self) {
         self.files().clear();
     }
 
-    /// From now on it has no room, or room again.
+    /// Makes the disk full or gives it free space again.
     pub(crate) fn fill(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
         self.was_full.fetch_or(is_full, Ordering::Relaxed);
     }
 
-    /// Whether it has no room.
+    /// Returns whether the disk is full.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// Whether it ever had no room.
+    /// Returns whether the disk was ever full.
     pub(crate) fn was_full(&self) -> bool {
         self.was_full.load(Ordering::Relaxed)
     }
 
-    /// What is written has no room.
+    /// Returns the error that a write fails with, if the disk is full.
     fn no_room(&self) -> Option<io::Error> {
         self.is_full.load(Ordering::Relaxed).then(|| io::ErrorKind::StorageFull.into())
     }
 
-    /// The power goes: of what was not synced some beginning is left.
+    /// Simulates a power loss: a random prefix of unsynced bytes survives.
     pub(crate) fn lose_power(&self, chance: &mut Chance) {
         for file in self.files().values_mut() {
             for (at, old) in std::mem::take(&mut file.overwritten).into_iter().rev() {
@@ -91,7 +92,7 @@ impl Disk {
     }
 }
 
-/// What the ledger never asks for.
+/// Fails a call that the ledger never makes.
 fn absent<T>(what: &str) -> Result<T, HostError> {
     Err(HostError::Init(format!("this disk has no {what}")))
 }
@@ -120,14 +121,14 @@ impl Host for Disk {
         match (self.no_room(), self.files().get_mut(path)) {
             (_, None) => return Err(fail(io::ErrorKind::NotFound.into())),
             (Some(full), Some(file)) => {
-                // The last block had room for some of it.
+                // The last block had space for a part of it.
                 file.content.extend_from_slice(&content[..content.len() / 2]);
                 return Err(fail(full));
             }
             (None, Some(file)) => file.content.extend_from_slice(&content),
         }
         self.appended.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&content);
-        // A turn in between: a death finds the line written and not synced.
+        // Yield, so that a process that dies here leaves the line written but not synced.
         crate::scheduler::later_turn().await;
         if let Some(file) = self.files().get_mut(path).filter(|_| durable == Durable::OnReturn) {
             file.synced = file.content.len();
@@ -147,7 +148,7 @@ impl Host for Disk {
             part.copy_from_slice(&content);
             file.overwritten.push((range.start, old));
         }
-        // A death in between finds some beginning of it written.
+        // Yield, so that a power loss here leaves only a prefix written.
         crate::scheduler::later_turn().await;
         if let Some(file) = self.files().get_mut(path).filter(|_| durable == Durable::OnReturn) {
             file.overwritten.clear();

@@ -1,4 +1,4 @@
-//! What goes wrong in a seed, decided before it begins.
+//! The faults of a seed, drawn before it starts.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,61 +19,61 @@ const USED: [TaskType; 7] = [
 ];
 /// Calls to the cluster that a deployment makes.
 const CALLS: [&str; 3] = ["api_ready", "kube_node_ready", "deliver_access"];
-/// In which time of a seed something goes wrong by the clock: most deployments are over by then.
+/// Timed faults strike within this time after fault injection starts. Most deployments end earlier.
 const TROUBLE_MS: u64 = 240_000;
 
-/// What happens to a process at a point that it reaches.
+/// A fault that hits a process when it reaches a crash point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strike {
-    /// It dies there.
+    /// The process dies at the point.
     Die,
-    /// It dies, and its machine loses what was not synced.
+    /// The process dies, and the node's disk loses unsynced writes.
     LosePower,
-    /// It stands still from its next wait on.
+    /// The process is frozen for this long, from its next await on.
     Freeze(Duration),
-    /// The database cannot be reached by it for so long.
+    /// The process cannot reach the database for this long.
     Stall(Duration),
 }
 
-/// What happens by the clock.
+/// A fault at a fixed time. Control planes are given by slot, nodes by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timed {
     KillPlane(usize),
     FreezePlane(usize, Duration),
     KillAgent(usize),
-    /// The node cannot be reached for so long.
+    /// The node is disconnected from the network for this long.
     Cut(usize, Duration),
-    /// The node's disk is full for so long.
+    /// The node's disk is full for this long.
     FillDisk(usize, Duration),
 }
 
-/// A failure that is reported in good order.
+/// A failure that a task or a cluster call reports as its result, the first `times` times.
 #[derive(Clone, Debug)]
 pub(crate) struct Failing {
     pub(crate) code: Code,
     pub(crate) times: u32,
 }
 
-/// Everything that goes wrong.
+/// The size of a simulation and all its faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     pub(crate) replicas: usize,
     pub(crate) nodes: usize,
-    /// Calls to the cluster look at it at these moments.
+    /// Calls to the cluster check its state at multiples of this interval.
     pub(crate) look_every_ms: i64,
-    /// Of a thousand messages.
+    /// Rate per mille of messages; so are the next three.
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
     pub(crate) slow: u64,
     pub(crate) old_leader: u64,
-    /// Of a thousand looks at what an uninstall left.
+    /// Rate per mille at which a residue check reports residue although the uninstall is complete.
     pub(crate) residue: u64,
-    /// At the so-manieth time that anybody reaches the point.
+    /// Each strikes once, when the point is reached for the nth time, counted over all processes.
     pub(crate) strikes: Vec<(Point, u32, Strike)>,
     pub(crate) timed: Vec<(Duration, Timed)>,
     pub(crate) tasks: BTreeMap<(usize, TaskType), Failing>,
     pub(crate) calls: BTreeMap<&'static str, Failing>,
-    /// How often each point was reached.
+    /// How often each point was reached since fault injection started.
     reached: BTreeMap<String, u32>,
 }
 
@@ -113,7 +113,8 @@ impl Faults {
         faults
     }
 
-    /// The same for tenants who share so many nodes: what is for others happens to nobody, and an uninstall leaves something now and then.
+    /// Adapts the faults to two tenants who share `nodes` nodes: drops timed faults of other nodes, and makes residue checks find residue
+    /// in 15 % of cases.
     pub(crate) fn of_tenants(mut self, nodes: usize) -> Self {
         (self.nodes, self.residue) = (nodes, 150);
         self.timed.retain(|(_, what)| match what {
@@ -123,7 +124,7 @@ impl Faults {
         self
     }
 
-    /// One control plane with so many nodes, and nothing that goes wrong.
+    /// Returns one control plane with `nodes` nodes and no faults.
     pub(crate) fn none(nodes: usize) -> Self {
         Self {
             replicas: 1,
@@ -142,7 +143,8 @@ impl Faults {
         }
     }
 
-    /// Nothing goes wrong from now on.
+    /// Removes the faults that messages, points, tasks and calls would still meet. The residue rate and timed faults stay; `World::calm`
+    /// disables them.
     pub(crate) fn calm(&mut self) {
         (self.lost, self.duplicated, self.slow, self.old_leader) = (0, 0, 0, 0);
         self.strikes.clear();
@@ -150,7 +152,7 @@ impl Faults {
         self.calls.clear();
     }
 
-    /// What happens to whoever is at that point now.
+    /// Counts that a process reached the point, and returns the strike for it, if any.
     pub(crate) fn reach(&mut self, point: Point) -> Option<Strike> {
         let reached = self.reached.entry(point.to_string()).or_default();
         *reached += 1;
@@ -158,12 +160,12 @@ impl Faults {
         Some(self.strikes.remove(at).2)
     }
 
-    /// The failure that this try of a task ends with.
+    /// Returns the failure that this attempt of a task must report, if any.
     pub(crate) fn of_task(&mut self, node: usize, task: TaskType) -> Option<Code> {
         self.tasks.get_mut(&(node, task)).and_then(Failing::next)
     }
 
-    /// The failure that this try of a call ends with.
+    /// Returns the failure that this attempt of a cluster call must report, if any.
     pub(crate) fn of_call(&mut self, call: &str) -> Option<Code> {
         self.calls.get_mut(call).and_then(Failing::next)
     }

@@ -1,6 +1,6 @@
-//! What a node's tasks change: a model of RKE2 on a host, and the handlers that change it.
+//! A model of RKE2 on a host, and the task handlers that change it.
 //!
-//! Every handler looks before it acts, as the genuine ones do, and counts what it really does.
+//! Every handler checks the host's state before it acts, as the real handlers do, and counts the changes that it makes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,25 +23,25 @@ use crate::{
     world::{Scenario, World},
 };
 
-/// A service of the node; it outlives the agent.
+/// The state of the node's RKE2 unit, which keeps running when the agent dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Unit {
     #[default]
     Rest,
-    /// Up at that time.
+    /// Started; up from that time on.
     Starting(Timestamp),
 }
 
-/// A host.
+/// The state of a simulated host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     fetched: bool,
     installed: bool,
     configured: Option<String>,
     unit: Unit,
-    /// It has been started once: what the first start makes is there.
+    /// The unit was started since the last uninstall, so its data directory exists.
     has_data: bool,
-    /// What was really done, by task type.
+    /// Counts of changes made, by task type.
     pub(crate) effects: BTreeMap<TaskType, u32>,
 }
 
@@ -55,7 +55,7 @@ impl Machine {
     }
 }
 
-/// The handlers of that node.
+/// Returns the task handler for the node.
 pub(crate) fn handler(world: &Arc<World>, node: &Arc<Node>) -> Handler {
     let (world, node) = (Arc::downgrade(world), Arc::downgrade(node));
     Arc::new(move |task, params, work| {
@@ -67,7 +67,7 @@ pub(crate) fn handler(world: &Arc<World>, node: &Arc<Node>) -> Handler {
     })
 }
 
-/// A task under way.
+/// A running task.
 struct Doing {
     world: Arc<World>,
     node: Arc<Node>,
@@ -188,7 +188,7 @@ impl Doing {
         self.wait_until(up_at.max(now)).await?;
         self.say("waiting for the unit: kubelet");
         if let Err(failure) = self.may_fail() {
-            // A start that failed leaves the unit at rest.
+            // A failed start leaves the unit stopped.
             self.node.machine().unit = Unit::Rest;
             return Err(failure);
         }
@@ -243,7 +243,7 @@ impl Doing {
         value(&ResidueReport { items: is_left.then_some(item).into_iter().collect(), unseen: Vec::new() })
     }
 
-    /// The digest of a secret that the task names, from the control plane.
+    /// Reads a secret of the task from the control plane and returns its SHA-256.
     async fn secret(&self, secret: &SecretRef) -> Result<String, TaskFailure> {
         let (node, id) = (self.node.enrolled(), secret.secret_id);
         let read = self.world.ask(move |engine| Box::pin(async move { engine.secret_for_node(node, id).await }));
@@ -306,7 +306,7 @@ impl Doing {
 }
 
 impl Node {
-    /// How its service is since then.
+    /// Returns a report that the unit is active since `since`.
     pub(crate) fn unit_report(&self, unit: &str, since: Timestamp) -> UnitReport {
         UnitReport {
             unit: unit.to_owned(),

@@ -1,11 +1,11 @@
-//! Deterministic simulation of a deployment: one seed decides everything that is by chance, and everything that goes wrong.
+//! Deterministic simulation of deployments: one seed decides all random choices and all faults.
 //!
-//! Genuine: engine, planner, the RKE2 app, the store on SQLite, envelopes, the agent's runner with its ledger. Modelled: the network, the
-//! hosts and what handlers change on them, the cluster. Deliberately absent: certificates and connections as bytes, inits, and hosts that
-//! lose more than what was not synced.
+//! - Real: engine, planner, the RKE2 app, the store on SQLite, envelopes, the agent's runner with its ledger.
+//! - Modelled: the network, the hosts and the changes that task handlers make to them, the cluster.
+//! - Deliberately absent: TLS and connections as byte streams, inits, and hosts that lose synced data.
 //!
-//! What is kept out of a trace by name, because no seed decides it: certificates with their keys, and sealed secrets, whose nonces are the
-//! cryptographic library's own.
+//! A trace contains no certificates, keys or sealed secrets, because the seed does not decide them: the cryptographic library draws
+//! the keys and nonces.
 
 mod chance;
 mod cluster;
@@ -35,15 +35,15 @@ use std::{
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use seed::{Played, play};
 
-/// Seeds of every run, unless `GPUAAS_SEEDS` asks for another number.
+/// The number of deployment seeds that a run simulates, unless `GPUAAS_SEEDS` sets another.
 const SEEDS: u64 = 200;
-/// Seeds of two tenants and an operator, unless `GPUAAS_TENANT_SEEDS` asks for another number.
+/// The number of seeds with two tenants and an operator, unless `GPUAAS_TENANT_SEEDS` sets another.
 const TENANT_SEEDS: u64 = 200;
-/// Seeds of many nodes at which nothing goes wrong.
+/// The number of seeds with many nodes and no faults.
 const CROWDS: u64 = 6;
-/// After so many that failed no more are played: they tell enough.
+/// A run stops after this many failed seeds.
 const FAILED_MAX: usize = 8;
-/// Every so-manieth is played twice more, and must leave the same trace.
+/// Every 20th seed is simulated twice more and must produce the same trace both times.
 const AGAIN_EVERY: usize = 20;
 
 #[test]
@@ -97,8 +97,8 @@ fn simulation_of_the_same_seed_leaves_the_same_trace_and_another_seed_another() 
     assert_eq!(different.len(), first.len(), "each seed has a trace of its own");
 }
 
-/// Attempts once ran inside their driver: four that read the store held all its readers, and the driver waited for a fifth without letting
-/// them go on.
+/// Guards against a deadlock: when attempts ran inside their driver, four of them could hold all of the store's readers while the driver
+/// waited for a fifth without polling them.
 #[test]
 fn simulation_of_many_calls_that_read_at_once_holds_up_no_driver() {
     let played = play_all(&(0..CROWDS).collect::<Vec<_>>(), seed::play_crowd);
@@ -106,7 +106,7 @@ fn simulation_of_many_calls_that_read_at_once_holds_up_no_driver() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// How often what happened in all of them together.
+/// Sums the event counts of all seeds.
 fn injected(played: &[Played]) -> BTreeMap<&'static str, u32> {
     let mut injected = BTreeMap::new();
     for (what, times) in played.iter().flat_map(|played| &played.injected) {
@@ -115,7 +115,7 @@ fn injected(played: &[Played]) -> BTreeMap<&'static str, u32> {
     injected
 }
 
-/// Plays seeds side by side, each on one thread, and returns them in order: all, or up to [`FAILED_MAX`] that failed.
+/// Simulates seeds in parallel, each on one thread, and returns them sorted by seed. Starts no further seeds after [`FAILED_MAX`] failures.
 fn play_all(seeds: &[u64], play: fn(u64) -> Played) -> Vec<Played> {
     let next = AtomicU64::new(0);
     let played = Mutex::new(Vec::new());
@@ -143,14 +143,15 @@ fn play_all(seeds: &[u64], play: fn(u64) -> Played) -> Vec<Played> {
     played
 }
 
-/// A seed's thread and the store's wait for each other at every statement: on one processor they do that in half the time.
+/// Pins the thread to one CPU. A seed's thread and the store's thread wait for each other at every statement; on one CPU that takes
+/// half the time.
 fn stay_on_one_processor(player: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
     if let Some(cpu) = allowed.get(player % allowed.len().max(1)) {
         let mut one = CpuSet::new();
         one.set(*cpu);
-        // It is only slower without.
+        // A failure costs only speed.
         let _ = sched_setaffinity(None, &one);
     }
 }
@@ -160,8 +161,8 @@ fn failure(played: &Played) -> String {
     format!("seed {} (GPUAAS_SEED={} plays it again with its trace):\n  {violations}", played.seed, played.seed)
 }
 
-/// Prints past the test harness, which swallows what passing tests print.
+/// Prints to standard output directly, because the test harness hides the output of passing tests.
 fn show(text: &str) {
-    // A closed standard output is no reason to fail.
+    // A closed standard output must not fail the test.
     let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The way between control planes and nodes: messages take their time, get lost, come twice, or come long after anybody waits for them.
+//! The network between control planes and nodes: messages are delayed, lost, duplicated, or arrive long after the sender gave up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
 
 type Update = Result<TaskUpdate, DispatchError>;
 
-/// One control plane's end of it.
+/// One control plane's access to the network.
 pub(crate) struct Wires {
     pub(crate) world: std::sync::Weak<World>,
     pub(crate) plane: Process,
@@ -45,7 +45,7 @@ impl Wires {
 impl Nodes for Wires {
     async fn dispatch(&self, access: &NodeAccess, envelope: &str) -> Result<BoxStream<'static, Update>, DispatchError> {
         let world = self.world()?;
-        // Whoever is frozen now has sent nothing yet.
+        // A process that is frozen at this point has not sent anything.
         later_turn().await;
         let node = world.node(access.node().node);
         let link = node.link().filter(|link| link.enrolled == access.node()).ok_or(DispatchError::NotConnected)?;
@@ -127,7 +127,7 @@ impl Nodes for Wires {
     }
 }
 
-/// Gives the envelope to the node's agent, which answers into `lines`; dropped with it.
+/// Delivers the envelope to the node's agent, which answers into `lines`. If no agent runs, or when it dies, `lines` is dropped.
 fn deliver(world: &Arc<World>, node: &Arc<Node>, envelope: &Arc<str>, lines: UnboundedSender<TaskLine>) {
     let Some((process, agent)) = node.agent() else { return };
     let (within, node, envelope) = (world.clone(), node.clone(), envelope.clone());
@@ -140,7 +140,7 @@ fn deliver(world: &Arc<World>, node: &Arc<Node>, envelope: &Arc<str>, lines: Unb
                     {
                         oracles::judge_effect(&within, Effect::Begun(Box::new(task)));
                     }
-                    // Nobody waits for it any more: the ledger keeps it.
+                    // If the receiver is gone, the result remains in the ledger.
                     let _ = lines.unbounded_send(line);
                 }
             }
@@ -153,7 +153,7 @@ fn deliver(world: &Arc<World>, node: &Arc<Node>, envelope: &Arc<str>, lines: Unb
     });
 }
 
-/// The same envelope once more, when whoever sent it may be long gone; nobody hears the answer.
+/// Delivers the same envelope again up to 30 s later, when its sender may be dead. The answer is discarded.
 fn replay_later(world: &Arc<World>, node: &Arc<Node>, envelope: Arc<str>) {
     let (within, node) = (world.clone(), node.clone());
     let wait = Duration::from_millis(world.between(1, 30_000));
@@ -164,7 +164,8 @@ fn replay_later(world: &Arc<World>, node: &Arc<Node>, envelope: Arc<str>) {
     });
 }
 
-/// An old leader, buried by now, sends what it signed under the fence before: nobody recorded it, and no node may do it.
+/// Occasionally sends a copy of the task, under a new task id, signed with the previous fence, as a deposed leader could. No row exists for
+/// that task, and the node must refuse it.
 fn old_leader(world: &Arc<World>, node: &Arc<Node>, envelope: &str) {
     let Ok(task) = Envelope::open(envelope.as_bytes(), &signing_keys()) else { return };
     if task.fence < 2 || !world.happens(|faults| faults.old_leader) {
@@ -177,7 +178,7 @@ fn old_leader(world: &Arc<World>, node: &Arc<Node>, envelope: &str) {
     world.scheduler.spawn(world.outside, async move {
         within.scheduler.sleep(within.latency()).await;
         let Some((_, agent)) = node.agent() else { return };
-        // Before it has seen the present fence it knows no better.
+        // An agent that has not seen the current fence cannot detect the old one.
         if agent.hello().await.1 >= present {
             within.count("old leaders");
             deliver(&within, &node, &envelope, mpsc::unbounded().0);
@@ -185,7 +186,7 @@ fn old_leader(world: &Arc<World>, node: &Arc<Node>, envelope: &str) {
     });
 }
 
-/// Carries a task's lines back, in their order, for as long as the connection stands.
+/// Carries a task's lines back to the control plane, in order, while the connection is up.
 async fn carry_back(
     world: &Arc<World>,
     node: &Node,
@@ -225,7 +226,7 @@ async fn carry_back(
 }
 
 fn tell(updates: &UnboundedSender<Update>, update: Update) {
-    // Whoever asked may have given up, or died.
+    // The receiver is dropped if the sender of the task gave up or died.
     let _ = updates.unbounded_send(update);
 }
 
@@ -238,7 +239,7 @@ fn shown(update: &TaskUpdate) -> String {
     }
 }
 
-/// A task as its envelope names it.
+/// Describes the task in an envelope for the trace.
 fn told(envelope: &str) -> String {
     match Envelope::open(envelope.as_bytes(), &signing_keys()) {
         Ok(task) => format!("{} {} (attempt {}, fence {})", task.task_type, task.task, task.attempt, task.fence),

@@ -1,4 +1,4 @@
-//! A node: its disk and machine, which stay, its agent, which dies and comes back, and the connection that the agent keeps.
+//! A simulated node: a disk and a machine, which persist; an agent, which dies and restarts; and the agent's connection.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -23,11 +23,11 @@ use crate::{
     world::World,
 };
 
-/// A node that lost its connection counts as unreachable after this long.
+/// A node without a connection counts as unreachable after this long.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(15);
-/// The init starts an agent that has ended again after this long.
+/// An agent that fails to start because its disk is full is started again after this long.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// A control plane that does not answer at all is given up after this long.
+/// An agent gives up dialing a control plane that does not answer after this long.
 const DIAL_PATIENCE: Duration = Duration::from_secs(8);
 
 pub(crate) struct Node {
@@ -39,15 +39,15 @@ pub(crate) struct Node {
     machine: Mutex<Machine>,
     agent: Mutex<Option<(Process, Arc<SimulatedAgent>)>>,
     link: Mutex<Option<Link>>,
-    /// It cannot reach anybody before that time.
+    /// The node does not dial before this time.
     cut_until: Mutex<gpuaas_model::Timestamp>,
 }
 
-/// The connection that carries a node's channel.
+/// A connection between a node and a control plane.
 #[derive(Clone)]
 pub(crate) struct Link {
     pub(crate) plane: Process,
-    /// The enrollment that it came with.
+    /// The enrollment with which the agent authenticated.
     pub(crate) enrolled: EnrolledNode,
     connection: Uuid,
     pub(crate) ended: CancellationToken,
@@ -72,12 +72,13 @@ impl Node {
         })
     }
 
-    /// The node in its agent's enrollment, which may have ended.
+    /// Returns the node id and epoch of the agent's identity. The enrollment may have ended.
     pub(crate) fn enrolled(&self) -> EnrolledNode {
         locked(&self.identity).enrolled()
     }
 
-    /// Gives the machine another identity, reimaged or as the last tenant left it. Its agent starts again with it.
+    /// Replaces the node's identity and kills the agent, which restarts with the new one. Wipes disk and machine if `is_reimaged`;
+    /// otherwise they stay as the last tenant left them.
     pub(crate) fn enroll_again(&self, world: &World, identity: NodeIdentity, is_reimaged: bool) {
         *locked(&self.identity) = identity;
         if is_reimaged {
@@ -97,7 +98,7 @@ impl Node {
         locked(&self.machine)
     }
 
-    /// The agent, if it runs.
+    /// Returns the agent and its process, if it runs.
     pub(crate) fn agent(&self) -> Option<(Process, Arc<SimulatedAgent>)> {
         locked(&self.agent).clone()
     }
@@ -106,7 +107,7 @@ impl Node {
         locked(&self.link).clone()
     }
 
-    /// Ends the node's connection, if it leads there or anywhere.
+    /// Closes the node's connection; with `from`, only if it leads to that control plane.
     pub(crate) fn disconnect(&self, from: Option<Process>) {
         let link = self.link().filter(|link| from.is_none_or(|plane| link.plane == plane));
         if let Some(link) = link {
@@ -114,7 +115,7 @@ impl Node {
         }
     }
 
-    /// Looks at the node's row, as a control plane does whose node has changed: a connection of an identity that has ended ends.
+    /// Reads the node's row again, as a control plane does after a node has changed, and closes the connection if its enrollment ended.
     pub(crate) fn readmit(self: &Arc<Self>, world: &Arc<World>, plane: Process) {
         let Some(link) = self.link().filter(|link| link.plane == plane) else { return };
         let (node, within) = (self.clone(), world.clone());
@@ -133,13 +134,13 @@ impl Node {
         });
     }
 
-    /// Keeps the node away from everybody for so long.
+    /// Disconnects the node from every control plane for the given time.
     pub(crate) fn cut(&self, world: &World, outage: Duration) {
         *locked(&self.cut_until) = world.scheduler.now().plus(outage);
         self.disconnect(None);
     }
 
-    /// Starts the agent, as the init does.
+    /// Starts the agent in a new process, as an init would.
     pub(crate) fn start_agent(self: &Arc<Self>, world: &Arc<World>) {
         let process = world.scheduler.process();
         let (node, within) = (self.clone(), world.clone());
@@ -156,7 +157,7 @@ impl Node {
                         *locked(&node.agent) = Some((process, Arc::new(agent)));
                         return node.keep_connected(within, process).await;
                     }
-                    // A reimaged machine does not enroll on a full disk.
+                    // The agent cannot open its ledger on a full disk.
                     Err(_) if node.disk.is_full() => within.scheduler.sleep(START_AGAIN_AFTER).await,
                     Err(error) => {
                         return within.violated(format!("the agent of {} does not start: {error}", node.name));
@@ -166,7 +167,7 @@ impl Node {
         });
     }
 
-    /// The agent is gone: its connection ends with it.
+    /// Closes the node's connection if the dead process was its agent. Returns whether it was.
     pub(crate) fn agent_died(&self, process: Process) -> bool {
         let was = locked(&self.agent).take_if(|(running, _)| *running == process).is_some();
         if was {
@@ -185,13 +186,13 @@ impl Node {
             };
             if let Some(ended) = self.clone().connect(world.clone(), me, plane).await {
                 ended.cancelled().await;
-                // It notices at once, or with the next beat.
+                // The agent notices at once, or with the next heartbeat.
                 world.scheduler.sleep(Duration::from_millis(world.between(1, 1_000))).await;
             }
         }
     }
 
-    /// One connection to that control plane; `None` when it does not come about.
+    /// Connects to the control plane. Returns the token that is cancelled when the connection ends, or `None` if connecting failed.
     async fn connect(self: Arc<Self>, world: Arc<World>, me: Process, plane: Plane) -> Option<CancellationToken> {
         let (_, agent) = self.agent()?;
         let (support, fence) = agent.hello().await;
@@ -230,7 +231,7 @@ impl Node {
         Some(ended)
     }
 
-    /// The control plane's side of a connection, from its hello to its end.
+    /// Runs the control plane's side of a connection, from the hello to the end.
     async fn serve(
         self: &Arc<Self>,
         world: &Arc<World>,
@@ -280,7 +281,7 @@ impl Node {
         locked(&self.link).take_if(|present| present.connection == link.connection);
     }
 
-    /// Has a control plane count the node as gone unless it comes back in time.
+    /// Makes the control plane record the node as unreachable after [`UNREACHABLE_AFTER`], unless a control plane holds its channel then.
     pub(crate) fn await_return(self: &Arc<Self>, world: &Arc<World>, plane: &Plane) {
         let (node, within, plane) = (self.clone(), world.clone(), plane.clone());
         world.scheduler.spawn(plane.process, async move {

@@ -1,4 +1,4 @@
-//! The people of a seed: they bring machines in, deploy, and resume what needs attention once the trouble is over.
+//! The simulated clients of a seed: they enroll nodes, deploy, and resume operations that need attention.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,24 +15,24 @@ use serde_json::{Value, json};
 
 use crate::{node::Node, plane, world::World};
 
-/// How often people look.
+/// The interval at which clients poll and retry.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Operations that people resume before they say that it never ends well.
+/// A deployment fails the seed if none of this many operations succeeds.
 const RESUMES_MAX: usize = 8;
-/// After the end, until the last straggler was heard and the last lease has run out.
+/// The wait after the deployment, until the last late message has arrived and the last lease has expired.
 const QUIET: Duration = Duration::from_secs(75);
-/// How often somebody pings a node, whatever else goes on.
+/// The pause between two pings during a deployment.
 const PING_EVERY: Duration = Duration::from_secs(5);
 const VERSION: &str = "v1.36.3+rke2r1";
 const WORKLOAD: &str = "train";
 
-/// What came of it.
+/// The ids of a finished deployment.
 pub(crate) struct Deployed {
     pub(crate) project: ProjectId,
     pub(crate) workload: WorkloadId,
 }
 
-/// Brings machines in, then deploys while things go wrong, to the good end that there must be.
+/// Enrolls all nodes, then allocates them and deploys while faults are injected. Returns when an operation has succeeded, or why none did.
 pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
     let faults = world.faults().clone();
     (0..faults.replicas).for_each(|slot| plane::start(&world, slot, None));
@@ -62,7 +62,7 @@ pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
     Ok(Deployed { project, workload })
 }
 
-/// People who ask control planes, as admins of the platform where nothing else is said.
+/// A client of the control planes. It acts as a platform admin unless a method takes a caller.
 pub(crate) struct People {
     world: Arc<World>,
 }
@@ -72,7 +72,7 @@ impl People {
         Self { world: world.clone() }
     }
 
-    /// Asks once; `None` when nobody knows whether it was done.
+    /// Sends a request once. Returns `None` if no answer came; the request may have been carried out.
     pub(crate) async fn try_once<T: Send + 'static>(
         &self,
         what: impl FnOnce(Arc<Engine>, Caller) -> BoxFuture<'static, Result<T, CommandError>> + Send,
@@ -80,7 +80,7 @@ impl People {
         self.try_as(self.caller(), what).await
     }
 
-    /// The same as somebody.
+    /// Sends a request once as the given caller. Returns `None` as [`People::try_once`] does.
     pub(crate) async fn try_as<T: Send + 'static>(
         &self,
         caller: Caller,
@@ -89,7 +89,7 @@ impl People {
         self.world.ask(|engine| what(engine, caller)).await
     }
 
-    /// Asks until there is an answer.
+    /// Repeats a request until an answer comes.
     async fn ask<T: Send + 'static>(
         &self,
         what: impl Fn(Arc<Engine>, Caller) -> BoxFuture<'static, Result<T, CommandError>> + Send + Sync,
@@ -153,7 +153,7 @@ impl People {
         Ok(Node::new(index, text, identity))
     }
 
-    /// Redeems an enrollment string on the node's machine; a reimaged one has another id.
+    /// Redeems an enrollment string on the node's machine. A reimaged machine has a new machine id.
     pub(crate) async fn redeem(
         &self,
         node: NodeId,
@@ -191,7 +191,7 @@ impl People {
         }
     }
 
-    /// Gives the node to the project, again if its inspection fails.
+    /// Allocates the node to the project and waits until the allocation is active. Allocates again if the inspection fails.
     async fn allocation(&self, project: ProjectId, node: NodeId) -> Result<(), String> {
         let filter = AllocationFilter { node: Some(node), ..AllocationFilter::default() };
         loop {
@@ -245,7 +245,7 @@ impl People {
         }
     }
 
-    /// Pings one node after the other and never asks twice: a replica that dies leaves a task that nobody waits for.
+    /// Pings the nodes in turn, without retries: a replica that dies leaves behind a ping task without a waiter.
     async fn look_after_nodes(&self) {
         for node in self.world.nodes().iter().cycle() {
             let (id, caller) = (node.id, self.caller());
@@ -260,7 +260,7 @@ impl People {
         }
     }
 
-    /// Waits for each operation's end, and resumes it until one ends well.
+    /// Waits for the newest operation to end and resumes the workload until one succeeds. Stops fault injection at the second failure.
     async fn good_end(&self, workload: WorkloadId) -> Result<(), String> {
         for round in 0..RESUMES_MAX {
             let ended = self.end_of_newest(workload).await?;
@@ -306,7 +306,7 @@ fn said(error: CommandError) -> String {
     error.to_string()
 }
 
-/// What came of something that was asked once: said to the trace where it was refused.
+/// Returns the answer to a request that was sent once. Writes a refusal or a missing answer to the trace and returns `None`.
 pub(crate) fn answered<T>(world: &World, what: &str, answer: Option<Result<T, CommandError>>) -> Option<T> {
     match answer {
         Some(Ok(answer)) => Some(answer),
@@ -325,7 +325,7 @@ pub(crate) fn name(text: &str) -> Name {
     text.parse().expect("it is a name")
 }
 
-/// For a fresh key, which no seed decides: keys are compared alone, and certificates are no part of what is simulated.
+/// Returns a certificate request for a new key. The key does not follow from the seed; traces contain no certificates.
 fn certificate_request() -> String {
     NodeKey::generate().and_then(|key| key.request_pem()).expect("a request is made")
 }

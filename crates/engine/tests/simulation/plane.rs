@@ -1,4 +1,4 @@
-//! A control plane: the genuine engine with the genuine app, and what a start of the server does around them.
+//! A simulated control plane: the real engine with the real app, started as the server starts them.
 
 use std::{
     collections::VecDeque,
@@ -31,12 +31,12 @@ use crate::{
     world::{Scenario, World},
 };
 
-/// The control plane's id.
+/// The control plane's id, in certificates and node identities.
 pub(crate) const CONTROL_PLANE: &str = "simulated";
 const SIGNING_SEED: [u8; 32] = [7; 32];
 const SEALING_KEY: [u8; 32] = [9; 32];
 
-/// One run of a control-plane process.
+/// A running control-plane process that serves requests.
 #[derive(Clone)]
 pub(crate) struct Plane {
     pub(crate) slot: usize,
@@ -45,12 +45,12 @@ pub(crate) struct Plane {
     pub(crate) engine: Arc<Engine>,
 }
 
-/// The key that every control plane signs with.
+/// Returns the signer that every control plane uses.
 pub(crate) fn signer() -> TaskSigner {
     TaskSigner::from_seed(&SIGNING_SEED)
 }
 
-/// The keys that agents take tasks from.
+/// Returns the key set with which agents verify tasks.
 pub(crate) fn signing_keys() -> SigningKeySet {
     SigningKeySet {
         version: 1,
@@ -60,7 +60,7 @@ pub(crate) fn signing_keys() -> SigningKeySet {
     }
 }
 
-/// Certificates are no part of what is simulated, so one authority does for every seed.
+/// Returns the keys of a control plane. All seeds share one certificate authority, because certificates are not simulated.
 fn keys() -> Keys {
     static AUTHORITY: OnceLock<(String, String)> = OnceLock::new();
     let (certificate, key) = AUTHORITY.get_or_init(|| {
@@ -72,12 +72,12 @@ fn keys() -> Keys {
     Keys::new(CONTROL_PLANE.to_owned(), authority, sealing, TokenKey::new(&[7; 32]))
 }
 
-/// What proves the records of every control plane.
+/// Returns the proof that authenticates records, the same for every control plane.
 pub(crate) fn proof() -> Arc<dyn gpuaas_store::RecordProof> {
     keys().proof()
 }
 
-/// Starts one, as the server does: it buries its predecessor, joins, and goes on with what is open.
+/// Starts a control plane as the server does: it evicts the replica of its predecessor, joins, and continues open operations.
 pub(crate) fn start(world: &Arc<World>, slot: usize, predecessor: Option<ReplicaId>) {
     let process = world.scheduler.process();
     let within = world.clone();
@@ -142,7 +142,7 @@ async fn serve(
     Ok(())
 }
 
-/// The first control plane records the key that signs.
+/// Records the signing key if none is stored yet.
 async fn the_key_signs(world: &Arc<World>, keys: &Keys) -> Result<(), StoreError> {
     world.store.prove_with(keys.proof());
     let mut tx = world.store.begin().await?;
@@ -154,10 +154,10 @@ async fn the_key_signs(world: &Arc<World>, keys: &Keys) -> Result<(), StoreError
     Ok(())
 }
 
-/// How long history is kept where tenants come and go; one deployment is judged by all of its history.
+/// How long history is kept with two tenants. With one deployment nothing is deleted, because the oracles read all of its history.
 const HISTORY: KeepFor = KeepFor::Duration(Duration::from_secs(60));
 
-/// Keeps archives in the world, which outlives control planes.
+/// Stores archive files in the world, so that they survive control planes.
 struct Archives {
     world: Weak<World>,
 }
@@ -166,7 +166,7 @@ struct Archives {
 impl ArchiveFiles for Archives {
     async fn keep(&self, lines: Vec<u8>) -> Result<ArchiveFile, String> {
         let world = self.world.upgrade().ok_or("the simulation is over")?;
-        // As long as a disk takes: others go on meanwhile, and the process may die.
+        // The time of a disk write: others go on meanwhile, and the process may die.
         world.scheduler.sleep(Duration::from_millis(world.between(1, 200))).await;
         let (sha256, size_bytes) = (gpuaas_trust::sha256_hex(&lines), lines.len() as u64);
         world.keep_archive(&sha256, lines);
@@ -174,7 +174,7 @@ impl ArchiveFiles for Archives {
     }
 }
 
-/// Tunnels whose bytes come back as they went, for as long as the node's connection stands.
+/// Opens tunnels that echo every byte while the node's connection is up.
 struct EchoTunnels {
     world: Weak<World>,
 }
@@ -235,6 +235,6 @@ impl AsyncWrite for EchoTunnel {
 }
 
 impl World {
-    /// When every seed begins.
+    /// The simulated time at which every seed starts.
     pub(crate) const BEGINS: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 }

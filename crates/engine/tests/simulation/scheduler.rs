@@ -1,8 +1,9 @@
-//! Runs every simulated process on one thread: whose turn it is follows from the seed, and time passes only when nobody has anything to do.
+//! Runs every simulated process on one thread. The seed decides which task is polled next, and simulated time advances only when no task
+//! is ready.
 //!
-//! The store may answer from threads of its own, at moments that no seed decides. So whoever asks it keeps the turn until the store is at rest
-//! again: nothing else happens meanwhile and no time passes, as though a statement took none. A process that waits for anything else while
-//! it holds a transaction is found by this: the store never comes to rest.
+//! The store may answer from its own threads, at times that the seed does not control. Therefore a task that uses the store is polled until
+//! the store is idle: no other task runs meanwhile and no simulated time passes, as if a statement took no time. This also detects
+//! a process that waits for something else while it holds a transaction: the store never becomes idle.
 
 use std::{
     any::Any,
@@ -25,16 +26,16 @@ use gpuaas_store::Store;
 
 use crate::chance::Chance;
 
-/// How long the store may take, by a real clock, before something is wrong.
+/// The run fails if the store is not idle after this long in real time.
 const STORE_PATIENCE: Duration = Duration::from_secs(20);
-/// Looks at tasks within one moment; whoever needs more goes in a circle. A busy moment takes a few hundred.
+/// Polls allowed without simulated time passing; more means a livelock. A busy moment takes a few hundred.
 const LOOKS_MAX: u32 = 50_000;
 
-/// A process: what dies together.
+/// A simulated process: a group of tasks that are killed and frozen together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process(u64);
 
-/// Ends the process that runs now, at this very point.
+/// Kills the running process at this point of its code.
 pub(crate) fn die_here() -> ! {
     resume_unwind(Box::new(Died))
 }
@@ -46,11 +47,11 @@ pub(crate) struct Scheduler {
 
 struct State {
     now: Timestamp,
-    /// Looks at tasks since time passed last.
+    /// Polls since simulated time last advanced.
     looks: u32,
     numbers: u64,
     ready: Vec<u64>,
-    /// Whose turn comes before all others'.
+    /// The task that is polled next, before all ready ones.
     first: Option<u64>,
     tasks: BTreeMap<u64, Task>,
     timers: BTreeMap<(Timestamp, u64), Waker>,
@@ -63,7 +64,7 @@ struct State {
 
 struct Task {
     process: Process,
-    /// Absent while it is polled.
+    /// `None` while it is polled.
     future: Option<BoxFuture<'static, ()>>,
     waker: Arc<TaskWaker>,
 }
@@ -89,7 +90,7 @@ impl Wake for TaskWaker {
 
 enum Next {
     Turn(u64),
-    /// Everything that was waited for until the same moment.
+    /// Wakers of all timers that are due at the earliest time.
     Alarm(Vec<Waker>),
     Nothing,
 }
@@ -119,7 +120,7 @@ impl Scheduler {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new process, alive and with nothing to do.
+    /// Creates a process without tasks.
     pub(crate) fn process(&self) -> Process {
         let mut state = self.state();
         state.numbers += 1;
@@ -128,7 +129,7 @@ impl Scheduler {
         process
     }
 
-    /// The process whose turn it is.
+    /// Returns the process whose task is being polled.
     pub(crate) fn running(&self) -> Option<Process> {
         self.state().running
     }
@@ -137,7 +138,7 @@ impl Scheduler {
         self.state().frozen.contains(&process)
     }
 
-    /// The process gets no turn until it is thawed; the world goes on.
+    /// Stops polling the process's tasks until it is thawed. Other processes and time go on.
     pub(crate) fn freeze(&self, process: Process) {
         self.state().frozen.insert(process);
     }
@@ -146,7 +147,7 @@ impl Scheduler {
         self.state().frozen.remove(&process);
     }
 
-    /// Ends a process where it is.
+    /// Kills a process: drops all its tasks. Does nothing if it is dead.
     pub(crate) fn kill(&self, process: Process) {
         let mut state = self.state();
         if !state.living.remove(&process) {
@@ -157,22 +158,22 @@ impl Scheduler {
         let ids: Vec<u64> = state.tasks.iter().filter(|(_, task)| task.process == process).map(|(id, _)| *id).collect();
         let ended: Vec<Task> = ids.iter().filter_map(|id| state.tasks.remove(id)).collect();
         drop(state);
-        // Unlocked: what is dropped may wake others.
+        // Drop the tasks without the lock, because dropping them may wake other tasks.
         drop(ended);
     }
 
-    /// Ends every process.
+    /// Kills every process.
     pub(crate) fn kill_all(&self) {
         let living = self.state().living.clone();
         living.into_iter().for_each(|process| self.kill(process));
     }
 
-    /// Processes that died since the last call.
+    /// Returns the processes that died since the last call.
     pub(crate) fn take_dead(&self) -> Vec<Process> {
         std::mem::take(&mut self.state().dead)
     }
 
-    /// Runs `future` as a part of a process; nothing happens when that is dead.
+    /// Spawns `future` as a task of the process. Drops it if the process is dead.
     pub(crate) fn spawn(&self, process: Process, future: impl Future<Output = ()> + Send + 'static) {
         let mut state = self.state();
         if !state.living.contains(&process) {
@@ -186,12 +187,12 @@ impl Scheduler {
         state.ready.push(id);
     }
 
-    /// Runs `future` with the very next turn: it finds everything as whoever runs now leaves it.
+    /// Spawns `future` and polls it next, so that it sees the state exactly as the running task leaves it.
     pub(crate) fn spawn_first(&self, process: Process, future: impl Future<Output = ()> + Send + 'static) {
         self.spawn(process, future);
         let mut state = self.state();
         let newest = state.ready.pop();
-        // Another one of this very turn comes behind it, before everybody else.
+        // One that was spawned earlier in this turn goes back to the ready tasks.
         if let Some(before) = std::mem::replace(&mut state.first, newest) {
             state.ready.push(before);
         }
@@ -210,7 +211,8 @@ impl Scheduler {
         self.state().now
     }
 
-    /// Gives turns until `finished`. Fails when that does not come about by `until`, or when anything panics.
+    /// Polls tasks until `finished` returns true. Fails if that takes longer than `until` in simulated time, if a process panics, if no
+    /// task is ready and no timer is set, if too many polls happen without time passing, or if the store does not become idle.
     pub(crate) async fn run(
         &self,
         store: &Store,
@@ -254,7 +256,7 @@ impl Scheduler {
         Next::Alarm(due)
     }
 
-    /// Polls a task, again and again as long as it is the store that it waits for.
+    /// Polls a task, repeatedly while it waits for the store.
     async fn turn(&self, id: u64, store: &Store) -> Result<(), String> {
         let (process, mut future, waker) = {
             let mut state = self.state();
@@ -302,7 +304,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether the task is woken before the store comes to rest.
+    /// Waits until the task is woken (true) or the store is idle (false).
     async fn woken_before_rest(&self, waker: &TaskWaker, store: &Store) -> Result<bool, String> {
         let mut patience = Patience::new();
         loop {
@@ -326,7 +328,7 @@ impl Scheduler {
     }
 }
 
-/// Lets the store's own threads and tasks go on.
+/// Yields to the store's threads and tasks, with a limit in real time.
 struct Patience(Instant);
 
 impl Patience {
@@ -388,7 +390,7 @@ impl Drop for Sleep {
     }
 }
 
-/// Comes back with a later turn: whoever was frozen meanwhile has done nothing yet.
+/// Yields once. If the process is frozen meanwhile, the code after this call runs only after the thaw.
 pub(crate) async fn later_turn() {
     let mut waited = false;
     poll_fn(|context| {
@@ -411,7 +413,7 @@ impl Clock for SimulatedClock {
     }
 }
 
-/// Spawning and waiting, for one process.
+/// The runtime of one process: spawns tasks in it and provides simulated time.
 pub(crate) struct ProcessRuntime {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) process: Process,

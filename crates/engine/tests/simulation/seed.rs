@@ -1,4 +1,4 @@
-//! Plays one seed from its beginning to its end.
+//! Simulates one seed from start to end.
 
 use std::{collections::BTreeMap, path::Path, sync::Mutex, sync::PoisonError, time::Duration};
 
@@ -14,50 +14,51 @@ use crate::{
     world::{Scenario, World},
 };
 
-/// A deployment that takes longer than this, in simulated time, never ends.
+/// A seed fails if it takes longer than this in simulated time.
 const LONGEST: Duration = Duration::from_secs(4 * 3_600);
 
-/// Sets seeds of tenants apart from those of deployments.
+/// Mixed into tenant seeds, so that they differ from deployment seeds.
 const TENANTS: u64 = 0x7e4a_4e75;
-/// Nodes that two tenants share.
+/// The number of nodes that two tenants share.
 const TENANTS_NODES: usize = 3;
 
-/// Nodes of a crowd.
+/// The number of nodes in [`play_crowd`].
 const CROWD: usize = 8;
 
-/// What a seed came to.
+/// The result of a simulated seed.
 pub(crate) struct Played {
     pub(crate) seed: u64,
     pub(crate) trace: Vec<String>,
     /// SHA-256 of the trace.
     pub(crate) hash: String,
     pub(crate) violations: Vec<String>,
-    /// How often what was injected.
+    /// Counts of injected faults and other notable events, by description.
     pub(crate) injected: BTreeMap<&'static str, u32>,
 }
 
-/// A seed with what goes wrong in it.
+/// Simulates one deployment with the faults of the seed.
 pub(crate) fn play(seed: u64) -> Played {
     let mut chance = Chance::of_seed(seed);
     let faults = Faults::of(&mut chance.fork());
     play_with((Scenario::OneDeployment, seed), chance, faults, Answers::AtOnce)
 }
 
-/// A seed of two tenants and an operator, with what goes wrong in it.
+/// Simulates two tenants and an operator with the faults of the seed.
 pub(crate) fn play_tenants(seed: u64) -> Played {
     let mut chance = Chance::of_seed(seed ^ TENANTS);
     let faults = Faults::of(&mut chance.fork()).of_tenants(TENANTS_NODES);
     play_with((Scenario::TwoTenants, seed), chance, faults, Answers::AtOnce)
 }
 
-/// Many nodes, nothing wrong, and a store that answers in its own time: no trace is repeated, but the end must be as good.
+/// Simulates a deployment on many nodes without faults, with a store that answers in real time. The trace is therefore not
+/// reproducible, but the deployment must succeed.
 pub(crate) fn play_crowd(seed: u64) -> Played {
     play_with((Scenario::OneDeployment, seed), Chance::of_seed(seed), Faults::none(CROWD), Answers::InTheirTime)
 }
 
 fn play_with(seed: (Scenario, u64), chance: Chance, faults: Faults, answers: Answers) -> Played {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is made");
-    // Unconstrained: tokio's own budget is refilled at moments that no seed decides.
+    // Unconstrained, because the seed does not control when tokio refills its cooperative budget.
     runtime.block_on(tokio::task::unconstrained(play_here(seed, chance, faults, answers)))
 }
 
@@ -99,7 +100,7 @@ async fn play_here((scenario, seed): (Scenario, u64), mut chance: Chance, faults
     match (ran, deployed) {
         (Err(why), _) | (Ok(()), Some(Err(why))) => world.violated(why),
         (Ok(()), None) => world.violated("people gave up without a word".to_owned()),
-        // Judged at every effect, but for what left the database.
+        // Effects were judged when they happened; only archived and deleted history remains to be judged.
         (Ok(()), Some(Ok(None))) => {
             if let Err(error) = oracles::judge_history(&world).await {
                 world.violated(format!("the rows cannot be read: {error}"));
@@ -118,7 +119,7 @@ async fn play_here((scenario, seed): (Scenario, u64), mut chance: Chance, faults
     Played { seed, hash: sha256_hex(trace.join("\n").as_bytes()), trace, violations, injected }
 }
 
-/// In memory where there is a file system for that: a seed makes thousands of changes, each of them durable.
+/// Creates a temporary folder, in `/dev/shm` if that exists: a seed makes thousands of durable changes, which are faster in memory.
 pub(crate) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };

@@ -1,4 +1,4 @@
-//! One seed's world: who is in it, what is said of it, and what goes wrong.
+//! The state of one simulated seed: nodes, control planes, the store, the trace, and the faults to inject.
 
 use std::{
     collections::BTreeMap,
@@ -22,15 +22,15 @@ use crate::{
     scheduler::{Process, Scheduler, die_here},
 };
 
-/// How long whoever asks a control plane waits for its answer.
+/// A request to a control plane counts as unanswered after this long.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is played.
+/// The sequence of requests that a seed simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scenario {
-    /// One project deploys onto all nodes, to a good end.
+    /// One project deploys onto all nodes; the deployment must succeed in the end.
     OneDeployment,
-    /// Two projects and an operator do as they please.
+    /// Two projects and an operator send random requests.
     TwoTenants,
 }
 
@@ -38,26 +38,26 @@ pub(crate) struct World {
     pub(crate) scenario: Scenario,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) store: Store,
-    /// Everything that is nobody's process: the network, inits, people. It neither dies nor freezes.
+    /// Runs what belongs to no simulated process: the network, inits, people. It is never killed or frozen.
     pub(crate) outside: Process,
     nodes: OnceLock<Vec<Arc<Node>>>,
     planes: Mutex<BTreeMap<Process, Seat>>,
     chance: Mutex<Chance>,
     faults: Mutex<Faults>,
-    /// Until then nothing goes wrong: machines are brought in.
+    /// True while faults are injected: from [`World::arm`], after the nodes have enrolled, to [`World::calm`].
     armed: Mutex<bool>,
     trace: Mutex<Vec<String>>,
     violations: Mutex<Vec<String>>,
-    /// Whom the database cannot be reached by, and until when.
+    /// Processes that cannot reach the database, each with the time at which the outage ends.
     stalled: Mutex<BTreeMap<Process, Timestamp>>,
-    /// The files of archives, by their digests.
+    /// Contents of archive files by SHA-256.
     archives: Mutex<BTreeMap<String, Vec<u8>>>,
-    /// How often what went wrong.
+    /// Counts of injected faults and other notable events, by description.
     pub(crate) injected: Mutex<BTreeMap<&'static str, u32>>,
     me: Weak<World>,
 }
 
-/// A control-plane process; its engine once it serves.
+/// A control-plane process. `plane` is `None` until the process serves requests.
 struct Seat {
     slot: usize,
     plane: Option<Plane>,
@@ -95,7 +95,7 @@ impl World {
         })
     }
 
-    /// Adds a line to the trace.
+    /// Appends a line to the trace, prefixed with the simulated seconds since the start.
     pub(crate) fn say(&self, text: &str) {
         let passed = self.scheduler.now().since(Self::BEGINS);
         locked(&self.trace).push(format!("{:>9.3} {text}", passed.as_secs_f64()));
@@ -105,17 +105,17 @@ impl World {
         locked(&self.trace).clone()
     }
 
-    /// Keeps the file of an archive.
+    /// Stores the content of an archive file.
     pub(crate) fn keep_archive(&self, sha256: &str, lines: Vec<u8>) {
         locked(&self.archives).insert(sha256.to_owned(), lines);
     }
 
-    /// The file of an archive.
+    /// Returns the content of an archive file.
     pub(crate) fn archive_file(&self, sha256: &str) -> Option<Vec<u8>> {
         locked(&self.archives).get(sha256).cloned()
     }
 
-    /// Something that must never be.
+    /// Records a violation; the seed fails.
     pub(crate) fn violated(&self, what: String) {
         self.say(&format!("VIOLATED {what}"));
         locked(&self.violations).push(what);
@@ -129,12 +129,13 @@ impl World {
         locked(&self.faults)
     }
 
-    /// Counts what went wrong.
+    /// Counts one occurrence of `what`.
     pub(crate) fn count(&self, what: &'static str) {
         *locked(&self.injected).entry(what).or_default() += 1;
     }
 
-    /// By how much longer an agent waits that was not let in: one whose identity has ended tries for minutes.
+    /// Returns the factor by which an agent waits longer before it dials again after its connection was not accepted.
+    /// With two tenants it is larger, because an agent whose enrollment has ended keeps dialing for minutes.
     pub(crate) fn patience(&self) -> u64 {
         match self.scenario {
             Scenario::OneDeployment => 1,
@@ -159,13 +160,13 @@ impl World {
         Uuid::from_u64_pair(chance.next(), chance.next())
     }
 
-    /// Whether something that goes wrong so often of a thousand times does now.
+    /// Decides whether a fault with the given rate per mille occurs now. Always false while faults are off.
     pub(crate) fn happens(&self, rate: impl Fn(&Faults) -> u64) -> bool {
         let often = rate(&locked(&self.faults));
         *locked(&self.armed) && locked(&self.chance).per_mille(often)
     }
 
-    /// How long a message takes.
+    /// Draws the latency of one message: 1 to 19 ms, or 200 ms to 8 s if it is slow.
     pub(crate) fn latency(&self) -> Duration {
         let slow = self.happens(|faults| faults.slow);
         if slow {
@@ -186,7 +187,7 @@ impl World {
         self.nodes().iter().find(|node| node.id == id).expect("the node was brought in").clone()
     }
 
-    /// The first node is the server's.
+    /// Returns whether the server's unit is up. The server runs on the first node.
     pub(crate) fn server_is_up(&self) -> bool {
         self.nodes()[0].machine().is_up(self.scheduler.now())
     }
@@ -207,13 +208,14 @@ impl World {
         self.plane_of(process).map_or_else(|| "nobody".to_owned(), |plane| plane.name)
     }
 
-    /// Some control plane that serves, frozen or not: who dials does not know.
+    /// Picks a serving control plane. It may be frozen, because a client cannot tell.
     pub(crate) fn any_plane(&self) -> Option<Plane> {
         let serving: Vec<Plane> = locked(&self.planes).values().filter_map(|seat| seat.plane.clone()).collect();
         if serving.is_empty() { None } else { Some(locked(&self.chance).pick(&serving)) }
     }
 
-    /// Asks some control plane; `None` when it dies or does not answer: nobody knows whether it was done.
+    /// Sends a request to a random control plane. Returns `None` if no control plane serves, or if it dies or does not answer in time;
+    /// the request may have been carried out nevertheless.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         what: impl FnOnce(Arc<Engine>) -> BoxFuture<'static, T> + Send,
@@ -223,7 +225,7 @@ impl World {
         let (answer, answered) = oneshot::channel();
         self.scheduler.sleep(self.latency()).await;
         self.scheduler.spawn(plane.process, async move {
-            // Whoever asked may have given up.
+            // The receiver is dropped if the caller timed out.
             let _ = answer.send(asked.await);
         });
         tokio::select! {
@@ -233,7 +235,7 @@ impl World {
         }
     }
 
-    /// From now on things go wrong, as the seed says.
+    /// Starts fault injection as the seed defines it.
     pub(crate) fn arm(self: &Arc<Self>) {
         *locked(&self.armed) = true;
         let timed = locked(&self.faults).timed.clone();
@@ -248,7 +250,7 @@ impl World {
         }
     }
 
-    /// From now on nothing more goes wrong.
+    /// Stops fault injection.
     pub(crate) fn calm(&self) {
         *locked(&self.armed) = false;
         locked(&self.faults).calm();
@@ -305,7 +307,7 @@ impl World {
         locked(&self.stalled).insert(process, self.scheduler.now().plus(wait));
     }
 
-    /// What a control plane waits for before it reads or changes anything.
+    /// Returns the gate that a control plane passes before each access to the database: it blocks while the database is out of reach.
     pub(crate) fn gate(&self, process: Process) -> Gate {
         let world = self.me.clone();
         Arc::new(move || {
@@ -327,7 +329,7 @@ impl World {
         self.scheduler.freeze(process);
         let world = self.clone();
         self.scheduler.spawn(self.outside, async move {
-            // Its connections break before it stands long: beats are not answered.
+            // A long freeze breaks the connections first, because heartbeats go unanswered.
             let beats = Duration::from_millis(world.between(5_000, 15_000)).min(wait);
             world.scheduler.sleep(beats).await;
             if world.scheduler.is_frozen(process) && beats < wait {
@@ -339,13 +341,13 @@ impl World {
         });
     }
 
-    /// Ends everybody.
+    /// Kills all processes.
     pub(crate) fn shut_down(&self) {
         self.scheduler.kill_all();
         locked(&self.planes).clear();
     }
 
-    /// Somebody is at a point: what the seed has for it happens here.
+    /// Handles a crash point that the running process reached: applies the seed's strike for it, if there is one.
     pub(crate) fn reached(&self, point: Point) {
         let (Some(world), Some(process)) = (self.me.upgrade(), self.scheduler.running()) else { return };
         if let (Scenario::OneDeployment, Point::StepSettled(_), Some(plane)) =
@@ -375,7 +377,7 @@ impl World {
         }
     }
 
-    /// Whoever keeps processes alive starts those again that died.
+    /// Restarts processes that died, as an init would, after 100 ms to 8 s.
     pub(crate) fn bury(self: &Arc<Self>) {
         for process in self.scheduler.take_dead() {
             let world = self.clone();

@@ -1,4 +1,4 @@
-//! Bodies.
+//! Malformed request bodies, field values, content types and methods.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{JSON, Target, must_be_documented};
 use crate::operations::{Operation, operations};
 
-/// Fields that rows have and no request may name.
+/// Fields that rows have and that no request may set.
 const HIDDEN: [&str; 14] = [
     "id",
     "state",
@@ -24,7 +24,7 @@ const HIDDEN: [&str; 14] = [
     "$ref",
 ];
 
-/// One body, and the answer that it must get.
+/// A body and the answer that it must get.
 struct Case {
     what: String,
     body: Vec<u8>,
@@ -49,7 +49,7 @@ fn with(body: &Map<String, Value>, field: &str, value: Value) -> Vec<u8> {
     Value::Object(body).to_string().into_bytes()
 }
 
-/// As [`with`], of a value that no JSON library writes.
+/// Like [`with`], with a value as text that no JSON library writes.
 fn with_text(body: &Map<String, Value>, field: &str, value: &str) -> Vec<u8> {
     let text = String::from_utf8(with(body, field, json!("PUT-IT-HERE"))).expect("a text");
     text.replace("\"PUT-IT-HERE\"", value).into_bytes()
@@ -57,7 +57,7 @@ fn with_text(body: &Map<String, Value>, field: &str, value: &str) -> Vec<u8> {
 
 fn cases(operation: &Operation) -> Vec<Case> {
     let sound = operation.sound_body();
-    // Deeper than any parser follows, and short enough for every operation.
+    // Deeper than any parser accepts, and within the size limit of every operation.
     let deep = "[".repeat(5_000) + &"]".repeat(5_000);
     let mut cases = vec![
         Case { status: 413, code: "body_too_large", ..Case::invalid("10 MB", vec![b' '; 10 * 1_024 * 1_024]) },
@@ -131,7 +131,7 @@ async fn no_body_that_is_not_what_an_operation_takes_changes_anything() {
     assert_eq!(target.holds().await, before);
 }
 
-/// Texts that nothing of ours is called, and that no page, path or database should meet.
+/// Texts that are valid as no name and that could harm a page, path or database.
 fn bad_texts() -> Vec<String> {
     let fixed =
         ["", "<script>alert(1)</script>", "a\u{0}b", "a\nb", "\u{1b}[31m", "..", "../../etc/passwd", "' OR 1=1 --"];
@@ -139,16 +139,17 @@ fn bad_texts() -> Vec<String> {
     fixed.into_iter().map(str::to_owned).chain(long).collect()
 }
 
-/// Whether the document says that the field does not take it. What it takes is stored and shown as it is.
+/// Returns whether the document excludes the text from the field; control characters count as excluded in every field. An accepted text is
+/// stored and shown verbatim.
 fn is_refused_by(schema: &Value, text: &str) -> bool {
     let is_long = schema["maxLength"].as_u64().is_some_and(|most| text.chars().count() as u64 > most);
     let is_short = schema["minLength"].as_u64().is_some_and(|least| (text.chars().count() as u64) < least);
-    // Every pattern of ours is of words.
+    // Every pattern in the document accepts words only.
     let is_no_word = !schema["pattern"].is_null() && !text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_long || is_short || is_no_word || text.chars().any(char::is_control)
 }
 
-/// Values of that schema's type that the document says it does not take.
+/// Returns values of the schema's type that the document excludes.
 fn excluded_by(schema: &Value) -> Vec<Value> {
     if is_of_type(schema, "string") {
         return bad_texts().into_iter().filter(|text| is_refused_by(schema, text)).map(Value::from).collect();
@@ -241,7 +242,7 @@ async fn a_wrong_content_type_or_method_is_refused_on_every_path() {
             if known.contains(&&method) {
                 continue;
             }
-            // None of them is an operation that could be the repetition of another.
+            // The key is already used, but a request that matches no operation is not a replay.
             let answer = target.send(&method, &target.path(operation), &keyed, "{}").await;
             assert_eq!((answer.status, answer.code()), (405, "method_not_allowed"), "{method} {answer:?}");
             let allowed = answer.headers["allow"].to_str().expect("a text");

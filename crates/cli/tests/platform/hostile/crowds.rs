@@ -1,4 +1,4 @@
-//! Many at once: guesses of tokens, and connections that only wait.
+//! Many requests at once: guessed tokens, and connections that only wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ use crate::{
     world::Platform,
 };
 
-/// Entropy that never repeats.
+/// Deterministic entropy that never repeats.
 #[derive(Default)]
 struct Counting(AtomicU64);
 
@@ -31,11 +31,11 @@ async fn whoami(platform: &Platform, token: &str) -> Answer {
     send(platform, Method::GET, "/api/v1/whoami", &[("authorization", token)], "").await
 }
 
-/// How often somebody guesses; within the requests of an address.
+/// Number of guesses; below the request limit of one address.
 const GUESSES: usize = 2_000;
-/// Guesses at once.
+/// Guesses in flight at once.
 const GUESSES_AT_ONCE: usize = 32;
-/// A token as an earlier version made it, with the checksum that was right there.
+/// A token in the format of an earlier version, with the checksum that was valid there.
 const OLD_FORM: &str = "gpuaas_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc0STEBP";
 
 async fn enroll(platform: &Platform, node: &str, token: &str, csr: &str) -> Answer {
@@ -43,20 +43,20 @@ async fn enroll(platform: &Platform, node: &str, token: &str, csr: &str) -> Answ
     send(platform, Method::POST, "/api/v1/enroll", &[JSON], ask.to_string()).await
 }
 
-/// The string of a node that is registered here.
+/// Registers a node and returns its enrollment string.
 async fn string(platform: &Platform, name: &str) -> EnrollmentString {
     let ask = RegisterNode { name: name.into(), ..RegisterNode::default() };
     let registered = platform.client().register_node(&ask).await.expect("registered");
     EnrollmentString::decode(&registered.enrollment.string).expect("a string")
 }
 
-/// Redeems a string as its machine does.
+/// Redeems an enrollment string as the node's machine does.
 async fn redeem(platform: &Platform, string: &EnrollmentString) -> Answer {
     let csr = NodeKey::generate().expect("a key").request_pem().expect("a request");
     enroll(platform, &string.node.to_string(), string.token.expose(), &csr).await
 }
 
-/// A token that nobody has sent yet.
+/// Creates a token that no request has used yet, and returns its `Authorization` value.
 async fn fresh(platform: &Platform, name: &str) -> String {
     let ask = CreateToken { name: name.into(), role: "platform-operator".into(), project: None, ttl_seconds: None };
     format!("Bearer {}", platform.client().create_token(&ask).await.expect("made").secret)
@@ -85,7 +85,7 @@ async fn junk_is_refused_without_a_penalty_and_tokens_of_its_address_are_good() 
 async fn well_formed_guesses_delay_no_token_and_no_enrollment_of_their_address() {
     let mut platform = Platform::start(0);
     let (fresh, machine) = (fresh(&platform, "fresh").await, string(&platform, "gpu-01").await);
-    // From here on the control plane has seen neither.
+    // After the restart the control plane has seen neither the token nor the enrollment string.
     tokio::task::block_in_place(|| platform.restart(0));
     let (key, entropy) = (TokenKey::new(&[7; TokenKey::BYTES]), Counting::default());
     let made_up = |prefix: &str| key.generate(prefix, &entropy).text;
@@ -97,7 +97,7 @@ async fn well_formed_guesses_delay_no_token_and_no_enrollment_of_their_address()
     assert_eq!(enrolled.status, 200, "a machine waits for guesses: {enrolled:?}");
 }
 
-/// What an honest request is answered amid guesses, each of which is answered as junk is.
+/// Returns the answer to an honest request sent amid guesses, and checks that each guess is answered as junk is.
 async fn amid(guess: impl AsyncFn() -> Answer, honest: impl Future<Output = Answer>, junk: (u16, &str)) -> Answer {
     let half = async || {
         let guesses = stream::iter(0..GUESSES / 2).map(|_| guess()).buffer_unordered(GUESSES_AT_ONCE);
@@ -105,7 +105,7 @@ async fn amid(guess: impl AsyncFn() -> Answer, honest: impl Future<Output = Answ
     };
     let first = half().await;
     let (second, honest) = tokio::join!(half(), honest);
-    // The honest one is told first: it is what counts.
+    // A failed honest request is reported by the caller, because it matters more than the guesses.
     if honest.status == 200 {
         let other: Vec<_> = first.iter().chain(&second).collect();
         assert!(other.is_empty(), "a guess is more than junk: {} of {GUESSES}, {:?}", other.len(), other[0]);
@@ -122,7 +122,7 @@ async fn repeated_revoked_token_is_limited_and_delays_no_other_token_of_its_addr
     let id = &tokens.iter().find(|token| token.name == "ended").expect("it is listed").id;
     platform.client().revoke_token(id).await.expect("withdrawn");
     assert_eq!(redeem(&platform, &used).await.status, 200);
-    // From here on the control plane has seen none of them.
+    // After the restart the control plane has seen none of these tokens and strings.
     tokio::task::block_in_place(|| platform.restart(0));
     let mut answers = Vec::new();
     while answers.last().is_none_or(|(status, _)| *status != 429) {

@@ -1,4 +1,4 @@
-//! Headers that one reader takes from the first line and another from the last, and requests that do not say whom they ask.
+//! Repeated headers, which some readers take from the first line and others from the last, and requests without a host.
 
 use http::Method;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::{
     world::Platform,
 };
 
-/// The first line and the code of what is answered to a request of these lines.
+/// Sends a request of these lines; returns the status line of the answer, and `true` if the answer's code is `headers_invalid`.
 async fn answer(platform: &Platform, lines: &[&str]) -> (String, bool) {
     let text = format!("{}\r\nconnection: close\r\n\r\n", lines.join("\r\n"));
     let answer = write_then_wait(platform, &text).await;
@@ -53,7 +53,7 @@ async fn a_request_names_its_host_once_and_its_length_in_one_way() {
     let of_old = ["GET /livez HTTP/1.0"];
     assert_eq!(answer(&platform, &of_old).await.0, "HTTP/1.0 200 OK", "HTTP/1.0 knows no Host");
     let post = ["POST /api/v1/projects HTTP/1.1", &authorization, "host: x", "content-type: application/json"];
-    // Two that are equal are one (RFC 9110, 8.6).
+    // The lengths differ, because equal ones would count as one (RFC 9110, section 8.6).
     let first = answer(&platform, &[&post[..], &["content-length: 2", "content-length: 3"]].concat()).await.0;
     assert_eq!(first, "HTTP/1.1 400 Bad Request");
     let codings = [&["transfer-encoding: chunked"; 2][..], &["transfer-encoding: gzip, chunked"]];

@@ -1,4 +1,4 @@
-//! Texts that callers write as they like: no character in them is unseen, in any field of the document that takes one.
+//! Free text from callers: no field of the OpenAPI document that takes a line accepts an invisible character.
 
 use gpuaas_model::LINE_FORMAT;
 use http::Method;
@@ -10,7 +10,7 @@ use crate::{
     raw::Answer,
 };
 
-/// Each text with what its refusal says of it.
+/// Refused texts, each with the part of the refusal that names the character.
 const BAD: [(&str, &str); 9] = [
     ("ops\u{202e}nimda", "character 4 is U+202E"),
     ("o\u{200b}ps", "character 2 is U+200B"),
@@ -23,15 +23,15 @@ const BAD: [(&str, &str); 9] = [
     ("\u{3000}", "character 1 is U+3000"),
 ];
 
-/// A text of that form that nothing refuses for its characters.
+/// A line whose characters are all accepted.
 const GOOD: &str = "Zoë 安娜 🚀 أحمد";
 
-/// Bodies of an operation with a text in one of its lines: the name of the field, and the body.
+/// Returns bodies of an operation, each with `text` in one of the fields that take a line: the field's name, and the body.
 fn bodies(operation: &Operation, text: &str) -> Vec<(String, Map<String, Value>)> {
     let mut bodies = Vec::new();
     for (name, schema) in operation.fields() {
         let mut body = operation.sound_body();
-        // A reason is taken with what it is the reason for.
+        // A reason is accepted only together with `force`.
         if operation.fields().contains_key("force") {
             body.insert("force".to_owned(), json!(true));
         }

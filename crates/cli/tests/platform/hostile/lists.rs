@@ -1,4 +1,4 @@
-//! Queries: cursors, limits and filters that were never ours.
+//! Queries with cursors, limits and filters that the control plane never issued or does not take.
 
 use http::Method;
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub(super) fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Values that a parameter of that schema does not take.
+/// Returns percent-encoded values that a parameter of that schema does not take.
 fn refused_by(schema: &Value) -> Vec<String> {
     const TEXTS: [&str; 5] = ["garbage", "../..", "' OR 1=1 --", "\u{0}", "<b>"];
     const NUMBERS: [&str; 8] = ["-1", "x", "", "1e3", "1.5", "99999999999999999999", "0x10", "\u{0}"];
@@ -39,7 +39,8 @@ async fn no_query_that_was_never_ours_is_taken_for_one() {
             for value in refused_by(schema) {
                 let case = format!("{name}={}", &value[..value.len().min(40)]);
                 let answer = ask(&target, operation, &format!("{name}={value}")).await;
-                // What names an object names none; of what lies under an object nothing is asked before that is found.
+                // A value that names an object names none that exists. For a path under an object, the object is looked up before the query
+                // is checked.
                 let names_one =
                     schema["pattern"].is_string() || name == "operation" || operation.template.contains('{');
                 let is_absent = names_one && answer.code() == "not_found";

@@ -1,4 +1,4 @@
-//! What the bodies of many callers take of the control plane's memory, and what is counted before a body is read.
+//! Memory that the control plane uses for the request bodies of many callers, and quotas that apply before a body is read.
 
 use futures::future::{join_all, select_all};
 use gpuaas_api_types::{CreateProject, CreateToken};
@@ -18,14 +18,14 @@ use crate::{
     world::{PATIENCE, Platform, eventually, show},
 };
 
-/// Connections at once; one address may have 256.
+/// Connections at once; the limit for one address is 256.
 const CONNECTIONS: usize = 250;
-/// As long as a body of a known caller may be.
+/// Largest body, in bytes, of an authenticated caller.
 const BODY_BYTES: usize = 1_024 * 1_024;
-/// By how much the memory may grow: much less than the bodies together.
+/// Most that resident memory may grow, in MiB: much less than the bodies together.
 const GROWTH_MIB_MAX: u64 = 160;
 
-/// A figure of the control plane's memory, in MiB: `VmRSS` now, `VmHWM` at most so far.
+/// Reads a figure of the control plane's memory, in MiB: `VmRSS` is the current size, `VmHWM` the peak.
 fn memory_mib(platform: &Platform, figure: &str) -> u64 {
     let pid = platform.ready()["replicas"][0]["pid"].as_u64().expect("a process");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
@@ -33,7 +33,8 @@ fn memory_mib(platform: &Platform, figure: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1_024
 }
 
-/// The statuses of as many equal requests at once, of each of which the last byte is sent when of all others everything else was.
+/// Sends [`CONNECTIONS`] equal requests at once and returns their statuses. The last byte of each is sent once all other bytes of all
+/// requests have been sent.
 async fn all_at_once(platform: &Platform, head: &str) -> Vec<u16> {
     let begun = join_all((0..CONNECTIONS).map(|_| async {
         let (address, mut stream) = connect(platform).await;
@@ -48,7 +49,7 @@ async fn all_at_once(platform: &Platform, head: &str) -> Vec<u16> {
     }))
     .await;
     join_all(begun.into_iter().map(|mut stream| async move {
-        // What is refused may have been answered already.
+        // The control plane may have answered and closed a refused request already.
         let _ = stream.write_all(b" ").await;
         let _ = stream.flush().await;
         status(&mut stream).await
@@ -56,7 +57,7 @@ async fn all_at_once(platform: &Platform, head: &str) -> Vec<u16> {
     .await
 }
 
-/// The status in the first line of what comes.
+/// Reads the status from the first line of the answer.
 async fn status(stream: &mut TlsStream<TcpStream>) -> u16 {
     let mut line = [0; 12];
     timeout(PATIENCE, stream.read_exact(&mut line)).await.expect("it answers in time").expect("it answers");
@@ -76,7 +77,7 @@ async fn must_stay_small(platform: &Platform, what: &str, head: &str, expected: 
 #[tokio::test(flavor = "multi_thread")]
 async fn enrollments_with_large_bodies_take_little_memory() {
     let platform = Platform::start(0);
-    // Beyond the burst that an address has, some are refused as too many.
+    // Beyond the burst limit of an address, some are refused with 429.
     must_stay_small(&platform, "enrollments", "POST /api/v1/enroll HTTP/1.1\r\n", &[413, 429]).await;
 }
 
@@ -96,7 +97,7 @@ async fn large_bodies_of_one_project_take_little_memory() {
     must_stay_small(&platform, "bodies of one project", &head, &[400, 408, 429]).await;
 }
 
-/// Begins an enrollment whose body waits to be asked for.
+/// Begins an enrollment with `Expect: 100-continue`; its body is not sent yet.
 async fn begin_enrollment(platform: &Platform) -> TlsStream<TcpStream> {
     let (address, mut stream) = connect(platform).await;
     let head = format!(
@@ -111,7 +112,7 @@ async fn begin_enrollment(platform: &Platform) -> TlsStream<TcpStream> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_bodies_of_strangers_have_one_budget_and_what_is_beyond_it_is_refused() {
-    /// Just below what one body may have; more of them than the share of an address holds.
+    /// Just below the limit of one body; together the bodies exceed an address's share of the budget.
     const BYTES: usize = 16_000;
     const BODIES: usize = 150;
     let platform = Platform::start(0);
@@ -128,7 +129,7 @@ async fn unfinished_bodies_of_strangers_have_one_budget_and_what_is_beyond_it_is
     let (first, ..) = select_all(held.iter_mut().map(|stream| Box::pin(status(stream)))).await;
     assert_eq!(first, 429, "the bodies that were taken are still waited for");
     let ask = json!({ "node": NOBODYS_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x" });
-    // As long as the others: a short one may find room beside them.
+    // As long as the held bodies: a shorter one might still fit in the budget.
     let ask = format!("{ask}{}", " ".repeat(BYTES));
     let enroll = async || send(&platform, Method::POST, "/api/v1/enroll", &[JSON], ask.clone()).await;
     let answer = enroll().await;
@@ -145,7 +146,7 @@ async fn an_enrollment_is_counted_before_its_body_is_read() {
     let enroll = async || send(&platform, Method::POST, "/api/v1/enroll", &[JSON], ask.to_string()).await.status;
     while send(&platform, Method::GET, "/api/v1/nodes", &[], "").await.status != 429 {}
     assert_eq!(enroll().await, 400, "whoever asks for something else without a token holds up no machine");
-    // An address that has asked too often has the next ask again after a fifth of a second.
+    // At 5 requests per second, an address over its limit may send the next request after 200 ms.
     eventually("a body is asked for although the address has asked too often", async || {
         while enroll().await != 429 {}
         status(&mut begin_enrollment(&platform).await).await == 429

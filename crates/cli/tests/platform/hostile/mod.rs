@@ -1,5 +1,5 @@
-//! What no client of ours sends, tried on every operation of the document: each is answered with a problem that the operation's own description
-//! names, nothing is changed, and the control plane answers afterwards.
+//! Malformed requests that none of our clients sends, tried on every operation of the OpenAPI document: each is answered with a problem
+//! that the operation documents, changes nothing, and leaves the control plane serving.
 
 mod bodies;
 mod crowds;
@@ -23,7 +23,7 @@ use crate::{
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-/// A control plane that holds one of everything that needs no cluster.
+/// A control plane with one object of each kind that needs no cluster.
 struct Target {
     platform: Platform,
     bearer: String,
@@ -56,7 +56,7 @@ impl Target {
         Self { platform, bearer, allocation, token }
     }
 
-    /// The operation's path to an object that is there, where one is.
+    /// Returns the operation's path, with the id of an existing object where there is one.
     fn path(&self, operation: &Operation) -> String {
         let of_allocation = operation.template.starts_with("/api/v1/allocations");
         let of_token = operation.template.starts_with("/api/v1/tokens");
@@ -74,7 +74,7 @@ impl Target {
         send(&self.platform, method.clone(), path, &headers, body.into()).await
     }
 
-    /// Everything that a mutation would have changed. Refusals are audited, and nothing else of them remains.
+    /// Returns all state that a mutation would change. A refusal leaves only an audit record, so only accepted audit records are counted.
     async fn holds(&self) -> Vec<Value> {
         let mut held = Vec::new();
         for path in [
@@ -99,7 +99,7 @@ impl Target {
     }
 }
 
-/// That it is a problem document, with a code that the operation's description names and something to do next.
+/// Checks that the answer is a problem document with a next action and a code that the operation documents.
 fn must_be_documented(answer: &Answer, operation: &Operation, case: &str) {
     let case = format!("{} {case}: {answer:?}", operation.name);
     assert_eq!(answer.headers["content-type"], "application/problem+json", "{case}");

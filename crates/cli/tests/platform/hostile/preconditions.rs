@@ -1,4 +1,4 @@
-//! `ETag`, `If-None-Match`, `If-Match`: those that hold, those that no longer do, and those that were never ours.
+//! `ETag`, `If-None-Match` and `If-Match` with tags that match, tags that are stale, and tags that the control plane never issued.
 
 use gpuaas_api_types::RegisterNode;
 use http::Method;
@@ -43,7 +43,7 @@ async fn what_a_client_holds_is_not_sent_again_until_it_changes() {
         assert_eq!((answer.status, answer.code()), (400, "query_invalid"), "{bad}: {answer:?}");
         assert_eq!(answer.body["field"], "If-None-Match");
     }
-    // A node that connects changes.
+    // Releasing the node's allocation changes the node, so that its earlier tag no longer matches.
     let busy = tag(&target, "/api/v1/nodes/demo-1").await;
     let allocation = format!("/api/v1/allocations/{}/release", target.allocation);
     assert_eq!(target.send(&Method::POST, &allocation, &[], "").await.status, 200);
@@ -57,7 +57,7 @@ async fn a_mutation_under_a_tag_happens_only_while_the_object_is_as_it_was_seen(
     let present = tag(&target, NODE).await;
     let other = RegisterNode { name: "gpu-02".to_owned(), ..RegisterNode::default() };
     target.platform.client().register_node(&other).await.expect("registered");
-    // As a name that was given to another node since: that one is at the same revision.
+    // The tag of another node at the same revision, as when the name was given to another node after the tag was read.
     let of_another = tag(&target, "/api/v1/nodes/gpu-02").await;
     let before = target.holds().await;
     let (id, rest) = present.trim_matches('"').split_once('.').expect("of ours");

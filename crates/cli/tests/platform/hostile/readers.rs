@@ -1,4 +1,4 @@
-//! Clients that ask and do not read, crowds that take every connection, and clients behind a balancer.
+//! Clients that send requests and never read, crowds that take every connection, and clients behind a load balancer.
 
 use std::{
     net::Ipv4Addr,
@@ -20,17 +20,17 @@ use crate::{
     world::{Platform, eventually, show},
 };
 
-/// A client that takes nothing for this long is ended, and later ones by then as well.
+/// A connection is closed once its client has taken no data for this long, so that the last one stands at least as long.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 const PACKAGE: &str = "large.deb";
 const PACKAGE_BYTES: u64 = 256 * 1_024 * 1_024;
 
-/// An address of the loopback: `127.A.0.B`.
+/// Returns the loopback address `127.A.0.B`.
 fn loopback(second: u8, last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, second, 0, last)
 }
 
-/// A connection from that address, with little room for what it does not read.
+/// Connects from that address, with a receive buffer of 4 KiB, so that little unread data fits.
 async fn connect(ready: &Value, from: Ipv4Addr) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4 * 1_024).expect("set");
@@ -38,27 +38,27 @@ async fn connect(ready: &Value, from: Ipv4Addr) -> TcpStream {
     socket.connect(address_of(ready)).await.expect("the kernel takes it")
 }
 
-/// The header of a balancer that speaks for `client`: PROXY protocol, version 2, TCP over IPv4.
+/// Returns the header that a load balancer sends for `client`: PROXY protocol, version 2, TCP over IPv4.
 fn header(client: Ipv4Addr) -> Vec<u8> {
     let (signature, to) = (b"\r\n\r\n\0\r\nQUIT\n", Ipv4Addr::LOCALHOST.octets());
     [&signature[..], &[0x21, 0x11, 0, 12], &client.octets(), &to, &5_000_u16.to_be_bytes(), &443_u16.to_be_bytes()]
         .concat()
 }
 
-/// A connection that a balancer at `from` passes on for `client`.
+/// Opens a connection that a load balancer at `from` forwards for `client`.
 async fn pass_on(ready: &Value, from: Ipv4Addr, client: Ipv4Addr) -> TcpStream {
     let mut stream = connect(ready, from).await;
     stream.write_all(&header(client)).await.expect("written");
     stream
 }
 
-/// Connections of the API that stand between it and addresses of that network, as the kernel has them.
+/// Counts the API's established connections from addresses of `127.second.0.0/16`, as listed by the kernel.
 fn connections_from(ready: &Value, second: u8) -> usize {
     let port = format!(":{:04X}", address_of(ready).port());
     let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
     let of_network = format!("{second:02X}7F:");
     let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // Addresses are in the machine's order: 127.A.0.B is BB00AA7F.
+    // Addresses are in little-endian byte order: 127.A.0.B is BB00AA7F.
     lines.filter(|of| of.len() > 3 && of[1].ends_with(&port) && of[2].contains(&of_network) && of[3] == "01").count()
 }
 
@@ -76,7 +76,7 @@ fn lay_large_package(folder: &Path) {
     std::fs::write(folder.join("SHA256SUMS"), format!("{}  {PACKAGE}\n", "ab".repeat(32))).expect("written");
 }
 
-/// Asks for the package, and never reads.
+/// Requests the path eight times and never reads the answers.
 async fn ask_and_never_read(ready: &Value, from: Ipv4Addr, path: &str) -> TlsStream<TcpStream> {
     let mut stream = shake(ready, connect(ready, from).await).await.expect("TLS");
     let ask = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").repeat(8);
@@ -105,7 +105,7 @@ async fn clients_that_never_read_are_ended_and_hold_little_until_then() {
             unread.extend(futures::future::join_all(asks).await);
         }
     }
-    // More downloads than there may be: some gave way already.
+    // 9 addresses at 32 downloads each exceed the limit of 256, so that the server has ended some already.
     let standing = connections_from(&ready, 201);
     assert!(standing >= 256, "{standing}");
     show(&format!("memory: {standing} connections that read nothing: {}", memory(&ready)));
@@ -137,7 +137,7 @@ async fn addresses_that_take_every_connection_lock_nobody_out() {
         let answer = read_from(&ready, loopback(204, last), "/livez").await;
         assert_eq!(answer.status, 200, "{answer:?}");
     }
-    // Of them, some wait in the kernel to be accepted or refused.
+    // Some of the opened connections still wait in the kernel to be accepted or refused.
     let (standing, held_by_us) = (connections_from(&ready, 203), held.len());
     println!("{held_by_us} were opened, {standing} stand");
     assert!(standing < held_by_us);

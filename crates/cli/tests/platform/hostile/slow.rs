@@ -1,4 +1,4 @@
-//! Bodies that do not come.
+//! Request bodies that never arrive in full.
 
 use std::time::{Duration, Instant};
 

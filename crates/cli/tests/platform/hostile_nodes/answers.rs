@@ -1,4 +1,4 @@
-//! Answers that are none, too large, out of order, or about others.
+//! Invalid answers from nodes: malformed, too large, out of order, or about other objects.
 
 use futures::stream;
 use gpuaas_api_types::{Allocation, CreateAllocation, CreateProject};
@@ -28,7 +28,7 @@ async fn active(client: &Client, node: &str) {
     .await;
 }
 
-/// The allocation of a node that finds this of itself, when its inspection has ended.
+/// Enrolls a node whose inspection reports `found`, and returns the node's allocation once the inspection has ended.
 async fn inspected(client: &Client, name: &str, found: Value) -> Allocation {
     let node = Node::enrolled(client, name).await;
     let _serving = node.serve(Lies::default().on_task(TaskType::Inspect, move |_| ended(found.clone()))).await;

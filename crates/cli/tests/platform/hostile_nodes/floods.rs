@@ -1,4 +1,4 @@
-//! Floods: a journal without end, progress without end.
+//! Floods from nodes: endless journals and endless progress.
 
 use std::{
     sync::{
@@ -28,12 +28,12 @@ use crate::{
     world::{CLUSTERS, PATIENCE, eventually},
 };
 
-/// A gigabyte of journal.
+/// One GiB of journal.
 const FLOOD_BYTES: u64 = 1 << 30;
-/// What the control plane may grow by while it passes that on.
+/// Most that the control plane's memory may grow, in bytes, while it forwards the journal.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
 
-/// A deployment on two lying nodes, in the middle of its first task.
+/// Starts a deployment on two lying nodes and returns once its first task runs.
 async fn deploying(client: &Client, lies: [Lies; 2]) -> [tokio::task::JoinHandle<()>; 2] {
     let nodes = [Node::enrolled(client, "gpu-1").await, Node::enrolled(client, "gpu-2").await];
     let [one, other] = lies;
@@ -48,7 +48,7 @@ async fn deploying(client: &Client, lies: [Lies; 2]) -> [tokio::task::JoinHandle
     serving
 }
 
-/// Lines of a journal, a megabyte at a time, with what was handed over counted.
+/// Returns an answer of journal lines in pieces of about 1 MiB; `handed_over` counts the bytes handed to the connection.
 fn journal(handed_over: Arc<AtomicU64>) -> impl Fn() -> http::Response<super::lie::Body> + Send + Sync {
     let line = JournalLine { at: Timestamp::from_millis(1), text: "x".repeat(4_000) };
     let mut line = serde_json::to_vec(&line).expect("JSON");
@@ -86,7 +86,7 @@ async fn a_gigabyte_of_journal_is_cut_and_no_control_plane_grows_with_it() {
     assert!(bytes <= JOURNAL_BYTES_MAX + last.len() && bytes > JOURNAL_BYTES_MAX / 2, "{bytes}");
     assert!(last.starts_with("[cut: "), "{last}");
 
-    // Many who begin to read and stop: what nobody takes is not taken from the node.
+    // Readers that stop after one line: the control plane takes no more from the node than its clients read.
     handed_over.store(0, Ordering::Relaxed);
     let mut stopped = Vec::new();
     for _ in 0..8 {
@@ -150,7 +150,7 @@ async fn a_flood_of_progress_occupies_neither_the_writer_nor_the_events() {
     };
     let accepted = || stream::iter([TaskLine::Accepted]);
     let flooding = move |_| lines(accepted().chain(stream::iter(0_u64..).map(said)));
-    // Slow enough to be read one by one, and far more often than a change of rows should be.
+    // Slow enough for each line to be read on its own, and far more frequent than rows should change.
     let dripping = move |_| {
         lines(accepted().chain(stream::iter(0_u64..).then(move |number| async move {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,4 +1,4 @@
-//! Identities that end: revoked with the channel open, expired, cloned.
+//! Identities that are revoked while the channel is open, that expire, or that are cloned.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ use crate::{
 
 const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
 
-/// The node's allocation, once it may be used.
+/// Creates a project and an allocation of the node; returns the allocation's id once it is active.
 async fn allocated(client: &Client, node: &str) -> String {
     client.create_project(&CreateProject { name: "research".into() }).await.expect("made");
     let ask = CreateAllocation { project: "research".into(), node: node.into() };
@@ -38,7 +38,7 @@ async fn allocated(client: &Client, node: &str) -> String {
     allocation
 }
 
-/// Releases the node's allocation through `client` and finds every connection of the node ended.
+/// Releases the node's allocation through `client` and checks that every connection of the node ends.
 async fn loses_everything(node: &std::sync::Arc<Node>, client: &Client) {
     let channel = node.serve(Lies::default()).await;
     let allocation = allocated(client, "gpu-1").await;
@@ -75,14 +75,14 @@ async fn it_does_so_too_when_another_replica_than_the_one_that_holds_them_is_tol
     loses_everything(&node, &fleet.client_of(1)).await;
 }
 
-/// So many hours before now.
+/// Returns the time `hours` hours ago.
 pub(crate) fn ago(hours: u64) -> Timestamp {
     let then = SystemTime::now() - Duration::from_secs(hours * 3_600);
     let since = then.duration_since(UNIX_EPOCH).expect("after 1970");
     Timestamp::from_millis(i64::try_from(since.as_millis()).expect("a time"))
 }
 
-/// The control plane's own authority, out of its store with its sealing key.
+/// Returns the control plane's id, and its authority, whose key is opened with the sealing key.
 pub(crate) async fn authority(fleet: &Fleet) -> (String, Authority) {
     let store = rusqlite::Connection::open(fleet.data_dir().join("gpuaas.db")).expect("the store");
     let id = store.query_row("select value from settings where name = 'control-plane.id'", [], |row| row.get(0));
@@ -120,7 +120,7 @@ async fn expired_certificate_is_renewed_for_a_fresh_key_and_does_nothing_else() 
         let asks = renewal(fresh.request_pem().expect("a request"));
         let (status, renewed) = asked(&mut sender, Method::POST, path::RENEW, asks.clone()).await.expect("an answer");
         assert_eq!(status, 200, "{renewed}");
-        // Renewals are paced: each refusal is tried once.
+        // Renewals are rate limited, so that each refusal is tried only once.
         if hours == 25 {
             for (what, reused) in [("of the certificate", own.clone()), ("of the renewal", asks)] {
                 let (status, refusal) = asked(&mut sender, Method::POST, path::RENEW, reused).await.expect("an answer");
@@ -152,17 +152,17 @@ async fn expired_certificate_is_renewed_for_a_fresh_key_and_does_nothing_else() 
     assert!(closed.is_err() || closed.is_ok_and(|bytes| bytes == 0));
 }
 
-/// Where an agent keeps its identity.
+/// Path of an agent's identity file.
 const IDENTITY: &str = "var/lib/gpuaas-agent/identity.json";
 
-/// The certificate that a node's agent keeps.
+/// Returns the certificate in the identity file of a node's agent.
 pub(crate) fn kept_certificate(fleet: &Fleet, node: u8) -> Option<String> {
     let kept = std::fs::read(fleet.node_file(node, IDENTITY)).ok()?;
     let kept: serde_json::Value = serde_json::from_slice(&kept).ok()?;
     kept["certificate"].as_str().map(str::to_owned)
 }
 
-/// Has a node's agent keep a certificate of its own that was made so many hours ago, and returns it. It shows it from its next start on.
+/// Replaces the certificate of a node's agent by one issued `hours` hours ago and returns it. The agent presents it from its next start on.
 pub(crate) async fn age_certificate(fleet: &Fleet, node: u8, hours: u64) -> String {
     let file = fleet.node_file(node, IDENTITY);
     let mut identity: serde_json::Value =
@@ -173,7 +173,7 @@ pub(crate) async fn age_certificate(fleet: &Fleet, node: u8, hours: u64) -> Stri
     let of = NodeIdentity { control_plane, node: id, epoch: identity["epoch"].as_u64().expect("a number") };
     let aged = authority.issue_node(&key.request_pem().expect("a request"), &of, ago(hours)).expect("issued");
     identity["certificate"] = aged.clone().into();
-    // As an agent of before kept it: what an agent of today keeps has a digest.
+    // The file as an earlier version of the agent wrote it: without `digest` and `ledger`.
     identity.as_object_mut().expect("an object").retain(|name, _| name != "digest" && name != "ledger");
     std::fs::write(&file, identity.to_string()).expect("written");
     aged
@@ -201,7 +201,7 @@ async fn cloned_identity_is_refused_at_another_replica() {
     clone_is_refused(Fleet::start_on(0, 2, Some(url)).await, 1).await;
 }
 
-/// The clone dials that replica; the first one dials replica 0.
+/// Checks that a clone that dials `replica` is refused while the first holder is connected to replica 0.
 async fn clone_is_refused(fleet: Fleet, replica: usize) {
     let client = fleet.client();
     let node = Node::enrolled(&client, "gpu-1").await;
@@ -219,7 +219,7 @@ async fn clone_is_refused(fleet: Fleet, replica: usize) {
     };
     assert_eq!(clones().await, 1);
     assert!(!first.is_finished());
-    // Now the first is gone: whoever comes has its place.
+    // Once the first has disconnected, any holder of the identity may take its place.
     first.abort();
     let third = node.serve(Lies { hello: Some(clone), replica, ..Lies::default() }).await;
     client.ping_node("gpu-1").await.expect("the newer answers");

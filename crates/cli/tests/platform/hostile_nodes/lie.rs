@@ -1,4 +1,4 @@
-//! What a lying node answers; it behaves where there is no lie.
+//! Answers of a lying node; without a lie for a request, the node answers honestly.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,19 @@ use serde_json::{Value, json};
 pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 type Answer = BoxFuture<'static, Response<Body>>;
 
-/// Lies by path, and by the type of a task. Both get what was asked.
+/// Lies by request path and by task type; the answer to a task is computed from its statement.
 #[derive(Default)]
 pub(crate) struct Lies {
-    /// Which replica it dials.
+    /// Index of the replica that the node dials.
     pub(crate) replica: usize,
     pub(crate) of_path: BTreeMap<&'static str, Box<dyn Fn() -> Answer + Send + Sync>>,
     pub(crate) of_task: BTreeMap<TaskType, Box<dyn Fn(TaskStatement) -> Response<Body> + Send + Sync>>,
-    /// What it says of itself, when that is a lie.
+    /// The node's hello message, if it is a lie.
     pub(crate) hello: Option<Hello>,
 }
 
 impl Lies {
-    /// Answers a path so.
+    /// Adds a lie for a request path.
     pub(crate) fn on(
         mut self,
         path: &'static str,
@@ -45,7 +45,7 @@ impl Lies {
         self
     }
 
-    /// Answers tasks of a type so.
+    /// Adds a lie for a task type.
     pub(crate) fn on_task(
         mut self,
         task: TaskType,
@@ -60,7 +60,7 @@ pub(crate) fn body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Lines of JSON, one after the other.
+/// Returns a response that streams the items as lines of JSON.
 pub(crate) fn lines<T: Serialize>(lines: impl Stream<Item = T> + Send + 'static) -> Response<Body> {
     let frames = lines.map(|line| {
         let mut json = serde_json::to_vec(&line).expect("JSON");
@@ -70,22 +70,22 @@ pub(crate) fn lines<T: Serialize>(lines: impl Stream<Item = T> + Send + 'static)
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
 
-/// Bytes as they are, one piece after the other.
+/// Returns a response that streams the pieces unchanged.
 pub(crate) fn pieces(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
     Response::new(StreamBody::new(pieces.map(|piece| Ok(Frame::data(piece)))).boxed_unsync())
 }
 
-/// A task that ended with this result.
+/// Returns the answer to a task that succeeded with this result.
 pub(crate) fn ended(result: Value) -> Response<Body> {
     lines(stream::iter([TaskLine::Accepted, TaskLine::Ended(TaskOutcome::Succeeded { result })]))
 }
 
-/// A task that goes on for ever.
+/// Returns the answer to a task that never ends.
 pub(crate) fn held() -> Response<Body> {
     lines(stream::iter([TaskLine::Accepted]).chain(stream::pending()))
 }
 
-/// What an honest agent would have found.
+/// Returns the result that an honest agent would report.
 pub(crate) fn honest_result(task: TaskType) -> Value {
     match task {
         TaskType::Inspect => facts(),

@@ -1,5 +1,5 @@
-//! Nodes that lie, with genuine certificates, to a control plane of real processes: their word changes nothing but themselves, and their floods
-//! hold up nobody.
+//! Lying nodes with genuine certificates, against a control plane of real processes: a node's lies affect only that node, and its floods
+//! delay no other.
 
 mod answers;
 mod floods;

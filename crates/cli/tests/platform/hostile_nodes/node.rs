@@ -1,4 +1,4 @@
-//! A node with a genuine certificate and no agent of ours: it says what a test makes it say.
+//! A node with a genuine certificate and no real agent: it answers as a test directs.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use tokio_rustls::{TlsConnector, client::TlsStream, rustls::ClientConfig};
 
 use super::lie::{Body, Lies, body, ended, hello, honest_result};
 
-/// Its identity, and where it may use it.
+/// A node's identity, and the channel addresses at which it connects.
 pub(crate) struct Node {
     pub(crate) id: NodeId,
     pub(crate) key: NodeKey,
-    /// Of every replica.
+    /// Channel addresses of all replicas.
     channels: Vec<String>,
     authority: CertificateDer<'static>,
-    /// Its certificate, PEM.
+    /// The node's certificate, PEM.
     pub(crate) certificate: String,
     keys: SigningKeySet,
 }
@@ -39,14 +39,14 @@ async fn dial(address: &str, tls: ClientConfig) -> std::io::Result<TlsStream<Tcp
 }
 
 impl Node {
-    /// Registers a machine of that name and enrolls it, as an agent would.
+    /// Registers a node of that name and enrolls it as an agent would.
     pub(crate) async fn enrolled(client: &Client, name: &str) -> Arc<Self> {
         let ask = RegisterNode { name: name.to_owned(), ..RegisterNode::default() };
         let registered = client.register_node(&ask).await.expect("registered");
         Self::enroll(&registered.enrollment.string).await.expect("enrolled")
     }
 
-    /// Enrolls by a string; the code of the refusal where it is refused.
+    /// Enrolls with an enrollment string; a refusal is returned as its error code.
     pub(crate) async fn enroll(string: &str) -> Result<Arc<Self>, String> {
         let string = EnrollmentString::decode(string).expect("an enrollment string");
         let key = NodeKey::generate().expect("a key");
@@ -72,39 +72,39 @@ impl Node {
         }))
     }
 
-    /// Whether the node channel accepts a certificate: it answers a request for an artifact that does not exist.
+    /// Returns whether the node channel accepts a certificate: it then answers 404 to a request for an artifact that does not exist.
     pub(crate) async fn is_let_in(&self, certificate: &str) -> bool {
         let Ok(mut sender) = self.fetch_with(certificate).await else { return false };
         asked(&mut sender, Method::GET, "/v1/artifacts/00", "").await.is_some_and(|(status, _)| status == 404)
     }
 
-    /// What it shows with that certificate.
+    /// Returns the TLS configuration that presents a certificate with the node's own key.
     pub(crate) fn shown(&self, certificate: &str, alpn: &[u8]) -> ClientConfig {
         self.shown_by(&self.key, certificate, alpn)
     }
 
-    /// The same with another key than its first.
+    /// Like [`Self::shown`], with another key.
     pub(crate) fn shown_by(&self, key: &NodeKey, certificate: &str, alpn: &[u8]) -> ClientConfig {
         let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate")];
         node_client_config(std::slice::from_ref(&self.authority), chain, key.to_der(), alpn).expect("a configuration")
     }
 
-    /// A connection to its channel.
+    /// Connects to the channel of the first replica.
     pub(crate) async fn dial(&self, tls: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
         dial(&self.channels[0], tls).await
     }
 
-    /// A connection on which it asks, with its own certificate.
+    /// Opens a connection for requests, with the node's own certificate.
     pub(crate) async fn fetch(&self) -> SendRequest<Full<hyper::body::Bytes>> {
         self.fetch_with(&self.certificate).await.expect("connected")
     }
 
-    /// The same with another certificate for its key.
+    /// Like [`Self::fetch`], with another certificate for the node's key.
     pub(crate) async fn fetch_with(&self, certificate: &str) -> Result<SendRequest<Full<hyper::body::Bytes>>, String> {
         self.fetch_by(self.shown(certificate, ALPN_FETCH)).await
     }
 
-    /// The same with what is shown there.
+    /// Like [`Self::fetch`], with this TLS configuration.
     pub(crate) async fn fetch_by(&self, shown: ClientConfig) -> Result<SendRequest<Full<hyper::body::Bytes>>, String> {
         let stream = self.dial(shown).await.map_err(|error| error.to_string())?;
         let shaken = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
@@ -113,12 +113,12 @@ impl Node {
         Ok(sender)
     }
 
-    /// Keeps a control connection, and further ones when it is asked for them. Ends with the connection.
+    /// Serves a control connection, and opens bulk connections when asked. The task ends with the control connection.
     pub(crate) async fn serve(self: &Arc<Self>, lies: Lies) -> JoinHandle<()> {
         self.clone().serving(ConnectionKind::Control, Arc::new(lies)).await.expect("connected")
     }
 
-    /// Boxed: what serves a connection opens others.
+    /// Boxed because serving a connection may open others recursively.
     fn serving(
         self: Arc<Self>,
         kind: ConnectionKind,
@@ -195,7 +195,7 @@ async fn redeem(string: &EnrollmentString, ask: &EnrollRequest) -> Result<Enroll
     Err(problem["code"].as_str().expect("a code").to_owned())
 }
 
-/// Status and code of what comes back; `None` when the connection ends instead.
+/// Sends a request; returns the status and the body as JSON, or `None` if the connection ends without an answer.
 pub(crate) async fn asked(
     sender: &mut SendRequest<Full<hyper::body::Bytes>>,
     method: Method,

@@ -1,4 +1,4 @@
-//! The agent that redeems a string and says what came of it, as the script calls it.
+//! `gpuaas-agent enroll` and `gpuaas-agent status`, called as the installation script calls them.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::machine::said;
 use crate::world::{GPUAAS, Platform, build_programs};
 
-/// A node that has no init: enrolling needs none.
+/// The root folder of a node without init, because enrollment needs none.
 struct Node(tempfile::TempDir);
 
 impl Node {
@@ -31,14 +31,14 @@ impl Node {
             .arg(verb)
             .env("GPUAAS_SANDBOX_ROOT", root)
             .env("GPUAAS_SANDBOX_ADDRESS", "127.0.0.1")
-            // A name that no DNS label is.
+            // The underscore makes this an invalid DNS label.
             .env("GPUAAS_SANDBOX_HOSTNAME", "gpu_07")
             .env("GPUAAS_SANDBOX_SOCKET", root.join("none"))
             .output()
             .expect("an agent")
     }
 
-    /// Gives it the string in a file, as the script does.
+    /// Writes the enrollment string to the agent's file, as the script does, and runs `enroll`.
     fn enroll(&self, string: &str) -> Output {
         fs::write(self.0.path().join("var/lib/gpuaas-agent/enroll"), string).expect("written");
         self.agent("enroll")
@@ -116,7 +116,7 @@ async fn each_reason_for_which_a_string_is_refused_is_told() {
     assert_refused(&Node::new().agent("status"), "install_not_enrolled", 3);
     let node = Node::new();
     assert!(node.enroll(&newer).status.success());
-    // Another node's, and another control plane's.
+    // A string of another node, then a string of another control plane.
     assert_refused(&node.enroll(&string(&platform, "register", "gpu-08")), "install_already_enrolled", 5);
     assert_refused(&node.enroll(&string(&other, "register", "gpu-07")), "install_already_enrolled", 5);
     let kept: Value = serde_json::from_slice(

@@ -1,11 +1,11 @@
-//! What the script fetches and lays down, and what stays of it.
+//! Files that the installation script downloads, installs and leaves behind.
 
 use std::{fs, process::Command};
 
 use super::machine::{AGENT, Machine, architecture, assert_refused, found, lay_package, said, shells, string_for};
 use crate::{small_disk::SmallDisk, world::Platform};
 
-/// A control plane with a package for this machine.
+/// A control plane with an agent package for this machine's architecture.
 struct Site {
     platform: Platform,
     packages: tempfile::TempDir,
@@ -108,7 +108,7 @@ fn a_machine_of_another_architecture_is_told_what_there_is() {
     for shell in shells() {
         let machine = site.machine().with_tools(&[], &[("uname", "#!/bin/sh\necho riscv64\n")]);
         let output = machine.run(shell, &[]);
-        // A busybox may be its own tools.
+        // busybox may run its built-in tools instead of those on the path.
         if shell[0] == "busybox" && output.status.success() {
             println!("    NOT RUN by busybox: its uname cannot be replaced");
             continue;
@@ -146,7 +146,7 @@ fn no_secret_stands_in_an_argument_or_in_the_environment_of_another_program() {
     assert!(!seen.contains(&string[8..60]), "{seen}");
 }
 
-/// A machine of which one folder is a file system of its own, mounted so; `None`, said, where this user mounts none.
+/// Returns a machine with a tmpfs mounted on one folder; prints a note and returns `None` if this user may not mount.
 fn mounted(site: &Site, folder: &str, options: &str) -> Option<(Machine, Unmount)> {
     let machine = site.machine();
     let at = machine.file(folder);
@@ -159,7 +159,7 @@ fn mounted(site: &Site, folder: &str, options: &str) -> Option<(Machine, Unmount
     Some((machine, Unmount(at)))
 }
 
-/// Unmounts when it is dropped.
+/// A mount point; dropping it unmounts.
 struct Unmount(std::path::PathBuf);
 
 impl Drop for Unmount {
@@ -199,7 +199,7 @@ fn a_disk_that_is_full_is_told_as_such_wherever_it_is_and_with_room_the_same_lin
         assert!(output.status.code() == Some(7) && error.contains("(disk_full)"), "{folder}: {}", said(&output));
         disk.make_room();
         assert!(machine.run(&["sh"], &[]).status.success(), "{folder}");
-        // Before the machine, which lies around it.
+        // Unmount before the machine's folder, which contains the mount point, is deleted.
         drop(disk);
     }
 }

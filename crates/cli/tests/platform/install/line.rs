@@ -1,4 +1,4 @@
-//! The line that an operator runs, and what it fetches.
+//! The command that an operator runs on a machine, and its downloads.
 
 use std::process::{Command, Output};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::machine::{SCRIPT, found, lay_package, said};
 use crate::{raw::send, world::Platform};
 
-/// The line up to the pipe, run for real.
+/// Runs the part of the command before the pipe.
 fn fetched(command: &str) -> Output {
     let fetch = command.split_once(" | ").expect("a pipe").0;
     let mut shell = Command::new("sh");
@@ -67,7 +67,7 @@ async fn register_tells_people_the_line_and_scripts_the_string() {
     assert!(!words.contains('\u{1b}'), "nobody watches, and no terminal's clipboard is there to be written");
 }
 
-/// `install_script`, `install_authority` and `install_package` as a stranger asks for them.
+/// Requests `install_script`, `install_authority` and `install_package` without a token.
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_are_handed_what_is_listed_without_a_token_and_told_where_there_is_nothing() {
     let packages = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! A machine as the script sees it: a folder that stands for its root, shells that are really here, and tools that can be taken away.
+//! A test machine for the script: a folder that serves as its root, the real shells of this host, and tools that a test can remove.
 
 use std::{
     fs,
@@ -15,9 +15,9 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde_json::Value;
 
 pub(super) const SCRIPT: &str = include_str!("../../../../api/src/routes/install/install.sh");
-/// What the agent of these tests says.
+/// The agent program of these tests, a script that prints one line.
 pub(super) const AGENT: &str = "#!/bin/sh\necho an agent of a test\n";
-/// Programs of the system that the script calls.
+/// The system programs that the script calls.
 const TOOLS: [&str; 25] = [
     "base64",
     "cat",
@@ -46,10 +46,10 @@ const TOOLS: [&str; 25] = [
     "wget",
 ];
 
-/// A shell by which the script is run.
+/// The command line of a shell that runs the script.
 pub(super) type Shell = &'static [&'static str];
 
-/// The shells that are here, of those that machines have as `sh`; tells which are not.
+/// Returns the shells present on this host, among those that machines install as `sh`; prints which are missing.
 pub(super) fn shells() -> Vec<Shell> {
     let of_machines: [Shell; 4] = [&["sh"], &["dash"], &["bash", "--posix"], &["busybox", "sh"]];
     let (here, missing): (Vec<Shell>, Vec<Shell>) = of_machines
@@ -61,7 +61,7 @@ pub(super) fn shells() -> Vec<Shell> {
     here
 }
 
-/// A machine.
+/// A machine: its root folder, its folder for temporary files, and its environment variables.
 pub(super) struct Machine {
     folder: tempfile::TempDir,
     environment: Vec<(String, String)>,
@@ -69,19 +69,19 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new() -> Self {
-        // No path of it is one word.
+        // The space in the path tests the script's quoting.
         let folder = tempfile::Builder::new().prefix("a machine ").tempdir().expect("a folder");
         fs::create_dir(folder.path().join("root")).expect("made");
         fs::create_dir(folder.path().join("tmp")).expect("made");
         Self { folder, environment: Vec::new() }
     }
 
-    /// The folder that stands for its root.
+    /// Returns the folder that serves as the machine's root.
     pub(super) fn root(&self) -> PathBuf {
         self.folder.path().join("root")
     }
 
-    /// A file below its root.
+    /// Returns the path of a file below the root.
     pub(super) fn file(&self, path: &str) -> PathBuf {
         self.root().join(path)
     }
@@ -91,7 +91,7 @@ impl Machine {
         self
     }
 
-    /// Its programs are these alone, and what `instead` puts in a program's place.
+    /// Limits the machine's programs to [`TOOLS`] except `without`, and replaces those that `instead` names.
     pub(super) fn with_tools(self, without: &[&str], instead: &[(&str, &str)]) -> Self {
         let tools = self.folder.path().join("tools");
         fs::create_dir(&tools).expect("made");
@@ -113,7 +113,7 @@ impl Machine {
         self.run_text(shell, SCRIPT, arguments)
     }
 
-    /// The same with another text.
+    /// Runs `text` instead of the script.
     pub(super) fn run_text(&self, shell: Shell, text: &str, arguments: &[&str]) -> Output {
         let mut command = Command::new(found(shell[0]).expect("it is here"));
         command.args(&shell[1..]).args(["-s", "--"]).args(arguments);
@@ -125,13 +125,13 @@ impl Machine {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
         let mut input = child.stdin.take().expect("a pipe");
-        // One that refused before it read all has closed it.
+        // A script that refuses early closes its input before it has read everything, so the write may fail.
         let _ = input.write_all(text.as_bytes());
         drop(input);
         child.wait_with_output().expect("it ends")
     }
 
-    /// Every file, link and folder below the root.
+    /// Returns the sorted paths of all files, links and folders below the root.
     pub(super) fn tree(&self) -> Vec<String> {
         let mut found = Vec::new();
         walk(&self.root(), &self.root(), &mut found);
@@ -139,7 +139,7 @@ impl Machine {
         found
     }
 
-    /// Whether a run left something of its own in the folder of temporary files.
+    /// Returns true if the runs left nothing in the folder for temporary files.
     pub(super) fn is_tidy(&self) -> bool {
         fs::read_dir(self.folder.path().join("tmp")).expect("a folder").next().is_none()
     }
@@ -160,13 +160,13 @@ pub(super) fn executable(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// Where a program is.
+/// Returns the path of a program found on `PATH`.
 pub(super) fn found(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").expect("a path");
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Says what came out, when it is not what was wanted.
+/// Formats an output for the message of a failed assertion.
 pub(super) fn said(output: &Output) -> String {
     format!(
         "{:?}\nout: {}\nerr: {}",
@@ -176,7 +176,7 @@ pub(super) fn said(output: &Output) -> String {
     )
 }
 
-/// Holds that the script refused with that code and status, said where to read on, and left nothing lying about.
+/// Asserts that the script refused with this code and exit status, named the error page, and left no temporary files.
 pub(super) fn assert_refused(machine: &Machine, output: &Output, code: &str, status: i32) {
     let error = String::from_utf8_lossy(&output.stderr);
     let page = format!("see docs/errors/{code}.md · exit status {status}");
@@ -185,7 +185,7 @@ pub(super) fn assert_refused(machine: &Machine, output: &Output, code: &str, sta
     assert!(machine.is_tidy(), "it left something in the folder of temporary files");
 }
 
-/// An enrollment string that leads there, and pins that authority.
+/// Returns an enrollment string with this URL that pins this authority.
 pub(super) fn string_of(url: &str, ca_sha256: &str) -> EnrollmentString {
     EnrollmentString {
         url: url.to_owned(),
@@ -198,7 +198,7 @@ pub(super) fn string_of(url: &str, ca_sha256: &str) -> EnrollmentString {
     }
 }
 
-/// One that leads to the control plane that a ready file tells of.
+/// Returns an enrollment string for the control plane that the ready file describes.
 pub(super) fn string_for(ready: &Value) -> String {
     let authority = fs::read(ready["ca_file"].as_str().expect("a path")).expect("the authority");
     let authority = CertificateDer::from_pem_slice(&authority).expect("a certificate");
@@ -206,7 +206,7 @@ pub(super) fn string_for(ready: &Value) -> String {
     string.encode().expose().to_owned()
 }
 
-/// This machine's architecture, as packages call it.
+/// Returns this machine's architecture in the spelling of package names.
 pub(super) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -215,7 +215,7 @@ pub(super) fn architecture() -> &'static str {
     }
 }
 
-/// Makes an archive of the agent for that architecture, lists it, and gives its name.
+/// Writes an agent package for `architecture` and a `SHA256SUMS` that lists it alone. Returns the package's file name.
 pub(super) fn lay_package(folder: &Path, architecture: &str, agent: &str) -> String {
     fs::create_dir_all(folder).expect("made");
     let top = format!("gpuaas-agent-0.1.0-1-linux-{architecture}");

@@ -1,7 +1,7 @@
-//! How machines are brought in, as far as it needs no systemd: the line, the script as shells really run it into a folder that stands for
-//! the root, every refusal, and the packages that the control plane hands out.
+//! Tests of node installation, as far as it needs no systemd: the command line, the script run by real shells into a folder that serves as
+//! the root, every refusal, and the packages that the control plane serves.
 //!
-//! Deliberately absent: units and packages of a booted machine, which a booted machine alone can test.
+//! Deliberately absent: units and packages on a booted machine, which need a booted machine.
 
 mod agent;
 mod dates;

@@ -1,4 +1,4 @@
-//! Control planes that cannot be reached, each told from the others.
+//! Unreachable control planes: each cause has its own error code.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::world::Platform;
 
-/// Longer than a part of a name may be: no resolver needs to ask anybody.
+/// Returns a URL whose host has a label longer than DNS allows, so that resolvers fail without a query.
 fn nowhere() -> String {
     format!("https://{}.invalid:7443", "x".repeat(64))
 }
@@ -23,7 +23,7 @@ async fn closed_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address")
 }
 
-/// Somebody who does that with every connection.
+/// Listens on a free port and runs `with` on every connection.
 async fn somebody<F>(with: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output = ()> + Send + 'static,
@@ -38,7 +38,7 @@ where
     address
 }
 
-/// A proxy that answers every request with this line, and then leads to `target` if it is to.
+/// A proxy that answers every request with this status line, and then forwards to `target` if there is one.
 async fn proxy(answer: &'static str, target: Option<SocketAddr>) -> SocketAddr {
     somebody(move |mut stream| async move {
         let mut asked = [0; 4_096];
@@ -100,7 +100,7 @@ async fn what_speaks_no_tls_and_what_says_nothing_of_itself_are_told_apart() {
     let plain = proxy("400 Bad Request", None).await;
     refused(format!("https://{plain}"), vec![], "install_tls_failed", 7).await;
     let (genuine, of) = (authority(), authority());
-    // Nothing; a page of a portal; what is no certificate between marks of one.
+    // An empty body, the page of a captive portal, and invalid data between certificate markers.
     for claims in
         ["", "<html><body>Please sign in.</body></html>", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"]
     {
@@ -110,7 +110,7 @@ async fn what_speaks_no_tls_and_what_says_nothing_of_itself_are_told_apart() {
     }
 }
 
-/// By a string for whoever answers there, of whom nothing is known yet.
+/// Asserts the refusal of a server that the string does pin but that is not a control plane.
 async fn refused_by_a_stranger(stranger: Stranger, code: &'static str, status: i32) -> String {
     let of = authority();
     let string = string_of(&format!("https://{}", stranger.listen(&of).await), &of.digest());
@@ -129,8 +129,8 @@ async fn whoever_has_not_proved_himself_neither_fills_the_disk_nor_speaks_to_roo
     assert!(refused_by_a_stranger(elsewhere, "install_download_failed", 1).await.contains("answered HTTP 302"));
 }
 
-/// Makes an authority one of the machine's own, in a name space of mounts alone, and runs a shell there. curl of some systems takes a folder of
-/// them also where it is given a file.
+/// Adds an authority to the machine's trusted ones, in a separate mount namespace, and runs a shell there.
+/// The curl of some systems uses that folder even if `--cacert` names a file.
 const WITH_OWN_AUTHORITY: &[&str] = &[
     "unshare",
     "--mount",
@@ -171,15 +171,15 @@ async fn the_authorities_that_a_machine_trusts_do_not_count() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_control_plane_and_somebody_in_between_are_told_apart() {
     let (genuine, impostor) = (authority(), authority());
-    // Another control plane answers: its authority is not the one of the string.
+    // Another control plane answers: its authority is not the pinned one.
     let other = Stranger::claiming(impostor.certificate_pem());
     let string = string_of(&format!("https://{}", other.listen(&impostor).await), &genuine.digest());
     refused_by(string.encode().expose().to_owned(), vec![], "install_authority_foreign", 4).await;
-    // Somebody in between passes on the genuine authority, and proves himself by another one.
+    // An intermediary passes on the genuine authority, but its own certificate comes from another.
     let between = Stranger::claiming(genuine.certificate_pem());
     let string = string_of(&format!("https://{}", between.listen(&impostor).await), &genuine.digest());
     refused_by(string.encode().expose().to_owned(), vec![], "install_tls_untrusted", 4).await;
-    // He hides his own authority beside it, in a form that a TLS library takes as well.
+    // The intermediary adds its own authority, in a PEM form that TLS libraries also accept.
     let hidden = impostor.certificate_pem().replace("CERTIFICATE", "TRUSTED CERTIFICATE");
     let both = Stranger::claiming(&format!("{hidden}{}", genuine.certificate_pem()));
     let string = string_of(&format!("https://{}", both.listen(&impostor).await), &genuine.digest());
@@ -211,14 +211,14 @@ async fn where_a_proxy_is_set_it_is_told_what_the_proxy_says() {
     assert!(refused(nowhere(), with(forbids), "install_proxy_refused", 7).await.contains("answers 403"));
     refused(nowhere(), with(closed_port().await), "install_proxy_unreachable", 7).await;
     let leads_there = proxy("200 Connection established", Some(target)).await;
-    // By a name that no TLS refuses, unlike the one that leads nowhere.
+    // A name that the TLS client accepts, unlike the one of `nowhere()`.
     let not_here = format!("https://{}", closed_port().await);
     refused(not_here, with(leads_there), "install_proxy_only", 7).await;
-    // Of one that curl does not understand, curl's own words would hold the password.
+    // curl's own message about a proxy URL that it cannot parse would contain the password.
     let odd = vec![("https_proxy", format!("http://user:sec@ret\"@{}", closed_port().await))];
     let said = refused(nowhere(), odd, "install_proxy_unreachable", 7).await;
     assert!(!said.contains("sec") && !said.contains("ret\"@"), "{said}");
-    // One for plain HTTP alone is asked too, and one that this address is exempt from is not.
+    // `http_proxy` alone counts too; a proxy that `no_proxy` excludes for this address does not.
     let plain = vec![("http_proxy", format!("http://{wants_password}"))];
     refused(nowhere(), plain, "install_proxy_refused", 7).await;
     let mut exempt = with(wants_password);

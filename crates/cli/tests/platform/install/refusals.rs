@@ -1,4 +1,4 @@
-//! What is refused before anything is fetched.
+//! Refusals before anything is downloaded.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use gpuaas_model::{Code, InstallFault};
 
 use super::machine::{Machine, SCRIPT, assert_refused, found, said, shells, string_of};
 
-/// A string that would lead somewhere, if it were used.
+/// Returns a valid enrollment string for an address where nothing listens.
 fn sound() -> String {
     string_of("https://127.0.0.1:1", &"ab".repeat(32)).encode().expose().to_owned()
 }
@@ -80,7 +80,7 @@ fn a_missing_tool_is_named_and_wget_is_no_way_out() {
             }
             let machine = Machine::new().set("GPUAAS_ENROLL", &sound()).with_tools(without, &[]);
             let output = machine.run(shell, &[]);
-            // A busybox that is its own tools misses none.
+            // A busybox that uses its built-in tools misses none.
             if shell[0] == "busybox" && !without.contains(&"curl") {
                 continue;
             }
@@ -90,7 +90,7 @@ fn a_missing_tool_is_named_and_wget_is_no_way_out() {
     }
 }
 
-/// Runs the script without a folder that stands for the root. It has no string to act upon, so that it changes nothing, whatever the machine is.
+/// Runs the script on the real root, without `DESTDIR`. Without an enrollment string it changes nothing on any machine.
 fn run_for_real(uid: Option<u32>) -> std::process::Output {
     let mut command = Command::new("sh");
     command.args(["-c", SCRIPT]).env_remove("DESTDIR").env_remove("GPUAAS_ENROLL");
@@ -167,7 +167,7 @@ fn a_folder_of_temporary_files_that_is_not_there_is_told_from_one_that_is_full()
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent"), "{}", said(&output));
 }
 
-/// Every `refuse STATUS CODE` of the script.
+/// Returns status and code of every `refuse STATUS CODE` in the script.
 fn refusals() -> Vec<(u8, String)> {
     let words: Vec<&str> = SCRIPT.split_whitespace().collect();
     let calls = words.windows(3).filter(|words| words[0] == "refuse" && words[1].parse::<u8>().is_ok());

@@ -1,4 +1,4 @@
-//! Somebody who answers at a control plane's address and is none: it shows what certificate it likes and says what it likes.
+//! An impostor at a control plane's address: a TLS server with a certificate and answers of the test's choice.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// What it answers.
+/// The answer that the impostor gives to every request.
 #[derive(Clone)]
 pub(super) struct Stranger {
     status: &'static str,
@@ -29,33 +29,33 @@ pub(super) fn authority() -> Authority {
 }
 
 impl Stranger {
-    /// Claims to be of that authority, PEM, whatever it is asked.
+    /// Answers every request with this authority (PEM).
     pub(super) fn claiming(authority: &str) -> Self {
         Self { status: "200 OK", body: authority.to_owned(), date: now(), is_endless: false }
     }
 
-    /// Refuses with that body.
+    /// Answers with this status and body.
     pub(super) fn refusing(status: &'static str, body: &str) -> Self {
         Self { status, ..Self::claiming(body) }
     }
 
-    /// Repeats that and never ends.
+    /// Repeats this body without end.
     pub(super) fn without_end(body: &str) -> Self {
         Self { is_endless: true, ..Self::claiming(body) }
     }
 
-    /// Tells that date.
+    /// Sets the `Date` header.
     pub(super) fn at(self, date: Timestamp) -> Self {
         Self { date, ..self }
     }
 
-    /// Answers at any free port of the loopback, by a certificate of `shows`, until the test ends.
+    /// Listens on a free loopback port with a certificate that `shows` issued, until the test ends. Returns the address.
     pub(super) async fn listen(self, shows: &Authority) -> SocketAddr {
         let (chain, key) = shows.issue_server(&["127.0.0.1".to_owned()], now()).expect("a certificate");
         let mut config =
             api_server_config(ShownCertificate::new(chain, key).expect("a certificate"), OldestTls::default())
                 .expect("a configuration");
-        // It speaks nothing newer.
+        // The server implements HTTP/1.1 only.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -64,12 +64,12 @@ impl Stranger {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, stranger) = (acceptor.clone(), self.clone());
                 tokio::spawn(async move {
-                    // Whoever does not trust it goes away.
+                    // A client that does not trust the certificate disconnects.
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
                     let mut asked = [0; 4_096];
                     let _ = stream.read(&mut asked).await;
                     let _ = stream.write_all(stranger.answer().as_bytes()).await;
-                    // Until nobody takes it any more.
+                    // Until the client closes the connection.
                     while stranger.is_endless && stream.write_all(stranger.body.as_bytes()).await.is_ok() {}
                     let _ = stream.shutdown().await;
                 });

@@ -1,4 +1,4 @@
-//! Certificate authorities that follow one another.
+//! Rotation of the certificate authority.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -26,7 +26,7 @@ async fn become_(world: &World, wanted: &[KeyState]) {
     eventually("the authorities do not come to their states", async || are(world, wanted).await).await;
 }
 
-/// What the authorities wait for, as far as they do.
+/// Returns the conditions that the authorities wait for.
 async fn waiting_for(world: &World) -> Vec<String> {
     listed(world).await.into_iter().filter_map(|view| view.waiting_for).collect()
 }
@@ -35,7 +35,7 @@ fn forced() -> Forced {
     Forced { reason: "the machine burned".to_owned() }
 }
 
-/// Ends a state of the rotation that is under way.
+/// Forces the rotation under way out of this state.
 async fn force(world: &World, state: KeyState) -> Result<AuthorityRecord, Code> {
     let all = listed(world).await;
     let waiting = all.iter().find(|view| view.authority.state == state).or(all.last()).unwrap();
@@ -43,13 +43,13 @@ async fn force(world: &World, state: KeyState) -> Result<AuthorityRecord, Code> 
     authorities::force(&world.engine, &admin(), &awaited, &forced()).await.map_err(|error| error.code())
 }
 
-/// A node's agent shows a certificate.
+/// Reports that the node's agent presented this certificate.
 async fn shows(world: &World, node: NodeId, certificate: &[u8]) {
     let node = world.store().read().await.unwrap().node(node).await.unwrap();
     showed_certificate(&world.engine, &node, certificate).await.unwrap();
 }
 
-/// Renews a node's certificate of that authority, and returns the one that it gets.
+/// Renews a node's certificate from the authority `present`. Returns the new certificate.
 async fn renewed(world: &World, node: NodeId, present: &Authority) -> Result<Vec<u8>, Code> {
     let now = world.engine.ports().clock.now();
     let epoch = world.store().read().await.unwrap().node(node).await.unwrap().epoch;
@@ -187,7 +187,7 @@ async fn rotation_waits_for_renewable_certificates_and_not_for_connections() {
     let first = world.engine.keys().authority();
     authorities::rotate(&world.engine, &admin()).await.expect("begun");
     become_(&world, &[KeyState::Grace, KeyState::Active]).await;
-    // Both are connected, as an attacker with the stolen key could be for ever.
+    // Both are connected. Connections do not count, because an attacker with a stolen key could stay connected forever.
     assert_eq!(waiting_for(&world).await, ["nodes to renew their certificates: gpu-1"]);
     let certificate = renewed(&world, held, &first).await.expect("renewed");
     shows(&world, held, &certificate).await;
@@ -199,7 +199,7 @@ async fn staged_authority_waits_for_nodes_whose_connection_ended_a_moment_ago() 
     let world = World::new().await;
     let node = world.node("gpu-1").await;
     world.keep_keys();
-    // As a restart of the control plane leaves it.
+    // The rows after a restart of the control plane: the session has ended, the node is still `connected`.
     let mut tx = world.store().begin().await.unwrap();
     let connection = tx.session(node).await.unwrap().unwrap().connection;
     assert!(tx.end_session(node, connection).await.unwrap());

@@ -1,4 +1,4 @@
-//! The one-time token of the first administrator: once, in time, and whatever else there is.
+//! The first administrator's one-time token: it is exchanged once, before it expires and before a newer one replaces it.
 
 use gpuaas_engine::{
     Caller,
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::world::{World, admin};
 
-/// Keeps a one-time token as it is; returns who holds it.
+/// Stores a one-time token after `change`. Returns the caller who holds it, authenticated before the change.
 async fn holder(world: &World, change: impl FnOnce(&mut TokenRecord)) -> Caller {
     let (mut token, _) = bootstrap::generate(world.engine.keys(), world.engine.ports());
     let now = world.engine.ports().clock.now();

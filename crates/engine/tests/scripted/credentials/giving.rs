@@ -1,4 +1,4 @@
-//! How nodes come to know the keys.
+//! Delivery of the key set to nodes.
 
 use gpuaas_engine::commands::{keys, ping};
 use gpuaas_model::{Code, KeyState, TaskState};
@@ -37,7 +37,7 @@ async fn a_node_that_stalls_on_its_keys_holds_up_nobody_else() {
     world.nodes.stalled.lock().unwrap().push(stalled);
     world.keep_keys();
     eventually("it is not given the keys", async || world.nodes.times_given(stalled) == 1).await;
-    // It came while the first one was still thinking. Its registration is what wakes those who tend the keys.
+    // Connects while the delivery to the first node is pending. Each registration wakes the key rotation loop.
     let other = world.node("gpu-2").await;
     world.node("gpu-3").await;
     eventually("the other is not given the keys", async || world.held_by(other).await == 1).await;
@@ -52,7 +52,7 @@ async fn a_node_that_did_not_take_its_keys_is_given_them_again_soon() {
     let began = world.engine.ports().runtime.elapsed();
     world.keep_keys();
     eventually("it is not given the keys again", async || world.nodes.times_given(node) == 3).await;
-    // After one second and after two more; a sweep would have taken thirty.
+    // Retries after 1 s and after 2 s more; the next sweep would come after 30 s.
     let took = world.engine.ports().runtime.elapsed() - began;
     assert!(took.as_secs() >= 3 && took.as_secs() < 20, "{took:?}");
     world.nodes.refusing.lock().unwrap().clear();
@@ -64,7 +64,7 @@ async fn how_long_a_staged_key_waits_goes_by_no_replicas_own_clock() {
     let world = World::new().await;
     let node = world.node("gpu-1").await;
     world.nodes.refusing.lock().unwrap().push(node);
-    // For the one that carries the rotation on, an hour has passed since.
+    // By the clock of the engine that continues the rotation, it began an hour ago.
     let other = world.behind_by_an_hour().await;
     keys::rotate(&other, &admin()).await.expect("begun");
     world.keep_keys();

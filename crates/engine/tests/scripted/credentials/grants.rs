@@ -1,4 +1,4 @@
-//! Access to clusters that is delivered and withdrawn.
+//! Delivery and revocation of access to clusters.
 
 use std::sync::atomic::Ordering;
 
@@ -36,7 +36,7 @@ async fn a_second_delivery_to_a_cluster_that_does_not_answer_is_refused_and_leav
     site.world.kit.is_silent.store(true, Ordering::SeqCst);
     let (first, second) = tokio::join!(deliver(), deliver());
     let (first, second) = (first.expect_err("it does not answer"), second.expect_err("it does not answer"));
-    // Either may have come first.
+    // Either call may have come first.
     let (waited, refused) = if first.code() == Code::RateLimited { (second, first) } else { (first, second) };
     assert_eq!(waited.code(), Code::ClusterUnreachable, "{waited}");
     assert_eq!(refused.code(), Code::RateLimited, "{refused}");
@@ -44,7 +44,7 @@ async fn a_second_delivery_to_a_cluster_that_does_not_answer_is_refused_and_leav
     assert_eq!(site.world.recorded(AuditAction::AccessDeliver).await, 1, "what is refused has no record");
     let described = access::describe(engine, &admin(), workload).await.expect("described");
     assert_eq!(described.grants.len(), 1, "nor a grant");
-    // Five wait for one: the one under way and four behind it.
+    // One call is under way, four wait and time out, and the rest are refused at once.
     let many: Vec<_> = futures::future::join_all((0..20).map(|_| deliver())).await;
     let codes = many.into_iter().map(|refused| refused.expect_err("none is answered").code());
     assert_eq!(codes.filter(|code| *code == Code::ClusterUnreachable).count(), 1);
@@ -83,7 +83,7 @@ async fn kubeconfig_is_delivered_for_what_the_role_allows_and_nothing_else() {
             }
         }
     }
-    // Of a platform admin, a project admin, a member and a viewer.
+    // For a platform admin, a project admin, a member and a viewer.
     assert_eq!(delivered, 3 + 3 + 2 + 1);
     assert_eq!(site.world.recorded(AuditAction::AccessDeliver).await, delivered);
 }

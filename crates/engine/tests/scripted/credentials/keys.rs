@@ -1,4 +1,4 @@
-//! Keys that are rotated and revoked.
+//! Rotation and revocation of signing keys.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::world::{World, admin, eventually};
 
-/// The id of the key that signs.
+/// Returns the id of the active signing key.
 async fn active(world: &World) -> String {
     let keys = world.store().read().await.unwrap().signing_keys().await.unwrap();
     let mut active = keys.into_iter().filter(|stored| stored.key.state == KeyState::Active);

@@ -1,4 +1,4 @@
-//! How many credentials there may be, and what becomes of those that are over.
+//! Limits on the number of credentials, and the removal of ended ones.
 
 use std::time::Duration;
 

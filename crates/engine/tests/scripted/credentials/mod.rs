@@ -1,4 +1,4 @@
-//! Tokens, service accounts, access to clusters, the keys that sign tasks, and the authorities that issue certificates.
+//! Tokens, service accounts, access to clusters, signing and sealing keys, and certificate authorities.
 
 mod authorities;
 mod first_admin;

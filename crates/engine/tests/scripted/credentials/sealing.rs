@@ -1,4 +1,4 @@
-//! The sealing key that follows another.
+//! Rotation of the sealing key.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use uuid::Uuid;
 
 use crate::world::{World, admin, eventually};
 
-/// More than a few batches.
+/// Number of secrets: more than three batches of 100 rows.
 const SECRETS: u128 = 350;
 
 fn next() -> SealingKey {
     SealingKey::new(&[8; 32]).unwrap()
 }
 
-/// Secrets and a token under the key in use; returns the secrets' ids.
+/// Inserts secrets and a token under the active key. Returns the ids of the secrets.
 async fn rows(world: &World) -> Vec<SecretId> {
     let (keys, now) = (world.engine.keys(), world.engine.ports().clock.now());
     let mut tx = world.store().begin().await.unwrap();
@@ -52,7 +52,7 @@ async fn rows(world: &World) -> Vec<SecretId> {
     ids
 }
 
-/// How many of the secrets that key alone opens.
+/// Counts the secrets that this key opens.
 async fn opened_by(world: &World, key: &SealingKey, ids: &[SecretId]) -> usize {
     let mut reader = world.store().read().await.unwrap();
     let mut opened = 0;
@@ -121,7 +121,7 @@ async fn rotation_that_broke_off_between_two_changes_goes_on_where_it_was() {
     let ids = rows(&world).await;
     let old = SealingKey::new(&[7; 32]).unwrap();
     world.engine.keys().sealing().take_next(next());
-    // As its own loop would, which here does not run: nothing goes on by itself.
+    // Records that the replica holds both keys, as its sealing loop does. The loop does not run here, so the test controls each batch.
     let held = replica(&world, vec![old.id().to_owned(), next().id().to_owned()]);
     let own = ReplicaRecord { id: world.engine.replica(), ..held };
     world.store().join_replica(&own, Duration::from_secs(100_000)).await.unwrap();

@@ -1,4 +1,4 @@
-//! What lies in another project, asked for by its ids: commands refuse it themselves, whatever was looked up before.
+//! Requests for another project's resources by id: each command answers that they do not exist, whatever its callers have checked.
 
 use gpuaas_engine::{
     Caller, CommandError, Seen,
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::world::{World, admin};
 
-/// Whoever may do most in a project.
+/// An admin of the project: the role with the most permissions there.
 fn admin_of(project: ProjectId) -> Caller {
     let known = admin();
     let principal = Principal { role: Role::ProjectAdmin, project: Some(project), ..known.principal };

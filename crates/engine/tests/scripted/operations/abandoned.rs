@@ -1,4 +1,4 @@
-//! Tasks whose answer nobody waits for any more.
+//! Tasks whose result no process waits for any more.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn a_task_that_nobody_waits_for_is_ended_by_the_sweep_and_no_other_is() {
     site.world.nodes.will([act]);
     let (_, operation) = site.deploy(|of| vec![task("install", of, 0)]).await;
     site.until(operation, "install", |step| step.detail.is_some()).await;
-    // As a process leaves them that dies before it records their ends.
+    // Open tasks, as a process leaves them if it dies before it records their ends.
     let now = site.world.engine.ports().clock.now();
     let (past, later) = (Timestamp::from_millis(now.as_millis() - 60_000), now.plus(Duration::from_secs(3_600)));
     let open = |number, operation, expires_at| TaskRecord {
@@ -52,6 +52,6 @@ async fn a_task_that_nobody_waits_for_is_ended_by_the_sweep_and_no_other_is() {
     assert_eq!(states().await, [TaskState::Expired, TaskState::Dispatched, TaskState::Dispatched]);
     end.send(done(serde_json::json!({}))).unwrap();
     assert_eq!(site.end_of(operation).await.tasks["install"].state, TaskState::Succeeded);
-    // The ping, the operation's own task, and the one that was left.
+    // The ping, the operation's own task and the abandoned task.
     assert_eq!(site.world.recorded(AuditAction::TaskComplete).await, 3);
 }

@@ -1,4 +1,4 @@
-//! Operations that somebody ends.
+//! Cancellation of operations.
 
 use std::sync::atomic::Ordering;
 
@@ -65,7 +65,7 @@ async fn a_node_that_was_away_when_it_was_told_is_told_again_with_the_task() {
     eventually("it is not tried", async || site.world.nodes.cancelled.lock().unwrap().len() == 1).await;
     let (end, act) = held("unpacking");
     site.world.nodes.will([act]);
-    // Whoever connects wakes those who wait for a node.
+    // A node that connects wakes every step that waits for a node.
     site.world.node("gpu-9").await;
     eventually("it is not told again", async || site.world.nodes.cancelled.lock().unwrap().len() == 2).await;
     end.send(failed(Code::TaskCancelled, "as asked")).unwrap();

@@ -1,4 +1,4 @@
-//! Operations in which something fails.
+//! Operations with failures.
 
 use gpuaas_engine::{commands::ping, port::TaskUpdate};
 use gpuaas_model::{
@@ -71,7 +71,7 @@ async fn a_members_failure_is_the_members_and_a_resume_takes_it_back() {
     assert_eq!(ended.steps["other"].state, StepState::Succeeded);
     assert_eq!((ended.operation.state, code(&ended)), (OperationState::NeedsAttention, Some("cluster_not_ready")));
     assert_eq!(ended.workload.observed_generation, 0, "it is not yet what was asked for");
-    // What its unit said of it in the meantime is over with it.
+    // A fault from the unit's reports in the meantime; the successful resume clears it.
     let mut tx = site.world.store().begin().await.unwrap();
     let signalled = MemberRecord { fault: Some(fault(Code::ClusterNotReady, "it restarts")), ..unwell.clone() };
     tx.update_member(&signalled, unwell.state.name()).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_failure_without_which_the_workload_cannot_be_is_the_workloads_until_i
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_in_which_the_agent_died_is_repeated_at_once_and_left_to_a_person_after_five_times() {
     let site = Site::of(2).await;
-    // Told by the ledger, and by an agent that came to know it itself.
+    // Interrupted according to the ledger, and as a failure that the agent itself reports.
     let died = [TaskUpdate::Interrupted, failed(Code::TaskInterrupted, "it died")];
     site.world.nodes.will_end(died.iter().cycle().take(4).cloned());
     let ended = site.deployed(|of| vec![task("install", of, 0)]).await;
@@ -167,7 +167,7 @@ async fn a_step_that_does_not_end_by_its_deadline_is_given_up() {
     assert_eq!(site.world.nodes.cancelled.lock().unwrap()[..], [(task.node, task.id)], "should it still come");
 }
 
-/// A deployment that confirms its placement once `held` has ended, and is about to.
+/// Starts a deployment that confirms its placement once its first task ends. Returns the sender that ends this task.
 async fn about_to_confirm(site: &Site, deadline_ms: u64) -> (OperationId, oneshot::Sender<TaskUpdate>) {
     let (end, act) = held("first");
     site.world.nodes.will([act]);
@@ -208,7 +208,7 @@ async fn a_place_that_is_no_longer_usable_when_its_turn_comes_is_refused() {
     }
 }
 
-/// What becomes of a node that is away when its place is to be confirmed.
+/// The next event after a placement cannot be confirmed because its node is away.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Returns,

@@ -1,4 +1,4 @@
-//! What successes teach.
+//! Changes that follow from successful tasks.
 
 use gpuaas_model::{Code, OperationState};
 use gpuaas_planner::{Learned, SecretPart, StepSpec};
@@ -31,7 +31,7 @@ async fn a_secret_that_a_node_says_it_gave_counts_when_it_lies_here_as_it_says()
     let site = Site::of(1).await;
     let digest = gpuaas_trust::sha256_hex(b"bytes");
     let given = |sha256: &str| Ok(vec![Learned::Deposited { name: "deposited".to_owned(), sha256: sha256.to_owned() }]);
-    // One that never came, under the digest of nothing as well; another one; one that nobody knows; the right one.
+    // By attempt: not deposited, not deposited with an empty digest, a wrong digest, an unknown name, the right digest.
     let unknown = Ok(vec![Learned::Deposited { name: "unheard-of".to_owned(), sha256: digest.clone() }]);
     site.world.kit.will_teach("read", [given(&digest), given(""), given("another"), unknown, given(&digest)]);
     let (end, act) = held("the third attempt");

@@ -1,4 +1,4 @@
-//! What becomes of operations, steps, members and the workload, rule by rule.
+//! How operations, steps, members and the workload change state, one rule per test.
 
 mod abandoned;
 mod cancelling;

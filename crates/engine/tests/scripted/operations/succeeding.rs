@@ -1,4 +1,4 @@
-//! Operations that go well.
+//! Operations that succeed.
 
 use std::sync::{
     Arc,
@@ -30,7 +30,7 @@ async fn an_operation_begins_once_and_ends_once_and_says_so() {
     assert!(first(EventKind::OperationStarted) < first(EventKind::StepChanged), "with its first step");
     assert!(ended.steps.values().all(|step| step.state == StepState::Succeeded && step.attempts == 1));
     assert!(ended.steps["first"].started_at.unwrap() >= began, "it begins with its first step");
-    // Accepted, begun, one step done, two, over: each changes what is shown of it, and nothing else is told.
+    // Accepted, started, first step done, second step done, ended: each changes the visible workload; there are no other events.
     assert_eq!(ended.told(EventKind::WorkloadChanged, &ended.workload.id.to_string()), 5);
 }
 
@@ -110,7 +110,7 @@ async fn what_a_running_step_says_is_told_once_and_gone_at_its_next_attempt() {
     site.until(operation, "install", |step| step.detail.as_deref() == Some("unpacking")).await;
     site.until(operation, "watch", |step| step.detail.as_deref() == Some("waiting for the cluster")).await;
     drop(end);
-    // The node was lost, and says it again: nothing new is told.
+    // The node is lost, reconnects and reports the same progress again.
     let (end, act) = held("unpacking");
     site.world.nodes.will([act]);
     site.until(operation, "install", |step| step.detail.as_deref().is_some_and(|said| said.contains("waiting"))).await;
@@ -120,7 +120,7 @@ async fn what_a_running_step_says_is_told_once_and_gone_at_its_next_attempt() {
     site.cancel(operation).await;
     let ended = site.end_of(operation).await;
     let told = |key: &str| ended.told(EventKind::StepChanged, &ended.steps[key].id.to_string());
-    // Begun, unpacking, waiting for the node, unpacking, ended; begun, waiting, ended.
+    // `install`: started, unpacking, waiting for the node, unpacking, ended. `watch`: started, waiting, ended.
     assert_eq!((told("install"), told("watch")), (5, 3));
     assert_eq!(ended.steps["install"].attempts, 1, "a node that is lost and comes back answers the same attempt");
 }
@@ -128,7 +128,7 @@ async fn what_a_running_step_says_is_told_once_and_gone_at_its_next_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_one_engine_began_another_goes_on_with_under_the_same_task() {
     let site = Site::of(1).await;
-    // The first engine's channel gets no end.
+    // The task never ends for the first engine.
     let (_end, act) = held("unpacking");
     site.world.nodes.will([act]);
     let (_, operation) = site.deploy(|of| vec![task("install", of, 0)]).await;
@@ -155,7 +155,7 @@ async fn engine_whose_database_cannot_be_read_at_its_start_goes_on_as_soon_as_it
     site.until(operation, "install", |step| step.state == StepState::Running && step.detail.is_some()).await;
     site.world.engine.stop();
     site.world.engine.leave().await.unwrap();
-    // The first three readings of its loop fail.
+    // The first three reads of the successor's loop fail.
     let refusals = Arc::new(AtomicU32::new(0));
     let left = refusals.clone();
     let gate: Gate = Arc::new(move || {

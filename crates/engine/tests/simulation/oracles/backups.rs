@@ -1,4 +1,4 @@
-//! A backup that is taken at any moment comes back row for row, and the store opens with it.
+//! Checks that a backup taken at any time restores every row, and that the store opens with the restored rows.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use crate::{chance::Chance, plane, scheduler::SimulatedClock, seed::folder, world::World};
 
-/// Sets what is decided here apart from all else in a seed: with backups it goes as without.
+/// Mixed into the seed for the random choices of this module, so that backups do not change the rest of the simulation.
 const BACKUPS: u64 = 0x0bac_4b05;
-/// Every so-manieth seed has backups taken,
+/// Backups are taken in every 5th seed.
 const EVERY: u64 = 5;
-/// and so many.
+/// The number of backups per seed.
 const BACKUPS_MAX: u32 = 4;
-/// Longest time between two.
+/// The longest time between two backups, in milliseconds.
 const APART_MS_MAX: u64 = 40_000;
 
-/// Takes backups at a few moments of some seeds, and restores each.
+/// Takes backups at random times in every [`EVERY`]th seed, restores each and judges it.
 pub(crate) fn take(world: &Arc<World>, seed: u64) {
     if !seed.is_multiple_of(EVERY) {
         return;
@@ -39,7 +39,7 @@ async fn judge(world: &World) -> Result<(), String> {
     let mut dumped = Vec::new();
     world.store.dump(&mut dumped).await.map_err(|error| error.to_string())?;
     let clock = Arc::new(SimulatedClock(world.scheduler.clone()));
-    // On a thread of its own, and waited for: the other store takes none of the simulation's time, and no turn of anybody's.
+    // Runs on a separate thread and blocks until it ends, so that the other store takes no simulated time and no task runs meanwhile.
     let judged = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
@@ -80,7 +80,7 @@ async fn restore_and_dump(
     Ok(again)
 }
 
-/// Opens it as the next start does, and reads everything.
+/// Opens the restored store as the next start of a server does, and reads every row.
 async fn opens(clock: Arc<dyn Clock>, folder: &Path) -> Result<(), String> {
     let failed = |error: gpuaas_store::StoreError| error.to_string();
     let store = Store::open(&options(folder), clock).await.map_err(failed)?;
@@ -94,7 +94,7 @@ async fn opens(clock: Arc<dyn Clock>, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The rows of a dump by table, without what a restore changes.
+/// Returns the rows of a dump by table, without the values that a restore changes.
 fn rows(dumped: &[u8]) -> Result<BTreeMap<String, Vec<Value>>, String> {
     let (mut rows, mut table) = (BTreeMap::<String, Vec<Value>>::new(), String::new());
     for line in dumped.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -105,7 +105,7 @@ fn rows(dumped: &[u8]) -> Result<BTreeMap<String, Vec<Value>>, String> {
         let Some(cells) = line["row"].as_array() else { continue };
         let row = match table.as_str() {
             "settings" if cells.first().is_some_and(|name| name == RESTORED || name == GENERATION) => continue,
-            // Fences leap, and nobody holds any.
+            // A restore raises the fences and expires the leases, so only names and holders are compared.
             "leases" => Value::Array(cells.iter().take(2).cloned().collect()),
             _ => Value::Array(cells.clone()),
         };

@@ -1,4 +1,4 @@
-//! Nothing is done twice but what an attempt that did not end well left undone, and no node obeys an old leader.
+//! Checks that every effect happens once, plus at most once per failed attempt, and that no node runs a task of a deposed leader.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::Rows;
 use crate::{node::Node, world::World};
 
-/// A line of the agent's ledger, as it lies on the disk.
+/// A line of the agent's ledger, as stored on disk.
 #[derive(Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 enum Line {
@@ -39,12 +39,12 @@ impl Judging<'_> {
         for (id, task) in self.tasks {
             let (begun, ended) = (begun.contains_key(id), ended.get(id));
             let agree = match task.state {
-                // An end that a full disk did not take was told all the same.
+                // The agent reports a result even if a full disk prevented recording it.
                 TaskState::Succeeded if ended.is_none() => begun && self.node.disk.was_full(),
                 TaskState::Succeeded => ended == task.outcome.as_ref(),
-                // Interrupted is what began and has no end.
+                // An interrupted task has a begin line and no end line.
                 TaskState::Interrupted => begun && ended.is_none(),
-                // Refused, given up, or ended as the node says.
+                // The node refused the task, the control plane gave up, or the task ended with that state.
                 TaskState::Failed | TaskState::Expired | TaskState::Cancelled => true,
                 TaskState::Queued | TaskState::Dispatched | TaskState::Running => false,
             };
@@ -57,7 +57,8 @@ impl Judging<'_> {
         }
     }
 
-    /// What began and what ended, by the lines that the agent ever wrote.
+    /// Returns the fences of begun tasks and the outcomes of ended ones, from all lines that the agent ever appended. Reports tasks
+    /// without a row, tasks that began or ended twice, and fences that decrease.
     fn ledger(&mut self) -> (BTreeMap<TaskId, u64>, BTreeMap<TaskId, TaskOutcome>) {
         let (mut begun, mut ended, mut highest) = (BTreeMap::new(), BTreeMap::new(), 0);
         let appended = self.node.disk.appended();
@@ -79,7 +80,7 @@ impl Judging<'_> {
         (begun, ended)
     }
 
-    /// Attempts at that type of task that did not succeed.
+    /// Returns the number of tasks of that type that did not succeed on this node.
     fn unsuccessful(&self, task_type: TaskType) -> u32 {
         let of_type = |task: &&&TaskRecord| task.task_type == task_type && task.state != TaskState::Succeeded;
         u32::try_from(self.tasks.values().filter(of_type).count()).unwrap_or(u32::MAX)

@@ -1,4 +1,4 @@
-//! The workload runs, nothing is left open, and nobody holds anything any more.
+//! Checks the end of a deployment: the workload runs, nothing is open, and no lease is held.
 
 use gpuaas_model::{
     AllocationState, Connectivity, Health, Lifecycle, MemberState, OperationState, Recovery, StepState,
@@ -39,7 +39,7 @@ pub(super) fn judge(rows: &Rows, violations: &mut Vec<String>) {
         must(ended, format!("operation {} is {}", operation.id, operation.state));
         let well = operation.state == OperationState::Succeeded;
         must(well == last, format!("operation {} ended {}", operation.id, operation.state));
-        // An end that needs attention says what for.
+        // An operation that did not succeed has a fault code.
         let named = well || operation.fault.as_ref().is_some_and(|fault| !fault.code.is_empty());
         must(named, format!("operation {} needs attention and names no fault", operation.id));
         for step in steps {
@@ -49,7 +49,7 @@ pub(super) fn judge(rows: &Rows, violations: &mut Vec<String>) {
     }
 }
 
-/// Members are in the order of their placement, each on its node.
+/// Checks that members are in the order of their placement, each on its node.
 pub(super) fn judge_placement(world: &World, rows: &Rows, violations: &mut Vec<String>) {
     let placed: Vec<_> = rows.members.iter().map(|member| (member.name(), member.node)).collect();
     let names = std::iter::once("server-1".to_owned()).chain((1..).map(|ordinal| format!("agent-{ordinal}")));
@@ -59,7 +59,8 @@ pub(super) fn judge_placement(world: &World, rows: &Rows, violations: &mut Vec<S
     }
 }
 
-/// No lease outlives what it was for, and nobody holds a channel that does not stand.
+/// Checks that no lease of an operation, allocation or node is held any more, and that each node has one session, at the replica that
+/// it is connected to.
 pub(super) async fn judge_leases(world: &World, rows: &Rows, violations: &mut Vec<String>) -> Result<(), StoreError> {
     let mut reader = world.store.read().await?;
     let operations = rows.operations.iter().map(|(operation, _)| format!("operation/{}", operation.id));

@@ -1,4 +1,4 @@
-//! What left the database is in an archive once, and nothing left it that is still needed.
+//! Checks that every audit record deleted from the database is in an archive exactly once, and that nothing still needed was deleted.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::world::World;
 
-/// Judges a seed in which history was kept for a short time.
+/// Judges a seed with a short retention of history.
 pub(crate) async fn judge(world: &Arc<World>) -> Result<(), StoreError> {
     let mut reader = world.store.read().await?;
     judge_audit(world, &mut reader).await?;
@@ -32,7 +32,8 @@ pub(crate) async fn judge(world: &Arc<World>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Numbers go from 1 through the archives into the database without a gap.
+/// Checks that audit sequence numbers start at 1 and continue from the archives into the database without a gap. A record may be in
+/// both.
 async fn judge_audit(world: &Arc<World>, reader: &mut Reader) -> Result<(), StoreError> {
     let mut archived: Vec<u64> = Vec::new();
     for archive in reader.archives(Some(ArchiveKind::Audit), &Page::default()).await? {

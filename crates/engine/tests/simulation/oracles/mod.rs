@@ -1,4 +1,4 @@
-//! What must hold at the end of every seed, whatever went wrong in it.
+//! Checks that must hold in every seed, whatever faults were injected: at single events and at the end.
 
 pub(crate) mod backups;
 mod effects;
@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::{node::Node, people::Deployed, plane::Plane, world::World};
 
-/// All rows that oracles look at.
+/// All rows that the oracles read.
 struct Rows {
     workload: WorkloadRecord,
     members: Vec<MemberRecord>,
@@ -33,7 +33,7 @@ struct Rows {
     audits: Vec<AuditRecord>,
 }
 
-/// Judges a seed that came to its end, and returns its rows as lines for the trace.
+/// Judges a finished deployment, and returns its events, audit records and tasks as lines for the trace.
 pub(crate) async fn judge(world: &Arc<World>, deployed: &Deployed) -> Result<Vec<String>, StoreError> {
     let rows = Rows::load(world, deployed).await?;
     let mut violations = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) async fn judge(world: &Arc<World>, deployed: &Deployed) -> Result<Vec
     Ok(rows.told())
 }
 
-/// Whoever has just settled an attempt holds the lease of the operation.
+/// Checks that a control plane that has just settled an attempt holds the lease of the newest operation.
 pub(crate) async fn judge_settler(world: Arc<World>, plane: Plane) {
     let held = async {
         let mut reader = world.store.read().await?;
@@ -65,7 +65,7 @@ pub(crate) async fn judge_settler(world: Arc<World>, plane: Plane) {
     }
 }
 
-/// A connection whose end was recorded stands no more.
+/// Checks that a connection whose end was recorded is not in the node's session row.
 pub(crate) async fn judge_disconnected(world: &World, node: &Node, connection: Uuid) {
     let row = async { world.store.read().await?.session(node.id).await };
     match row.await {
@@ -75,7 +75,7 @@ pub(crate) async fn judge_disconnected(world: &World, node: &Node, connection: U
     }
 }
 
-/// Nothing stands any more at a control plane that is buried.
+/// Checks that an evicted replica has no sessions.
 pub(crate) async fn judge_burial(world: &World, buried: ReplicaId) -> Result<(), StoreError> {
     let stand = world.store.read().await?.sessions_of(buried).await?.len();
     if stand > 0 {
@@ -126,7 +126,7 @@ impl Rows {
         })
     }
 
-    /// Everything that a client could see, in its order.
+    /// Formats all events, then all audit records, then all tasks, one per line.
     fn told(&self) -> Vec<String> {
         let events = self.streams.iter().flatten().map(|event| {
             let EventRecord { stream, sequence, at, kind, subject_id, correlation, data, .. } = event;

@@ -1,4 +1,4 @@
-//! Streams have no gaps, every task ends once, and the story that events tell is what the rows say.
+//! Checks that streams have no gaps, that every task ends once, and that events agree with the rows.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ fn judge_order(
     }
 }
 
-/// Every task is in one final state, says so once, and its outcome is of that state.
+/// Checks that every task is in a final state, has an outcome of that state, and was announced as dispatched once and as ended once.
 fn judge_tasks(rows: &Rows, violations: &mut Vec<String>) {
     for task in &rows.tasks {
         let fits = match (&task.outcome, task.state) {
@@ -47,7 +47,7 @@ fn judge_tasks(rows: &Rows, violations: &mut Vec<String>) {
             violations.push(format!("{} {} is {} with another outcome", task.task_type, task.id, task.state));
         }
         let id = task.id.to_string();
-        // The platform's own tasks are no project's to see.
+        // Tasks without a project appear only in the platform's stream.
         let streams = if task.project.is_some() { &rows.streams[..] } else { &rows.streams[..1] };
         for events in streams {
             let told: Vec<&str> = about(events, EventKind::TaskChanged, &id)
@@ -60,7 +60,7 @@ fn judge_tasks(rows: &Rows, violations: &mut Vec<String>) {
     }
 }
 
-/// A step's attempts are counted without gaps, and none follows one that succeeded.
+/// Checks that a step's attempts are numbered without gaps, that none follows one that succeeded, and that fences do not decrease.
 fn judge_steps(rows: &Rows, violations: &mut Vec<String>) {
     for step in rows.operations.iter().flat_map(|(_, steps)| steps) {
         let tasks: Vec<_> = rows.tasks.iter().filter(|task| task.step == Some(step.id)).collect();
@@ -80,7 +80,7 @@ fn judge_steps(rows: &Rows, violations: &mut Vec<String>) {
     }
 }
 
-/// No step begins before what it needs has succeeded, and what it comes after has ended.
+/// Checks that a step starts only after every step in `needs` has succeeded and every step in `after` has ended.
 fn judge_gates(rows: &Rows, violations: &mut Vec<String>) {
     for (_, steps) in &rows.operations {
         for step in steps.iter().filter(|step| step.started_at.is_some()) {
@@ -102,7 +102,7 @@ fn judge_gates(rows: &Rows, violations: &mut Vec<String>) {
     }
 }
 
-/// Within an operation the workload's progress never goes back, and is never more than the whole.
+/// Checks that a workload's progress never decreases within an operation and never exceeds its total.
 fn judge_progress(rows: &Rows, violations: &mut Vec<String>) {
     let accepted = |event: &EventRecord| rows.operations.iter().filter(|(of, _)| of.created_at <= event.at).count();
     let (mut before, mut operation) = (0, 0);
@@ -119,7 +119,7 @@ fn judge_progress(rows: &Rows, violations: &mut Vec<String>) {
     }
 }
 
-/// What was told last of anything is what its row says.
+/// Checks that the last event about each object agrees with its row.
 fn judge_story(rows: &Rows, violations: &mut Vec<String>) {
     let mut last: BTreeMap<(EventKindName, &str), &EventRecord> = BTreeMap::new();
     for event in rows.streams.iter().flatten() {

@@ -1,6 +1,6 @@
-//! Nothing reaches or leaves a node but what is of the project that holds it at that very moment.
+//! Checks that everything that reaches or leaves a node belongs to the project that holds the node at that time.
 //!
-//! Judged from the rows of allocations, nodes, members and workloads alone, by no function of the engine.
+//! Uses only the rows of allocations, nodes, members, workloads and secrets, and no function of the engine.
 
 use std::{fmt, sync::Arc};
 
@@ -10,20 +10,20 @@ use gpuaas_trust::TaskStatement;
 
 use crate::world::World;
 
-/// Something that reaches a node or leaves it.
+/// An event that brings something to a node or reveals something of it.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
-    /// A task begins.
+    /// The node accepts a task.
     Begun(Box<TaskStatement>),
-    /// A secret has been read by the node.
+    /// The node has read a secret.
     Secret(EnrolledNode, SecretId),
-    /// An artifact has been opened for the node.
+    /// The control plane has opened an artifact for the node.
     Artifact(EnrolledNode),
-    /// A line of the node's journal has reached a reader of that project.
+    /// A line of the node's journal has reached a client of the project.
     Journal(EnrolledNode, ProjectId),
-    /// A byte goes through a tunnel for that project.
+    /// Bytes are sent to the node through a tunnel that was opened for the project.
     Tunnel(EnrolledNode, Option<ProjectId>),
-    /// The node is shown to somebody of that project.
+    /// A client of the project views the node.
     Shown(NodeId, ProjectId),
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Effect {
     }
 }
 
-/// Judges an effect as the rows are at this moment.
+/// Judges an effect against the rows at this time.
 pub(crate) fn judge(world: &Arc<World>, effect: Effect) {
     let within = world.clone();
     world.scheduler.spawn_first(world.outside, async move {
@@ -55,7 +55,7 @@ pub(crate) fn judge(world: &Arc<World>, effect: Effect) {
     });
 }
 
-/// Why an effect must not be, if it must not.
+/// Returns why an effect is a violation, if it is one.
 async fn why_not(reader: &mut Reader, effect: &Effect) -> Result<Option<String>, StoreError> {
     match effect {
         Effect::Begun(statement) => begun(reader, statement).await,
@@ -104,7 +104,7 @@ async fn active(reader: &mut Reader, node: NodeId) -> Result<Option<AllocationRe
     Ok(reader.allocations(&filter).await?.pop())
 }
 
-/// Why the project does not hold the node in that enrollment, if it does not.
+/// Returns why the project does not hold the node in the given enrollment, or `None` if it does.
 async fn not_held(reader: &mut Reader, project: ProjectId, node: EnrolledNode) -> Result<Option<String>, StoreError> {
     let (held, row) = (active(reader, node.node).await?, reader.node(node.node).await?);
     Ok(match held {

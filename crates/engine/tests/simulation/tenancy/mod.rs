@@ -1,5 +1,5 @@
-//! Two tenants and an operator who do as they please: nodes change hands, old requests come again, and nothing of one tenant may reach a node that
-//! it does not hold. `oracles/tenants.rs` judges that at the moment of every effect.
+//! Simulates two tenants and an operator who send random requests: nodes change tenants and old requests are repeated. Nothing of a tenant
+//! may reach a node that the tenant does not hold; `oracles/tenants.rs` checks that at every effect.
 
 mod operator;
 mod tenant;
@@ -11,12 +11,12 @@ use tenant::Tenant;
 
 use crate::{people::People, plane, world::World};
 
-/// What the operator does in a seed, one after the other.
+/// The number of actions of the operator in a seed, one after the other.
 const ROUNDS: usize = 60;
-/// After the last of it, until the last straggler was heard.
+/// The wait after the last action, until the last late message has arrived.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Plays a seed; what must never be is told to the world.
+/// Runs a seed until the operator has done its actions. Violations are recorded in the world.
 pub(crate) async fn play(world: Arc<World>) -> Result<(), String> {
     let faults = world.faults().clone();
     (0..faults.replicas).for_each(|slot| plane::start(&world, slot, None));

@@ -1,4 +1,5 @@
-//! The operator: gives nodes to projects, takes them back, brings them in again with or without a reimage, and helps tenants along.
+//! The operator: allocates nodes to projects, releases them, enrolls them again with or without a reimage, resumes and decommissions
+//! workloads, and pings nodes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -60,7 +61,8 @@ impl Operator {
         }
     }
 
-    /// Resets a node that a tenant has left, or by force one that nobody holds, and enrolls its machine again.
+    /// Resets a node that needs a reimage, or issues a new enrollment for a registered one, and enrolls its machine again. If there is
+    /// neither, sometimes tries to reset an active node by force, which is refused while a project holds it.
     async fn bring_in_again(&self) {
         let mut left = self.nodes(NodeState::NeedsReimage).await;
         left.extend(self.nodes(NodeState::Registered).await);
@@ -70,7 +72,7 @@ impl Operator {
         }
         let Some(node) = self.world.pick(&left) else { return };
         let is_reimaged = self.world.between(0, 2) == 0;
-        // A careless operator forces what was not reimaged.
+        // A careless operator uses force if the machine was not reimaged.
         let forced = (is_forced || !is_reimaged).then(|| Forced { reason: "it is in order".to_owned() });
         let id = node.id;
         let string = self.people.try_once(move |engine, caller| {
@@ -93,7 +95,7 @@ impl Operator {
         }
     }
 
-    /// What an operator does who follows the guide: resumes whatever needs attention, of any tenant and however old.
+    /// Resumes a random workload of any tenant.
     async fn resume(&self) {
         if let Some(workload) = self.any_workload().await {
             let asked = self.people.try_once(move |engine, caller| {

@@ -1,4 +1,5 @@
-//! A tenant: deploys, grows, removes, reads journals, takes access, looks at nodes, and asks again for what it once asked for.
+//! A tenant: deploys, adds members, decommissions, resumes, cancels, reads journals, requests access, views nodes, and repeats
+//! old requests.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -18,7 +19,7 @@ use crate::{
     world::World,
 };
 
-/// What a tenant asks for, by ids: the same again means the same objects, whoever has them by then.
+/// A tenant's request, by ids. A repeated request names the same objects, even if another tenant holds them by then.
 #[derive(Clone, Debug)]
 enum Request {
     Deploy(Vec<AllocationId>),
@@ -43,7 +44,7 @@ impl Tenant {
         Self { world: world.clone(), people: People::of(world), project, asked: Mutex::default() }
     }
 
-    /// Asks for one thing after the other, without end.
+    /// Sends requests one after the other, without end.
     pub(crate) async fn work(&self) {
         loop {
             self.world.scheduler.sleep(Duration::from_millis(self.world.between(200, 15_000))).await;
@@ -151,7 +152,7 @@ impl Tenant {
         }
     }
 
-    /// Follows a journal as the API does: opened once, and carried for as long as the access holds.
+    /// Follows a journal as the API does: opens it once and streams lines for as long as the access is held.
     fn read_journal(&self, caller: Caller, workload: WorkloadId, member: String) {
         let Some(plane) = self.world.any_plane() else { return };
         let (world, project) = (self.world.clone(), self.project);
