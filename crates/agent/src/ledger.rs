@@ -344,6 +344,8 @@ impl Ledger {
         let in_head = file::in_head(&content).filter(|_| is_begin && self.only_in_head < 2);
         let (in_ledger, in_record) = match in_head {
             Some(_) => (Durable::Later, Durable::OnReturn),
+            // What the task does must not outlast the only evidence that it began.
+            None if is_begin => (Durable::OnReturn, Durable::OnReturn),
             None => (Durable::OnReturn, Durable::Later),
         };
         self.host.append_bytes(&self.path, content, in_ledger).await?;

@@ -89,7 +89,8 @@ pub trait Host: Send + Sync {
     async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError>;
     /// Makes a file's content durable.
     async fn sync(&self, path: &Utf8Path) -> Result<(), HostError>;
-    /// Appends to an existing file. A crash before the content is durable leaves some prefix of it.
+    /// Appends to an existing file. A crash before the content is durable can lose any of its bytes: those at the end are missing, others are
+    /// zero.
     async fn append_bytes(&self, path: &Utf8Path, content: Vec<u8>, durable: Durable) -> Result<(), HostError>;
     /// Overwrites existing bytes of a file, from offset `at` on. A crash before they are durable leaves each of these bytes either old or new, and
     /// all others unchanged.

@@ -38,6 +38,8 @@ pub(crate) enum Bench {
         /// Also time builds after a touched file, with profile `dev`.
         #[arg(long)]
         builds: bool,
+        #[command(flatten)]
+        chosen: Chosen,
     },
     /// Measure a start with 1,000 open operations: time until the first task and until all tasks are sent.
     Restart {
@@ -73,7 +75,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         return run_optimised();
     }
     match bench {
-        Bench::MainJob { profile, builds } => main_job(profile, *builds),
+        Bench::MainJob { profile, builds, chosen } => main_job(profile, *builds, chosen),
         Bench::Restart { profile } => of_engine(&["restart"], profile),
         Bench::DispatchRate(options) => dispatch_rate::run(options),
         Bench::Sse(options) => sse::run(options),
@@ -152,12 +154,18 @@ const FIGURES: [Figure; 11] = [
     ("control plane, after the job", "MB", "", |report| report.server_rss_bytes as f64 / 1e6),
 ];
 
-fn main_job(profile: &str, builds: bool) -> anyhow::Result<()> {
-    let (sqlite, postgres) = (demo::measured(profile, Store::Sqlite)?, demo::measured(profile, Store::Postgres)?);
-    println!("main job, profile {profile}{:>20}{:>12}", "SQLite", "PostgreSQL");
+fn main_job(profile: &str, builds: bool, chosen: &Chosen) -> anyhow::Result<()> {
+    let reports = chosen
+        .stores()
+        .into_iter()
+        .map(|store| Ok((figures::name(store), demo::measured(profile, chosen.programs.clone(), store)?)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let titles: String = reports.iter().map(|(title, _)| format!("{title:>12}")).collect();
+    println!("{:<38}{titles}", format!("main job, profile {profile}"));
     for (what, unit, target, figure) in FIGURES {
         let target = if target.is_empty() { String::new() } else { format!("   (target {target} {unit})") };
-        println!("  {what:<36}{:>10.2}{:>12.2} {unit}{target}", figure(&sqlite), figure(&postgres));
+        let values: String = reports.iter().map(|(_, report)| format!("{:>12.2}", figure(report))).collect();
+        println!("  {what:<36}{values} {unit}{target}");
     }
     if builds {
         for file in TOUCHED {

@@ -46,6 +46,9 @@ pub(crate) struct Options {
     /// Remove the remains of earlier runs, and exit.
     #[arg(long)]
     clean: bool,
+    /// Folder of existing programs to run, instead of building them.
+    #[arg(skip)]
+    programs: Option<Utf8PathBuf>,
 }
 
 impl Options {
@@ -64,6 +67,7 @@ impl Options {
             replicas: 1,
             kill_replica: false,
             clean: false,
+            programs: None,
         }
     }
 }
@@ -118,11 +122,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the main job with its measurements and without its verifications.
-pub(crate) fn measured(profile: &str, store: Store) -> anyhow::Result<Report> {
+/// Runs the main job with its measurements and without its verifications, with the programs of this folder or with new ones.
+pub(crate) fn measured(profile: &str, programs: Option<Utf8PathBuf>, store: Store) -> anyhow::Result<Report> {
     let _turn = turn(&components::root()?.join("target/demo"))?;
     let mut report = Report::default();
-    let mut world = walk(&Options { store, ..Options::of_profile(profile) }, &mut report)?;
+    let mut world = walk(&Options { store, programs, ..Options::of_profile(profile) }, &mut report)?;
     world.measure(&mut report)?;
     world.stop()?;
     Ok(report)
@@ -143,7 +147,7 @@ fn walk(options: &Options, report: &mut Report) -> anyhow::Result<World> {
     remove(&folder)?;
     let database = (options.store == Store::Postgres).then(world::Database::start).transpose()?;
     let key = release::public_key(&release)?;
-    let programs = programs::folder(profile)?;
+    let programs = options.programs.clone().map_or_else(|| programs::folder(profile), Ok)?;
     let mut world = World::start(&folder, &programs, kubectl, database, options.replicas, &key)?;
     (report.agent_idle_rss_bytes, report.server_idle_rss_bytes) = world.memory()?;
     main_job(&mut world, &release, report, options.kill_replica)?;

@@ -148,7 +148,8 @@ async fn read_heads(host: &Arc<dyn Host>) -> Result<Vec<Head>, AgentProblem> {
     let read =
         host.read(&head_path(), HEAD_BYTES_MAX).await.map_err(|error| wrong(format!("cannot be read: {error}")))?;
     let Some(text) = read else { return Ok(Vec::new()) };
-    let whole = text.chunks(RECORD_BYTES).filter_map(|record| {
+    // Each record ends with a newline and contains no other: older agents wrote shorter ones.
+    let whole = text.split(|&byte| byte == b'\n').filter_map(|record| {
         verified("", record)?;
         serde_json::from_slice::<Head>(record).ok()
     });
@@ -206,25 +207,31 @@ fn acknowledged(header: &Header, heads: Vec<Head>, expected: &ExpectedLedger) ->
     Ok(heads.into_iter().filter(|head| head.ledger == header.id && head.rewritten == header.rewritten).collect())
 }
 
-/// Parses the lines and checks that each one follows the one before it. Lines that only the head has are added.
+/// Parses the lines and checks that each one follows the one before it. Lines that only the head has are inserted.
 fn chained(lines: &[&[u8]], heads: &[Head]) -> Result<Vec<Line>, AgentProblem> {
     let mut chain = Chain::default();
-    let cut = lines.iter().position(|line| chain.add(line).is_none()).map(|at| at + 1);
-    if let Some(number) = cut.filter(|number| *number < lines.len()) {
-        return Err(not_as_written(number, lines.len()));
-    }
-    // A crash can lose lines that were not durable in the ledger.
-    for head in heads {
-        if head.lines > chain.digests.len() {
-            head.line.as_ref().and_then(|line| chain.add(line.as_bytes()));
+    let (needed, volatile) = (heads.last().map_or(1, |head| head.lines), not_durable(heads));
+    let mut bad = None;
+    for (line, number) in lines.iter().zip(1..) {
+        if chain.add(line).is_some() {
+            continue;
+        }
+        // A crash can lose any bytes of lines that were not durable in the ledger, and keep later ones.
+        chain.add_from(volatile);
+        if chain.add(line).is_none() {
+            if number > needed && number < lines.len() {
+                return Err(not_as_written(number, lines.len()));
+            }
+            bad.get_or_insert(number);
         }
     }
-    let (needed, read) = (heads.last().map_or(1, |head| head.lines), chain.digests.len());
-    match cut {
+    chain.add_from(volatile);
+    let read = chain.digests.len();
+    match bad {
         Some(number) if read < needed => return Err(not_as_written(number, lines.len())),
-        // Nothing acted on this line: the agent acts on a line only after it is durable.
-        Some(number) if read < number => tracing::warn!(number, "the ledger's last line was cut"),
-        Some(_) | None => {}
+        // Nothing acted on this line, or the head has it: the agent acts on a line only after it is durable in one of them.
+        Some(number) => tracing::warn!(number, "a crash damaged a line of the ledger that was not durable yet"),
+        None => {}
     }
     if read < needed {
         return Err(older(format!("holds {read} of {needed} acknowledged lines: it was cut, or is an older copy")));
@@ -233,6 +240,18 @@ fn chained(lines: &[&[u8]], heads: &[Head]) -> Result<Vec<Line>, AgentProblem> {
         return Err(older(format!("has another line {needed} than was acknowledged: another copy was put there")));
     }
     Ok(chain.lines)
+}
+
+/// Returns the newest records whose lines may not be durable in the ledger, the oldest first: a record without a line acknowledges lines that are
+/// durable there.
+fn not_durable(heads: &[Head]) -> &[Head] {
+    match heads {
+        [.., first, second] if first.line.is_some() && second.line.is_some() && first.lines + 1 == second.lines => {
+            heads
+        }
+        [.., newest] if newest.line.is_some() => &heads[heads.len() - 1..],
+        _ => &[],
+    }
 }
 
 fn not_as_written(number: usize, of: usize) -> AgentProblem {
@@ -253,6 +272,15 @@ impl Chain {
         self.lines.push(serde_json::from_slice(text).ok()?);
         self.digests.push(digest);
         Some(())
+    }
+
+    /// Adds the lines in the head's records that follow the last one. The records are sorted, the oldest first.
+    fn add_from(&mut self, heads: &[Head]) {
+        for head in heads {
+            if head.lines == self.digests.len() + 1 {
+                head.line.as_ref().and_then(|line| self.add(line.as_bytes()));
+            }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Simulates a node's disk as far as the agent's ledger needs one. A power loss keeps synced bytes and may tear unsynced ones.
+//! Simulates a node's disk as far as the agent's ledger needs one. A power loss keeps synced bytes and may tear, zero or lose unsynced ones.
 //!
 //! The disk also records everything that was ever appended, so that tests see it after the ledger was compacted.
 
@@ -22,6 +22,9 @@ use gpuaas_host::{
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::chance::Chance;
+
+/// Unit in which content reaches the disk: small, so that lines often cross its boundaries.
+const BLOCK_BYTES: usize = 128;
 
 #[derive(Default)]
 struct File {
@@ -78,16 +81,28 @@ impl Disk {
         self.is_full.load(Ordering::Relaxed).then(|| io::ErrorKind::StorageFull.into())
     }
 
-    /// Simulates a power loss: a random prefix of unsynced bytes survives.
+    /// Simulates a power loss: a random prefix of unsynced bytes survives, and some blocks in it read as zeros, because the file grew on the disk
+    /// before they were written.
     pub(crate) fn lose_power(&self, chance: &mut Chance) {
         for file in self.files().values_mut() {
             for (at, old) in std::mem::take(&mut file.overwritten).into_iter().rev() {
-                let new = usize::try_from(chance.below(old.len() as u64 + 1)).expect("a length fits");
-                file.content[at + new..at + old.len()].copy_from_slice(&old[new..]);
+                let blocks = old.chunks(BLOCK_BYTES).zip(file.content[at..].chunks_mut(BLOCK_BYTES));
+                for (old, now) in blocks.filter(|_| chance.below(2) == 0) {
+                    now[..old.len()].copy_from_slice(old);
+                }
             }
             let unsynced = file.content.len() - file.synced;
             let left = usize::try_from(chance.below(unsynced as u64 + 1)).expect("a length fits");
             file.content.truncate(file.synced + left);
+            let mut at = file.synced;
+            while at < file.content.len() {
+                let end = file.content.len().min((at / BLOCK_BYTES + 1) * BLOCK_BYTES);
+                if chance.below(4) == 0 {
+                    file.content[at..end].fill(0);
+                }
+                at = end;
+            }
+            file.synced = file.content.len();
         }
     }
 }
@@ -148,7 +163,7 @@ impl Host for Disk {
             part.copy_from_slice(&content);
             file.overwritten.push((range.start, old));
         }
-        // Yield, so that a power loss here leaves only a prefix written.
+        // Yield, so that a power loss here leaves only some blocks written.
         crate::scheduler::later_turn().await;
         if let Some(file) = self.files().get_mut(path).filter(|_| durable == Durable::OnReturn) {
             file.overwritten.clear();

@@ -147,6 +147,67 @@ async fn beginnings_that_a_crash_took_from_the_ledger_are_read_from_the_head() {
 }
 
 #[tokio::test]
+async fn lines_that_a_crash_zeroed_before_they_were_durable_are_read_from_the_head() {
+    for running in 1..=2 {
+        let mut world = World::new().await;
+        world.end(&statement(9)).await;
+        let durable = world.text(LEDGER).await.len();
+        let mut accepted = Vec::new();
+        for number in 1..=running {
+            accepted.push(begun(world.send(&patient(number)).await.ok().unwrap()).await);
+        }
+        // The end of the last one is appended, and the machine loses power before it is durable.
+        let head = world.text(HEAD).await;
+        world.runner.cancel(task(running));
+        end(accepted.pop().unwrap()).await;
+        drop(accepted);
+        let whole = world.text(LEDGER).await.into_bytes();
+        let runs = world.runs().await;
+        for (from, length) in (durable..whole.len()).step_by(13).flat_map(|from| [(from, 13), (from, 200), (from, 900)])
+        {
+            let mut zeroed = whole.clone();
+            zeroed[from..whole.len().min(from + length)].fill(0);
+            std::fs::write(world.file(LEDGER), &zeroed).unwrap();
+            std::fs::write(world.file(HEAD), &head).unwrap();
+            world.restart().await.unwrap();
+            assert!(world.runner.problem().is_none(), "{length} bytes from {from}: {:?}", world.runner.problem());
+            for number in 1..=running {
+                world.end(&patient(number)).await;
+            }
+            assert_eq!(world.runs().await, runs, "{length} bytes from {from}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn record_of_the_third_beginning_in_a_row_is_durable_in_the_head() {
+    let world = World::new().await;
+    for number in 1..=3 {
+        drop(begun(world.send(&patient(number)).await.ok().unwrap()).await);
+    }
+    let acknowledged = world.text(HEAD).await;
+    drop(begun(world.send(&patient(4)).await.ok().unwrap()).await);
+    let next = world.text(HEAD).await;
+    let lines = |record: &str| serde_json::from_str::<serde_json::Value>(record).unwrap()["lines"].as_u64();
+    let third = acknowledged.lines().max_by_key(|record| lines(record)).unwrap();
+    assert!(next.lines().any(|record| record == third), "the next record replaces the older one");
+}
+
+#[tokio::test]
+async fn head_of_an_older_agent_has_shorter_records() {
+    let mut world = World::new().await;
+    world.end(&statement(1)).await;
+    let head = world.text(HEAD).await;
+    let record = head.lines().find(|record| !record.contains("\"line\"")).unwrap().trim_end();
+    for older in [format!("{record:<511}\n").repeat(2), format!("{record}\n"), record.to_owned()] {
+        world.write(HEAD, older.as_bytes()).await;
+        world.restart().await.unwrap();
+        assert_eq!(world.ended().await, [task(1)], "{} bytes: {:?}", older.len(), world.runner.problem());
+        world.write(HEAD, head.as_bytes()).await;
+    }
+}
+
+#[tokio::test]
 async fn record_that_a_crash_tore_is_never_the_newest_durable_one() {
     let mut world = World::new().await;
     // Ends one after the other are not durable in the head: they share a record, and the other stays whole.
