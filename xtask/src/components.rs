@@ -117,7 +117,7 @@ pub(crate) fn ensure(options: &ComponentsOptions, part: Part) -> anyhow::Result<
     match verified(&dir, part) {
         Ok(found) => return Ok(found),
         Err(error) if dir.exists() => {
-            eprintln!("components in {dir} are not what they were: {error:#}; building them again");
+            eprintln!("components in {dir} do not match their manifest: {error:#}; building them again");
             fs::remove_dir_all(&dir)?;
         }
         Err(_) => {}
@@ -150,7 +150,7 @@ fn cache_dir() -> anyhow::Result<Utf8PathBuf> {
 
 fn verified(dir: &Utf8Path, part: Part) -> anyhow::Result<ComponentsDir> {
     let manifest: Manifest = serde_json::from_slice(&fs::read(dir.join(MANIFEST))?).context(MANIFEST)?;
-    ensure!(manifest.version == VERSION, "the manifest is of {}", manifest.version);
+    ensure!(manifest.version == VERSION, "the manifest has version {}", manifest.version);
     let found = describe(dir, part)?;
     ensure!(found == manifest.files, "a program's digest differs from the manifest's");
     Ok(ComponentsDir { dir: dir.to_owned(), files: found })
@@ -159,8 +159,8 @@ fn verified(dir: &Utf8Path, part: Part) -> anyhow::Result<ComponentsDir> {
 fn take_as_is(dir: &Utf8Path, part: Part) -> anyhow::Result<ComponentsDir> {
     let dir = dir.canonicalize_utf8().with_context(|| format!("components folder {dir}"))?;
     let files = describe(&dir, part)?;
-    let asked: &[&str] = if part == Part::ControlPlane { part.required() } else { &[] };
-    for name in asked {
+    let checked: &[&str] = if part == Part::ControlPlane { part.required() } else { &[] };
+    for name in checked {
         let arguments: &[&str] = if *name == "kubectl" { &["version", "--client"] } else { &["--version"] };
         let output = std::process::Command::new(dir.join(name)).args(arguments).output();
         let runs = output.with_context(|| format!("{name} in {dir} does not run"))?;
@@ -178,7 +178,7 @@ fn describe(dir: &Utf8Path, part: Part) -> anyhow::Result<Vec<ComponentFile>> {
             let (sha256, size) = digest_of(&path)?;
             files.push(ComponentFile { name: name.to_owned(), sha256, size });
         } else if part.required().contains(&name) {
-            bail!("{dir} holds no {name}");
+            bail!("{dir} does not contain {name}");
         }
     }
     files.sort_by(|a, b| a.name.cmp(&b.name));

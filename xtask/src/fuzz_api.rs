@@ -84,21 +84,21 @@ pub(crate) fn run_bounded() -> anyhow::Result<()> {
 fn fuzz(options: &Options) -> anyhow::Result<()> {
     let fuzzer = tool::schemathesis()?;
     let programs = programs::folder(&options.profile)?;
-    let folder = tempfile::tempdir().context("a folder for the control plane")?;
-    let folder = Utf8Path::from_path(folder.path()).context("the temporary folder's path is no text")?.to_owned();
+    let folder = tempfile::tempdir().context("creating a folder for the control plane")?;
+    let folder = Utf8Path::from_path(folder.path()).context("the temporary folder's path is not UTF-8")?.to_owned();
     let server = Server::start(&programs.join("gpuaas"), &folder)?;
     let began = Instant::now();
     let outcome = shell::run("schemathesis", &mut command(&fuzzer, &server, options, &folder)?);
     let answers = counted(&folder.join(REPORT))?;
     let all: u64 = answers.values().sum();
     let by_status: Vec<String> = answers.iter().map(|(status, count)| format!("{status}: {count}")).collect();
-    eprintln!("    API fuzzing: {all} answers in {:.0} s ({})", began.elapsed().as_secs_f64(), by_status.join(", "));
+    eprintln!("    API fuzzing: {all} responses in {:.0} s ({})", began.elapsed().as_secs_f64(), by_status.join(", "));
     outcome?;
-    ensure!(server.answers(), "the run lost its token on the way: what came after it says nothing");
+    ensure!(server.is_token_valid(), "the token became invalid during the run: later responses prove nothing");
     let refused = answers.get("429").copied().unwrap_or(0);
-    ensure!(refused * 100 <= all, "{refused} of {all} requests were too many: raise the paces");
-    let is_whole = options.operation.is_none();
-    ensure!(!is_whole || all >= ANSWERS_MIN, "{all} answers say nothing; {ANSWERS_MIN} are the least");
+    ensure!(refused * 100 <= all, "{refused} of {all} requests exceeded a rate limit: raise the limits");
+    let is_full_run = options.operation.is_none();
+    ensure!(!is_full_run || all >= ANSWERS_MIN, "{all} responses are too few; at least {ANSWERS_MIN} are required");
     Ok(())
 }
 
@@ -133,7 +133,7 @@ fn counted(report: &Utf8Path) -> anyhow::Result<BTreeMap<String, u64>> {
         count(&event, &mut counts);
     }
     if counts.is_empty() {
-        bail!("the fuzzer's report holds no answer");
+        bail!("the fuzzer's report contains no response");
     }
     Ok(counts)
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_counted_by_status_wherever_the_report_keeps_them() {
+    fn responses_are_counted_by_status_at_any_depth() {
         let response = |status: u16| json!({ "response": { "status_code": status, "headers": {}, "elapsed": 0.1 } });
         let event = json!({ "ScenarioFinished": { "recorder": { "interactions": { "a": response(200), "b": response(404) } } } });
         let mut counts = BTreeMap::new();

@@ -101,7 +101,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             too_few.push(area.name());
         }
     }
-    ensure!(too_few.is_empty(), "fewer than {CAUGHT_MIN_PERCENT} % were noticed in {}", too_few.join(", "));
+    ensure!(
+        too_few.is_empty(),
+        "tests notice fewer than {CAUGHT_MIN_PERCENT} % of the changes in {}",
+        too_few.join(", ")
+    );
     Ok(())
 }
 
@@ -128,18 +132,18 @@ impl std::fmt::Display for Found {
 
 fn mutate(tool: &Path, area: Area, more: &[String]) -> anyhow::Result<Found> {
     let output = shell::root().join("target/mutants").join(area.name());
-    std::fs::create_dir_all(&output).with_context(|| format!("making {}", output.display()))?;
-    let Some(quick) = area.quick_tests() else { return ask(tool, area, &output, more, &[], &[]) };
-    let first = ask(tool, area, &output, more, &[], quick)?;
+    std::fs::create_dir_all(&output).with_context(|| format!("creating {}", output.display()))?;
+    let Some(quick) = area.quick_tests() else { return run_mutants(tool, area, &output, more, &[], &[]) };
+    let first = run_mutants(tool, area, &output, more, &[], quick)?;
     if first.missed.is_empty() {
         return Ok(first);
     }
-    let second = ask(tool, area, &output, more, &first.missed, &[])?;
+    let second = run_mutants(tool, area, &output, more, &first.missed, &[])?;
     Ok(Found { caught: first.caught + second.caught, missed: second.missed, unviable: first.unviable })
 }
 
 /// Runs these tests on these changes; an empty list means all of them.
-fn ask(
+fn run_mutants(
     tool: &Path,
     area: Area,
     output: &Path,

@@ -74,9 +74,9 @@ pub(crate) struct ReleaseChore {
 /// Runs `cargo xtask release`: prints the release's directory on standard output.
 pub(crate) fn run(chore: &ReleaseChore) -> anyhow::Result<()> {
     let components = components::ensure(&chore.components, Part::ControlPlane)?;
-    let whole = (!chore.sandboxes_only).then(|| components::ensure(&chore.components, Part::Node));
+    let node = (!chore.sandboxes_only).then(|| components::ensure(&chore.components, Part::Node));
     let (rke2, profile, out) = (chore.rke2.clone(), chore.profile.clone(), chore.out.clone());
-    println!("{}", build(&ReleaseOptions { components, node: whole.transpose()?, rke2, profile, out })?);
+    println!("{}", build(&ReleaseOptions { components, node: node.transpose()?, rke2, profile, out })?);
     Ok(())
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn build(options: &ReleaseOptions) -> anyhow::Result<Utf8PathBuf> {
     if complete && before == marker {
         return Ok(out);
     }
-    let parent = out.parent().context("the release needs a folder to lie in")?;
+    let parent = out.parent().context("the output directory has no parent")?;
     fs::create_dir_all(parent)?;
     let staging = tempfile::Builder::new().prefix(".release-").tempdir_in(parent)?;
     let dir = Utf8Path::from_path(staging.path()).context("the path is not UTF-8")?;
@@ -214,7 +214,7 @@ fn sums(dir: &Utf8Path) -> anyhow::Result<String> {
 
 /// Signs the list with a new key.
 fn sign(dir: &Utf8Path) -> anyhow::Result<()> {
-    let pair = minisign::KeyPair::generate_unencrypted_keypair().context("making a key")?;
+    let pair = minisign::KeyPair::generate_unencrypted_keypair().context("generating a key")?;
     let comment = format!("file:{SUMS}");
     let signed = minisign::sign(None, &pair.sk, fs::File::open(dir.join(SUMS))?, Some(&comment), Some("stand-in"));
     fs::write(dir.join(SIGNATURE), signed.context("signing the list")?.into_string())?;
@@ -225,7 +225,7 @@ fn sign(dir: &Utf8Path) -> anyhow::Result<()> {
 pub(crate) fn public_key(release: &Utf8Path) -> anyhow::Result<String> {
     let path = release.join(PUBLIC_KEY);
     let text = fs::read_to_string(&path).with_context(|| path.to_string())?;
-    Ok(text.lines().nth(1).with_context(|| format!("{path} holds no key"))?.to_owned())
+    Ok(text.lines().nth(1).with_context(|| format!("{path} contains no key"))?.to_owned())
 }
 
 #[cfg(test)]
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn list_is_signed_with_the_key_beside_it() {
+    fn list_is_signed_with_the_stored_public_key() {
         let dir = tempfile::tempdir().unwrap();
         let dir = Utf8Path::from_path(dir.path()).unwrap();
         fs::write(dir.join(SUMS), "sums").unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_inputs_give_the_same_bytes_whenever_they_were_written() {
+    fn tarball_does_not_depend_on_modification_times() {
         let day = std::time::Duration::from_secs(86_400);
         let (_one, first) = package(std::time::SystemTime::UNIX_EPOCH + day);
         let (_two, second) = package(std::time::SystemTime::UNIX_EPOCH + 2 * day);

@@ -34,7 +34,7 @@ pub(crate) fn build_stand_in(profile: &str) -> anyhow::Result<PathBuf> {
     }
     let arguments =
         ["build", "--quiet", "--package", "gpuaas-standin", "--bin", "rke2", "--locked", "--profile", profile];
-    run(&format!("building the stand-in by profile {profile}"), &mut cargo(&arguments))?;
+    run(&format!("building the stand-in with profile {profile}"), &mut cargo(&arguments))?;
     Ok(target().join(profile).join("rke2"))
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn capture(command: &mut Command) -> anyhow::Result<String> {
     if !output.status.success() {
         bail!("{command:?} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
-    String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed something that is no text"))
+    String::from_utf8(output.stdout).with_context(|| format!("the output of {command:?} is not UTF-8"))
 }
 
 /// Lists files that git tracks or would track, relative to the root.

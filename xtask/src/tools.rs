@@ -25,63 +25,65 @@ pub(crate) fn deny() -> anyhow::Result<()> {
         &mut run(&["--hide-inclusion-graph", "bans", "licenses", "sources"]),
     )?;
     let advisories = run(&["advisories"]).output().context("cargo deny check advisories")?;
-    let said = String::from_utf8_lossy(&advisories.stderr);
+    let stderr = String::from_utf8_lossy(&advisories.stderr);
     if advisories.status.success() {
-        eprintln!("    advisories: none that matters");
-    } else if said.contains("fetch") || said.contains("advisory database") {
-        eprintln!("    advisories: NOT CHECKED, their database cannot be reached from here");
+        eprintln!("    advisories: none that applies");
+    } else if stderr.contains("fetch") || stderr.contains("advisory database") {
+        eprintln!(
+            "    advisories: NOT CHECKED: the advisory database cannot be fetched; run `cargo deny check advisories` where github.com is reachable"
+        );
     } else {
-        anyhow::bail!("advisories: {}", said.trim());
+        anyhow::bail!("advisories: {}", stderr.trim());
     }
     Ok(())
 }
 
 fn cargo_deny() -> anyhow::Result<PathBuf> {
-    installed("cargo-deny", DENY_VERSION, &[])
+    install("cargo-deny", DENY_VERSION, &[])
 }
 
 /// Tool that mutates code and lists the changes that no test notices.
 pub(crate) fn cargo_mutants() -> anyhow::Result<PathBuf> {
-    installed("cargo-mutants", MUTANTS_VERSION, &[])
+    install("cargo-mutants", MUTANTS_VERSION, &[])
 }
 
 /// Tool that builds Debian packages. Without its own compression: the system's is equivalent and needs no C code compiled.
 pub(crate) fn cargo_deb() -> anyhow::Result<PathBuf> {
-    installed("cargo-deb", DEB_VERSION, &["--no-default-features"])
+    install("cargo-deb", DEB_VERSION, &["--no-default-features"])
 }
 
 /// Creates a private Python environment of pinned packages in the cache. Needs `python3` with its venv module, and PyPI the first time.
 pub(crate) fn python_environment(name: &str, requirements: &str) -> anyhow::Result<Utf8PathBuf> {
     let recipe = hex::encode(digest(&SHA256, requirements.as_bytes()));
     let home = cache()?.join(format!("tools/{name}-{}", &recipe[..16]));
-    let home = Utf8PathBuf::from_path_buf(home).ok().context("the cache folder's path is no text")?;
-    let whole = home.join("whole");
+    let home = Utf8PathBuf::from_path_buf(home).ok().context("the cache folder's path is not UTF-8")?;
+    let complete = home.join("whole");
     // An environment cannot be moved, so a marker file shows that it is complete.
-    if whole.is_file() {
+    if complete.is_file() {
         return Ok(home);
     }
     fs::create_dir_all(&home).with_context(|| home.to_string())?;
     let lock = fs::File::create(home.with_extension("lock"))?;
     lock.lock()?;
-    if whole.is_file() {
+    if complete.is_file() {
         return Ok(home);
     }
     let venv = ["-m", "venv", "--clear", home.as_str()];
-    shell::run(&format!("an environment for {name} (first time only)"), Command::new("python3").args(venv))?;
+    shell::run(&format!("creating an environment for {name} (first time only)"), Command::new("python3").args(venv))?;
     let file = home.join("requirements.txt");
     fs::write(&file, requirements)?;
     let install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r", file.as_str()];
     shell::run(&format!("installing {name} (first time only)"), Command::new(home.join("bin/pip")).args(install))?;
-    fs::write(&whole, "")?;
+    fs::write(&complete, "")?;
     Ok(home)
 }
 
 /// Builds a program from the package registry into the cache, unless it is there.
-fn installed(program: &str, version: &str, features: &[&str]) -> anyhow::Result<PathBuf> {
+fn install(program: &str, version: &str, features: &[&str]) -> anyhow::Result<PathBuf> {
     let home = cache()?.join(format!("tools/{program}-{version}"));
     let binary = home.join("bin").join(program);
     if !binary.is_file() {
-        let root = home.to_str().context("the cache folder's path is no text")?;
+        let root = home.to_str().context("the cache folder's path is not UTF-8")?;
         // Unoptimised: the programs that it runs take most of the time, and optimising would take minutes.
         let install = ["install", "--locked", "--quiet", "--debug", "--root", root, "--version", version, program];
         shell::run(&format!("building {program} (first time only)"), shell::cargo(&install).args(features))?;

@@ -50,7 +50,7 @@ impl Entry {
     }
 
     /// Returns true if the task makes its workload the owner of the host.
-    pub(crate) fn takes_host(&self) -> bool {
+    pub(crate) fn claims_host(&self) -> bool {
         self.mutates && self.task_type.is_for_workload()
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// Reports the current activity as a progress line, truncated to `TEXT_BYTES_MAX` bytes.
-    pub(crate) fn say(&self, text: impl Into<String>) {
+    pub(crate) fn report_progress(&self, text: impl Into<String>) {
         let mut text = text.into();
         text.truncate(text.floor_char_boundary(TaskProgress::TEXT_BYTES_MAX));
         (self.progress)(TaskProgress { text, percent: None });
@@ -38,7 +38,7 @@ impl Context {
 /// done.
 pub(crate) fn host_failed(error: HostError) -> TaskFailure {
     let code = match &error {
-        HostError::InitGone(_) => Code::TaskInterrupted,
+        HostError::InitUnreachable(_) => Code::TaskInterrupted,
         full if full.is_full() => Code::DiskFull,
         _ => Code::HostFailed,
     };

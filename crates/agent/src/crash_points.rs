@@ -15,7 +15,7 @@ pub(crate) fn of_task(host: Arc<dyn Host>, _task: TaskType) -> Arc<dyn Host> {
 /// Returns the host that a task of that type uses.
 #[cfg(feature = "crash-points")]
 pub(crate) fn of_task(host: Arc<dyn Host>, task: TaskType) -> Arc<dyn Host> {
-    Arc::new(watched::Watched { host, task })
+    Arc::new(watched::CrashPointHost { host, task })
 }
 
 #[cfg(feature = "crash-points")]
@@ -34,39 +34,39 @@ mod watched {
     use tokio::io::{AsyncRead, AsyncWrite};
 
     /// Forwards every call, and reaches the crash point after each call that may have changed the host.
-    pub(super) struct Watched {
+    pub(super) struct CrashPointHost {
         pub(super) host: Arc<dyn Host>,
         pub(super) task: TaskType,
     }
 
-    impl Watched {
+    impl CrashPointHost {
         /// Reaches the crash point after a call that may have changed the host, even if it failed.
-        fn done<T>(&self, done: Result<T, HostError>) -> Result<T, HostError> {
+        fn after_effect<T>(&self, done: Result<T, HostError>) -> Result<T, HostError> {
             reach(Point::TaskInside(self.task));
             done
         }
 
-        fn changed(&self, done: Result<Changed, HostError>) -> Result<Changed, HostError> {
-            if matches!(done, Ok(Changed::No)) { done } else { self.done(done) }
+        fn after_change(&self, done: Result<Changed, HostError>) -> Result<Changed, HostError> {
+            if matches!(done, Ok(Changed::No)) { done } else { self.after_effect(done) }
         }
     }
 
     #[async_trait]
-    impl Host for Watched {
+    impl Host for CrashPointHost {
         async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
-            self.changed(self.host.write(file).await)
+            self.after_change(self.host.write(file).await)
         }
         async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
             self.host.read(path, bytes_max).await
         }
         async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
-            self.changed(self.host.remove(path).await)
+            self.after_change(self.host.remove(path).await)
         }
         async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError> {
-            self.changed(self.host.remove_empty_folder(path).await)
+            self.after_change(self.host.remove_empty_folder(path).await)
         }
         async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-            self.changed(self.host.make_folder(path, mode).await)
+            self.after_change(self.host.make_folder(path, mode).await)
         }
         async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
             self.host.exists(path).await
@@ -81,13 +81,13 @@ mod watched {
             self.host.open(path).await
         }
         async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
-            self.done(self.host.append(path).await)
+            self.after_effect(self.host.append(path).await)
         }
         async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
             self.host.sync(path).await
         }
         async fn append_bytes(&self, path: &Utf8Path, content: Vec<u8>, durable: Durable) -> Result<(), HostError> {
-            self.done(self.host.append_bytes(path, content, durable).await)
+            self.after_effect(self.host.append_bytes(path, content, durable).await)
         }
         async fn overwrite(
             &self,
@@ -96,16 +96,16 @@ mod watched {
             content: Vec<u8>,
             durable: Durable,
         ) -> Result<(), HostError> {
-            self.done(self.host.overwrite(path, at, content, durable).await)
+            self.after_effect(self.host.overwrite(path, at, content, durable).await)
         }
         async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
-            self.done(self.host.rename(from, to).await)
+            self.after_effect(self.host.rename(from, to).await)
         }
         async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
             self.host.read_verified(path, id).await
         }
-        async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
-            self.host.holds(path, id).await
+        async fn has_content(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
+            self.host.has_content(path, id).await
         }
         async fn copy_verified(
             &self,
@@ -114,28 +114,28 @@ mod watched {
             mode: u32,
             id: ContentId,
         ) -> Result<Changed, HostError> {
-            self.changed(self.host.copy_verified(from, to, mode, id).await)
+            self.after_change(self.host.copy_verified(from, to, mode, id).await)
         }
         async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
-            self.done(self.host.run(command).await)
+            self.after_effect(self.host.run(command).await)
         }
         async fn daemon_reload(&self) -> Result<(), HostError> {
             self.host.daemon_reload().await
         }
         async fn start(&self, unit: &str) -> Result<Changed, HostError> {
-            self.changed(self.host.start(unit).await)
+            self.after_change(self.host.start(unit).await)
         }
         async fn stop(&self, unit: &str) -> Result<Changed, HostError> {
-            self.changed(self.host.stop(unit).await)
+            self.after_change(self.host.stop(unit).await)
         }
         async fn enable(&self, unit: &str) -> Result<Changed, HostError> {
-            self.changed(self.host.enable(unit).await)
+            self.after_change(self.host.enable(unit).await)
         }
         async fn disable(&self, unit: &str) -> Result<Changed, HostError> {
-            self.changed(self.host.disable(unit).await)
+            self.after_change(self.host.disable(unit).await)
         }
         async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
-            self.changed(self.host.reset_failed(unit).await)
+            self.after_change(self.host.reset_failed(unit).await)
         }
         async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
             self.host.unit(unit).await
@@ -176,10 +176,10 @@ mod watched {
             self.host.tree()
         }
         async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
-            self.changed(self.host.set_sysctl(name, value).await)
+            self.after_change(self.host.set_sysctl(name, value).await)
         }
         async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
-            self.changed(self.host.load_module(name).await)
+            self.after_change(self.host.load_module(name).await)
         }
         async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError> {
             self.host.firewall_rules(words).await

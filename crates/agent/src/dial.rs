@@ -35,13 +35,13 @@ const RECONNECT_BASE: Duration = Duration::from_millis(100);
 /// Longest wait between attempts.
 const RECONNECT_CAP: Duration = Duration::from_secs(5);
 /// A connection that lasted this long counts as good: after its loss the next attempt follows at once.
-const GOOD_AFTER: Duration = Duration::from_secs(5);
+const STABLE_AFTER: Duration = Duration::from_secs(5);
 /// An HTTP/2 ping is sent after this time without traffic; the control plane does the same.
-const BEAT_EVERY: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// The connection ends if a ping is unanswered for this long.
-const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After this time the agent reports readiness even without a connection: a machine's boot does not wait longer for a control plane.
-const UP_WITHOUT_CONNECTION_AFTER: Duration = Duration::from_secs(20);
+const READY_WITHOUT_CONNECTION_AFTER: Duration = Duration::from_secs(20);
 
 /// Dials the control plane for one run of the agent.
 pub(crate) struct Dialer {
@@ -63,22 +63,22 @@ pub(crate) async fn run(host: Arc<dyn Host>, mut state: State) -> Result<(), Age
     let keys = identity.key_set.open(&identity.authorities()?).map_err(|error| AgentError::State(error.to_string()))?;
     let addressee =
         Addressee { control_plane: identity.control_plane.clone(), node: identity.node, epoch: identity.epoch };
-    let ledger = ledger(&host, &mut state).await?;
+    let ledger = open_ledger(&host, &mut state).await?;
     let runner = Runner::new(host.clone(), fetch.clone(), addressee, keys, ledger);
     let (state, issuer_changed) = (Mutex::new(state), Notify::new());
     let dialer =
         Arc::new(Dialer { host, instance: random_hex(), endpoints, state, issuer_changed, fetch: fetch.clone() });
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| AgentError::State(error.to_string()))?;
     tokio::select! {
-        () = dialer.clone().keep_control(runner) => Ok(()),
-        () = renew::keep(dialer, fetch) => Ok(()),
-        () = be_up_in_time() => Ok(()),
+        () = dialer.clone().maintain_control_connection(runner) => Ok(()),
+        () = renew::run(dialer, fetch) => Ok(()),
+        () = notify_ready_after_timeout() => Ok(()),
         _ = terminate.recv() => Ok(()),
     }
 }
 
 /// Opens the ledger that the identity names. Without it the agent connects, reports the reason, and takes no tasks.
-pub(crate) async fn ledger(
+pub(crate) async fn open_ledger(
     host: &Arc<dyn Host>,
     state: &mut State,
 ) -> Result<Result<Ledger, AgentProblem>, AgentError> {
@@ -86,7 +86,7 @@ pub(crate) async fn ledger(
         Ok(ledger) => ledger,
         Err(OpenError::Ledger(problem)) => {
             let code = Code::AgentLedgerDamaged;
-            tracing::error!(problem = problem.detail, %code, "this node takes no tasks: see gpuaas-agent status");
+            tracing::error!(problem = problem.detail, %code, "this node accepts no tasks: run gpuaas-agent status for the reason");
             return Ok(Err(problem));
         }
         Err(error @ OpenError::Identity { .. }) => return Err(error.into()),
@@ -94,38 +94,38 @@ pub(crate) async fn ledger(
     if let (None, Some(id)) = (&state.identity.ledger, ledger.id()) {
         // An older agent enrolled this node. From now on the agent takes no tasks without this ledger.
         let identity = Identity { ledger: Some(id.clone()), ..state.identity.clone() };
-        match state::keep(host, &identity).await {
+        match state::save(host, &identity).await {
             Ok(()) => state.identity = identity,
-            Err(error) => tracing::warn!(%error, "the ledger's id could not be written into the identity"),
+            Err(error) => tracing::warn!(%error, "could not write the ledger id into the identity"),
         }
     }
     Ok(Ok(ledger))
 }
 
 /// Reports readiness after `UP_WITHOUT_CONNECTION_AFTER`. systemd ignores a repeated report.
-async fn be_up_in_time() {
-    tokio::time::sleep(UP_WITHOUT_CONNECTION_AFTER).await;
+async fn notify_ready_after_timeout() {
+    tokio::time::sleep(READY_WITHOUT_CONNECTION_AFTER).await;
     let _ = notify_ready();
     std::future::pending().await
 }
 
 impl Dialer {
-    async fn keep_control(self: Arc<Self>, runner: Arc<Runner>) {
+    async fn maintain_control_connection(self: Arc<Self>, runner: Arc<Runner>) {
         let mut waits = backoff();
         loop {
             let began = tokio::time::Instant::now();
-            let ended = self.control(runner.clone(), began).await;
-            if began.elapsed() > GOOD_AFTER {
+            let ended = self.run_control_connection(runner.clone(), began).await;
+            if began.elapsed() > STABLE_AFTER {
                 waits = backoff();
             }
             let wait = waits.next().unwrap_or(RECONNECT_CAP);
             let status = match ended {
                 Ok(()) => {
-                    tracing::info!("the control connection ended; dialling again");
-                    "not connected; dialling again".to_owned()
+                    tracing::info!("the control connection ended; reconnecting");
+                    "not connected; reconnecting".to_owned()
                 }
                 Err(error) => {
-                    tracing::warn!(%error, wait_ms = wait.as_millis(), "no control connection");
+                    tracing::warn!(%error, wait_ms = wait.as_millis(), "the control connection failed; retrying");
                     format!("not connected: {error}")
                 }
             };
@@ -135,13 +135,17 @@ impl Dialer {
     }
 
     /// Keeps one control connection, to the first replica that answers.
-    async fn control(self: &Arc<Self>, runner: Arc<Runner>, began: tokio::time::Instant) -> Result<(), AgentError> {
+    async fn run_control_connection(
+        self: &Arc<Self>,
+        runner: Arc<Runner>,
+        began: tokio::time::Instant,
+    ) -> Result<(), AgentError> {
         let (channel, stream) = self.endpoints.connect(&self.tls().await?).await?;
         tracing::info!(%channel, "connected");
         let ended = self.serve(runner, ConnectionKind::Control, channel.clone(), stream).await;
-        if began.elapsed() <= GOOD_AFTER {
+        if began.elapsed() <= STABLE_AFTER {
             // The replica accepts connections and does not keep them: another one may work.
-            self.endpoints.failed(&channel);
+            self.endpoints.mark_failed(&channel);
         }
         ended
     }
@@ -169,8 +173,8 @@ impl Dialer {
         let service = Arc::new(Service { host: self.host.clone(), runner, dialer: self.clone(), connection, channel });
         hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .keep_alive_interval(BEAT_EVERY)
-            .keep_alive_timeout(BEAT_TIMEOUT)
+            .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .serve_connection(TokioIo::new(stream), service_fn(move |request| service.clone().answer(request)))
             .await
             .map_err(|error| AgentError::Unreachable(error.to_string()))
@@ -181,34 +185,34 @@ impl Dialer {
     }
 
     /// Replaces the endpoints of the control plane: used at once, and stored for the next start.
-    pub(crate) async fn take_endpoints(&self, channels: Vec<String>) -> Result<(), String> {
+    pub(crate) async fn set_endpoints(&self, channels: Vec<String>) -> Result<(), String> {
         if !self.endpoints.replace(channels) {
-            return Err("these are no endpoints".to_owned());
+            return Err("the list of endpoints is empty, too long or invalid".to_owned());
         }
         let mut state = self.state.lock().await;
         let channels = self.endpoints.in_order();
         if state.identity.channels != channels {
             state.identity.channels = channels;
-            state::keep(&self.host, &state.identity).await.map_err(|error| error.to_string())?;
+            state::save(&self.host, &state.identity).await.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
 
     /// Accepts a signed key set with a higher version, or with the same version once the present set is due for renewal, and the
     /// authorities that it names. Both are stored first and then used. Existing connections continue.
-    pub(crate) async fn take_keys(&self, runner: &Runner, signed: &SignedKeySet) -> Result<(), String> {
+    pub(crate) async fn accept_key_set(&self, runner: &Runner, signed: &SignedKeySet) -> Result<(), String> {
         let mut state = self.state.lock().await;
         let authorities = state.identity.authorities().map_err(|error| error.to_string())?;
-        let held = runner.key_set();
-        let keys = signed.verify(&authorities, Some(&held), now()).map_err(|error| error.to_string())?;
-        if keys.version > held.version || held.is_to_be_renewed(now()) {
+        let current = runner.key_set();
+        let keys = signed.verify(&authorities, Some(&current), now()).map_err(|error| error.to_string())?;
+        if keys.version > current.version || current.needs_renewal(now()) {
             let identity = state.identity.with_key_set(signed, &keys);
-            state::keep(&self.host, &identity).await.map_err(|error| error.to_string())?;
-            let trusts_others = identity.authority != state.identity.authority;
+            state::save(&self.host, &identity).await.map_err(|error| error.to_string())?;
+            let authorities_changed = identity.authority != state.identity.authority;
             state.identity = identity;
             runner.set_keys(keys);
-            if trusts_others {
-                self.fetch.renewed(&state).map_err(|error| error.to_string())?;
+            if authorities_changed {
+                self.fetch.update_tls(&state).map_err(|error| error.to_string())?;
                 self.issuer_changed.notify_one();
             }
         }
@@ -238,6 +242,6 @@ fn backoff() -> impl Iterator<Item = Duration> {
 
 fn random_hex() -> String {
     let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).expect("Linux has given random bytes to every process since its boot ended");
+    getrandom::fill(&mut bytes).expect("Linux provides random bytes once it has booted");
     hex::encode(bytes)
 }

@@ -37,10 +37,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changed_or_missing_byte_is_seen_wherever_it_is() {
+    fn any_changed_or_missing_byte_is_detected() {
         let (whole, digest) = with_digest("ab", "{\n  \"a\": 1\n}\n");
         assert_eq!(verified("ab", whole.as_bytes()), Some(digest));
-        assert_eq!(verified("ac", whole.as_bytes()), None, "it follows something else");
+        assert_eq!(verified("ac", whole.as_bytes()), None, "its predecessor differs");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&whole).unwrap()["a"], 1);
         for at in 0..whole.len() {
             let mut flipped = whole.clone().into_bytes();

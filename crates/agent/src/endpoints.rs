@@ -45,7 +45,7 @@ impl Endpoints {
     }
 
     /// Moves an endpoint that did not serve to the end of the order.
-    pub(crate) fn failed(&self, channel: &str) {
+    pub(crate) fn mark_failed(&self, channel: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = known.iter().position(|known| known == channel) {
             known[at..].rotate_left(1);
@@ -59,8 +59,8 @@ impl Endpoints {
             match connect(&channel, tls.clone()).await {
                 Ok(stream) => return Ok((channel, stream)),
                 Err(error) => {
-                    tracing::debug!(%channel, %error, "an endpoint does not answer");
-                    self.failed(&channel);
+                    tracing::debug!(%channel, %error, "an endpoint is unreachable");
+                    self.mark_failed(&channel);
                     last = error;
                 }
             }
@@ -80,18 +80,18 @@ mod tests {
     #[test]
     fn the_endpoint_that_serves_stays_first_and_the_one_that_fails_goes_last() {
         let known = Endpoints::new(endpoints("a:1 b:1 c:1"));
-        known.failed("a:1");
+        known.mark_failed("a:1");
         assert_eq!(known.in_order(), endpoints("b:1 c:1 a:1"));
         assert!(known.replace(endpoints("a:1 b:1 d:1")));
         assert_eq!(known.in_order(), endpoints("b:1 a:1 d:1"));
         assert!(known.replace(endpoints("e:1 f:1")));
         assert_eq!(known.in_order(), endpoints("e:1 f:1"));
-        known.failed("unknown:1");
+        known.mark_failed("unknown:1");
         assert_eq!(known.in_order(), endpoints("e:1 f:1"));
     }
 
     #[test]
-    fn what_is_no_endpoint_changes_nothing() {
+    fn invalid_endpoints_are_ignored() {
         let known = Endpoints::new(endpoints("a:1"));
         let many = vec!["a:1".to_owned(); CHANNEL_ENDPOINTS_MAX + 1];
         let long = vec![format!("{}:1", "a".repeat(ENDPOINT_BYTES_MAX))];

@@ -30,14 +30,14 @@ const ENROLL_PATH: &str = "/api/v1/enroll";
 const HTTPS_PORT: u16 = 443;
 
 /// An identity, and whether it was just created.
-pub(crate) struct Redeemed {
+pub(crate) struct Enrollment {
     pub(crate) state: State,
     pub(crate) is_new: bool,
 }
 
 /// Returns the stored identity, or redeems the enrollment string if one is available. A string that was redeemed here is not redeemed
 /// again.
-pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<Redeemed, AgentError> {
+pub(crate) async fn load_or_enroll(host: &Arc<dyn Host>, options: &Options) -> Result<Enrollment, AgentError> {
     let text = match std::env::var("GPUAAS_ENROLL") {
         Ok(text) => Some(text),
         Err(_) => from_file(host, &options.enroll_file).await?,
@@ -45,46 +45,46 @@ pub(crate) async fn identity(host: &Arc<dyn Host>, options: &Options) -> Result<
     let loaded = state::load(host).await;
     let Some(text) = text else {
         let state = loaded?.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
-        return Ok(Redeemed { state, is_new: false });
+        return Ok(Enrollment { state, is_new: false });
     };
     let kept = match loaded {
         Err(error @ AgentError::Identity { .. }) => {
             // The previous identity of this machine cannot be determined: the control plane decides whether the string is valid for it.
-            tracing::warn!(%error, "the identity cannot be used, and an enrollment string is at hand");
+            tracing::warn!(%error, "the stored identity is unusable; trying the enrollment string");
             None
         }
         loaded => loaded?,
     };
     let (string, sha256) = (EnrollmentString::decode(&text)?, sha256_hex(text.trim().as_bytes()));
-    let redeemed = match kept {
-        Some(state) if state.identity.enrolled_by.as_deref() == Some(&sha256) => Redeemed { state, is_new: false },
-        Some(state) if !is_of(&string, &state.identity) => {
-            return Err(AgentError::AlreadyEnrolled(state.identity.described()));
+    let enrollment = match kept {
+        Some(state) if state.identity.enrolled_by.as_deref() == Some(&sha256) => Enrollment { state, is_new: false },
+        Some(state) if !is_same_node(&string, &state.identity) => {
+            return Err(AgentError::AlreadyEnrolled(state.identity.description()));
         }
         kept => {
             let expected = kept.map(|state| state.identity.expected_ledger());
-            Redeemed { state: enroll(host, &string, sha256, (options, expected)).await?, is_new: true }
+            Enrollment { state: enroll(host, &string, sha256, (options, expected)).await?, is_new: true }
         }
     };
     host.remove(&options.enroll_file).await?;
-    Ok(redeemed)
+    Ok(enrollment)
 }
 
 /// Returns the identity to serve with. An enrollment string that cannot be used ends an agent without an identity; an enrolled agent
 /// ignores it.
-pub(crate) async fn identity_to_serve(host: &Arc<dyn Host>, options: &Options) -> Result<State, AgentError> {
-    let refused = match identity(host, options).await {
-        Ok(redeemed) => return Ok(redeemed.state),
-        Err(error) if error.is_of_the_string() => error,
+pub(crate) async fn load_enroll_or_keep(host: &Arc<dyn Host>, options: &Options) -> Result<State, AgentError> {
+    let refused = match load_or_enroll(host, options).await {
+        Ok(enrollment) => return Ok(enrollment.state),
+        Err(error) if error.is_enrollment_string_error() => error,
         Err(error) => return Err(error),
     };
     let Some(kept) = state::load(host).await? else { return Err(refused) };
-    tracing::warn!(error = %refused, node = %kept.identity.node, "the enrollment string is of no use here; going on as before");
+    tracing::warn!(error = %refused, node = %kept.identity.node, "the enrollment string is not usable; keeping the stored identity");
     Ok(kept)
 }
 
 /// Returns true if the string is for the node as which this machine is already enrolled.
-fn is_of(string: &EnrollmentString, identity: &Identity) -> bool {
+fn is_same_node(string: &EnrollmentString, identity: &Identity) -> bool {
     string.node == identity.node && string.control_plane == identity.control_plane
 }
 
@@ -113,13 +113,13 @@ async fn enroll(
     };
     let response = post(string, &request).await?;
     let kept = SecretText::new(key.to_pem().to_string());
-    let identity = Identity { enrolled_by: Some(sha256), key: Some(kept), ..checked(string, response)? };
+    let identity = Identity { enrolled_by: Some(sha256), key: Some(kept), ..identity_from_response(string, response)? };
     // The ledger is written first: an identity never names a ledger that does not exist.
     let expected =
         ExpectedLedger { id: previous.as_ref().and_then(|previous| previous.id.clone()), ..identity.expected_ledger() };
     let ledger = Ledger::prepare(host, &expected, previous.is_some(), now()).await?;
     let identity = Identity { ledger: Some(ledger), ..identity };
-    state::keep(host, &identity).await?;
+    state::save(host, &identity).await?;
     host.remove(&options.reimage_file).await?;
     tracing::info!(node = %identity.node, "enrolled");
     Ok(State { identity, key })
@@ -143,7 +143,7 @@ async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<Enro
     if !status.is_success() {
         return Err(refusal(status, &body));
     }
-    serde_json::from_slice(&body).map_err(|error| AgentError::Refused(format!("its answer makes no sense: {error}")))
+    serde_json::from_slice(&body).map_err(|error| AgentError::Refused(format!("its response is invalid: {error}")))
 }
 
 /// Returns `host:port` of a URL.
@@ -170,11 +170,11 @@ fn refusal(status: StatusCode, body: &[u8]) -> AgentError {
 
 /// Verifies a response. It came over a pinned connection; even so, it must contain the pinned authority, and that authority must have
 /// signed the keys.
-fn checked(string: &EnrollmentString, response: EnrollResponse) -> Result<Identity, AgentError> {
-    let wrong = |what: String| AgentError::Refused(format!("its answer makes no sense: {what}"));
+fn identity_from_response(string: &EnrollmentString, response: EnrollResponse) -> Result<Identity, AgentError> {
+    let wrong = |what: String| AgentError::Refused(format!("its response is invalid: {what}"));
     let offered = certificates_of_pem(&response.authority).map_err(|error| wrong(error.to_string()))?;
     let pinned = offered.into_iter().find(|authority| sha256_hex(authority) == string.ca_sha256);
-    let pinned = pinned.ok_or_else(|| wrong("another authority than the pinned one".to_owned()))?;
+    let pinned = pinned.ok_or_else(|| wrong("it does not contain the pinned authority".to_owned()))?;
     let key_set: gpuaas_trust::SignedKeySet =
         serde_json::from_value(response.key_set).map_err(|error| wrong(error.to_string()))?;
     let set = key_set.verify(std::slice::from_ref(&pinned), None, now()).map_err(|error| wrong(error.to_string()))?;
@@ -201,14 +201,14 @@ mod tests {
     use super::address;
 
     #[test]
-    fn a_url_leads_to_its_port_or_to_that_of_https() {
-        for (url, leads_to) in [
+    fn url_without_a_port_uses_443() {
+        for (url, expected) in [
             ("https://cp.example:7443", "cp.example:7443"),
             ("https://cp.example/", "cp.example:443"),
             ("https://[::1]:7443", "[::1]:7443"),
             ("https://[::1]", "[::1]:443"),
         ] {
-            assert_eq!(address(url), leads_to);
+            assert_eq!(address(url), expected);
         }
     }
 }

@@ -13,7 +13,7 @@ pub enum AgentError {
     #[error("this node is not enrolled: put an enrollment string into {0}")]
     NotEnrolled(String),
     /// The machine is already enrolled as another node or with another control plane.
-    #[error("this machine is enrolled already, as {0}")]
+    #[error("this machine is already enrolled as {0}")]
     AlreadyEnrolled(String),
     /// The enrollment string is invalid.
     #[error(transparent)]
@@ -66,14 +66,14 @@ pub enum AgentError {
 
 impl AgentError {
     /// Formats the error for the command line: one sentence with its code, the next action, the page of the code and the exit status.
-    pub fn explained(&self) -> String {
-        let (code, next) = (self.name(), self.next());
+    pub fn user_message(&self) -> String {
+        let (code, next) = (self.code_name(), self.next());
         let what = match self {
             Self::EnrollmentRefused { detail, .. } => detail.clone(),
             other => other.to_string(),
         };
-        let code_said = if what.contains(code) { String::new() } else { format!(" ({code})") };
-        format!("error: {what}{code_said}\n  {next}\n  see docs/errors/{code}.md · exit status {}", self.exit() as u8)
+        let code_suffix = if what.contains(code) { String::new() } else { format!(" ({code})") };
+        format!("error: {what}{code_suffix}\n  {next}\n  see docs/errors/{code}.md · exit status {}", self.exit() as u8)
     }
 
     /// Returns the exit status of an agent that ends with this error.
@@ -89,10 +89,10 @@ impl AgentError {
     }
 
     /// Returns true if the enrollment string can never be used on this machine.
-    pub(crate) fn is_of_the_string(&self) -> bool {
+    pub(crate) fn is_enrollment_string_error(&self) -> bool {
         use Code::{
-            EnrollmentExpired, EnrollmentForeign, EnrollmentInvalid, EnrollmentUsed, MachineNotReimaged,
-            ReimageUnproven,
+            EnrollmentExpired, EnrollmentInvalid, EnrollmentTokenMismatch, EnrollmentUsed, MachineNotReimaged,
+            ReimageUnverified,
         };
         match self {
             Self::AlreadyEnrolled(_) | Self::Enrollment(_) => true,
@@ -101,10 +101,10 @@ impl AgentError {
                     code,
                     EnrollmentUsed
                         | EnrollmentExpired
-                        | EnrollmentForeign
+                        | EnrollmentTokenMismatch
                         | EnrollmentInvalid
                         | MachineNotReimaged
-                        | ReimageUnproven
+                        | ReimageUnverified
                 )
             }
             Self::NotEnrolled(_)
@@ -124,14 +124,14 @@ impl AgentError {
             Self::Host(HostError::KernelTooOld { .. }) => InstallFault::KernelTooOld,
             Self::NotEnrolled(_) => InstallFault::NotEnrolled,
             Self::AlreadyEnrolled(_) => InstallFault::AlreadyEnrolled,
-            Self::Enrollment(EnrollmentError::Foreign) => InstallFault::StringUnknown,
+            Self::Enrollment(EnrollmentError::NotEnrollmentString) => InstallFault::StringUnknown,
             Self::Enrollment(EnrollmentError::Version) => InstallFault::StringVersion,
             Self::Enrollment(EnrollmentError::Damaged) => InstallFault::StringDamaged,
             _ => return None,
         })
     }
 
-    fn name(&self) -> &'static str {
+    fn code_name(&self) -> &'static str {
         match self {
             Self::EnrollmentRefused { code, .. } => code.as_str(),
             Self::Skewed { .. } => Code::ClockSkewed.as_str(),
@@ -143,24 +143,20 @@ impl AgentError {
     fn next(&self) -> String {
         let next = match self {
             Self::EnrollmentRefused { next, .. } => return next.clone(),
-            Self::Host(HostError::NotBooted(_)) => "bring in a machine that was booted with systemd",
+            Self::Host(HostError::NotBooted(_)) => "use a machine that was booted with systemd",
             Self::Host(HostError::KernelTooOld { .. }) => {
-                "bring in a machine with Linux 5.6 or newer, or take away what forbids openat2 to the agent's unit"
+                "use Linux 5.6 or newer, or remove the restriction that blocks openat2 for the agent's unit"
             }
             Self::NotEnrolled(_) => "run the line that gpuaas node register or gpuaas node enroll prints",
-            Self::AlreadyEnrolled(_) => {
-                "if it is to become another node, remove the agent first: install.sh --uninstall"
-            }
+            Self::AlreadyEnrolled(_) => "to enroll it as another node, remove the agent first: install.sh --uninstall",
             Self::Enrollment(_) => {
-                "copy the whole line that gpuaas node register printed, or print a new one: gpuaas node enroll"
+                "copy the complete line that gpuaas node register printed, or print a new one: gpuaas node enroll"
             }
-            Self::Skewed { .. } => {
-                "set the node's clock, for example by NTP; the same string then works for as long as it is valid"
-            }
+            Self::Skewed { .. } => "set the node's clock, for example with NTP; the same string works until it expires",
             Self::Unreachable(_) => {
-                "see whether the control plane can be reached from here, then run the same line again"
+                "check that this machine can reach the control plane, then run the same command again"
             }
-            Self::Host(error) if error.is_full() => "make room on this machine, then run the same line again",
+            Self::Host(error) if error.is_full() => "free disk space on this machine, then run the same command again",
             Self::Ledger(_) => {
                 "keep a copy of the file, and enroll this machine again as the same node: on the control plane \
                  gpuaas node enroll NODE, then on this machine the line that it prints"
@@ -198,19 +194,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_what_its_code_is_what_to_do_and_with_what_it_ends() {
+    fn error_message_has_code_next_action_and_exit_status() {
         let used = AgentError::EnrollmentRefused {
             code: Code::EnrollmentUsed,
             detail: "this enrollment token was used before".to_owned(),
             next: "issue a new one: gpuaas node enroll".to_owned(),
         };
         assert_eq!(
-            used.explained(),
+            used.user_message(),
             "error: this enrollment token was used before (enrollment_used)\n  issue a new one: gpuaas node enroll\n  \
              see docs/errors/enrollment_used.md · exit status 4"
         );
         let skewed = AgentError::Skewed { seconds: 3_600, way: "behind" };
-        assert_eq!(skewed.explained().matches("clock_skewed").count(), 2, "{}", skewed.explained());
+        assert_eq!(skewed.user_message().matches("clock_skewed").count(), 2, "{}", skewed.user_message());
         for (error, code, status) in [
             (AgentError::from(EnrollmentError::Damaged), "install_string_damaged", 4),
             (AgentError::from(HostError::KernelTooOld { release: "4.18".to_owned() }), "install_kernel_too_old", 4),
@@ -223,8 +219,8 @@ mod tests {
                 9,
             ),
         ] {
-            let said = error.explained();
-            assert!(said.contains(&format!("docs/errors/{code}.md · exit status {status}")), "{said}");
+            let message = error.user_message();
+            assert!(message.contains(&format!("docs/errors/{code}.md · exit status {status}")), "{message}");
         }
     }
 }

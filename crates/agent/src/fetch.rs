@@ -18,7 +18,7 @@ use crate::{
     clock::{NodeTime, now},
     endpoints::Endpoints,
     error::AgentError,
-    http_client::{request_streamed, whole},
+    http_client::{read_body, request_streamed},
     state::{Identity, State},
 };
 
@@ -34,7 +34,7 @@ impl Fetch {
     }
 
     /// Uses the renewed certificate, and the authorities that are now trusted, for later requests.
-    pub(crate) fn renewed(&self, state: &State) -> Result<(), AgentError> {
+    pub(crate) fn update_tls(&self, state: &State) -> Result<(), AgentError> {
         *self.tls.write().unwrap_or_else(std::sync::PoisonError::into_inner) = tls(&state.identity, state)?;
         Ok(())
     }
@@ -42,7 +42,7 @@ impl Fetch {
     /// Requests an artifact from byte `offset` on. The caller checks the digest.
     pub(crate) async fn artifact(&self, sha256: &str, offset: u64) -> Result<Response<Incoming>, AgentError> {
         let range = (offset > 0).then(|| format!("bytes={offset}-"));
-        let response = self.ask(Method::GET, format!("{}{sha256}", path::ARTIFACTS), Bytes::new(), range).await?;
+        let response = self.request(Method::GET, format!("{}{sha256}", path::ARTIFACTS), Bytes::new(), range).await?;
         match response.status() {
             StatusCode::OK if offset == 0 => Ok(response),
             StatusCode::PARTIAL_CONTENT if offset > 0 => Ok(response),
@@ -53,10 +53,10 @@ impl Fetch {
     /// Fetches a secret and checks it against the digest that the task names.
     pub(crate) async fn secret(&self, secret: &SecretRef) -> Result<Zeroizing<Vec<u8>>, AgentError> {
         let response =
-            self.ask(Method::GET, format!("{}{}", path::SECRETS, secret.secret_id), Bytes::new(), None).await?;
+            self.request(Method::GET, format!("{}{}", path::SECRETS, secret.secret_id), Bytes::new(), None).await?;
         let bytes = Zeroizing::new(body(response, SECRET_BYTES_MAX).await?.to_vec());
         if sha256_hex(&bytes) != secret.sha256 {
-            return Err(AgentError::Refused("the secret is not the one that the task names".to_owned()));
+            return Err(AgentError::Refused("the secret does not match the digest in the task".to_owned()));
         }
         Ok(bytes)
     }
@@ -64,7 +64,7 @@ impl Fetch {
     /// Stores a secret at the control plane under the id that a task named.
     pub(crate) async fn deposit(&self, secret: SecretId, bytes: &[u8]) -> Result<(), AgentError> {
         let target = format!("{}{secret}", path::SECRETS);
-        let response = self.ask(Method::PUT, target, Bytes::copy_from_slice(bytes), None).await?;
+        let response = self.request(Method::PUT, target, Bytes::copy_from_slice(bytes), None).await?;
         body(response, BODY_BYTES_MAX).await.map(|_| ())
     }
 
@@ -72,7 +72,7 @@ impl Fetch {
     pub(crate) async fn renew(&self, csr: String) -> Result<String, AgentError> {
         let request = serde_json::to_vec(&RenewRequest { csr, clock: Some(now()) })
             .map_err(|error| AgentError::State(error.to_string()))?;
-        let response = self.ask(Method::POST, path::RENEW.to_owned(), Bytes::from(request), None).await?;
+        let response = self.request(Method::POST, path::RENEW.to_owned(), Bytes::from(request), None).await?;
         let bytes = body(response, BODY_BYTES_MAX).await?;
         let renewed: RenewResponse =
             serde_json::from_slice(&bytes).map_err(|error| AgentError::Refused(error.to_string()))?;
@@ -81,12 +81,12 @@ impl Fetch {
 
     /// Presents the current certificate. Until then the control plane relies on the previous one, because its response with the new one may
     /// have been lost.
-    pub(crate) async fn show(&self) -> Result<(), AgentError> {
-        let response = self.ask(Method::POST, path::KEPT.to_owned(), Bytes::new(), None).await?;
+    pub(crate) async fn confirm_renewal(&self) -> Result<(), AgentError> {
+        let response = self.request(Method::POST, path::CONFIRM_RENEWAL.to_owned(), Bytes::new(), None).await?;
         body(response, BODY_BYTES_MAX).await.map(|_| ())
     }
 
-    async fn ask(
+    async fn request(
         &self,
         method: Method,
         target: String,
@@ -106,7 +106,7 @@ impl Fetch {
 
 async fn body(response: Response<Incoming>, bytes_max: usize) -> Result<Bytes, AgentError> {
     let status = response.status();
-    let bytes = whole(response.into_body(), bytes_max).await?;
+    let bytes = read_body(response.into_body(), bytes_max).await?;
     if status.is_success() {
         return Ok(bytes);
     }

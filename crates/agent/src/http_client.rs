@@ -23,29 +23,29 @@ use crate::error::AgentError;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time until a response begins, and until a short one is complete: equal to the time that a control plane waits for its own
 /// database.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time between two chunks of a streamed response.
-const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Connects to `host:port` and verifies its certificate.
 pub(crate) async fn connect(address: &str, tls: ClientConfig) -> Result<TlsStream<TcpStream>, AgentError> {
-    let connected = timeout(CONNECT_TIMEOUT, connect_at_leisure(address, tls)).await;
-    connected.unwrap_or_else(|_| Err(AgentError::Unreachable(format!("{address} does not answer"))))
+    let connected = timeout(CONNECT_TIMEOUT, connect_without_timeout(address, tls)).await;
+    connected.unwrap_or_else(|_| Err(AgentError::Unreachable(format!("{address} did not respond in time"))))
 }
 
-async fn connect_at_leisure(address: &str, tls: ClientConfig) -> Result<TlsStream<TcpStream>, AgentError> {
+async fn connect_without_timeout(address: &str, tls: ClientConfig) -> Result<TlsStream<TcpStream>, AgentError> {
     let fail =
         |what: &str, error: &dyn std::fmt::Display| AgentError::Unreachable(format!("{what} {address}: {error}"));
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| fail("no server name in", &error))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| fail("invalid server name in", &error))?;
     let stream = TcpStream::connect(address).await.map_err(|error| fail("connect to", &error))?;
     stream.set_nodelay(true).map_err(|error| fail("connect to", &error))?;
     let connected = TlsConnector::from(Arc::new(tls)).connect(name, stream).await;
-    connected.map_err(|error| skewed(&error).unwrap_or_else(|| fail("TLS with", &error)))
+    connected.map_err(|error| clock_skew_error(&error).unwrap_or_else(|| fail("TLS with", &error)))
 }
 
 /// Returns the error for a certificate that is expired or not yet valid by the node's clock; `None` for any other failure.
-fn skewed(error: &std::io::Error) -> Option<AgentError> {
+fn clock_skew_error(error: &std::io::Error) -> Option<AgentError> {
     let rustls::Error::InvalidCertificate(why) = error.get_ref()?.downcast_ref::<rustls::Error>()? else { return None };
     let (from, to, way) = match why {
         CertificateError::NotValidYetContext { time, not_before } => (time, not_before, "behind"),
@@ -65,7 +65,7 @@ pub(crate) async fn request_once<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    in_time(Box::pin(async {
+    with_timeout(Box::pin(async {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(unreachable)?;
         tokio::spawn(connection);
@@ -85,7 +85,7 @@ pub(crate) async fn request_streamed<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    in_time(Box::pin(async {
+    with_timeout(Box::pin(async {
         let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(1_024 * 1_024)
             .handshake(TokioIo::new(stream))
@@ -98,17 +98,17 @@ where
 }
 
 /// Reads a complete body; one of more than `bytes_max` bytes is an error.
-pub(crate) async fn whole(body: Incoming, bytes_max: usize) -> Result<Bytes, AgentError> {
-    in_time(async { Ok(Limited::new(body, bytes_max).collect().await.map_err(unreachable)?.to_bytes()) }).await
+pub(crate) async fn read_body(body: Incoming, bytes_max: usize) -> Result<Bytes, AgentError> {
+    with_timeout(async { Ok(Limited::new(body, bytes_max).collect().await.map_err(unreachable)?.to_bytes()) }).await
 }
 
 /// Reads the next chunk of a body of any length; `None` at its end.
-pub(crate) async fn next_piece<B>(body: &mut B) -> Result<Option<Bytes>, AgentError>
+pub(crate) async fn next_chunk<B>(body: &mut B) -> Result<Option<Bytes>, AgentError>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
     loop {
-        let frame = timeout(PIECE_TIMEOUT, body.frame()).await.map_err(|_| unreachable("the answer does not go on"))?;
+        let frame = timeout(CHUNK_TIMEOUT, body.frame()).await.map_err(|_| unreachable("the response stalled"))?;
         match frame.transpose().map_err(unreachable)? {
             None => return Ok(None),
             Some(frame) => match frame.into_data() {
@@ -120,8 +120,8 @@ where
 }
 
 /// Limits an answer to `ANSWER_TIMEOUT`. Callers box an answer that starts with a connection, because such a future is large.
-async fn in_time<T>(answer: impl Future<Output = Result<T, AgentError>>) -> Result<T, AgentError> {
-    timeout(ANSWER_TIMEOUT, answer).await.unwrap_or_else(|_| Err(unreachable("it does not answer in time")))
+async fn with_timeout<T>(answer: impl Future<Output = Result<T, AgentError>>) -> Result<T, AgentError> {
+    timeout(RESPONSE_TIMEOUT, answer).await.unwrap_or_else(|_| Err(unreachable("no response in time")))
 }
 
 fn unreachable(error: impl std::fmt::Display) -> AgentError {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     /// Starts an HTTP/1.1 or HTTP/2 server that begins its response after `thinks`, sends one chunk after each of `waits`, and never ends.
-    fn server(is_http2: bool, thinks: Duration, waits: Vec<Duration>) -> DuplexStream {
+    fn server(is_http2: bool, response_delay: Duration, waits: Vec<Duration>) -> DuplexStream {
         let (near, far) = tokio::io::duplex(64 * 1_024);
         let service = service_fn(move |_: Request<Incoming>| {
             let pieces = stream::iter(waits.clone()).then(|wait| async move {
@@ -153,7 +153,7 @@ mod tests {
             });
             let body = StreamBody::new(pieces.chain(stream::pending()).boxed());
             async move {
-                sleep(thinks).await;
+                sleep(response_delay).await;
                 Ok::<_, Infallible>(Response::new(body))
             }
         });
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_takes_connections_and_shakes_no_hands_is_given_up() {
+    async fn server_without_a_tls_handshake_times_out() {
         let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tls = gpuaas_trust::pinned_client_config(&"00".repeat(32)).unwrap();
         let (address, began) = (mute.local_addr().unwrap().to_string(), Instant::now());
@@ -184,36 +184,36 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_does_not_begin_or_end_its_answer_is_given_up() {
+    async fn response_that_does_not_begin_or_end_times_out() {
         let (at_once, never) = (Duration::ZERO, Duration::from_secs(1 << 30));
         // This end accepts the connection and never reads from it.
         let (mute, _far) = tokio::io::duplex(1);
-        let given_up_after = async |answer: std::pin::Pin<Box<dyn Future<Output = bool>>>| {
+        let assert_times_out = async |answer: std::pin::Pin<Box<dyn Future<Output = bool>>>| {
             let began = Instant::now();
-            assert!(answer.await, "it is an answer");
-            assert_eq!(began.elapsed(), ANSWER_TIMEOUT);
+            assert!(answer.await, "the request must fail");
+            assert_eq!(began.elapsed(), RESPONSE_TIMEOUT);
         };
-        given_up_after(Box::pin(async { request_streamed(mute, request()).await.is_err() })).await;
+        assert_times_out(Box::pin(async { request_streamed(mute, request()).await.is_err() })).await;
         let thinking = server(true, never, vec![]);
-        given_up_after(Box::pin(async { request_streamed(thinking, request()).await.is_err() })).await;
+        assert_times_out(Box::pin(async { request_streamed(thinking, request()).await.is_err() })).await;
         for thinks in [at_once, never] {
             let endless = server(false, thinks, vec![at_once]);
-            given_up_after(Box::pin(async { request_once(endless, request(), 1_024).await.is_err() })).await;
+            assert_times_out(Box::pin(async { request_once(endless, request(), 1_024).await.is_err() })).await;
         }
         let endless = request_streamed(server(true, at_once, vec![at_once]), request()).await.unwrap();
-        given_up_after(Box::pin(async { whole(endless.into_body(), 1_024).await.is_err() })).await;
+        assert_times_out(Box::pin(async { read_body(endless.into_body(), 1_024).await.is_err() })).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_answer_may_take_its_time_and_is_given_up_where_it_stands_still() {
-        let slow = vec![PIECE_TIMEOUT / 2; 20];
+    async fn slow_response_is_read_and_a_stalled_one_times_out() {
+        let slow = vec![CHUNK_TIMEOUT / 2; 20];
         let answer = request_streamed(server(true, Duration::ZERO, slow), request()).await.unwrap();
         let (mut body, began) = (answer.into_body(), Instant::now());
         for _ in 0..20 {
-            assert_eq!(next_piece(&mut body).await.unwrap().as_deref(), Some(&b"piece"[..]));
+            assert_eq!(next_chunk(&mut body).await.unwrap().as_deref(), Some(&b"piece"[..]));
         }
-        assert_eq!(began.elapsed(), PIECE_TIMEOUT * 10);
-        assert!(next_piece(&mut body).await.is_err());
-        assert_eq!(began.elapsed(), PIECE_TIMEOUT * 11);
+        assert_eq!(began.elapsed(), CHUNK_TIMEOUT * 10);
+        assert!(next_chunk(&mut body).await.is_err());
+        assert_eq!(began.elapsed(), CHUNK_TIMEOUT * 11);
     }
 }

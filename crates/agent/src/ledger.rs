@@ -102,7 +102,7 @@ struct Attempt {
 }
 
 /// A task that began.
-struct Known {
+struct TaskRecord {
     expires_at: Timestamp,
     fence: u64,
     attempt: Option<Attempt>,
@@ -110,7 +110,7 @@ struct Known {
 }
 
 /// A task that was refused.
-struct Refused {
+struct RefusalRecord {
     expires_at: Timestamp,
     refusal: Refusal,
 }
@@ -120,8 +120,8 @@ pub(crate) struct Ledger {
     host: Arc<dyn Host>,
     path: Utf8PathBuf,
     header: Header,
-    entries: BTreeMap<TaskId, Known>,
-    refused: BTreeMap<TaskId, Refused>,
+    entries: BTreeMap<TaskId, TaskRecord>,
+    refused: BTreeMap<TaskId, RefusalRecord>,
     fence: u64,
     owner: Option<HostOwner>,
     /// Number of lines in the file.
@@ -155,7 +155,7 @@ impl From<OpenError> for AgentError {
             OpenError::Identity { served } => Self::Identity {
                 file: state::path(state::IDENTITY),
                 what: format!(
-                    "is of an earlier enrollment than this machine's ledger ({served}): an older copy was put back"
+                    "is of an earlier enrollment than this machine's ledger ({served}): an older copy was restored"
                 ),
             },
         }
@@ -173,17 +173,17 @@ impl Ledger {
         if let Some(served) = later_enrollment(&contents, expected) {
             return Err(OpenError::Identity { served });
         }
-        let mut ledger = Self::of(host, contents, expected);
+        let mut ledger = Self::from_contents(host, contents, expected);
         ledger.header.epoch = expected.epoch;
         if let Err(error) = ledger.compact(now).await {
             // The ledger was read completely: it answers for the tasks in it, and accepts no new ones until it can be written.
-            tracing::warn!(%error, "the ledger could not be written anew");
+            tracing::warn!(%error, "could not rewrite the ledger");
         }
         Ok(ledger)
     }
 
     /// Checks whether the ledger can be opened; changes nothing.
-    pub(crate) async fn look(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Result<(), OpenError> {
+    pub(crate) async fn check(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Result<(), OpenError> {
         let contents = file::read(host, expected).await.map_err(OpenError::Ledger)?;
         later_enrollment(&contents, expected).map_or(Ok(()), |served| Err(OpenError::Identity { served }))
     }
@@ -207,12 +207,12 @@ impl Ledger {
                 Contents { header: None, lines: Vec::new() }
             }
         };
-        let mut ledger = Self::of(host.clone(), contents, expected);
+        let mut ledger = Self::from_contents(host.clone(), contents, expected);
         ledger.compact(now).await?;
         Ok(ledger.header.id)
     }
 
-    fn of(host: Arc<dyn Host>, contents: Contents, expected: &ExpectedLedger) -> Self {
+    fn from_contents(host: Arc<dyn Host>, contents: Contents, expected: &ExpectedLedger) -> Self {
         let &ExpectedLedger { node, epoch, .. } = expected;
         let anew = || Header { id: LedgerId::generate(), node, epoch, rewritten: 0, written: 0 };
         let mut ledger = Self {
@@ -230,7 +230,7 @@ impl Ledger {
             torn: true,
         };
         for line in contents.lines {
-            ledger.take(line);
+            ledger.apply(line);
         }
         for known in ledger.entries.values_mut().filter(|known| known.entry == Entry::Begun) {
             known.entry = Entry::Interrupted;
@@ -277,7 +277,7 @@ impl Ledger {
     /// Returns the tasks that have ended, in the order of their ids.
     #[cfg(test)]
     pub(crate) fn ended(&self) -> Vec<TaskId> {
-        let ended = |known: &Known| matches!(known.entry, Entry::Ended(_));
+        let ended = |known: &TaskRecord| matches!(known.entry, Entry::Ended(_));
         self.entries.iter().filter(|(_, known)| ended(known)).map(|(task, _)| *task).collect()
     }
 
@@ -304,7 +304,7 @@ impl Ledger {
     ) -> Result<(), AgentError> {
         let line = Line::End { task, outcome, frees_host };
         if let Err(error) = self.append(line.clone(), now).await {
-            self.take(line);
+            self.apply(line);
             return Err(error);
         }
         if self.lines > LINES_MAX {
@@ -328,7 +328,7 @@ impl Ledger {
             let first = self.refused.iter().min_by_key(|(_, refused)| refused.expires_at).map(|(task, _)| *task);
             first.and_then(|task| self.refused.remove(&task));
         }
-        self.take(Line::Refuse { task, expires_at, refusal });
+        self.apply(Line::Refuse { task, expires_at, refusal });
     }
 
     async fn append(&mut self, line: Line, now: Timestamp) -> Result<(), AgentError> {
@@ -356,8 +356,8 @@ impl Ledger {
         if in_record == Durable::OnReturn {
             self.durable_record = record;
         }
-        self.acknowledged(head);
-        self.take(line);
+        self.set_acknowledged(head);
+        self.apply(line);
         Ok(())
     }
 
@@ -368,16 +368,16 @@ impl Ledger {
     }
 
     /// Applies a head whose lines are durable, in the ledger or in the head: only now may anything act on them.
-    fn acknowledged(&mut self, Head { lines, last, written, .. }: Head) {
+    fn set_acknowledged(&mut self, Head { lines, last, written, .. }: Head) {
         (self.lines, self.last, self.header.written, self.torn) = (lines, last, written, false);
     }
 
-    fn take(&mut self, line: Line) {
+    fn apply(&mut self, line: Line) {
         match line {
             Line::Begin { task, fence, expires_at, attempt, owner } => {
                 self.fence = self.fence.max(fence);
                 self.owner = owner.or(self.owner);
-                self.entries.insert(task, Known { expires_at, fence, attempt, entry: Entry::Begun });
+                self.entries.insert(task, TaskRecord { expires_at, fence, attempt, entry: Entry::Begun });
             }
             Line::End { task, outcome, frees_host } => {
                 self.owner = self.owner.filter(|_| !frees_host);
@@ -386,7 +386,7 @@ impl Ledger {
                 }
             }
             Line::Refuse { task, expires_at, refusal } => {
-                self.refused.insert(task, Refused { expires_at, refusal });
+                self.refused.insert(task, RefusalRecord { expires_at, refusal });
             }
             Line::Fence { fence, owner, ledger: _ } => {
                 self.fence = self.fence.max(fence);
@@ -399,22 +399,22 @@ impl Ledger {
     async fn compact(&mut self, now: Timestamp) -> Result<(), AgentError> {
         let mut excess = self.entries.len().saturating_sub(TASKS_KEPT);
         self.entries.retain(|_, known| {
-            let forget = excess > 0 && known.expires_at < now && known.entry != Entry::Begun;
-            excess -= usize::from(forget);
-            !forget
+            let is_dropped = excess > 0 && known.expires_at < now && known.entry != Entry::Begun;
+            excess -= usize::from(is_dropped);
+            !is_dropped
         });
         self.refused.retain(|_, refused| refused.expires_at > now);
         self.torn = true;
         let header = Header { rewritten: self.header.rewritten + 1, ..self.header.clone() };
         let mut lines = vec![file::first_line(header.clone(), self.fence, self.owner)];
         for (task, known) in &self.entries {
-            let &Known { expires_at, fence, attempt, ref entry } = known;
+            let &TaskRecord { expires_at, fence, attempt, ref entry } = known;
             lines.push(Line::Begin { task: *task, fence, expires_at, attempt, owner: None });
             if let Entry::Ended(outcome) = entry {
                 lines.push(Line::End { task: *task, outcome: outcome.clone(), frees_host: false });
             }
         }
-        for (task, Refused { expires_at, refusal }) in &self.refused {
+        for (task, RefusalRecord { expires_at, refusal }) in &self.refused {
             lines.push(Line::Refuse { task: *task, expires_at: *expires_at, refusal: refusal.clone() });
         }
         let mut writing = LineWriter::default();
@@ -427,7 +427,7 @@ impl Ledger {
         let head = self.head(writing, self.header.written);
         file::write_head(&self.host, &head).await?;
         (self.only_in_head, self.durable_record) = (0, 0);
-        self.acknowledged(head);
+        self.set_acknowledged(head);
         Ok(())
     }
 }

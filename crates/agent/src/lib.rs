@@ -47,19 +47,19 @@ use gpuaas_host::{
 pub async fn run(options: Options) -> Result<(), AgentError> {
     let host = host().await?;
     match options.verb {
-        None => dial::run(host.clone(), enroll::identity_to_serve(&host, &options).await?).await,
+        None => dial::run(host.clone(), enroll::load_enroll_or_keep(&host, &options).await?).await,
         Some(Verb::Enroll) => {
-            let redeemed = enroll::identity(&host, &options).await?;
+            let redeemed = enroll::load_or_enroll(&host, &options).await?;
             let how = if redeemed.is_new { "enrolled" } else { "already enrolled" };
-            println!("{how} as {}", redeemed.state.identity.described());
+            println!("{how} as {}", redeemed.state.identity.description());
             Ok(())
         }
         Some(Verb::Status) => {
             let kept =
                 state::load(&host).await?.ok_or_else(|| AgentError::NotEnrolled(options.enroll_file.to_string()))?;
-            print!("{}", kept.identity.lines());
+            print!("{}", kept.identity.status_lines());
             // Reports why the agent takes no tasks, if its ledger cannot be used.
-            Ledger::look(&host, &kept.identity.expected_ledger()).await.map_err(AgentError::from)
+            Ledger::check(&host, &kept.identity.expected_ledger()).await.map_err(AgentError::from)
         }
     }
 }

@@ -14,31 +14,31 @@ const RENEW_AT_LIFE_PERCENT: u32 = 67;
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Renews for as long as the agent runs.
-pub(crate) async fn keep(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
+pub(crate) async fn run(dialer: Arc<Dialer>, fetch: Arc<Fetch>) {
     // If the agent died before it presented its certificate, the next connection presents it.
-    let mut is_shown = true;
+    let mut is_confirmed = true;
     loop {
-        let due = due_at(&dialer).await.unwrap_or_else(|_| now());
+        let renew_at = renewal_at(&dialer).await.unwrap_or_else(|_| now());
         tokio::select! {
-            () = tokio::time::sleep(due.since(now())) => {}
+            () = tokio::time::sleep(renew_at.since(now())) => {}
             // The renewal may be due at once.
             () = dialer.issuer_changed.notified() => continue,
-            () = tokio::time::sleep(RETRY), if !is_shown => {
-                is_shown = show(&fetch).await;
+            () = tokio::time::sleep(RETRY), if !is_confirmed => {
+                is_confirmed = confirm_renewal(&fetch).await;
                 continue;
             }
         }
         match renew(&dialer, &fetch).await {
             Ok(is_current) => {
                 tracing::info!("the node's certificate was renewed");
-                is_shown = show(&fetch).await;
+                is_confirmed = confirm_renewal(&fetch).await;
                 if !is_current {
                     // The replica does not know yet that another authority issues.
                     tokio::time::sleep(RETRY).await;
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "the node's certificate could not be renewed yet");
+                tracing::warn!(%error, "could not renew the node's certificate; retrying");
                 tokio::time::sleep(RETRY).await;
             }
         }
@@ -52,21 +52,23 @@ async fn renew(dialer: &Dialer, fetch: &Fetch) -> Result<bool, AgentError> {
     let certificate = fetch.renew(key.request_pem().map_err(damaged)?).await?;
     let mut state = dialer.state.lock().await;
     let renewed = state.renewed(certificate, key);
-    state::keep(&dialer.host, &renewed.identity).await?;
+    state::save(&dialer.host, &renewed.identity).await?;
     *state = renewed;
-    fetch.renewed(&state)?;
+    fetch.update_tls(&state)?;
     Ok(!state.identity.is_of_former_authority()?)
 }
 
 /// Presents the renewed certificate to the control plane. A certificate that expires before that is renewed like any other.
-async fn show(fetch: &Fetch) -> bool {
-    let shown = fetch.show().await;
+async fn confirm_renewal(fetch: &Fetch) -> bool {
+    let shown = fetch.confirm_renewal().await;
     shown
-        .inspect_err(|error| tracing::warn!(%error, "the control plane could not be shown the renewed certificate yet"))
+        .inspect_err(
+            |error| tracing::warn!(%error, "could not confirm the renewed certificate to the control plane; retrying"),
+        )
         .is_ok()
 }
 
-async fn due_at(dialer: &Dialer) -> Result<Timestamp, AgentError> {
+async fn renewal_at(dialer: &Dialer) -> Result<Timestamp, AgentError> {
     let state = dialer.state.lock().await;
     if state.identity.is_of_former_authority()? {
         return Ok(now());

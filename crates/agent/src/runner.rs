@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Progress lines that a subscriber may lag behind before it loses the oldest.
-const LINES_KEPT: usize = 64;
+const LINES_BUFFERED: usize = 64;
 /// Most tasks in progress at once, including those that wait for the mutation lock.
 const TASKS_MAX: usize = 32;
 
@@ -78,11 +78,11 @@ impl Runner {
         keys: SigningKeySet,
         ledger: Result<Ledger, AgentProblem>,
     ) -> Arc<Self> {
-        let catalog = version::known(catalog::catalog());
-        Self::with(host, fetch, addressee, keys, ledger, (catalog, Ports::of_this_machine()))
+        let catalog = version::supported(catalog::catalog());
+        Self::with_catalog(host, fetch, addressee, keys, ledger, (catalog, Ports::of_this_machine()))
     }
 
-    pub(crate) fn with(
+    pub(crate) fn with_catalog(
         host: Arc<dyn Host>,
         fetch: Arc<Fetch>,
         addressee: Addressee,
@@ -105,7 +105,7 @@ impl Runner {
 
     /// Returns the catalog in the form in which the hello message carries it.
     pub(crate) fn support(&self) -> Vec<TaskSupport> {
-        version::told(catalog::support(&self.catalog))
+        version::advertised(catalog::support(&self.catalog))
     }
 
     /// Returns the highest fence that was ever accepted; 0 without a usable ledger.
@@ -146,11 +146,11 @@ impl Runner {
         let keys = self.key_set();
         let statement =
             Envelope::open(envelope, &keys).map_err(|error| refuse(Code::EnvelopeInvalid, error.to_string()))?;
-        self.must_be_for_us(&statement)?;
+        self.check_addressee(&statement)?;
         let ledger = self.ledger.as_ref();
         let ledger = ledger.map_err(|problem| refuse(Code::AgentLedgerDamaged, problem.detail.clone()))?;
         let mut ledger = ledger.lock().await;
-        if let Some(known) = self.known(&ledger, statement.task) {
+        if let Some(known) = self.recorded(&ledger, statement.task) {
             return Ok(known);
         }
         if let Some(refusal) = ledger.refusal(statement.task) {
@@ -174,11 +174,11 @@ impl Runner {
 
     /// Records in the ledger that the task begins, and returns the position of its catalog entry.
     async fn begin(&self, ledger: &mut Ledger, statement: &TaskStatement) -> Result<usize, Refusal> {
-        let position = self.must_be_acceptable(ledger, statement)?;
+        let position = self.check_statement(ledger, statement)?;
         if self.running.lock().unwrap_or_else(PoisonError::into_inner).len() >= TASKS_MAX {
-            return Err(refuse(Code::NodeBusy, format!("{TASKS_MAX} tasks are under way already")));
+            return Err(refuse(Code::NodeBusy, format!("{TASKS_MAX} tasks are already running")));
         }
-        let owner = HostOwner::of(statement).filter(|_| self.catalog[position].takes_host());
+        let owner = HostOwner::of(statement).filter(|_| self.catalog[position].claims_host());
         ledger.begin(statement, owner, self.now()).await.map_err(|error| refuse(error.code(), error.to_string()))?;
         Ok(position)
     }
@@ -194,7 +194,7 @@ impl Runner {
         self.ports.clock.now()
     }
 
-    fn must_be_for_us(&self, statement: &TaskStatement) -> Result<(), Refusal> {
+    fn check_addressee(&self, statement: &TaskStatement) -> Result<(), Refusal> {
         let us = &self.addressee;
         let wrong = if statement.control_plane != us.control_plane {
             "another control plane"
@@ -205,10 +205,10 @@ impl Runner {
         } else {
             return Ok(());
         };
-        Err(refuse(Code::EnvelopeForeign, format!("the task is for {wrong}")))
+        Err(refuse(Code::EnvelopeRecipientMismatch, format!("the task is for {wrong}")))
     }
 
-    fn known(&self, ledger: &Ledger, task: TaskId) -> Option<Accepted> {
+    fn recorded(&self, ledger: &Ledger, task: TaskId) -> Option<Accepted> {
         match ledger.entry(task)? {
             ledger::Entry::Ended(outcome) => Some(Accepted::Known(vec![TaskLine::Ended(outcome.clone())])),
             ledger::Entry::Interrupted => Some(Accepted::Known(vec![TaskLine::Interrupted])),
@@ -223,25 +223,31 @@ impl Runner {
     }
 
     /// Checks that the task may run now, and returns the position of its catalog entry.
-    fn must_be_acceptable(&self, ledger: &Ledger, statement: &TaskStatement) -> Result<usize, Refusal> {
+    fn check_statement(&self, ledger: &Ledger, statement: &TaskStatement) -> Result<usize, Refusal> {
         let now = self.now();
         if statement.expires_at <= now {
             let late = EnvelopeError::Expired(statement.expires_at);
-            return Err(refuse(Code::EnvelopeExpired, format!("{late}, and this node's clock says {now}")));
+            return Err(refuse(Code::EnvelopeExpired, format!("{late}; this node's clock is {now}")));
         }
         if statement.issued_at > now.plus(CLOCK_SKEW_MAX) {
-            let message = format!("the task is issued at {}, and this node's clock says {now}", statement.issued_at);
+            let message = format!(
+                "the task was issued at {}, which is in the future; this node's clock is {now}",
+                statement.issued_at
+            );
             return Err(refuse(Code::EnvelopeExpired, message));
         }
         if statement.fence < ledger.fence() {
-            let message = format!("the task has fence {}, and {} was seen", statement.fence, ledger.fence());
+            let message = format!("the task has fence {}, lower than {}", statement.fence, ledger.fence());
             return Err(refuse(Code::FenceTooLow, message));
         }
         // A lost refusal (it is not durable, for example on a full disk) leaves no trace in the ledger: the attempt number keeps that task
         // from running after later attempts of its step.
         if let Some(seen) = statement.step.map(|step| ledger.attempt(step)).filter(|seen| statement.attempt < *seen) {
-            let message = format!("the task is attempt {} of its step, and {seen} was seen", statement.attempt);
-            return Err(refuse(Code::AttemptTooLow, message));
+            let message = format!(
+                "the task is attempt {} of its step, but attempt {seen} was already started",
+                statement.attempt
+            );
+            return Err(refuse(Code::StaleAttempt, message));
         }
         let known = |entry: &Entry| {
             entry.task_type.as_str() == statement.task_type && entry.schemas.contains(&statement.schema)
@@ -249,17 +255,17 @@ impl Runner {
         let position = self.catalog.iter().position(known).ok_or_else(|| {
             refuse(
                 Code::TaskUnknown,
-                format!("this agent has no {} in schema {}", statement.task_type, statement.schema),
+                format!("this agent does not support {} in schema {}", statement.task_type, statement.schema),
             )
         })?;
         (self.catalog[position].accepts)(&statement.params)
             .map_err(|error| refuse(Code::TaskParamsInvalid, error.to_string()))?;
-        must_own_host(&self.catalog[position], ledger.owner(), statement)?;
+        check_ownership(&self.catalog[position], ledger.owner(), statement)?;
         Ok(position)
     }
 
     fn start(self: &Arc<Self>, position: usize, statement: TaskStatement) -> broadcast::Receiver<TaskLine> {
-        let (lines, receiver) = broadcast::channel(LINES_KEPT);
+        let (lines, receiver) = broadcast::channel(LINES_BUFFERED);
         let cancel = CancellationToken::new();
         let running = Running { lines: lines.clone(), cancel: cancel.clone() };
         self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(statement.task, running);
@@ -286,8 +292,8 @@ impl Runner {
             fetch: self.fetch.clone(),
             cancel: cancel.clone(),
             deadline: statement.expires_at,
-            progress: Arc::new(move |said| {
-                let _ = progress.send(TaskLine::Progress(said));
+            progress: Arc::new(move |progress_line| {
+                let _ = progress.send(TaskLine::Progress(progress_line));
             }),
         };
         let (outcome, frees_host) = match self.attempt(position, &statement, context, &cancel).await {
@@ -298,17 +304,17 @@ impl Runner {
             Err(failure) => (TaskOutcome::Failed { failure }, false),
         };
         reach(Point::TaskDone(task_type));
-        self.keep_end(statement.task, outcome.clone(), frees_host).await;
+        self.record_end(statement.task, outcome.clone(), frees_host).await;
         reach(Point::TaskEnded(task_type));
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&statement.task);
         let _ = lines.send(TaskLine::Ended(outcome));
     }
 
-    async fn keep_end(&self, task: TaskId, outcome: TaskOutcome, frees_host: bool) {
+    async fn record_end(&self, task: TaskId, outcome: TaskOutcome, frees_host: bool) {
         // Without a ledger no task ran.
         let Ok(ledger) = &self.ledger else { return };
         if let Err(error) = ledger.lock().await.end(task, outcome, frees_host, self.now()).await {
-            tracing::error!(%task, %error, "the end of a task could not be written yet");
+            tracing::error!(%task, %error, "could not record the end of a task; retrying with the next one");
         }
     }
 
@@ -332,7 +338,7 @@ impl Runner {
             // Handlers that wait observe deadline and cancellation themselves and end with their evidence; these branches stop the handlers
             // that do not.
             result = work => result.unwrap_or_else(|panic| {
-                gpuaas_crash_points::pass_on_death(panic);
+                gpuaas_crash_points::resume_if_died(panic);
                 Err(TaskFailure::new(Code::Internal, format!("the handler of {} panicked", statement.task_type)))
             }),
             () = runtime.sleep_until(given_up_at) => {
@@ -346,19 +352,19 @@ impl Runner {
 }
 
 /// Refuses a task for another workload or allocation than the one that owns the host in this enrollment.
-fn must_own_host(entry: &Entry, owner: Option<HostOwner>, statement: &TaskStatement) -> Result<(), Refusal> {
+fn check_ownership(entry: &Entry, owner: Option<HostOwner>, statement: &TaskStatement) -> Result<(), Refusal> {
     let Some(served) = HostOwner::of(statement) else {
         if entry.task_type.is_for_workload() || statement.workload.is_some() {
-            let message = format!("{} names no workload and allocation that it is for", entry.task_type);
-            return Err(refuse(Code::EnvelopeForeign, message));
+            let message = format!("{} names no workload or no allocation", entry.task_type);
+            return Err(refuse(Code::EnvelopeRecipientMismatch, message));
         }
         return Ok(());
     };
     match owner {
         Some(owner) if owner.epoch == served.epoch && owner != served => {
             let HostOwner { workload, allocation, .. } = owner;
-            let message = format!("workload {workload} owns this host by allocation {allocation}");
-            Err(refuse(Code::HostOwned, message))
+            let message = format!("workload {workload} owns this host with allocation {allocation}");
+            Err(refuse(Code::HostInUse, message))
         }
         Some(_) | None => Ok(()),
     }

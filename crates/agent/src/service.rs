@@ -8,7 +8,7 @@ use gpuaas_host::{Host, JournalFrom, notify_ready, notify_status};
 use gpuaas_model::Code;
 use gpuaas_trust::{Envelope, SignedKeySet};
 use gpuaas_wire::{
-    bounds::cut,
+    bounds::one_line,
     session::{
         BODY_BYTES_MAX, BulkRequest, ChannelEndpoints, ConnectionKind, Hello, JOURNAL_TEXT_BYTES_MAX, JOURNAL_UNITS,
         JournalLine, JournalRequest, Observe, PROTOCOL, Refusal, TUNNEL_PORT_HEADER, TUNNEL_PORTS, TaskLine, TaskRef,
@@ -30,7 +30,7 @@ use crate::{
     tunnel, version,
 };
 
-pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
+pub(crate) type HttpResponse = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
 /// Answers the requests on one connection.
 pub(crate) struct Service {
@@ -44,9 +44,9 @@ pub(crate) struct Service {
 
 impl Service {
     /// Answers a request. A refusal is returned as a response too.
-    pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Infallible> {
+    pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<HttpResponse, Infallible> {
         let path = request.uri().path().to_owned();
-        let answered = match (request.method(), path.as_str()) {
+        let response = match (request.method(), path.as_str()) {
             (&Method::GET, path::HELLO) => self.hello().await,
             (&Method::POST, path::KEYS) => self.keys(request).await,
             (&Method::POST, path::ENDPOINTS) => self.endpoints(request).await,
@@ -56,16 +56,16 @@ impl Service {
             (&Method::POST, path::CONNECTIONS) => self.connection(request).await,
             (&Method::POST, path::TUNNEL) => self.tunnel(request).await,
             (&Method::POST, path::JOURNAL) => self.journal(request).await,
-            _ => Err(refusal(Code::NotFound, "this agent has no such path")),
+            _ => Err(refusal(Code::NotFound, "the agent has no such path")),
         };
-        Ok(answered.unwrap_or_else(refused))
+        Ok(response.unwrap_or_else(refusal_response))
     }
 
-    async fn hello(&self) -> Result<Answer, Refusal> {
+    async fn hello(&self) -> Result<HttpResponse, Refusal> {
         if matches!(self.connection, ConnectionKind::Control) {
             // Only a control plane that has admitted this node asks for the hello. Errors are ignored: an init other than systemd may not
             // take notifications.
-            let problem = self.runner.problem().map(|problem| format!("; takes no tasks: {}", problem.detail));
+            let problem = self.runner.problem().map(|problem| format!("; accepts no tasks: {}", problem.detail));
             let status = format!("connected to {}{}", self.channel, problem.unwrap_or_default());
             let _ = notify_status(&status).and_then(|()| notify_ready());
         }
@@ -87,22 +87,22 @@ impl Service {
         }))
     }
 
-    async fn keys(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    async fn keys(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
         let signed: SignedKeySet = read(request).await?;
         self.dialer
-            .take_keys(&self.runner, &signed)
+            .accept_key_set(&self.runner, &signed)
             .await
             .map_err(|message| refusal(Code::EnvelopeInvalid, &message))?;
-        Ok(nothing())
+        Ok(empty_response())
     }
 
-    async fn endpoints(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    async fn endpoints(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
         let ChannelEndpoints { channels } = read(request).await?;
-        self.dialer.take_endpoints(channels).await.map_err(|message| refusal(Code::BodyInvalid, &message))?;
-        Ok(nothing())
+        self.dialer.set_endpoints(channels).await.map_err(|message| refusal(Code::BodyInvalid, &message))?;
+        Ok(empty_response())
     }
 
-    async fn task(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    async fn task(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
         let envelope = bytes(request, Envelope::BYTES_MAX).await?;
         Ok(match self.runner.accept(&envelope).await? {
             Accepted::Known(lines) => streamed(stream::iter(lines)),
@@ -110,46 +110,46 @@ impl Service {
         })
     }
 
-    async fn cancel(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    async fn cancel(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
         let TaskRef { task } = read(request).await?;
         self.runner.cancel(task);
-        Ok(nothing())
+        Ok(empty_response())
     }
 
-    async fn observe(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    async fn observe(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
         let Observe { units } = read(request).await?;
         Ok(streamed(observe::reports(&self.host, &units).await))
     }
 
-    async fn connection(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    async fn connection(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
         let BulkRequest { request } = read(request).await?;
         self.dialer.clone().dial_bulk(self.runner.clone(), self.channel.clone(), request);
-        Ok(nothing())
+        Ok(empty_response())
     }
 
-    async fn tunnel(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    async fn tunnel(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
         let port = request.headers().get(TUNNEL_PORT_HEADER).and_then(|port| port.to_str().ok()?.parse::<u16>().ok());
         let port = port.filter(|port| TUNNEL_PORTS.contains(port));
-        let port = port.ok_or_else(|| refusal(Code::Forbidden, "no tunnel leads to that port"))?;
+        let port = port.ok_or_else(|| refusal(Code::Forbidden, "tunnels to that port are not allowed"))?;
         let address = SocketAddr::new(self.host.address(), port);
         let body = tunnel::open(address, request.into_body()).await;
         let body = body.map_err(|error| refusal(Code::ClusterUnreachable, &format!("{address}: {error}")))?;
         Ok(Response::new(body.boxed_unsync()))
     }
 
-    async fn journal(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
-        let ask: JournalRequest = read(request).await?;
-        if !JOURNAL_UNITS.contains(&ask.unit.as_str()) {
-            return Err(refusal(Code::Forbidden, "that unit's journal is not read"));
+    async fn journal(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
+        let journal_request: JournalRequest = read(request).await?;
+        if !JOURNAL_UNITS.contains(&journal_request.unit.as_str()) {
+            return Err(refusal(Code::Forbidden, "the journal of that unit is not available"));
         }
-        let from = match (ask.since, ask.tail) {
+        let from = match (journal_request.since, journal_request.tail) {
             (Some(since), _) => JournalFrom::Since(since),
             (None, Some(lines)) => JournalFrom::Tail(lines),
             (None, None) => JournalFrom::Start,
         };
-        let lines = self.host.journal(&ask.unit, from, ask.follow).await;
+        let lines = self.host.journal(&journal_request.unit, from, journal_request.follow).await;
         let lines = lines.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
-        Ok(streamed(lines.map(|line| JournalLine { at: line.at, text: cut(line.text, JOURNAL_TEXT_BYTES_MAX) })))
+        Ok(streamed(lines.map(|line| JournalLine { at: line.at, text: one_line(line.text, JOURNAL_TEXT_BYTES_MAX) })))
     }
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn until_end(lines: tokio::sync::broadcast::Receiver<TaskLine>) -> im
 
 async fn bytes(request: Request<Incoming>, bytes_max: usize) -> Result<Bytes, Refusal> {
     let body = Limited::new(request.into_body(), bytes_max).collect().await;
-    Ok(body.map_err(|_| refusal(Code::BodyTooLarge, "the body is too long or broke off"))?.to_bytes())
+    Ok(body.map_err(|_| refusal(Code::BodyTooLarge, "the body is too long or incomplete"))?.to_bytes())
 }
 
 async fn read<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Refusal> {
@@ -178,7 +178,7 @@ async fn read<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Refu
     serde_json::from_slice(&bytes).map_err(|error| refusal(Code::BodyInvalid, &error.to_string()))
 }
 
-fn streamed<T: Serialize>(lines: impl Stream<Item = T> + Send + 'static) -> Answer {
+fn streamed<T: Serialize>(lines: impl Stream<Item = T> + Send + 'static) -> HttpResponse {
     let frames = lines.map(|line| {
         let mut json = serde_json::to_vec(&line).map_err(std::io::Error::other)?;
         json.push(b'\n');
@@ -187,15 +187,15 @@ fn streamed<T: Serialize>(lines: impl Stream<Item = T> + Send + 'static) -> Answ
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
 
-fn json(value: &impl Serialize) -> Answer {
-    whole(Bytes::from(serde_json::to_vec(value).unwrap_or_default()))
+fn json(value: &impl Serialize) -> HttpResponse {
+    full_response(Bytes::from(serde_json::to_vec(value).unwrap_or_default()))
 }
 
-fn nothing() -> Answer {
-    whole(Bytes::new())
+fn empty_response() -> HttpResponse {
+    full_response(Bytes::new())
 }
 
-fn whole(bytes: Bytes) -> Answer {
+fn full_response(bytes: Bytes) -> HttpResponse {
     Response::new(Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
 }
 
@@ -203,7 +203,7 @@ fn refusal(code: Code, message: &str) -> Refusal {
     Refusal { code, message: message.to_owned() }
 }
 
-fn refused(refusal: Refusal) -> Answer {
+fn refusal_response(refusal: Refusal) -> HttpResponse {
     let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::UNPROCESSABLE_ENTITY);
     let mut answer = json(&refusal);
     *answer.status_mut() = status;

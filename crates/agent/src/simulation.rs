@@ -63,14 +63,21 @@ impl SimulatedAgent {
     ) -> Result<Self, AgentError> {
         let addressee =
             Addressee { control_plane: identity.control_plane.clone(), node: identity.node, epoch: identity.epoch };
-        let entries = catalog::catalog().into_iter().map(|entry| modelled(entry, handler.clone())).collect();
+        let entries = catalog::catalog().into_iter().map(|entry| simulated(entry, handler.clone())).collect();
         let mut expected = ExpectedLedger { id: None, node: identity.node, epoch: identity.epoch };
         if !host.exists(&state::path("ledger.jsonl")).await? {
             // An enrollment would do this; enrollment is not simulated.
             expected.id = Some(Ledger::prepare(&host, &expected, false, clock.now()).await?);
         }
         let ledger = Ledger::open(host.clone(), &expected, clock.now()).await?;
-        let runner = Runner::with(host, nowhere()?, addressee, keys, Ok(ledger), (entries, Ports { clock, runtime }));
+        let runner = Runner::with_catalog(
+            host,
+            offline_fetch()?,
+            addressee,
+            keys,
+            Ok(ledger),
+            (entries, Ports { clock, runtime }),
+        );
         Ok(Self { runner })
     }
 
@@ -94,7 +101,7 @@ impl SimulatedAgent {
 }
 
 /// Returns the entry with its name, schemas and check of parameters, and with the model's handler instead of its own.
-fn modelled(entry: Entry, handler: Handler) -> Entry {
+fn simulated(entry: Entry, handler: Handler) -> Entry {
     let task = entry.task_type;
     let run = Box::new(move |params: Value, context: Context| {
         let Context { cancel, deadline, progress, .. } = context;
@@ -104,17 +111,17 @@ fn modelled(entry: Entry, handler: Handler) -> Entry {
 }
 
 /// Returns a client without endpoints: simulated handlers send no requests.
-fn nowhere() -> Result<Arc<Fetch>, AgentError> {
-    static NOWHERE: OnceLock<Arc<Fetch>> = OnceLock::new();
-    if let Some(fetch) = NOWHERE.get() {
+fn offline_fetch() -> Result<Arc<Fetch>, AgentError> {
+    static OFFLINE: OnceLock<Arc<Fetch>> = OnceLock::new();
+    if let Some(fetch) = OFFLINE.get() {
         return Ok(fetch.clone());
     }
     let damaged = |error: &dyn std::fmt::Display| AgentError::State(error.to_string());
     let now = crate::clock::now();
-    let authority = Authority::generate("nobody", now).map_err(|error| damaged(&error))?;
+    let authority = Authority::generate("simulation", now).map_err(|error| damaged(&error))?;
     let key = NodeKey::generate().map_err(|error| damaged(&error))?;
     let node = NodeIdentity {
-        control_plane: "nobody".to_owned(),
+        control_plane: "simulation".to_owned(),
         node: "00000000-0000-7000-8000-000000000000"
             .parse()
             .map_err(|error: gpuaas_model::IdParseError| damaged(&error))?,
@@ -138,5 +145,5 @@ fn nowhere() -> Result<Arc<Fetch>, AgentError> {
         ledger: None,
     };
     let fetch = Fetch::new(&State { identity, key }, Arc::new(Endpoints::new(Vec::new())))?;
-    Ok(NOWHERE.get_or_init(|| Arc::new(fetch)).clone())
+    Ok(OFFLINE.get_or_init(|| Arc::new(fetch)).clone())
 }

@@ -78,7 +78,7 @@ pub(crate) fn path(name: &str) -> Utf8PathBuf {
 pub(crate) async fn load(host: &Arc<dyn Host>) -> Result<Option<State>, AgentError> {
     let file = path(IDENTITY);
     let read = read(host, &file).await?;
-    let Some(text) = read else { return must_be_new(host).await.map(|()| None) };
+    let Some(text) = read else { return check_never_enrolled(host).await.map(|()| None) };
     let damaged = |what: &dyn std::fmt::Display| identity_error(&file, format!("is damaged: {what}"));
     let is_verified = verified("", &text).is_some();
     let identity: Identity = match serde_json::from_slice(&text) {
@@ -88,15 +88,15 @@ pub(crate) async fn load(host: &Arc<dyn Host>) -> Result<Option<State>, AgentErr
     };
     // Older agents write neither a ledger id nor a digest.
     if !is_verified && (identity.ledger.is_some() || has_digest(&text)) {
-        return Err(damaged(&"its digest is not that of its content"));
+        return Err(damaged(&"its digest does not match its content"));
     }
     let (key, of) = match &identity.key {
         Some(key) => (key.clone(), file.clone()),
-        None => (key_apart(host).await?, path(KEY)),
+        None => (read_key_file(host).await?, path(KEY)),
     };
     let key = NodeKey::from_pem(key.expose()).map_err(|error| identity_error(&of, format!("is damaged: {error}")))?;
     identity.check(&key).map_err(|error| match error {
-        Mismatch::Key => identity_error(&of, "is damaged: its key is not the one that the certificate is for"),
+        Mismatch::Key => identity_error(&of, "is damaged: its key does not match the certificate"),
         Mismatch::Other(what) => damaged(&what),
     })?;
     Ok(Some(State { identity, key }))
@@ -109,10 +109,10 @@ fn has_digest(text: &[u8]) -> bool {
 }
 
 /// Refuses a machine that was enrolled and has lost its identity.
-async fn must_be_new(host: &Arc<dyn Host>) -> Result<(), AgentError> {
+async fn check_never_enrolled(host: &Arc<dyn Host>) -> Result<(), AgentError> {
     for left in [path("ledger.jsonl"), path(KEY)] {
         if host.exists(&left).await? {
-            let what = format!("is missing, and {left} is there: this machine was enrolled before");
+            let what = format!("is missing, although {left} exists: this machine was enrolled before");
             return Err(identity_error(&path(IDENTITY), what));
         }
     }
@@ -120,7 +120,7 @@ async fn must_be_new(host: &Arc<dyn Host>) -> Result<(), AgentError> {
 }
 
 /// Reads the separate key file of an older agent.
-async fn key_apart(host: &Arc<dyn Host>) -> Result<SecretText, AgentError> {
+async fn read_key_file(host: &Arc<dyn Host>) -> Result<SecretText, AgentError> {
     let file = path(KEY);
     let read = read(host, &file).await?;
     let text = read.ok_or_else(|| identity_error(&file, format!("is missing, and {} has no key", path(IDENTITY))))?;
@@ -135,7 +135,9 @@ async fn read(host: &Arc<dyn Host>, file: &Utf8Path) -> Result<Option<Vec<u8>>, 
 /// Classifies an error of a read. An error of the file system may pass and is no damage: systemd restarts the agent.
 fn read_error(file: &Utf8Path, error: HostError) -> AgentError {
     match error {
-        HostError::Unfit { .. } | HostError::TooLong { .. } => identity_error(file, format!("cannot be read: {error}")),
+        HostError::UnsafePath { .. } | HostError::TooLong { .. } => {
+            identity_error(file, format!("cannot be read: {error}"))
+        }
         passing => AgentError::Host(passing),
     }
 }
@@ -145,7 +147,7 @@ fn identity_error(file: &Utf8Path, what: impl Into<String>) -> AgentError {
 }
 
 /// Writes the identity. If it includes the key, the separate key file of an older agent is removed.
-pub(crate) async fn keep(host: &Arc<dyn Host>, identity: &Identity) -> Result<(), AgentError> {
+pub(crate) async fn save(host: &Arc<dyn Host>, identity: &Identity) -> Result<(), AgentError> {
     host.make_folder(Utf8Path::new(FOLDER), 0o700).await?;
     let text = serde_json::to_string_pretty(identity).map_err(|error| AgentError::State(error.to_string()))?;
     let content = with_digest("", &text).0.into_bytes();
@@ -186,8 +188,8 @@ impl Identity {
             return Err(Mismatch::Other("its certificate is of another node, enrollment or control plane".to_owned()));
         }
         let request = key.request_pem().map_err(Mismatch::of)?;
-        let (certified, held) = (certified_key_sha256(&certificate), requested_key_sha256(&request));
-        if certified.map_err(Mismatch::of)? != held.map_err(Mismatch::of)? {
+        let (certified, requested) = (certified_key_sha256(&certificate), requested_key_sha256(&request));
+        if certified.map_err(Mismatch::of)? != requested.map_err(Mismatch::of)? {
             return Err(Mismatch::Key);
         }
         let authorities = self.authorities().map_err(Mismatch::of)?;
@@ -200,13 +202,13 @@ impl Identity {
     }
 
     /// Formats the identity for people.
-    pub(crate) fn described(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         let (name, url) = (self.shown_name(), self.url.as_deref().unwrap_or("an unknown address"));
         format!("{name} ({}) at {url}", self.node)
     }
 
     /// Formats the identity for scripts: on each line a keyword, a space and its value.
-    pub(crate) fn lines(&self) -> String {
+    pub(crate) fn status_lines(&self) -> String {
         let url = self.url.as_deref().unwrap_or_default();
         let (name, version) = (self.shown_name(), version::version());
         format!("node {}\nname {name}\nurl {url}\ncontrol-plane {}\nversion {version}\n", self.node, self.control_plane)
@@ -247,38 +249,38 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handlers::test_host::{enrolled_nobody, sandbox};
+    use crate::handlers::test_host::{sandbox, test_state};
 
     fn pem(key: &NodeKey) -> String {
         key.to_pem().to_string()
     }
 
     #[tokio::test]
-    async fn key_that_was_kept_apart_is_read_and_goes_with_the_next_certificate() {
+    async fn separate_key_file_is_read_and_removed_at_the_next_renewal() {
         let (_folder, host) = sandbox(&[]);
-        let of_before = enrolled_nobody();
-        keep(&host, &of_before.identity).await.unwrap();
-        let key = FileSpec { path: path(KEY), mode: 0o600, content: pem(&of_before.key).into_bytes() };
+        let former = test_state();
+        save(&host, &former.identity).await.unwrap();
+        let key = FileSpec { path: path(KEY), mode: 0o600, content: pem(&former.key).into_bytes() };
         host.write(&key).await.unwrap();
         let loaded = load(&host).await.unwrap().expect("an identity");
-        assert_eq!(pem(&loaded.key), pem(&of_before.key));
+        assert_eq!(pem(&loaded.key), pem(&former.key));
 
-        let fresh = enrolled_nobody();
+        let fresh = test_state();
         let identity = Identity { key: Some(SecretText::new(pem(&fresh.key))), ..fresh.identity };
-        keep(&host, &identity).await.unwrap();
-        assert!(host.read(&path(KEY), FILE_BYTES_MAX).await.unwrap().is_none(), "the key of before is gone");
+        save(&host, &identity).await.unwrap();
+        assert!(host.read(&path(KEY), FILE_BYTES_MAX).await.unwrap().is_none(), "the former key file must be removed");
         let loaded = load(&host).await.unwrap().expect("an identity");
         assert_eq!(pem(&loaded.key), pem(&fresh.key));
         assert_eq!(loaded.identity.certificate, identity.certificate);
     }
 
     #[test]
-    fn link_in_the_place_of_the_identity_is_damage_and_an_error_of_the_file_system_is_not() {
+    fn symlinked_identity_is_damage_and_a_file_system_error_is_not() {
         let file = path(IDENTITY);
-        let link = HostError::Unfit { path: file.clone(), at: file.clone(), what: "is a link" };
+        let link = HostError::UnsafePath { path: file.clone(), at: file.clone(), what: "is a link" };
         let source = std::io::ErrorKind::ResourceBusy.into();
-        let passing = HostError::File { action: "read", path: file.clone(), source };
+        let temporary = HostError::File { action: "read", path: file.clone(), source };
         assert_eq!(read_error(&file, link).exit() as u8, 9);
-        assert_ne!(read_error(&file, passing).exit() as u8, 9, "its unit starts it again");
+        assert_ne!(read_error(&file, temporary).exit() as u8, 9, "systemd restarts the agent");
     }
 }

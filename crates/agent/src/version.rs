@@ -10,9 +10,9 @@ use gpuaas_wire::task::TaskSupport;
 use crate::catalog::Entry;
 
 #[cfg(feature = "other-versions")]
-pub(crate) use other::{known, told, version};
+pub(crate) use other::{advertised, supported, version};
 #[cfg(not(feature = "other-versions"))]
-pub(crate) use this::{known, told, version};
+pub(crate) use this::{advertised, supported, version};
 
 #[cfg(not(feature = "other-versions"))]
 mod this {
@@ -24,12 +24,12 @@ mod this {
     }
 
     /// Returns the entries of the catalog that this version knows.
-    pub(crate) fn known(catalog: Vec<Entry>) -> Vec<Entry> {
+    pub(crate) fn supported(catalog: Vec<Entry>) -> Vec<Entry> {
         catalog
     }
 
     /// Returns the task types that the hello message lists.
-    pub(crate) fn told(support: Vec<TaskSupport>) -> Vec<TaskSupport> {
+    pub(crate) fn advertised(support: Vec<TaskSupport>) -> Vec<TaskSupport> {
         support
     }
 }
@@ -44,7 +44,7 @@ mod other {
         This,
         Older,
         Newer,
-        Apart,
+        Incompatible,
     }
 
     impl Version {
@@ -53,8 +53,8 @@ mod other {
                 None | Some("") => Self::This,
                 Some("older") => Self::Older,
                 Some("newer") => Self::Newer,
-                Some("apart") => Self::Apart,
-                Some(unknown) => panic!("GPUAAS_AGENT_VERSION is older, newer or apart, not {unknown}"),
+                Some("apart") => Self::Incompatible,
+                Some(unknown) => panic!("GPUAAS_AGENT_VERSION must be older, newer or apart, not {unknown}"),
             }
         }
 
@@ -67,25 +67,25 @@ mod other {
                 Self::This => env!("CARGO_PKG_VERSION"),
                 Self::Older => "0.0.9",
                 Self::Newer => "0.2.0",
-                Self::Apart => "0.0.1",
+                Self::Incompatible => "0.0.1",
             }
         }
 
-        pub(super) fn known(self, mut catalog: Vec<Entry>) -> Vec<Entry> {
+        pub(super) fn supported(self, mut catalog: Vec<Entry>) -> Vec<Entry> {
             for entry in &mut catalog {
                 let (oldest, newest) = (*entry.schemas.start(), *entry.schemas.end());
                 entry.schemas = match self {
                     Self::This => oldest..=newest,
                     Self::Older => oldest..=oldest,
                     Self::Newer => oldest..=newest + 1,
-                    Self::Apart if entry.mutates => 0..=oldest - 1,
-                    Self::Apart => oldest..=oldest,
+                    Self::Incompatible if entry.mutates => 0..=oldest - 1,
+                    Self::Incompatible => oldest..=oldest,
                 };
             }
             catalog
         }
 
-        pub(super) fn told(self, mut support: Vec<TaskSupport>) -> Vec<TaskSupport> {
+        pub(super) fn advertised(self, mut support: Vec<TaskSupport>) -> Vec<TaskSupport> {
             if self == Self::Newer {
                 support.push(TaskSupport { task: "host.of_tomorrow".to_owned(), schemas: vec![1] });
             }
@@ -97,12 +97,12 @@ mod other {
         Version::of_process().text()
     }
 
-    pub(crate) fn known(catalog: Vec<Entry>) -> Vec<Entry> {
-        Version::of_process().known(catalog)
+    pub(crate) fn supported(catalog: Vec<Entry>) -> Vec<Entry> {
+        Version::of_process().supported(catalog)
     }
 
-    pub(crate) fn told(support: Vec<TaskSupport>) -> Vec<TaskSupport> {
-        Version::of_process().told(support)
+    pub(crate) fn advertised(support: Vec<TaskSupport>) -> Vec<TaskSupport> {
+        Version::of_process().advertised(support)
     }
 }
 
@@ -114,33 +114,33 @@ mod tests {
     use crate::catalog::{catalog, support};
 
     fn schemas(version: Version, task: TaskType) -> Vec<u32> {
-        let told = version.told(support(&version.known(catalog())));
-        told.into_iter().find(|of| of.task == task.as_str()).expect("it is in the catalog").schemas
+        let advertised = version.advertised(support(&version.supported(catalog())));
+        advertised.into_iter().find(|of| of.task == task.as_str()).expect("the task is in the catalog").schemas
     }
 
     #[test]
-    fn an_agent_of_this_version_is_what_it_is() {
+    fn this_version_is_reported_unchanged() {
         assert_eq!(Version::named(None), Version::This);
-        let told = |version: Version| version.told(support(&version.known(catalog())));
-        assert_eq!(told(Version::This), support(&catalog()));
+        let advertised = |version: Version| version.advertised(support(&version.supported(catalog())));
+        assert_eq!(advertised(Version::This), support(&catalog()));
         assert_eq!(version(), env!("CARGO_PKG_VERSION"));
     }
 
     #[test]
-    fn an_older_one_knows_less_a_newer_one_more_and_one_far_apart_nothing_of_what_changes_a_node() {
-        let newest = *schemas(Version::This, TaskType::Preflight).last().expect("there is one");
-        assert!(newest > 1, "a task of one shape alone would show nothing");
+    fn simulated_versions_support_fewer_more_or_no_changing_tasks() {
+        let newest = *schemas(Version::This, TaskType::Preflight).last().expect("the task has a schema");
+        assert!(newest > 1, "the test needs a task with several schemas");
         assert_eq!(schemas(Version::Older, TaskType::Preflight), [1]);
         assert_eq!(schemas(Version::Newer, TaskType::Preflight).last(), Some(&(newest + 1)));
         for task in [TaskType::ArtifactFetch, TaskType::Rke2Install, TaskType::Rke2Start] {
-            assert!(!schemas(Version::Apart, task).contains(&1), "{task}");
+            assert!(!schemas(Version::Incompatible, task).contains(&1), "{task}");
         }
-        assert_eq!(schemas(Version::Apart, TaskType::Noop), [1]);
+        assert_eq!(schemas(Version::Incompatible, TaskType::Noop), [1]);
     }
 
     #[test]
     #[should_panic(expected = "older, newer or apart")]
-    fn a_version_that_nobody_knows_is_a_mistake() {
+    fn unknown_version_panics() {
         Version::named(Some("olden"));
     }
 }

@@ -29,11 +29,11 @@ pub fn uncovered(sources: &Sources) -> Vec<String> {
     let paths = sources.openapi["paths"].as_object().into_iter().flatten();
     for (path, item) in paths {
         for (method, operation) in item.as_object().into_iter().flatten() {
-            findings.extend(lacks(sources, path, method, operation));
+            findings.extend(missing(sources, path, method, operation));
         }
     }
     if findings.is_empty() && sources.openapi["paths"].as_object().is_none_or(serde_json::Map::is_empty) {
-        findings.push("the document holds no operation".to_owned());
+        findings.push("the document contains no operation".to_owned());
     }
     let known: BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     let without_page = known.iter().filter(|code| !sources.error_pages.contains(**code));
@@ -41,16 +41,18 @@ pub fn uncovered(sources: &Sources) -> Vec<String> {
     findings
 }
 
-fn lacks(sources: &Sources, path: &str, method: &str, operation: &Value) -> Vec<String> {
-    let Some(name) = operation["operationId"].as_str() else { return vec![format!("{method} {path} has no name")] };
+fn missing(sources: &Sources, path: &str, method: &str, operation: &Value) -> Vec<String> {
+    let Some(name) = operation["operationId"].as_str() else {
+        return vec![format!("{method} {path} has no operationId")];
+    };
     let mut findings = Vec::new();
-    let mut check = |what: &str, holds: &dyn Fn(&str) -> bool| {
+    let mut check = |what: &str, is_valid: &dyn Fn(&str) -> bool| {
         let extension = format!("x-{what}");
         match operation[&extension].as_str() {
-            None => findings.push(format!("operation {name} does not say its {extension}")),
-            Some(said) if said.starts_with("none: ") => {}
-            Some(said) if holds(said) => {}
-            Some(said) => findings.push(format!("operation {name}: there is no {what} {said:?}")),
+            None => findings.push(format!("operation {name} does not declare {extension}")),
+            Some(declared) if declared.starts_with("none: ") => {}
+            Some(said) if is_valid(said) => {}
+            Some(declared) => findings.push(format!("operation {name} declares an unknown {what} {declared:?}")),
         }
     };
     check("permission", &|permission| permission.parse::<Permission>().is_ok());
@@ -58,21 +60,21 @@ fn lacks(sources: &Sources, path: &str, method: &str, operation: &Value) -> Vec<
     check("audit", &|action| action.parse::<AuditAction>().is_ok());
     check("event", &|kind| kind.parse::<EventKind>().is_ok());
     match operation["x-errors"].as_array() {
-        None => findings.push(format!("operation {name} does not say its x-errors")),
+        None => findings.push(format!("operation {name} does not declare x-errors")),
         Some(codes) => {
             let unknown = codes.iter().filter_map(Value::as_str).filter(|code| code.parse::<Code>().is_err());
-            findings.extend(unknown.map(|code| format!("operation {name}: there is no error {code:?}")));
+            findings.extend(unknown.map(|code| format!("operation {name} declares an unknown error {code:?}")));
         }
     }
-    if method != "get" && operation["x-audit"].as_str().is_some_and(|said| said.starts_with("none: read")) {
-        findings.push(format!("operation {name} changes something and says that it only reads"));
+    if method != "get" && operation["x-audit"].as_str().is_some_and(|declared| declared.starts_with("none: read")) {
+        findings.push(format!("operation {name} changes something but declares that it only reads"));
     }
-    let for_people = !operation["x-cli"].as_str().is_some_and(|said| said.starts_with("none: "));
+    let for_people = !operation["x-cli"].as_str().is_some_and(|declared| declared.starts_with("none: "));
     if for_people && !sources.client.contains(&format!("pub async fn {name}(")) {
         findings.push(format!("operation {name} has no method in the client"));
     }
     if !sources.tests.contains(name) {
-        findings.push(format!("operation {name} is named by no test"));
+        findings.push(format!("operation {name} has no test"));
     }
     findings
 }
@@ -98,12 +100,12 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_operation_lacks_nothing() {
+    fn complete_operation_has_no_findings() {
         assert_eq!(uncovered(&complete()), Vec::<String>::new());
     }
 
     #[test]
-    fn each_thing_that_is_missing_is_found() {
+    fn each_missing_item_is_reported() {
         let mut broken = complete();
         broken.cli.clear();
         broken.client.clear();
@@ -115,8 +117,16 @@ mod tests {
         operation["x-errors"] = json!(["no_such_code"]);
         operation["x-permission"] = json!("emperor");
         let findings = uncovered(&broken).join("\n");
-        let wanted =
-            ["no permission", "no cli", "no event", "no error", "only reads", "no method", "no test", "no page"];
+        let wanted = [
+            "unknown permission",
+            "unknown cli",
+            "unknown event",
+            "unknown error",
+            "only reads",
+            "no method",
+            "no test",
+            "no page",
+        ];
         for what in wanted {
             assert!(findings.contains(what), "{what} is not among:\n{findings}");
         }
@@ -124,8 +134,8 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_document_is_not_taken_for_a_covered_one() {
+    fn empty_document_is_reported() {
         let empty = Sources { openapi: json!({}), ..complete() };
-        assert_eq!(uncovered(&empty), ["the document holds no operation"]);
+        assert_eq!(uncovered(&empty), ["the document contains no operation"]);
     }
 }

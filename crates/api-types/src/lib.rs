@@ -30,6 +30,6 @@ pub use platform::{
 };
 pub use problem::{Problem, ProblemReason};
 pub use workload::{
-    AccessGranted, AddMembers, App, Artifact, AskAccess, Deploy, Fault, ImportRelease, Member, Operation,
-    OperationDetail, Started, Step, Workload, WorkloadDetail,
+    AccessGranted, AddMembers, App, Artifact, Deploy, Fault, ImportRelease, Member, Operation, OperationDetail,
+    RequestAccess, Started, Step, Workload, WorkloadDetail,
 };

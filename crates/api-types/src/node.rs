@@ -294,8 +294,8 @@ fn labels() -> Object {
     let labels = ObjectBuilder::new().schema_type(Type::Object).additional_properties(Some(value));
     labels
         .description(Some(
-            "What operators say of it: at most 64, of names of 1 to 63 letters, digits and . _ - / and values of at most 253 printable characters, \
-             in one line.",
+            "Labels that operators set: at most 64. A name has 1 to 63 letters, digits and . _ - /; a value has at most 253 printable \
+             characters in one line.",
         ))
         .build()
 }

@@ -304,7 +304,7 @@ pub struct Step {
 /// Requests credentials for a workload's cluster.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AskAccess {
+pub struct RequestAccess {
     /// Kind of credential: `direct` or `break-glass`. Defaults to `direct`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(pattern = "^(direct|break-glass)$")]

@@ -16,10 +16,10 @@ use gpuaas_store::TokenRecord;
 
 use crate::{
     correlation,
-    document::{self, Needs},
+    document::{self, Access},
     peer::{self, PeerAddress},
     problem::ApiProblem,
-    shares::Standing,
+    shares::Activity,
     state::ApiState,
 };
 
@@ -46,7 +46,7 @@ pub(crate) async fn principal(
     state: &ApiState,
 ) -> Result<Principal, ApiProblem> {
     let (token, now) = look_up(headers, from, state).await?;
-    refuse_unless_good(&token, now)?;
+    check_validity(&token, now)?;
     Ok(Principal {
         token: token.id,
         name: token.name,
@@ -69,18 +69,18 @@ pub(crate) async fn one_time_caller(
 }
 
 /// Refuses revoked and expired tokens, tokens without an expiry, and one-time tokens, which are only good for their exchange.
-fn refuse_unless_good(token: &TokenRecord, now: Timestamp) -> Result<(), ApiProblem> {
+fn check_validity(token: &TokenRecord, now: Timestamp) -> Result<(), ApiProblem> {
     if token.revoked_at.is_some() {
         return Err(refuse("this token was revoked"));
     }
     match token.expires_at {
         Some(at) if at > now => {}
         Some(_) => return Err(refuse("this token has expired")),
-        None => return Err(refuse("this token has no end, and a token must have one")),
+        None => return Err(refuse("this token has no expiry, which every token needs")),
     }
     if token.is_bootstrap {
         return Err(ApiProblem::new(
-            Code::BootstrapOnly,
+            Code::OneTimeTokenOnly,
             "this one-time token can only be exchanged for another token",
         )
         .then("exchange it: gpuaas bootstrap --token-file FILE --name NAME"));
@@ -95,13 +95,13 @@ async fn look_up(
     state: &ApiState,
 ) -> Result<(TokenRecord, Timestamp), ApiProblem> {
     let sha256 = digest_of_token(headers, state.engine.keys())?;
-    let turn = state.limits.turn_to_look_up(from, &sha256).await?;
+    let permit = state.limits.lookup_permit(from, &sha256).await?;
     let token = state.engine.store().read_once().await?.token_by_sha256(&sha256).await?;
-    drop(turn);
+    drop(permit);
     let now = state.engine.ports().clock.now();
-    let is_good =
+    let is_valid =
         token.as_ref().is_some_and(|token| token.revoked_at.is_none() && token.expires_at.is_some_and(|at| at > now));
-    state.limits.looked_up(from, &sha256, is_good);
+    state.limits.record_lookup(from, &sha256, is_valid);
     Ok((token.ok_or_else(|| refuse("this token is unknown"))?, now))
 }
 
@@ -111,12 +111,12 @@ pub(crate) fn digest_of_token(headers: &HeaderMap, keys: &Keys) -> Result<String
     let (scheme, secret) = header.to_str().ok().and_then(|header| header.split_once(' ')).unwrap_or_default();
     // RFC 9110: the scheme name is case-insensitive.
     let secret = Some(secret).filter(|_| scheme.eq_ignore_ascii_case("Bearer"));
-    let secret = secret.ok_or_else(|| refuse("the Authorization header holds no bearer token"))?.trim();
-    if !token::is_genuine(keys, secret) {
-        let detail = "the Authorization header holds no token of this control plane: a character was lost or changed, \
-                      another control plane made it, or an earlier version did";
+    let secret = secret.ok_or_else(|| refuse("the Authorization header contains no bearer token"))?.trim();
+    if !token::is_issued(keys, secret) {
+        let detail = "the Authorization header contains no token of this control plane: a character was lost or \
+                      changed, or another control plane or an earlier version created the token";
         return Err(ApiProblem::new(Code::Unauthenticated, detail)
-            .then("copy the whole token, or ask a platform admin for a new one: gpuaas token create"));
+            .then("copy the complete token, or ask a platform admin for a new one: gpuaas token create"));
     }
     Ok(gpuaas_trust::sha256_hex(secret.as_bytes()))
 }
@@ -126,17 +126,17 @@ fn refuse(why: &str) -> ApiProblem {
 }
 
 /// Enforces the permission that the operation's description declares; undeclared operations are denied.
-pub(crate) async fn rights(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn enforce_permission(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
     let declared = route.and_then(|route| document::declared(request.method(), &route));
-    let needed = match declared.map(|declared| declared.needs) {
+    let needed = match declared.map(|declared| declared.access) {
         // No such operation, or one that requires no token.
-        None | Some(Needs::Nothing) => return next.run(request).await,
-        Some(Needs::Unsaid) => {
-            tracing::error!(path = request.uri().path(), "an operation names no right that it needs");
+        None | Some(Access::Public) => return next.run(request).await,
+        Some(Access::Undeclared) => {
+            tracing::error!(path = request.uri().path(), "an operation declares no permission");
             return ApiProblem::new(Code::Internal, "the control plane failed on this request").into_response();
         }
-        Some(Needs::Permission(permission)) => permission,
+        Some(Access::Permission(permission)) => permission,
     };
     let principal = match principal(request.headers(), peer::sender(&request), &state).await {
         Ok(principal) => principal,
@@ -145,11 +145,11 @@ pub(crate) async fn rights(State(state): State<ApiState>, mut request: Request, 
     if let Err(refused) = state.limits.count_caller(&principal) {
         return ApiProblem::from(refused).into_response();
     }
-    if let Some(standing) = request.extensions().get::<Standing>() {
-        standing.authenticate();
+    if let Some(standing) = request.extensions().get::<Activity>() {
+        standing.mark_authenticated();
     }
     let caller = Caller { principal, correlation: correlation::current_id(&state) };
-    if let Err(refused) = caller.must(needed) {
+    if let Err(refused) = caller.require(needed) {
         return ApiProblem::from(refused).into_response();
     }
     request.extensions_mut().insert(caller.principal);
@@ -163,10 +163,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_without_end_and_one_time_token_open_nothing() {
+    fn token_without_expiry_and_one_time_token_are_refused() {
         let now = Timestamp::from_millis(1_000);
         let (later, past) = (Some(Timestamp::from_millis(1_001)), Some(now));
-        let judged = |expires_at, revoked_at, is_bootstrap| {
+        let refusal = |expires_at, revoked_at, is_bootstrap| {
             let token = TokenRecord {
                 id: TokenId::from_uuid(uuid::Uuid::nil()),
                 name: "ann".to_owned(),
@@ -179,13 +179,13 @@ mod tests {
                 revoked_at,
                 is_bootstrap,
             };
-            refuse_unless_good(&token, now).map_err(|refused| refused.cause().code()).err()
+            check_validity(&token, now).map_err(|refused| refused.cause().code()).err()
         };
-        assert_eq!(judged(later, None, false), None);
-        assert_eq!(judged(later, None, true), Some(Code::BootstrapOnly));
+        assert_eq!(refusal(later, None, false), None);
+        assert_eq!(refusal(later, None, true), Some(Code::OneTimeTokenOnly));
         for (expires_at, revoked_at) in [(None, None), (past, None), (later, past)] {
             assert_eq!(
-                judged(expires_at, revoked_at, false),
+                refusal(expires_at, revoked_at, false),
                 Some(Code::Unauthenticated),
                 "{expires_at:?} {revoked_at:?}"
             );

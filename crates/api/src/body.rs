@@ -19,7 +19,7 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 
-use crate::{body_budget::Room, document, json, problem::ApiProblem, state::ApiState};
+use crate::{body_budget::Reservation, document, json, problem::ApiProblem, state::ApiState};
 
 /// Longest time from a request's head to the end of its body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(20);
@@ -36,28 +36,28 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Body<T> {
                 .about("Content-Type")
                 .then("send it with `Content-Type: application/json`"));
         }
-        let room = state.bodies.room(request.extensions());
-        let bytes = read(request.into_body(), room).await?;
+        let reservation = state.bodies.reserve(request.extensions());
+        let bytes = read(request.into_body(), reservation).await?;
         json::read(&bytes).map(Self)
     }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let said = headers.get(header::CONTENT_TYPE).and_then(|said| said.to_str().ok()).unwrap_or_default();
-    let essence = said.split(';').next().unwrap_or_default().trim();
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
 }
 
 /// Reads a whole body within the limits of `room`. Dropping the last clone of the result releases the memory.
-pub(crate) async fn read(mut body: RawBody, room: Room) -> Result<Bytes, ApiProblem> {
+pub(crate) async fn read(mut body: RawBody, reservation: Reservation) -> Result<Bytes, ApiProblem> {
     // A body whose announced length is over the limit is not read.
-    if body.size_hint().lower() > room.bytes_max() as u64 {
-        return Err(room.too_long());
+    if body.size_hint().lower() > reservation.bytes_max() as u64 {
+        return Err(reservation.too_long());
     }
-    let mut collected = Collected { bytes: Vec::new(), room };
+    let mut collected = Collected { bytes: Vec::new(), reservation };
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|error| broken_off(&error))?.into_data() else { continue };
-        collected.room.take(data.len())?;
+        let Ok(data) = frame.map_err(|error| read_error(&error))?.into_data() else { continue };
+        collected.reservation.add(data.len())?;
         // Copied, because a frame keeps the whole buffer from which it was cut.
         collected.bytes.extend_from_slice(&data);
     }
@@ -67,7 +67,7 @@ pub(crate) async fn read(mut body: RawBody, room: Room) -> Result<Bytes, ApiProb
 /// The received part of a body, with the memory that it holds.
 struct Collected {
     bytes: Vec<u8>,
-    room: Room,
+    reservation: Reservation,
 }
 
 impl AsRef<[u8]> for Collected {
@@ -76,37 +76,37 @@ impl AsRef<[u8]> for Collected {
     }
 }
 
-fn broken_off(error: &axum::Error) -> ApiProblem {
+fn read_error(error: &axum::Error) -> ApiProblem {
     let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
     if causes.any(|cause| cause.is::<TooSlow>()) {
         let detail = format!("the body did not arrive within {} s", BODY_TIME_MAX.as_secs());
-        return ApiProblem::new(Code::BodyTooSlow, detail).then("send it again, at once");
+        return ApiProblem::new(Code::BodyTooSlow, detail).then("send it again without pauses");
     }
-    ApiProblem::new(Code::BodyInvalid, "the body broke off").then("send it again")
+    ApiProblem::new(Code::BodyInvalid, "the body ended early").then("send it again")
 }
 
 /// Refuses a body with content if the operation takes none: the sender expects an effect that would not happen.
-pub(crate) async fn refuse_unasked(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+pub(crate) async fn refuse_unexpected(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
     if declared.is_none_or(|declared| !declared.mutates || declared.takes_body) {
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();
-    match read(body, state.bodies.room(&parts.extensions)).await.and_then(|bytes| json::must_say_nothing(&bytes)) {
+    match read(body, state.bodies.reserve(&parts.extensions)).await.and_then(|bytes| json::check_empty(&bytes)) {
         Ok(()) => next.run(Request::from_parts(parts, RawBody::empty())).await,
         Err(refused) => refused.into_response(),
     }
 }
 
 /// Applies the time limit to every body.
-pub(crate) async fn in_time(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+pub(crate) async fn limit_time(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
     }
     let ports = state.engine.ports();
     let until = ports.runtime.sleep_until(ports.clock.now().plus(BODY_TIME_MAX));
-    next.run(request.map(|body| RawBody::new(InTime { body, until }))).await
+    next.run(request.map(|body| RawBody::new(TimeLimited { body, until }))).await
 }
 
 /// The body did not end within the time limit.
@@ -115,12 +115,12 @@ pub(crate) async fn in_time(State(state): State<ApiState>, request: Request, nex
 struct TooSlow;
 
 /// A body that fails when the time limit is reached.
-struct InTime {
+struct TimeLimited {
     body: RawBody,
     until: BoxFuture<'static, ()>,
 }
 
-impl HttpBody for InTime {
+impl HttpBody for TimeLimited {
     type Data = Bytes;
     type Error = axum::Error;
 

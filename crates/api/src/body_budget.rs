@@ -44,33 +44,33 @@ enum Holder {
 }
 
 struct Budget {
-    whose: &'static str,
-    all_max: usize,
+    callers: &'static str,
+    total_max: usize,
     share_max: usize,
     /// Bytes that every holder may hold even when the budget is exhausted.
     floor: usize,
-    held: Mutex<Held>,
+    usage: Mutex<Usage>,
 }
 
 #[derive(Default)]
-struct Held {
-    all: usize,
+struct Usage {
+    total: usize,
     shares: HashMap<Holder, usize>,
 }
 
 impl BodyBudgets {
     pub(crate) fn new() -> Self {
-        let budget = |whose, all_max, floor| {
-            Arc::new(Budget { whose, all_max, share_max: all_max / 4, floor, held: Mutex::default() })
+        let budget = |callers, all_max, floor| {
+            Arc::new(Budget { callers, total_max: all_max, share_max: all_max / 4, floor, usage: Mutex::default() })
         };
         Self {
             unknown: budget("callers without a token", UNKNOWN_BYTES_MAX, UNKNOWN_BODY_BYTES_MAX),
-            known: budget("known callers", KNOWN_BYTES_MAX, 0),
+            known: budget("callers with a token", KNOWN_BYTES_MAX, 0),
         }
     }
 
     /// Returns an empty reservation for the body of a request. A caller counts as authenticated once its token was looked up.
-    pub(crate) fn room(&self, of: &Extensions) -> Room {
+    pub(crate) fn reserve(&self, of: &Extensions) -> Reservation {
         let known = of.get::<Principal>();
         let holder = known.map(|caller| caller.project.map_or(Holder::Token(caller.token), Holder::Project));
         let (budget, bytes_max) = match holder {
@@ -78,39 +78,39 @@ impl BodyBudgets {
             None => (&self.unknown, UNKNOWN_BODY_BYTES_MAX),
         };
         let holder = holder.unwrap_or_else(|| Holder::Address(of.get::<PeerAddress>().map(|from| from.site())));
-        Room { budget: budget.clone(), holder, bytes_max, taken: 0 }
+        Reservation { budget: budget.clone(), holder, bytes_max, taken: 0 }
     }
 }
 
 /// The share of a budget that one body holds; released on drop.
-pub(crate) struct Room {
+pub(crate) struct Reservation {
     budget: Arc<Budget>,
     holder: Holder,
     bytes_max: usize,
     taken: usize,
 }
 
-impl Room {
+impl Reservation {
     /// Returns the longest length of the body, in bytes.
     pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
     /// Reserves more bytes, or refuses the body.
-    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), ApiProblem> {
+    pub(crate) fn add(&mut self, bytes: usize) -> Result<(), ApiProblem> {
         if self.taken + bytes > self.bytes_max {
             return Err(self.too_long());
         }
-        let mut held = self.budget.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.budget.usage.lock().unwrap_or_else(PoisonError::into_inner);
         let of_holder = held.shares.get(&self.holder).copied().unwrap_or_default() + bytes;
         // Every address may always hold one body; otherwise a few could block all others. The number of connections bounds the total.
         let is_first = of_holder <= self.budget.floor;
-        if (held.all + bytes > self.budget.all_max && !is_first) || of_holder > self.budget.share_max {
-            let detail = format!("bodies of {} take all the memory that they may", self.budget.whose);
+        if (held.total + bytes > self.budget.total_max && !is_first) || of_holder > self.budget.share_max {
+            let detail = format!("request bodies of {} use their whole memory budget", self.budget.callers);
             let refused = ApiProblem::new(Code::RateLimited, detail);
             return Err(refused.then("send it again in a moment").after(RETRY_AFTER_SECONDS));
         }
-        held.all += bytes;
+        held.total += bytes;
         held.shares.insert(self.holder, of_holder);
         self.taken += bytes;
         Ok(())
@@ -119,14 +119,14 @@ impl Room {
     /// Returns the refusal of a body that is over the length limit.
     pub(crate) fn too_long(&self) -> ApiProblem {
         ApiProblem::new(Code::BodyTooLarge, format!("the body is longer than {} bytes", self.bytes_max))
-            .then("send less: nothing that this operation takes is longer")
+            .then("send a shorter body")
     }
 }
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut held = self.budget.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.all -= self.taken;
+        let mut held = self.budget.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        held.total -= self.taken;
         if let Some(share) = held.shares.get_mut(&self.holder) {
             *share -= self.taken;
             if *share == 0 {
@@ -143,14 +143,14 @@ mod tests {
 
     use super::*;
 
-    fn stranger(last: u8) -> Extensions {
+    fn unauthenticated(last: u8) -> Extensions {
         let mut of = Extensions::new();
         of.insert(PeerAddress::of([192, 0, 2, last].into()));
         of
     }
 
-    fn known(token: u128, project: Option<u128>) -> Extensions {
-        let mut of = stranger(1);
+    fn authenticated(token: u128, project: Option<u128>) -> Extensions {
+        let mut of = unauthenticated(1);
         of.insert(Principal {
             token: TokenId::from_uuid(Uuid::from_u128(token)),
             name: "robot".to_owned(),
@@ -162,49 +162,52 @@ mod tests {
     }
 
     /// Reserves bodies of full length until the budget refuses one.
-    fn filled(budgets: &BodyBudgets, of: &Extensions) -> Vec<Room> {
+    fn fill(budgets: &BodyBudgets, of: &Extensions) -> Vec<Reservation> {
         let full = || {
-            let mut room = budgets.room(of);
-            room.take(room.bytes_max()).ok().map(|()| room)
+            let mut reservation = budgets.reserve(of);
+            reservation.add(reservation.bytes_max()).ok().map(|()| reservation)
         };
         std::iter::from_fn(full).collect()
     }
 
     #[test]
-    fn strangers_share_one_budget_of_which_no_address_has_more_than_its_share() {
+    fn unauthenticated_addresses_share_one_budget_with_a_limit_for_each() {
         let budgets = BodyBudgets::new();
-        let first = filled(&budgets, &stranger(1));
+        let first = fill(&budgets, &unauthenticated(1));
         assert_eq!(first.len(), (UNKNOWN_BYTES_MAX / 4) / UNKNOWN_BODY_BYTES_MAX);
-        let others: Vec<_> = (2..=9).flat_map(|last| filled(&budgets, &stranger(last))).collect();
+        let others: Vec<_> = (2..=9).flat_map(|last| fill(&budgets, &unauthenticated(last))).collect();
         let beyond = 5;
         assert_eq!(
             first.len() + others.len(),
             UNKNOWN_BYTES_MAX / UNKNOWN_BODY_BYTES_MAX + beyond,
-            "one body of each more"
+            "one more body per address"
         );
-        let mut newcomer = budgets.room(&stranger(10));
-        newcomer.take(UNKNOWN_BODY_BYTES_MAX).expect("a few addresses keep nobody out");
-        let refused = budgets.room(&stranger(10)).take(1).expect_err("nothing is left");
+        let mut newcomer = budgets.reserve(&unauthenticated(10));
+        newcomer.add(UNKNOWN_BODY_BYTES_MAX).expect("every address may hold one body");
+        let refused = budgets.reserve(&unauthenticated(10)).add(1).expect_err("the budget is exhausted");
         assert_eq!(refused.cause().code(), Code::RateLimited);
         drop(newcomer);
-        assert!(budgets.room(&known(1, None)).take(KNOWN_BODY_BYTES_MAX).is_ok(), "a known caller has room");
+        assert!(budgets.reserve(&authenticated(1, None)).add(KNOWN_BODY_BYTES_MAX).is_ok(), "it has its own budget");
         drop((first, others));
-        assert!(budgets.unknown.held.lock().unwrap().shares.is_empty(), "nobody is remembered without a body");
-        assert_eq!(filled(&budgets, &stranger(10)).len(), (UNKNOWN_BYTES_MAX / 4) / UNKNOWN_BODY_BYTES_MAX);
+        assert!(budgets.unknown.usage.lock().unwrap().shares.is_empty(), "addresses without a body are dropped");
+        assert_eq!(fill(&budgets, &unauthenticated(10)).len(), (UNKNOWN_BYTES_MAX / 4) / UNKNOWN_BODY_BYTES_MAX);
     }
 
     #[test]
-    fn all_tokens_of_a_project_have_one_share() {
+    fn tokens_of_a_project_have_one_share() {
         let budgets = BodyBudgets::new();
-        let held: Vec<_> = (1..100).flat_map(|token| filled(&budgets, &known(token, Some(7)))).collect();
+        let held: Vec<_> = (1..100).flat_map(|token| fill(&budgets, &authenticated(token, Some(7)))).collect();
         assert_eq!(held.len(), (KNOWN_BYTES_MAX / 4) / KNOWN_BODY_BYTES_MAX);
-        assert!(budgets.room(&known(1, Some(8))).take(KNOWN_BODY_BYTES_MAX).is_ok(), "another project has its own");
+        assert!(
+            budgets.reserve(&authenticated(1, Some(8))).add(KNOWN_BODY_BYTES_MAX).is_ok(),
+            "another project has its own"
+        );
     }
 
     #[test]
-    fn a_body_that_grows_beyond_its_length_is_refused_as_too_large() {
-        let mut room = BodyBudgets::new().room(&stranger(1));
-        assert!(room.take(UNKNOWN_BODY_BYTES_MAX).is_ok());
-        assert_eq!(room.take(1).expect_err("one too many").cause().code(), Code::BodyTooLarge);
+    fn body_over_the_length_limit_is_refused() {
+        let mut reservation = BodyBudgets::new().reserve(&unauthenticated(1));
+        assert!(reservation.add(UNKNOWN_BODY_BYTES_MAX).is_ok());
+        assert_eq!(reservation.add(1).expect_err("one byte too many").cause().code(), Code::BodyTooLarge);
     }
 }

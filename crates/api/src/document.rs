@@ -6,7 +6,7 @@ pub(crate) mod enrollment;
 mod parameters;
 mod schema;
 
-pub(crate) use declared::{DRY_RUN, Needs, declared};
+pub(crate) use declared::{Access, DRY_RUN, declared};
 use utoipa::{
     Modify, OpenApi,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
@@ -14,9 +14,9 @@ use utoipa::{
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "GPUaaS", description = "The control plane of a GPU cloud. Every error is a problem document (RFC 9457) with a stable code: \
-        beyond what operations say, a path that is not here is answered 404 `not_found`, and a method that a path does not have 405 \
-        `method_not_allowed`, with `Allow`. Without a body: 400 for a request that is no HTTP, 414 for an address of 64 KiB or more, 431 for longer headers."),
+    info(title = "GPUaaS", description = "The control plane of a GPU cloud. Every error is a problem document (RFC 9457) with a stable code. \
+        In addition to the errors of each operation: an unknown path gets 404 `not_found`, and a method that a path does not have gets 405 \
+        `method_not_allowed` with `Allow`. Without a body: 400 for a request that is not HTTP, 414 for a URL of 64 KiB or more, 431 for longer headers."),
     components(schemas(gpuaas_api_types::Problem)),
     modifiers(&Bearer, &Shared)
 )]
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    fn whole() -> Value {
+    fn document_json() -> Value {
         serde_json::to_value(document()).unwrap()
     }
 
@@ -83,8 +83,8 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_says_each_status_that_its_codes_travel_under_and_no_range_of_them() {
-        let document = whole();
+    fn operation_documents_exactly_the_statuses_of_its_codes() {
+        let document = document_json();
         for (method, path, operation) in operations(&document) {
             let codes: Vec<Code> = operation["x-errors"]
                 .as_array()
@@ -95,11 +95,11 @@ mod tests {
             let mut wanted: BTreeSet<String> = codes.iter().map(|code| code.status().to_string()).collect();
             wanted.insert("431".to_owned());
             let responses = operation["responses"].as_object().unwrap();
-            let said: BTreeSet<String> =
+            let documented: BTreeSet<String> =
                 responses.keys().filter(|status| *status >= &"400".to_owned()).cloned().collect();
-            assert_eq!(said, wanted, "{method} {path}");
+            assert_eq!(documented, wanted, "{method} {path}");
             for status in ["429", "500", "503"] {
-                assert!(said.contains(status), "{method} {path} lacks {status}");
+                assert!(documented.contains(status), "{method} {path} lacks {status}");
             }
             for reference in responses.values().filter_map(|response| response["$ref"].as_str()) {
                 assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
@@ -108,8 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_names_the_codes_that_it_may_carry() {
-        let document = whole();
+    fn problem_response_lists_its_codes() {
+        let document = document_json();
         let problem = &document["components"]["responses"]["unauthenticated"];
         let codes = problem.pointer("/content/application~1problem+json/schema/allOf/1/properties/code/enum");
         assert_eq!(codes, Some(&serde_json::json!(["unauthenticated"])));
@@ -117,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn every_text_in_a_path_or_query_says_what_it_may_be() {
-        let document = whole();
+    fn path_and_query_parameters_are_bounded() {
+        let document = document_json();
         for (method, path, operation) in operations(&document) {
             let parameters = operation["parameters"].as_array().into_iter().flatten();
             for parameter in parameters.filter(|of| of["in"] == "path" || of["in"] == "query") {
@@ -135,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn every_body_refuses_unknown_fields_and_says_so() {
-        let document = whole();
+    fn request_bodies_deny_unknown_fields() {
+        let document = document_json();
         let mut bodies = 0;
         for (method, path, operation) in
             operations(&document).into_iter().filter(|(.., of)| of["requestBody"].is_object())
@@ -150,10 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn every_free_text_of_a_body_or_query_is_a_line() {
+    fn texts_of_bodies_and_queries_are_bounded() {
         /// Operations whose texts only programs read: agents send them, and the limits of the node channel check them.
-        const OF_PROGRAMS: [&str; 1] = ["enroll"];
-        let document = whole();
+        const MACHINE_OPERATIONS: [&str; 1] = ["enroll"];
+        let document = document_json();
         let mut lines = 0;
         for (method, path, operation) in operations(&document) {
             let schema = operation.pointer("/requestBody/content/application~1json/schema").unwrap_or(&Value::Null);
@@ -166,11 +166,8 @@ mod tests {
             for (name, text) in fields.chain(parameters).filter(|(_, of)| of["type"].to_string().contains("\"string\""))
             {
                 let is_checked = ["enum", "pattern", "format"].iter().any(|by| !text[by].is_null());
-                let is_of_program = OF_PROGRAMS.iter().any(|of| operation["operationId"] == *of);
-                assert!(
-                    is_checked || is_of_program,
-                    "{method} {path}: say of {name} what it takes, or that it is a line"
-                );
+                let is_for_machines = MACHINE_OPERATIONS.iter().any(|of| operation["operationId"] == *of);
+                assert!(is_checked || is_for_machines, "{method} {path}: {name} needs an enum, a pattern or a format");
                 lines += usize::from(text["format"] == LINE_FORMAT);
             }
         }
@@ -179,7 +176,7 @@ mod tests {
 
     #[test]
     fn role_patterns_match_all_roles() {
-        let document = whole();
+        let document = document_json();
         let roles: Vec<String> = Role::ALL.iter().map(ToString::to_string).collect();
         let of_projects = Role::ALL.iter().filter(|role| !role.is_of_platform()).map(ToString::to_string);
         for (body, roles) in [("CreateToken", roles), ("CreateServiceAccount", of_projects.collect())] {
@@ -189,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn every_list_is_taken_in_pages() {
+    fn lists_are_paged() {
         /// Lists that stay short without pages: the catalog is compiled in, and operators create keys one at a time.
         const SHORT: [&str; 3] = ["list_apps", "list_authorities", "list_signing_keys"];
-        let document = whole();
+        let document = document_json();
         let is_list = |operation: &Value| {
             let schema = operation.pointer("/responses/200/content/application~1json/schema/$ref");
             schema.and_then(Value::as_str).is_some_and(|schema| schema.starts_with("#/components/schemas/List_"))

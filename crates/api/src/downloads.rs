@@ -18,21 +18,21 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::{
-    document::{self, Needs},
+    document::{self, Access},
     peer,
     problem::ApiProblem,
-    shares::{Begun, Share, SharesMax},
+    shares::{RequestGuard, Share, ShareLimits},
     state::ApiState,
 };
 
 /// Concurrent responses. Each holds about 300 KiB while its reader is slow: 75 MiB in total.
-pub(crate) const DOWNLOADS_MAX: SharesMax = SharesMax { all: 256, per_address: 32 };
+pub(crate) const DOWNLOADS_MAX: ShareLimits = ShareLimits { total: 256, per_address: 32 };
 /// Seconds after which a refused client may retry: about the duration of a package's download.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
 /// Refuses a request that needs no token while too many of these responses are in progress.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let sender = peer::sender(&request).filter(|_| is_open(&request));
+    let sender = peer::sender(&request).filter(|_| is_public(&request));
     let Some(from) = sender else { return next.run(request).await };
     match state.downloads.take(from.site()) {
         Ok(share) => next.run(request).await.map(|body| Body::new(Download::new(body, share))),
@@ -41,35 +41,35 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
 }
 
 /// Returns whether the request needs no token. Requests without a route get a small response and count too.
-fn is_open(request: &Request) -> bool {
+fn is_public(request: &Request) -> bool {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    reads && declared.is_none_or(|declared| declared.needs == Needs::Nothing)
+    reads && declared.is_none_or(|declared| declared.access == Access::Public)
 }
 
 fn refuse() -> ApiProblem {
-    let problem = ApiProblem::new(Code::RateLimited, "too many downloads without a token are under way");
+    let problem = ApiProblem::new(Code::RateLimited, "too many downloads without a token are in progress");
     problem.then(format!("try again after {RETRY_AFTER_SECONDS} s")).after(RETRY_AFTER_SECONDS)
 }
 
 /// The server ended the download in favor of an address that has fewer.
 #[derive(Debug, thiserror::Error)]
-#[error("the download gave way to one of another address")]
+#[error("the download was ended in favor of another address")]
 struct Displaced;
 
 /// A body that holds its share until it was read completely.
 struct Download {
     body: Body,
     displaced: Pin<Box<WaitForCancellationFutureOwned>>,
-    _begun: Begun,
+    _begun: RequestGuard,
     _share: Share,
 }
 
 impl Download {
     fn new(body: Body, share: Share) -> Self {
         let displaced = Box::pin(share.displaced().clone().cancelled_owned());
-        Self { body, displaced, _begun: share.standing().begin(), _share: share }
+        Self { body, displaced, _begun: share.activity().begin_request(), _share: share }
     }
 }
 

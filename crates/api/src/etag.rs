@@ -15,7 +15,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use gpuaas_engine::{Revision, Seen};
+use gpuaas_engine::{Precondition, Revision};
 use gpuaas_model::Code;
 use serde::Serialize;
 use uuid::Uuid;
@@ -26,9 +26,9 @@ use crate::{document, problem::ApiProblem};
 const DIGEST_LENGTH: usize = 16;
 
 /// The headers of a request, for `If-None-Match`.
-pub(crate) struct Held(HeaderMap);
+pub(crate) struct IfNoneMatch(HeaderMap);
 
-impl<S: Sync> FromRequestParts<S> for Held {
+impl<S: Sync> FromRequestParts<S> for IfNoneMatch {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
@@ -36,24 +36,25 @@ impl<S: Sync> FromRequestParts<S> for Held {
     }
 }
 
-impl Held {
+impl IfNoneMatch {
     /// Responds with the object, or with 304 if the client already has this version.
-    pub(crate) fn or_send(&self, revision: Revision, shown: &impl Serialize) -> Result<Response, ApiProblem> {
+    pub(crate) fn respond(&self, revision: Revision, shown: &impl Serialize) -> Result<Response, ApiProblem> {
         let body = serde_json::to_vec(shown).map_err(|error| {
-            tracing::error!(%error, "an answer could not be written");
+            tracing::error!(%error, "a response could not be serialized");
             ApiProblem::new(Code::Internal, "the control plane failed on this request")
         })?;
         let digest = gpuaas_trust::sha256_hex(&body);
         let tag = format!("\"{}.{}-{}\"", revision.object, revision.number, &digest[..DIGEST_LENGTH]);
-        let is_held = match tags(&self.0, &header::IF_NONE_MATCH)? {
+        let is_unchanged = match tags(&self.0, &header::IF_NONE_MATCH)? {
             None => false,
             Some(Tags::Any) => true,
             // Weak comparison: 304 only promises that the response would have the same content.
-            Some(Tags::OneOf(held)) => held.iter().any(|held| held.strip_prefix("W/").unwrap_or(held) == tag),
+            Some(Tags::OneOf(known)) => known.iter().any(|known| known.strip_prefix("W/").unwrap_or(known) == tag),
         };
-        let present = HeaderValue::try_from(tag).map_err(|_| ApiProblem::new(Code::Internal, "a tag is no header"))?;
+        let present =
+            HeaderValue::try_from(tag).map_err(|_| ApiProblem::new(Code::Internal, "an ETag is no header"))?;
         let headers = [(header::ETAG, present), (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"))];
-        if is_held {
+        if is_unchanged {
             return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
         }
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
@@ -62,15 +63,15 @@ impl Held {
 }
 
 /// Precondition of a mutation, from `If-Match`.
-pub(crate) struct IfMatch(pub(crate) Seen);
+pub(crate) struct IfMatch(pub(crate) Precondition);
 
 impl<S: Sync> FromRequestParts<S> for IfMatch {
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiProblem> {
         Ok(Self(match tags(&parts.headers, &header::IF_MATCH)? {
-            None | Some(Tags::Any) => Seen::Whatever,
-            Some(Tags::OneOf(seen)) => Seen::Revisions(seen.iter().filter_map(|tag| revision(tag)).collect()),
+            None | Some(Tags::Any) => Precondition::Any,
+            Some(Tags::OneOf(seen)) => Precondition::Revisions(seen.iter().filter_map(|tag| revision(tag)).collect()),
         }))
     }
 }
@@ -79,26 +80,26 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
 fn revision(tag: &str) -> Option<Revision> {
     let (object, rest) = tag.strip_prefix('"')?.strip_suffix('"')?.split_once('.')?;
     let (number, digest) = rest.split_once('-')?;
-    let is_ours = object.len() == uuid::fmt::Hyphenated::LENGTH
+    let is_valid = object.len() == uuid::fmt::Hyphenated::LENGTH
         && digest.len() == DIGEST_LENGTH
         && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
         && number.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_ours {
+    if !is_valid {
         return None;
     }
     Some(Revision { object: Uuid::try_parse(object).ok()?, number: number.parse().ok()? })
 }
 
 /// Refuses `If-Match` for operations that compare nothing.
-pub(crate) async fn refuse_unasked(request: Request, next: Next) -> Response {
+pub(crate) async fn refuse_unsupported(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
-    let is_ignored = declared.is_some_and(|declared| declared.mutates && !declared.compares);
+    let is_ignored = declared.is_some_and(|declared| declared.mutates && !declared.checks_if_match);
     match tags(request.headers(), &header::IF_MATCH) {
         Ok(Some(Tags::OneOf(_))) if is_ignored => {
-            ApiProblem::new(Code::PreconditionFailed, "this operation has no object to compare")
+            ApiProblem::new(Code::PreconditionFailed, "this operation does not support If-Match")
                 .about("If-Match")
-                .then("leave If-Match out")
+                .then("send the request without If-Match")
                 .into_response()
         }
         Err(refused) if declared.is_some_and(|declared| declared.mutates) => refused.into_response(),
@@ -123,9 +124,9 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, ApiProbl
     let text: Option<Vec<&str>> = lines.map(|line| line.to_str().ok()).collect();
     let read = text.map(|lines| lines.join(",")).and_then(|text| parsed(&text));
     read.map(Some).ok_or_else(|| {
-        ApiProblem::new(Code::QueryInvalid, format!("{name} holds neither * nor a list of ETags in quotes"))
+        ApiProblem::new(Code::QueryInvalid, format!("{name} is neither * nor a list of ETags in quotes"))
             .about(if *name == header::IF_MATCH { "If-Match" } else { "If-None-Match" })
-            .then("send an ETag as it was given, with its quotes")
+            .then("send an ETag exactly as received, with its quotes")
     })
 }
 
@@ -146,11 +147,11 @@ fn parsed(text: &str) -> Option<Tags> {
         found.push(tag.to_owned());
         rest = rest[length..].trim_start();
         // Empty list elements are ignored.
-        let behind = rest.trim_start_matches([',', ' ', '\t']);
-        if behind.len() == rest.len() && !rest.is_empty() {
+        let remaining = rest.trim_start_matches([',', ' ', '\t']);
+        if remaining.len() == rest.len() && !rest.is_empty() {
             return None;
         }
-        rest = behind;
+        rest = remaining;
     }
     if found.is_empty() { None } else { Some(Tags::OneOf(found)) }
 }
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_holds_any_or_a_list_of_tags_and_nothing_else() {
+    fn header_is_parsed_as_any_or_a_list_of_tags() {
         let of = |tags: &[&str]| Some(Tags::OneOf(tags.iter().map(|tag| (*tag).to_owned()).collect()));
         assert_eq!(parsed(" * "), Some(Tags::Any));
         assert_eq!(parsed(r#""a""#), of(&[r#""a""#]));
@@ -174,23 +175,24 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_shows_something_else_is_sent_again_though_its_row_is_as_it_was() {
+    fn changed_body_is_sent_again_although_its_row_is_unchanged() {
         let row = Revision { object: Uuid::from_u128(1), number: 7 };
-        let first = Held(HeaderMap::new()).or_send(row, &"one member").expect("an answer");
-        let held = Held(HeaderMap::from_iter([(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone())]));
+        let first = IfNoneMatch(HeaderMap::new()).respond(row, &"one member").expect("a response");
+        let if_none_match =
+            IfNoneMatch(HeaderMap::from_iter([(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone())]));
         for (shown, status) in [("one member", StatusCode::NOT_MODIFIED), ("two members", StatusCode::OK)] {
-            assert_eq!(held.or_send(row, &shown).expect("an answer").status(), status, "{shown}");
+            assert_eq!(if_none_match.respond(row, &shown).expect("a response").status(), status, "{shown}");
         }
     }
 
     #[test]
-    fn only_a_strong_tag_of_ours_tells_a_revision() {
+    fn only_strong_tags_of_this_server_contain_a_revision() {
         let object = "0198c0de-7a3b-7c11-9b54-0242ac120002";
         let ours = format!("\"{object}.7-0123456789abcdef\"");
         let known = Revision { object: object.parse().unwrap(), number: 7 };
         assert_eq!(revision(&ours), Some(known));
         assert_eq!(revision(&format!("W/{ours}")), None);
-        for foreign in [
+        for invalid in [
             "7-0123456789abcdef",
             "0198c0de-7a3b-7c11-9b54-0242ac120002.7",
             "0198c0de-7a3b-7c11-9b54-0242ac120002.7-0123",
@@ -201,7 +203,7 @@ mod tests {
             "0198c0de7a3b7c119b540242ac120002.7-0123456789abcdef",
             "0198c0de-7a3b-7c11-9b54-0242ac12000x.7-0123456789abcdef",
         ] {
-            assert_eq!(revision(&format!("\"{foreign}\"")), None, "{foreign}");
+            assert_eq!(revision(&format!("\"{invalid}\"")), None, "{invalid}");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::convert;
 /// Events per read.
 const BATCH: u32 = 200;
 /// Newest events of a stream that are cached for its subscribers.
-const KEPT_MAX: usize = 256;
+const CACHED_MAX: usize = 256;
 
 /// Streams with subscribers.
 #[derive(Default)]
@@ -32,14 +32,14 @@ pub(crate) struct Feed {
 
 /// A serialized event with its number.
 #[derive(Clone)]
-pub(crate) struct Sent {
+pub(crate) struct SerializedEvent {
     pub(crate) sequence: u64,
     pub(crate) event: SseEvent,
 }
 
 /// The newest events, without gaps.
 #[derive(Default)]
-struct Newest(VecDeque<Sent>);
+struct Newest(VecDeque<SerializedEvent>);
 
 impl Feeds {
     /// Returns the feed of a stream.
@@ -57,10 +57,10 @@ impl Feeds {
 
 impl Feed {
     /// Returns events after number `after`, oldest first; empty only if there are none.
-    pub(crate) async fn behind(&self, store: &Store, after: u64) -> Result<Vec<Sent>, StoreError> {
+    pub(crate) async fn events_after(&self, store: &Store, after: u64) -> Result<Vec<SerializedEvent>, StoreError> {
         let mut newest = self.newest.lock().await;
-        if let Some(kept) = newest.behind(after) {
-            return Ok(kept);
+        if let Some(cached) = newest.events_after(after) {
+            return Ok(cached);
         }
         // A subscriber at the end of the cache reads for all others there: they wait for the lock.
         if newest.last().is_none_or(|last| last == after) {
@@ -71,14 +71,14 @@ impl Feed {
         drop(newest);
         let read = self.read(store, after).await?;
         if read.len() < BATCH as usize {
-            self.newest.lock().await.move_on(&read);
+            self.newest.lock().await.replace(&read);
         }
         Ok(read)
     }
 
-    async fn read(&self, store: &Store, after: u64) -> Result<Vec<Sent>, StoreError> {
+    async fn read(&self, store: &Store, after: u64) -> Result<Vec<SerializedEvent>, StoreError> {
         let events = store.read_once().await?.events(self.stream, after, BATCH).await?;
-        Ok(events.into_iter().map(sent).collect())
+        Ok(events.into_iter().map(serialize).collect())
     }
 }
 
@@ -88,31 +88,31 @@ impl Newest {
     }
 
     /// Returns the cached events after `after`; `None` if there are none, or if the event that follows `after` is not cached.
-    fn behind(&self, after: u64) -> Option<Vec<Sent>> {
+    fn events_after(&self, after: u64) -> Option<Vec<SerializedEvent>> {
         let begin = self.0.partition_point(|sent| sent.sequence <= after);
         let next = self.0.get(begin).filter(|next| next.sequence == after + 1);
         next.map(|_| self.0.iter().skip(begin).cloned().collect())
     }
 
     /// Appends the events that follow the last one.
-    fn add(&mut self, read: Vec<Sent>) {
+    fn add(&mut self, read: Vec<SerializedEvent>) {
         self.0.extend(read);
-        let excess = self.0.len().saturating_sub(KEPT_MAX);
+        let excess = self.0.len().saturating_sub(CACHED_MAX);
         self.0.drain(..excess);
     }
 
     /// Replaces the cached events by newer ones, which need not follow them directly.
-    fn move_on(&mut self, read: &[Sent]) {
+    fn replace(&mut self, read: &[SerializedEvent]) {
         if read.last().is_some_and(|newest| self.last().is_none_or(|last| last < newest.sequence)) {
             self.0 = read.iter().cloned().collect();
         }
     }
 }
 
-fn sent(event: EventRecord) -> Sent {
+fn serialize(event: EventRecord) -> SerializedEvent {
     let sequence = event.sequence;
     let shown = serde_json::to_string(&convert::event(event)).unwrap_or_default();
-    Sent { sequence, event: SseEvent::default().id(sequence.to_string()).data(shown) }
+    SerializedEvent { sequence, event: SseEvent::default().id(sequence.to_string()).data(shown) }
 }
 
 #[cfg(test)]
@@ -152,24 +152,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_who_wait_for_the_same_event_cause_one_reading() {
+    async fn subscribers_that_wait_for_the_same_event_share_one_read() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder).await;
         let feed = Feeds::default().of(StreamName::Platform);
         for after in 0..3 {
             append(&store, 1).await;
             let before = store.counts().statements;
-            let read = futures::future::join_all((0..50).map(|_| feed.behind(&store, after))).await;
+            let read = futures::future::join_all((0..50).map(|_| feed.events_after(&store, after))).await;
             for read in read {
                 let numbers: Vec<u64> = read.unwrap().iter().map(|sent| sent.sequence).collect();
                 assert_eq!(numbers, [after + 1]);
             }
-            assert_eq!(store.counts().statements - before, 1, "behind {after}");
+            assert_eq!(store.counts().statements - before, 1, "after {after}");
         }
     }
 
     #[tokio::test]
-    async fn followers_at_different_places_get_every_event_once_and_in_order() {
+    async fn subscribers_get_every_event_once_and_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder).await;
         let feeds = Feeds::default();
@@ -177,11 +177,11 @@ mod tests {
         append(&store, 700).await;
         // One from the start, one from the middle and one from the end, each at a different rate.
         let mut followers = [(0_u64, 1), (350, 3), (700, 7)];
-        for turn in 0..120_u64 {
-            append(&store, if turn % 40 == 0 { 300 } else { turn % 3 }).await;
-            for (after, pace) in followers.iter_mut().filter(|(_, pace)| turn % pace == 0) {
-                let _ = pace;
-                for sent in feed.behind(&store, *after).await.unwrap() {
+        for round in 0..120_u64 {
+            append(&store, if round % 40 == 0 { 300 } else { round % 3 }).await;
+            for (after, interval) in followers.iter_mut().filter(|(_, interval)| round % interval == 0) {
+                let _ = interval;
+                for sent in feed.events_after(&store, *after).await.unwrap() {
                     assert_eq!(sent.sequence, *after + 1);
                     *after = sent.sequence;
                 }
@@ -190,14 +190,14 @@ mod tests {
         let last = store.read().await.unwrap().last_sequence(StreamName::Platform).await.unwrap();
         for (mut after, _) in followers {
             while after < last {
-                let read = feed.behind(&store, after).await.unwrap();
+                let read = feed.events_after(&store, after).await.unwrap();
                 assert_eq!(read.first().map(|sent| sent.sequence), Some(after + 1));
                 after = read.last().unwrap().sequence;
             }
         }
-        assert!(feed.newest.lock().await.0.len() <= KEPT_MAX);
+        assert!(feed.newest.lock().await.0.len() <= CACHED_MAX);
         drop(feed);
         feeds.of(StreamName::Project(gpuaas_model::ProjectId::from_uuid(uuid::Uuid::from_u128(1))));
-        assert_eq!(feeds.0.lock().unwrap().len(), 1, "a stream that nobody follows is forgotten");
+        assert_eq!(feeds.0.lock().unwrap().len(), 1, "a stream without subscribers is dropped");
     }
 }

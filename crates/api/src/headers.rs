@@ -53,10 +53,10 @@ fn check(request: &Request) -> Result<(), ApiProblem> {
     }
     // The parser drops a Content-Length next to a Transfer-Encoding, as RFC 9112 allows.
     if let Some(coding) = headers.get(header::TRANSFER_ENCODING) {
-        let is_alone = headers.get_all(header::TRANSFER_ENCODING).iter().count() == 1;
-        if !is_alone || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
-            let detail = "a body is sent in one coding, chunked".to_owned();
-            return Err(refuse(&header::TRANSFER_ENCODING, detail, "send it chunked, or with its length"));
+        let is_single = headers.get_all(header::TRANSFER_ENCODING).iter().count() == 1;
+        if !is_single || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+            let detail = "the only supported Transfer-Encoding is chunked".to_owned();
+            return Err(refuse(&header::TRANSFER_ENCODING, detail, "send the body chunked, or with Content-Length"));
         }
     }
     let refuse_host =
@@ -68,8 +68,8 @@ fn check(request: &Request) -> Result<(), ApiProblem> {
     }
     match request.version() {
         Version::HTTP_09 | Version::HTTP_10 => Ok(()),
-        Version::HTTP_11 if host.is_none() => refuse_host("the request does not say which host it is for"),
-        _ if host.is_none() && authority.is_none() => refuse_host("the request does not say which host it is for"),
+        Version::HTTP_11 if host.is_none() => refuse_host("the request names no host"),
+        _ if host.is_none() && authority.is_none() => refuse_host("the request names no host"),
         _ => match (host, authority) {
             (Some(host), Some(authority)) if !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()) => {
                 refuse_host("the request names two hosts")
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn each_deciding_header_is_sent_once() {
+    fn repeated_deciding_header_is_refused() {
         let once = SINGLE.iter().fold(request(Version::HTTP_11, "/"), |request, name| request.header(name, "x"));
         assert_eq!(refused(once), None);
         for name in &SINGLE {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_one_coding() {
+    fn only_chunked_transfer_encoding_is_accepted() {
         let request = |lines: &[(&str, &str)]| {
             let request = request(Version::HTTP_11, "/").header("host", "x");
             refused(lines.iter().fold(request, |request, (name, value)| request.header(*name, *value)))
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_one_host() {
+    fn request_must_name_exactly_one_host() {
         let (one, two) = (Version::HTTP_11, Version::HTTP_2);
         assert_eq!(refused(request(Version::HTTP_10, "/")), None);
         for good in ["x:1", "x:", "10.0.0.1", "[::1]:7443", "[::1]", "A_b.example."] {

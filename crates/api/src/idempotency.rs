@@ -32,7 +32,7 @@ use tracing::Instrument;
 
 use crate::{
     auth, body, correlation,
-    document::{self, Needs},
+    document::{self, Access},
     peer,
     problem::ApiProblem,
     state::ApiState,
@@ -45,29 +45,29 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Longest key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 128;
 /// Longest stored response, in bytes. A kubeconfig has about 6 KiB.
-const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
+const RESPONSE_BYTES_MAX: usize = 1_024 * 1_024;
 
 /// Duration of the lease that serializes equal requests across replicas. The lease of a replica that died is free immediately.
-const TURN_TTL: Duration = Duration::from_secs(120);
+const LEASE_TTL: Duration = Duration::from_secs(120);
 /// Prefix of these leases' names.
-const TURNS: &str = "idempotency/";
+const LEASE_PREFIX: &str = "idempotency/";
 
 /// Requests in progress, by token and key.
 #[derive(Default)]
-pub(crate) struct UnderWay(Mutex<HashMap<(TokenId, String), Weak<Turn>>>);
+pub(crate) struct InProgress(Mutex<HashMap<(TokenId, String), Weak<KeyLock>>>);
 
 /// Lock that serializes equal requests.
-type Turn = tokio::sync::Mutex<()>;
+type KeyLock = tokio::sync::Mutex<()>;
 
-impl UnderWay {
+impl InProgress {
     /// Returns the lock of a key. It is dropped with its last holder.
-    fn lock(&self, token: TokenId, key: &str) -> Arc<Turn> {
+    fn lock(&self, token: TokenId, key: &str) -> Arc<KeyLock> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, lock| lock.strong_count() > 0);
         if let Some(lock) = known.get(&(token, key.to_owned())).and_then(Weak::upgrade) {
             return lock;
         }
-        let lock = Arc::new(Turn::new(()));
+        let lock = Arc::new(KeyLock::new(()));
         known.insert((token, key.to_owned()), Arc::downgrade(&lock));
         lock
     }
@@ -87,7 +87,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
 fn takes_key(request: &Request) -> bool {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
-    declared.is_some_and(|declared| declared.mutates && declared.needs != Needs::Nothing)
+    declared.is_some_and(|declared| declared.mutates && declared.access != Access::Public)
 }
 
 async fn keyed(state: &ApiState, key: &HeaderValue, request: Request, next: Next) -> Result<Response, ApiProblem> {
@@ -96,125 +96,128 @@ async fn keyed(state: &ApiState, key: &HeaderValue, request: Request, next: Next
     let key = key.to_str().ok().filter(is_key);
     let key = key.ok_or_else(|| {
         let detail = format!("an idempotency key has 1 to {KEY_BYTES_MAX} printable ASCII characters without spaces");
-        ApiProblem::new(Code::QueryInvalid, detail).about("Idempotency-Key").then("send for example a fresh UUID")
+        ApiProblem::new(Code::QueryInvalid, detail).about("Idempotency-Key").then("send for example a new UUID")
     })?;
     let token = match request.extensions().get::<Principal>() {
         Some(known) => known.token,
         None => auth::principal(request.headers(), peer::sender(&request), state).await?.token,
     };
     let (parts, body) = request.into_parts();
-    let body = body::read(body, state.bodies.room(&parts.extensions)).await?;
-    let asked = Asked { token, key: key.to_owned(), sha256: digest(&parts, &body) };
+    let body = body::read(body, state.bodies.reserve(&parts.extensions)).await?;
+    let keyed = KeyedRequest { token, key: key.to_owned(), sha256: digest(&parts, &body) };
     let request = Request::from_parts(parts, Body::from(body));
-    let lock = state.under_way.lock(token, key);
-    let held = lock.lock_owned().await;
-    finished(state, asked, request, next, held).await
+    let lock = state.in_progress.lock(token, key);
+    let guard = lock.lock_owned().await;
+    run_to_end(state, keyed, request, next, guard).await
 }
 
 /// Digest of everything that two equal requests share: method, URI, `If-Match` and body.
 fn digest(parts: &Parts, body: &[u8]) -> String {
-    let mut asked = format!("{} {}\n", parts.method, parts.uri).into_bytes();
-    for seen in parts.headers.get_all(header::IF_MATCH) {
-        asked.extend([b"if-match: ", seen.as_bytes(), b"\n"].concat());
+    let mut content = format!("{} {}\n", parts.method, parts.uri).into_bytes();
+    for tag in parts.headers.get_all(header::IF_MATCH) {
+        content.extend([b"if-match: ", tag.as_bytes(), b"\n"].concat());
     }
-    asked.extend(body);
-    gpuaas_trust::sha256_hex(&asked)
+    content.extend(body);
+    gpuaas_trust::sha256_hex(&content)
 }
 
 /// Runs the request in its own task, so that a client that disconnects cannot interrupt it between the change and storing the response.
-async fn finished(
+async fn run_to_end(
     state: &ApiState,
-    asked: Asked,
+    keyed: KeyedRequest,
     request: Request,
     next: Next,
-    held: OwnedMutexGuard<()>,
+    guard: OwnedMutexGuard<()>,
 ) -> Result<Response, ApiProblem> {
-    let (told, answer) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let (of_task, correlation) = (state.clone(), correlation::current_id(state));
-    let doing = async move {
-        let done = AssertUnwindSafe(asked.in_turn(&of_task, request, next)).catch_unwind().await;
-        drop(held);
+    let run = async move {
+        let result = AssertUnwindSafe(keyed.run_with_lease(&of_task, request, next)).catch_unwind().await;
+        drop(guard);
         // The client may have disconnected.
-        let _ = told.send(done);
+        let _ = sender.send(result);
     };
-    let doing = correlation::within(correlation, doing).in_current_span();
-    state.engine.ports().runtime.spawn("request with an idempotency key", Box::pin(doing));
-    match answer.await {
-        Ok(Ok(answered)) => answered,
+    let run = correlation::within(correlation, run).in_current_span();
+    state.engine.ports().runtime.spawn("request with an idempotency key", Box::pin(run));
+    match receiver.await {
+        Ok(Ok(response)) => response,
         // Ends this request as the panic would have without the task.
         Ok(Err(panic)) => resume_unwind(panic),
-        Err(_) => Err(ApiProblem::new(Code::Internal, "the request was given up")),
+        Err(_) => Err(ApiProblem::new(Code::Internal, "the request was aborted")),
     }
 }
 
-struct Asked {
+struct KeyedRequest {
     token: TokenId,
     key: String,
     sha256: String,
 }
 
-impl Asked {
+impl KeyedRequest {
     /// Runs the request under the lease that serializes equal requests across replicas.
-    async fn in_turn(&self, state: &ApiState, request: Request, next: Next) -> Result<Response, ApiProblem> {
+    async fn run_with_lease(&self, state: &ApiState, request: Request, next: Next) -> Result<Response, ApiProblem> {
         let (store, replica) = (state.engine.store(), state.engine.replica());
         if !store.is_shared() {
-            return self.once(state, request, next).await;
+            return self.run_once(state, request, next).await;
         }
-        let lease = format!("{TURNS}{}", self.turn());
-        if store.acquire_lease(&lease, replica, TURN_TTL).await?.is_none() {
-            return Err(ApiProblem::new(Code::Unavailable, "an equal request is under way elsewhere")
+        let lease = format!("{LEASE_PREFIX}{}", self.lease_name());
+        if store.acquire_lease(&lease, replica, LEASE_TTL).await?.is_none() {
+            return Err(ApiProblem::new(Code::Unavailable, "another replica is executing the same request")
                 .about("Idempotency-Key")
                 .then("try again in a moment"));
         }
-        let doing = AssertUnwindSafe(self.once(state, request, next)).catch_unwind();
-        let answered = tokio::select! {
+        let run = AssertUnwindSafe(self.run_once(state, request, next)).catch_unwind();
+        let result = tokio::select! {
             biased;
-            answered = doing => answered,
-            never = self.keep_turn(state, &lease) => match never {},
+            result = run => result,
+            never = self.renew_lease(state, &lease) => match never {},
         };
-        if let Err(error) = store.give_up_lease(&lease, replica).await {
+        if let Err(error) = store.delete_lease(&lease, replica).await {
             // The request is done. A repetition waits until the lease expires.
-            tracing::warn!(%error, "the turn of a request could not be given up");
+            tracing::warn!(%error, "the lease of a request could not be released");
         }
-        answered.unwrap_or_else(|panic| resume_unwind(panic))
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Renews the lease while the request runs; importing a release takes minutes.
-    async fn keep_turn(&self, state: &ApiState, lease: &str) -> Infallible {
+    async fn renew_lease(&self, state: &ApiState, lease: &str) -> Infallible {
         let (engine, ports) = (&state.engine, state.engine.ports());
         loop {
-            ports.runtime.sleep_until(ports.clock.now().plus(TURN_TTL / 3)).await;
-            if let Err(error) = engine.store().acquire_lease(lease, engine.replica(), TURN_TTL).await {
-                tracing::warn!(%error, "the turn of a request could not be prolonged");
+            ports.runtime.sleep_until(ports.clock.now().plus(LEASE_TTL / 3)).await;
+            if let Err(error) = engine.store().acquire_lease(lease, engine.replica(), LEASE_TTL).await {
+                tracing::warn!(%error, "the lease of a request could not be renewed");
             }
         }
     }
 
     /// Returns the stored response, or runs the request and stores its response.
-    async fn once(&self, state: &ApiState, request: Request, next: Next) -> Result<Response, ApiProblem> {
-        if let Some(answer) = self.remembered(state).await? {
-            return Ok(answer);
+    async fn run_once(&self, state: &ApiState, request: Request, next: Next) -> Result<Response, ApiProblem> {
+        if let Some(response) = self.stored_response(state).await? {
+            return Ok(response);
         }
         let response = next.run(request).await;
-        if response.status().is_success() { self.remember(state, response).await } else { Ok(response) }
+        if response.status().is_success() { self.store_response(state, response).await } else { Ok(response) }
     }
 
-    async fn remembered(&self, state: &ApiState) -> Result<Option<Response>, ApiProblem> {
-        let Some(known) = state.engine.store().read_once().await?.idempotency(self.token, &self.key).await? else {
+    async fn stored_response(&self, state: &ApiState) -> Result<Option<Response>, ApiProblem> {
+        let Some(record) = state.engine.store().read_once().await?.idempotency(self.token, &self.key).await? else {
             return Ok(None);
         };
-        if Self::forgotten_before(state).is_some_and(|limit| known.created_at < limit) {
+        if Self::expired_before(state).is_some_and(|limit| record.created_at < limit) {
             return Ok(None);
         }
-        if known.request_sha256 != self.sha256 {
-            return Err(ApiProblem::new(Code::IdempotencyKeyReused, "this idempotency key came with another request")
-                .about("Idempotency-Key")
-                .then("use a fresh key for a new request"));
+        if record.request_sha256 != self.sha256 {
+            return Err(ApiProblem::new(
+                Code::IdempotencyKeyReused,
+                "this idempotency key was used for another request",
+            )
+            .about("Idempotency-Key")
+            .then("use a new key for a new request"));
         }
         // Uses the requested token and key instead of those in the row, because a manipulated row may belong to another request.
-        let known = IdempotencyRecord { token: self.token, key: self.key.clone(), ..known };
-        let body = opened(state, &known)?;
-        let status = StatusCode::from_u16(known.status).unwrap_or(StatusCode::OK);
+        let record = IdempotencyRecord { token: self.token, key: self.key.clone(), ..record };
+        let body = decrypted_body(state, &record)?;
+        let status = StatusCode::from_u16(record.status).unwrap_or(StatusCode::OK);
         let media_type = HeaderValue::from_static("application/json");
         let headers =
             [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
@@ -223,11 +226,11 @@ impl Asked {
         Ok(Some(response))
     }
 
-    async fn remember(&self, state: &ApiState, response: Response) -> Result<Response, ApiProblem> {
+    async fn store_response(&self, state: &ApiState, response: Response) -> Result<Response, ApiProblem> {
         let (parts, body) = response.into_parts();
-        let broken = |_| ApiProblem::new(Code::Internal, "the answer could not be remembered");
-        let body: Bytes = to_bytes(body, ANSWER_BYTES_MAX).await.map_err(broken)?;
-        let mut answer = IdempotencyRecord {
+        let unreadable = |_| ApiProblem::new(Code::Internal, "the response could not be stored");
+        let body: Bytes = to_bytes(body, RESPONSE_BYTES_MAX).await.map_err(unreadable)?;
+        let mut record = IdempotencyRecord {
             token: self.token,
             key: self.key.clone(),
             request_sha256: self.sha256.clone(),
@@ -235,43 +238,43 @@ impl Asked {
             body: String::new(),
             created_at: state.engine.ports().clock.now(),
         };
-        let sealed = state.engine.keys().sealing().seal(&answer.sealed_for(), &body).map_err(|error| {
-            tracing::error!(%error, "an answer could not be sealed");
-            ApiProblem::new(Code::Internal, "the answer could not be remembered")
+        let sealed = state.engine.keys().sealing().seal(&record.seal_owner(), &body).map_err(|error| {
+            tracing::error!(%error, "a response could not be encrypted");
+            ApiProblem::new(Code::Internal, "the response could not be stored")
         })?;
-        answer.body = hex::encode(sealed);
-        if let Err(error) = self.keep(state, &answer).await {
+        record.body = hex::encode(sealed);
+        if let Err(error) = self.insert(state, &record).await {
             // The change has happened, so the client must get this response.
-            tracing::warn!(%error, "an answer was given and could not be remembered");
+            tracing::warn!(%error, "a response was sent but could not be stored");
         }
         Ok(Response::from_parts(parts, Body::from(body)))
     }
 
-    async fn keep(&self, state: &ApiState, answer: &IdempotencyRecord) -> Result<(), StoreError> {
+    async fn insert(&self, state: &ApiState, record: &IdempotencyRecord) -> Result<(), StoreError> {
         let mut tx = state.engine.store().begin().await?;
-        tx.put_idempotency(answer, Self::forgotten_before(state)).await?;
+        tx.put_idempotency(record, Self::expired_before(state)).await?;
         tx.commit().await
     }
 
     /// Returns the name of the request's lease, without the prefix.
-    fn turn(&self) -> String {
+    fn lease_name(&self) -> String {
         gpuaas_trust::sha256_hex(format!("idempotency {} {}", self.token, self.key).as_bytes())
     }
 
     /// Returns the creation time before which stored responses no longer count, even if retention has not deleted them yet.
-    fn forgotten_before(state: &ApiState) -> Option<Timestamp> {
+    fn expired_before(state: &ApiState) -> Option<Timestamp> {
         state.engine.retention().idempotency_keys.due_before(state.engine.ports().clock.now())
     }
 }
 
 /// Decrypts the body of a stored response. A failure means that someone else changed the row.
-fn opened(state: &ApiState, answer: &IdempotencyRecord) -> Result<Vec<u8>, ApiProblem> {
+fn decrypted_body(state: &ApiState, record: &IdempotencyRecord) -> Result<Vec<u8>, ApiProblem> {
     let refused = || {
-        tracing::error!(token = %answer.token, "a remembered answer was refused: its row was changed past the control plane");
-        ApiProblem::new(Code::Internal, "the remembered answer was changed past the control plane, and is not given")
-            .then("look at what the request was to change; then send it with a fresh idempotency key if it is still to do")
+        tracing::error!(token = %record.token, "a stored response was refused: another program changed its row");
+        ApiProblem::new(Code::Internal, "another program changed the stored response, so it is not returned")
+            .then("check whether the change has happened; if not, send the request with a new idempotency key")
     };
-    let sealed = hex::decode(&answer.body).map_err(|_| refused())?;
-    let opened = state.engine.keys().sealing().open(&answer.sealed_for(), &sealed).map_err(|_| refused())?;
-    Ok(opened.to_vec())
+    let sealed = hex::decode(&record.body).map_err(|_| refused())?;
+    let body = state.engine.keys().sealing().open(&record.seal_owner(), &sealed).map_err(|_| refused())?;
+    Ok(body.to_vec())
 }

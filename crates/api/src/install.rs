@@ -40,7 +40,7 @@ impl Install {
 
     /// Opens a file of the folder and returns it with its size in bytes.
     pub(crate) async fn open(&self, name: &str) -> Result<(File, u64), ApiProblem> {
-        let folder = self.packages.as_deref().ok_or_else(|| missing("it was given no folder of them"))?;
+        let folder = self.packages.as_deref().ok_or_else(|| missing("no package folder is configured"))?;
         let sums = self.sums().await?;
         let is_listed = name == SUMS_FILE || name == SIGNATURE_FILE || lists(&sums, name);
         if !is_listed {
@@ -58,15 +58,15 @@ impl Install {
     }
 
     async fn sums(&self) -> Result<String, ApiProblem> {
-        let folder = self.packages.as_deref().ok_or_else(|| missing("it was given no folder of them"))?;
+        let folder = self.packages.as_deref().ok_or_else(|| missing("no package folder is configured"))?;
         let read = async {
             let mut text = String::new();
             File::open(folder.join(SUMS_FILE)).await?.take(SUMS_BYTES_MAX).read_to_string(&mut text).await?;
             Ok::<_, io::Error>(text)
         };
         read.await.map_err(|error| {
-            tracing::warn!(%error, folder = %folder.display(), "the list of packages cannot be read");
-            missing("the list of its packages cannot be read")
+            tracing::warn!(%error, folder = %folder.display(), "the sum file of the packages cannot be read");
+            missing("their sum file cannot be read")
         })
     }
 }
@@ -79,7 +79,7 @@ fn lists(sums: &str, name: &str) -> bool {
 
 fn missing(why: &str) -> ApiProblem {
     ApiProblem::new(Code::PackagesMissing, format!("this control plane has no packages: {why}"))
-        .then("make them with cargo xtask package, and name their folder with gpuaas server --packages-dir")
+        .then("build them with cargo xtask package, and set their folder with gpuaas server --packages-dir")
 }
 
 fn absent(name: &str) -> ApiProblem {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_line_pins_the_key_and_tells_its_secret_to_the_environment_alone() {
+    fn command_pins_the_key_and_passes_its_secret_in_the_environment() {
         let string = SecretText::new("gpuaas1.eyJ1.12ab34cd".to_owned());
         let command = install(None).command("https://cp.example:7443", &string);
         assert_eq!(
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_list_names_is_handed_out_and_nothing_else() {
+    async fn only_listed_files_are_served() {
         let folder = tempfile::tempdir().unwrap();
         let digest = "ab".repeat(32);
         let sums = format!("{digest}  agent.deb\n{digest}  gone.deb\n{digest}  ../secret\n{digest}  .hidden\n");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_folder_or_its_list_it_is_said_that_there_are_no_packages() {
+    async fn missing_folder_or_sum_file_is_reported_as_missing_packages() {
         let folder = tempfile::tempdir().unwrap();
         for packages in [None, Some(folder.path().to_owned())] {
             assert_eq!(opened(&install(packages), "agent.deb").await, Err(Code::PackagesMissing));

@@ -13,6 +13,6 @@ pub trait Journals: Send + Sync {
     async fn journal(
         &self,
         access: &NodeAccess,
-        ask: &JournalRequest,
+        request: &JournalRequest,
     ) -> Result<BoxStream<'static, Result<JournalLine, String>>, CommandError>;
 }

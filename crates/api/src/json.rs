@@ -20,22 +20,22 @@ const COMPARE: &str = "compare it with the operation's schema: /api/docs";
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
     // serde would read a list as an object's fields in declaration order, which is no part of the API.
     if bytes.trim_ascii_start().first().is_some_and(|first| b"[\"-0123456789tfn".contains(first)) {
-        return Err(ApiProblem::new(Code::BodyInvalid, "the body is no object").then(COMPARE));
+        return Err(ApiProblem::new(Code::BodyInvalid, "the body is not a JSON object").then(COMPARE));
     }
-    parsed::<Unrepeated>(bytes)?;
+    parsed::<UniqueKeys>(bytes)?;
     parsed(bytes)
 }
 
 /// Accepts an empty body or an object without fields.
-pub(crate) fn must_say_nothing(bytes: &[u8]) -> Result<(), ApiProblem> {
+pub(crate) fn check_empty(bytes: &[u8]) -> Result<(), ApiProblem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Nothing {}
+    struct Empty {}
 
     if bytes.is_empty() {
         return Ok(());
     }
-    read::<Nothing>(bytes).map(|_| ())
+    read::<Empty>(bytes).map(|_| ())
 }
 
 fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
@@ -69,61 +69,61 @@ pub(crate) fn bounded(text: &str) -> &str {
 }
 
 /// Any JSON value in which no object repeats a key.
-struct Unrepeated;
+struct UniqueKeys;
 
-impl<'de> Deserialize<'de> for Unrepeated {
+impl<'de> Deserialize<'de> for UniqueKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Looking)
+        deserializer.deserialize_any(UniqueKeysVisitor)
     }
 }
 
-struct Looking;
+struct UniqueKeysVisitor;
 
-impl<'de> Visitor<'de> for Looking {
-    type Value = Unrepeated;
+impl<'de> Visitor<'de> for UniqueKeysVisitor {
+    type Value = UniqueKeys;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unrepeated, A::Error> {
-        let mut said = HashSet::new();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueKeys, A::Error> {
+        let mut keys = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
-            map.next_value::<Unrepeated>()?;
-            if let Some(twice) = said.replace(key) {
-                return Err(A::Error::custom(format_args!("duplicate field `{twice}`")));
+            map.next_value::<UniqueKeys>()?;
+            if let Some(repeated) = keys.replace(key) {
+                return Err(A::Error::custom(format_args!("duplicate field `{repeated}`")));
             }
         }
-        Ok(Unrepeated)
+        Ok(UniqueKeys)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Unrepeated, A::Error> {
-        while items.next_element::<Unrepeated>()?.is_some() {}
-        Ok(Unrepeated)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<UniqueKeys, A::Error> {
+        while items.next_element::<UniqueKeys>()?.is_some() {}
+        Ok(UniqueKeys)
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Unrepeated, E> {
-        Ok(Unrepeated)
+    fn visit_unit<E: Error>(self) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Unrepeated, E> {
-        Ok(Unrepeated)
+    fn visit_bool<E: Error>(self, _: bool) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Unrepeated, E> {
-        Ok(Unrepeated)
+    fn visit_i64<E: Error>(self, _: i64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Unrepeated, E> {
-        Ok(Unrepeated)
+    fn visit_u64<E: Error>(self, _: u64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Unrepeated, E> {
-        Ok(Unrepeated)
+    fn visit_f64<E: Error>(self, _: f64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_str<E: Error>(self, _: &str) -> Result<Unrepeated, E> {
-        Ok(Unrepeated)
+    fn visit_str<E: Error>(self, _: &str) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Asked {
+    struct Example {
         #[serde(rename = "name")]
         _name: String,
         #[serde(default, rename = "inner")]
@@ -144,49 +144,49 @@ mod tests {
     }
 
     fn refusal(text: &str) -> (Option<String>, String) {
-        let error = read::<Asked>(text.as_bytes()).expect_err(text);
+        let error = read::<Example>(text.as_bytes()).expect_err(text);
         let error = error.cause();
         assert_eq!(error.code(), Code::BodyInvalid);
         (error.field(), error.to_string())
     }
 
     #[test]
-    fn a_key_said_twice_is_refused_wherever_it_stands() {
+    fn duplicate_key_is_refused_at_any_depth() {
         for text in [r#"{"name":"a","name":"b"}"#, r#"{"name":"a","inner":[{"x":1,"y":2,"x":1}]}"#] {
             assert!(refusal(text).1.contains("duplicate field"), "{text}");
         }
-        assert!(read::<Asked>(br#"{"name":"a","inner":[{"x":1},{"x":1}]}"#).is_ok());
+        assert!(read::<Example>(br#"{"name":"a","inner":[{"x":1},{"x":1}]}"#).is_ok());
     }
 
     #[test]
-    fn a_list_is_no_object_whose_fields_are_left_to_guess() {
+    fn body_that_is_no_object_is_refused() {
         for text in [r#"["a", 1]"#, " [\"a\", 1]", "null", "7", "\"a\""] {
-            assert!(refusal(text).1.contains("no object"), "{text}");
+            assert!(refusal(text).1.contains("not a JSON object"), "{text}");
         }
     }
 
     #[test]
-    fn the_field_that_is_wrong_is_named() {
+    fn refusal_names_the_field_at_fault() {
         assert_eq!(refusal(r#"{"name":7}"#).0.as_deref(), Some("name"));
         assert_eq!(refusal(r#"{"name":"a","id":"b"}"#).0.as_deref(), Some("id"));
-        for whole in ["[]", "{", "{\"name\"", "{7}"] {
-            assert_eq!(refusal(whole).0, None, "{whole}");
+        for text in ["[]", "{", "{\"name\"", "{7}"] {
+            assert_eq!(refusal(text).0, None, "{text}");
         }
         assert!(refusal(&format!(r#"{{"{}":1}}"#, "a".repeat(10_000))).0.is_some_and(|field| field.len() == 256));
     }
 
     #[test]
-    fn nesting_without_end_is_refused_and_ends_nothing() {
+    fn deep_nesting_is_refused_without_a_crash() {
         let deep = "[".repeat(10_000);
         assert!(refusal(&format!(r#"{{"name":"a","inner":{deep}"#)).1.contains("recursion limit"));
         assert!(read::<Value>(json!({ "a": [[[[]]]] }).to_string().as_bytes()).is_ok());
     }
 
     #[test]
-    fn an_operation_without_a_body_takes_nothing_or_an_empty_object() {
-        assert!(must_say_nothing(b"").is_ok() && must_say_nothing(b" {} ").is_ok());
+    fn check_empty_accepts_no_body_or_an_empty_object() {
+        assert!(check_empty(b"").is_ok() && check_empty(b" {} ").is_ok());
         for text in ["null", "[]", "{", r#"{"state":"active"}"#, "{}{}"] {
-            assert!(must_say_nothing(text.as_bytes()).is_err(), "{text}");
+            assert!(check_empty(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

@@ -27,7 +27,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
     auth,
-    pace::Pace,
+    pace::RateLimiter,
     peer::{self, PeerAddress},
     problem::ApiProblem,
     state::ApiState,
@@ -35,19 +35,19 @@ use crate::{
 
 /// Invalid tokens with a correct code per second and address, each counted once; the same for enrollment tokens. Each invalid token may be
 /// tried at the same rate.
-const FAILURES: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
+const FAILURES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
 /// Enrollments per second and address. With the burst, two hundred machines behind one address can enroll at the same time.
 const ENROLLMENTS_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).expect("it is not zero");
 /// Path of the enrollment.
 const ENROLL_PATH: &str = "/api/v1/enroll";
 /// Concurrent look-ups of tokens that are not known to be valid: fewer than the store has readers.
-const UNKNOWN_AT_ONCE: usize = 2;
+const UNKNOWN_LOOKUPS_MAX: usize = 2;
 /// Digests of valid tokens that are stored at one time.
-const GOOD_MAX: usize = 10_000;
+const VALID_MAX: usize = 10_000;
 
 /// Request rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Paces {
+pub struct Rates {
     /// Requests per second by one token.
     pub per_token: NonZeroU32,
     /// Requests per second by all tokens of one project.
@@ -56,9 +56,9 @@ pub struct Paces {
     pub per_address: NonZeroU32,
 }
 
-impl Paces {
+impl Rates {
     /// Defaults: a fast script stays below them, a runaway loop does not.
-    pub const USUAL: Self = Self {
+    pub const DEFAULT: Self = Self {
         per_token: NonZeroU32::new(1_000).expect("it is not zero"),
         per_project: NonZeroU32::new(2_000).expect("it is not zero"),
         per_address: NonZeroU32::new(2_000).expect("it is not zero"),
@@ -67,155 +67,167 @@ impl Paces {
 
 /// Credential class of a request. An address has a separate rate for each class, so requests without a token delay none with a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Offered {
+enum CredentialClass {
     /// A token with a correct code that is not known to be valid yet.
     Token,
     /// An enrollment. Its token is in the body, which is not read yet.
     Enrollment,
     /// No token, a text without a correct code, or an expired or revoked token.
-    Nothing,
+    Unauthenticated,
 }
 
 /// The rate limiters of the API.
 pub(crate) struct Limits {
-    tokens: Pace<TokenId>,
-    projects: Pace<ProjectId>,
-    addresses: Pace<(PeerAddress, Offered)>,
+    tokens: RateLimiter<TokenId>,
+    projects: RateLimiter<ProjectId>,
+    addresses: RateLimiter<(PeerAddress, CredentialClass)>,
     bad_tokens: Failures,
     bad_enrollments: Failures,
-    enrollments: Pace<PeerAddress>,
-    good: Mutex<HashSet<String>>,
-    unknown: Semaphore,
+    enrollments: RateLimiter<PeerAddress>,
+    valid: Mutex<HashSet<String>>,
+    unknown_lookups: Semaphore,
     runtime: Arc<dyn Runtime>,
 }
 
 impl Limits {
-    pub(crate) fn new(paces: Paces, runtime: Arc<dyn Runtime>) -> Self {
+    pub(crate) fn new(rates: Rates, runtime: Arc<dyn Runtime>) -> Self {
         Self {
-            tokens: Pace::per_second(paces.per_token),
-            projects: Pace::per_second(paces.per_project),
-            addresses: Pace::per_second(paces.per_address),
+            tokens: RateLimiter::per_second(rates.per_token),
+            projects: RateLimiter::per_second(rates.per_project),
+            addresses: RateLimiter::per_second(rates.per_address),
             bad_tokens: Failures::new(),
             bad_enrollments: Failures::new(),
-            enrollments: Pace::per_second(ENROLLMENTS_PER_ADDRESS),
-            good: Mutex::default(),
-            unknown: Semaphore::new(UNKNOWN_AT_ONCE),
+            enrollments: RateLimiter::per_second(ENROLLMENTS_PER_ADDRESS),
+            valid: Mutex::default(),
+            unknown_lookups: Semaphore::new(UNKNOWN_LOOKUPS_MAX),
             runtime,
         }
     }
 
     /// Counts a request of an authenticated caller against its token and against its project.
-    pub(crate) fn count_caller(&self, caller: &Principal) -> Result<(), TooOften> {
+    pub(crate) fn count_caller(&self, caller: &Principal) -> Result<(), RateExceeded> {
         let now = self.runtime.elapsed();
-        self.tokens.take(&caller.token, now).map_err(|wait| TooOften { who: "this token asks", wait })?;
+        self.tokens.take(&caller.token, now).map_err(|wait| RateExceeded { what: "requests with this token", wait })?;
         let Some(project) = caller.project else { return Ok(()) };
-        self.projects.take(&project, now).map_err(|wait| TooOften { who: "the tokens of this project ask", wait })
+        self.projects
+            .take(&project, now)
+            .map_err(|wait| RateExceeded { what: "requests with tokens of this project", wait })
     }
 
     /// Counts a request against an address.
-    fn count_address(&self, from: PeerAddress, offered: Offered) -> Result<(), TooOften> {
-        let taken = self.addresses.take(&(from, offered), self.runtime.elapsed());
-        taken.map_err(|wait| TooOften { who: "this address asks", wait })
+    fn count_address(&self, from: PeerAddress, class: CredentialClass) -> Result<(), RateExceeded> {
+        let taken = self.addresses.take(&(from, class), self.runtime.elapsed());
+        taken.map_err(|wait| RateExceeded { what: "requests from this address", wait })
     }
 
     /// Returns the credential class of a request with a token of this digest; `None` if the request will be charged to the token.
-    fn offered(&self, path: &str, sha256: Option<&str>) -> Option<Offered> {
+    fn credential_class(&self, path: &str, sha256: Option<&str>) -> Option<CredentialClass> {
         match sha256 {
             // An enrollment is classified by its path, regardless of the token in its headers.
-            _ if path == ENROLL_PATH => Some(Offered::Enrollment),
-            Some(sha256) if self.was_good(sha256) => None,
-            Some(sha256) if !self.bad_tokens.knows(sha256) => Some(Offered::Token),
-            Some(_) | None => Some(Offered::Nothing),
+            _ if path == ENROLL_PATH => Some(CredentialClass::Enrollment),
+            Some(sha256) if self.was_valid(sha256) => None,
+            Some(sha256) if !self.bad_tokens.contains(sha256) => Some(CredentialClass::Token),
+            Some(_) | None => Some(CredentialClass::Unauthenticated),
         }
     }
 
     /// Returns whether the token was valid at its latest look-up.
-    fn was_good(&self, sha256: &str) -> bool {
-        self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(sha256)
+    fn was_valid(&self, sha256: &str) -> bool {
+        self.valid.lock().unwrap_or_else(PoisonError::into_inner).contains(sha256)
     }
 
     /// Permits the look-up of a token: immediately if it was valid before, otherwise when one of the [`UNKNOWN_AT_ONCE`] permits is free.
     /// The permit lasts until the result is dropped. Refuses a token that was invalid too often, and a new token from an address that sent
     /// too many invalid ones.
-    pub(crate) async fn turn_to_look_up(&self, from: Option<PeerAddress>, sha256: &str) -> Result<Turn<'_>, TooOften> {
-        if self.was_good(sha256) {
-            return Ok(Turn(None));
+    pub(crate) async fn lookup_permit(
+        &self,
+        from: Option<PeerAddress>,
+        sha256: &str,
+    ) -> Result<LookupPermit<'_>, RateExceeded> {
+        if self.was_valid(sha256) {
+            return Ok(LookupPermit(None));
         }
-        self.bad_tokens.look(from, sha256, self.runtime.elapsed())?;
+        self.bad_tokens.check(from, sha256, self.runtime.elapsed())?;
         // The semaphore is never closed.
-        Ok(Turn(self.unknown.acquire().await.ok()))
+        Ok(LookupPermit(self.unknown_lookups.acquire().await.ok()))
     }
 
     /// Records a token as valid, after its creation or look-up. Returns whether it was not recorded before.
-    pub(crate) fn learn_good(&self, sha256: &str) -> bool {
-        let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
-        if good.len() >= GOOD_MAX && !good.contains(sha256) {
+    pub(crate) fn record_valid(&self, sha256: &str) -> bool {
+        let mut valid = self.valid.lock().unwrap_or_else(PoisonError::into_inner);
+        if valid.len() >= VALID_MAX && !valid.contains(sha256) {
             // Removes an arbitrary entry; its token is looked up again at its next request.
-            let other = good.iter().next().cloned();
-            other.map(|other| good.remove(&other));
+            let other = valid.iter().next().cloned();
+            other.map(|other| valid.remove(&other));
         }
-        good.insert(sha256.to_owned())
+        valid.insert(sha256.to_owned())
     }
 
     /// Records the result of a look-up.
-    pub(crate) fn looked_up(&self, from: Option<PeerAddress>, sha256: &str, is_good: bool) {
-        if is_good {
+    pub(crate) fn record_lookup(&self, from: Option<PeerAddress>, sha256: &str, is_valid: bool) {
+        if is_valid {
             // The request was charged to the address before the token was known to be valid.
-            if self.learn_good(sha256)
+            if self.record_valid(sha256)
                 && let Some(from) = from
             {
-                self.addresses.give_back(&(from, Offered::Token));
+                self.addresses.refund(&(from, CredentialClass::Token));
             }
             return;
         }
-        self.good.lock().unwrap_or_else(PoisonError::into_inner).remove(sha256);
+        self.valid.lock().unwrap_or_else(PoisonError::into_inner).remove(sha256);
         self.bad_tokens.count(from, sha256, self.runtime.elapsed());
     }
 
     /// Counts an enrollment by the digest of its token, which has a correct code, or refuses it. A repeated failing token does not count
     /// against its address as another machine.
-    pub(crate) fn count_enrollment(&self, from: Option<PeerAddress>, sha256: &str) -> Result<(), TooOften> {
+    pub(crate) fn count_enrollment(&self, from: Option<PeerAddress>, sha256: &str) -> Result<(), RateExceeded> {
         let now = self.runtime.elapsed();
-        self.bad_enrollments.look(from, sha256, now)?;
-        let Some(from) = from.filter(|_| !self.bad_enrollments.knows(sha256)) else { return Ok(()) };
-        self.enrollments.take(&from, now).map_err(|wait| TooOften { who: "this address enrolls", wait })
+        self.bad_enrollments.check(from, sha256, now)?;
+        let Some(from) = from.filter(|_| !self.bad_enrollments.contains(sha256)) else { return Ok(()) };
+        self.enrollments.take(&from, now).map_err(|wait| RateExceeded { what: "enrollments from this address", wait })
     }
 
     /// Records a failed enrollment. `was_one` means that the token was valid once; it is then not charged to the address.
-    pub(crate) fn enrollment_failed(&self, from: Option<PeerAddress>, sha256: &str, was_one: bool) {
-        self.bad_enrollments.count(from.filter(|_| !was_one), sha256, self.runtime.elapsed());
+    pub(crate) fn record_failed_enrollment(&self, from: Option<PeerAddress>, sha256: &str, was_valid: bool) {
+        self.bad_enrollments.count(from.filter(|_| !was_valid), sha256, self.runtime.elapsed());
     }
 }
 
 /// Invalid tokens with a correct code: limits how often each may be tried, and how many new ones an address may send.
 struct Failures {
-    tokens: Pace<String>,
-    addresses: Pace<PeerAddress>,
+    tokens: RateLimiter<String>,
+    addresses: RateLimiter<PeerAddress>,
 }
 
 impl Failures {
     fn new() -> Self {
-        Self { tokens: Pace::per_second(FAILURES), addresses: Pace::per_second(FAILURES) }
+        Self {
+            tokens: RateLimiter::per_second(FAILURES_PER_SECOND),
+            addresses: RateLimiter::per_second(FAILURES_PER_SECOND),
+        }
     }
 
     /// Returns whether the token with this digest is recorded as invalid.
-    fn knows(&self, sha256: &str) -> bool {
-        self.tokens.knows(sha256)
+    fn contains(&self, sha256: &str) -> bool {
+        self.tokens.contains(sha256)
     }
 
     /// Refuses a token that was invalid too often, and a token not yet recorded from an address that sent too many invalid ones.
-    fn look(&self, from: Option<PeerAddress>, sha256: &str, now: Duration) -> Result<(), TooOften> {
-        if self.knows(sha256) {
-            return self.tokens.look(sha256, now).map_err(|wait| TooOften { who: "this token is refused", wait });
+    fn check(&self, from: Option<PeerAddress>, sha256: &str, now: Duration) -> Result<(), RateExceeded> {
+        if self.contains(sha256) {
+            return self
+                .tokens
+                .peek(sha256, now)
+                .map_err(|wait| RateExceeded { what: "uses of an invalid token", wait });
         }
-        let looked = from.map_or(Ok(()), |from| self.addresses.look(&from, now));
-        looked.map_err(|wait| TooOften { who: "this address offers credentials that are none", wait })
+        let result = from.map_or(Ok(()), |from| self.addresses.peek(&from, now));
+        result.map_err(|wait| RateExceeded { what: "invalid credentials from this address", wait })
     }
 
     /// Counts an invalid token: each time against itself, the first time against its address.
     fn count(&self, from: Option<PeerAddress>, sha256: &str, now: Duration) {
         // An exhausted rate needs no error here: it refuses the next look-up.
-        if let Some(from) = from.filter(|_| !self.knows(sha256)) {
+        if let Some(from) = from.filter(|_| !self.contains(sha256)) {
             let _ = self.addresses.take(&from, now);
         }
         let _ = self.tokens.take(&sha256.to_owned(), now);
@@ -223,19 +235,21 @@ impl Failures {
 }
 
 /// Permit of a look-up, held until dropped.
-pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "it is held, and nothing else")] Option<SemaphorePermit<'a>>);
+pub(crate) struct LookupPermit<'a>(
+    #[expect(dead_code, reason = "held until dropped, never read")] Option<SemaphorePermit<'a>>,
+);
 
 /// The exceeded limit, and the time to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooOften {
-    who: &'static str,
+pub(crate) struct RateExceeded {
+    what: &'static str,
     wait: Duration,
 }
 
-impl From<TooOften> for ApiProblem {
-    fn from(refused: TooOften) -> Self {
+impl From<RateExceeded> for ApiProblem {
+    fn from(refused: RateExceeded) -> Self {
         let seconds = refused.wait.as_secs() + 1;
-        let problem = Self::new(Code::RateLimited, format!("{} too often", refused.who));
+        let problem = Self::new(Code::RateLimited, format!("too many {}", refused.what));
         problem.then(format!("try again after {seconds} s")).after(seconds)
     }
 }
@@ -243,9 +257,9 @@ impl From<TooOften> for ApiProblem {
 /// Counts a request against its address, unless a token will be charged for it.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let digest = auth::digest_of_token(request.headers(), state.engine.keys());
-    let offered = state.limits.offered(request.uri().path(), digest.ok().as_deref());
-    let counted = peer::sender(&request).zip(offered);
-    match counted.map_or(Ok(()), |(from, offered)| state.limits.count_address(from, offered)) {
+    let class = state.limits.credential_class(request.uri().path(), digest.ok().as_deref());
+    let counted = peer::sender(&request).zip(class);
+    match counted.map_or(Ok(()), |(from, class)| state.limits.count_address(from, class)) {
         Ok(()) => next.run(request).await,
         Err(refused) => ApiProblem::from(refused).into_response(),
     }
@@ -261,9 +275,9 @@ mod tests {
 
     /// A clock that the test advances.
     #[derive(Default)]
-    struct Stopped(Mutex<Duration>);
+    struct ManualClock(Mutex<Duration>);
 
-    impl Runtime for Stopped {
+    impl Runtime for ManualClock {
         fn spawn(&self, _: &'static str, _: BoxFuture<'static, ()>) {}
 
         fn elapsed(&self) -> Duration {
@@ -280,90 +294,90 @@ mod tests {
     }
 
     /// Returns the result of a look-up that does not wait for a permit.
-    fn looked(limits: &Limits, from: Option<PeerAddress>, sha256: &str) -> Result<(), TooOften> {
-        limits.turn_to_look_up(from, sha256).now_or_never().expect("it has its turn").map(drop)
+    fn look_up(limits: &Limits, from: Option<PeerAddress>, sha256: &str) -> Result<(), RateExceeded> {
+        limits.lookup_permit(from, sha256).now_or_never().expect("a permit is free").map(drop)
     }
 
     #[test]
-    fn whoever_guesses_tokens_is_not_looked_up_for_a_while_and_the_good_ones_of_its_address_are() {
-        let clock = Arc::new(Stopped::default());
-        let limits = Limits::new(Paces::USUAL, clock.clone());
+    fn guessed_tokens_delay_no_valid_token_of_their_address() {
+        let clock = Arc::new(ManualClock::default());
+        let limits = Limits::new(Rates::DEFAULT, clock.clone());
         let (guesser, other) = (Some(address(1)), Some(address(2)));
-        limits.looked_up(guesser, "good", true);
+        limits.record_lookup(guesser, "good", true);
         let guessed = (0..1_000).take_while(|number| {
-            limits.looked_up(guesser, &number.to_string(), false);
-            looked(&limits, guesser, "guess").is_ok()
+            limits.record_lookup(guesser, &number.to_string(), false);
+            look_up(&limits, guesser, "guess").is_ok()
         });
-        assert_eq!(guessed.count(), 4 * FAILURES.get() as usize - 1);
-        assert!(looked(&limits, guesser, "good").is_ok() && looked(&limits, other, "guess").is_ok());
+        assert_eq!(guessed.count(), 4 * FAILURES_PER_SECOND.get() as usize - 1);
+        assert!(look_up(&limits, guesser, "good").is_ok() && look_up(&limits, other, "guess").is_ok());
         *clock.0.lock().unwrap() += Duration::from_secs(1);
-        assert!(looked(&limits, guesser, "guess").is_ok());
+        assert!(look_up(&limits, guesser, "guess").is_ok());
     }
 
     #[test]
-    fn token_that_has_ended_is_held_to_its_own_pace_and_holds_up_no_other_of_its_address() {
-        let clock = Arc::new(Stopped::default());
-        let limits = Limits::new(Paces::USUAL, clock.clone());
+    fn expired_token_has_its_own_rate_and_delays_no_other() {
+        let clock = Arc::new(ManualClock::default());
+        let limits = Limits::new(Rates::DEFAULT, clock.clone());
         let here = Some(address(1));
-        limits.looked_up(here, "revoked", true);
+        limits.record_lookup(here, "revoked", true);
         let tried = (0..1_000).take_while(|_| {
-            limits.looked_up(here, "revoked", false);
-            looked(&limits, here, "revoked").is_ok()
+            limits.record_lookup(here, "revoked", false);
+            look_up(&limits, here, "revoked").is_ok()
         });
-        assert_eq!(tried.count(), 4 * FAILURES.get() as usize - 1);
-        (0..1_000).for_each(|_| limits.looked_up(here, "revoked", false));
-        assert!(looked(&limits, here, "fresh").is_ok() && limits.count_enrollment(here, "fresh").is_ok());
-        (0..1_000).for_each(|_| limits.enrollment_failed(here, "used", true));
-        (0..1_000).for_each(|_| limits.enrollment_failed(here, "foreign", false));
+        assert_eq!(tried.count(), 4 * FAILURES_PER_SECOND.get() as usize - 1);
+        (0..1_000).for_each(|_| limits.record_lookup(here, "revoked", false));
+        assert!(look_up(&limits, here, "fresh").is_ok() && limits.count_enrollment(here, "fresh").is_ok());
+        (0..1_000).for_each(|_| limits.record_failed_enrollment(here, "used", true));
+        (0..1_000).for_each(|_| limits.record_failed_enrollment(here, "foreign", false));
         assert!(limits.count_enrollment(here, "used").is_err() && limits.count_enrollment(here, "foreign").is_err());
         assert!(limits.count_enrollment(here, "fresh").is_ok());
         *clock.0.lock().unwrap() += Duration::from_secs(1);
-        assert!(looked(&limits, here, "revoked").is_ok() && limits.count_enrollment(here, "used").is_ok());
+        assert!(look_up(&limits, here, "revoked").is_ok() && limits.count_enrollment(here, "used").is_ok());
     }
 
     #[test]
-    fn whoever_guesses_tokens_holds_up_no_machine_that_enrolls_from_there_and_whoever_guesses_enrollments_itself_alone()
-    {
-        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+    fn guessed_tokens_delay_no_enrollment_and_guessed_enrollments_no_token() {
+        let limits = Limits::new(Rates::DEFAULT, Arc::new(ManualClock::default()));
         let here = Some(address(1));
-        (0..1_000).for_each(|number| limits.looked_up(here, &number.to_string(), false));
-        assert!(looked(&limits, here, "guess").is_err() && limits.count_enrollment(here, "fresh").is_ok());
+        (0..1_000).for_each(|number| limits.record_lookup(here, &number.to_string(), false));
+        assert!(look_up(&limits, here, "guess").is_err() && limits.count_enrollment(here, "fresh").is_ok());
         let there = Some(address(2));
-        (0..1_000).for_each(|number| limits.enrollment_failed(there, &number.to_string(), false));
-        assert!(limits.count_enrollment(there, "fresh").is_err() && looked(&limits, there, "guess").is_ok());
+        (0..1_000).for_each(|number| limits.record_failed_enrollment(there, &number.to_string(), false));
+        assert!(limits.count_enrollment(there, "fresh").is_err() && look_up(&limits, there, "guess").is_ok());
     }
 
     #[test]
-    fn unknown_tokens_are_looked_up_in_turn_and_known_ones_at_once() {
-        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
-        limits.looked_up(None, "good", true);
-        let turn = |sha256: &str| limits.turn_to_look_up(None, sha256).now_or_never().map(|turn| turn.unwrap());
-        let mut held: Vec<_> = (0..UNKNOWN_AT_ONCE).map(|_| turn("unknown").expect("there is room")).collect();
-        assert!(turn("unknown").is_none(), "it waits for its turn");
-        assert!(turn("good").is_some());
-        held.pop();
-        assert!(turn("unknown").is_some());
+    fn unknown_tokens_wait_for_a_permit_and_valid_ones_do_not() {
+        let limits = Limits::new(Rates::DEFAULT, Arc::new(ManualClock::default()));
+        limits.record_lookup(None, "good", true);
+        let permit = |sha256: &str| limits.lookup_permit(None, sha256).now_or_never().map(|turn| turn.unwrap());
+        let mut permits: Vec<_> =
+            (0..UNKNOWN_LOOKUPS_MAX).map(|_| permit("unknown").expect("a permit is free")).collect();
+        assert!(permit("unknown").is_none(), "it waits for a permit");
+        assert!(permit("good").is_some());
+        permits.pop();
+        assert!(permit("unknown").is_some());
     }
 
     #[test]
-    fn the_first_request_of_a_good_token_costs_its_address_nothing_either() {
-        let paces = Paces { per_address: NonZeroU32::MIN, ..Paces::USUAL };
-        let limits = Limits::new(paces, Arc::new(Stopped::default()));
+    fn first_request_of_a_valid_token_is_not_charged_to_its_address() {
+        let rates = Rates { per_address: NonZeroU32::MIN, ..Rates::DEFAULT };
+        let limits = Limits::new(rates, Arc::new(ManualClock::default()));
         (0..100_u32).for_each(|number| {
-            limits.count_address(address(1), Offered::Token).expect("the one before was given back");
-            limits.looked_up(Some(address(1)), &number.to_string(), true);
+            limits.count_address(address(1), CredentialClass::Token).expect("the previous one was refunded");
+            limits.record_lookup(Some(address(1)), &number.to_string(), true);
         });
-        (0..4).for_each(|_| limits.count_address(address(1), Offered::Token).expect("within the burst"));
-        limits.looked_up(Some(address(1)), "0", true);
+        (0..4).for_each(|_| limits.count_address(address(1), CredentialClass::Token).expect("within the burst"));
+        limits.record_lookup(Some(address(1)), "0", true);
         assert!(
-            limits.count_address(address(1), Offered::Token).is_err(),
-            "a known one gives nothing back: it was not counted"
+            limits.count_address(address(1), CredentialClass::Token).is_err(),
+            "a recorded token gets no refund: it was not counted"
         );
     }
 
     #[test]
-    fn two_hundred_machines_enroll_at_once_and_a_loop_does_not() {
-        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+    fn burst_of_two_hundred_enrollments_per_address_is_accepted() {
+        let limits = Limits::new(Rates::DEFAULT, Arc::new(ManualClock::default()));
         let enrolled =
             (0..1_000).filter(|number| limits.count_enrollment(Some(address(1)), &number.to_string()).is_ok());
         assert_eq!(enrolled.count(), 200);
@@ -371,43 +385,51 @@ mod tests {
     }
 
     #[test]
-    fn requests_without_a_token_hold_up_none_that_has_one() {
-        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
-        while limits.count_address(address(1), Offered::Nothing).is_ok() {}
-        assert!(limits.count_address(address(1), Offered::Token).is_ok());
-        assert!(limits.count_address(address(1), Offered::Enrollment).is_ok());
+    fn requests_without_a_token_delay_none_with_a_token() {
+        let limits = Limits::new(Rates::DEFAULT, Arc::new(ManualClock::default()));
+        while limits.count_address(address(1), CredentialClass::Unauthenticated).is_ok() {}
+        assert!(limits.count_address(address(1), CredentialClass::Token).is_ok());
+        assert!(limits.count_address(address(1), CredentialClass::Enrollment).is_ok());
     }
 
     #[test]
-    fn a_token_that_was_just_made_is_looked_up_at_once_whatever_its_address_offered_and_memory_stays_bounded() {
-        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
+    fn new_token_is_not_delayed_by_guesses_and_memory_is_bounded() {
+        let limits = Limits::new(Rates::DEFAULT, Arc::new(ManualClock::default()));
         let guesser = Some(address(1));
-        (0..120).for_each(|number| limits.looked_up(guesser, &format!("guess {number}"), false));
-        assert!(looked(&limits, guesser, "fresh").is_err(), "it cannot be told from a guess");
-        limits.learn_good("fresh");
-        assert!(looked(&limits, guesser, "fresh").is_ok());
-        (0..2 * GOOD_MAX).for_each(|number| _ = limits.learn_good(&number.to_string()));
-        assert_eq!(limits.good.lock().unwrap().len(), GOOD_MAX);
+        (0..120).for_each(|number| limits.record_lookup(guesser, &format!("guess {number}"), false));
+        assert!(look_up(&limits, guesser, "fresh").is_err(), "it cannot be distinguished from a guess");
+        limits.record_valid("fresh");
+        assert!(look_up(&limits, guesser, "fresh").is_ok());
+        (0..2 * VALID_MAX).for_each(|number| _ = limits.record_valid(&number.to_string()));
+        assert_eq!(limits.valid.lock().unwrap().len(), VALID_MAX);
     }
 
     #[test]
     fn requests_of_an_address_are_classified_by_their_token() {
-        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
-        limits.looked_up(None, "good", true);
-        limits.looked_up(None, "ended", false);
-        assert_eq!(limits.offered("/api/v1/nodes", Some("good")), None);
-        assert_eq!(limits.offered("/api/v1/nodes", Some("fresh")), Some(Offered::Token));
-        assert_eq!(limits.offered("/api/v1/nodes", Some("ended")), Some(Offered::Nothing), "it would take from others");
-        assert_eq!(limits.offered("/api/v1/nodes", None), Some(Offered::Nothing));
+        let limits = Limits::new(Rates::DEFAULT, Arc::new(ManualClock::default()));
+        limits.record_lookup(None, "good", true);
+        limits.record_lookup(None, "ended", false);
+        assert_eq!(limits.credential_class("/api/v1/nodes", Some("good")), None);
+        assert_eq!(limits.credential_class("/api/v1/nodes", Some("fresh")), Some(CredentialClass::Token));
+        assert_eq!(
+            limits.credential_class("/api/v1/nodes", Some("ended")),
+            Some(CredentialClass::Unauthenticated),
+            "it is known as invalid"
+        );
+        assert_eq!(limits.credential_class("/api/v1/nodes", None), Some(CredentialClass::Unauthenticated));
         for sha256 in [None, Some("good"), Some("fresh")] {
-            assert_eq!(limits.offered("/api/v1/enroll", sha256), Some(Offered::Enrollment), "{sha256:?}");
+            assert_eq!(
+                limits.credential_class("/api/v1/enroll", sha256),
+                Some(CredentialClass::Enrollment),
+                "{sha256:?}"
+            );
         }
     }
 
     #[test]
-    fn all_tokens_of_a_project_have_one_pace_and_each_its_own() {
-        let limits = Limits::new(Paces::USUAL, Arc::new(Stopped::default()));
-        let asked = |token: u128, project: Option<u128>| {
+    fn tokens_have_rates_of_their_own_and_of_their_project() {
+        let limits = Limits::new(Rates::DEFAULT, Arc::new(ManualClock::default()));
+        let accepted = |token: u128, project: Option<u128>| {
             let caller = Principal {
                 token: TokenId::from_uuid(Uuid::from_u128(token)),
                 name: "robot".to_owned(),
@@ -417,17 +439,21 @@ mod tests {
             };
             (0..6_000).filter(|_| limits.count_caller(&caller).is_ok()).count()
         };
-        assert_eq!((1..=3).map(|token| asked(token, Some(1))).sum::<usize>(), 8_000, "three tokens of one project");
-        assert_eq!((4..=6).map(|token| asked(token, None)).sum::<usize>(), 12_000, "the platform's have no project");
-        assert_eq!(asked(7, Some(2)), 4_000, "another project has its own");
+        assert_eq!((1..=3).map(|token| accepted(token, Some(1))).sum::<usize>(), 8_000, "three tokens of one project");
+        assert_eq!(
+            (4..=6).map(|token| accepted(token, None)).sum::<usize>(),
+            12_000,
+            "platform tokens have no project"
+        );
+        assert_eq!(accepted(7, Some(2)), 4_000, "another project has its own rate");
     }
 
     #[test]
-    fn only_a_loopback_address_that_connected_itself_is_local() {
+    fn only_a_direct_loopback_address_is_local() {
         let address = |text: &str| text.parse().unwrap();
         for local in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
             assert!(PeerAddress::of(address(local)).is_local(), "{local}");
-            assert!(!PeerAddress::named_by_proxy(address(local)).is_local(), "a proxy says {local}");
+            assert!(!PeerAddress::from_proxy(address(local)).is_local(), "a proxy reported {local}");
         }
         for other in ["192.0.2.1", "::2", "0.0.0.0"] {
             assert!(!PeerAddress::of(address(other)).is_local(), "{other}");

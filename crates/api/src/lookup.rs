@@ -78,12 +78,14 @@ pub(crate) async fn caller_project(
     match (project_key, caller.principal.project) {
         (Some(key), _) => {
             let project = project(reader, key).await?.id;
-            caller.must_see(project, "project", key)?;
+            caller.require_visible(project, "project", key)?;
             Ok(project)
         }
         (None, Some(own)) => Ok(own),
-        (None, None) => Err(ApiProblem::new(Code::QueryInvalid, "which project? a platform admin belongs to none")
-            .about("project")
-            .then("name it")),
+        (None, None) => {
+            Err(ApiProblem::new(Code::QueryInvalid, "the request names no project, and this token has none")
+                .about("project")
+                .then("name a project"))
+        }
     }
 }

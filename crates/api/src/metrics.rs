@@ -47,31 +47,26 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let builder = PrometheusBuilder::new();
         let seconds = Matcher::Full(SECONDS.to_owned());
-        let builder = builder
-            .set_buckets_for_metric(seconds, BUCKETS_SECONDS)
-            .expect("BUCKETS_SECONDS is not empty, which is all that is asked of it");
+        let builder = builder.set_buckets_for_metric(seconds, BUCKETS_SECONDS).expect("BUCKETS_SECONDS is not empty");
         let recorder = builder.build_recorder();
         with_local_recorder(&recorder, || {
-            metrics::describe_gauge!(CERTIFICATES, "When the certificates of the control plane's listeners end.");
-            metrics::describe_counter!(REQUESTS, "Answered requests by route, method and status.");
-            metrics::describe_histogram!(SECONDS, "Time to the head of the answer, by route and method.");
+            metrics::describe_gauge!(CERTIFICATES, "Time at which the certificates of the listeners expire.");
+            metrics::describe_counter!(REQUESTS, "Requests by route, method and status.");
+            metrics::describe_histogram!(SECONDS, "Time until the response headers, by route and method.");
             metrics::describe_gauge!(NODES, "Nodes by connectivity.");
             metrics::describe_gauge!(WORKLOADS, "Workloads by lifecycle and health.");
             metrics::describe_gauge!(OPERATIONS, "Operations that have not ended.");
-            metrics::describe_counter!(
-                FORGED,
-                "Rows that were refused because nothing proves that the platform wrote them."
-            );
+            metrics::describe_counter!(FORGED, "Rows that were refused because their authentication code is invalid.");
             metrics::describe_gauge!(
                 DAMAGED,
-                "1 once the database has said that its own files are damaged, until a restart."
+                "1 after the database has reported damage of its files, until a restart."
             );
             metrics::describe_counter!(STATEMENTS, "SQL statements without begin, commit and rollback.");
             metrics::describe_counter!(CHANGES, "Changes of rows that were committed.");
             metrics::describe_gauge!(TABLE_BYTES, "Bytes of a table with its indexes, measured once a minute at most.");
             metrics::describe_gauge!(TABLE_ROWS, "Rows of a table; an estimate on PostgreSQL.");
-            metrics::describe_gauge!(FREE_BYTES, "Bytes of SQLite's file that are free for the next rows.");
-            metrics::describe_counter!(COMMITS, "Commits by the database. One commit may hold several changes.");
+            metrics::describe_gauge!(FREE_BYTES, "Free bytes in SQLite's file, reused for new rows.");
+            metrics::describe_counter!(COMMITS, "Database commits. One commit may contain several changes.");
         });
         Self { handle: recorder.handle(), recorder: Arc::new(recorder) }
     }
@@ -80,7 +75,7 @@ impl Metrics {
 /// Counts every response under the pattern of its route. The request's own path would create unbounded series.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
-    let method = known(request.method());
+    let method = method_label(request.method());
     let began = Instant::now();
     let response = next.run(request).await;
     let seconds = began.elapsed().as_secs_f64();
@@ -93,7 +88,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
 }
 
 /// Returns the name of a standard method, otherwise `other`, which bounds the number of series.
-fn known(method: &Method) -> &'static str {
+fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::POST => "POST",
@@ -119,22 +114,22 @@ pub(crate) async fn expose(
     if !(state.metrics_over_loopback && from.is_some_and(PeerAddress::is_local)) {
         let principal = auth::principal(&headers, from, &state).await?;
         state.limits.count_caller(&principal)?;
-        Caller { principal, correlation: correlation::current_id(&state) }.must(Permission::MetricsRead)?;
+        Caller { principal, correlation: correlation::current_id(&state) }.require(Permission::MetricsRead)?;
     }
-    let is_counted = state.counted.get(async {
-        counted(&state).await.inspect_err(|error| tracing::warn!(%error, "rows could not be counted")).is_ok()
+    let is_counted = state.row_counts.get(async {
+        count_rows(&state).await.inspect_err(|error| tracing::warn!(%error, "rows could not be counted")).is_ok()
     });
     // If the database is damaged, the latest counts and that fact are better than an error.
     if !is_counted.await && state.engine.store().damage().is_none() {
-        return Err(ApiProblem::new(Code::Unavailable, "the store does not answer").then("try again"));
+        return Err(ApiProblem::new(Code::Unavailable, "the store does not respond").then("try again"));
     }
     count_store(&state);
-    show_size(&state).await;
+    record_sizes(&state).await;
     let media_type = "text/plain; version=0.0.4; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, media_type)], state.metrics.handle.render()).into_response())
 }
 
-async fn counted(state: &ApiState) -> Result<(), StoreError> {
+async fn count_rows(state: &ApiState) -> Result<(), StoreError> {
     let mut reader = state.engine.store().read().await?;
     let nodes = reader.node_counts().await?;
     let workloads = reader.workload_counts(None).await?;
@@ -168,7 +163,7 @@ fn count_store(state: &ApiState) {
 }
 
 /// Sets the gauges of the latest measured table sizes.
-async fn show_size(state: &ApiState) {
+async fn record_sizes(state: &ApiState) {
     let Some(size) = state.store_sizes.get(&state.engine).await else { return };
     with_local_recorder(&*state.metrics.recorder, || {
         for of in &size.tables {

@@ -23,8 +23,8 @@ impl<T: DeserializeOwned> FromRequestParts<ApiState> for Params<T> {
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiProblem> {
-        let said = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
-        serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(said)).map(Self).map_err(|error| {
+        let pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+        serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(pairs)).map(Self).map_err(|error| {
             let field = error.path().to_string();
             let refused = ApiProblem::new(Code::QueryInvalid, bounded(&error.into_inner().to_string()));
             // A dot stands for the query as a whole.
@@ -65,7 +65,7 @@ impl PageParams {
     }
 
     /// Returns the page of a complete list and the cursor of the next page. `id` returns the cursor value of an item.
-    pub(crate) fn of_whole<T>(&self, items: Vec<T>, id: impl Fn(&T) -> String) -> (Vec<T>, Option<String>) {
+    pub(crate) fn page_of<T>(&self, items: Vec<T>, id: impl Fn(&T) -> String) -> (Vec<T>, Option<String>) {
         let limit = self.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX) as usize;
         let begin = self.cursor.as_ref().map_or(0, |cursor| {
             let named = items.iter().position(|item| id(item) == *cursor).map(|at| at + 1);
@@ -103,7 +103,7 @@ pub(crate) struct ProjectPageParams {
 
 impl ProjectPageParams {
     /// Returns the page parameters.
-    pub(crate) fn part(&self) -> PageParams {
+    pub(crate) fn page_params(&self) -> PageParams {
         PageParams { cursor: self.cursor.clone(), limit: self.limit }
     }
 }
@@ -123,10 +123,10 @@ pub(crate) fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 pub(crate) fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let cursor = Option::<String>::deserialize(deserializer)?;
     match cursor {
-        Some(foreign) if uuid::Uuid::try_parse(&foreign).is_err() => {
-            Err(serde::de::Error::custom("the cursor is none that a page gave"))
+        Some(invalid) if uuid::Uuid::try_parse(&invalid).is_err() => {
+            Err(serde::de::Error::custom("the cursor is not a next_cursor of this list"))
         }
-        ours => Ok(ours),
+        valid => Ok(valid),
     }
 }
 
@@ -143,21 +143,21 @@ pub(crate) fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
 pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     match text {
-        Some(text) => Line::SEARCHED.check(&text).map(|()| Some(text)).map_err(serde::de::Error::custom),
+        Some(text) => Line::SEARCH_TEXT.check(&text).map(|()| Some(text)).map_err(serde::de::Error::custom),
         None => Ok(None),
     }
 }
 
 /// Reads a flag, which may have no value: `?dry_run`, `?dry_run=true`.
 pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    let said = Option::<String>::deserialize(deserializer)?;
-    let is_set = |said: &str| is_set(said).ok_or_else(|| format!("{said:?} is neither true nor false"));
-    said.as_deref().map_or(Ok(false), is_set).map_err(serde::de::Error::custom)
+    let value = Option::<String>::deserialize(deserializer)?;
+    let is_set = |value: &str| is_set(value).ok_or_else(|| format!("{value:?} is neither true nor false"));
+    value.as_deref().map_or(Ok(false), is_set).map_err(serde::de::Error::custom)
 }
 
 /// Returns the value of a flag; `None` if it is invalid.
-fn is_set(said: &str) -> Option<bool> {
-    match said {
+fn is_set(value: &str) -> Option<bool> {
+    match value {
         "" | "true" => Some(true),
         "false" => Some(false),
         _ => None,
@@ -166,9 +166,9 @@ fn is_set(said: &str) -> Option<bool> {
 
 /// Returns whether a query sets this flag exactly once.
 pub(crate) fn sets(query: &str, flag: &str) -> bool {
-    let mut said = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == flag);
-    let is_set = said.next().and_then(|(_, value)| is_set(&value));
-    is_set == Some(true) && said.next().is_none()
+    let mut values = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == flag);
+    let is_set = values.next().and_then(|(_, value)| is_set(&value));
+    is_set == Some(true) && values.next().is_none()
 }
 
 /// Returns the time `seconds` before `now`, but not before the Unix epoch.
@@ -182,11 +182,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_a_whole_list_hold_each_item_once_and_a_foreign_id_is_a_position() {
-        let whole = || ["b", "d", "f", "h", "j"].map(str::to_owned).to_vec();
+    fn pages_contain_each_item_once_and_any_id_is_a_position() {
+        let items = || ["b", "d", "f", "h", "j"].map(str::to_owned).to_vec();
         let part = |cursor: Option<&str>| {
             let params = PageParams { cursor: cursor.map(str::to_owned), limit: Some(2) };
-            params.of_whole(whole(), Clone::clone)
+            params.page_of(items(), Clone::clone)
         };
         let (mut seen, mut cursor) = (Vec::new(), None);
         loop {
@@ -197,7 +197,7 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(seen, whole());
+        assert_eq!(seen, items());
         assert_eq!(part(Some("e")).0, ["f", "h"]);
         assert_eq!(part(Some("x")), (Vec::new(), None));
     }

@@ -22,7 +22,7 @@ impl PeerAddress {
     }
 
     /// Returns the holder of an address that a proxy reported. It is never local: a proxy on this machine forwards requests from anywhere.
-    pub fn named_by_proxy(address: IpAddr) -> Self {
+    pub fn from_proxy(address: IpAddr) -> Self {
         Self { holder: holder(address), is_local: false }
     }
 
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_has_one_holder_and_an_address_in_disguise_is_itself() {
+    fn ipv6_network_has_one_holder_and_mapped_ipv4_address_is_ipv4() {
         assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"));
         assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:2::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
@@ -68,6 +68,6 @@ mod tests {
     fn only_a_direct_connection_over_loopback_is_local() {
         assert!(["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"].iter().all(|text| of(text).is_local()));
         assert!(["192.0.2.1", "10.0.0.1", "::2", "fe80::1", "0.0.0.0"].iter().all(|text| !of(text).is_local()));
-        assert!(!PeerAddress::named_by_proxy("127.0.0.1".parse().unwrap()).is_local());
+        assert!(!PeerAddress::from_proxy("127.0.0.1".parse().unwrap()).is_local());
     }
 }

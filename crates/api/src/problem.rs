@@ -84,7 +84,7 @@ impl IntoResponse for ApiProblem {
             code: code.to_string(),
             detail: shown(&self.error.to_string()),
             field: self.error.field().as_deref().map(shown),
-            next: self.error.next().as_deref().or(usual_next(code)).map(shown),
+            next: self.error.next().as_deref().or(default_next(code)).map(shown),
             correlation_id: correlation::current(),
             errors: self.error.reasons().iter().map(reason).collect(),
         };
@@ -104,20 +104,20 @@ impl IntoResponse for ApiProblem {
 }
 
 /// Returns the next action for an error that names none.
-const fn usual_next(code: Code) -> Option<&'static str> {
+const fn default_next(code: Code) -> Option<&'static str> {
     match code {
-        Code::NotFound => Some("look at what there is: the operation that lists it"),
+        Code::NotFound => Some("check the name or id; list the existing objects"),
         Code::BodyInvalid | Code::FieldInvalid => Some("compare it with the operation's schema: /api/docs"),
         Code::QueryInvalid => Some("compare it with the operation's parameters: /api/docs"),
-        Code::StateConflict => Some("look at its present state"),
-        Code::Forbidden => Some("see docs/roles.md, and ask whoever gave you the token"),
+        Code::StateConflict => Some("check its present state"),
+        Code::Forbidden => Some("see docs/roles.md, or ask an administrator for another token"),
         Code::Internal => Some("report it with the correlation id"),
         _ => None,
     }
 }
 
 /// Converts the framework's own error responses to problem documents.
-pub(crate) async fn explained(response: Response) -> Response {
+pub(crate) async fn to_problem(response: Response) -> Response {
     let status = response.status();
     let is_problem =
         response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/problem+json");
@@ -126,10 +126,10 @@ pub(crate) async fn explained(response: Response) -> Response {
     }
     let (code, detail) = match status {
         StatusCode::NOT_FOUND => (Code::NotFound, "there is no such route"),
-        StatusCode::METHOD_NOT_ALLOWED => (Code::MethodNotAllowed, "this route has no such method"),
+        StatusCode::METHOD_NOT_ALLOWED => (Code::MethodNotAllowed, "this route does not support the method"),
         StatusCode::PAYLOAD_TOO_LARGE => (Code::BodyTooLarge, "the body is too long"),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => (Code::MediaTypeUnsupported, "the body is not declared as JSON"),
-        status if status.is_client_error() => (Code::QueryInvalid, "the address of the request cannot be read"),
+        status if status.is_client_error() => (Code::QueryInvalid, "the URL of the request is invalid"),
         _ => (Code::Internal, "the control plane failed on this request"),
     };
     ApiProblem::new(code, detail).then("see /api/v1/openapi.json").into_response()
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn problem_escapes_unseen_characters() {
+    async fn problem_escapes_invisible_characters() {
         let problem = ApiProblem::new(Code::NotFound, "no a\u{1b}[2J").about("b\u{202e}").then("c\u{200b}");
         let body = axum::body::to_bytes(problem.into_response().into_body(), usize::MAX).await.unwrap();
         let problem: Problem = serde_json::from_slice(&body).unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_as_too_often_says_when_to_try_again() {
+    fn rate_limit_refusals_have_retry_after() {
         let after = |problem: ApiProblem| problem.into_response().headers().get(header::RETRY_AFTER).cloned();
         assert_eq!(after(ApiProblem::new(Code::RateLimited, "too often")).unwrap(), "5");
         assert_eq!(after(ApiProblem::new(Code::RateLimited, "too often").after(9)).unwrap(), "9");

@@ -19,7 +19,7 @@ use crate::{
     document::{self, DRY_RUN},
     page,
     peer::{self, PeerAddress},
-    refusal_flood,
+    refusal_limiter,
     state::ApiState,
 };
 
@@ -54,9 +54,9 @@ async fn record(
     (action, code): (AuditAction, Code),
     target: String,
 ) {
-    if !state.refusals.is_few(principal.token, from) {
-        if state.refusals.leave_out(&principal, action, code) {
-            refusal_flood::summarise_later(state.clone(), principal.token);
+    if !state.refusals.gets_record(principal.token, from) {
+        if state.refusals.count_omitted(&principal, action, code) {
+            refusal_limiter::summarise_later(state.clone(), principal.token);
         }
         return;
     }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mutation_has_the_action_that_its_document_names_and_a_read_has_none() {
+    fn mutation_has_its_documented_action_and_read_has_none() {
         let deploy = action_of(&Method::POST, "/api/v1/workloads", None);
         assert_eq!(deploy.map(|action| action.to_string()).as_deref(), Some("workload.deploy"));
         assert_eq!(action_of(&Method::GET, "/api/v1/workloads", None), None);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_is_one_that_the_operation_takes_for_one_and_nothing_else() {
+    fn only_valid_dry_run_flags_suppress_the_record() {
         let recorded = |route: &str, query: &str| action_of(&Method::POST, route, Some(query)).is_some();
         for dry in ["dry_run", "dry_run=true", "project=ours&dry_run=true", "dry%5Frun=true"] {
             assert!(!recorded("/api/v1/workloads", dry), "{dry}");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_names_what_the_path_does_and_is_bounded() {
+    fn target_names_the_object_of_the_path_and_is_bounded() {
         assert_eq!(target_of("/api/v1/workloads/train/members"), "workload/train");
         assert_eq!(target_of("/api/v1/projects"), "project");
         assert_eq!(target_of("/api/v1/authorities/force"), "authority/force");

@@ -7,20 +7,20 @@ use gpuaas_engine::Engine;
 
 use crate::{
     body_budget::BodyBudgets,
-    certificates_end::CertificatesEnd,
+    cached::Cached,
+    certificate_expiry::CertificateExpiry,
     downloads::DOWNLOADS_MAX,
     feeds::Feeds,
-    idempotency::UnderWay,
+    idempotency::InProgress,
     install::Install,
     journals::Journals,
-    limits::{Limits, Paces},
+    limits::{Limits, Rates},
     metrics::Metrics,
-    refusal_flood::RefusalFlood,
+    refusal_limiter::RefusalLimiter,
     routes::Readiness,
     shares::Shares,
     store_size::StoreSizes,
     streams::Streams,
-    watched::Watched,
 };
 
 /// State that all routes share. Cheap to clone.
@@ -31,43 +31,43 @@ pub struct ApiState {
     pub(crate) journals: Arc<dyn Journals>,
     pub(crate) install: Arc<Install>,
     pub(crate) metrics: Metrics,
-    pub(crate) certificates: Arc<CertificatesEnd>,
+    pub(crate) certificates: Arc<CertificateExpiry>,
     /// True if requests over loopback read `/metrics` without a token.
     pub(crate) metrics_over_loopback: bool,
-    pub(crate) under_way: Arc<UnderWay>,
+    pub(crate) in_progress: Arc<InProgress>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) bodies: BodyBudgets,
-    pub(crate) refusals: Arc<RefusalFlood>,
+    pub(crate) refusals: Arc<RefusalLimiter>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) feeds: Arc<Feeds>,
     /// Responses to requests without a token that are in progress.
     pub(crate) downloads: Shares,
     /// True if the store answers and accepts changes.
-    pub(crate) ready: Arc<Watched<Readiness>>,
+    pub(crate) ready: Arc<Cached<Readiness>>,
     /// True if the metrics that count rows could be read.
-    pub(crate) counted: Arc<Watched<bool>>,
+    pub(crate) row_counts: Arc<Cached<bool>>,
     pub(crate) store_sizes: Arc<StoreSizes>,
 }
 
 /// Options of the API.
 pub struct ApiOptions {
     /// Request rates.
-    pub paces: Paces,
+    pub rates: Rates,
     /// Files and values for enrolling machines.
     pub install: Install,
     /// True if requests over loopback read `/metrics` without a token.
     pub metrics_over_loopback: bool,
     /// Expiry of the listeners' certificates.
-    pub certificates: Arc<CertificatesEnd>,
+    pub certificates: Arc<CertificateExpiry>,
 }
 
 impl ApiState {
     /// Creates the state for an engine, an importer of releases, and access to the journals of nodes.
     pub fn new(engine: Arc<Engine>, importer: Importer, journals: Arc<dyn Journals>, options: ApiOptions) -> Self {
         let runtime = || engine.ports().runtime.clone();
-        let limits = Arc::new(Limits::new(options.paces, runtime()));
-        let refusals = Arc::new(RefusalFlood::new(runtime()));
-        let (ready, counted) = (Arc::new(Watched::new(runtime())), Arc::new(Watched::new(runtime())));
+        let limits = Arc::new(Limits::new(options.rates, runtime()));
+        let refusals = Arc::new(RefusalLimiter::new(runtime()));
+        let (ready, row_counts) = (Arc::new(Cached::new(runtime())), Arc::new(Cached::new(runtime())));
         Self {
             engine,
             importer: Arc::new(importer),
@@ -76,7 +76,7 @@ impl ApiState {
             metrics_over_loopback: options.metrics_over_loopback,
             metrics: Metrics::new(),
             certificates: options.certificates,
-            under_way: Arc::default(),
+            in_progress: Arc::default(),
             limits,
             bodies: BodyBudgets::new(),
             refusals,
@@ -84,7 +84,7 @@ impl ApiState {
             feeds: Arc::default(),
             downloads: Shares::new(DOWNLOADS_MAX),
             ready,
-            counted,
+            row_counts,
             store_sizes: Arc::default(),
         }
     }

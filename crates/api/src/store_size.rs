@@ -10,9 +10,9 @@ use gpuaas_store::StoreSize;
 use tokio::sync::watch;
 
 /// Shortest time between two measurements.
-const MEASURED_EVERY: Duration = Duration::from_secs(60);
+const INTERVAL_MIN: Duration = Duration::from_secs(60);
 /// Pause after a measurement, as a multiple of its duration.
-const REST: u32 = 100;
+const PAUSE_FACTOR: u32 = 100;
 /// Time that a caller waits for the first measurement.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
@@ -28,7 +28,7 @@ enum Next {
     /// Due at this process time.
     At(Duration),
     /// A measurement is in progress.
-    UnderWay,
+    InProgress,
 }
 
 impl Default for StoreSizes {
@@ -41,7 +41,7 @@ impl StoreSizes {
     /// Returns the latest measurement and starts another one if it is due. Returns `None` if there is none yet.
     pub(crate) async fn get(self: &Arc<Self>, engine: &Arc<Engine>) -> Option<Arc<StoreSize>> {
         let runtime = &engine.ports().runtime;
-        if self.begins(runtime.elapsed()) {
+        if self.start_if_due(runtime.elapsed()) {
             let (sizes, engine) = (self.clone(), engine.clone());
             runtime.spawn("measuring the store", Box::pin(async move { sizes.measure(&engine).await }));
         }
@@ -55,11 +55,11 @@ impl StoreSizes {
     }
 
     /// Returns whether the caller has to start a measurement now.
-    fn begins(&self, now: Duration) -> bool {
+    fn start_if_due(&self, now: Duration) -> bool {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = matches!(*next, Next::At(at) if at <= now);
         if is_due {
-            *next = Next::UnderWay;
+            *next = Next::InProgress;
         }
         is_due
     }
@@ -71,12 +71,12 @@ impl StoreSizes {
             Ok(size) => drop(self.newest.send_replace(Some(Arc::new(size)))),
             Err(error) => tracing::warn!(%error, "the store's tables could not be measured"),
         }
-        self.ended(began, runtime.elapsed());
+        self.schedule_next(began, runtime.elapsed());
     }
 
-    fn ended(&self, began: Duration, now: Duration) {
-        let rest = (now.saturating_sub(began) * REST).max(MEASURED_EVERY);
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Next::At(now + rest);
+    fn schedule_next(&self, began: Duration, now: Duration) {
+        let pause = (now.saturating_sub(began) * PAUSE_FACTOR).max(INTERVAL_MIN);
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Next::At(now + pause);
     }
 }
 
@@ -85,13 +85,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn store_is_measured_once_a_minute_and_more_rarely_where_it_takes_long() {
+    fn store_is_measured_once_a_minute_or_less_often_if_slow() {
         let (sizes, at) = (StoreSizes::default(), Duration::from_secs);
-        assert!(sizes.begins(at(1)));
-        assert!(!sizes.begins(at(500)), "one is under way");
-        sizes.ended(at(1), at(1));
-        assert!(!sizes.begins(at(60)) && sizes.begins(at(61)));
-        sizes.ended(at(61), at(71));
-        assert!(!sizes.begins(at(1_070)) && sizes.begins(at(1_071)));
+        assert!(sizes.start_if_due(at(1)));
+        assert!(!sizes.start_if_due(at(500)), "one is in progress");
+        sizes.schedule_next(at(1), at(1));
+        assert!(!sizes.start_if_due(at(60)) && sizes.start_if_due(at(61)));
+        sizes.schedule_next(at(61), at(71));
+        assert!(!sizes.start_if_due(at(1_070)) && sizes.start_if_due(at(1_071)));
     }
 }

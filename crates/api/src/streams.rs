@@ -12,7 +12,7 @@ use std::{
 use futures::{Stream, StreamExt};
 use gpuaas_engine::port::Ports;
 use gpuaas_model::{Code, Timestamp, TokenId};
-use gpuaas_store::{Change, Store, StoreError, repeated};
+use gpuaas_store::{Change, Store, StoreError, with_retries};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use crate::{problem::ApiProblem, state::ApiState};
@@ -27,25 +27,25 @@ const CHECK_EVERY: Duration = Duration::from_secs(30);
 pub(crate) struct Streams(Mutex<HashMap<TokenId, usize>>);
 
 /// Counts one stream of a token until dropped.
-struct Place {
+struct StreamPermit {
     streams: Arc<Streams>,
     token: TokenId,
 }
 
 impl Streams {
-    fn take(self: &Arc<Self>, token: TokenId) -> Result<Place, ApiProblem> {
+    fn take(self: &Arc<Self>, token: TokenId) -> Result<StreamPermit, ApiProblem> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = held.entry(token).or_default();
         if *count >= PER_TOKEN_MAX {
-            let detail = format!("this token holds {PER_TOKEN_MAX} streams already");
-            return Err(ApiProblem::new(Code::RateLimited, detail).then("end one of them, or use another token"));
+            let detail = format!("this token already has {PER_TOKEN_MAX} streams");
+            return Err(ApiProblem::new(Code::RateLimited, detail).then("close one of them, or use another token"));
         }
         *count += 1;
-        Ok(Place { streams: self.clone(), token })
+        Ok(StreamPermit { streams: self.clone(), token })
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         let mut held = self.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = held.get_mut(&self.token) {
@@ -58,27 +58,27 @@ impl Drop for Place {
 }
 
 /// Limits a stream to the validity of its token. Refuses a token that has too many streams.
-pub(crate) fn lasting<S: Stream>(
+pub(crate) fn limit_to_token<S: Stream>(
     state: &ApiState,
     token: TokenId,
     stream: S,
 ) -> Result<impl Stream<Item = S::Item> + use<S>, ApiProblem> {
-    let place = state.streams.take(token)?;
+    let permit = state.streams.take(token)?;
     let (store, ports) = (state.engine.store().clone(), state.engine.ports().clone());
     Ok(stream.take_until(async move {
         // Released with the stream, for whatever reason it ends.
-        let _place = place;
-        end_of(&store, &ports, token).await;
+        let _place = permit;
+        until_token_ends(&store, &ports, token).await;
     }))
 }
 
 /// Completes when the token is no longer valid, or cannot be looked up.
-async fn end_of(store: &Store, ports: &Ports, token: TokenId) {
+async fn until_token_ends(store: &Store, ports: &Ports, token: TokenId) {
     // Subscribes before the first look-up, so that no revocation in between is missed.
     let mut changes = store.changes();
     loop {
         let now = ports.clock.now();
-        let expiry = match repeated(async || good_until(store, now, token).await).await {
+        let expiry = match with_retries(async || valid_until(store, now, token).await).await {
             Ok(Some(expiry)) => expiry,
             Ok(None) => return,
             Err(error) => {
@@ -86,17 +86,17 @@ async fn end_of(store: &Store, ports: &Ports, token: TokenId) {
                 return;
             }
         };
-        let due = ports.runtime.sleep_until(expiry.min(now.plus(CHECK_EVERY)));
+        let timer = ports.runtime.sleep_until(expiry.min(now.plus(CHECK_EVERY)));
         tokio::select! {
             biased;
-            () = withdrawn(&mut changes, token) => {}
-            () = due => {}
+            () = revoked(&mut changes, token) => {}
+            () = timer => {}
         }
     }
 }
 
 /// Returns when a valid token expires; `None` for an invalid one.
-async fn good_until(store: &Store, now: Timestamp, token: TokenId) -> Result<Option<Timestamp>, StoreError> {
+async fn valid_until(store: &Store, now: Timestamp, token: TokenId) -> Result<Option<Timestamp>, StoreError> {
     let token = match store.read_once().await?.token(token).await {
         Ok(token) => token,
         Err(StoreError::NotFound { .. }) => return Ok(None),
@@ -107,7 +107,7 @@ async fn good_until(store: &Store, now: Timestamp, token: TokenId) -> Result<Opt
 }
 
 /// Waits for the notification that the token was revoked. Missed notifications count as one.
-async fn withdrawn(changes: &mut Receiver<Change>, token: TokenId) {
+async fn revoked(changes: &mut Receiver<Change>, token: TokenId) {
     loop {
         match changes.recv().await {
             Ok(Change::Token(changed)) if changed == token => return,
@@ -142,24 +142,24 @@ mod tests {
     const BEGIN: Timestamp = Timestamp::from_millis(1_000_000);
 
     /// A clock that the test advances, and that reports the deadlines of sleepers.
-    struct Told {
+    struct ManualClock {
         now: watch::Sender<Timestamp>,
         waits: mpsc::UnboundedSender<u64>,
     }
 
-    impl Clock for Told {
+    impl Clock for ManualClock {
         fn now(&self) -> Timestamp {
             *self.now.borrow()
         }
     }
 
-    impl Entropy for Told {
+    impl Entropy for ManualClock {
         fn fill(&self, bytes: &mut [u8]) {
             bytes.fill(7);
         }
     }
 
-    impl Runtime for Told {
+    impl Runtime for ManualClock {
         fn spawn(&self, _: &'static str, _: BoxFuture<'static, ()>) {}
 
         fn elapsed(&self) -> Duration {
@@ -177,7 +177,7 @@ mod tests {
 
     /// A stream of a token, in a store that two processes have open. Neither receives the other's notifications.
     struct World {
-        time: Arc<Told>,
+        time: Arc<ManualClock>,
         waits: mpsc::UnboundedReceiver<u64>,
         token: TokenId,
         store: Store,
@@ -187,15 +187,15 @@ mod tests {
     }
 
     impl World {
-        async fn with_token_of_seconds(seconds: u64) -> Self {
+        async fn with_token_ttl_seconds(seconds: u64) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
             let (send, waits) = mpsc::unbounded_channel();
-            let time = Arc::new(Told { now: watch::Sender::new(BEGIN), waits: send });
+            let time = Arc::new(ManualClock { now: watch::Sender::new(BEGIN), waits: send });
             let store = Store::open(&options, time.clone()).await.unwrap();
             let other = Store::open(&options, time.clone()).await.unwrap();
             let proof = record_proof(SealingKey::new(&[7; 32]).unwrap().into());
-            [&store, &other].into_iter().for_each(|store| store.prove_with(proof.clone()));
+            [&store, &other].into_iter().for_each(|store| store.set_record_proof(proof.clone()));
             let token = TokenId::from_uuid(uuid::Uuid::from_u128(1));
             let record = TokenRecord {
                 id: token,
@@ -214,7 +214,7 @@ mod tests {
             tx.commit().await.unwrap();
             let ports = Ports { clock: time.clone(), entropy: time.clone(), runtime: time.clone() };
             let watching = store.clone();
-            let stream = tokio::spawn(async move { end_of(&watching, &ports, token).await });
+            let stream = tokio::spawn(async move { until_token_ends(&watching, &ports, token).await });
             Self { time, waits, token, store, other, stream, _folder: folder }
         }
 
@@ -223,11 +223,11 @@ mod tests {
             self.waits.recv().await.unwrap()
         }
 
-        fn pass(&self, seconds: u64) {
+        fn advance(&self, seconds: u64) {
             self.time.now.send_modify(|now| *now = now.plus(Duration::from_secs(seconds)));
         }
 
-        async fn withdraw(&self, through: &Store) {
+        async fn revoke(&self, through: &Store) {
             let mut tx = through.begin().await.unwrap();
             tx.revoke_token(self.token, self.time.now()).await.unwrap();
             tx.commit().await.unwrap();
@@ -235,42 +235,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_ends_with_the_word_that_its_token_was_withdrawn() {
-        let mut world = World::with_token_of_seconds(3_600).await;
+    async fn stream_ends_when_its_token_is_revoked() {
+        let mut world = World::with_token_ttl_seconds(3_600).await;
         assert_eq!(world.waits().await, 30);
-        world.withdraw(&world.store).await;
-        tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("no time has to pass").unwrap();
+        world.revoke(&world.store).await;
+        tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("it ends immediately").unwrap();
     }
 
     #[tokio::test]
-    async fn a_stream_whose_word_was_lost_ends_thirty_seconds_later() {
-        let mut world = World::with_token_of_seconds(3_600).await;
+    async fn stream_without_notification_ends_within_thirty_seconds() {
+        let mut world = World::with_token_ttl_seconds(3_600).await;
         assert_eq!(world.waits().await, 30);
-        world.withdraw(&world.other).await;
-        world.pass(30);
+        world.revoke(&world.other).await;
+        world.advance(30);
         tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("it looked again").unwrap();
     }
 
     #[tokio::test]
-    async fn a_stream_ends_at_the_expiry_of_its_token_and_not_before() {
-        let mut world = World::with_token_of_seconds(40).await;
+    async fn stream_ends_when_its_token_expires() {
+        let mut world = World::with_token_ttl_seconds(40).await;
         assert_eq!(world.waits().await, 30);
-        world.pass(30);
-        assert_eq!(world.waits().await, 40, "it goes on for what is left");
-        world.pass(10);
-        tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("its time is over").unwrap();
+        world.advance(30);
+        assert_eq!(world.waits().await, 40, "it continues for the remaining time");
+        world.advance(10);
+        tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("it ends with its token").unwrap();
     }
 
     #[test]
-    fn a_token_holds_its_share_of_streams_and_gets_back_what_it_ends() {
+    fn streams_per_token_are_limited() {
         let streams = Arc::new(Streams::default());
         let (ada, bob) = (TokenId::from_uuid(uuid::Uuid::from_u128(1)), TokenId::from_uuid(uuid::Uuid::from_u128(2)));
-        let mut held: Vec<Place> = (0..PER_TOKEN_MAX).map(|_| streams.take(ada).expect("a place")).collect();
-        assert_eq!(streams.take(ada).err().expect("no place").cause().code(), Code::RateLimited);
+        let mut held: Vec<StreamPermit> = (0..PER_TOKEN_MAX).map(|_| streams.take(ada).expect("a permit")).collect();
+        assert_eq!(streams.take(ada).err().expect("no permit").cause().code(), Code::RateLimited);
         assert!(streams.take(bob).is_ok());
         held.pop();
-        held.push(streams.take(ada).expect("a place is free"));
+        held.push(streams.take(ada).expect("a permit is free"));
         held.clear();
-        assert!(streams.0.lock().unwrap().is_empty(), "nobody is remembered without a stream");
+        assert!(streams.0.lock().unwrap().is_empty(), "tokens without a stream are dropped");
     }
 }

@@ -26,9 +26,9 @@ impl Rke2Effects {
     }
 
     pub(crate) async fn revoke(&self, service_account: &str, context: &CallContext) -> Result<(), TaskFailure> {
-        let gone =
+        let withdrawn =
             self.on_cluster(context, |cluster| async move { cluster.withdraw_access(service_account).await }).await?;
-        tracing::info!(workload = %context.workload.name, service_account, was_there = gone.service_account, "access withdrawn");
+        tracing::info!(workload = %context.workload.name, service_account, was_there = withdrawn.service_account, "access withdrawn");
         Ok(())
     }
 }
@@ -41,13 +41,13 @@ fn terms(request: &AccessRequest, workload: &str) -> Result<AccessTerms, TaskFai
         other => {
             return Err(TaskFailure::new(
                 Code::AccessKindUnknown,
-                format!("no kubeconfig of kind {other:?} is offered"),
+                format!("the kubeconfig kind {other:?} is not supported; use direct or break-glass"),
             ));
         }
     };
     if !(TOKEN_SECONDS_MIN..=longest).contains(&request.ttl_seconds) {
         let message = format!(
-            "{} access lives {TOKEN_SECONDS_MIN} s to {longest} s; {} s were asked for",
+            "{} access must last {TOKEN_SECONDS_MIN} s to {longest} s, not {} s",
             request.kind, request.ttl_seconds
         );
         return Err(TaskFailure::new(Code::FieldInvalid, message));
@@ -55,7 +55,7 @@ fn terms(request: &AccessRequest, workload: &str) -> Result<AccessTerms, TaskFai
     let role: AccessRole = request.role.parse().map_err(|()| {
         TaskFailure::new(
             Code::FieldInvalid,
-            format!("no role {:?} is offered; cluster-admin and cluster-view are", request.role),
+            format!("the role {:?} is not supported; use cluster-admin or cluster-view", request.role),
         )
     })?;
     Ok(AccessTerms {
@@ -72,7 +72,7 @@ fn terms(request: &AccessRequest, workload: &str) -> Result<AccessTerms, TaskFai
 mod tests {
     use super::*;
 
-    fn asked(kind: &str, role: &str, ttl_seconds: u64) -> Result<AccessTerms, Code> {
+    fn terms_of(kind: &str, role: &str, ttl_seconds: u64) -> Result<AccessTerms, Code> {
         let request = AccessRequest {
             name: "access-1".into(),
             kind: kind.into(),
@@ -85,16 +85,16 @@ mod tests {
 
     #[test]
     fn break_glass_ends_within_the_hour_and_direct_within_thirty_days() {
-        assert!(asked("break-glass", "cluster-admin", 3_600).is_ok());
-        assert_eq!(asked("break-glass", "cluster-admin", 3_601), Err(Code::FieldInvalid));
-        assert!(asked("direct", "cluster-view", 2_592_000).is_ok());
-        assert_eq!(asked("direct", "cluster-view", 2_592_001), Err(Code::FieldInvalid));
-        assert_eq!(asked("direct", "cluster-view", 599), Err(Code::FieldInvalid));
+        assert!(terms_of("break-glass", "cluster-admin", 3_600).is_ok());
+        assert_eq!(terms_of("break-glass", "cluster-admin", 3_601), Err(Code::FieldInvalid));
+        assert!(terms_of("direct", "cluster-view", 2_592_000).is_ok());
+        assert_eq!(terms_of("direct", "cluster-view", 2_592_001), Err(Code::FieldInvalid));
+        assert_eq!(terms_of("direct", "cluster-view", 599), Err(Code::FieldInvalid));
     }
 
     #[test]
-    fn what_is_not_offered_is_named() {
-        assert_eq!(asked("gateway", "cluster-admin", 600), Err(Code::AccessKindUnknown));
-        assert_eq!(asked("direct", "namespace-edit", 600), Err(Code::FieldInvalid));
+    fn unsupported_kinds_and_roles_are_refused() {
+        assert_eq!(terms_of("gateway", "cluster-admin", 600), Err(Code::AccessKindUnknown));
+        assert_eq!(terms_of("direct", "namespace-edit", 600), Err(Code::FieldInvalid));
     }
 }

@@ -34,20 +34,20 @@ impl Default for Queues {
 
 impl Queues {
     /// Returns the admission to the queues for one workload's cluster.
-    pub(crate) fn of(&self, project: ProjectId, workload: WorkloadId) -> InTurn {
-        InTurn { requests: self.requests.clone(), watches: self.watches.clone(), project, workload }
+    pub(crate) fn of(&self, project: ProjectId, workload: WorkloadId) -> WorkloadAdmission {
+        WorkloadAdmission { requests: self.requests.clone(), watches: self.watches.clone(), project, workload }
     }
 }
 
 /// Admits the requests to one workload's cluster.
-pub(crate) struct InTurn {
+pub(crate) struct WorkloadAdmission {
     requests: Arc<FairQueue>,
     watches: Arc<FairQueue>,
     project: ProjectId,
     workload: WorkloadId,
 }
 
-impl Admission for InTurn {
+impl Admission for WorkloadAdmission {
     fn admit(&self, kind: CallKind) -> BoxFuture<'static, Result<Permit, KubeError>> {
         let queue = match kind {
             CallKind::Request => &self.requests,
@@ -73,24 +73,24 @@ mod tests {
 
     use super::*;
 
-    fn of(queues: &Queues, project: u128, workload: u128) -> InTurn {
+    fn of(queues: &Queues, project: u128, workload: u128) -> WorkloadAdmission {
         queues.of(ProjectId::from_uuid(Uuid::from_u128(project)), WorkloadId::from_uuid(Uuid::from_u128(workload)))
     }
 
-    async fn held(queues: &Queues, project: u128, workload: u128) -> Result<Permit, KubeError> {
+    async fn admitted(queues: &Queues, project: u128, workload: u128) -> Result<Permit, KubeError> {
         of(queues, project, workload).admit(CallKind::Request).await
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_second_request_of_a_workload_waits_and_is_refused_with_when_to_try_again() {
+    async fn second_request_of_a_workload_waits_and_is_refused_with_a_retry_time() {
         let (queues, began) = (Queues::default(), Instant::now());
-        let first = held(&queues, 1, 1).await.expect("a permit");
-        let refused = held(&queues, 1, 1).await.expect_err("the first is under way");
+        let first = admitted(&queues, 1, 1).await.expect("a permit");
+        let refused = admitted(&queues, 1, 1).await.expect_err("the first request is running");
         assert!(matches!(refused, KubeError::Busy { seconds: 5 }), "{refused}");
         assert_eq!(began.elapsed(), PERMIT_TIMEOUT);
-        assert!(of(&queues, 1, 1).admit(CallKind::Watch).await.is_ok(), "a watch waits for no request");
+        assert!(of(&queues, 1, 1).admit(CallKind::Watch).await.is_ok(), "a watch does not wait for requests");
         drop(first);
-        assert!(held(&queues, 1, 1).await.is_ok());
+        assert!(admitted(&queues, 1, 1).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
@@ -98,11 +98,11 @@ mod tests {
         let queues = Queues::default();
         let mut permits = Vec::new();
         for workload in 0..REQUESTS.permits as u128 {
-            permits.extend(held(&queues, 1, workload).await.ok());
+            permits.extend(admitted(&queues, 1, workload).await.ok());
         }
         assert_eq!(permits.len(), REQUESTS.per_project);
         let began = Instant::now();
-        assert!(held(&queues, 2, 1_000).await.is_ok());
+        assert!(admitted(&queues, 2, 1_000).await.is_ok());
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
 }

@@ -12,25 +12,25 @@ use serde_json::{Value, json};
 use crate::Rke2Effects;
 
 /// The call ends this long before its caller's deadline, so that it can still report what it saw last.
-const BEFORE_DEADLINE: Duration = Duration::from_millis(500);
+const DEADLINE_MARGIN: Duration = Duration::from_millis(500);
 
 impl Rke2Effects {
-    pub(crate) async fn make(&self, call: &str, context: &CallContext) -> Result<Value, TaskFailure> {
+    pub(crate) async fn dispatch(&self, call: &str, context: &CallContext) -> Result<Value, TaskFailure> {
         match call {
             "api_ready" => self.api_ready(context).await,
             "kube_node_ready" => self.kube_node_ready(context).await,
             "kube_nodes" => self.kube_nodes(context).await,
             "delete_kube_node" => self.delete_kube_node(context).await,
             "deliver_access" => self.try_delivery(context).await,
-            other => Err(TaskFailure::new(Code::TaskUnknown, format!("rke2 has no cluster call {other:?}"))),
+            other => Err(TaskFailure::new(Code::TaskUnknown, format!("the app rke2 has no cluster call {other:?}"))),
         }
     }
 
     /// Waits for `/readyz`; the returned version identifies the cluster that answered.
     async fn api_ready(&self, context: &CallContext) -> Result<Value, TaskFailure> {
-        let (until, progress) = (patience_ends(context), &*context.progress);
+        let (until, progress) = (wait_deadline(context), &*context.progress);
         self.on_cluster(context, |cluster| async move {
-            let waited = cluster.await_ready(left(until), progress).await?;
+            let waited = cluster.await_ready(time_left(until), progress).await?;
             let version = cluster.version().await?.git_version;
             Ok(json!({
                 "endpoint": cluster.endpoint().to_string(),
@@ -45,10 +45,10 @@ impl Rke2Effects {
     /// before a restart of its kubelet.
     async fn kube_node_ready(&self, context: &CallContext) -> Result<Value, TaskFailure> {
         let name = &member(context)?.node.name.to_string();
-        let (until, progress) = (patience_ends(context), &*context.progress);
+        let (until, progress) = (wait_deadline(context), &*context.progress);
         self.on_cluster(context, |cluster| async move {
-            cluster.await_ready(left(until), progress).await?;
-            let node = cluster.await_kube_node_ready(name, left(until), progress).await?;
+            cluster.await_ready(time_left(until), progress).await?;
+            let node = cluster.await_kube_node_ready(name, time_left(until), progress).await?;
             Ok(evidence(&node))
         })
         .await
@@ -77,17 +77,17 @@ impl Rke2Effects {
 }
 
 /// Returns the time at which the call ends. A repeated attempt gets the rest of the first one's time.
-fn patience_ends(context: &CallContext) -> Instant {
-    Instant::now() + context.deadline.since(context.now).saturating_sub(BEFORE_DEADLINE)
+fn wait_deadline(context: &CallContext) -> Instant {
+    Instant::now() + context.deadline.since(context.now).saturating_sub(DEADLINE_MARGIN)
 }
 
-fn left(until: Instant) -> Duration {
+fn time_left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
 fn member(context: &CallContext) -> Result<&MemberView, TaskFailure> {
     let member = context.member.and_then(|id| context.workload.member(id));
-    member.ok_or_else(|| TaskFailure::new(Code::Internal, "the call is for a member, and none was named"))
+    member.ok_or_else(|| TaskFailure::new(Code::Internal, "the call needs a member, but the step names none"))
 }
 
 /// Returns the fields of a KubeNode that are kept as evidence.

@@ -21,21 +21,21 @@ use crate::{Rke2Effects, failure};
 /// The apiserver's port on every RKE2 server.
 const APISERVER_PORT: u16 = 6443;
 /// Most workloads with a kept connection; beyond that, each new one replaces another. Idle connections close by themselves.
-const KEPT_MAX: usize = 256;
+const CACHED_MAX: usize = 256;
 
 /// Connections by workload.
-pub(crate) type Connections = HashMap<WorkloadId, Kept>;
+pub(crate) type Connections = HashMap<WorkloadId, CachedConnection>;
 
 /// A connection and its inputs.
-pub(crate) struct Kept {
+pub(crate) struct CachedConnection {
     node: NodeId,
     address: String,
     kubeconfig_sha256: String,
     cluster: Cluster,
 }
 
-impl Kept {
-    fn fits(&self, server: &MemberView, kubeconfig_sha256: &str) -> bool {
+impl CachedConnection {
+    fn matches(&self, server: &MemberView, kubeconfig_sha256: &str) -> bool {
         self.node == server.node.id
             && self.address == server.node.address
             && self.kubeconfig_sha256 == kubeconfig_sha256
@@ -53,14 +53,14 @@ impl Rke2Effects {
         W: Future<Output = Result<T, KubeError>>,
     {
         let node = &server(context)?.node;
-        let (cluster, kept) = self.cluster(context).await?;
+        let (cluster, is_cached) = self.cluster(context).await?;
         let mut outcome = work(cluster).await;
         if let Err(error) = &outcome
             && error.is_transport()
         {
             self.lock().remove(&context.workload.id);
-            if kept {
-                tracing::debug!(workload = %context.workload.name, %error, "a kept connection broke; making a new one");
+            if is_cached {
+                tracing::debug!(workload = %context.workload.name, %error, "a cached connection broke; opening a new one");
                 outcome = work(self.cluster(context).await?.0).await;
             }
         }
@@ -75,10 +75,10 @@ impl Rke2Effects {
             .secrets
             .get(names::ADMIN_KUBECONFIG)
             .ok_or_else(|| no_kubeconfig("has not been read yet"))?;
-        if let Some(kept) = self.lock().get(&context.workload.id)
-            && kept.fits(server, &admin.sha256)
+        if let Some(cached) = self.lock().get(&context.workload.id)
+            && cached.matches(server, &admin.sha256)
         {
-            return Ok((kept.cluster.clone(), true));
+            return Ok((cached.cluster.clone(), true));
         }
         let bytes =
             context.secrets.open(admin.id).await.map_err(|why| no_kubeconfig(&format!("cannot be opened: {why}")))?;
@@ -86,27 +86,27 @@ impl Rke2Effects {
         let endpoint = Endpoint { host: server.node.address.clone(), port: APISERVER_PORT };
         let connector = Arc::new(connector(context.tunnels.clone(), server.node.id));
         let admission = self.queues.of(context.workload.project, context.workload.id);
-        let cluster = Cluster::admitted(&kubeconfig, endpoint, connector, Arc::new(admission))
+        let cluster = Cluster::with_admission(&kubeconfig, endpoint, connector, Arc::new(admission))
             .map_err(|error| failure::of(error, &server.node))?;
-        let kept = Kept {
+        let cached = CachedConnection {
             node: server.node.id,
             address: server.node.address.clone(),
             kubeconfig_sha256: admin.sha256.clone(),
             cluster: cluster.clone(),
         };
-        self.keep(context.workload.id, kept);
+        self.cache(context.workload.id, cached);
         Ok((cluster, false))
     }
 
-    fn keep(&self, workload: WorkloadId, kept: Kept) {
+    fn cache(&self, workload: WorkloadId, cached: CachedConnection) {
         let mut connections = self.lock();
-        if connections.len() >= KEPT_MAX
+        if connections.len() >= CACHED_MAX
             && !connections.contains_key(&workload)
             && let Some(any) = connections.keys().next().copied()
         {
             connections.remove(&any);
         }
-        connections.insert(workload, kept);
+        connections.insert(workload, cached);
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections> {
@@ -121,7 +121,7 @@ fn server(context: &CallContext) -> Result<&MemberView, TaskFailure> {
     let server = server.or_else(|| context.workload.component(names::SERVER).next());
     let server = server.ok_or_else(|| TaskFailure::new(Code::ClusterUnreachable, "the workload has no server"))?;
     if server.node.address.is_empty() {
-        let message = format!("node {} has not told its address yet", server.node.name);
+        let message = format!("node {} has not reported its address yet", server.node.name);
         return Err(TaskFailure::new(Code::ClusterUnreachable, message));
     }
     Ok(server)

@@ -12,7 +12,7 @@ pub(crate) fn of(error: KubeError, node: &NodeView) -> TaskFailure {
         KubeError::Refused
         | KubeError::Unreachable(_)
         | KubeError::Interrupted(_)
-        | KubeError::Silent { .. }
+        | KubeError::TimedOut { .. }
         | KubeError::Untrusted(_)
         | KubeError::Unauthorized
         | KubeError::Unreadable(_)

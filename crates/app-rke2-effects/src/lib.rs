@@ -40,7 +40,7 @@ impl Rke2Effects {
 #[async_trait]
 impl AppEffects for Rke2Effects {
     async fn call(&self, call: &str, context: CallContext) -> Result<Value, TaskFailure> {
-        self.make(call, &context).await
+        self.dispatch(call, &context).await
     }
 
     async fn deliver_access(&self, request: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure> {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use genuine::Genuine;
+use genuine::RealApiserver;
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
 use gpuaas_model::{
@@ -40,13 +40,13 @@ impl Secrets for OneSecret {
 struct Tcp {
     address: IpAddr,
     opened: AtomicUsize,
-    node_is_away: Mutex<bool>,
+    is_offline: Mutex<bool>,
 }
 
 #[async_trait]
 impl Tunnels for Tcp {
     async fn open(&self, _: NodeId, port: u16) -> io::Result<Box<dyn Tunnel>> {
-        if *self.node_is_away.lock().unwrap() {
+        if *self.is_offline.lock().unwrap() {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the node has no channel"));
         }
         self.opened.fetch_add(1, Ordering::SeqCst);
@@ -57,29 +57,29 @@ impl Tunnels for Tcp {
 }
 
 struct World {
-    genuine: Genuine,
+    genuine: RealApiserver,
     tunnels: Arc<Tcp>,
     effects: Rke2Effects,
-    told: Arc<Mutex<Vec<String>>>,
+    progress: Arc<Mutex<Vec<String>>>,
     workload: WorkloadView,
 }
 
 impl World {
     async fn new() -> Self {
-        let genuine = Genuine::start().await;
-        let tunnels = Tcp { address: genuine.address, opened: AtomicUsize::new(0), node_is_away: Mutex::new(false) };
+        let genuine = RealApiserver::start().await;
+        let tunnels = Tcp { address: genuine.address, opened: AtomicUsize::new(0), is_offline: Mutex::new(false) };
         let workload = workload(genuine.address);
-        Self { genuine, tunnels: Arc::new(tunnels), effects: Rke2Effects::new(), told: Arc::default(), workload }
+        Self { genuine, tunnels: Arc::new(tunnels), effects: Rke2Effects::new(), progress: Arc::default(), workload }
     }
 
     fn context(&self, deadline_ms: i64) -> CallContext {
-        let told = self.told.clone();
+        let progress = self.progress.clone();
         CallContext {
             workload: self.workload.clone(),
             member: Some(self.workload.members[0].id),
             secrets: Arc::new(OneSecret(self.genuine.admin_kubeconfig.clone())),
             tunnels: self.tunnels.clone(),
-            progress: Arc::new(move |text| told.lock().unwrap().push(text)),
+            progress: Arc::new(move |text| progress.lock().unwrap().push(text)),
             now: Timestamp::from_millis(0),
             deadline: Timestamp::from_millis(deadline_ms),
         }
@@ -127,7 +127,7 @@ async fn a_deployment_s_calls_succeed_in_order_with_evidence_over_one_tunnel() {
     let waits = world.effects.call("kube_node_ready", world.context(2_500)).await.unwrap_err();
     assert_eq!(waits.code, Code::ClusterNotReady);
     assert!(waits.message.contains("no KubeNode yet") && waits.message.contains("gpu-1"), "{}", waits.message);
-    assert!(world.told.lock().unwrap().iter().any(|text| text.starts_with("no KubeNode yet")));
+    assert!(world.progress.lock().unwrap().iter().any(|text| text.starts_with("no KubeNode yet")));
 
     let proof = world.call("deliver_access").await.unwrap();
     assert_eq!(proof["authenticated_as"], "system:serviceaccount:gpuaas-access:delivery-probe");
@@ -159,7 +159,7 @@ async fn a_delivered_kubeconfig_works_until_it_is_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_connection_that_broke_heals_and_an_absent_node_is_named() {
+async fn broken_cached_connection_is_replaced_and_an_absent_node_is_named() {
     let mut world = World::new().await;
     world.call("api_ready").await.unwrap();
     world.genuine.stop_apiserver();
@@ -171,16 +171,16 @@ async fn a_kept_connection_that_broke_heals_and_an_absent_node_is_named() {
     world.call("kube_nodes").await.unwrap();
 
     world.genuine.stop_apiserver();
-    *world.tunnels.node_is_away.lock().unwrap() = true;
-    let away = world.effects.call("api_ready", world.context(1_500)).await.unwrap_err();
-    assert_eq!(away.code, Code::ClusterUnreachable);
-    assert!(away.message.contains("the node has no channel"), "{}", away.message);
+    *world.tunnels.is_offline.lock().unwrap() = true;
+    let offline = world.effects.call("api_ready", world.context(1_500)).await.unwrap_err();
+    assert_eq!(offline.code, Code::ClusterUnreachable);
+    assert!(offline.message.contains("the node has no channel"), "{}", offline.message);
 }
 
 #[tokio::test]
 async fn without_a_kubeconfig_or_an_address_nothing_is_opened() {
     let address = "127.0.0.1".parse().unwrap();
-    let tunnels = Arc::new(Tcp { address, opened: AtomicUsize::new(0), node_is_away: Mutex::new(false) });
+    let tunnels = Arc::new(Tcp { address, opened: AtomicUsize::new(0), is_offline: Mutex::new(false) });
     let mut context = CallContext {
         workload: workload(address),
         member: None,

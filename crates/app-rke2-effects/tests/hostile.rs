@@ -26,13 +26,13 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 /// Number of simultaneous calls, each to its own cluster.
-const AT_ONCE: u128 = 4;
+const CONCURRENCY: u128 = 4;
 /// Largest growth of the process during [`AT_ONCE`] calls, in MB. The answers themselves may use a twentieth of it.
 const GROWTH_MB_MAX: u64 = 16;
 /// Longest time for which the runtime may leave a ready task unscheduled; `/livez` is such a task.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Time after which a call counts as hung; calls end by themselves.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const MIB: usize = 1_024 * 1_024;
 
 const READY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -141,10 +141,10 @@ impl Secrets for OneSecret {
     }
 }
 
-struct To(Arc<Hostile>);
+struct HostileTunnels(Arc<Hostile>);
 
 #[async_trait]
-impl Tunnels for To {
+impl Tunnels for HostileTunnels {
     async fn open(&self, _: NodeId, _: u16) -> io::Result<Box<dyn Tunnel>> {
         Ok(Box::new(self.0.open()))
     }
@@ -182,14 +182,14 @@ fn context(hostile: &Arc<Hostile>, number: u128) -> CallContext {
         },
         member,
         secrets: Arc::new(OneSecret(hostile.kubeconfig.clone())),
-        tunnels: Arc::new(To(hostile.clone())),
+        tunnels: Arc::new(HostileTunnels(hostile.clone())),
         progress: Arc::new(|_| {}),
         now: Timestamp::from_millis(0),
         deadline: Timestamp::from_millis(3_000),
     }
 }
 
-async fn make(effects: Arc<Rke2Effects>, call: Call, context: CallContext) -> String {
+async fn run_call(effects: Arc<Rke2Effects>, call: Call, context: CallContext) -> String {
     let request = || AccessRequest {
         name: "access-1".into(),
         kind: "direct".into(),
@@ -202,7 +202,7 @@ async fn make(effects: Arc<Rke2Effects>, call: Call, context: CallContext) -> St
         Call::KubeNodes => effects.call("kube_nodes", context).await.err(),
         Call::KubeNodeReady => effects.call("kube_node_ready", context).await.err(),
     };
-    let refused = refused.expect("no such answer is one of Kubernetes'");
+    let refused = refused.expect("a hostile response must be refused");
     format!("{}: {}", refused.code, refused.message)
 }
 
@@ -235,7 +235,7 @@ impl Pulse {
 struct Peak {
     most_kb: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
-    looks: std::thread::JoinHandle<()>,
+    sampler: std::thread::JoinHandle<()>,
 }
 
 impl Peak {
@@ -248,12 +248,12 @@ impl Peak {
                 std::thread::sleep(Duration::from_millis(2));
             }
         });
-        Self { most_kb, stop, looks }
+        Self { most_kb, stop, sampler: looks }
     }
 
     fn end(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
-        self.looks.join().unwrap();
+        self.sampler.join().unwrap();
         self.most_kb.load(Ordering::Relaxed).max(resident_kb())
     }
 }
@@ -284,7 +284,7 @@ fn a_hostile_apiserver_takes_little_memory_and_holds_up_no_other_task() {
         let (most, took) = (peak.end(), began.elapsed());
         let (before_mb, most_mb) = (before / 1_024, most / 1_024);
         show(format_args!(
-            "    memory: {AT_ONCE} calls against a hostile apiserver, {}: {before_mb} MB before, {most_mb} MB at most; {} ms, \
+            "    memory: {CONCURRENCY} calls against a hostile apiserver, {}: {before_mb} MB before, {most_mb} MB at most; {} ms, \
              longest pause {} ms; {answer}",
             of.name,
             took.as_millis(),
@@ -294,7 +294,7 @@ fn a_hostile_apiserver_takes_little_memory_and_holds_up_no_other_task() {
             excesses.push(of.name);
         }
     }
-    let most = most_ever_kb();
+    let most = peak_resident_kb();
     show(format_args!(
         "memory: kubeconfig against a hostile apiserver: {} MB before, {} MB at most",
         start_kb / 1_024,
@@ -307,15 +307,15 @@ fn a_hostile_apiserver_takes_little_memory_and_holds_up_no_other_task() {
 async fn attack(of: &Attack, theirs: &tokio::runtime::Handle) -> String {
     let effects = Arc::new(Rke2Effects::new());
     let mut calls = tokio::task::JoinSet::new();
-    for number in 0..AT_ONCE {
+    for number in 0..CONCURRENCY {
         let hostile = Hostile::new(theirs.clone(), of.script);
-        calls.spawn(make(effects.clone(), of.call, context(&hostile, number + 1)));
+        calls.spawn(run_call(effects.clone(), of.call, context(&hostile, number + 1)));
     }
-    let ended = tokio::time::timeout(PATIENCE, calls.join_all());
+    let ended = tokio::time::timeout(WAIT_MAX, calls.join_all());
     ended.await.expect("every call ends by itself").swap_remove(0)
 }
 
-fn most_ever_kb() -> u64 {
+fn peak_resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()

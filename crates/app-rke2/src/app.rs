@@ -4,7 +4,7 @@ use gpuaas_model::{
     AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, NextAction, OperationKind, Reason, TaskType,
 };
 use gpuaas_planner::{
-    App, Learned, MemberView, Plan, PlanRefusal, RenderError, SecretSpec, StepAction, StepSpec, WorkloadView,
+    App, MemberView, Plan, PlanRefusal, RenderError, SecretSpec, StepAction, StepOutput, StepSpec, WorkloadView,
     app::Manifest,
     placement::{Candidate, Placed},
 };
@@ -12,7 +12,8 @@ use gpuaas_wire::task::{Preflight, Rke2Role, TaskFailure, UnitReport};
 use serde_json::Value;
 
 use crate::{
-    config, faults, learn, manifest, names, placement, plan, plan::Deadlines, render, size::CLUSTER_BYTES, wants,
+    config, faults, manifest, names, placement, plan, plan::Deadlines, render, requirements, results,
+    size::CLUSTER_BYTES,
 };
 
 /// Random bytes in a token: as many as in RKE2's own.
@@ -75,15 +76,20 @@ impl App for Rke2 {
 
     fn preflight(&self, occupied: bool) -> Option<Preflight> {
         // A server's requirements include an agent's. The release is unknown here: the space for it is checked when the release is known.
-        Some(wants::preflight(Rke2Role::Server, occupied, CLUSTER_BYTES))
+        Some(requirements::preflight(Rke2Role::Server, occupied, CLUSTER_BYTES))
     }
 
     fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError> {
         render::render(step, workload)
     }
 
-    fn learn(&self, step: &StepSpec, result: &Value, workload: &WorkloadView) -> Result<Vec<Learned>, Box<Fault>> {
-        learn::learn(step, result, workload)
+    fn step_outputs(
+        &self,
+        step: &StepSpec,
+        result: &Value,
+        workload: &WorkloadView,
+    ) -> Result<Vec<StepOutput>, Box<Fault>> {
+        results::apply_result(step, result, workload)
     }
 
     fn diagnose(&self, step: &StepSpec, failure: &TaskFailure, workload: &WorkloadView) -> Fault {
@@ -92,13 +98,13 @@ impl App for Rke2 {
         if let (StepAction::NodeTask { task: TaskType::Rke2Start, .. }, Some(member)) = (&step.action, member)
             && matches!(failure.code, Code::HostFailed | Code::TaskTimedOut)
         {
-            return faults::of_start(failure, render::role(member).unit(), &member.name, resume);
+            return faults::diagnose_start(failure, render::role(member).unit(), &member.name, resume);
         }
-        let whom = member.map_or_else(|| workload.name.to_string(), |member| member.name.clone());
+        let subject = member.map_or_else(|| workload.name.to_string(), |member| member.name.clone());
         Fault {
             code: failure.code.to_string(),
             class: class(failure.code),
-            summary: format!("{whom}: {}", failure.message),
+            summary: format!("{subject}: {}", failure.message),
             evidence: Some(Evidence::new(format!("step {}", step.key), None, &failure.message)),
             next: NextAction { text: next(failure.code).to_owned(), command: resume },
         }
@@ -125,9 +131,9 @@ impl App for Rke2 {
 /// Returns the action that an operator can take after a failure with this code.
 const fn next(code: Code) -> &'static str {
     match code {
-        Code::DiskFull => "make room on the node's disk, then resume",
+        Code::DiskFull => "free disk space on the node, then resume",
         Code::AgentLedgerDamaged => "have an operator enroll the node again (gpuaas node enroll), then resume",
-        _ => "see what it says, then resume",
+        _ => "resolve the reported failure, then resume",
     }
 }
 
@@ -145,7 +151,7 @@ fn class(code: Code) -> FaultClass {
         | Code::DiskFull
         | Code::EnvelopeExpired
         | Code::FenceTooLow
-        | Code::AttemptTooLow
+        | Code::StaleAttempt
         | Code::TaskTimedOut => FaultClass::Retryable,
         Code::ArtifactDigestMismatch
         | Code::ArtifactUnsafePath

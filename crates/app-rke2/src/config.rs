@@ -19,14 +19,14 @@ pub(crate) fn check(config: &Value) -> Vec<Reason> {
     let fields = match config {
         Value::Null => return Vec::new(),
         Value::Object(fields) => fields,
-        _ => return vec![refused("config", "settings are an object", "see the app's config schema")],
+        _ => return vec![refused("config", "settings must be an object", "see the app's config schema")],
     };
     fields.iter().flat_map(|(name, value)| check_one(name, value)).collect()
 }
 
 fn refused(field: &str, detail: &str, next: &str) -> Reason {
     let (field, detail, next) = (field.to_owned(), detail.to_owned(), Some(next.to_owned()));
-    Reason { field, code: Code::ConfigRefused, detail, next }
+    Reason { field, code: Code::ConfigInvalid, detail, next }
 }
 
 fn check_one(name: &str, value: &Value) -> Vec<Reason> {
@@ -42,11 +42,7 @@ fn check_one(name: &str, value: &Value) -> Vec<Reason> {
             .iter()
             .filter(|(key, value)| !(is_label_key(key) && value.as_str().is_some_and(is_label_value)))
             .map(|(key, _)| {
-                refused(
-                    "node_labels",
-                    &format!("{key} is no label that a node may have"),
-                    "see Kubernetes' label syntax",
-                )
+                refused("node_labels", &format!("{key} is not an allowed node label"), "see Kubernetes' label syntax")
             })
             .collect(),
         ("registration_address", Value::String(name)) if is_host(name) => Vec::new(),
@@ -56,14 +52,16 @@ fn check_one(name: &str, value: &Value) -> Vec<Reason> {
             "send the one name or address under which nodes find the server",
         )],
         ("cluster_cidr" | "service_cidr", Value::String(cidr)) if is_cidr(cidr) => Vec::new(),
-        ("cluster_cidr" | "service_cidr", _) => vec![refused(name, "this is no CIDR", "send for example 10.42.0.0/16")],
-        ("tls_san", _) => vec![refused(name, "this is a list of names", "send a list of at most 64 names")],
-        ("node_labels", _) => vec![refused(name, "this is a map of labels", "send a map of at most 64 labels")],
-        ("cni", _) => vec![refused(name, "the network is canal", "leave it out")],
+        ("cluster_cidr" | "service_cidr", _) => {
+            vec![refused(name, "this is not a valid CIDR", "send for example 10.42.0.0/16")]
+        }
+        ("tls_san", _) => vec![refused(name, "this must be a list of names", "send a list of at most 64 names")],
+        ("node_labels", _) => vec![refused(name, "this must be a map of labels", "send a map of at most 64 labels")],
+        ("cni", _) => vec![refused(name, "the CNI is always canal", "leave it out")],
         ("write-kubeconfig-mode" | "write_kubeconfig_mode", _) => {
             vec![refused(name, "kubeconfig files on nodes stay 0600: they hold an admin key", "leave it out")]
         }
-        _ => vec![refused(name, "this setting is not offered", "see the app's config schema")],
+        _ => vec![refused(name, "this setting is not supported", "see the app's config schema")],
     }
 }
 
@@ -190,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_offered_is_refused_with_the_reason_and_what_is_passes() {
+    fn unsupported_settings_are_refused_and_valid_ones_pass() {
         let good = json!({
             "tls_san": ["k8s.example", "10.0.0.1", "*.k8s.example"], "node_labels": {"rack": "b12", "example.com/tier": "gold"},
             "cluster_cidr": "10.52.0.0/16", "service_cidr": "10.53.0.0/16", "registration_address": "rke2.example",

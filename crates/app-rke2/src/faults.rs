@@ -16,7 +16,7 @@ pub struct FaultRow {
     /// Texts; a journal line with any of them indicates this failure.
     pub symptoms: &'static [&'static str],
     /// Span of the journal in which the symptoms do not count.
-    pub except_during: Option<During>,
+    pub except_during: Option<LogSpan>,
     /// Number of symptoms after which waiting longer is pointless; `None` if only the deadline decides.
     pub decisive_after: Option<u32>,
     /// Description of the failure.
@@ -27,7 +27,7 @@ pub struct FaultRow {
 
 /// A span of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct During {
+pub struct LogSpan {
     /// Text in its first line.
     pub from: &'static str,
     /// Text in the first line after it.
@@ -35,7 +35,7 @@ pub struct During {
 }
 
 /// A reset of the etcd cluster, until RKE2 starts again. A reset corrects the peer URL of a node whose address changed.
-const RESET: During = During { from: "cluster-reset=true", until: "Starting rke2 " };
+const RESET: LogSpan = LogSpan { from: "cluster-reset=true", until: "Starting rke2 " };
 
 use FaultClass::{Manual, Repairable};
 
@@ -48,7 +48,7 @@ pub const FAULTS: &[FaultRow] = &[
         Repairable,
         &["Node password rejected"],
         Some(3),
-        "another node has used this name, or this node was reinstalled",
+        "another node used this name, or this node was reinstalled",
         "remove the old KubeNode of that name, then resume",
     ),
     // 2
@@ -66,8 +66,8 @@ pub const FAULTS: &[FaultRow] = &[
         Repairable,
         &["token CA hash does not match"],
         Some(2),
-        "its token is for another cluster",
-        "decommission and deploy again, so that the token is made anew",
+        "the join token is for another cluster",
+        "decommission and deploy again to create a new token",
     ),
     // 5
     row(
@@ -85,7 +85,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["critical configuration value mismatch"],
         Some(1),
         "this server's settings differ from the cluster's",
-        "make the settings equal, then resume",
+        "make this server's settings equal to the cluster's, then resume",
     ),
     // 9
     row(
@@ -94,7 +94,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["is a not a member of the etcd cluster", "is not a member of the etcd cluster"],
         Some(1),
         "the node's address changed since it joined",
-        "give the node its address back, or decommission and deploy again",
+        "restore the node's address, or decommission and deploy again",
     )
     .except_during(RESET),
     // 11
@@ -130,7 +130,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["bind: address already in use"],
         Some(2),
         "a port that RKE2 needs is taken",
-        "stop what listens there, then resume",
+        "stop the process that uses the port, then resume",
     ),
     // 19
     row(
@@ -138,8 +138,8 @@ pub const FAULTS: &[FaultRow] = &[
         Manual,
         &["database space exceeded", "alarm:NOSPACE"],
         Some(1),
-        "etcd has no space left",
-        "free some disk space, then resume",
+        "etcd has reached the quota of its database",
+        "compact and defragment etcd, disarm its alarm (etcdctl alarm disarm), then resume",
     ),
     // 22
     row(
@@ -147,7 +147,7 @@ pub const FAULTS: &[FaultRow] = &[
         Manual,
         &["operation not permitted", "avc:  denied"],
         Some(2),
-        "the host forbids what containers need",
+        "the host denies an operation that containers need",
         "allow it in fapolicyd or SELinux, then resume",
     ),
     // 23
@@ -156,8 +156,8 @@ pub const FAULTS: &[FaultRow] = &[
         Manual,
         &["Kubelet exited"],
         Some(2),
-        "the kubelet ends at once",
-        "see kubelet.log on the node for the argument that it refuses",
+        "the kubelet exits right after its start",
+        "see kubelet.log on the node for the rejected argument",
     ),
     // 24
     row(
@@ -182,7 +182,7 @@ pub const FAULTS: &[FaultRow] = &[
         Repairable,
         &["Waiting to retrieve agent configuration; server is not ready"],
         Some(20),
-        "its server does not accept the node",
+        "the server does not accept the node",
         "see the logs of the server, then resume",
     ),
     // 7
@@ -197,15 +197,15 @@ pub const FAULTS: &[FaultRow] = &[
 ];
 
 /// The unit ends repeatedly without one of the lines above.
-const EXITS: FaultRow =
-    row("rke2_exits", Repairable, &[], None, "its service ends again and again", "see the logs, then resume");
+const CRASH_LOOP: FaultRow =
+    row("rke2_crash_loop", Repairable, &[], None, "the service exits repeatedly", "see the logs, then resume");
 /// The deadline passed without one of the lines above.
 const NOT_READY: FaultRow = row(
     "rke2_not_ready",
     Repairable,
     &[],
     None,
-    "its service did not become ready in time",
+    "the service did not become ready in time",
     "see the logs, then resume",
 );
 /// A condition of the unit prevented the start.
@@ -223,8 +223,8 @@ pub(crate) const RESIDUE: FaultRow = row(
     Manual,
     &[],
     None,
-    "the uninstall left something behind, or not all could be looked at",
-    "remove what is listed, then resume",
+    "the uninstall left residue, or some checks could not run",
+    "remove the listed residue, then resume",
 );
 /// A preflight has blocking findings.
 pub(crate) const PREFLIGHT: FaultRow = row(
@@ -232,12 +232,12 @@ pub(crate) const PREFLIGHT: FaultRow = row(
     Manual,
     &[],
     None,
-    "the node is not fit for it",
-    "do what the finding says, then resume",
+    "preflight found blocking problems",
+    "resolve the findings, then resume",
 );
 /// The service of a ready member is down.
 pub(crate) const SERVICE_DOWN: FaultRow =
-    row("rke2_service_down", Repairable, &[], None, "its service is down", "see the logs of the member");
+    row("rke2_service_down", Repairable, &[], None, "the service is down", "see the logs of the member");
 
 const fn row(
     code: &'static str,
@@ -251,7 +251,7 @@ const fn row(
 }
 
 impl FaultRow {
-    const fn except_during(self, during: During) -> Self {
+    const fn except_during(self, during: LogSpan) -> Self {
         Self { except_during: Some(during), ..self }
     }
 
@@ -293,7 +293,7 @@ pub(crate) fn give_up_on() -> Vec<GiveUp> {
 pub(crate) fn exceptions() -> Vec<GiveUpException> {
     let decisive = FAULTS.iter().filter(|row| row.decisive_after.is_some());
     let excepted = decisive.filter_map(|row| row.except_during.map(|during| (row, during)));
-    let of_row = |(row, during): (&FaultRow, During)| {
+    let of_row = |(row, during): (&FaultRow, LogSpan)| {
         let exception = move |text: &&str| GiveUpException {
             text: (*text).to_owned(),
             from: during.from.to_owned(),
@@ -305,7 +305,7 @@ pub(crate) fn exceptions() -> Vec<GiveUpException> {
 }
 
 /// Returns the fault of a failed start, with the line that shows it as evidence.
-pub(crate) fn of_start(failure: &TaskFailure, unit: &str, whom: &str, command: Option<String>) -> Fault {
+pub(crate) fn diagnose_start(failure: &TaskFailure, unit: &str, whom: &str, command: Option<String>) -> Fault {
     let source = format!("journal {}", unit.trim_end_matches(".service"));
     let evidence = |text: &str, at| Some(Evidence::new(source.clone(), at, text));
     for row in FAULTS.iter().chain([&SKIPPED]) {
@@ -313,15 +313,15 @@ pub(crate) fn of_start(failure: &TaskFailure, unit: &str, whom: &str, command: O
             return row.fault(whom, command, evidence(&line.text, Some(line.at)));
         }
     }
-    let exits = failure.unit.as_ref().is_some_and(|unit| unit.n_restarts > 0 || unit.exec_main_status != 0);
-    let telling = failure
+    let has_exited = failure.unit.as_ref().is_some_and(|unit| unit.n_restarts > 0 || unit.exec_main_status != 0);
+    let error_line = failure
         .journal
         .iter()
         .rev()
         .find(|line| line.text.contains("level=fatal") || line.text.contains("level=error"));
-    let line = telling.or(failure.journal.last());
+    let line = error_line.or(failure.journal.last());
     let evidence = line.map_or_else(|| evidence(&failure.message, None), |line| evidence(&line.text, Some(line.at)));
-    if exits { EXITS } else { NOT_READY }.fault(whom, command, evidence)
+    if has_exited { CRASH_LOOP } else { NOT_READY }.fault(whom, command, evidence)
 }
 
 #[cfg(test)]
@@ -338,11 +338,11 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_told_by_each_of_its_symptoms() {
+    fn every_fault_is_recognized_by_each_of_its_symptoms() {
         for row in FAULTS {
             for symptom in row.symptoms {
                 let line = format!("time=x level=info msg=\"{symptom} and more\"");
-                let fault = of_start(&failure(&[&line]), "rke2-agent.service", "agent-1", None);
+                let fault = diagnose_start(&failure(&[&line]), "rke2-agent.service", "agent-1", None);
                 assert_eq!(fault.code, row.code, "{symptom}");
                 assert!(fault.evidence.expect("a line").text.contains(symptom));
             }
@@ -350,17 +350,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapper_does_not_hide_what_is_inside_of_it() {
+    fn wrapped_symptom_is_recognized() {
         let line =
             "Waiting to retrieve agent configuration; server is not ready: Node password rejected, duplicate hostname";
-        assert_eq!(of_start(&failure(&[line]), "u", "a", None).code, "rke2_node_password_rejected");
+        assert_eq!(diagnose_start(&failure(&[line]), "u", "a", None).code, "rke2_node_password_rejected");
         let line = "Failed to validate connection to cluster at https://127.0.0.1:6444: token CA hash does not match the Cluster CA";
-        assert_eq!(of_start(&failure(&[line]), "u", "a", None).code, "rke2_token_ca_mismatch");
+        assert_eq!(diagnose_start(&failure(&[line]), "u", "a", None).code, "rke2_token_ca_mismatch");
     }
 
     #[test]
-    fn a_program_that_ends_and_one_that_never_gets_ready_are_told_apart_without_any_line() {
-        let silent = of_start(&failure(&["not running in CIS mode"]), "u", "a", None);
+    fn crash_loop_and_slow_start_are_distinguished_without_symptoms() {
+        let silent = diagnose_start(&failure(&["not running in CIS mode"]), "u", "a", None);
         assert_eq!(silent.code, "rke2_not_ready");
         let unit = UnitReport {
             unit: "u".into(),
@@ -372,30 +372,35 @@ mod tests {
             since: Timestamp::from_millis(1),
         };
         let looping = TaskFailure { unit: Some(Box::new(unit)), ..failure(&["level=fatal msg=boom"]) };
-        let fault = of_start(&looping, "u", "a", None);
+        let fault = diagnose_start(&looping, "u", "a", None);
         assert_eq!(
             (fault.code.as_str(), fault.evidence.unwrap().text.as_str()),
-            ("rke2_exits", "level=fatal msg=boom")
+            ("rke2_crash_loop", "level=fatal msg=boom")
         );
     }
 
     #[test]
     fn server_that_is_no_etcd_member_is_a_fault_except_during_a_reset() {
-        let told = "Failed to test etcd connection: this server is a not a member of the etcd cluster. Found [n=https://192.0.2.1:2380]";
+        let not_a_member = "Failed to test etcd connection: this server is a not a member of the etcd cluster. Found [n=https://192.0.2.1:2380]";
         let (start, reset) = ("Starting rke2 v1.36.3+rke2r1 (0)", "Starting etcd for new cluster, cluster-reset=true");
-        let code = |lines: &[&str]| of_start(&failure(lines), "rke2-server.service", "server-1", None).code;
-        assert_eq!(code(&[start, told]), "rke2_not_a_member");
-        assert_eq!(code(&[start, reset, told]), "rke2_not_ready");
-        assert_eq!(code(&[start, reset, told, start, told]), "rke2_not_a_member", "the reset has ended");
-        for text in give_up_on().iter().filter(|text| told.contains(&text.text)) {
-            let exception = exceptions().into_iter().find(|of| of.text == text.text).expect("agents get the exception");
-            assert!(exception.includes(reset, false) && exception.includes(told, true));
-            assert!(!exception.includes(start, true) && !exception.includes(told, false));
+        let code = |lines: &[&str]| diagnose_start(&failure(lines), "rke2-server.service", "server-1", None).code;
+        assert_eq!(code(&[start, not_a_member]), "rke2_not_a_member");
+        assert_eq!(code(&[start, reset, not_a_member]), "rke2_not_ready");
+        assert_eq!(
+            code(&[start, reset, not_a_member, start, not_a_member]),
+            "rke2_not_a_member",
+            "the reset has ended"
+        );
+        for text in give_up_on().iter().filter(|text| not_a_member.contains(&text.text)) {
+            let exception =
+                exceptions().into_iter().find(|of| of.text == text.text).expect("agents must get the exception");
+            assert!(exception.includes(reset, false) && exception.includes(not_a_member, true));
+            assert!(!exception.includes(start, true) && !exception.includes(not_a_member, false));
         }
     }
 
     #[test]
-    fn lines_of_a_healthy_start_end_no_wait() {
+    fn lines_of_a_healthy_start_never_match() {
         let healthy = [
             "level=warning msg=\"not running in CIS mode\"",
             "level=info msg=\"Waiting for etcd server to become available\"",

@@ -9,16 +9,16 @@
 mod app;
 mod config;
 mod faults;
-mod learn;
 mod manifest;
 mod placement;
 mod plan;
 mod render;
+mod requirements;
+mod results;
 mod size;
-mod wants;
 
 pub use app::Rke2;
-pub use faults::{During, FAULTS, FaultRow};
+pub use faults::{FAULTS, FaultRow, LogSpan};
 pub use plan::Deadlines;
 
 /// Names of a workload's facts, secrets and components.

@@ -43,14 +43,14 @@ pub(crate) fn place(
                 "a cluster needs a server",
                 "name the allocation that the server goes to",
             ),
-            Some(server) => placing.one(SERVER_FIELD, names::SERVER, 1, server),
+            Some(server) => placing.place_member(SERVER_FIELD, names::SERVER, 1, server),
         }
     }
     // Ordinals are never reused, so that a name in a log always means the same member.
     let used = existing.iter().filter(|member| member.component_key == names::AGENT).map(|member| member.ordinal).max();
     let agents = intent.get(AGENTS_FIELD).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (at, (agent, ordinal)) in agents.iter().zip(used.unwrap_or(0) + 1..).enumerate() {
-        placing.one(&format!("{AGENTS_FIELD}[{at}]"), names::AGENT, ordinal, agent);
+        placing.place_member(&format!("{AGENTS_FIELD}[{at}]"), names::AGENT, ordinal, agent);
     }
     let present = existing.iter().filter(|member| member.component_key == names::AGENT && member.is_present()).count();
     if present + agents.len() > AGENTS_MAX {
@@ -80,40 +80,55 @@ impl Placing<'_> {
 
     fn shape(&mut self, intent: &Value, growing: bool) {
         let Some(fields) = intent.as_object() else {
-            self.refuse("placement", Code::FieldInvalid, "a placement is an object", "see the app's placement schema");
+            self.refuse(
+                "placement",
+                Code::FieldInvalid,
+                "the placement must be an object",
+                "see the app's placement schema",
+            );
             return;
         };
         for name in fields.keys() {
             let known = name == AGENTS_FIELD || (name == SERVER_FIELD && !growing);
             if !known && name == SERVER_FIELD {
-                self.refuse(name, Code::FieldInvalid, "the cluster has its server already", "name agents only");
+                self.refuse(name, Code::FieldInvalid, "the cluster already has a server", "name agents only");
             } else if !known {
                 self.refuse(
                     name,
                     Code::FieldInvalid,
-                    "a placement has no such field",
+                    "the placement schema has no such field",
                     "see the app's placement schema",
                 );
             }
         }
         match fields.get(AGENTS_FIELD) {
             Some(Value::Array(agents)) if growing && agents.is_empty() => {
-                self.refuse(AGENTS_FIELD, Code::FieldInvalid, "nothing would be added", "name at least one allocation");
+                self.refuse(
+                    AGENTS_FIELD,
+                    Code::FieldInvalid,
+                    "the request adds no member",
+                    "name at least one allocation",
+                );
             }
             Some(Value::Array(_)) => {}
             Some(_) => {
-                self.refuse(AGENTS_FIELD, Code::FieldInvalid, "agents are a list of allocation ids", "send a list")
+                self.refuse(AGENTS_FIELD, Code::FieldInvalid, "agents must be a list of allocation ids", "send a list")
             }
             None if growing => {
-                self.refuse(AGENTS_FIELD, Code::FieldInvalid, "nothing would be added", "name at least one allocation");
+                self.refuse(
+                    AGENTS_FIELD,
+                    Code::FieldInvalid,
+                    "the request adds no member",
+                    "name at least one allocation",
+                );
             }
             None => {}
         }
     }
 
-    fn one(&mut self, field: &str, component: &str, ordinal: u32, value: &Value) {
+    fn place_member(&mut self, field: &str, component: &str, ordinal: u32, value: &Value) {
         let Some(id) = value.as_str().and_then(|text| text.parse::<AllocationId>().ok()) else {
-            self.refuse(field, Code::FieldInvalid, "this is no allocation id", "see gpuaas allocation list");
+            self.refuse(field, Code::FieldInvalid, "this is not an allocation id", "see gpuaas allocation list");
             return;
         };
         if !self.seen.insert(id) {
@@ -124,7 +139,7 @@ impl Placing<'_> {
             self.refuse(
                 field,
                 Code::AllocationUnknown,
-                "there is no such allocation in this project",
+                "the project has no such allocation",
                 "see gpuaas allocation list",
             );
             return;

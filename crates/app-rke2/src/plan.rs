@@ -105,7 +105,7 @@ impl Planning<'_> {
         let mut done = self.record("ready", phase::READY, RecordKind::Milestone);
         done.needs = vec![deliver.key.clone()];
         done.after = ends;
-        Ok(plan.beside(deliver).beside(done))
+        Ok(plan.with(deliver).with(done))
     }
 
     fn add_members(&self) -> Plan {
@@ -121,7 +121,7 @@ impl Planning<'_> {
         }
         let mut done = self.record("ready", phase::READY, RecordKind::Milestone);
         done.after = ends;
-        plan.beside(done)
+        plan.with(done)
     }
 
     /// Removes agents first, in parallel. Each step runs however the one before it ended, because a unit that no longer exists cannot be
@@ -133,7 +133,7 @@ impl Planning<'_> {
             let mut before = Vec::new();
             for step in self.removal(agent, phase::AGENTS_REMOVING) {
                 let (key, step) = (step.key.clone(), StepSpec { after: before, ..step });
-                plan = plan.beside(step);
+                plan = plan.with(step);
                 before = vec![key];
             }
             ends.extend(before);
@@ -142,14 +142,14 @@ impl Planning<'_> {
             let mut before = ends.clone();
             for step in self.removal(server, phase::SERVER_REMOVING) {
                 let (key, step) = (step.key.clone(), StepSpec { after: before, ..step });
-                plan = plan.beside(step);
+                plan = plan.with(step);
                 before = vec![key];
             }
             ends.extend(before);
         }
         let mut done = self.record("removed", phase::REMOVED, RecordKind::Milestone);
         done.needs = ends;
-        plan.beside(done)
+        plan.with(done)
     }
 
     fn bootstrap(&self, server: &MemberView) -> Vec<StepSpec> {
@@ -209,7 +209,7 @@ impl Planning<'_> {
         let mut before = ready.clone();
         for step in steps {
             let key = step.key.clone();
-            plan = plan.beside(StepSpec { needs: vec![before], scope: FailureScope::Member, ..step });
+            plan = plan.with(StepSpec { needs: vec![before], scope: FailureScope::Member, ..step });
             before = key;
         }
         (plan, before)

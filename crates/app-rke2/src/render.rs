@@ -11,9 +11,8 @@ use serde_json::Value;
 use crate::{
     config, faults,
     manifest::{ARCHIVE, IMAGES},
-    names,
-    size::{Arrival, ReleaseSize},
-    wants,
+    names, requirements,
+    size::{InstallProgress, ReleaseSize},
 };
 
 /// Restarts of the unit above which it counts as failing: its program then ended three times.
@@ -28,8 +27,8 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
     use gpuaas_model::TaskType as T;
     match task {
         T::Preflight => {
-            let free_bytes_min = ReleaseSize::of(&workload.release).free_bytes_min(arrival(member, workload));
-            value(&wants::preflight(role, member.touched, free_bytes_min))
+            let free_bytes_min = ReleaseSize::of(&workload.release).free_bytes_min(install_progress(member, workload));
+            value(&requirements::preflight(role, member.touched, free_bytes_min))
         }
         T::ArtifactFetch => {
             let artifacts = [ARCHIVE, IMAGES].map(|name| artifact(workload, name).ok_or_else(|| missing(name)));
@@ -70,8 +69,8 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
             value(&Rke2KubeconfigRead { secret_id: secret.id })
         }
         T::Rke2Uninstall => value(&Rke2Uninstall {}),
-        T::Residue => value(&wants::residue(is_installed(member, workload))),
-        T::Noop | T::Inspect | T::Fix | T::Rke2Observe => Err(missing("a use for that task")),
+        T::Residue => value(&requirements::residue(is_installed(member, workload))),
+        T::Noop | T::Inspect | T::Fix | T::Rke2Observe => Err(missing("a use for the task")),
     }
 }
 
@@ -81,13 +80,13 @@ fn is_installed(member: &MemberView, workload: &WorkloadView) -> bool {
 }
 
 /// Returns the part of the release that the member's node has at least. A member becomes touched only after the fetch.
-fn arrival(member: &MemberView, workload: &WorkloadView) -> Arrival {
+fn install_progress(member: &MemberView, workload: &WorkloadView) -> InstallProgress {
     if is_installed(member, workload) {
-        Arrival::LaidOut
+        InstallProgress::Installed
     } else if member.touched {
-        Arrival::Fetched
+        InstallProgress::Fetched
     } else {
-        Arrival::None
+        InstallProgress::None
     }
 }
 

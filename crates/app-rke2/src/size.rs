@@ -22,13 +22,13 @@ pub(crate) const CLUSTER_BYTES: u64 = 1 << 30;
 
 /// The part of a release that is on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum InstallProgress {
     /// Possibly nothing.
     None,
     /// The release is staged, and may be partly installed.
     Fetched,
     /// The release is completely installed, and may be imported.
-    LaidOut,
+    Installed,
 }
 
 /// Sizes of the files of a release that a node receives, in bytes.
@@ -49,11 +49,11 @@ impl ReleaseSize {
     }
 
     /// Returns the bytes that must be free on the data disk before the next step. Parts that may already be there are not counted again.
-    pub(crate) fn free_bytes_min(self, arrival: Arrival) -> u64 {
+    pub(crate) fn free_bytes_min(self, arrival: InstallProgress) -> u64 {
         let still_to_come = match arrival {
-            Arrival::None => self.fetched().saturating_add(self.laid_out()).saturating_add(self.imported()),
-            Arrival::Fetched => self.laid_out().saturating_add(self.imported()),
-            Arrival::LaidOut => 0,
+            InstallProgress::None => self.fetched().saturating_add(self.installed()).saturating_add(self.imported()),
+            InstallProgress::Fetched => self.installed().saturating_add(self.imported()),
+            InstallProgress::Installed => 0,
         };
         still_to_come.saturating_add(CLUSTER_BYTES)
     }
@@ -65,7 +65,7 @@ impl ReleaseSize {
 
     /// Returns the longest time to install the release.
     pub(crate) fn install_time(self) -> Duration {
-        at_rate(self.laid_out(), WRITTEN_BYTES_PER_SECOND_MIN)
+        at_rate(self.installed(), WRITTEN_BYTES_PER_SECOND_MIN)
     }
 
     /// Returns the longest time for containerd to import the images and unpack their layers.
@@ -79,7 +79,7 @@ impl ReleaseSize {
     }
 
     /// Returns the bytes of the unpacked archive and of the packed images.
-    const fn laid_out(self) -> u64 {
+    const fn installed(self) -> u64 {
         self.archive.saturating_mul(UNPACKED_FACTOR).saturating_add(self.images)
     }
 
@@ -109,25 +109,25 @@ mod tests {
     }
 
     #[test]
-    fn room_is_for_all_copies_of_a_release_and_less_once_it_has_arrived() {
+    fn free_space_covers_all_copies_that_are_still_missing() {
         let size = ReleaseSize::of(&release(50_000_000, 800_000_000));
         let (staged, laid_out, imported) = (850_000_000, 250_000_000 + 800_000_000, 8_000_000_000);
-        assert_eq!(size.free_bytes_min(Arrival::None), staged + laid_out + imported + CLUSTER_BYTES);
-        assert_eq!(size.free_bytes_min(Arrival::Fetched), laid_out + imported + CLUSTER_BYTES);
-        assert_eq!(size.free_bytes_min(Arrival::LaidOut), CLUSTER_BYTES);
+        assert_eq!(size.free_bytes_min(InstallProgress::None), staged + laid_out + imported + CLUSTER_BYTES);
+        assert_eq!(size.free_bytes_min(InstallProgress::Fetched), laid_out + imported + CLUSTER_BYTES);
+        assert_eq!(size.free_bytes_min(InstallProgress::Installed), CLUSTER_BYTES);
     }
 
     #[test]
-    fn time_is_for_every_byte_at_the_least_rate() {
+    fn times_cover_every_byte_at_the_minimum_rate() {
         let size = ReleaseSize::of(&release(50_000_000, 800_000_000));
         let seconds = [size.fetch_time(), size.install_time(), size.import_time()].map(|time| time.as_secs());
         assert_eq!(seconds, [85, 53, 400]);
     }
 
     #[test]
-    fn release_of_absurd_size_overflows_nothing() {
+    fn huge_release_does_not_overflow() {
         let size = ReleaseSize::of(&release(u64::MAX, u64::MAX));
-        assert_eq!(size.free_bytes_min(Arrival::None), u64::MAX);
+        assert_eq!(size.free_bytes_min(InstallProgress::None), u64::MAX);
         assert!(size.import_time() > Duration::from_secs(1 << 30));
     }
 }

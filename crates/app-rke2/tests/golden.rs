@@ -7,7 +7,7 @@ use gpuaas_model::{
     AllocationId, Health, MemberId, MemberState, NodeId, OperationKind, ProjectId, SecretId, Timestamp, WorkloadId,
 };
 use gpuaas_planner::{
-    App, ArtifactView, Learned, MemberView, NodeView, Plan, ReleaseView, SecretView, StepAction, StepKey, StepSpec,
+    App, ArtifactView, MemberView, NodeView, Plan, ReleaseView, SecretView, StepAction, StepKey, StepOutput, StepSpec,
     WorkloadView, check,
 };
 use insta::assert_snapshot;
@@ -88,7 +88,7 @@ fn listed(plan: &Plan) -> String {
             names(&step.needs),
             names(&step.after)
         );
-        writeln!(text, "{}", line.trim_end()).expect("a String takes every write");
+        writeln!(text, "{}", line.trim_end()).expect("writing to a String succeeds");
     }
     text
 }
@@ -123,7 +123,7 @@ fn golden_configurations_are_what_is_written_on_nodes() {
 }
 
 #[test]
-fn golden_plans_say_what_happens_in_which_order() {
+fn golden_plans_list_steps_in_order() {
     let ready = MemberState::Ready { since: Timestamp::from_millis(0) };
     let all_pending = workload(Value::Null, pending());
     let resumed = workload(
@@ -139,7 +139,7 @@ fn golden_plans_say_what_happens_in_which_order() {
 }
 
 #[test]
-fn golden_manifest_says_what_is_promised_and_what_is_not() {
+fn golden_manifest_lists_promises() {
     let app = Rke2::default();
     let manifest = app.manifest();
     let text = json!({
@@ -157,7 +157,7 @@ fn rendered(kind: OperationKind, key: &str, workload: &WorkloadView) -> (StepSpe
 }
 
 #[test]
-fn golden_wants_are_what_a_host_is_looked_at_for() {
+fn golden_requirements_match() {
     let fresh = workload(Value::Null, pending());
     let mut touched = workload(Value::Null, pending());
     touched.members.iter_mut().for_each(|member| member.touched = true);
@@ -185,7 +185,7 @@ fn golden_wants_are_what_a_host_is_looked_at_for() {
 }
 
 /// Returns a workload whose release is as large as RKE2's own.
-fn of_true_size(members: Vec<MemberView>) -> WorkloadView {
+fn with_real_size(members: Vec<MemberView>) -> WorkloadView {
     let artifact = |name: &str, size_bytes| ArtifactView { name: name.to_owned(), sha256: "0".repeat(64), size_bytes };
     let mut workload = workload(Value::Null, members);
     workload.release.artifacts =
@@ -194,8 +194,8 @@ fn of_true_size(members: Vec<MemberView>) -> WorkloadView {
 }
 
 #[test]
-fn deadlines_and_room_follow_the_size_of_the_release() {
-    let (none, large) = (workload(Value::Null, pending()), of_true_size(pending()));
+fn deadlines_and_free_space_follow_the_release_size() {
+    let (none, large) = (workload(Value::Null, pending()), with_real_size(pending()));
     let seconds = |workload: &WorkloadView, key: &str| {
         let plan = plan(OperationKind::Deploy, workload);
         plan.steps.iter().find(|step| step.key.to_string() == key).expect("the step").deadline_ms / 1_000
@@ -206,16 +206,16 @@ fn deadlines_and_room_follow_the_size_of_the_release() {
             assert_eq!(seconds(&large, &key), seconds(&none, &key) + more, "{key}");
         }
     }
-    let room = |workload: &WorkloadView| {
+    let free_bytes = |workload: &WorkloadView| {
         rendered(OperationKind::Deploy, "server-1/preflight", workload).1["free_bytes_min"].as_u64().expect("a number")
     };
     let cluster = 1 << 30;
-    assert_eq!((room(&none), room(&large)), (cluster, cluster + 9_900_000_000));
+    assert_eq!((free_bytes(&none), free_bytes(&large)), (cluster, cluster + 9_900_000_000));
     let mut large = large;
     large.members[0].touched = true;
-    assert_eq!(room(&large), cluster + 9_050_000_000, "it is staged already");
+    assert_eq!(free_bytes(&large), cluster + 9_050_000_000, "the artifacts are already staged");
     large.facts.insert("installed/server-1".to_owned(), json!(true));
-    assert_eq!(room(&large), cluster, "and imported");
+    assert_eq!(free_bytes(&large), cluster, "the images are already imported");
 }
 
 #[test]
@@ -230,37 +230,34 @@ fn start_gives_up_on_a_server_that_is_no_etcd_member_except_during_a_reset() {
 }
 
 #[test]
-fn everything_that_blocks_is_told_at_once_with_the_command_that_mends_the_first() {
+fn all_blocking_findings_are_reported_with_the_fix_of_the_first() {
     let fresh = workload(Value::Null, pending());
     let (step, _) = rendered(OperationKind::Deploy, "agent-1/preflight", &fresh);
     let finding = |check: &str, severity: &str| {
         json!({ "check": check, "severity": severity, "detail": format!("{check} is so"), "fix": format!("mend {check}"),
                 "evidence": "seen there" })
     };
-    let learn = |findings: Value| Rke2::default().learn(&step, &json!({ "passed": 1, "findings": findings }), &fresh);
-    assert_eq!(learn(json!([finding("swap_on", "warning")])), Ok(Vec::new()), "a warning blocks nothing");
+    let apply =
+        |findings: Value| Rke2::default().step_outputs(&step, &json!({ "passed": 1, "findings": findings }), &fresh);
+    assert_eq!(apply(json!([finding("swap_on", "warning")])), Ok(Vec::new()), "a warning blocks nothing");
     let fault =
-        learn(json!([finding("swap_on", "warning"), finding("leftover", "blocking"), finding("noexec", "blocking")]));
+        apply(json!([finding("swap_on", "warning"), finding("leftover", "blocking"), finding("noexec", "blocking")]));
     let fault = fault.expect_err("blocked");
     let evidence = fault.evidence.expect("what was seen");
     assert_eq!(evidence.text, "leftover is so (seen there); noexec is so (seen there)");
     assert_eq!(
         (fault.code.as_str(), fault.next.text.as_str()),
-        ("rke2_preflight_blocked", "as the node says: mend leftover")
+        ("rke2_preflight_blocked", "reported by the node: mend leftover")
     );
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
-    let fault = learn(json!([finding("inotify_low", "blocking")])).expect_err("blocked");
+    let fault = apply(json!([finding("inotify_low", "blocking")])).expect_err("blocked");
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas node fix gpu-101 inotify"));
-    let fault = learn(json!([finding("of_its_own", "blocking")])).expect_err("blocked");
-    assert!(
-        !fault.next.text.contains("mend"),
-        "what to do is no matter of a check that nobody knows: {}",
-        fault.next.text
-    );
+    let fault = apply(json!([finding("of_its_own", "blocking")])).expect_err("blocked");
+    assert!(!fault.next.text.contains("mend"), "the next action of an unknown check is not shown: {}", fault.next.text);
 }
 
 #[test]
-fn what_is_left_is_told_by_kind_and_name_and_what_was_installed_is_remembered() {
+fn residue_is_reported_by_kind_and_installation_is_recorded() {
     let fresh = workload(Value::Null, pending());
     let (step, _) = rendered(OperationKind::Decommission, "server-1/residue", &fresh);
     let items = json!([
@@ -268,33 +265,33 @@ fn what_is_left_is_told_by_kind_and_name_and_what_was_installed_is_remembered() 
         { "kind": "mount", "what": "/run/k3s/x" }, { "kind": "link", "what": "cni0" },
         { "kind": "port", "what": "6443/tcp at 10.4.0.7" }, { "kind": "firewall_rule", "what": ":KUBE-FIREWALL -" },
     ]);
-    let fault = Rke2::default().learn(&step, &json!({ "items": items }), &fresh).expect_err("left");
+    let fault = Rke2::default().step_outputs(&step, &json!({ "items": items }), &fresh).expect_err("left");
     assert_eq!(
         fault.evidence.expect("what is left").text,
         "path /etc/cni, unit rke2-server.service, mount /run/k3s/x, link cni0, listener 6443/tcp at 10.4.0.7, firewall rule :KUBE-FIREWALL -"
     );
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
-    let unseen =
-        json!({ "items": [], "unseen": ["rules of the packet filter: no program is installed that lists them"] });
-    let fault = Rke2::default().learn(&step, &unseen, &fresh).expect_err("what nobody looked at is not clean");
+    let unseen = json!({ "items": [], "unseen": ["firewall rules: no program that lists them is installed"] });
+    let fault = Rke2::default().step_outputs(&step, &unseen, &fresh).expect_err("unchecked items are not clean");
     assert_eq!(
-        fault.evidence.expect("what was not looked at").text,
-        "not looked at: rules of the packet filter: no program is installed that lists them"
+        fault.evidence.expect("the unchecked items").text,
+        "not checked: firewall rules: no program that lists them is installed"
     );
     // The node's own report of an uninstall has no outputs: it may be about an earlier workload, or its tenant ran the uninstall.
     for status in [json!(0), Value::Null] {
         let (step, _) = rendered(OperationKind::Decommission, "server-1/uninstall", &fresh);
-        assert_eq!(Rke2::default().learn(&step, &json!({ "exit_status": status }), &fresh), Ok(Vec::new()));
+        assert_eq!(Rke2::default().step_outputs(&step, &json!({ "exit_status": status }), &fresh), Ok(Vec::new()));
     }
     let steps = plan(OperationKind::Deploy, &fresh).steps;
     let step = steps.into_iter().find(|step| step.key.to_string() == "server-1/install").expect("the step");
-    let learned = Rke2::default().learn(&step, &json!({ "version_line": "rke2 version", "files_written": 9 }), &fresh);
-    assert_eq!(learned, Ok(vec![Learned::Fact("installed/server-1".to_owned(), json!(true))]));
+    let outputs =
+        Rke2::default().step_outputs(&step, &json!({ "version_line": "rke2 version", "files_written": 9 }), &fresh);
+    assert_eq!(outputs, Ok(vec![StepOutput::Fact("installed/server-1".to_owned(), json!(true))]));
 }
 
 proptest! {
     #[test]
-    fn property_every_plan_is_sound_and_touches_no_agent_before_its_server_is_ready(
+    fn property_every_plan_is_valid_and_starts_agents_after_the_server(
         agents in 0_u32..20, states in proptest::collection::vec(0_u8..3, 21), kind in 0_usize..3,
     ) {
         let state = |number: u8| match number {

@@ -24,7 +24,7 @@ const EXTENDED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Archive format of a file, derived from its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Packing {
+pub(crate) enum ArchiveFormat {
     Tar,
     TarGzip,
     TarZstd,
@@ -32,7 +32,7 @@ pub(crate) enum Packing {
     Plain,
 }
 
-impl Packing {
+impl ArchiveFormat {
     pub(crate) fn of(name: &str) -> Self {
         match name {
             _ if name.ends_with(".tar.gz") || name.ends_with(".tgz") => Self::TarGzip,
@@ -44,15 +44,15 @@ impl Packing {
 }
 
 /// Checks the whole file from its beginning. Blocks for as long as unpacking takes.
-pub(crate) fn look_through(name: &str, mut file: &File) -> Result<(), ArtifactError> {
+pub(crate) fn check_archive(name: &str, mut file: &File) -> Result<(), ArtifactError> {
     file.rewind().map_err(|error| ArtifactError::disk(name.as_ref(), error))?;
     let file = BufReader::new(file);
     let scan = Scan { name };
-    match Packing::of(name) {
-        Packing::Plain => Ok(()),
-        Packing::Tar => scan.run(file),
-        Packing::TarGzip => scan.run(flate2::bufread::MultiGzDecoder::new(file)),
-        Packing::TarZstd => {
+    match ArchiveFormat::of(name) {
+        ArchiveFormat::Plain => Ok(()),
+        ArchiveFormat::Tar => scan.run(file),
+        ArchiveFormat::TarGzip => scan.run(flate2::bufread::MultiGzDecoder::new(file)),
+        ArchiveFormat::TarZstd => {
             scan.run(zstd::stream::read::Decoder::with_buffer(file).map_err(|error| scan.unreadable(&error))?)
         }
     }
@@ -67,7 +67,7 @@ impl Scan<'_> {
         // Allows one byte more than the limit, so that exceeding it is detected.
         let mut unpacked = unpacked.take(UNPACKED_BYTES_MAX + 1);
         let mut archive = Archive::new(&mut unpacked);
-        let (mut links, mut long, mut count) = (HashSet::new(), Long::default(), 0_u64);
+        let (mut links, mut long_names, mut count) = (HashSet::new(), LongNames::default(), 0_u64);
         let entries = archive.entries().map_err(|error| self.unreadable(&error))?;
         for entry in entries.raw(true) {
             let mut entry = entry.map_err(|error| self.unreadable(&error))?;
@@ -75,8 +75,8 @@ impl Scan<'_> {
             if count > ENTRIES_MAX {
                 return Err(self.too_large(ENTRIES_MAX, "entries"));
             }
-            if !long.takes(self, &mut entry)? {
-                let (path, target) = std::mem::take(&mut long).names(&entry);
+            if !long_names.read_from(self, &mut entry)? {
+                let (path, target) = std::mem::take(&mut long_names).names(&entry);
                 self.check(entry.header().entry_type(), &path, target.as_deref(), &mut links)?;
             }
         }
@@ -97,14 +97,14 @@ impl Scan<'_> {
         links: &mut HashSet<Vec<u8>>,
     ) -> Result<(), ArtifactError> {
         let refuse = |why| Err(self.unsafe_path(path, why));
-        let Some(parts) = downward(path) else { return refuse("which leads out of the archive") };
-        let through_link = (1..parts.len()).any(|end| links.contains(&parts[..end].join(&b'/')));
-        if through_link {
+        let Some(parts) = components(path) else { return refuse("which leads out of the archive") };
+        let leads_through_link = (1..parts.len()).any(|end| links.contains(&parts[..end].join(&b'/')));
+        if leads_through_link {
             return refuse("which leads through a link");
         }
         match kind {
             EntryType::Regular | EntryType::Continuous | EntryType::Directory => Ok(()),
-            EntryType::Link => match target.and_then(downward) {
+            EntryType::Link => match target.and_then(components) {
                 Some(target) if !(1..=target.len()).any(|end| links.contains(&target[..end].join(&b'/'))) => Ok(()),
                 _ => refuse("a hard link that leads out of the archive"),
             },
@@ -144,10 +144,10 @@ impl Scan<'_> {
 }
 
 /// Returns the components of a path that only descends, without `.`; `None` for any other path.
-fn downward(path: &[u8]) -> Option<Vec<&[u8]>> {
-    let sound = !path.starts_with(b"/") && !path.contains(&0) && path.len() as u64 <= PATH_BYTES_MAX;
+fn components(path: &[u8]) -> Option<Vec<&[u8]>> {
+    let is_valid = !path.starts_with(b"/") && !path.contains(&0) && path.len() as u64 <= PATH_BYTES_MAX;
     let parts: Vec<_> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
-    (sound && !parts.contains(&b"..".as_slice())).then_some(parts)
+    (is_valid && !parts.contains(&b"..".as_slice())).then_some(parts)
 }
 
 /// Returns whether a symbolic link in a directory at `depth` stays inside: its target may first ascend, not above the top, and then
@@ -163,29 +163,29 @@ fn stays_inside(target: &[u8], depth: usize) -> bool {
                 rest = tail;
             }
             [b'.', b'/', tail @ ..] => rest = tail,
-            _ => return up <= depth && !rest.is_empty() && downward(rest).is_some(),
+            _ => return up <= depth && !rest.is_empty() && components(rest).is_some(),
         }
     }
 }
 
 /// Names that are too long for a header; they are stored in separate entries before the entry that they belong to.
 #[derive(Default)]
-struct Long {
+struct LongNames {
     path: Option<Vec<u8>>,
     target: Option<Vec<u8>>,
 }
 
-impl Long {
+impl LongNames {
     /// Stores the names that an entry carries for the next one; returns false for an ordinary entry.
-    fn takes<R: Read>(&mut self, scan: &Scan<'_>, entry: &mut Entry<'_, R>) -> Result<bool, ArtifactError> {
+    fn read_from<R: Read>(&mut self, scan: &Scan<'_>, entry: &mut Entry<'_, R>) -> Result<bool, ArtifactError> {
         match entry.header().entry_type() {
             EntryType::GNULongName => self.path = Some(text(scan, entry, PATH_BYTES_MAX)?),
             EntryType::GNULongLink => self.target = Some(text(scan, entry, PATH_BYTES_MAX)?),
-            EntryType::XHeader => self.extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?,
+            EntryType::XHeader => self.read_extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?,
             // Applies to all entries that follow. Git writes comments into it; paths in it are refused.
             EntryType::XGlobalHeader => {
                 let mut other = Self::default();
-                other.extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?;
+                other.read_extended(scan, &text(scan, entry, EXTENDED_BYTES_MAX)?)?;
                 if other.path.is_some() || other.target.is_some() {
                     return Err(scan.unsafe_path(b"(global header)", "which names paths for all entries"));
                 }
@@ -195,16 +195,16 @@ impl Long {
         Ok(true)
     }
 
-    fn extended(&mut self, scan: &Scan<'_>, block: &[u8]) -> Result<(), ArtifactError> {
+    fn read_extended(&mut self, scan: &Scan<'_>, block: &[u8]) -> Result<(), ArtifactError> {
         for extension in tar::PaxExtensions::new(block) {
             let extension = extension.map_err(|error| scan.unreadable(&error))?;
             match extension.key_bytes() {
                 b"path" => self.path = Some(extension.value_bytes().to_vec()),
                 b"linkpath" => self.target = Some(extension.value_bytes().to_vec()),
                 // Tar readers disagree on which size counts, so an archive could show them different entries.
-                b"size" => return Err(scan.unsafe_path(b"(extended header)", "which gives an entry a second size")),
+                b"size" => return Err(scan.unsafe_path(b"(extended header)", "which states a second size")),
                 key if key.starts_with(b"GNU.sparse") => {
-                    return Err(scan.unsafe_path(b"(extended header)", "which makes a sparse file"));
+                    return Err(scan.unsafe_path(b"(extended header)", "which defines a sparse file"));
                 }
                 _ => {}
             }

@@ -25,22 +25,22 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn look(name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
+fn check(name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     std::fs::write(&path, bytes).unwrap();
-    look_through(name, &File::open(&path).unwrap())
+    check_archive(name, &File::open(&path).unwrap())
 }
 
 fn entries(entries: &[(EntryType, &str, &str)]) -> Result<(), ArtifactError> {
-    look("a.tar", &tar_of(entries))
+    check("a.tar", &tar_of(entries))
 }
 
 const FILE: EntryType = EntryType::Regular;
 const LINK: EntryType = EntryType::Symlink;
 
 #[test]
-fn what_releases_hold_is_sound() {
+fn entries_of_usual_releases_are_accepted() {
     entries(&[
         (EntryType::Directory, "./", ""),
         (EntryType::Directory, "bin/", ""),
@@ -55,7 +55,7 @@ fn what_releases_hold_is_sound() {
 }
 
 #[test]
-fn whatever_leads_out_of_the_archive_is_refused() {
+fn entry_that_leads_out_of_the_archive_is_refused() {
     let bad: &[&[(EntryType, &str, &str)]] = &[
         &[(FILE, "../evil", "")],
         &[(FILE, "a/../../evil", "")],
@@ -84,7 +84,7 @@ fn whatever_leads_out_of_the_archive_is_refused() {
 }
 
 #[test]
-fn a_long_name_is_read_like_a_short_one() {
+fn long_names_are_checked_like_short_ones() {
     for evil in [format!("{}/../../../x", "d/".repeat(80)), format!("/{}", "d".repeat(150))] {
         let mut gnu = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();
@@ -95,29 +95,29 @@ fn a_long_name_is_read_like_a_short_one() {
         let mut bytes = gnu.into_inner().unwrap();
         bytes.truncate(bytes.len() - 1024);
         bytes.extend(tar_of(&[(FILE, "innocent", "")]));
-        assert!(matches!(look("a.tar", &bytes), Err(ArtifactError::UnsafePath { .. })), "{evil}");
+        assert!(matches!(check("a.tar", &bytes), Err(ArtifactError::UnsafePath { .. })), "{evil}");
 
         let mut pax = tar::Builder::new(Vec::new());
         pax.append_pax_extensions([("path", evil.as_bytes())]).unwrap();
         let mut bytes = pax.into_inner().unwrap();
         bytes.truncate(bytes.len() - 1024);
         bytes.extend(tar_of(&[(FILE, "innocent", "")]));
-        assert!(matches!(look("a.tar", &bytes), Err(ArtifactError::UnsafePath { .. })), "{evil}");
+        assert!(matches!(check("a.tar", &bytes), Err(ArtifactError::UnsafePath { .. })), "{evil}");
     }
 }
 
 #[test]
-fn a_name_without_end_is_not_read_into_memory() {
+fn name_over_the_limit_is_not_read_into_memory() {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(EntryType::GNULongName);
     header.set_size(1 << 33);
     header.set_cksum();
-    let found = look("a.tar", header.as_bytes());
+    let found = check("a.tar", header.as_bytes());
     assert!(matches!(found, Err(ArtifactError::TooLarge { .. })), "{found:?}");
 }
 
 #[test]
-fn an_archive_cut_anywhere_ends_early() {
+fn truncated_archive_is_refused_as_truncated() {
     // Incompressible, so that every cut removes content.
     let noise: Vec<u8> = (0_u32..20_000).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let mut builder = tar::Builder::new(Vec::new());
@@ -128,20 +128,20 @@ fn an_archive_cut_anywhere_ends_early() {
     let tar = builder.into_inner().unwrap();
     let zstd = zstd::encode_all(tar.as_slice(), 1).unwrap();
     for (name, bytes) in [("a.tar.gz", gzip(&tar)), ("a.tar.zst", zstd)] {
-        look(name, &bytes).unwrap();
+        check(name, &bytes).unwrap();
         for cut in [1, 2, 3, 7, bytes.len() / 2, bytes.len() - 20] {
-            let found = look(name, &bytes[..bytes.len() - cut]);
+            let found = check(name, &bytes[..bytes.len() - cut]);
             assert!(matches!(found, Err(ArtifactError::Truncated { .. })), "{name} - {cut}: {found:?}");
         }
     }
-    assert!(matches!(look("a.tar", &tar[..tar.len() / 2]), Err(ArtifactError::Truncated { .. })));
+    assert!(matches!(check("a.tar", &tar[..tar.len() / 2]), Err(ArtifactError::Truncated { .. })));
 }
 
 #[test]
-fn what_is_no_archive_is_said_to_be_none() {
+fn file_that_is_no_archive_is_refused_as_malformed() {
     for name in ["a.tar.gz", "a.tar.zst", "a.tar"] {
-        let found = look(name, &[b'x'; 4096]);
+        let found = check(name, &[b'x'; 4096]);
         assert!(matches!(found, Err(ArtifactError::Malformed { .. })), "{name}: {found:?}");
     }
-    look("rke2.linux-amd64", b"any bytes").unwrap();
+    check("rke2.linux-amd64", b"any bytes").unwrap();
 }

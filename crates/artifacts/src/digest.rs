@@ -54,6 +54,6 @@ pub(crate) fn of_file(mut file: &File) -> io::Result<(String, u64)> {
 }
 
 /// Returns whether the text is a digest in this form, and so can be a key of the store.
-pub(crate) fn is_one(text: &str) -> bool {
+pub(crate) fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }

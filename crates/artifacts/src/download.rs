@@ -11,9 +11,9 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::{
     error::ArtifactError,
-    fetch::{Fetch, FetchFailure, Fetched},
+    fetch::{Fetch, FetchError, Fetched},
     folder::Folder,
-    release::{self, ImportedRelease, STAND_IN, STAND_IN_BYTES_MAX, Wanted},
+    release::{self, ImportedRelease, ReleaseRequest, STAND_IN, STAND_IN_BYTES_MAX},
     store::{ARTIFACT_BYTES_MAX, ArtifactStore},
     sums::SUMS_BYTES_MAX,
     verification::{SIGNATURE_BYTES_MAX, Verification},
@@ -31,21 +31,21 @@ pub(crate) async fn import_release_url(
     store: &ArtifactStore,
     fetch: &dyn Fetch,
     base: &str,
-    wanted: &Wanted<'_>,
+    wanted: &ReleaseRequest<'_>,
     verification: &Verification,
     scratch: &Path,
 ) -> Result<ImportedRelease, ArtifactError> {
     tokio::fs::create_dir_all(scratch).await.map_err(|error| ArtifactError::disk(scratch, error))?;
     let download = Download { fetch, base: base.trim_end_matches('/'), scratch };
     // The small files are fetched anew each time, because they determine what the large ones must be.
-    download.small(wanted.sums, SUMS_BYTES_MAX, true).await?;
-    download.small(&release::signature_of(wanted.sums), SIGNATURE_BYTES_MAX, false).await?;
-    download.small(STAND_IN, STAND_IN_BYTES_MAX, false).await?;
-    let folder = || Folder::own(scratch).map_err(|error| ArtifactError::disk(scratch, error));
+    download.fetch_small(wanted.sums, SUMS_BYTES_MAX, true).await?;
+    download.fetch_small(&release::signature_of(wanted.sums), SIGNATURE_BYTES_MAX, false).await?;
+    download.fetch_small(STAND_IN, STAND_IN_BYTES_MAX, false).await?;
+    let folder = || Folder::open(scratch).map_err(|error| ArtifactError::disk(scratch, error));
     // Verified before any large file is fetched.
     release::verified_sums(&folder()?, wanted.sums, &wanted.proof, verification)?;
     for name in wanted.files {
-        download.file(name, ARTIFACT_BYTES_MAX).await?;
+        download.fetch_file(name, ARTIFACT_BYTES_MAX).await?;
     }
     match release::import_release(store, folder()?, wanted, verification).await {
         Ok(mut imported) => {
@@ -55,7 +55,7 @@ pub(crate) async fn import_release_url(
         }
         Err(error) => {
             for name in wanted.files {
-                download.forget(name).await?;
+                download.remove(name).await?;
             }
             Err(error)
         }
@@ -70,33 +70,33 @@ struct Download<'a> {
 
 impl Download<'_> {
     /// Fetches a short file from its beginning; a file that is not `needed` may be absent.
-    async fn small(&self, name: &str, limit: u64, needed: bool) -> Result<(), ArtifactError> {
-        self.forget(name).await?;
-        match self.file(name, limit).await {
+    async fn fetch_small(&self, name: &str, limit: u64, needed: bool) -> Result<(), ArtifactError> {
+        self.remove(name).await?;
+        match self.fetch_file(name, limit).await {
             Err(ArtifactError::Missing { .. }) if !needed => Ok(()),
             fetched => fetched,
         }
     }
 
     /// Fetches or continues a file. Removes it if the disk is full, because it would keep the disk full.
-    async fn file(&self, name: &str, limit: u64) -> Result<(), ArtifactError> {
-        let fetched = self.fetched(name, limit).await;
-        if let Err(ArtifactError::NoRoom(_)) = &fetched {
-            self.forget(name).await?;
+    async fn fetch_file(&self, name: &str, limit: u64) -> Result<(), ArtifactError> {
+        let fetched = self.fetch_or_continue(name, limit).await;
+        if let Err(ArtifactError::DiskFull(_)) = &fetched {
+            self.remove(name).await?;
         }
         fetched
     }
 
-    async fn fetched(&self, name: &str, limit: u64) -> Result<(), ArtifactError> {
+    async fn fetch_or_continue(&self, name: &str, limit: u64) -> Result<(), ArtifactError> {
         let (url, path) = (format!("{}/{name}", self.base), self.scratch.join(name));
         let disk = |error| ArtifactError::disk(&path, error);
         let mut file = tokio::fs::OpenOptions::new().create(true).append(true).open(&path).await.map_err(disk)?;
         let mut have = file.metadata().await.map_err(disk)?.len();
-        let mut fruitless = 0;
+        let mut failures = 0;
         loop {
             let before = have;
             let failed = match self.fetch.get(&url, have).await {
-                Ok(fetched) if fetched.complete_at(have) => return Ok(()),
+                Ok(fetched) if fetched.is_complete_at(have) => return Ok(()),
                 Ok(fetched) => {
                     if fetched.offset != have {
                         file.set_len(fetched.offset.min(have)).await.map_err(disk)?;
@@ -104,24 +104,24 @@ impl Download<'_> {
                     }
                     match self.append(name, fetched, &mut file, &mut have, limit).await? {
                         None => return Ok(()),
-                        Some(why) => FetchFailure::Broken(why),
+                        Some(why) => FetchError::Broken(why),
                     }
                 }
-                Err(FetchFailure::Absent) => {
+                Err(FetchError::Absent) => {
                     drop(file);
-                    self.forget(name).await?;
+                    self.remove(name).await?;
                     return Err(ArtifactError::Missing { name: name.to_owned() });
                 }
-                Err(refused @ FetchFailure::Refused(_)) => return Err(given_up(name, &refused)),
+                Err(refused @ FetchError::Refused(_)) => return Err(download_error(name, &refused)),
                 // A forbidden server is retried like one that does not answer, so that timing does not tell them apart.
-                Err(failed @ (FetchFailure::Broken(_) | FetchFailure::Unreached)) => failed,
+                Err(failed @ (FetchError::Broken(_) | FetchError::Unreachable)) => failed,
             };
-            fruitless = if have > before { 0 } else { fruitless + 1 };
-            if fruitless >= DOWNLOAD_TRIES_MAX {
-                return Err(given_up(name, &failed));
+            failures = if have > before { 0 } else { failures + 1 };
+            if failures >= DOWNLOAD_TRIES_MAX {
+                return Err(download_error(name, &failed));
             }
-            tracing::info!(name, have, why = %failed, "a download broke off and is continued");
-            tokio::time::sleep(PAUSE * fruitless).await;
+            tracing::info!(name, have, why = %failed, "a download was interrupted and is continued");
+            tokio::time::sleep(PAUSE * failures).await;
         }
     }
 
@@ -134,7 +134,7 @@ impl Download<'_> {
         have: &mut u64,
         limit: u64,
     ) -> Result<Option<String>, ArtifactError> {
-        let broke = loop {
+        let failure = loop {
             match fetched.body.try_next().await {
                 Ok(Some(chunk)) => {
                     *have += chunk.len() as u64;
@@ -144,17 +144,17 @@ impl Download<'_> {
                     file.write_all(&chunk).await.map_err(|error| ArtifactError::disk(self.scratch, error))?;
                 }
                 Ok(None) if fetched.total_bytes.is_some_and(|total| *have < total) => {
-                    break Some("it ended early".into());
+                    break Some("the response ended early".into());
                 }
                 Ok(None) => break None,
                 Err(error) => break Some(error.to_string()),
             }
         };
         file.flush().await.map_err(|error| ArtifactError::disk(self.scratch, error))?;
-        Ok(broke)
+        Ok(failure)
     }
 
-    async fn forget(&self, name: &str) -> Result<(), ArtifactError> {
+    async fn remove(&self, name: &str) -> Result<(), ArtifactError> {
         let path = self.scratch.join(name);
         match tokio::fs::remove_file(&path).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(ArtifactError::disk(&path, error)),
@@ -163,10 +163,10 @@ impl Download<'_> {
     }
 }
 
-fn given_up(name: &str, why: &FetchFailure) -> ArtifactError {
+fn download_error(name: &str, why: &FetchError) -> ArtifactError {
     match why {
-        FetchFailure::Unreached => ArtifactError::Unreachable,
-        FetchFailure::Absent | FetchFailure::Refused(_) | FetchFailure::Broken(_) => {
+        FetchError::Unreachable => ArtifactError::Unreachable,
+        FetchError::Absent | FetchError::Refused(_) | FetchError::Broken(_) => {
             ArtifactError::Fetch { name: name.to_owned(), why: why.to_string() }
         }
     }
@@ -177,9 +177,9 @@ fn version_in(base: &str) -> Option<String> {
     let last = base.trim_end_matches('/').rsplit('/').next()?;
     let version = last.replace("%2B", "+").replace("%2b", "+");
     let digits = version.strip_prefix('v')?;
-    let sound = digits.starts_with(|c: char| c.is_ascii_digit())
+    let is_version = digits.starts_with(|c: char| c.is_ascii_digit())
         && digits.chars().all(|c| c.is_ascii_alphanumeric() || ".+-".contains(c));
-    sound.then_some(version)
+    is_version.then_some(version)
 }
 
 #[cfg(test)]

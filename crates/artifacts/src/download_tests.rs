@@ -12,10 +12,10 @@ use tokio::{
 
 use super::*;
 use crate::{
-    Users,
+    Writers,
     digest::Hasher,
+    egress::EgressPolicy,
     fetch::HttpFetch,
-    reach::Reach,
     verification::{
         Proof,
         tests::{key_pair, sign},
@@ -31,7 +31,7 @@ struct Site {
     /// Whether continued bodies come without their length.
     unsized_parts: bool,
     redirect_to: Option<String>,
-    asked: Vec<(String, u64)>,
+    requests: Vec<(String, u64)>,
 }
 
 struct Server {
@@ -69,8 +69,8 @@ async fn serve(site: Site) -> (Server, rcgen::Certificate) {
 }
 
 /// Allows this machine, on which the tests' servers run.
-fn reach() -> Reach {
-    Reach::with_private(vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()])
+fn reach() -> EgressPolicy {
+    EgressPolicy::with_private(vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()])
 }
 
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, site: Arc<Mutex<Site>>) {
@@ -96,7 +96,7 @@ fn reply(site: &mut Site, path: &str, offset: usize) -> Vec<u8> {
         return format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into_bytes();
     }
     let name = path.rsplit('/').next().unwrap();
-    site.asked.push((name.to_owned(), offset as u64));
+    site.requests.push((name.to_owned(), offset as u64));
     let Some(all) = site.files.get(name) else {
         return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec();
     };
@@ -130,7 +130,7 @@ fn site() -> Site {
 
 struct World {
     server: Server,
-    kept: tempfile::TempDir,
+    folder: tempfile::TempDir,
     fetch: HttpFetch,
     proof: Proof<'static>,
     verification: Verification,
@@ -138,34 +138,34 @@ struct World {
 
 impl World {
     async fn with(site: Site) -> Self {
-        let kept = tempfile::tempdir().unwrap();
-        let ca = kept.path().join("ca.pem");
+        let folder = tempfile::tempdir().unwrap();
+        let ca = folder.path().join("ca.pem");
         let (server, certificate) = serve(site).await;
         std::fs::write(&ca, certificate.pem()).unwrap();
         let fetch = HttpFetch::trusting(&ca, reach()).unwrap();
         let verification = Verification { allow_unverified: true, ..Verification::default() };
-        Self { server, fetch, kept, proof: Proof::default(), verification }
+        Self { server, fetch, folder, proof: Proof::default(), verification }
     }
 
     fn scratch(&self) -> std::path::PathBuf {
-        self.kept.path().join("scratch")
+        self.folder.path().join("scratch")
     }
 
     async fn import(&self) -> Result<ImportedRelease, ArtifactError> {
-        let store = ArtifactStore::in_folder(&self.kept.path().join("store"), Users::One).unwrap();
+        let store = ArtifactStore::open(&self.folder.path().join("store"), Writers::One).unwrap();
         let files = ["rke2.bin".to_owned()];
-        let wanted = Wanted { files: &files, sums: "sums.txt", proof: self.proof };
+        let wanted = ReleaseRequest { files: &files, sums: "sums.txt", proof: self.proof };
         import_release_url(&store, &self.fetch, &self.server.url, &wanted, &self.verification, &self.scratch()).await
     }
 
-    fn asked(&self) -> Vec<u64> {
+    fn requested_offsets(&self) -> Vec<u64> {
         let site = self.server.site.lock().unwrap();
-        site.asked.iter().filter(|(name, _)| name == "rke2.bin").map(|(_, offset)| *offset).collect()
+        site.requests.iter().filter(|(name, _)| name == "rke2.bin").map(|(_, offset)| *offset).collect()
     }
 }
 
 #[tokio::test]
-async fn a_release_is_imported_from_its_url_with_the_version_that_the_url_says() {
+async fn release_is_imported_from_its_url_with_the_version_in_it() {
     let world = World::with(site()).await;
     let imported = world.import().await.unwrap();
     assert_eq!(imported.files[0].size_bytes, 500_000);
@@ -174,31 +174,31 @@ async fn a_release_is_imported_from_its_url_with_the_version_that_the_url_says()
 }
 
 #[tokio::test]
-async fn a_download_that_breaks_off_is_continued_where_it_was() {
+async fn interrupted_download_is_continued() {
     for unsized_parts in [false, true] {
         let world = World::with(Site { breaks: vec![50_000, 100_000], unsized_parts, ..site() }).await;
         world.import().await.unwrap();
-        let asked = world.asked();
-        assert_eq!(asked.len(), 3, "{asked:?}");
-        assert!(asked[0] == 0 && asked[1] > 0 && asked[2] > asked[1], "{asked:?}");
+        let offsets = world.requested_offsets();
+        assert_eq!(offsets.len(), 3, "{offsets:?}");
+        assert!(offsets[0] == 0 && offsets[1] > 0 && offsets[2] > offsets[1], "{offsets:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_continue_begins_anew() {
+async fn download_restarts_if_the_server_cannot_continue() {
     let world = World::with(Site { breaks: vec![100_000], continues: false, ..site() }).await;
     world.import().await.unwrap();
 }
 
 #[tokio::test]
-async fn what_an_earlier_try_left_is_continued_and_what_is_whole_is_not_fetched_again() {
+async fn partial_file_is_continued_and_complete_file_is_kept() {
     let world = World::with(site()).await;
     let file = world.server.site.lock().unwrap().files["rke2.bin"].clone();
     for have in [200_000, file.len()] {
         std::fs::create_dir_all(world.scratch()).unwrap();
         std::fs::write(world.scratch().join("rke2.bin"), &file[..have]).unwrap();
         world.import().await.unwrap();
-        assert_eq!(world.asked().last().copied(), Some(have as u64));
+        assert_eq!(world.requested_offsets().last().copied(), Some(have as u64));
     }
     // More bytes than the file has: they are of another file.
     std::fs::create_dir_all(world.scratch()).unwrap();
@@ -207,7 +207,7 @@ async fn what_an_earlier_try_left_is_continued_and_what_is_whole_is_not_fetched_
 }
 
 #[tokio::test]
-async fn other_bytes_are_refused_and_not_kept_for_the_next_try() {
+async fn wrong_bytes_are_refused_and_removed() {
     let world = World::with(site()).await;
     let good = world.server.site.lock().unwrap().files["rke2.bin"].clone();
     world.server.site.lock().unwrap().files.get_mut("rke2.bin").unwrap()[7] ^= 1;
@@ -218,7 +218,7 @@ async fn other_bytes_are_refused_and_not_kept_for_the_next_try() {
 }
 
 #[tokio::test]
-async fn a_file_that_the_server_lacks_is_missing() {
+async fn file_absent_on_the_server_is_reported_as_missing() {
     for absent in ["rke2.bin", "sums.txt"] {
         let mut site = site();
         site.files.remove(absent);
@@ -228,19 +228,19 @@ async fn a_file_that_the_server_lacks_is_missing() {
 }
 
 #[tokio::test]
-async fn redirections_end_somewhere_and_errors_show_no_url() {
+async fn redirects_are_limited_and_errors_contain_no_url() {
     let world = World::with(Site { redirect_to: Some("/again?signature=secret".into()), ..site() }).await;
     let found = world.import().await.unwrap_err();
     assert!(matches!(found, ArtifactError::Fetch { .. }), "{found}");
     assert!(!found.to_string().contains("secret"), "{found}");
     for bad in ["ftp://host/x", "http://host/x", "https://user:secret@host/x", "not a url"] {
         let failure = world.fetch.get(bad, 0).await.err().unwrap();
-        assert!(matches!(failure, FetchFailure::Refused(_)) && !failure.to_string().contains("secret"), "{failure}");
+        assert!(matches!(failure, FetchError::Refused(_)) && !failure.to_string().contains("secret"), "{failure}");
     }
 }
 
 #[tokio::test]
-async fn server_is_believed_only_if_the_bundle_vouches_for_it_and_otherwise_not_reached() {
+async fn server_without_a_certificate_of_the_bundle_is_unreachable() {
     let (server, own) = serve(site()).await;
     let url = format!("{}/rke2.bin", server.url);
     let folder = tempfile::tempdir().unwrap();
@@ -252,15 +252,15 @@ async fn server_is_believed_only_if_the_bundle_vouches_for_it_and_otherwise_not_
     assert_eq!((fetched.offset, fetched.total_bytes), (499_990, Some(500_000)));
     assert_eq!(fetched.body.try_collect::<Vec<_>>().await.unwrap().concat().len(), 10);
 
-    let stranger = rcgen::KeyPair::generate().unwrap();
-    let stranger = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&stranger).unwrap();
-    let refused = trusting(&stranger.pem()).get(&url, 0).await;
-    assert!(matches!(refused, Err(FetchFailure::Unreached)));
+    let other_key = rcgen::KeyPair::generate().unwrap();
+    let other = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&other_key).unwrap();
+    let refused = trusting(&other.pem()).get(&url, 0).await;
+    assert!(matches!(refused, Err(FetchError::Unreachable)));
     assert!(HttpFetch::trusting(&folder.path().join("absent.pem"), reach()).is_err());
 }
 
 #[tokio::test]
-async fn redirection_to_another_server_is_judged_like_the_first_one() {
+async fn redirect_target_is_checked_like_the_first_server() {
     let inside = TcpListener::bind("127.0.0.2:0").await.unwrap();
     let port = inside.local_addr().unwrap().port();
     let accepted = tokio::spawn(async move { inside.accept().await.map(drop) });
@@ -270,23 +270,23 @@ async fn redirection_to_another_server_is_judged_like_the_first_one() {
         (format!("http://127.0.0.2:{port}/rke2.bin"), false),
     ] {
         let mut world = World::with(Site { redirect_to: Some(to.clone()), ..site() }).await;
-        let ca = world.kept.path().join("ca.pem");
-        let only_first = Reach::with_private(vec!["127.0.0.1/32".parse().unwrap(), "::1/128".parse().unwrap()]);
+        let ca = world.folder.path().join("ca.pem");
+        let only_first = EgressPolicy::with_private(vec!["127.0.0.1/32".parse().unwrap(), "::1/128".parse().unwrap()]);
         world.fetch = HttpFetch::trusting(&ca, only_first).unwrap();
         let refused = world.fetch.get(&world.server.url, 0).await.err().unwrap();
-        assert_eq!(matches!(refused, FetchFailure::Unreached), is_unreached, "{to}: {refused}");
-        assert!(matches!(refused, FetchFailure::Unreached | FetchFailure::Refused(_)), "{to}: {refused}");
+        assert_eq!(matches!(refused, FetchError::Unreachable), is_unreached, "{to}: {refused}");
+        assert!(matches!(refused, FetchError::Unreachable | FetchError::Refused(_)), "{to}: {refused}");
     }
     assert!(!accepted.is_finished(), "it was connected to");
 }
 
 #[tokio::test]
-async fn nothing_large_is_fetched_of_a_release_that_nothing_verifies() {
+async fn unverified_release_is_refused_before_large_files_are_fetched() {
     let mut world = World::with(site()).await;
     world.verification.allow_unverified = false;
     let refused = world.import().await.unwrap_err();
     assert_eq!(gpuaas_model::Coded::code(&refused), gpuaas_model::Code::ReleaseUnverified, "{refused}");
-    assert_eq!(world.asked(), [0_u64; 0]);
+    assert_eq!(world.requested_offsets(), [0_u64; 0]);
     // A signature file next to the sum file is fetched and accepted.
     let (pair, public) = key_pair();
     world.verification.trusted_keys = vec![public.parse().unwrap()];
@@ -297,20 +297,20 @@ async fn nothing_large_is_fetched_of_a_release_that_nothing_verifies() {
 }
 
 #[test]
-fn only_a_version_is_a_version() {
+fn version_is_derived_only_from_a_version_segment() {
     assert_eq!(version_in("https://h/download/v1.36.3%2Brke2r1/").as_deref(), Some("v1.36.3+rke2r1"));
     assert_eq!(version_in("https://h/download/latest"), None);
     assert_eq!(version_in("https://h/download/vx"), None);
 }
 
 #[tokio::test]
-async fn a_download_that_fills_the_disk_is_refused_by_name_and_removed_and_the_next_begins_anew() {
+async fn download_that_fills_the_disk_is_refused_and_removed() {
     let world = World::with(site()).await;
     std::fs::create_dir_all(world.scratch()).unwrap();
     // Every write to this link fails because the disk is full.
     std::os::unix::fs::symlink("/dev/full", world.scratch().join("rke2.bin")).unwrap();
     let full = world.import().await.unwrap_err();
     assert_eq!(gpuaas_model::Coded::code(&full), gpuaas_model::Code::DiskFull, "{full}");
-    assert!(std::fs::symlink_metadata(world.scratch().join("rke2.bin")).is_err(), "it was left");
+    assert!(std::fs::symlink_metadata(world.scratch().join("rke2.bin")).is_err(), "the file was not removed");
     world.import().await.unwrap();
 }

@@ -5,12 +5,12 @@ use std::{error::Error, io};
 use gpuaas_model::{Code, Coded};
 
 /// Advice for [`ArtifactError::Unverified`]: both ways to verify a release.
-const UNVERIFIED_NEXT: &str = "name the SHA-256 of the release's sum file (--sums-sha256), as its publisher tells it, \
-     or bring a signature over it (--signature) by a key that the setting release-trusted-keys names";
+const UNVERIFIED_NEXT: &str = "give the SHA-256 of the release's sum file as its publisher states it (--sums-sha256), \
+     or a signature of the sum file (--signature) by a key in the setting release-trusted-keys";
 /// Advice for [`ArtifactError::Unreachable`]: one text for all causes, because distinct ones would reveal where services listen.
-const UNREACHABLE_NEXT: &str = "see whether the source is right: a folder lies below the one that release-import-dir names, may be read, \
-     and is reached through no link; a server has a certificate of release-ca-bundle, and a public address or one that \
-     release-private-networks names. The control plane's log has the reason. What was fetched is kept";
+const UNREACHABLE_NEXT: &str = "check the source: a folder must be below release-import-dir, readable, and not behind a link; a server \
+     must have a certificate by an authority in release-ca-bundle, and an address that is public or in \
+     release-private-networks. The control plane's log has the reason. Downloaded bytes are kept";
 
 /// Why an artifact or a release was not imported or read. A failed import leaves no partial artifact visible.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub enum ArtifactError {
         why: String,
     },
     /// An archive has an entry that leads out of it, that is no file, directory or link, or whose extended header is refused.
-    #[error("{name} holds {entry:?}, {why}")]
+    #[error("{name} contains {entry:?}, {why}")]
     UnsafePath {
         /// Name of the file.
         name: String,
@@ -58,7 +58,7 @@ pub enum ArtifactError {
         why: &'static str,
     },
     /// A file is not the kind of archive that its name indicates, or reading it failed.
-    #[error("{name} cannot be read as what its name says: {why}")]
+    #[error("{name} cannot be read as the kind of file that its name states: {why}")]
     Malformed {
         /// Name of the file.
         name: String,
@@ -87,11 +87,11 @@ pub enum ArtifactError {
     #[error("the release cannot be read from its source")]
     Unreachable,
     /// The source is neither the absolute path of a folder nor a usable `https` URL.
-    #[error("a release's source is the absolute path of a folder, or an https URL: {0}")]
+    #[error("a release's source must be the absolute path of a folder or an https URL: {0}")]
     Source(&'static str),
     /// The text is not a SHA-256 of 64 lower-case hex digits.
-    #[error("{0:?} is no SHA-256 in lower-case hex")]
-    NoDigest(String),
+    #[error("{0:?} is not a SHA-256 in lower-case hex")]
+    InvalidDigest(String),
     /// The release's server refused a file, or its response broke off too often. A server that is not reached is [`Self::Unreachable`].
     #[error("{name} could not be fetched: {why}")]
     Fetch {
@@ -101,10 +101,10 @@ pub enum ArtifactError {
         why: String,
     },
     /// The disk is full or its quota is used up.
-    #[error("there is no room for it: {0}")]
-    NoRoom(String),
+    #[error("the disk is full: {0}")]
+    DiskFull(String),
     /// The artifact store, the download folder, the CA bundle or a release's file could not be read or written.
-    #[error("the artifact store: {0}")]
+    #[error("the artifact store failed: {0}")]
     Store(String),
 }
 
@@ -112,16 +112,16 @@ impl Coded for ArtifactError {
     fn code(&self) -> Code {
         match self {
             Self::DigestMismatch { .. } => Code::ArtifactDigestMismatch,
-            Self::Unlisted { .. } => Code::ArtifactUnlisted,
+            Self::Unlisted { .. } => Code::ChecksumMissing,
             Self::Missing { .. } => Code::ArtifactMissing,
             Self::Unverified { .. } => Code::ReleaseUnverified,
             Self::Unreachable => Code::ReleaseUnreachable,
             Self::Truncated { .. } => Code::ArtifactTruncated,
             Self::UnsafePath { .. } => Code::ArtifactUnsafePath,
-            Self::Malformed { .. } | Self::NoDigest(_) | Self::Source(_) => Code::FieldInvalid,
+            Self::Malformed { .. } | Self::InvalidDigest(_) | Self::Source(_) => Code::FieldInvalid,
             Self::TooLarge { .. } => Code::BodyTooLarge,
             Self::Fetch { .. } => Code::Unavailable,
-            Self::NoRoom(_) => Code::DiskFull,
+            Self::DiskFull(_) => Code::DiskFull,
             Self::Store(_) => Code::Internal,
         }
     }
@@ -134,17 +134,17 @@ impl Coded for ArtifactError {
         match self {
             Self::Unverified { .. } => Some(UNVERIFIED_NEXT.to_owned()),
             Self::Unreachable => Some(UNREACHABLE_NEXT.to_owned()),
-            Self::Store(_) | Self::NoDigest(_) => None,
-            Self::Source(_) => Some("give the folder's whole path, or a URL that begins with https://".to_owned()),
-            Self::Fetch { .. } => Some("try again: what was fetched is kept and continued".to_owned()),
-            Self::NoRoom(_) => Some("make room on the control plane's disk, then import again".to_owned()),
-            Self::TooLarge { .. } => Some("this is not a release of that app".to_owned()),
+            Self::Store(_) | Self::InvalidDigest(_) => None,
+            Self::Source(_) => Some("give the folder's absolute path, or a URL that begins with https://".to_owned()),
+            Self::Fetch { .. } => Some("try again: the download continues where it stopped".to_owned()),
+            Self::DiskFull(_) => Some("make room on the control plane's disk, then import again".to_owned()),
+            Self::TooLarge { .. } => Some("check that the source is a release of this app".to_owned()),
             Self::DigestMismatch { .. }
             | Self::Unlisted { .. }
             | Self::Missing { .. }
             | Self::Truncated { .. }
             | Self::UnsafePath { .. }
-            | Self::Malformed { .. } => Some("get the release anew, with its sum file".to_owned()),
+            | Self::Malformed { .. } => Some("download the release again, with its sum file".to_owned()),
         }
     }
 }
@@ -152,13 +152,13 @@ impl Coded for ArtifactError {
 impl ArtifactError {
     /// Converts a failure of the control plane's own disk; names the path.
     pub(crate) fn disk(path: &std::path::Path, error: impl Error + 'static) -> Self {
-        let said = format!("{}: {error}", path.display());
-        if is_full(&error) { Self::NoRoom(said) } else { Self::Store(said) }
+        let text = format!("{}: {error}", path.display());
+        if is_full(&error) { Self::DiskFull(text) } else { Self::Store(text) }
     }
 
     /// Converts a failure of the object store.
     pub(crate) fn backend(error: impl Error + 'static) -> Self {
-        if is_full(&error) { Self::NoRoom(error.to_string()) } else { Self::Store(error.to_string()) }
+        if is_full(&error) { Self::DiskFull(error.to_string()) } else { Self::Store(error.to_string()) }
     }
 }
 

@@ -20,7 +20,7 @@ use hyper_util::rt::TokioIo;
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tokio_rustls::TlsConnector;
 
-use crate::{error::ArtifactError, reach::Reach};
+use crate::{egress::EgressPolicy, error::ArtifactError};
 
 /// Path of the system's CA bundle on Debian and its derivatives.
 pub const SYSTEM_CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -44,14 +44,14 @@ pub(crate) struct Fetched {
 
 impl Fetched {
     /// Returns whether `have` bytes are the whole file.
-    pub(crate) fn complete_at(&self, have: u64) -> bool {
+    pub(crate) fn is_complete_at(&self, have: u64) -> bool {
         have > 0 && self.total_bytes == Some(have)
     }
 }
 
 /// Why a fetch failed. The texts contain no URL.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum FetchFailure {
+pub(crate) enum FetchError {
     /// The server has no such file.
     #[error("the server has no such file")]
     Absent,
@@ -63,31 +63,31 @@ pub(crate) enum FetchFailure {
     Broken(String),
     /// A server was not reached, not allowed or not authenticated. The log has the reason.
     #[error("the server was not reached")]
-    Unreached,
+    Unreachable,
 }
 
 /// A client that fetches files.
 #[async_trait]
 pub(crate) trait Fetch: Send + Sync {
     /// Fetches the file at `url` from byte `offset` on.
-    async fn get(&self, url: &str, offset: u64) -> Result<Fetched, FetchFailure>;
+    async fn get(&self, url: &str, offset: u64) -> Result<Fetched, FetchError>;
 }
 
 /// Fetches over the network. Does not use HTTP proxies.
 pub(crate) struct HttpFetch {
     tls: TlsConnector,
-    reach: Reach,
+    egress: EgressPolicy,
 }
 
 impl HttpFetch {
     /// Trusts the certificate authorities of a PEM file, for example [`SYSTEM_CA_BUNDLE`], and connects only where `reach` allows it.
-    pub(crate) fn trusting(ca_bundle: &Path, reach: Reach) -> Result<Self, ArtifactError> {
+    pub(crate) fn trusting(ca_bundle: &Path, egress: EgressPolicy) -> Result<Self, ArtifactError> {
         let failed = |error: &dyn std::fmt::Display| ArtifactError::Store(format!("{}: {error}", ca_bundle.display()));
         let mut roots = rustls::RootCertStore::empty();
         let all = CertificateDer::pem_file_iter(ca_bundle).map_err(|error| failed(&error))?;
         roots.add_parsable_certificates(all.filter_map(Result::ok));
         if roots.is_empty() {
-            return Err(failed(&"no certificate authority in it"));
+            return Err(failed(&"it contains no certificate authority"));
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -95,18 +95,18 @@ impl HttpFetch {
             .map_err(|error| failed(&error))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self { tls: TlsConnector::from(Arc::new(config)), reach })
+        Ok(Self { tls: TlsConnector::from(Arc::new(config)), egress })
     }
 
-    async fn ask(&self, uri: &Uri, offset: u64) -> Result<Response<Incoming>, FetchFailure> {
-        let host = uri.host().ok_or_else(|| FetchFailure::Refused("the URL has no host".into()))?;
+    async fn request(&self, uri: &Uri, offset: u64) -> Result<Response<Incoming>, FetchError> {
+        let host = uri.host().ok_or_else(|| FetchError::Refused("the URL has no host".into()))?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = uri.port_u16().unwrap_or(HTTPS_PORT);
         let unreached = |what: &str, error: &dyn std::fmt::Display| {
             tracing::warn!(host, port, what, %error, "a release's server was not reached");
-            FetchFailure::Unreached
+            FetchError::Unreachable
         };
-        let stream = self.reach.connect(host, port).await.map_err(|error| unreached("cannot connect", &error))?;
+        let stream = self.egress.connect(host, port).await.map_err(|error| unreached("cannot connect", &error))?;
         let mut request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
             .header(HOST, uri.authority().map_or(host, |authority| authority.as_str()))
             .header(USER_AGENT, "gpuaas")
@@ -115,52 +115,52 @@ impl HttpFetch {
         if offset > 0 {
             request = request.header(RANGE, format!("bytes={offset}-"));
         }
-        let request = request.body(Empty::new()).map_err(|error| FetchFailure::Refused(error.to_string()))?;
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| unreached("no name of a server", &error))?;
+        let request = request.body(Empty::new()).map_err(|error| FetchError::Refused(error.to_string()))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| unreached("no server name", &error))?;
         let stream = self.tls.connect(name, stream).await.map_err(|error| unreached("no TLS connection", &error))?;
-        exchange(stream, request).await.map_err(|error| unreached("no answer", &error))
+        exchange(stream, request).await.map_err(|error| unreached("no response", &error))
     }
 }
 
 #[async_trait]
 impl Fetch for HttpFetch {
-    async fn get(&self, url: &str, offset: u64) -> Result<Fetched, FetchFailure> {
-        let mut uri = usable(url).map_err(refused)?;
+    async fn get(&self, url: &str, offset: u64) -> Result<Fetched, FetchError> {
+        let mut uri = parse_url(url).map_err(refused)?;
         for _ in 0..=REDIRECTS_MAX {
-            let answer = tokio::time::timeout(HEAD_TIMEOUT, self.ask(&uri, offset)).await;
+            let answer = tokio::time::timeout(HEAD_TIMEOUT, self.request(&uri, offset)).await;
             let answer = answer.unwrap_or_else(|_| {
-                tracing::warn!(host = uri.host(), "a release's server did not answer in time");
-                Err(FetchFailure::Unreached)
+                tracing::warn!(host = uri.host(), "a release's server did not respond in time");
+                Err(FetchError::Unreachable)
             })?;
             if !answer.status().is_redirection() {
-                return taken(answer, offset);
+                return accept_response(answer, offset);
             }
             let to = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok());
-            let to = to.ok_or_else(|| FetchFailure::Refused("a redirection to nowhere".into()))?;
-            uri = usable(&absolute(&uri, to)).map_err(refused)?;
+            let to = to.ok_or_else(|| FetchError::Refused("a redirect without a location".into()))?;
+            uri = parse_url(&absolute(&uri, to)).map_err(refused)?;
         }
-        Err(FetchFailure::Refused(format!("more than {REDIRECTS_MAX} redirections")))
+        Err(FetchError::Refused(format!("more than {REDIRECTS_MAX} redirects")))
     }
 }
 
 /// Parses a URL from which a release may be fetched; the error is the reason why it is refused.
-pub(crate) fn usable(url: &str) -> Result<Uri, &'static str> {
+pub(crate) fn parse_url(url: &str) -> Result<Uri, &'static str> {
     let uri: Uri = url.parse().map_err(|_| "this is not a URL")?;
     if uri.scheme_str() != Some("https") {
-        return Err("only https is fetched, also behind a redirection");
+        return Err("only https URLs are allowed, also in redirects");
     }
-    let authority = uri.authority().ok_or("it names no server")?;
+    let authority = uri.authority().ok_or("the URL names no server")?;
     if authority.as_str().contains('@') {
-        return Err("a URL with a user in it is not fetched: it would show in logs");
+        return Err("a URL must not contain a user name, which would appear in logs");
     }
     if uri.port_u16().is_none() && authority.as_str() != authority.host() {
-        return Err("its port is no number from 0 to 65535");
+        return Err("the port is not a number from 0 to 65535");
     }
     Ok(uri)
 }
 
-fn refused(why: &str) -> FetchFailure {
-    FetchFailure::Refused(why.to_owned())
+fn refused(why: &str) -> FetchError {
+    FetchError::Refused(why.to_owned())
 }
 
 /// Completes a `Location` without scheme and host with those of `from`.
@@ -185,33 +185,33 @@ where
     sender.send_request(request).await
 }
 
-fn taken(answer: Response<Incoming>, asked: u64) -> Result<Fetched, FetchFailure> {
+fn accept_response(answer: Response<Incoming>, requested_offset: u64) -> Result<Fetched, FetchError> {
     let (status, headers) = (answer.status(), answer.headers().clone());
     let (offset, total_bytes) = match status {
         StatusCode::OK => (0, number(&headers, CONTENT_LENGTH.as_str())),
         StatusCode::PARTIAL_CONTENT => range(&headers)
-            .filter(|(start, _)| *start == asked)
-            .ok_or_else(|| FetchFailure::Refused("the server sent another part than was asked for".into()))?,
+            .filter(|(start, _)| *start == requested_offset)
+            .ok_or_else(|| FetchError::Refused("the server sent another range than requested".into()))?,
         // `bytes */LENGTH`: the file has no bytes at this offset.
-        StatusCode::RANGE_NOT_SATISFIABLE => return Ok(beyond_the_end(&headers, asked)),
-        StatusCode::NOT_FOUND | StatusCode::GONE => return Err(FetchFailure::Absent),
+        StatusCode::RANGE_NOT_SATISFIABLE => return Ok(beyond_the_end(&headers, requested_offset)),
+        StatusCode::NOT_FOUND | StatusCode::GONE => return Err(FetchError::Absent),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
-            return Err(FetchFailure::Broken(format!("the server answered {status}")));
+            return Err(FetchError::Broken(format!("the server answered {status}")));
         }
-        _ if status.is_server_error() => return Err(FetchFailure::Broken(format!("the server answered {status}"))),
-        _ => return Err(FetchFailure::Refused(format!("the server answered {status}"))),
+        _ if status.is_server_error() => return Err(FetchError::Broken(format!("the server answered {status}"))),
+        _ => return Err(FetchError::Refused(format!("the server answered {status}"))),
     };
     Ok(Fetched { offset, total_bytes, body: body(answer.into_body()) })
 }
 
 /// Handles an offset at or beyond the end. At the end the file is complete; beyond it the kept bytes are of another file, and the download
 /// starts again at 0.
-fn beyond_the_end(headers: &HeaderMap, asked: u64) -> Fetched {
+fn beyond_the_end(headers: &HeaderMap, requested_offset: u64) -> Fetched {
     let total =
         headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()?.strip_prefix("bytes */")?.parse().ok());
-    let offset = if total == Some(asked) { asked } else { 0 };
-    let unfinished = futures::stream::once(async { Err(io::Error::other("the server has less than was kept")) });
-    Fetched { offset, total_bytes: total, body: unfinished.boxed() }
+    let offset = if total == Some(requested_offset) { requested_offset } else { 0 };
+    let failing_body = futures::stream::once(async { Err(io::Error::other("the server's file is shorter")) });
+    Fetched { offset, total_bytes: total, body: failing_body.boxed() }
 }
 
 fn body(incoming: Incoming) -> BoxStream<'static, io::Result<Bytes>> {

@@ -19,12 +19,12 @@ pub(crate) struct Folder(OwnedFd);
 
 impl Folder {
     /// Opens one of the control plane's own folders; follows links in `path`.
-    pub(crate) fn own(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(openat(CWD, path, FOLDER, Mode::empty())?))
     }
 
     /// Opens the folder `path`, which must be `top` or below it; both are absolute paths. Follows no link below `top`.
-    pub(crate) fn below(top: &Path, path: &Path) -> io::Result<Self> {
+    pub(crate) fn open_below(top: &Path, path: &Path) -> io::Result<Self> {
         let rest = path.strip_prefix(top).map_err(io::Error::other)?;
         let mut folder = openat(CWD, top, FOLDER, Mode::empty())?;
         for component in rest.components() {
@@ -32,7 +32,7 @@ impl Folder {
                 Component::CurDir => {}
                 Component::Normal(name) => folder = openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?,
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                    return Err(io::Error::other("a path upward"));
+                    return Err(io::Error::other("the path leads upward"));
                 }
             }
         }
@@ -53,7 +53,7 @@ impl Folder {
         };
         let status = fstat(&file)?;
         if !FileType::from_raw_mode(status.st_mode).is_file() {
-            return Err(io::Error::other("it is no regular file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         Ok(Some((file.into(), u64::try_from(status.st_size).unwrap_or(0))))
     }
@@ -66,19 +66,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_is_found_below_another_and_through_no_link() {
+    fn folder_is_opened_below_another_without_following_links() {
         let top = tempfile::tempdir().unwrap();
         let path = |name: &str| top.path().join(name);
         std::fs::create_dir_all(path("releases/v1")).unwrap();
         std::fs::write(path("releases/v1/file"), "x").unwrap();
         symlink("releases", path("link")).unwrap();
         symlink("v1", path("releases/v2")).unwrap();
-        assert!(Folder::below(top.path(), &path("releases/v1")).unwrap().file("file").unwrap().is_some());
+        assert!(Folder::open_below(top.path(), &path("releases/v1")).unwrap().file("file").unwrap().is_some());
         for bad in ["link/v1", "releases/v2", "releases/../releases/v1", "nowhere", "releases/v1/file"] {
-            assert!(Folder::below(top.path(), &path(bad)).is_err(), "{bad}");
+            assert!(Folder::open_below(top.path(), &path(bad)).is_err(), "{bad}");
         }
-        assert!(Folder::below(&path("releases"), top.path()).is_err(), "above it");
-        assert!(Folder::below(&path("rel"), &path("releases/v1")).is_err(), "a name ends where a name ends");
+        assert!(Folder::open_below(&path("releases"), top.path()).is_err(), "it is above the top folder");
+        assert!(
+            Folder::open_below(&path("rel"), &path("releases/v1")).is_err(),
+            "a prefix of a name is another folder"
+        );
     }
 
     #[test]
@@ -88,7 +91,7 @@ mod tests {
         std::fs::create_dir(top.path().join("folder")).unwrap();
         symlink("file", top.path().join("link")).unwrap();
         rustix::fs::mknodat(CWD, top.path().join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-        let folder = Folder::own(top.path()).unwrap();
+        let folder = Folder::open(top.path()).unwrap();
         assert_eq!(folder.file("file").unwrap().unwrap().1, 5);
         for absent in ["nowhere", "", ".", "..", "folder/x", "../file"] {
             assert!(folder.file(absent).unwrap().is_none(), "{absent}");

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     download::import_release_url,
+    egress::EgressPolicy,
     error::ArtifactError,
-    fetch::{HttpFetch, usable},
+    fetch::{HttpFetch, parse_url},
     folder::Folder,
-    reach::Reach,
-    release::{ImportedRelease, Wanted, import_release},
+    release::{ImportedRelease, ReleaseRequest, import_release},
     store::ArtifactStore,
     verification::Verification,
 };
@@ -30,7 +30,7 @@ pub struct Sources {
     /// Path of a PEM file with the certificate authorities that are trusted for release servers.
     pub ca_bundle: PathBuf,
     /// The servers that may be connected to.
-    pub reach: Reach,
+    pub egress: EgressPolicy,
     /// Folder below which releases may be imported; `None` disables import from folders.
     pub import_dir: Option<PathBuf>,
     /// Settings for verifying sum files.
@@ -40,17 +40,17 @@ pub struct Sources {
 impl Importer {
     /// Imports the release at `source`, a folder's absolute path or an `https` URL. If the release names no version, the last part of
     /// `source` is returned as its version.
-    pub async fn import(&self, source: &str, wanted: &Wanted<'_>) -> Result<ImportedRelease, ArtifactError> {
+    pub async fn import(&self, source: &str, wanted: &ReleaseRequest<'_>) -> Result<ImportedRelease, ArtifactError> {
         let verification = &self.sources.verification;
         let mut imported = if source.starts_with("https://") {
-            usable(source).map_err(ArtifactError::Source)?;
-            let fetch = HttpFetch::trusting(&self.sources.ca_bundle, self.sources.reach.clone())?;
+            parse_url(source).map_err(ArtifactError::Source)?;
+            let fetch = HttpFetch::trusting(&self.sources.ca_bundle, self.sources.egress.clone())?;
             let scratch = self.scratch.join(crate::digest::of_text(source));
             import_release_url(&self.store, &fetch, source, wanted, verification, &scratch).await?
         } else if Path::new(source).is_absolute() {
             import_release(&self.store, self.folder(Path::new(source))?, wanted, verification).await?
         } else {
-            return Err(ArtifactError::Source("it is neither"));
+            return Err(ArtifactError::Source("this is neither"));
         };
         if imported.version.is_none() {
             imported.version = Path::new(source).file_name().and_then(|name| name.to_str()).map(str::to_owned);
@@ -66,7 +66,7 @@ impl Importer {
             ArtifactError::Unreachable
         };
         let top = self.sources.import_dir.as_deref().ok_or_else(|| refused(&"release-import-dir is not set"))?;
-        Folder::below(top, source).map_err(|error| refused(&error))
+        Folder::open_below(top, source).map_err(|error| refused(&error))
     }
 }
 

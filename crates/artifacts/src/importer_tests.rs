@@ -4,7 +4,7 @@ use gpuaas_model::{Code, Coded, VerifiedBy};
 
 use super::*;
 use crate::{
-    Users,
+    Writers,
     digest::of_text,
     verification::{
         Proof,
@@ -30,11 +30,11 @@ impl World {
         std::fs::write(&ca_bundle, certificate.pem()).unwrap();
         let sources = Sources {
             ca_bundle,
-            reach: Reach::default(),
+            egress: EgressPolicy::default(),
             import_dir: Some(folder.path().join("releases")),
             verification,
         };
-        let store = ArtifactStore::in_folder(&folder.path().join("store"), Users::One).unwrap();
+        let store = ArtifactStore::open(&folder.path().join("store"), Writers::One).unwrap();
         let importer = Importer { store, scratch: folder.path().join("scratch"), sources };
         Self { folder, importer }
     }
@@ -50,7 +50,7 @@ impl World {
     }
 
     async fn import(&self, source: &str, proof: Proof<'_>) -> Result<ImportedRelease, ArtifactError> {
-        self.importer.import(source, &Wanted { files: &[WANTED.to_owned()], sums: SUMS, proof }).await
+        self.importer.import(source, &ReleaseRequest { files: &[WANTED.to_owned()], sums: SUMS, proof }).await
     }
 
     async fn import_folder(&self, name: &str, proof: Proof<'_>) -> Result<ImportedRelease, ArtifactError> {
@@ -79,17 +79,17 @@ async fn source_that_is_neither_a_folder_nor_an_https_url_is_refused() {
 }
 
 #[tokio::test]
-async fn release_that_nothing_verifies_is_refused_with_both_ways_named() {
+async fn unverified_release_is_refused_with_both_ways_to_verify_it() {
     let world = World::with(Verification::default());
     world.release("releases/v1");
     let refused = world.import_folder("releases/v1", Proof::default()).await.unwrap_err();
     assert_eq!(refused.code(), Code::ReleaseUnverified);
     assert!(refused.next().is_some_and(|next| next.contains("--sums-sha256") && next.contains("release-trusted-keys")));
-    assert_eq!(std::fs::read_dir(world.folder.path().join("store")).unwrap().count(), 0, "nothing of it is visible");
+    assert_eq!(std::fs::read_dir(world.folder.path().join("store")).unwrap().count(), 0, "nothing is visible");
 }
 
 #[tokio::test]
-async fn release_is_imported_by_the_digest_of_its_sum_file_and_by_no_other() {
+async fn release_is_verified_by_the_digest_of_its_sum_file() {
     let world = World::with(Verification::default());
     let sha256 = world.release("releases/v1");
     let imported =
@@ -101,14 +101,14 @@ async fn release_is_imported_by_the_digest_of_its_sum_file_and_by_no_other() {
 }
 
 #[tokio::test]
-async fn release_is_imported_by_a_trusted_signature_beside_it_or_in_the_request() {
+async fn release_is_verified_by_a_signature_file_or_a_signature_in_the_request() {
     let (pair, public) = key_pair();
     let world = World::with(Verification { trusted_keys: vec![public.parse().unwrap()], allow_unverified: false });
     world.release("releases/v1");
     let sums = world.folder.path().join("releases/v1").join(SUMS);
     let signature = sign(&pair, &std::fs::read(&sums).unwrap());
-    let brought = Proof { signature: Some(&signature), sums_sha256: None };
-    assert!(matches!(world.import_folder("releases/v1", brought).await.unwrap().verified_by, VerifiedBy::Key(_)));
+    let in_request = Proof { signature: Some(&signature), sums_sha256: None };
+    assert!(matches!(world.import_folder("releases/v1", in_request).await.unwrap().verified_by, VerifiedBy::Key(_)));
     std::fs::write(sums.with_extension("txt.minisig"), &signature).unwrap();
     let imported = world.import_folder("releases/v1", Proof::default()).await.unwrap();
     assert!(matches!(imported.verified_by, VerifiedBy::Key(_)));
@@ -118,7 +118,7 @@ async fn release_is_imported_by_a_trusted_signature_beside_it_or_in_the_request(
 }
 
 #[tokio::test]
-async fn folders_elsewhere_absent_ones_and_links_are_refused_alike() {
+async fn forbidden_absent_and_linked_folders_give_the_same_error() {
     let world = World::with(Verification { allow_unverified: true, ..Verification::default() });
     world.release("releases/v1");
     world.release("elsewhere/v1");
@@ -136,14 +136,14 @@ async fn folders_elsewhere_absent_ones_and_links_are_refused_alike() {
     let mut unset = world.importer.clone();
     unset.sources.import_dir = None;
     let source = world.folder.path().join("releases/v1");
-    let wanted = Wanted { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default() };
+    let wanted = ReleaseRequest { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default() };
     let refused = unset.import(source.to_str().unwrap(), &wanted).await.unwrap_err();
     texts.insert(format!("{refused} {:?}", refused.next()));
     assert_eq!(texts.len(), 1, "{texts:#?}");
 }
 
 #[tokio::test]
-async fn address_of_this_machine_is_not_connected_to_and_every_failure_reads_alike() {
+async fn private_addresses_are_not_connected_to_and_every_failure_gives_the_same_error() {
     let world = World::with(Verification::default());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let open = listener.local_addr().unwrap().port();
@@ -167,8 +167,8 @@ async fn address_of_this_machine_is_not_connected_to_and_every_failure_reads_ali
     assert_eq!(texts.len(), 1, "{texts:#?}");
     // If a setting names the network, the server is connected to; then TLS fails, with the same error.
     let mut named = world.importer.clone();
-    named.sources.reach = Reach::with_private(vec!["127.0.0.0/8".parse().unwrap()]);
-    let wanted = Wanted { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default() };
+    named.sources.egress = EgressPolicy::with_private(vec!["127.0.0.0/8".parse().unwrap()]);
+    let wanted = ReleaseRequest { files: &[WANTED.to_owned()], sums: SUMS, proof: Proof::default() };
     let refused = named.import(&sources[0], &wanted).await.unwrap_err();
     texts.insert(format!("{refused} {:?}", refused.next()));
     assert!(accepted.is_finished() && texts.len() == 1, "{texts:#?}");

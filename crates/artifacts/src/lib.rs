@@ -14,11 +14,11 @@
 mod archive;
 mod digest;
 mod download;
+mod egress;
 mod error;
 mod fetch;
 mod folder;
 mod importer;
-mod reach;
 mod release;
 mod store;
 mod sums;
@@ -26,10 +26,10 @@ mod verification;
 
 pub use archive::{ENTRIES_MAX, UNPACKED_BYTES_MAX};
 pub use download::DOWNLOAD_TRIES_MAX;
+pub use egress::{EgressPolicy, Network};
 pub use error::ArtifactError;
 pub use fetch::SYSTEM_CA_BUNDLE;
 pub use importer::{Importer, Sources};
-pub use reach::{Network, Reach};
-pub use release::{ImportedFile, ImportedRelease, Wanted};
-pub use store::{ARTIFACT_BYTES_MAX, ArtifactStore, Users};
-pub use verification::{NoPublicKey, Proof, TrustedKey, Verification};
+pub use release::{ImportedFile, ImportedRelease, ReleaseRequest};
+pub use store::{ARTIFACT_BYTES_MAX, ArtifactStore, Writers};
+pub use verification::{Proof, PublicKeyError, TrustedKey, Verification};

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio_util::io::ReaderStream;
 
 use crate::{
-    archive::{self, Packing},
+    archive::{self, ArchiveFormat},
     digest,
     error::ArtifactError,
     folder::Folder,
@@ -55,7 +55,7 @@ pub struct ImportedRelease {
 
 /// The files to import from a release, and the proof of its sum file.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct ReleaseRequest<'a> {
     /// Names of the needed files in the release.
     pub files: &'a [String],
     /// Name of the release's sum file.
@@ -76,10 +76,10 @@ pub(crate) fn signature_of(sums: &str) -> String {
 pub(crate) async fn import_release(
     store: &ArtifactStore,
     folder: Folder,
-    wanted: &Wanted<'_>,
+    wanted: &ReleaseRequest<'_>,
     verification: &Verification,
 ) -> Result<ImportedRelease, ArtifactError> {
-    let checking = Checking {
+    let check = ReleaseCheck {
         folder,
         wanted: wanted.files.to_vec(),
         sums: wanted.sums.to_owned(),
@@ -87,7 +87,7 @@ pub(crate) async fn import_release(
         signature: wanted.proof.signature.map(str::to_owned),
         verification: verification.clone(),
     };
-    let checked = tokio::task::spawn_blocking(move || checking.run());
+    let checked = tokio::task::spawn_blocking(move || check.run());
     let (mut release, opened) = checked.await.map_err(|error| ArtifactError::Store(error.to_string()))??;
     for (file, mut open) in release.files.iter_mut().zip(opened) {
         open.rewind().map_err(|error| unreadable(&file.name, &error))?;
@@ -104,18 +104,18 @@ pub(crate) fn verified_sums(
     proof: &Proof<'_>,
     verification: &Verification,
 ) -> Result<(String, VerifiedBy), ArtifactError> {
-    let bytes = whole(folder, sums, SUMS_BYTES_MAX)?.ok_or_else(|| missing(sums))?;
-    let beside = match proof.is_empty() {
-        true => whole(folder, &signature_of(sums), SIGNATURE_BYTES_MAX)?,
+    let bytes = read_file(folder, sums, SUMS_BYTES_MAX)?.ok_or_else(|| missing(sums))?;
+    let adjacent = match proof.is_empty() {
+        true => read_file(folder, &signature_of(sums), SIGNATURE_BYTES_MAX)?,
         false => None,
     };
-    let beside = beside.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let beside = adjacent.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let verified_by = verification.verify(sums, &bytes, proof, beside.as_deref())?;
     Ok((String::from_utf8_lossy(&bytes).into_owned(), verified_by))
 }
 
 /// The first pass of an import, which stores nothing. Blocks.
-struct Checking {
+struct ReleaseCheck {
     folder: Folder,
     wanted: Vec<String>,
     sums: String,
@@ -124,7 +124,7 @@ struct Checking {
     verification: Verification,
 }
 
-impl Checking {
+impl ReleaseCheck {
     fn run(&self) -> Result<(ImportedRelease, Vec<File>), ArtifactError> {
         if self.wanted.len() > FILES_MAX {
             return Err(ArtifactError::TooLarge { name: "the release".into(), limit: FILES_MAX as u64, unit: "files" });
@@ -141,7 +141,7 @@ impl Checking {
             opened.push(file);
         }
         for (file, open) in files.iter().zip(&opened) {
-            look_through(file, open)?;
+            check_file(file, open)?;
         }
         let marker = self.marker(&sums)?;
         let stand_in = marker.is_some();
@@ -152,7 +152,7 @@ impl Checking {
     /// Reads the stand-in marker; `None` if there is none. An unparsable marker counts as one without a version. If the sum file lists the
     /// marker, it must exist with the listed digest.
     fn marker(&self, sums: &Sums<'_>) -> Result<Option<Marker>, ArtifactError> {
-        let bytes = whole(&self.folder, STAND_IN, STAND_IN_BYTES_MAX)?;
+        let bytes = read_file(&self.folder, STAND_IN, STAND_IN_BYTES_MAX)?;
         if let Ok(expected) = sums.digest(STAND_IN) {
             let found = digest::of_bytes(bytes.as_deref().ok_or_else(|| missing(STAND_IN))?);
             if found != expected {
@@ -164,18 +164,18 @@ impl Checking {
     }
 }
 
-fn look_through(file: &ImportedFile, open: &File) -> Result<(), ArtifactError> {
+fn check_file(file: &ImportedFile, open: &File) -> Result<(), ArtifactError> {
     let name = &file.name;
     let (found, length) = digest::of_file(open).map_err(|error| unreadable(name, &error))?;
     if found == file.sha256 {
-        return archive::look_through(name, open);
+        return archive::check_archive(name, open);
     }
     // Unverified bytes are unpacked, within bounds, only to tell a truncated file from a different one.
     if length == 0 {
         return Err(ArtifactError::Truncated { name: name.clone(), why: "it is empty".into() });
     }
-    if matches!(Packing::of(name), Packing::TarGzip | Packing::TarZstd)
-        && let Err(early @ ArtifactError::Truncated { .. }) = archive::look_through(name, open)
+    if matches!(ArchiveFormat::of(name), ArchiveFormat::TarGzip | ArchiveFormat::TarZstd)
+        && let Err(early @ ArtifactError::Truncated { .. }) = archive::check_archive(name, open)
     {
         return Err(early);
     }
@@ -198,7 +198,7 @@ fn file(folder: &Folder, name: &str, limit: u64) -> Result<Option<(File, u64)>, 
 }
 
 /// Reads a short file; `None` if it is missing.
-fn whole(folder: &Folder, name: &str, limit: u64) -> Result<Option<Vec<u8>>, ArtifactError> {
+fn read_file(folder: &Folder, name: &str, limit: u64) -> Result<Option<Vec<u8>>, ArtifactError> {
     let Some((file, _)) = file(folder, name, limit)? else { return Ok(None) };
     let mut bytes = Vec::new();
     file.take(limit).read_to_end(&mut bytes).map_err(|error| unreadable(name, &error))?;

@@ -1,13 +1,13 @@
 use tar::EntryType;
 
 use super::*;
-use crate::{Users, archive::tests::tar_of, digest::of_bytes as sha256};
+use crate::{Writers, archive::tests::tar_of, digest::of_bytes as sha256};
 
 /// Accepts every sum file; `importer_tests` covers verification.
 const UNVERIFIED: Verification = Verification { trusted_keys: Vec::new(), allow_unverified: true };
 
-fn wanted(files: &[String]) -> Wanted<'_> {
-    Wanted { files, sums: "sums.txt", proof: Proof::default() }
+fn wanted(files: &[String]) -> ReleaseRequest<'_> {
+    ReleaseRequest { files, sums: "sums.txt", proof: Proof::default() }
 }
 
 fn zst(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
@@ -17,17 +17,18 @@ fn zst(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
 /// A folder with two valid files, of which a test spoils one thing.
 struct Release {
     folder: tempfile::TempDir,
-    kept: tempfile::TempDir,
+    store: tempfile::TempDir,
 }
 
 const WANTED: [&str; 2] = ["rke2.tar.zst", "images.tar.zst"];
 
 impl Release {
-    fn sound() -> Self {
-        let made = Self { folder: tempfile::tempdir().unwrap(), kept: tempfile::tempdir().unwrap() };
-        made.with(WANTED[0], &zst(&[(EntryType::Regular, "bin/rke2", "")]))
+    fn valid() -> Self {
+        let release = Self { folder: tempfile::tempdir().unwrap(), store: tempfile::tempdir().unwrap() };
+        release
+            .with(WANTED[0], &zst(&[(EntryType::Regular, "bin/rke2", "")]))
             .with(WANTED[1], &zst(&[(EntryType::Regular, "manifest.json", "")]))
-            .with_true_sums()
+            .with_matching_sums()
     }
 
     fn with(self, name: &str, bytes: &[u8]) -> Self {
@@ -44,27 +45,27 @@ impl Release {
         std::fs::read(self.folder.path().join(name)).unwrap()
     }
 
-    fn with_true_sums(self) -> Self {
+    fn with_matching_sums(self) -> Self {
         let line = |name: &&str| format!("{}  {name}\n", sha256(&self.bytes(name)));
         let text: String = WANTED.iter().map(line).collect();
         self.with("sums.txt", text.as_bytes())
     }
 
     async fn import(&self) -> Result<ImportedRelease, ArtifactError> {
-        let store = ArtifactStore::in_folder(self.kept.path(), Users::One).unwrap();
-        let (folder, files) = (Folder::own(self.folder.path()).unwrap(), WANTED.map(String::from));
+        let store = ArtifactStore::open(self.store.path(), Writers::One).unwrap();
+        let (folder, files) = (Folder::open(self.folder.path()).unwrap(), WANTED.map(String::from));
         let imported = import_release(&store, folder, &wanted(&files), &UNVERIFIED).await;
         if imported.is_err() {
-            let visible = std::fs::read_dir(self.kept.path()).unwrap().count();
-            assert_eq!(visible, 0, "nothing of a refused release is visible");
+            let visible = std::fs::read_dir(self.store.path()).unwrap().count();
+            assert_eq!(visible, 0, "a refused release leaves nothing visible");
         }
         imported
     }
 }
 
 #[tokio::test]
-async fn a_sound_release_is_imported_and_says_whether_it_is_a_stand_in() {
-    let release = Release::sound();
+async fn valid_release_is_imported_with_its_stand_in_marker() {
+    let release = Release::valid();
     let imported = release.import().await.unwrap();
     assert_eq!(imported.files.len(), 2);
     assert_eq!(imported.files[0].size_bytes, release.bytes(WANTED[0]).len() as u64);
@@ -78,9 +79,9 @@ async fn a_sound_release_is_imported_and_says_whether_it_is_a_stand_in() {
 }
 
 #[tokio::test]
-async fn marker_that_the_sum_file_lists_is_there_as_listed() {
+async fn listed_marker_must_exist_with_its_digest() {
     let marked = || {
-        let release = Release::sound().with(STAND_IN, b"{}");
+        let release = Release::valid().with(STAND_IN, b"{}");
         let sums = [release.bytes("sums.txt"), format!("{}  {STAND_IN}\n", sha256(b"{}")).into_bytes()].concat();
         release.with("sums.txt", &sums)
     };
@@ -92,8 +93,8 @@ async fn marker_that_the_sum_file_lists_is_there_as_listed() {
 }
 
 #[tokio::test]
-async fn file_that_is_a_link_or_a_pipe_is_missing_and_not_waited_for() {
-    let release = Release::sound();
+async fn link_or_pipe_counts_as_missing_without_blocking() {
+    let release = Release::valid();
     let (own, real) = (release.folder.path().join(WANTED[0]), release.folder.path().join("real"));
     std::fs::rename(&own, &real).unwrap();
     std::os::unix::fs::symlink("real", &own).unwrap();
@@ -105,56 +106,56 @@ async fn file_that_is_a_link_or_a_pipe_is_missing_and_not_waited_for() {
 }
 
 #[tokio::test]
-async fn other_bytes_than_listed_are_a_wrong_digest() {
+async fn file_with_another_digest_is_refused() {
     let other = zst(&[(EntryType::Regular, "manifest.json2", "")]);
-    let found = Release::sound().with(WANTED[1], &other).import().await;
+    let found = Release::valid().with(WANTED[1], &other).import().await;
     assert!(matches!(found, Err(ArtifactError::DigestMismatch { ref name, .. }) if name == WANTED[1]), "{found:?}");
 }
 
 #[tokio::test]
-async fn a_file_that_was_cut_off_is_truncated_whatever_its_listed_digest() {
-    let release = Release::sound();
+async fn truncated_file_is_refused_as_truncated() {
+    let release = Release::valid();
     let whole = release.bytes(WANTED[1]);
     let cut = release.with(WANTED[1], &whole[..whole.len() - 5]);
     let found = cut.import().await;
     assert!(matches!(found, Err(ArtifactError::Truncated { ref name, .. }) if name == WANTED[1]), "{found:?}");
-    let found = cut.with_true_sums().import().await;
+    let found = cut.with_matching_sums().import().await;
     assert!(matches!(found, Err(ArtifactError::Truncated { .. })), "{found:?}");
-    let found = Release::sound().with(WANTED[0], b"").import().await;
+    let found = Release::valid().with(WANTED[0], b"").import().await;
     assert!(matches!(found, Err(ArtifactError::Truncated { .. })), "{found:?}");
 }
 
 #[tokio::test]
-async fn a_path_that_leads_out_is_refused_although_its_digest_is_listed() {
+async fn archive_with_unsafe_path_is_refused_although_its_digest_matches() {
     let evil = zst(&[(EntryType::Regular, "bin/rke2", ""), (EntryType::Regular, "../../etc/cron.d/x", "")]);
-    let found = Release::sound().with(WANTED[1], &evil).with_true_sums().import().await;
+    let found = Release::valid().with(WANTED[1], &evil).with_matching_sums().import().await;
     assert!(matches!(found, Err(ArtifactError::UnsafePath { ref entry, .. }) if entry.contains("cron")), "{found:?}");
 }
 
 #[tokio::test]
-async fn an_unlisted_or_missing_file_is_named() {
+async fn error_names_the_unlisted_or_missing_file() {
     let first_only = |release: &Release| format!("{}  {}\n", sha256(&release.bytes(WANTED[0])), WANTED[0]);
-    let release = Release::sound();
+    let release = Release::valid();
     let sums = first_only(&release);
     let found = release.with("sums.txt", sums.as_bytes()).import().await;
     assert!(matches!(found, Err(ArtifactError::Unlisted { ref name, .. }) if name == WANTED[1]), "{found:?}");
     for absent in [WANTED[0], WANTED[1], "sums.txt"] {
-        let found = Release::sound().without(absent).import().await;
+        let found = Release::valid().without(absent).import().await;
         assert!(matches!(found, Err(ArtifactError::Missing { ref name }) if name == absent), "{found:?}");
     }
     // A folder in place of a file.
-    let release = Release::sound().without(WANTED[0]);
+    let release = Release::valid().without(WANTED[0]);
     std::fs::create_dir(release.folder.path().join(WANTED[0])).unwrap();
     assert!(matches!(release.import().await, Err(ArtifactError::Missing { .. })));
 }
 
 #[tokio::test]
-async fn a_name_that_leaves_the_folder_is_missing_even_if_it_is_listed() {
-    let release = Release::sound();
-    let store = ArtifactStore::in_folder(release.kept.path(), Users::One).unwrap();
+async fn listed_name_outside_the_folder_counts_as_missing() {
+    let release = Release::valid();
+    let store = ArtifactStore::open(release.store.path(), Writers::One).unwrap();
     std::fs::create_dir(release.folder.path().join("sub")).unwrap();
     std::fs::write(release.folder.path().join("sub/sums.txt"), format!("{}  ../sums.txt\n", "a".repeat(64))).unwrap();
-    let (files, folder) = (["../sums.txt".to_owned()], Folder::own(&release.folder.path().join("sub")).unwrap());
+    let (files, folder) = (["../sums.txt".to_owned()], Folder::open(&release.folder.path().join("sub")).unwrap());
     let found = import_release(&store, folder, &wanted(&files), &UNVERIFIED).await;
     assert!(matches!(found, Err(ArtifactError::Missing { .. })), "{found:?}");
 }

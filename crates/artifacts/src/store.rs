@@ -35,7 +35,7 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
 /// Number of processes that write to a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Users {
+pub enum Writers {
     /// Only this process.
     One,
     /// This process and others, concurrently.
@@ -51,12 +51,12 @@ pub struct ArtifactStore {
 impl ArtifactStore {
     /// Opens the store in a folder and creates the folder if needed. Removes unfinished uploads of earlier processes: all of them with
     /// [`Users::One`], only those without a write for 24 h with [`Users::Several`].
-    pub fn in_folder(folder: &Path, users: Users) -> Result<Self, ArtifactError> {
+    pub fn open(folder: &Path, writers: Writers) -> Result<Self, ArtifactError> {
         std::fs::create_dir_all(folder).map_err(|error| ArtifactError::disk(folder, error))?;
         for entry in std::fs::read_dir(folder).map_err(|error| ArtifactError::disk(folder, error))? {
             let entry = entry.map_err(|error| ArtifactError::disk(folder, error))?;
             let unfinished = entry.file_name().to_string_lossy().contains(UNFINISHED);
-            if unfinished && (users == Users::One || is_abandoned(&entry)) {
+            if unfinished && (writers == Writers::One || is_abandoned(&entry)) {
                 std::fs::remove_file(entry.path()).map_err(|error| ArtifactError::disk(&entry.path(), error))?;
             }
         }
@@ -66,7 +66,7 @@ impl ArtifactStore {
     }
 
     /// Opens the store for reading only: creates and removes nothing. The folder must exist.
-    pub fn to_read(folder: &Path) -> Result<Self, ArtifactError> {
+    pub fn open_read_only(folder: &Path) -> Result<Self, ArtifactError> {
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| ArtifactError::disk(folder, error))?;
         Ok(Self { objects: Arc::new(objects) })
     }
@@ -87,9 +87,9 @@ impl ArtifactStore {
             return Ok(size);
         }
         // An upload becomes visible only when it is completed.
-        let mut upload = self.objects.put_multipart(&key(sha256)?).await.map_err(of_backend)?;
+        let mut upload = self.objects.put_multipart(&key(sha256)?).await.map_err(backend_error)?;
         match fill(name, sha256, bytes, upload.as_mut()).await {
-            Ok(length) => upload.complete().await.map(|_| length).map_err(of_backend),
+            Ok(length) => upload.complete().await.map(|_| length).map_err(backend_error),
             Err(error) => {
                 // An upload that cannot be aborted stays invisible and is removed at a later start.
                 if let Err(abort) = upload.abort().await {
@@ -115,7 +115,7 @@ impl ArtifactStore {
         match self.objects.get_opts(&key(sha256)?, options).await {
             Ok(found) => Ok(Some((found.meta.size, read(found)?))),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(of_backend(error)),
+            Err(error) => Err(backend_error(error)),
         }
     }
 
@@ -123,7 +123,7 @@ impl ArtifactStore {
     pub async fn remove(&self, sha256: &str) -> Result<(), ArtifactError> {
         match self.objects.delete(&key(sha256)?).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(of_backend(error)),
+            Err(error) => Err(backend_error(error)),
         }
     }
 
@@ -132,7 +132,7 @@ impl ArtifactStore {
         match self.objects.head(&key(sha256)?).await {
             Ok(meta) => Ok(Some(meta.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(of_backend(error)),
+            Err(error) => Err(backend_error(error)),
         }
     }
 
@@ -185,14 +185,14 @@ async fn fill(
         }
         part.extend_from_slice(&chunk);
         if part.len() >= PART_BYTES {
-            upload.put_part(PutPayload::from(std::mem::take(&mut part))).await.map_err(of_backend)?;
+            upload.put_part(PutPayload::from(std::mem::take(&mut part))).await.map_err(backend_error)?;
         }
     }
     let found = hasher.finish();
     if found != sha256 {
         return Err(ArtifactError::DigestMismatch { name: name.to_owned(), found, expected: sha256.to_owned() });
     }
-    upload.put_part(PutPayload::from(part)).await.map_err(of_backend)?;
+    upload.put_part(PutPayload::from(part)).await.map_err(backend_error)?;
     Ok(length)
 }
 
@@ -210,11 +210,11 @@ fn read(found: GetResult) -> Result<BoxStream<'static, io::Result<Bytes>>, Artif
 }
 
 fn key(sha256: &str) -> Result<Key, ArtifactError> {
-    if digest::is_one(sha256) { Ok(Key::from(sha256)) } else { Err(ArtifactError::NoDigest(sha256.to_owned())) }
+    if digest::is_digest(sha256) { Ok(Key::from(sha256)) } else { Err(ArtifactError::InvalidDigest(sha256.to_owned())) }
 }
 
 #[allow(clippy::needless_pass_by_value)] // Used as a function of `map_err`.
-fn of_backend(error: object_store::Error) -> ArtifactError {
+fn backend_error(error: object_store::Error) -> ArtifactError {
     ArtifactError::backend(error)
 }
 
@@ -239,9 +239,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_put_is_got_from_any_offset() {
+    async fn stored_artifact_is_read_from_any_offset() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
+        let store = ArtifactStore::open(folder.path(), Writers::One).unwrap();
         assert!(!store.has(HELLO).await.unwrap() && store.get(HELLO, 0).await.unwrap().is_none());
         assert_eq!(store.put_verified("a", HELLO, stream(&["he", "llo"])).await.unwrap(), 5);
         assert_eq!((text(&store, 0).await, text(&store, 3).await), ("hello".into(), "lo".into()));
@@ -250,9 +250,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn removed_artifact_is_gone_and_may_be_removed_again() {
+    async fn artifact_is_removed_idempotently() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
+        let store = ArtifactStore::open(folder.path(), Writers::One).unwrap();
         store.put_verified("a", HELLO, stream(&["hello"])).await.unwrap();
         for _ in 0..2 {
             store.remove(HELLO).await.unwrap();
@@ -262,41 +262,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_bytes_leave_nothing_behind() {
+    async fn bytes_with_a_wrong_digest_are_not_stored() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
+        let store = ArtifactStore::open(folder.path(), Writers::One).unwrap();
         let wrong = store.put_verified("a", HELLO, stream(&["hallo"])).await;
         assert!(matches!(wrong, Err(ArtifactError::DigestMismatch { .. })), "{wrong:?}");
-        let broken = futures::stream::iter([Ok(Bytes::from_static(b"hello")), Err(io::Error::other("gone"))]);
+        let broken = futures::stream::iter([Ok(Bytes::from_static(b"hello")), Err(io::Error::other("lost"))]);
         assert!(store.put_verified("a", HELLO, broken).await.is_err());
         assert!(!store.has(HELLO).await.unwrap());
         assert_eq!(files(folder.path()), [""; 0]);
     }
 
     #[tokio::test]
-    async fn an_upload_that_a_crash_cut_off_is_invisible_and_goes_at_the_next_start() {
+    async fn unfinished_upload_is_invisible_and_removed_at_the_next_start() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
+        let store = ArtifactStore::open(folder.path(), Writers::One).unwrap();
         let upload = store.objects.put_multipart(&key(HELLO).unwrap()).await.unwrap();
         // Simulates a crash, which runs no destructor.
         std::mem::forget(upload);
         assert_eq!(files(folder.path()).len(), 1);
         assert!(!store.has(HELLO).await.unwrap());
-        ArtifactStore::in_folder(folder.path(), Users::Several).unwrap();
-        assert_ne!(files(folder.path()), [""; 0], "another process may be at it");
-        ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
+        ArtifactStore::open(folder.path(), Writers::Several).unwrap();
+        assert_ne!(files(folder.path()), [""; 0], "another process may be writing it");
+        ArtifactStore::open(folder.path(), Writers::One).unwrap();
         assert_eq!(files(folder.path()), [""; 0]);
     }
 
     #[tokio::test]
-    async fn what_is_here_is_not_taken_again_unless_the_disk_changed_it() {
+    async fn intact_artifact_is_kept_and_corrupted_one_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
+        let store = ArtifactStore::open(folder.path(), Writers::One).unwrap();
         store.put_verified("a", HELLO, stream(&["hello"])).await.unwrap();
-        let unread = futures::stream::iter([Err(io::Error::other("must not be read"))]);
-        assert_eq!(store.put_verified("a", HELLO, unread).await.unwrap(), 5);
-        for rotten in ["jello", "hell", ""] {
-            std::fs::write(folder.path().join(HELLO), rotten).unwrap();
+        let must_not_be_read = futures::stream::iter([Err(io::Error::other("must not be read"))]);
+        assert_eq!(store.put_verified("a", HELLO, must_not_be_read).await.unwrap(), 5);
+        for corrupted in ["jello", "hell", ""] {
+            std::fs::write(folder.path().join(HELLO), corrupted).unwrap();
             let found = store.verify(HELLO).await;
             assert!(matches!(found, Err(ArtifactError::DigestMismatch { .. })), "{found:?}");
             store.put_verified("a", HELLO, stream(&["hello"])).await.unwrap();
@@ -305,11 +305,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_digest_is_a_key() {
+    async fn key_must_be_a_digest() {
         let folder = tempfile::tempdir().unwrap();
-        let store = ArtifactStore::in_folder(folder.path(), Users::One).unwrap();
+        let store = ArtifactStore::open(folder.path(), Writers::One).unwrap();
         for bad in ["", "../etc/passwd", &HELLO.to_uppercase(), &HELLO[1..]] {
-            assert!(matches!(store.get(bad, 0).await, Err(ArtifactError::NoDigest(_))), "{bad}");
+            assert!(matches!(store.get(bad, 0).await, Err(ArtifactError::InvalidDigest(_))), "{bad}");
         }
     }
 }

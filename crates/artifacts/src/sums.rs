@@ -21,7 +21,7 @@ impl<'a> Sums<'a> {
             let Some((sha256, name)) = line.trim().split_once(char::is_whitespace) else { continue };
             let (sha256, name) = (sha256.to_ascii_lowercase(), name.trim_start());
             let name = name.strip_prefix('*').unwrap_or(name);
-            if !digest::is_one(&sha256) || name.is_empty() {
+            if !digest::is_digest(&sha256) || name.is_empty() {
                 continue;
             }
             listed
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_whole_or_not_at_all() {
+    fn names_are_matched_exactly_and_ambiguous_ones_are_unlisted() {
         let (a, b) = ("a".repeat(64), "B".repeat(64));
         let text = format!(
             "# comment\n{a}  rke2.tar.gz\n{b} *other\nxyz  short\n{a}  twice\n{b}  twice\n{a}  same\n{a}  same\n"

@@ -25,18 +25,18 @@ pub struct TrustedKey {
 
 /// The text is not a minisign public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no public key of minisign's: give the second line of its .pub file, which begins with RW")]
-pub struct NoPublicKey;
+#[error("this is not a minisign public key: give the second line of the .pub file, which begins with RW")]
+pub struct PublicKeyError;
 
 impl FromStr for TrustedKey {
-    type Err = NoPublicKey;
+    type Err = PublicKeyError;
 
-    fn from_str(text: &str) -> Result<Self, NoPublicKey> {
+    fn from_str(text: &str) -> Result<Self, PublicKeyError> {
         let text = text.trim();
-        let key = PublicKey::from_base64(text).map_err(|_| NoPublicKey)?;
-        let bytes = STANDARD.decode(text).map_err(|_| NoPublicKey)?;
+        let key = PublicKey::from_base64(text).map_err(|_| PublicKeyError)?;
+        let bytes = STANDARD.decode(text).map_err(|_| PublicKeyError)?;
         // minisign prints the id as a little-endian number.
-        let id = bytes.get(KEY_ID).ok_or(NoPublicKey)?.iter().rev().map(|byte| format!("{byte:02X}")).collect();
+        let id = bytes.get(KEY_ID).ok_or(PublicKeyError)?.iter().rev().map(|byte| format!("{byte:02X}")).collect();
         Ok(Self { id, key })
     }
 }
@@ -79,7 +79,7 @@ impl Verification {
         name: &str,
         sums: &[u8],
         proof: &Proof<'_>,
-        beside: Option<&str>,
+        adjacent: Option<&str>,
     ) -> Result<VerifiedBy, ArtifactError> {
         if let Some(expected) = proof.sums_sha256 {
             let found = digest::of_bytes(sums);
@@ -89,24 +89,24 @@ impl Verification {
             return Err(ArtifactError::DigestMismatch { name: name.to_owned(), found, expected: expected.to_owned() });
         }
         let unverified = |why: &'static str| ArtifactError::Unverified { sums: name.to_owned(), why };
-        match proof.signature.or(beside).map(|text| self.signer(sums, text)) {
+        match proof.signature.or(adjacent).map(|text| self.signer(sums, text)) {
             Some(Signer::Trusted(id)) => Ok(VerifiedBy::Key(id)),
-            Some(Signer::Forged) => Err(unverified("its signature does not fit")),
+            Some(Signer::Invalid) => Err(unverified("its signature is invalid")),
             // A signature in the request must be by a trusted key, even if unverified releases are allowed.
             Some(Signer::Unknown) if proof.signature.is_some() => Err(unverified("no trusted key has signed it")),
             Some(Signer::Unknown) | None if self.allow_unverified => Ok(VerifiedBy::Nothing),
             Some(Signer::Unknown) => Err(unverified("no trusted key has signed it")),
-            None => Err(unverified("it comes without a digest or signature")),
+            None => Err(unverified("it has neither a digest nor a signature")),
         }
     }
 
     fn signer(&self, sums: &[u8], text: &str) -> Signer {
-        let Ok(signature) = Signature::decode(text) else { return Signer::Forged };
+        let Ok(signature) = Signature::decode(text) else { return Signer::Invalid };
         for TrustedKey { id, key } in &self.trusted_keys {
             match key.verify(sums, &signature, false) {
                 Ok(()) => return Signer::Trusted(id.clone()),
                 Err(Error::UnexpectedKeyId) => {}
-                Err(_) => return Signer::Forged,
+                Err(_) => return Signer::Invalid,
             }
         }
         Signer::Unknown
@@ -120,7 +120,7 @@ enum Signer {
     /// The signature names a key id that is not trusted.
     Unknown,
     /// Invalid: the text is no signature, or the signature does not match the bytes.
-    Forged,
+    Invalid,
 }
 
 #[cfg(test)]
@@ -141,17 +141,17 @@ pub(crate) mod tests {
     const SUMS: &[u8] = b"sums";
 
     #[test]
-    fn sum_file_is_believed_by_its_digest_or_by_a_trusted_signature() {
+    fn sum_file_is_verified_by_its_digest_or_by_a_trusted_signature() {
         let ((pair, public), (other, _)) = (key_pair(), key_pair());
         let policy = Verification { trusted_keys: vec![public.parse().unwrap()], allow_unverified: false };
         let sha256 = crate::digest::of_text("sums");
         let by_digest = Proof { sums_sha256: Some(&sha256), signature: None };
         assert_eq!(policy.verify("s", SUMS, &by_digest, None).unwrap(), VerifiedBy::SumsSha256(sha256.clone()));
-        let (good, strange) = (sign(&pair, SUMS), sign(&other, SUMS));
+        let (good, untrusted) = (sign(&pair, SUMS), sign(&other, SUMS));
         let by_key = VerifiedBy::Key(policy.trusted_keys[0].id.clone());
         assert_eq!(policy.verify("s", SUMS, &Proof::default(), Some(&good)).unwrap(), by_key);
-        let brought = Proof { signature: Some(&good), ..Proof::default() };
-        assert_eq!(policy.verify("s", SUMS, &brought, Some(&strange)).unwrap(), by_key, "the request's counts");
+        let in_request = Proof { signature: Some(&good), ..Proof::default() };
+        assert_eq!(policy.verify("s", SUMS, &in_request, Some(&untrusted)).unwrap(), by_key, "the request's counts");
         assert_eq!(
             by_key.to_string(),
             format!("key:{}", pair.pk.keynum().iter().rev().map(|byte| format!("{byte:02X}")).collect::<String>())
@@ -159,31 +159,31 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn sum_file_that_nothing_confirms_is_refused_unless_a_setting_allows_it() {
+    fn unverified_sum_file_is_refused_unless_a_setting_allows_it() {
         let ((pair, public), (other, _)) = (key_pair(), key_pair());
         let strict = Verification { trusted_keys: vec![public.parse().unwrap()], allow_unverified: false };
         let lax = Verification { allow_unverified: true, ..strict.clone() };
-        let (other_bytes, strange) = (sign(&pair, b"other"), sign(&other, SUMS));
-        for (beside, is_allowed) in
-            [(None, true), (Some(&strange), true), (Some(&other_bytes), false), (Some(&"x".to_owned()), false)]
+        let (other_bytes, untrusted) = (sign(&pair, b"other"), sign(&other, SUMS));
+        for (adjacent, is_allowed) in
+            [(None, true), (Some(&untrusted), true), (Some(&other_bytes), false), (Some(&"x".to_owned()), false)]
         {
-            let beside = beside.map(String::as_str);
-            let refused = strict.verify("s", SUMS, &Proof::default(), beside);
+            let adjacent = adjacent.map(String::as_str);
+            let refused = strict.verify("s", SUMS, &Proof::default(), adjacent);
             assert!(matches!(refused, Err(ArtifactError::Unverified { .. })), "{refused:?}");
-            let lax = lax.verify("s", SUMS, &Proof::default(), beside);
-            assert_eq!(lax.is_ok_and(|by| by == VerifiedBy::Nothing), is_allowed, "{beside:?}");
+            let lax = lax.verify("s", SUMS, &Proof::default(), adjacent);
+            assert_eq!(lax.is_ok_and(|by| by == VerifiedBy::Nothing), is_allowed, "{adjacent:?}");
         }
-        let brought = Proof { signature: Some(&strange), ..Proof::default() };
-        assert!(lax.verify("s", SUMS, &brought, None).is_err(), "a signature that is brought along must count");
+        let brought = Proof { signature: Some(&untrusted), ..Proof::default() };
+        assert!(lax.verify("s", SUMS, &brought, None).is_err(), "a signature in the request must be trusted");
         let sha256 = crate::digest::of_text("other");
         let named = Proof { sums_sha256: Some(&sha256), ..Proof::default() };
         assert!(matches!(lax.verify("s", SUMS, &named, None), Err(ArtifactError::DigestMismatch { .. })));
     }
 
     #[test]
-    fn only_a_public_key_is_a_trusted_key() {
+    fn text_that_is_no_public_key_is_refused() {
         for bad in ["", "RWQ", "untrusted comment: x"] {
-            assert_eq!(bad.parse::<TrustedKey>(), Err(NoPublicKey), "{bad}");
+            assert_eq!(bad.parse::<TrustedKey>(), Err(PublicKeyError), "{bad}");
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::peers::Holder;
 
 /// The certificate of a connection. The handshake has verified its chain and key, but not its validity period and epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Presented {
+pub struct PresentedCertificate {
     /// The identity that the certificate names.
     pub identity: NodeIdentity,
     /// The certificate in DER.
@@ -63,7 +63,7 @@ pub trait ChannelBackend: Send + Sync {
     /// Decides whether this identity may connect: known, not revoked, of the present enrollment. Called at the start of every connection,
     /// for every fetch request, and for all open connections of a node that has changed. [`Code::Unavailable`] means that it cannot be
     /// decided now.
-    async fn admit(&self, presented: &Presented) -> Result<Admission, Refused>;
+    async fn admit(&self, presented: &PresentedCertificate) -> Result<Admission, Refused>;
 
     /// Records that the node's control connection is open and that it accepts tasks. Refuses when that cannot be recorded.
     async fn connected(&self, node: EnrolledNode, connection: Uuid, hello: &Hello) -> Result<(), Refused>;
@@ -74,7 +74,7 @@ pub trait ChannelBackend: Send + Sync {
 
     /// Records that a disconnected node did not reconnect to this replica in time; it may have reconnected to another. Returns once that is
     /// recorded.
-    async fn did_not_return(&self, node: NodeId);
+    async fn became_unreachable(&self, node: NodeId);
 
     /// Returns the other replica that holds the node's channel, if any.
     async fn holder(&self, node: NodeId) -> Option<Holder>;
@@ -83,7 +83,7 @@ pub trait ChannelBackend: Send + Sync {
     async fn endpoints(&self) -> Vec<String>;
 
     /// Records that two live agents use one identity and that the newer one was refused.
-    async fn cloned(&self, node: NodeId, newer: &Hello);
+    async fn identity_cloned(&self, node: NodeId, newer: &Hello);
 
     /// Records the newest reports of the listed units; other units are unchanged. Awaited before the next call for the same request of
     /// reports; dropped if the connection ends or a newer request replaces that one. False if it cannot be recorded now: then the reports
@@ -115,5 +115,5 @@ pub trait ChannelBackend: Send + Sync {
     ) -> Result<(), FetchError>;
 
     /// Issues a new certificate, in PEM, for a new key.
-    async fn renew(&self, presented: &Presented, ask: &RenewRequest) -> Result<String, Refused>;
+    async fn renew(&self, presented: &PresentedCertificate, request: &RenewRequest) -> Result<String, Refused>;
 }

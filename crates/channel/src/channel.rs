@@ -17,11 +17,11 @@ use crate::{
     connections::Connections,
     link::Link,
     liveness::Liveness,
-    paces::Paces,
     peers::{PeerOptions, Peers},
     proxy_protocol::ProxyProtocol,
+    rate_limits::RateLimits,
     readmission::Readmissions,
-    rhythm::Rhythms,
+    report_throttle::ReportThrottle,
     session::Session,
 };
 
@@ -59,7 +59,7 @@ pub enum ChannelError {
     #[error("the agent refused: {}", .0.message)]
     Refused(Refusal),
     /// The agent violated the protocol.
-    #[error("the agent does not keep to the protocol: {0}")]
+    #[error("the agent violated the protocol: {0}")]
     Protocol(String),
 }
 
@@ -79,9 +79,9 @@ pub(crate) struct Shared {
     pub(crate) liveness: Liveness,
     pub(crate) peers: Option<Peers>,
     pub(crate) connections: Arc<Connections>,
-    pub(crate) paces: Paces,
+    pub(crate) rate_limits: RateLimits,
     pub(crate) readmissions: Readmissions,
-    pub(crate) rhythms: Rhythms,
+    pub(crate) report_throttle: ReportThrottle,
     pub(crate) clock: Arc<dyn Clock>,
     /// The control connection of each node that is connected to this replica.
     sessions: Mutex<HashMap<NodeId, Session>>,
@@ -98,9 +98,9 @@ impl Shared {
             liveness,
             peers,
             connections: Arc::default(),
-            paces: Paces::default(),
+            rate_limits: RateLimits::default(),
             readmissions: Readmissions::default(),
-            rhythms: Rhythms::default(),
+            report_throttle: ReportThrottle::default(),
             clock: options.clock.clone(),
             sessions: Mutex::default(),
             awaited: Mutex::default(),
@@ -140,20 +140,20 @@ impl Shared {
     }
 
     pub(crate) fn await_bulk(&self, request: &str, node: EnrolledNode) -> oneshot::Receiver<Link> {
-        let (arrives, arrival) = oneshot::channel();
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner).insert(request.to_owned(), (node, arrives));
+        let (sender, arrival) = oneshot::channel();
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner).insert(request.to_owned(), (node, sender));
         arrival
     }
 
-    pub(crate) fn forget_bulk(&self, request: &str) {
+    pub(crate) fn stop_awaiting_bulk(&self, request: &str) {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner).remove(request);
     }
 
     /// Hands a bulk connection to the request that waits for it; ends a connection that was not requested from exactly this enrollment.
     pub(crate) fn deliver_bulk(&self, request: &str, session: Session) {
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = awaited.get(request).is_some_and(|(node, _)| *node == session.enrolled());
-        let waiting = if asked { awaited.remove(request) } else { None };
+        let is_expected = awaited.get(request).is_some_and(|(node, _)| *node == session.enrolled());
+        let waiting = if is_expected { awaited.remove(request) } else { None };
         drop(awaited);
         let ended = session.link.ended.clone();
         let delivered = waiting.is_some_and(|(_, arrives)| arrives.send(session.link).is_ok());

@@ -10,7 +10,7 @@ use gpuaas_model::NodeId;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::{Admission, Presented};
+use crate::backend::{Admission, PresentedCertificate};
 
 /// Concurrent connections of one enrollment of a node, of any kind: fetches of every task and tunnels of many users.
 pub(crate) const CONNECTIONS_PER_NODE_MAX: usize = 128;
@@ -26,7 +26,7 @@ pub(crate) const REQUESTS_PER_NODE_MAX: usize = 8;
 
 /// An open connection.
 pub(crate) struct Connection {
-    pub(crate) presented: Presented,
+    pub(crate) presented: PresentedCertificate,
     /// The admission that the connection was granted; unset until then.
     pub(crate) admitted: OnceLock<Admission>,
     /// Cancelling it ends the connection.
@@ -45,17 +45,17 @@ enum Pool {
 
 /// All open connections.
 #[derive(Default)]
-pub(crate) struct Connections(Mutex<Standing>);
+pub(crate) struct Connections(Mutex<ConnectionTable>);
 
 #[derive(Default)]
-struct Standing {
+struct ConnectionTable {
     by_node: HashMap<NodeId, Vec<Arc<Connection>>>,
     own: usize,
     reserve: usize,
 }
 
 /// Registration of a connection; dropping it frees its quota.
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     connections: Arc<Connections>,
     connection: Arc<Connection>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Place {
 impl Connections {
     /// Registers a connection. `None` when the enrollment's or the pool's quota is used up. Each enrollment has its own quota, so that a
     /// certificate of an earlier enrollment takes nothing from the node's present one.
-    pub(crate) fn enter(self: &Arc<Self>, presented: Presented) -> Option<Place> {
+    pub(crate) fn enter(self: &Arc<Self>, presented: PresentedCertificate) -> Option<ConnectionPermit> {
         let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = &presented.identity;
         let of_node = standing.by_node.get(&identity.node).map_or(&[][..], Vec::as_slice);
@@ -84,7 +84,7 @@ impl Connections {
         let (admitted, end) = (OnceLock::new(), CancellationToken::new());
         let connection = Arc::new(Connection { presented, admitted, end, requests, pool });
         standing.by_node.entry(node).or_default().push(connection.clone());
-        Some(Place { connections: self.clone(), connection })
+        Some(ConnectionPermit { connections: self.clone(), connection })
     }
 
     /// Returns a node's connections, of all its enrollments.
@@ -98,7 +98,7 @@ impl Connections {
     }
 }
 
-impl Standing {
+impl ConnectionTable {
     /// Returns how many connections of a pool are taken, and its limit.
     fn count(&mut self, pool: Pool) -> (&mut usize, usize) {
         match pool {
@@ -108,7 +108,7 @@ impl Standing {
     }
 }
 
-impl std::ops::Deref for Place {
+impl std::ops::Deref for ConnectionPermit {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -116,7 +116,7 @@ impl std::ops::Deref for Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let node = self.connection.presented.identity.node;
         let mut standing = self.connections.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,36 +137,39 @@ mod tests {
 
     use super::*;
 
-    fn presented(number: usize, epoch: u64) -> Presented {
+    fn presented(number: usize, epoch: u64) -> PresentedCertificate {
         let node = NodeId::from_uuid(Uuid::from_u128(number as u128));
-        Presented { identity: NodeIdentity { control_plane: "cp-1".into(), node, epoch }, certificate: Vec::new() }
+        PresentedCertificate {
+            identity: NodeIdentity { control_plane: "cp-1".into(), node, epoch },
+            certificate: Vec::new(),
+        }
     }
 
     #[test]
-    fn nodes_that_take_all_they_can_leave_every_other_node_its_own() {
+    fn greedy_nodes_leave_every_other_node_its_own_connections() {
         let connections = Arc::new(Connections::default());
         let greedy = 1_000;
-        let mut held: Vec<Place> = (0..greedy)
+        let mut held: Vec<ConnectionPermit> = (0..greedy)
             .flat_map(|number| std::iter::from_fn(|| connections.enter(presented(number, 1))).collect::<Vec<_>>())
             .collect();
         assert_eq!(held.len(), greedy * OWN_PER_NODE + RESERVE_MAX);
-        let others: Vec<Place> = (greedy..greedy + 900)
+        let others: Vec<ConnectionPermit> = (greedy..greedy + 900)
             .flat_map(|number| std::iter::from_fn(|| connections.enter(presented(number, 1))).collect::<Vec<_>>())
             .collect();
         assert_eq!(others.len(), 900 * OWN_PER_NODE);
         held.clear();
-        assert!(connections.enter(presented(greedy, 1)).is_some(), "the reserve is there again");
+        assert!(connections.enter(presented(greedy, 1)).is_some(), "the reserve is free again");
         drop(others);
         let standing = connections.0.lock().unwrap();
         assert_eq!((standing.own, standing.reserve, standing.by_node.len()), (0, 0, 0));
     }
 
     #[test]
-    fn an_earlier_enrollment_takes_no_place_of_the_present_one() {
+    fn earlier_enrollment_uses_no_connection_of_the_present_one() {
         let connections = Arc::new(Connections::default());
-        let earlier: Vec<Place> = std::iter::from_fn(|| connections.enter(presented(7, 1))).collect();
+        let earlier: Vec<ConnectionPermit> = std::iter::from_fn(|| connections.enter(presented(7, 1))).collect();
         assert_eq!(earlier.len(), CONNECTIONS_PER_NODE_MAX);
-        let present: Vec<Place> = std::iter::from_fn(|| connections.enter(presented(7, 2))).collect();
+        let present: Vec<ConnectionPermit> = std::iter::from_fn(|| connections.enter(presented(7, 2))).collect();
         assert_eq!(present.len(), CONNECTIONS_PER_NODE_MAX);
         assert_eq!(connections.of(presented(7, 2).identity.node).len(), 2 * CONNECTIONS_PER_NODE_MAX);
     }

@@ -21,9 +21,9 @@ use tokio_util::{io::ReaderStream, sync::CancellationToken};
 use zeroize::Zeroizing;
 
 use crate::{
-    backend::{Admission, FetchError, Presented},
+    backend::{Admission, FetchError, PresentedCertificate},
     channel::Shared,
-    connections::Place,
+    connections::ConnectionPermit,
     idle::Idle,
 };
 
@@ -32,9 +32,9 @@ const REQUESTS_MAX: u32 = 4;
 /// Size of one read from an artifact, in bytes.
 const CHUNK_BYTES: usize = 64 * 1_024;
 /// Bytes of one response that are buffered until the node takes them.
-const WAITING_BYTES_MAX: usize = 64 * 1_024;
+const SEND_BUFFER_BYTES_MAX: usize = 64 * 1_024;
 /// Longest wait of a request for one of its node's request permits.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time until the body of a request has arrived.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A response of which the node takes nothing for this long ends together with its connection; the agent requests the rest again.
@@ -42,35 +42,35 @@ const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// A connection without a request for this long ends; an agent opens a new one when it needs one.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
+type HttpResponse = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
 struct Fetch {
     shared: Arc<Shared>,
-    place: Arc<Place>,
+    permit: Arc<ConnectionPermit>,
     idle: Idle,
     /// Ends the connection.
     end: CancellationToken,
 }
 
 /// Serves one connection until it closes, is idle for [`IDLE_MAX`], or is ended.
-pub(crate) async fn serve<S>(shared: Arc<Shared>, place: Arc<Place>, stream: S)
+pub(crate) async fn serve<S>(shared: Arc<Shared>, place: Arc<ConnectionPermit>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let node = place.presented.identity.node;
     let (idle, end) = (Idle::default(), place.end.child_token());
-    let fetch = Arc::new(Fetch { shared, place, idle: idle.clone(), end: end.clone() });
+    let fetch = Arc::new(Fetch { shared, permit: place, idle: idle.clone(), end: end.clone() });
     let service = service_fn(move |request| {
         let fetch = fetch.clone();
-        async move { Ok::<_, Infallible>(fetch.answer_in_turn(request).await) }
+        async move { Ok::<_, Infallible>(fetch.answer_with_permit(request).await) }
     });
     let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .max_concurrent_streams(REQUESTS_MAX)
-        .max_send_buf_size(WAITING_BYTES_MAX)
+        .max_send_buf_size(SEND_BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         () = end.cancelled() => {}
-        () = idle.for_long(IDLE_MAX) => {}
+        () = idle.wait_idle_for(IDLE_MAX) => {}
         served = serving => if let Err(error) = served {
             tracing::debug!(%node, %error, "a fetch connection broke");
         }
@@ -78,7 +78,7 @@ where
 }
 
 /// Ends the connection when a response stalls for [`STALLED_AFTER`]; returns when the response has been taken or dropped.
-async fn watch_over(mut taken: watch::Receiver<()>, end: CancellationToken) {
+async fn end_when_stalled(mut taken: watch::Receiver<()>, end: CancellationToken) {
     loop {
         match timeout(STALLED_AFTER, taken.changed()).await {
             Ok(Ok(())) => {}
@@ -90,44 +90,44 @@ async fn watch_over(mut taken: watch::Receiver<()>, end: CancellationToken) {
 
 impl Fetch {
     /// Waits for one of the node's request permits, answers, and holds the permit until the whole response is taken.
-    async fn answer_in_turn(&self, request: Request<Incoming>) -> Answer {
+    async fn answer_with_permit(&self, request: Request<Incoming>) -> HttpResponse {
         let busy = self.idle.busy();
-        let Ok(Ok(turn)) = timeout(TURN_WAIT_MAX, self.place.requests.clone().acquire_owned()).await else {
-            let message = "this node asks for too much at once";
-            return refused(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, message);
+        let Ok(Ok(request_permit)) = timeout(PERMIT_TIMEOUT, self.permit.requests.clone().acquire_owned()).await else {
+            let message = "too many concurrent requests from this node";
+            return refusal(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, message);
         };
         let answer = self.answer(request).await;
         let (takes, taken) = watch::channel(());
-        tokio::spawn(watch_over(taken, self.end.clone()));
+        tokio::spawn(end_when_stalled(taken, self.end.clone()));
         answer.map(|body| {
-            let held = (busy, turn);
-            let noted = body.map_frame(move |frame| {
+            let held = (busy, request_permit);
+            let tracked = body.map_frame(move |frame| {
                 let _held = &held;
                 takes.send_replace(());
                 frame
             });
-            noted.boxed_unsync()
+            tracked.boxed_unsync()
         })
     }
 
-    fn presented(&self) -> &Presented {
-        &self.place.presented
+    fn presented(&self) -> &PresentedCertificate {
+        &self.permit.presented
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
         let (method, target) = (request.method().clone(), request.uri().path().to_owned());
         let admission = match self.shared.backend.admit(self.presented()).await {
             Ok(admission) => admission,
-            Err(why) => return refused(StatusCode::FORBIDDEN, why.code, &why.message),
+            Err(why) => return refusal(StatusCode::FORBIDDEN, why.code, &why.message),
         };
         if method == Method::POST && target == path::RENEW {
             return self.renew(request).await;
         }
         if admission == Admission::RenewalOnly {
-            let message = "the certificate has expired: it may be renewed, and does nothing else";
-            return refused(StatusCode::FORBIDDEN, Code::CertificateExpired, message);
+            let message = "the certificate has expired: only its renewal is allowed";
+            return refusal(StatusCode::FORBIDDEN, Code::CertificateExpired, message);
         }
-        if method == Method::POST && target == path::KEPT {
+        if method == Method::POST && target == path::CONFIRM_RENEWAL {
             // The admission above has already recorded the certificate that the node presented.
             return plain(StatusCode::NO_CONTENT, Bytes::new());
         }
@@ -148,7 +148,7 @@ impl Fetch {
         not_found()
     }
 
-    async fn artifact(&self, sha256: &str, offset: Option<u64>) -> Answer {
+    async fn artifact(&self, sha256: &str, offset: Option<u64>) -> HttpResponse {
         match self.shared.backend.artifact(self.presented().identity.enrolled(), sha256, offset.unwrap_or(0)).await {
             Ok(artifact) => {
                 let bytes = ReaderStream::with_capacity(artifact.bytes, CHUNK_BYTES).map_ok(Frame::data);
@@ -167,8 +167,8 @@ impl Fetch {
         }
     }
 
-    async fn deposit(&self, secret: gpuaas_model::SecretId, request: Request<Incoming>) -> Answer {
-        let bytes = match body(request, SECRET_BYTES_MAX, "a secret is at most 64 KiB long").await {
+    async fn deposit(&self, secret: gpuaas_model::SecretId, request: Request<Incoming>) -> HttpResponse {
+        let bytes = match body(request, SECRET_BYTES_MAX, "a secret must have at most 64 KiB").await {
             Ok(bytes) => Zeroizing::new(bytes.to_vec()),
             Err(why) => return why,
         };
@@ -178,34 +178,34 @@ impl Fetch {
         }
     }
 
-    async fn renew(&self, request: Request<Incoming>) -> Answer {
+    async fn renew(&self, request: Request<Incoming>) -> HttpResponse {
         let presented = self.presented();
-        if !self.shared.paces.renewals.take(&presented.identity, Instant::now()) {
-            let message = "this node renews its certificate too often";
-            return refused(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, message);
+        if !self.shared.rate_limits.renewals.try_take(&presented.identity, Instant::now()) {
+            let message = "too many certificate renewals from this node";
+            return refusal(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, message);
         }
         let body = match body(request, BODY_BYTES_MAX, "the request is too long").await {
             Ok(body) => body,
             Err(why) => return why,
         };
-        let Ok(ask) = serde_json::from_slice::<RenewRequest>(&body) else {
-            return refused(StatusCode::BAD_REQUEST, Code::BodyInvalid, "that is no renewal request");
+        let Ok(renewal) = serde_json::from_slice::<RenewRequest>(&body) else {
+            return refusal(StatusCode::BAD_REQUEST, Code::BodyInvalid, "the body is not a renewal request");
         };
-        match self.shared.backend.renew(presented, &ask).await {
+        match self.shared.backend.renew(presented, &renewal).await {
             Ok(certificate) => match serde_json::to_vec(&RenewResponse { certificate }) {
                 Ok(body) => plain(StatusCode::OK, Bytes::from(body)),
                 Err(error) => self.failed("a renewal", FetchError::Internal(error.to_string())),
             },
-            Err(why) => refused(StatusCode::FORBIDDEN, why.code, &why.message),
+            Err(why) => refusal(StatusCode::FORBIDDEN, why.code, &why.message),
         }
     }
 
-    fn failed(&self, what: &str, error: FetchError) -> Answer {
+    fn failed(&self, what: &str, error: FetchError) -> HttpResponse {
         match error {
             FetchError::NotFound => not_found(),
             FetchError::Internal(why) => {
-                tracing::error!(node = %self.presented().identity.node, what, why, "a node did not get what it asked for");
-                refused(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "the control plane failed")
+                tracing::error!(node = %self.presented().identity.node, what, why, "a request of a node failed");
+                refusal(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "the control plane failed")
             }
         }
     }
@@ -218,25 +218,27 @@ fn offset(request: &Request<Incoming>) -> Option<u64> {
 }
 
 /// Reads the body of a request; returns the error response when the body is too long or too slow.
-async fn body(request: Request<Incoming>, bytes_max: usize, too_long: &str) -> Result<Bytes, Answer> {
+async fn body(request: Request<Incoming>, bytes_max: usize, too_long: &str) -> Result<Bytes, HttpResponse> {
     match timeout(BODY_TIMEOUT, Limited::new(request.into_body(), bytes_max).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(_)) => Err(refused(StatusCode::PAYLOAD_TOO_LARGE, Code::BodyTooLarge, too_long)),
-        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, Code::BodyTooSlow, "the request does not arrive")),
+        Ok(Err(_)) => Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, Code::BodyTooLarge, too_long)),
+        Err(_) => {
+            Err(refusal(StatusCode::REQUEST_TIMEOUT, Code::BodyTooSlow, "the request body did not arrive in time"))
+        }
     }
 }
 
-fn plain(status: StatusCode, bytes: Bytes) -> Answer {
+fn plain(status: StatusCode, bytes: Bytes) -> HttpResponse {
     let mut response = Response::new(Full::new(bytes).map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = status;
     response
 }
 
-fn refused(status: StatusCode, code: Code, message: &str) -> Answer {
+fn refusal(status: StatusCode, code: Code, message: &str) -> HttpResponse {
     let refusal = Refusal { code, message: message.to_owned() };
     plain(status, Bytes::from(serde_json::to_vec(&refusal).unwrap_or_default()))
 }
 
-fn not_found() -> Answer {
-    refused(StatusCode::NOT_FOUND, Code::NotFound, "there is no such thing for this node")
+fn not_found() -> HttpResponse {
+    refusal(StatusCode::NOT_FOUND, Code::NotFound, "not found, or not available to this node")
 }

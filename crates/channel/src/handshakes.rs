@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     channel::ChannelError,
-    turns::{Turn, Turns},
+    handshake_queue::{HandshakeQueue, Permit},
 };
 
 /// Longest time for a handshake once it has a permit.
@@ -21,43 +21,43 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for a permit; an agent dials another address after five seconds.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Time that a handshake gets while others wait for its permit: several times that of a handshake over the slowest link.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PREEMPT_AFTER: Duration = Duration::from_secs(1);
 
 /// Running and queued handshakes.
 #[derive(Default)]
 pub(crate) struct Handshakes {
-    turns: Turns,
+    queue: HandshakeQueue,
 }
 
 impl Handshakes {
-    /// Runs `handshake` once it has a permit. A handshake slower than [`PATIENCE`] is cut off while others wait for its permit.
-    pub(crate) async fn in_turn<T>(
+    /// Runs `handshake` once it has a permit. A handshake slower than [`PREEMPT_AFTER`] is cut off while others wait for its permit.
+    pub(crate) async fn run<T>(
         &self,
         from: PeerSite,
         handshake: impl Future<Output = Result<T, ChannelError>>,
     ) -> Result<T, ChannelError> {
         let lost = |why: &str| ChannelError::Lost(why.to_owned());
-        let turn = self.turns.enter(from, Instant::now());
-        let turn = timeout(WAIT_MAX, turn).await.ok().flatten();
-        let turn = turn.ok_or_else(|| lost("too many handshakes wait"))?;
+        let permit = self.queue.enter(from, Instant::now());
+        let permit = timeout(WAIT_MAX, permit).await.ok().flatten();
+        let turn = permit.ok_or_else(|| lost("too many handshakes are waiting"))?;
         let shaken = async {
             tokio::select! {
                 shaken = handshake => shaken,
-                () = pressed(&turn) => Err(lost("the handshake took too long while others waited")),
+                () = preempted(&turn) => Err(lost("the handshake took too long while others were waiting")),
             }
         };
         timeout(TIMEOUT, shaken).await.unwrap_or_else(|_| Err(lost("the handshake took too long")))
     }
 }
 
-/// Returns when others wait for the permit, but not before [`PATIENCE`] is over.
-async fn pressed(turn: &Turn<'_>) {
-    let displaced: &CancellationToken = turn.displaced();
+/// Returns when others wait for the permit, but not before [`PREEMPT_AFTER`] is over.
+async fn preempted(turn: &Permit<'_>) {
+    let preempted: &CancellationToken = turn.preempted();
     tokio::select! {
-        () = displaced.cancelled() => return,
-        () = sleep(PATIENCE) => {}
+        () = preempted.cancelled() => return,
+        () = sleep(PREEMPT_AFTER) => {}
     }
     if !turn.is_wanted() {
-        displaced.cancelled().await;
+        preempted.cancelled().await;
     }
 }

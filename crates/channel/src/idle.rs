@@ -10,7 +10,7 @@ pub struct Idle(watch::Sender<usize>);
 
 /// Guard that a request holds until its response is complete.
 #[derive(Debug)]
-pub struct Busy(watch::Sender<usize>);
+pub struct BusyGuard(watch::Sender<usize>);
 
 impl Default for Idle {
     /// Starts with no requests.
@@ -21,13 +21,13 @@ impl Default for Idle {
 
 impl Idle {
     /// Counts one more request until the returned guard is dropped.
-    pub fn busy(&self) -> Busy {
+    pub fn busy(&self) -> BusyGuard {
         self.0.send_modify(|carried| *carried += 1);
-        Busy(self.0.clone())
+        BusyGuard(self.0.clone())
     }
 
     /// Returns when the connection has carried no request for `long` without interruption.
-    pub async fn for_long(&self, long: Duration) {
+    pub async fn wait_idle_for(&self, long: Duration) {
         let mut carried = self.0.subscribe();
         // Cannot fail, because `self` holds the sender during this call.
         while carried.wait_for(|carried| *carried == 0).await.is_ok() {
@@ -40,7 +40,7 @@ impl Idle {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.send_modify(|carried| *carried -= 1);
     }
@@ -57,11 +57,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_carries_nothing_is_idle_and_one_that_does_is_not() {
         let (idle, began) = (Idle::default(), Instant::now());
-        idle.for_long(LONG).await;
+        idle.wait_idle_for(LONG).await;
         assert_eq!(began.elapsed(), LONG);
         let (one, other) = (idle.busy(), idle.busy());
         drop(one);
-        assert!(timeout(LONG * 100, idle.for_long(LONG)).await.is_err(), "one is under way");
+        assert!(timeout(LONG * 100, idle.wait_idle_for(LONG)).await.is_err(), "one is under way");
         let brief = async {
             sleep(LONG / 2).await;
             drop(other);
@@ -69,7 +69,7 @@ mod tests {
             drop(idle.busy());
         };
         let began = Instant::now();
-        tokio::join!(brief, idle.for_long(LONG));
+        tokio::join!(brief, idle.wait_idle_for(LONG));
         assert_eq!(began.elapsed(), LONG * 2, "counted from the end of the last");
     }
 }

@@ -14,6 +14,7 @@ mod backend;
 mod channel;
 mod connections;
 mod fetch;
+mod handshake_queue;
 mod handshakes;
 #[cfg(test)]
 mod hostile_tests;
@@ -23,23 +24,22 @@ mod lines;
 mod link;
 mod listener;
 mod liveness;
-mod paces;
 mod peer_service;
 #[cfg(test)]
 mod peer_tests;
 mod peers;
 mod proxy_protocol;
+mod rate_limits;
 mod readmission;
+mod report_throttle;
 mod reports;
 mod requests;
-mod rhythm;
 mod session;
 mod tunnel;
-mod turns;
 
-pub use backend::{Admission, ArtifactBody, ChannelBackend, FetchError, Presented, Refused};
+pub use backend::{Admission, ArtifactBody, ChannelBackend, FetchError, PresentedCertificate, Refused};
 pub use channel::{Channel, ChannelError, ChannelOptions, JournalStream, TaskStream};
-pub use idle::{Busy, Idle};
+pub use idle::{BusyGuard, Idle};
 pub use listener::ChannelService;
 pub use peer_service::PeerService;
 pub use peers::{Holder, PeerOptions};

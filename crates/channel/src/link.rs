@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gpuaas_wire::{
-    bounds::Said,
+    bounds::Bounded,
     session::{BODY_BYTES_MAX, Refusal},
 };
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
@@ -15,30 +15,30 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::{channel::ChannelError, lines::read};
+use crate::{channel::ChannelError, lines::parse};
 
 /// Interval of HTTP/2 keep-alive pings, counted from the last received frame.
-const BEAT_EVERY: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// An unanswered keep-alive ping ends the connection after this long.
-const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Flow-control window of a whole connection, in bytes: large enough for very many narrow streams, so that none blocks the others.
-const WAITING_BYTES_MAX: u32 = 16 * 1_024 * 1_024;
+const CONNECTION_WINDOW_BYTES: u32 = 16 * 1_024 * 1_024;
 
 /// Flow-control window of each stream of a connection.
 #[derive(Clone, Copy)]
-pub(crate) enum Streams {
+pub(crate) enum StreamWindow {
     /// 1 MiB: for a connection with few streams whose readers are fast, or that serves a single reader.
-    Wide,
+    Large,
     /// 32 KiB: for a connection that many nodes' streams share, where a paused reader must not use up the connection's window.
-    Narrow,
+    Small,
 }
 
-impl Streams {
-    const fn waiting_bytes_max(self) -> u32 {
+impl StreamWindow {
+    const fn bytes(self) -> u32 {
         match self {
-            Self::Wide => 1_024 * 1_024,
-            Self::Narrow => 32 * 1_024,
+            Self::Large => 1_024 * 1_024,
+            Self::Small => 32 * 1_024,
         }
     }
 }
@@ -58,17 +58,21 @@ pub(crate) struct Link {
 
 impl Link {
     /// Starts HTTP/2 as the client on a new connection. Cancelling `ended` ends the connection.
-    pub(crate) async fn open<S>(stream: S, streams: Streams, ended: CancellationToken) -> Result<Self, ChannelError>
+    pub(crate) async fn open<S>(
+        stream: S,
+        streams: StreamWindow,
+        ended: CancellationToken,
+    ) -> Result<Self, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .keep_alive_interval(BEAT_EVERY)
-            .keep_alive_timeout(BEAT_TIMEOUT)
+            .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .keep_alive_while_idle(true)
-            .initial_stream_window_size(streams.waiting_bytes_max())
-            .initial_connection_window_size(WAITING_BYTES_MAX)
+            .initial_stream_window_size(streams.bytes())
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| ChannelError::Lost(error.to_string()))?;
@@ -88,7 +92,7 @@ impl Link {
     }
 
     /// Returns the same connection with `prefix` in front of every path.
-    pub(crate) fn below(&self, prefix: String) -> Self {
+    pub(crate) fn with_prefix(&self, prefix: String) -> Self {
         Self { prefix, ..self.clone() }
     }
 
@@ -124,9 +128,9 @@ impl Link {
     }
 
     /// Requests a JSON value and checks its bounds.
-    pub(crate) async fn get<T: DeserializeOwned + Said>(&self, path: &str) -> Result<T, ChannelError> {
+    pub(crate) async fn get<T: DeserializeOwned + Bounded>(&self, path: &str) -> Result<T, ChannelError> {
         let response = self.request(Method::GET, path, HeaderMap::new(), empty()).await?;
-        read(&collect(response.into_body()).await?)
+        parse(&collect(response.into_body()).await?)
     }
 
     /// Sends a JSON value.
@@ -156,9 +160,9 @@ async fn refusal(response: Response<Incoming>) -> ChannelError {
         return ChannelError::NotConnected;
     }
     match collect(response.into_body()).await {
-        Ok(bytes) => match read::<Refusal>(&bytes) {
+        Ok(bytes) => match parse::<Refusal>(&bytes) {
             Ok(refusal) => ChannelError::Refused(refusal),
-            Err(_) => ChannelError::Protocol(format!("the answer was {status}")),
+            Err(_) => ChannelError::Protocol(format!("the response status was {status}")),
         },
         Err(error) => error,
     }

@@ -15,19 +15,19 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    backend::{Admission, ChannelBackend, Presented},
+    backend::{Admission, ChannelBackend, PresentedCertificate},
     channel::{Channel, ChannelError, ChannelOptions, Shared},
-    connections::Place,
+    connections::ConnectionPermit,
     fetch,
     handshakes::Handshakes,
     proxy_protocol::ProxyProtocol,
     reports::observe,
-    requests::{give_endpoints, give_keys},
+    requests::{send_endpoints, send_keys},
     session::Session,
 };
 
 /// Longest interval between two reads of the clock while a certificate approaches expiry, so that a clock adjustment is noticed.
-const END_LOOKED_AT_EVERY: Duration = Duration::from_secs(60);
+const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Accepts nodes' connections until it is stopped.
 pub struct ChannelService {
@@ -86,20 +86,20 @@ impl ChannelService {
             let served = async move {
                 let peer = proxies.peer(&mut stream, from.ip()).await;
                 let site = PeerSite::of(peer.map_err(|error| ChannelError::Lost(error.to_string()))?.address);
-                let (presented, stream) = handshakes.in_turn(site, shaken(acceptor, stream)).await?;
+                let (presented, stream) = handshakes.run(site, tls_handshake(acceptor, stream)).await?;
                 let refused = |why: &str| ChannelError::Lost(why.to_owned());
-                if !channel.shared.paces.connects.take(&presented.identity, Instant::now()) {
-                    return Err(refused("it connects too often"));
+                if !channel.shared.rate_limits.connects.try_take(&presented.identity, Instant::now()) {
+                    return Err(refused("the node connects too often"));
                 }
                 let place = channel.shared.connections.enter(presented);
-                let place = place.ok_or_else(|| refused("there are too many connections"))?;
+                let place = place.ok_or_else(|| refused("too many connections"))?;
                 serve(channel, Arc::new(place), stream).await
             };
             tokio::spawn(async move {
                 tokio::select! {
                     () = stop.cancelled() => {}
                     result = served => if let Err(error) = result {
-                        tracing::debug!(%from, %error, "a node's connection was turned away or ended");
+                        tracing::debug!(%from, %error, "a node's connection was refused or ended");
                     }
                 }
             });
@@ -107,7 +107,10 @@ impl ChannelService {
     }
 }
 
-async fn shaken(acceptor: TlsAcceptor, stream: TcpStream) -> Result<(Presented, TlsStream<TcpStream>), ChannelError> {
+async fn tls_handshake(
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+) -> Result<(PresentedCertificate, TlsStream<TcpStream>), ChannelError> {
     let lost = |error: &dyn std::fmt::Display| ChannelError::Lost(error.to_string());
     // Tasks are small and must be sent at once.
     stream.set_nodelay(true).map_err(|error| lost(&error))?;
@@ -115,11 +118,15 @@ async fn shaken(acceptor: TlsAcceptor, stream: TcpStream) -> Result<(Presented, 
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(|der| der.to_vec());
     let certificate = certificate.ok_or_else(|| ChannelError::Lost("no client certificate".to_owned()))?;
     let identity = NodeIdentity::of_certificate(&certificate).map_err(|error| lost(&error))?;
-    Ok((Presented { identity, certificate }, stream))
+    Ok((PresentedCertificate { identity, certificate }, stream))
 }
 
 /// Serves a connection that is already counted in `Connections`, so that a revocation from here on ends it too.
-async fn serve(channel: Channel, place: Arc<Place>, stream: TlsStream<TcpStream>) -> Result<(), ChannelError> {
+async fn serve(
+    channel: Channel,
+    place: Arc<ConnectionPermit>,
+    stream: TlsStream<TcpStream>,
+) -> Result<(), ChannelError> {
     let (presented, node) = (&place.presented, place.presented.identity.node);
     let admission = channel.shared.backend.admit(presented).await.map_err(|refused| {
         tracing::warn!(%node, code = %refused.code, reason = %refused.message, "a node was refused");
@@ -128,9 +135,9 @@ async fn serve(channel: Channel, place: Arc<Place>, stream: TlsStream<TcpStream>
     // Set only here, so it cannot be set already.
     let _ = place.admitted.set(admission);
     match (stream.get_ref().1.alpn_protocol(), admission) {
-        (Some(ALPN_NODE), Admission::Full) => serve_while_current(channel, &place, stream).await,
+        (Some(ALPN_NODE), Admission::Full) => serve_until_expiry(channel, &place, stream).await,
         (Some(ALPN_NODE), Admission::RenewalOnly) => {
-            tracing::info!(%node, code = %Code::CertificateExpired, "a node's certificate has expired; it must renew it first");
+            tracing::info!(%node, code = %Code::CertificateExpired, "a node's certificate has expired; the node must renew it first");
             Err(ChannelError::Lost("the certificate has expired".to_owned()))
         }
         (Some(ALPN_FETCH), _) => {
@@ -142,9 +149,9 @@ async fn serve(channel: Channel, place: Arc<Place>, stream: TlsStream<TcpStream>
 }
 
 /// Serves a node until its certificate expires; the node then reconnects with a newer certificate.
-async fn serve_while_current(
+async fn serve_until_expiry(
     channel: Channel,
-    place: &Place,
+    place: &ConnectionPermit,
     stream: TlsStream<TcpStream>,
 ) -> Result<(), ChannelError> {
     let node = place.presented.identity.node;
@@ -164,18 +171,20 @@ async fn until_after(clock: &dyn Clock, end: Timestamp) {
     while clock.now() <= end {
         // The certificate is valid through its last millisecond.
         let left = end.since(clock.now()) + Duration::from_millis(1);
-        sleep(left.min(END_LOOKED_AT_EVERY)).await;
+        sleep(left.min(EXPIRY_CHECK_INTERVAL)).await;
     }
 }
 
-async fn serve_reversed(channel: Channel, place: &Place, stream: TlsStream<TcpStream>) -> Result<(), ChannelError> {
+async fn serve_reversed(
+    channel: Channel,
+    place: &ConnectionPermit,
+    stream: TlsStream<TcpStream>,
+) -> Result<(), ChannelError> {
     let identity = &place.presented.identity;
     let session = Session::open(identity.enrolled(), stream, &place.end).await?;
     let _end = session.link.ended.clone().drop_guard();
     if !session.hello.protocols.contains(&PROTOCOL) {
-        return Err(ChannelError::Protocol(
-            "the agent speaks no protocol version that this control plane does".to_owned(),
-        ));
+        return Err(ChannelError::Protocol("the agent supports no protocol version of this control plane".to_owned()));
     }
     match session.hello.connection.clone() {
         ConnectionKind::Bulk { request } => {
@@ -190,33 +199,33 @@ async fn serve_reversed(channel: Channel, place: &Place, stream: TlsStream<TcpSt
 
 async fn serve_control(channel: Channel, mut session: Session, identity: &NodeIdentity) -> Result<(), ChannelError> {
     let (shared, node) = (&channel.shared, session.node);
-    if !shared.paces.channels.take(identity, Instant::now()) {
-        return Err(ChannelError::Lost("it opens its channel too often".to_owned()));
+    if !shared.rate_limits.channels.try_take(identity, Instant::now()) {
+        return Err(ChannelError::Lost("the node opens its channel too often".to_owned()));
     }
     if channel.is_cloned(&session).await {
-        shared.backend.cloned(node, &session.hello).await;
+        shared.backend.identity_cloned(node, &session.hello).await;
         return Err(ChannelError::Lost("another live agent uses this identity".to_owned()));
     }
     let (version, signed_set) = shared.backend.key_set().await;
     // A node that reports a newer key set would refuse this one; the backend decides about it in `connected`.
     if session.hello.key_set_version <= version {
-        give_keys(&session.link, &signed_set).await?;
+        send_keys(&session.link, &signed_set).await?;
         session.hello.key_set_version = version;
     }
-    give_endpoints(&session.link, shared.backend.endpoints().await).await;
+    send_endpoints(&session.link, shared.backend.endpoints().await).await;
     shared.install(session.clone());
     // However the session ends, including by a panic, its end is recorded and the unreachable timer starts.
-    let held = AssertUnwindSafe(hold(&channel, &session)).catch_unwind().await;
+    let outcome = AssertUnwindSafe(run_session(&channel, &session)).catch_unwind().await;
     session.link.ended.cancel();
     shared.remove(&session);
     if shared.backend.disconnected(node, session.connection).await {
         shared.liveness.await_return(node);
     }
-    held.unwrap_or_else(|_| Err(ChannelError::Lost("the control plane failed".to_owned())))
+    outcome.unwrap_or_else(|_| Err(ChannelError::Lost("the control plane failed".to_owned())))
 }
 
 /// Records an installed session, requests unit reports, and returns when the session ends.
-async fn hold(channel: &Channel, session: &Session) -> Result<(), ChannelError> {
+async fn run_session(channel: &Channel, session: &Session) -> Result<(), ChannelError> {
     let (shared, node) = (&channel.shared, session.node);
     let recorded = shared.backend.connected(session.enrolled(), session.connection, &session.hello).await;
     recorded.map_err(|refused| ChannelError::Lost(refused.message))?;
@@ -224,7 +233,7 @@ async fn hold(channel: &Channel, session: &Session) -> Result<(), ChannelError> 
     shared.liveness.connected(node);
     let units = shared.backend.observed_units(node).await;
     if let Err(error) = observe(channel, session.clone(), units).await {
-        tracing::debug!(%node, %error, "the node takes no observation yet");
+        tracing::debug!(%node, %error, "could not observe the units of the node");
     }
     session.link.ended.cancelled().await;
     Ok(())
@@ -236,18 +245,18 @@ mod tests {
 
     use super::*;
 
-    struct Set(AtomicI64, Instant);
+    struct AdjustableClock(AtomicI64, Instant);
 
-    impl Clock for Set {
+    impl Clock for AdjustableClock {
         fn now(&self) -> Timestamp {
             Timestamp::from_millis(self.0.load(Ordering::SeqCst)).plus(self.1.elapsed())
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_a_certificate_is_noticed_in_time_and_also_when_the_clock_is_set() {
+    async fn certificate_expiry_is_noticed_also_when_the_clock_is_set() {
         let day = Duration::from_secs(24 * 3_600);
-        let clock = Set(AtomicI64::new(0), Instant::now());
+        let clock = AdjustableClock(AtomicI64::new(0), Instant::now());
         until_after(&clock, Timestamp::from_millis(0).plus(day)).await;
         assert_eq!(clock.1.elapsed(), day + Duration::from_millis(1));
         let set = async {

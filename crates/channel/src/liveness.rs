@@ -15,17 +15,17 @@ pub(crate) struct Liveness {
     backend: Arc<dyn ChannelBackend>,
     unreachable_after: Duration,
     /// Cancels the timer of each node that has lost its connection.
-    gone: Arc<Mutex<HashMap<NodeId, CancellationToken>>>,
+    awaited: Arc<Mutex<HashMap<NodeId, CancellationToken>>>,
 }
 
 impl Liveness {
     pub(crate) fn new(backend: Arc<dyn ChannelBackend>, unreachable_after: Duration) -> Self {
-        Self { backend, unreachable_after, gone: Arc::default() }
+        Self { backend, unreachable_after, awaited: Arc::default() }
     }
 
     /// Stops the timer of a node that has connected.
     pub(crate) fn connected(&self, node: NodeId) {
-        if let Some(wait) = self.gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&node) {
+        if let Some(wait) = self.awaited.lock().unwrap_or_else(PoisonError::into_inner).remove(&node) {
             wait.cancel();
         }
     }
@@ -33,18 +33,18 @@ impl Liveness {
     /// Starts the timer of a node whose connection, or the process that held it, has ended; a running timer starts anew.
     pub(crate) fn await_return(&self, node: NodeId) {
         let wait = CancellationToken::new();
-        let before = self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(node, wait.clone());
+        let before = self.awaited.lock().unwrap_or_else(PoisonError::into_inner).insert(node, wait.clone());
         if let Some(before) = before {
             before.cancel();
         }
-        let (backend, after, gone) = (self.backend.clone(), self.unreachable_after, self.gone.clone());
+        let (backend, after, awaited) = (self.backend.clone(), self.unreachable_after, self.awaited.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = wait.cancelled() => {}
                 () = tokio::time::sleep(after) => {
-                    let still = gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&node).is_some();
+                    let still = awaited.lock().unwrap_or_else(PoisonError::into_inner).remove(&node).is_some();
                     if still {
-                        backend.did_not_return(node).await;
+                        backend.became_unreachable(node).await;
                     }
                 }
             }

@@ -26,7 +26,7 @@ use crate::{
     handshakes::Handshakes,
     idle::Idle,
     link::{Body, Link, collect, full},
-    requests::within,
+    requests::with_timeout,
 };
 
 /// Concurrent connections of all replicas: one per replica for short requests, and one for every tunnel and journal that it opens.
@@ -34,11 +34,11 @@ const CONNECTIONS_MAX: usize = 4_096;
 /// A connection without a request for this long ends; a replica that needs one dials again.
 const IDLE_MAX: Duration = Duration::from_secs(300);
 /// Time that a connection has to finish running requests after its graceful shutdown has begun.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Concurrent requests per connection, which the tasks of every node may share.
 const REQUESTS_MAX: u32 = 10_000;
 /// Interval of HTTP/2 keep-alive pings, and the time within which each must be answered; otherwise the connection ends.
-const BEAT: Duration = Duration::from_secs(5);
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// Accepts other replicas' connections until it is stopped.
 pub struct PeerService {
@@ -80,7 +80,7 @@ impl PeerService {
                 tokio::select! {
                     () = stop.cancelled() => {}
                     served = service.serve(stream, PeerSite::of(from.ip())) => if let Err(error) = served {
-                        tracing::debug!(%from, %error, "a replica's connection was turned away or ended");
+                        tracing::debug!(%from, %error, "a replica's connection was refused or ended");
                     }
                 }
             });
@@ -88,14 +88,14 @@ impl PeerService {
     }
 
     async fn serve(self: &Arc<Self>, stream: TcpStream, from: PeerSite) -> Result<(), ChannelError> {
-        let stream = self.handshakes.in_turn(from, self.shaken(stream)).await?;
-        let refused = |_| ChannelError::Lost("there are too many connections".to_owned());
+        let stream = self.handshakes.run(from, self.tls_handshake(stream)).await?;
+        let refused = |_| ChannelError::Lost("too many connections".to_owned());
         let _connection = self.connections.try_acquire().map_err(refused)?;
-        self.converse(stream).await.map_err(|error| ChannelError::Lost(error.to_string()))
+        self.serve_connection(stream).await.map_err(|error| ChannelError::Lost(error.to_string()))
     }
 
     /// Performs the TLS handshake; refuses clients that are no replica of this control plane.
-    async fn shaken(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, ChannelError> {
+    async fn tls_handshake(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, ChannelError> {
         let lost = |error: &dyn std::fmt::Display| ChannelError::Lost(error.to_string());
         stream.set_nodelay(true).map_err(|error| lost(&error))?;
         let stream = self.acceptor.accept(stream).await.map_err(|error| lost(&error))?;
@@ -111,7 +111,7 @@ impl PeerService {
     }
 
     /// Serves a connection until it closes or is idle for [`IDLE_MAX`].
-    pub(crate) async fn converse<S>(self: &Arc<Self>, stream: S) -> hyper::Result<()>
+    pub(crate) async fn serve_connection<S>(self: &Arc<Self>, stream: S) -> hyper::Result<()>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -120,7 +120,7 @@ impl PeerService {
         let service = service_fn(move |request| {
             let (this, busy) = (this.clone(), carried.busy());
             async move {
-                let answer = this.answer(request).await.unwrap_or_else(refused);
+                let answer = this.answer(request).await.unwrap_or_else(error_response);
                 Ok::<_, Infallible>(answer.map(|body| {
                     let held = body.map_frame(move |frame| {
                         // Held until the body is read or dropped.
@@ -134,39 +134,39 @@ impl PeerService {
         let mut connection = pin!(
             hyper::server::conn::http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
-                .keep_alive_interval(BEAT)
-                .keep_alive_timeout(BEAT)
+                .keep_alive_interval(KEEP_ALIVE)
+                .keep_alive_timeout(KEEP_ALIVE)
                 .max_concurrent_streams(REQUESTS_MAX)
                 .serve_connection(TokioIo::new(stream), service)
         );
         tokio::select! {
             ended = &mut connection => return ended,
-            () = idle.for_long(IDLE_MAX) => {}
+            () = idle.wait_idle_for(IDLE_MAX) => {}
         }
         connection.as_mut().graceful_shutdown();
-        timeout(GOODBYE_TIMEOUT, connection).await.unwrap_or(Ok(()))
+        timeout(SHUTDOWN_TIMEOUT, connection).await.unwrap_or(Ok(()))
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, ChannelError> {
         let path = request.uri().path().to_owned();
-        let unknown = || ChannelError::Protocol("replicas have no such path".to_owned());
+        let unknown = || ChannelError::Protocol("no such path".to_owned());
         let (node, rest) = path.strip_prefix("/nodes/").and_then(|path| path.split_once('/')).ok_or_else(unknown)?;
         let node: NodeId = node.parse().map_err(|_| unknown())?;
         match (request.method(), rest) {
             (&Method::POST, "observe") => {
-                let body = within(collect(request.into_body())).await?;
+                let body = with_timeout(collect(request.into_body())).await?;
                 let Observe { units } =
                     serde_json::from_slice(&body).map_err(|error| ChannelError::Protocol(error.to_string()))?;
                 self.channel.observe_here(node, units).await?;
                 Ok(Response::new(full(Bytes::new())))
             }
-            _ => match way(node, rest).ok_or_else(unknown)? {
-                Way::Control(path) => hand_on(self.channel.link_here(node)?, path, request, None).await,
-                Way::Enrolled(node, path) => hand_on(self.channel.link_to_here(node)?, path, request, None).await,
-                Way::Bulk(node, path) => {
+            _ => match parse_route(node, rest).ok_or_else(unknown)? {
+                Route::Control(path) => forward(self.channel.link_here(node)?, path, request, None).await,
+                Route::Enrolled(node, path) => forward(self.channel.link_to_here(node)?, path, request, None).await,
+                Route::Bulk(node, path) => {
                     let link = self.channel.bulk_here(node).await?;
-                    let alive = link.ended.clone();
-                    hand_on(link, path, request, Some(alive)).await
+                    let guard = link.ended.clone();
+                    forward(link, path, request, Some(guard)).await
                 }
             },
         }
@@ -174,7 +174,7 @@ impl PeerService {
 }
 
 /// The node connection on which a request is forwarded, and its path at the agent.
-enum Way<'a> {
+enum Route<'a> {
     /// The control connection, whatever its enrollment.
     Control(&'a str),
     /// The control connection of one enrollment.
@@ -184,22 +184,22 @@ enum Way<'a> {
 }
 
 /// Parses `control/PATH`, `enrolled/EPOCH/PATH` or `bulk/EPOCH/PATH`.
-fn way(node: NodeId, rest: &str) -> Option<Way<'_>> {
+fn parse_route(node: NodeId, rest: &str) -> Option<Route<'_>> {
     if let Some(path) = rest.strip_prefix("control").filter(|path| path.starts_with('/')) {
-        return Some(Way::Control(path));
+        return Some(Route::Control(path));
     }
     let (kind, rest) = rest.split_once('/')?;
     let (epoch, path) = rest.split_at_checked(rest.find('/')?)?;
     let node = EnrolledNode { node, epoch: epoch.parse().ok()? };
     match kind {
-        "enrolled" => Some(Way::Enrolled(node, path)),
-        "bulk" => Some(Way::Bulk(node, path)),
+        "enrolled" => Some(Route::Enrolled(node, path)),
+        "bulk" => Some(Route::Bulk(node, path)),
         _ => None,
     }
 }
 
 /// Forwards a request and streams the response back unchanged. `alive` ends the node's connection together with the response.
-async fn hand_on(
+async fn forward(
     link: Link,
     path: &str,
     request: Request<Incoming>,
@@ -218,7 +218,7 @@ async fn hand_on(
     }))
 }
 
-fn refused(error: ChannelError) -> Response<Body> {
+fn error_response(error: ChannelError) -> Response<Body> {
     let (status, refusal) = match error {
         ChannelError::Refused(refusal) => {
             (StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::UNPROCESSABLE_ENTITY), refusal)

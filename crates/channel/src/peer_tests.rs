@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use gpuaas_model::{Clock, EnrolledNode, NodeId, ReplicaId, SecretId, Timestamp};
 use gpuaas_trust::{
-    ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReplicaIdentity, ShownCertificate, TrustedAuthorities,
+    ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReloadableCertificate, ReplicaIdentity, TrustedAuthorities,
     node_client_config, replica_server_config,
 };
 use gpuaas_wire::{session::Hello, task::UnitReport};
@@ -18,9 +18,9 @@ use zeroize::Zeroizing;
 
 use crate::{
     Admission, ArtifactBody, Channel, ChannelBackend, ChannelError, ChannelOptions, FetchError, Holder, PeerOptions,
-    PeerService, Presented, ProxyProtocol, Refused,
+    PeerService, PresentedCertificate, ProxyProtocol, Refused,
     channel::Shared,
-    link::{Link, Streams},
+    link::{Link, StreamWindow},
     peers::Peers,
 };
 
@@ -29,7 +29,7 @@ struct Empty;
 
 #[async_trait]
 impl ChannelBackend for Empty {
-    async fn admit(&self, _: &Presented) -> Result<Admission, Refused> {
+    async fn admit(&self, _: &PresentedCertificate) -> Result<Admission, Refused> {
         Ok(Admission::Full)
     }
 
@@ -41,7 +41,7 @@ impl ChannelBackend for Empty {
         true
     }
 
-    async fn did_not_return(&self, _: NodeId) {}
+    async fn became_unreachable(&self, _: NodeId) {}
 
     async fn holder(&self, _: NodeId) -> Option<Holder> {
         None
@@ -51,7 +51,7 @@ impl ChannelBackend for Empty {
         Vec::new()
     }
 
-    async fn cloned(&self, _: NodeId, _: &Hello) {}
+    async fn identity_cloned(&self, _: NodeId, _: &Hello) {}
 
     async fn units_changed(&self, _: EnrolledNode, _: Vec<UnitReport>) -> bool {
         true
@@ -77,7 +77,7 @@ impl ChannelBackend for Empty {
         Err(FetchError::NotFound)
     }
 
-    async fn renew(&self, _: &Presented, _: &gpuaas_wire::session::RenewRequest) -> Result<String, Refused> {
+    async fn renew(&self, _: &PresentedCertificate, _: &gpuaas_wire::session::RenewRequest) -> Result<String, Refused> {
         Ok(String::new())
     }
 }
@@ -105,7 +105,7 @@ const NODE: NodeId = NodeId::from_uuid(Uuid::from_u128(77));
 async fn replica(authority: &Authority) -> (PeerService, SocketAddr) {
     let (chain, key) = authority.issue_replica(&identity(1), now()).unwrap();
     let trusted = TrustedAuthorities::new(authority.certificates()).unwrap();
-    let tls = Arc::new(replica_server_config(ShownCertificate::new(chain, key).unwrap(), &trusted).unwrap());
+    let tls = Arc::new(replica_server_config(ReloadableCertificate::new(chain, key).unwrap(), &trusted).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let clock = Arc::new(MachineClock);
@@ -131,26 +131,26 @@ fn shown_by(trusted: &Authority, identity: &ReplicaIdentity, issuer: &Authority)
 }
 
 /// Requests a node that no replica holds from replica `number` at `address`; returns the error.
-async fn asked(tls: ClientConfig, address: SocketAddr, number: u128) -> ChannelError {
+async fn request_error(tls: ClientConfig, address: SocketAddr, number: u128) -> ChannelError {
     let peers = Peers::new(PeerOptions { control_plane: "cp-1".into(), tls });
     let holder = Holder { replica: identity(number).replica, address: address.to_string(), instance: "one".to_owned() };
     let answer = async { peers.control(&holder, NODE).await?.get::<Hello>("/v1/hello").await };
-    answer.await.expect_err("nobody holds the node")
+    answer.await.expect_err("no replica holds the node")
 }
 
 #[tokio::test]
-async fn a_replica_of_this_control_plane_is_answered_and_nobody_else() {
+async fn only_replicas_of_this_control_plane_are_answered() {
     let authority = Authority::generate("cp-1", now()).unwrap();
     let address = listening(&authority).await;
     let sister = shown_by(&authority, &identity(2), &authority);
     assert_eq!(
-        asked(sister.clone(), address, 1).await,
+        request_error(sister.clone(), address, 1).await,
         ChannelError::NotConnected,
-        "it says that it holds no such node"
+        "the replica holds no such node"
     );
 
-    let stranger = Authority::generate("cp-1", now()).unwrap();
-    let foreign = shown_by(&authority, &identity(2), &stranger);
+    let other_authority = Authority::generate("cp-1", now()).unwrap();
+    let of_other_authority = shown_by(&authority, &identity(2), &other_authority);
     let other = ReplicaIdentity { control_plane: "cp-2".into(), ..identity(2) };
     let other = shown_by(&authority, &other, &authority);
     let key = NodeKey::generate().unwrap();
@@ -158,17 +158,19 @@ async fn a_replica_of_this_control_plane_is_answered_and_nobody_else() {
     let pem = authority.issue_node(&key.request_pem().unwrap(), &node, now()).unwrap();
     let chain = vec![CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()];
     let node = node_client_config(authority.certificates(), chain, key.to_der(), ALPN_REPLICA).unwrap();
-    for (who, tls) in [("another authority's", foreign), ("another control plane's", other), ("a node", node)] {
-        let refused = asked(tls, address, 1).await;
+    for (who, tls) in
+        [("another authority's", of_other_authority), ("another control plane's", other), ("a node", node)]
+    {
+        let refused = request_error(tls, address, 1).await;
         assert!(matches!(refused, ChannelError::Lost(_) | ChannelError::Peer(_)), "{who}: {refused:?}");
     }
     // Another process has taken over the address and has no certificate for the expected replica.
-    let moved = asked(sister, address, 3).await;
+    let moved = request_error(sister, address, 3).await;
     assert!(matches!(moved, ChannelError::Peer(_)), "{moved:?}");
 }
 
 #[tokio::test]
-async fn there_are_no_more_connections_than_there_may_be_and_strangers_take_none() {
+async fn connections_are_limited_and_unauthenticated_ones_not_counted() {
     let authority = Authority::generate("cp-1", now()).unwrap();
     let (mut service, address) = replica(&authority).await;
     service.connections = Semaphore::new(1);
@@ -182,28 +184,28 @@ async fn there_are_no_more_connections_than_there_may_be_and_strangers_take_none
     let holder = Holder { replica: identity(1).replica, address: address.to_string(), instance: "one".to_owned() };
     let first = peers.control(&holder, NODE).await.unwrap();
     assert_eq!(first.get::<Hello>("/v1/hello").await, Err(ChannelError::NotConnected));
-    let second = asked(tls.clone(), address, 1).await;
+    let second = request_error(tls.clone(), address, 1).await;
     assert!(matches!(second, ChannelError::Lost(_) | ChannelError::Peer(_)), "{second:?}");
     first.ended.cancel();
     let began = tokio::time::Instant::now();
-    while asked(tls.clone(), address, 1).await != ChannelError::NotConnected {
-        assert!(began.elapsed() < Duration::from_secs(20), "its place stays taken");
+    while request_error(tls.clone(), address, 1).await != ChannelError::NotConnected {
+        assert!(began.elapsed() < Duration::from_secs(20), "the connection is still counted");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_asks_for_nothing_is_sent_away() {
+async fn idle_replica_connection_is_closed() {
     let authority = Authority::generate("cp-1", now()).unwrap();
     let service = Arc::new(replica(&authority).await.0);
     let (near, far) = tokio::io::duplex(16 * 1_024);
     let began = tokio::time::Instant::now();
-    let serving = tokio::spawn(async move { service.converse(far).await });
-    let link = Link::open(near, Streams::Narrow, CancellationToken::new()).await.unwrap();
+    let serving = tokio::spawn(async move { service.serve_connection(far).await });
+    let link = Link::open(near, StreamWindow::Small, CancellationToken::new()).await.unwrap();
     tokio::time::sleep(Duration::from_secs(200)).await;
     let path = format!("/nodes/{NODE}/control/v1/hello");
     assert_eq!(link.get::<Hello>(&path).await, Err(ChannelError::NotConnected));
     // Both ends close; which one is first does not matter.
     let _ = serving.await.unwrap();
-    assert_eq!(began.elapsed().as_secs(), 500, "it answered every beat");
+    assert_eq!(began.elapsed().as_secs(), 500, "the connection must end when idle, not earlier");
     link.ended.cancelled().await;
 }

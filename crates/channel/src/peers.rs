@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     channel::ChannelError,
-    link::{Link, Streams},
+    link::{Link, StreamWindow},
 };
 
 /// Longest time to connect to another replica, TLS and HTTP/2 handshakes included.
@@ -61,42 +61,42 @@ impl Peers {
         let prefix = format!("/nodes/{node}/control");
         let known = self.shared.lock().unwrap_or_else(PoisonError::into_inner).get(&holder.replica).cloned();
         if let Some(link) = known.filter(|link| !link.ended.is_cancelled()) {
-            return Ok(link.below(prefix));
+            return Ok(link.with_prefix(prefix));
         }
-        let link = self.dial(holder, Streams::Narrow).await?;
+        let link = self.dial(holder, StreamWindow::Small).await?;
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         // Ended connections are removed whenever a new one is added.
         shared.retain(|_, link| !link.ended.is_cancelled());
         shared.insert(holder.replica, link.clone());
-        Ok(link.below(prefix))
+        Ok(link.with_prefix(prefix))
     }
 
     /// Like [`Self::control`], for one enrollment of the node.
     pub(crate) async fn enrolled(&self, holder: &Holder, node: EnrolledNode) -> Result<Link, ChannelError> {
         let EnrolledNode { node, epoch } = node;
-        Ok(self.control(holder, node).await?.below(format!("/nodes/{node}/enrolled/{epoch}")))
+        Ok(self.control(holder, node).await?.with_prefix(format!("/nodes/{node}/enrolled/{epoch}")))
     }
 
     /// Returns a link to requests that the holder itself answers for a node.
     pub(crate) async fn holder(&self, holder: &Holder, node: NodeId) -> Result<Link, ChannelError> {
-        Ok(self.control(holder, node).await?.below(format!("/nodes/{node}")))
+        Ok(self.control(holder, node).await?.with_prefix(format!("/nodes/{node}")))
     }
 
     /// Opens a link to one enrollment of a node for a single stream, on a dedicated connection; the holder requests one from the node, too.
     pub(crate) async fn bulk(&self, holder: &Holder, node: EnrolledNode) -> Result<Link, ChannelError> {
         let EnrolledNode { node, epoch } = node;
-        Ok(self.dial(holder, Streams::Wide).await?.below(format!("/nodes/{node}/bulk/{epoch}")))
+        Ok(self.dial(holder, StreamWindow::Large).await?.with_prefix(format!("/nodes/{node}/bulk/{epoch}")))
     }
 
-    async fn dial(&self, holder: &Holder, streams: Streams) -> Result<Link, ChannelError> {
+    async fn dial(&self, holder: &Holder, streams: StreamWindow) -> Result<Link, ChannelError> {
         // Boxed: the future of a handshake is large, and every request's future would contain it.
-        let dialled = tokio::time::timeout(DIAL_TIMEOUT, Box::pin(self.dialled(holder, streams))).await;
+        let dialled = tokio::time::timeout(DIAL_TIMEOUT, Box::pin(self.connect(holder, streams))).await;
         dialled
-            .unwrap_or_else(|_| Err("it does not answer".to_owned()))
+            .unwrap_or_else(|_| Err("it did not respond in time".to_owned()))
             .map_err(|error| ChannelError::Peer(format!("{} at {}: {error}", holder.replica, holder.address)))
     }
 
-    async fn dialled(&self, holder: &Holder, streams: Streams) -> Result<Link, String> {
+    async fn connect(&self, holder: &Holder, streams: StreamWindow) -> Result<Link, String> {
         let stream = TcpStream::connect(&holder.address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let identity = ReplicaIdentity { control_plane: self.options.control_plane.clone(), replica: holder.replica };

@@ -46,7 +46,7 @@ pub struct Peer {
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// Too many connections wait for their header.
-    #[error("too many connections of balancers wait for their header")]
+    #[error("too many proxied connections are waiting for their PROXY header")]
     TooMany,
     /// The header did not arrive in time.
     #[error("the PROXY header did not arrive within {} s", HEADER_TIMEOUT.as_secs())]
@@ -58,7 +58,7 @@ pub enum ProxyError {
     #[error("the PROXY header has {0} bytes, more than {HEADER_BYTES_MAX}")]
     TooLong(usize),
     /// The bytes are not a PROXY header of version 2, or the header does not describe a TCP connection.
-    #[error("the connection does not begin with a PROXY header, version 2, of a TCP connection")]
+    #[error("the connection does not begin with a PROXY v2 header of a TCP connection")]
     Invalid,
 }
 
@@ -76,14 +76,14 @@ impl ProxyProtocol {
     }
 
     /// Returns whether connections from this address must begin with a header.
-    pub fn speak_for(&self, from: IpAddr) -> bool {
+    pub fn is_trusted(&self, from: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(&from.to_canonical()))
     }
 
     /// Returns the client of a connection; reads its header if it must have one. `from` is the socket's peer address.
     pub async fn peer(&self, stream: &mut (impl AsyncRead + Unpin), from: IpAddr) -> Result<Peer, ProxyError> {
         let from = from.to_canonical();
-        if !self.speak_for(from) {
+        if !self.is_trusted(from) {
             return Ok(Peer { address: from, is_proxied: false });
         }
         let _counted = self.headerless.try_acquire().map_err(|_| ProxyError::TooMany)?;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn header_of_a_balancer_names_the_client_and_what_follows_is_left() {
+    async fn proxy_header_names_the_client_and_the_rest_is_left_unread() {
         for (source, address) in [
             ("198.51.100.7:5000", "198.51.100.7"),
             ("[2001:db8::7]:1", "2001:db8::7"),
@@ -172,31 +172,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn balancer_may_speak_for_itself() {
+    async fn balancer_may_connect_for_itself() {
         let mut local = Vec::new();
         ProxyHeader::with_local().encode_v2(&mut local).unwrap();
         assert_eq!(peer(BALANCER, &local).await.0.unwrap(), Peer { address: BALANCER.into(), is_proxied: true });
     }
 
     #[tokio::test]
-    async fn bytes_of_others_are_never_read_as_a_header() {
+    async fn headers_from_untrusted_addresses_are_not_parsed() {
         let (direct, rest) = peer([192, 0, 2, 8], &header("198.51.100.7:5000")).await;
         assert_eq!(direct.unwrap(), Peer { address: [192, 0, 2, 8].into(), is_proxied: false });
         assert_eq!(rest, header("198.51.100.7:5000"));
     }
 
     #[tokio::test]
-    async fn connection_of_a_balancer_without_a_sound_header_is_refused() {
+    async fn invalid_proxy_headers_are_refused() {
         let long = [&header("198.51.100.7:5000")[..14], &521_u16.to_be_bytes(), &[0; 600]].concat();
         for (bytes, why) in [
             (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03................".to_vec(), "it is TLS"),
             (b"PROXY TCP4 198.51.100.7 192.0.2.1 5000 443\r\n".to_vec(), "it is version 1"),
-            (header("198.51.100.7:5000")[..20].to_vec(), "it breaks off"),
+            (header("198.51.100.7:5000")[..20].to_vec(), "it is truncated"),
             (changed(12, 0x31), "its version is 3"),
             (changed(12, 0x22), "its command is unknown"),
             (changed(13, 0x12), "it is of UDP"),
-            (changed(13, 0x31), "its addresses are shorter than paths of sockets"),
-            (changed(13, 0x00), "it passes on what it does not name"),
+            (changed(13, 0x31), "its addresses are too short for socket paths"),
+            (changed(13, 0x00), "it names no address"),
             (changed(15, 11), "its address is too short"),
             (long, "it is too long"),
         ] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn header_that_does_not_come_is_given_up_and_few_are_awaited() {
+    async fn missing_header_times_out_and_waiting_connections_are_limited() {
         let (proxies, began) = (proxies(), Instant::now());
         let (mut near, mut far) = tokio::io::duplex(64);
         near.write_all(&header("198.51.100.7:5000")[..20]).await.unwrap();
@@ -215,6 +215,6 @@ mod tests {
         let _all = proxies.headerless.acquire_many(u32::try_from(HEADERLESS_MAX).unwrap()).await.unwrap();
         let refused = proxies.peer(&mut &header("198.51.100.7:5000")[..], BALANCER.into()).await;
         assert!(matches!(refused, Err(ProxyError::TooMany)));
-        assert!(proxies.peer(&mut &b""[..], [192, 0, 2, 8].into()).await.is_ok(), "others do not wait for it");
+        assert!(proxies.peer(&mut &b""[..], [192, 0, 2, 8].into()).await.is_ok(), "other connections do not wait");
     }
 }

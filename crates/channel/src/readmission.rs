@@ -10,7 +10,7 @@ use gpuaas_model::{Code, NodeId};
 use tokio::sync::Semaphore;
 
 use crate::{
-    backend::{Presented, Refused},
+    backend::{PresentedCertificate, Refused},
     channel::{Channel, Shared},
     connections::Connection,
 };
@@ -23,19 +23,19 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Pending checks.
 pub(crate) struct Readmissions {
     /// Nodes whose check is scheduled and has not started; it covers every change until it starts.
-    due: Mutex<BTreeSet<NodeId>>,
-    places: Semaphore,
+    pending: Mutex<BTreeSet<NodeId>>,
+    permits: Semaphore,
 }
 
 impl Default for Readmissions {
     fn default() -> Self {
-        Self { due: Mutex::default(), places: Semaphore::new(AT_ONCE) }
+        Self { pending: Mutex::default(), permits: Semaphore::new(AT_ONCE) }
     }
 }
 
 impl Readmissions {
-    fn due(&self) -> std::sync::MutexGuard<'_, BTreeSet<NodeId>> {
-        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> std::sync::MutexGuard<'_, BTreeSet<NodeId>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -43,7 +43,7 @@ impl Channel {
     /// Checks a changed node again and ends its connections here that would no longer be admitted as before.
     pub fn readmit(&self, node: NodeId) {
         let shared = self.shared.clone();
-        if !shared.connections.of(node).is_empty() && shared.readmissions.due().insert(node) {
+        if !shared.connections.of(node).is_empty() && shared.readmissions.pending().insert(node) {
             tokio::spawn(readmit(shared, node));
         }
     }
@@ -58,48 +58,48 @@ impl Channel {
 
 async fn readmit(shared: Arc<Shared>, node: NodeId) {
     loop {
-        let looked = {
+        let checked = {
             // The semaphore is never closed, so this cannot fail.
-            let _place = shared.readmissions.places.acquire().await;
-            shared.readmissions.due().remove(&node);
-            look(&shared, node).await
+            let _place = shared.readmissions.permits.acquire().await;
+            shared.readmissions.pending().remove(&node);
+            check_connections(&shared, node).await
         };
-        match looked {
-            Looked::Decided => return,
+        match checked {
+            CheckResult::Done => return,
             // Another check of this node is already scheduled and covers this one.
-            Looked::Unavailable if !shared.readmissions.due().insert(node) => return,
-            Looked::Unavailable => tokio::time::sleep(RETRY).await,
+            CheckResult::Unavailable if !shared.readmissions.pending().insert(node) => return,
+            CheckResult::Unavailable => tokio::time::sleep(RETRY).await,
         }
     }
 }
 
-enum Looked {
-    Decided,
+enum CheckResult {
+    Done,
     Unavailable,
 }
 
 /// Checks each distinct certificate of the node's connections once; there are almost always one or two.
-async fn look(shared: &Shared, node: NodeId) -> Looked {
+async fn check_connections(shared: &Shared, node: NodeId) -> CheckResult {
     let mut connections = shared.connections.of(node);
     while let Some(first) = connections.first().cloned() {
         let (same, others) = connections.into_iter().partition(|other| is_same(&other.presented, &first.presented));
         connections = others;
         match shared.backend.admit(&first.presented).await {
-            Err(refused) if refused.code == Code::Unavailable => return Looked::Unavailable,
-            verdict => judge(node, same, &verdict),
+            Err(refused) if refused.code == Code::Unavailable => return CheckResult::Unavailable,
+            outcome => apply_outcome(node, same, &outcome),
         }
     }
-    Looked::Decided
+    CheckResult::Done
 }
 
-fn is_same(one: &Presented, other: &Presented) -> bool {
+fn is_same(one: &PresentedCertificate, other: &PresentedCertificate) -> bool {
     one.certificate == other.certificate
 }
 
 /// Ends the connections whose admission would differ now.
-fn judge(node: NodeId, connections: Vec<Arc<Connection>>, verdict: &Result<crate::Admission, Refused>) {
+fn apply_outcome(node: NodeId, connections: Vec<Arc<Connection>>, outcome: &Result<crate::Admission, Refused>) {
     for connection in connections {
-        let reason = match (verdict, connection.admitted.get()) {
+        let reason = match (outcome, connection.admitted.get()) {
             (Ok(now), Some(then)) if now != then => "its certificate has expired",
             // Unchanged, or not admitted yet: the pending admission decides.
             (Ok(_), _) => continue,

@@ -15,36 +15,37 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     channel::{Channel, ChannelError, Shared},
-    lines::{Pace, lines},
-    requests::within,
-    rhythm::HEARD_EVERY,
+    lines::{Rate, lines},
+    report_throttle::REPORT_INTERVAL_MIN,
+    requests::with_timeout,
     session::Session,
 };
 
 /// Wait before reports that could not be recorded are delivered again.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Requests unit reports and delivers them until the connection ends or a newer request replaces this one.
 pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<String>) -> Result<(), ChannelError> {
-    let asked: BTreeSet<String> = units.iter().cloned().collect();
-    let response = within(session.link.post(path::OBSERVE, &Observe { units })).await?;
-    let superseded = session.observed_anew();
+    let requested: BTreeSet<String> = units.iter().cloned().collect();
+    let response = with_timeout(session.link.post(path::OBSERVE, &Observe { units })).await?;
+    let superseded = session.restart_observation();
     let shared = channel.shared.clone();
     tokio::spawn(async move {
-        let reports = Box::pin(lines::<UnitLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::OF_REPORTS));
+        let reports = Box::pin(lines::<UnitLine, _>(response.into_body(), LINE_BYTES_MAX, Rate::REPORTS));
         // Reports of units that were not requested are dropped, so that they take no memory.
-        let reports = reports
-            .filter(|report| std::future::ready(report.as_ref().map_or(true, |report| asked.contains(&report.unit))));
+        let reports = reports.filter(|report| {
+            std::future::ready(report.as_ref().map_or(true, |report| requested.contains(&report.unit)))
+        });
         tokio::select! {
             () = superseded.cancelled() => {}
-            () = hand_on(&shared, session.enrolled(), reports) => {}
+            () = forward(&shared, session.enrolled(), reports) => {}
         }
     });
     Ok(())
 }
 
 /// Delivers the newest report of each unit, at the rate of [`crate::rhythm`], until the stream has ended and all last reports are recorded.
-pub(crate) async fn hand_on(
+pub(crate) async fn forward(
     shared: &Shared,
     enrolled: EnrolledNode,
     reports: impl Stream<Item = Result<UnitReport, ChannelError>> + Unpin,
@@ -52,11 +53,11 @@ pub(crate) async fn hand_on(
     let node = enrolled.node;
     let mut reports = reports.fuse();
     let mut newest: BTreeMap<String, UnitReport> = BTreeMap::new();
-    let mut again = Instant::now();
+    let mut not_before = Instant::now();
     loop {
         let now = Instant::now();
-        let next = newest.keys().map(|unit| shared.rhythms.due(node, unit, now)).min();
-        let next = next.map(|due| due.max(again));
+        let next = newest.keys().map(|unit| shared.report_throttle.next_at(node, unit, now)).min();
+        let next = next.map(|due| due.max(not_before));
         if next.is_none() && reports.is_done() {
             return;
         }
@@ -69,14 +70,14 @@ pub(crate) async fn hand_on(
             },
             () = sleep_until(next.unwrap_or(now)), if next.is_some() => {
                 let now = Instant::now();
-                let is_due = |unit: &String| shared.rhythms.due(node, unit, now) <= now;
-                let due: Vec<UnitReport> = newest.extract_if(.., |unit, _| is_due(unit)).map(|(_, said)| said).collect();
-                if shared.backend.units_changed(enrolled, due.clone()).await {
-                    due.iter().for_each(|said| shared.rhythms.heard(node, &said.unit, now));
-                    again = now + HEARD_EVERY;
+                let is_due = |unit: &String| shared.report_throttle.next_at(node, unit, now) <= now;
+                let due_reports: Vec<UnitReport> = newest.extract_if(.., |unit, _| is_due(unit)).map(|(_, report)| report).collect();
+                if shared.backend.units_changed(enrolled, due_reports.clone()).await {
+                    due_reports.iter().for_each(|said| shared.report_throttle.record(node, &said.unit, now));
+                    not_before = now + REPORT_INTERVAL_MIN;
                 } else {
-                    newest.extend(due.into_iter().map(|said| (said.unit.clone(), said)));
-                    again = Instant::now() + AGAIN_AFTER;
+                    newest.extend(due_reports.into_iter().map(|said| (said.unit.clone(), said)));
+                    not_before = Instant::now() + RETRY_AFTER;
                 }
             }
             // The stream has ended and no report is pending.

@@ -15,8 +15,8 @@ use http::{HeaderMap, Method};
 
 use crate::{
     channel::{Channel, ChannelError, JournalStream, TaskStream},
-    journal::of_one_request,
-    lines::{Pace, lines},
+    journal::bounded,
+    lines::{Rate, lines},
     link::{Link, full},
     peers::{Holder, Peers},
     reports::observe,
@@ -29,7 +29,7 @@ const BULK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for a short request, and until the response to a streaming request begins.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of nodes to which endpoints are sent concurrently.
-const TOLD_AT_ONCE: usize = 64;
+const SEND_CONCURRENCY: usize = 64;
 /// Time within which an older connection of the same identity must answer; after that a newer connection replaces it.
 const CLONE_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -39,7 +39,7 @@ impl Channel {
     pub async fn dispatch(&self, node: EnrolledNode, envelope: &str) -> Result<TaskStream, ChannelError> {
         let link = self.link_to(node).await?;
         match link.request(Method::POST, path::TASKS, HeaderMap::new(), full(envelope.to_owned())).await {
-            Ok(response) => Ok(Box::pin(lines::<TaskLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::OF_REPORTS))),
+            Ok(response) => Ok(Box::pin(lines::<TaskLine, _>(response.into_body(), LINE_BYTES_MAX, Rate::REPORTS))),
             Err(ChannelError::Refused(refusal)) => {
                 let failure = TaskFailure::new(refusal.code, refusal.message);
                 let end = TaskLine::Ended(TaskOutcome::Failed { failure });
@@ -51,12 +51,12 @@ impl Channel {
 
     /// Asks the agent to cancel a task.
     pub async fn cancel(&self, node: NodeId, task: TaskId) -> Result<(), ChannelError> {
-        within(async { self.link(node).await?.post(path::CANCEL, &TaskRef { task }).await.map(|_| ()) }).await
+        with_timeout(async { self.link(node).await?.post(path::CANCEL, &TaskRef { task }).await.map(|_| ()) }).await
     }
 
     /// Sends the agent a signed key set.
     pub async fn set_keys(&self, node: NodeId, signed_set: &str) -> Result<(), ChannelError> {
-        within(async { give_keys(&self.link(node).await?, signed_set).await }).await
+        with_timeout(async { send_keys(&self.link(node).await?, signed_set).await }).await
     }
 
     /// Sets the units whose changes the node reports. The reports go to the replica that holds the node's channel.
@@ -65,7 +65,7 @@ impl Channel {
             None => self.observe_here(node, units).await,
             Some((peers, holder)) => {
                 let link = peers.holder(&holder, node).await?;
-                within(async { link.post("/observe", &Observe { units }).await.map(|_| ()) }).await
+                with_timeout(async { link.post("/observe", &Observe { units }).await.map(|_| ()) }).await
             }
         }
     }
@@ -76,13 +76,13 @@ impl Channel {
     }
 
     /// Sends the current channel endpoints to every node whose channel this replica holds.
-    pub async fn spread_endpoints(&self) {
+    pub async fn broadcast_endpoints(&self) {
         let channels = self.shared.backend.endpoints().await;
         let sessions = stream::iter(self.shared.sessions());
         sessions
-            .for_each_concurrent(TOLD_AT_ONCE, |session| {
+            .for_each_concurrent(SEND_CONCURRENCY, |session| {
                 let channels = channels.clone();
-                async move { give_endpoints(&session.link, channels).await }
+                async move { send_endpoints(&session.link, channels).await }
             })
             .await;
     }
@@ -97,21 +97,21 @@ impl Channel {
     /// Opens a byte stream to one of the allowlisted ports of the node in this enrollment, on a dedicated connection.
     pub async fn open_tunnel(&self, node: EnrolledNode, port: u16) -> Result<TunnelIo, ChannelError> {
         if !TUNNEL_PORTS.contains(&port) {
-            let message = format!("no tunnel leads to port {port}");
+            let message = format!("tunnels to port {port} are not allowed");
             return Err(ChannelError::Refused(Refusal { code: Code::Forbidden, message }));
         }
         let link = self.bulk(node).await?;
-        within(TunnelIo::open(link, port)).await
+        with_timeout(TunnelIo::open(link, port)).await
     }
 
     /// Streams the journal of one unit of the node in this enrollment, on a dedicated connection.
     pub async fn journal(&self, node: EnrolledNode, request: &JournalRequest) -> Result<JournalStream, ChannelError> {
         let link = self.bulk(node).await?;
         let end = link.ended.clone().drop_guard();
-        let response = within(link.post(path::JOURNAL, request)).await?;
-        let stream = Box::pin(lines::<JournalLine, _>(response.into_body(), LINE_BYTES_MAX, Pace::OF_JOURNALS));
+        let response = with_timeout(link.post(path::JOURNAL, request)).await?;
+        let stream = Box::pin(lines::<JournalLine, _>(response.into_body(), LINE_BYTES_MAX, Rate::JOURNALS));
         // The connection lives as long as the stream is read.
-        Ok(Box::pin(of_one_request(stream).map(move |line| {
+        Ok(Box::pin(bounded(stream).map(move |line| {
             let _alive = &end;
             line
         })))
@@ -163,18 +163,18 @@ impl Channel {
         let control = self.link_to_here(node)?;
         let request = uuid::Uuid::new_v4().to_string();
         let arrival = self.shared.await_bulk(&request, node);
-        let asked = within(control.post(path::CONNECTIONS, &BulkRequest { request: request.clone() })).await;
-        let link = match asked {
+        let requested = with_timeout(control.post(path::CONNECTIONS, &BulkRequest { request: request.clone() })).await;
+        let link = match requested {
             Ok(_) => tokio::time::timeout(BULK_TIMEOUT, arrival).await,
             Err(error) => {
-                self.shared.forget_bulk(&request);
+                self.shared.stop_awaiting_bulk(&request);
                 return Err(error);
             }
         };
-        self.shared.forget_bulk(&request);
+        self.shared.stop_awaiting_bulk(&request);
         match link {
             Ok(Ok(link)) => Ok(link),
-            Ok(Err(_)) | Err(_) => Err(ChannelError::Lost("the node opened no further connection".to_owned())),
+            Ok(Err(_)) | Err(_) => Err(ChannelError::Lost("the node did not open the requested connection".to_owned())),
         }
     }
 
@@ -198,19 +198,21 @@ impl Channel {
 }
 
 /// Waits at most [`REQUEST_TIMEOUT`] for an answer; a later one is [`ChannelError::Lost`].
-pub(crate) async fn within<T>(answer: impl Future<Output = Result<T, ChannelError>>) -> Result<T, ChannelError> {
+pub(crate) async fn with_timeout<T>(answer: impl Future<Output = Result<T, ChannelError>>) -> Result<T, ChannelError> {
     let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
-    answer.map_err(|_| ChannelError::Lost("it did not answer in time".to_owned()))?
+    answer.map_err(|_| ChannelError::Lost("it did not respond in time".to_owned()))?
 }
 
-pub(crate) async fn give_keys(link: &Link, signed_set: &str) -> Result<(), ChannelError> {
-    within(link.request(Method::POST, path::KEYS, HeaderMap::new(), full(signed_set.to_owned()))).await.map(|_| ())
+pub(crate) async fn send_keys(link: &Link, signed_set: &str) -> Result<(), ChannelError> {
+    with_timeout(link.request(Method::POST, path::KEYS, HeaderMap::new(), full(signed_set.to_owned())))
+        .await
+        .map(|_| ())
 }
 
 /// Sends the agent the channel endpoints. An older agent that does not know this request keeps its configured address.
-pub(crate) async fn give_endpoints(link: &Link, channels: Vec<String>) {
-    let given = async { link.post(path::ENDPOINTS, &ChannelEndpoints { channels }).await.map(|_| ()) };
-    if let Err(error) = within(given).await {
-        tracing::debug!(%error, "the agent takes no endpoints");
+pub(crate) async fn send_endpoints(link: &Link, channels: Vec<String>) {
+    let sent = async { link.post(path::ENDPOINTS, &ChannelEndpoints { channels }).await.map(|_| ()) };
+    if let Err(error) = with_timeout(sent).await {
+        tracing::debug!(%error, "could not send the endpoints to the agent");
     }
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     channel::ChannelError,
-    link::{Link, Streams},
+    link::{Link, StreamWindow},
 };
 
 /// Longest time until a new connection has answered the hello request.
@@ -43,10 +43,10 @@ impl Session {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let link = Link::open(stream, Streams::Wide, end.child_token()).await?;
+        let link = Link::open(stream, StreamWindow::Large, end.child_token()).await?;
         let guard = link.ended.clone().drop_guard();
         let hello = tokio::time::timeout(HELLO_TIMEOUT, link.get::<Hello>(path::HELLO));
-        let hello = hello.await.map_err(|_| ChannelError::Lost("it said no hello".to_owned()))??;
+        let hello = hello.await.map_err(|_| ChannelError::Lost("the agent sent no hello in time".to_owned()))??;
         guard.disarm();
         Ok(Self { node, epoch, connection: Uuid::new_v4(), hello, link, observed: Arc::default() })
     }
@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// Cancels the reading of earlier reports and returns the token that cancels the new reading.
-    pub(crate) fn observed_anew(&self) -> CancellationToken {
+    pub(crate) fn restart_observation(&self) -> CancellationToken {
         let anew = self.link.ended.child_token();
         let before =
             std::mem::replace(&mut *self.observed.lock().unwrap_or_else(PoisonError::into_inner), anew.clone());

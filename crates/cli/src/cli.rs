@@ -23,6 +23,7 @@ pub(crate) struct Cli {
 
 /// Global flags: which control plane and credentials to use, output format, and waiting.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Target {
     /// URL of the control plane, for example https://cp.example:7443
     #[arg(long, global = true, env = "GPUAAS_SERVER", value_name = "URL", hide_env_values = true)]
@@ -156,8 +157,13 @@ impl Command {
     pub(crate) fn log_format(&self) -> LogFormat {
         match self {
             Self::Server(server) => server.log_format,
-            _ => LogFormat::People,
+            _ => LogFormat::Text,
         }
+    }
+
+    /// Reports whether a closed pipe ends the command. It must not end a process that others depend on.
+    pub(crate) fn ends_on_closed_pipe(&self) -> bool {
+        !matches!(self, Self::Server(_) | Self::Dev(_) | Self::SandboxInit(_) | Self::SandboxSystemctl { .. })
     }
 
     /// Reports whether the command needs a multi-threaded runtime.
@@ -289,26 +295,26 @@ pub(crate) struct Server {
     /// Requests per second allowed for all tokens of one project together; bursts of up to four times as many
     #[arg(long, env = "GPUAAS_REQUESTS_PER_PROJECT", hide_env_values = true, value_name = "N", default_value = "2000")]
     pub(crate) requests_per_project: NonZeroU32,
-    /// Requests per second allowed from one address; bursts of up to four times as many
+    /// Requests per second allowed from one address without a valid token; bursts of up to four times as many
     #[arg(long, env = "GPUAAS_REQUESTS_PER_ADDRESS", hide_env_values = true, value_name = "N", default_value = "2000")]
     pub(crate) requests_per_address: NonZeroU32,
     /// How long ended operations with their steps and tasks stay in the database before they are archived, for example 90d, 36h or forever
-    #[arg(long, env = "GPUAAS_KEEP_OPERATIONS", hide_env_values = true, value_name = "DURATION", default_value = "90d", value_parser = crate::duration::keep)]
+    #[arg(long, env = "GPUAAS_KEEP_OPERATIONS", hide_env_values = true, value_name = "DURATION", default_value = "90d", value_parser = crate::duration::parse_retention)]
     pub(crate) keep_operations: KeepFor,
     /// How long events stay in the database before they are archived, for example 30d or forever
-    #[arg(long, env = "GPUAAS_KEEP_EVENTS", hide_env_values = true, value_name = "DURATION", default_value = "30d", value_parser = crate::duration::keep)]
+    #[arg(long, env = "GPUAAS_KEEP_EVENTS", hide_env_values = true, value_name = "DURATION", default_value = "30d", value_parser = crate::duration::parse_retention)]
     pub(crate) keep_events: KeepFor,
     /// How long audit records stay in the database before they are archived, for example 400d or forever
-    #[arg(long, env = "GPUAAS_KEEP_AUDIT", hide_env_values = true, value_name = "DURATION", default_value = "400d", value_parser = crate::duration::keep)]
+    #[arg(long, env = "GPUAAS_KEEP_AUDIT", hide_env_values = true, value_name = "DURATION", default_value = "400d", value_parser = crate::duration::parse_retention)]
     pub(crate) keep_audit: KeepFor,
     /// How long a request repeated with the same idempotency key gets the first response, for example 24h or forever
-    #[arg(long, env = "GPUAAS_KEEP_IDEMPOTENCY_KEYS", hide_env_values = true, value_name = "DURATION", default_value = "24h", value_parser = crate::duration::keep)]
+    #[arg(long, env = "GPUAAS_KEEP_IDEMPOTENCY_KEYS", hide_env_values = true, value_name = "DURATION", default_value = "24h", value_parser = crate::duration::parse_retention)]
     pub(crate) keep_idempotency_keys: KeepFor,
     /// How long used or expired enrollments are kept before they are deleted, for example 7d or forever
-    #[arg(long, env = "GPUAAS_KEEP_ENROLLMENTS", hide_env_values = true, value_name = "DURATION", default_value = "7d", value_parser = crate::duration::keep)]
+    #[arg(long, env = "GPUAAS_KEEP_ENROLLMENTS", hide_env_values = true, value_name = "DURATION", default_value = "7d", value_parser = crate::duration::parse_retention)]
     pub(crate) keep_enrollments: KeepFor,
     /// How long expired or revoked tokens and kubeconfigs stay listed before they are deleted, for example 30d or forever
-    #[arg(long, env = "GPUAAS_KEEP_ENDED_CREDENTIALS", hide_env_values = true, value_name = "DURATION", default_value = "30d", value_parser = crate::duration::keep)]
+    #[arg(long, env = "GPUAAS_KEEP_ENDED_CREDENTIALS", hide_env_values = true, value_name = "DURATION", default_value = "30d", value_parser = crate::duration::parse_retention)]
     pub(crate) keep_ended_credentials: KeepFor,
     /// Longest time from starting RKE2 until it is ready, for example 10m; the time to import its images is added
     #[arg(long, env = "GPUAAS_RKE2_START_DEADLINE", hide_env_values = true, value_name = "DURATION", default_value = "10m", value_parser = crate::duration::parse)]
@@ -319,12 +325,12 @@ pub(crate) struct Server {
     /// Start a new control plane although this data directory was used and its database is missing; remains of the earlier control plane
     /// are moved into a new folder in the data directory
     #[arg(long)]
-    pub(crate) begin_anew: bool,
+    pub(crate) reinitialize: bool,
     /// Write a JSON file (0600, atomically) with url, ca_file and replicas once the control plane serves
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
     /// Format of the log on standard error
-    #[arg(long, env = "GPUAAS_LOG_FORMAT", hide_env_values = true, value_enum, default_value_t = LogFormat::People)]
+    #[arg(long, env = "GPUAAS_LOG_FORMAT", hide_env_values = true, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
     /// Exit when standard input closes
     #[arg(long, hide = true)]
@@ -335,7 +341,8 @@ pub(crate) struct Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
     /// Lines of text
-    People,
+    #[value(alias = "people")]
+    Text,
     /// One JSON object per line
     Json,
 }
@@ -346,7 +353,7 @@ pub(crate) enum ServerVerb {
     AcceptHistory {
         /// Confirm that nothing is lost although the high-water mark is missing or damaged; makes a new mark and revokes nothing
         #[arg(long)]
-        as_it_is: bool,
+        keep_credentials: bool,
     },
     /// Print the effective settings, where each comes from, and problems found; starts and changes nothing
     CheckConfig,
@@ -417,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn command_line_definition_is_valid() {
         Cli::command().debug_assert();
     }
 }

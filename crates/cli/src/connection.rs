@@ -50,17 +50,18 @@ pub(crate) struct ReadyNode {
 impl ReadyFile {
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("{} is no ready file", path.display()))
+        serde_json::from_slice(&text).with_context(|| format!("{} is not a valid ready file", path.display()))
     }
 }
 
 /// Builds a client. Each setting comes from its flag or environment variable, otherwise from the ready file if one is given, otherwise from
 /// the context.
 pub(crate) fn client(target: &Target) -> anyhow::Result<Client> {
-    let chosen = Chosen::of(target)?;
+    let chosen = Endpoint::resolve(target)?;
     // Never from a flag: other users can read a process's arguments.
     let token = std::env::var("GPUAAS_TOKEN").ok().or_else(|| chosen.token.clone());
-    let token = token.ok_or_else(|| setting("no token is known: set GPUAAS_TOKEN, or put it into a context"))?;
+    let token =
+        token.ok_or_else(|| invalid_setting("no token is configured: set GPUAAS_TOKEN or run gpuaas context set"))?;
     let client = chosen.client(&token)?;
     Ok(match &target.idempotency_key {
         Some(key) => client.with_idempotency_key(key),
@@ -69,19 +70,19 @@ pub(crate) fn client(target: &Target) -> anyhow::Result<Client> {
 }
 
 /// Builds a client with the given token instead of a configured one.
-pub(crate) fn client_by(target: &Target, token: &str) -> anyhow::Result<Client> {
-    Ok(Chosen::of(target)?.client(token)?)
+pub(crate) fn client_with_token(target: &Target, token: &str) -> anyhow::Result<Client> {
+    Ok(Endpoint::resolve(target)?.client(token)?)
 }
 
 /// The chosen control plane, with the token of the ready file or context if it has one.
-struct Chosen {
+struct Endpoint {
     url: String,
     ca_file: PathBuf,
     token: Option<String>,
 }
 
-impl Chosen {
-    fn of(target: &Target) -> anyhow::Result<Self> {
+impl Endpoint {
+    fn resolve(target: &Target) -> anyhow::Result<Self> {
         let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
         let contexts = Contexts::load()?;
         // A ready file replaces the context completely: fields that it lacks are not filled from a context.
@@ -92,22 +93,23 @@ impl Chosen {
             None => contexts.chosen(target.context.as_deref())?.cloned().unwrap_or_default(),
         };
         let url = target.url.clone().or(context.url).ok_or_else(|| {
-            setting("no control plane is chosen: set GPUAAS_SERVER or --url, or choose one by gpuaas context use")
+            invalid_setting("no control plane is configured: set GPUAAS_SERVER or --url, or run gpuaas context use")
         })?;
         let ca_file = target.ca_file.clone().or(context.ca_file);
-        let ca_file = ca_file.ok_or_else(|| setting("no authority is known: set GPUAAS_CA_FILE or --ca-file"))?;
+        let ca_file =
+            ca_file.ok_or_else(|| invalid_setting("no CA file is configured: set GPUAAS_CA_FILE or --ca-file"))?;
         Ok(Self { url, ca_file, token: context.token })
     }
 
     fn client(&self, token: &str) -> Result<Client, ClientError> {
-        let authority =
-            std::fs::read(&self.ca_file).map_err(|error| setting(&format!("{}: {error}", self.ca_file.display())))?;
+        let authority = std::fs::read(&self.ca_file)
+            .map_err(|error| invalid_setting(&format!("{}: {error}", self.ca_file.display())))?;
         Client::new(&self.url, &authority, token.trim())
     }
 }
 
-fn setting(what: &str) -> ClientError {
-    ClientError::Setting(what.to_owned())
+fn invalid_setting(what: &str) -> ClientError {
+    ClientError::InvalidSetting(what.to_owned())
 }
 
 /// Returns the project of the chosen context. A ready file has none.

@@ -50,12 +50,12 @@ impl Contexts {
     /// Writes the contexts atomically with mode 0600 and returns the file's path.
     pub(crate) fn save(&self) -> anyhow::Result<PathBuf> {
         let path = path()?;
-        let folder = path.parent().context("the context file lies in a folder")?;
+        let folder = path.parent().context("the context file's path has no parent folder")?;
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .with_context(|| format!("making {}", folder.display()))?;
+            .with_context(|| format!("creating {}", folder.display()))?;
         write_private(&path, toml::to_string_pretty(self)?.as_bytes())
             .with_context(|| format!("writing {}", path.display()))?;
         Ok(path)
@@ -69,10 +69,10 @@ impl Contexts {
         };
         let mode = fs::metadata(path)?.permissions().mode();
         if mode & 0o077 != 0 {
-            bail!("{} holds tokens and others can read it: chmod 600 it", path.display());
+            bail!("other users can read {}, which contains tokens: run chmod 600 on it", path.display());
         }
         // The parser's message quotes the line, which may hold a token.
-        toml::from_str(&text).map_err(|_| anyhow::anyhow!("{} is no context file", path.display()))
+        toml::from_str(&text).map_err(|_| anyhow::anyhow!("{} is not a valid context file", path.display()))
     }
 
     /// Returns the named context, or the current one; `None` without either. An unknown name is an error.
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_others_can_read_is_refused_and_its_words_are_not_repeated() {
+    fn file_readable_by_others_is_refused_and_errors_quote_no_content() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("contexts.toml");
         fs::write(&path, "token_secret = 1").expect("written");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_an_empty_one_and_a_missing_context_is_named() {
+    fn missing_file_is_empty_and_unknown_context_is_named() {
         let none = Contexts::read(Path::new("/nonexistent/contexts.toml")).expect("empty");
         assert_eq!(none, Contexts::default());
         assert!(none.chosen(None).expect("none is current").is_none());

@@ -8,12 +8,12 @@ use std::{
     path::Path,
 };
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use gpuaas_api_types::coverage::{Sources, uncovered};
 use gpuaas_model::{Code, InstallFault, Permission, Role};
 use serde_json::Value;
 
-use crate::cli::Cli;
+use crate::help;
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -26,12 +26,19 @@ fn golden(file: &str, now: &str) {
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
     let differs = kept.lines().zip(now.lines()).find(|(kept, now)| kept != now);
-    assert!(kept == now, "docs/{file} is not what the code says (GPUAAS_UPDATE_GOLDEN=1 writes it): {differs:?}");
+    assert!(kept == now, "docs/{file} differs from the code (GPUAAS_UPDATE_GOLDEN=1 updates it): {differs:?}");
 }
 
-/// Appends the help of every command that is not hidden, depth first.
+/// Appends the help of every command that is not hidden, depth first. Shows the global options only for `gpuaas` itself.
 fn help(command: &mut Command, path: &str, pages: &mut String) {
-    let words = command.render_long_help().to_string();
+    let mut shown = match path {
+        "gpuaas" => command.clone(),
+        _ => command.clone().mut_args(|argument| {
+            let is_global = argument.is_global_set();
+            argument.hide(is_global)
+        }),
+    };
+    let words = shown.render_long_help().to_string();
     let words: Vec<&str> = words.lines().map(str::trim_end).collect();
     pages.push_str(&format!("\n## {path}\n\n```text\n{}\n```\n", words.join("\n").trim_end()));
     for verb in command.get_subcommands_mut().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
@@ -42,9 +49,10 @@ fn help(command: &mut Command, path: &str, pages: &mut String) {
 
 fn cli_pages() -> String {
     let mut pages =
-        "# The command line\n\nMade from the code; `GPUAAS_UPDATE_GOLDEN=1 cargo test -p gpuaas-cli` writes it anew.\n"
+        "# The command line\n\nGenerated from the code; `GPUAAS_UPDATE_GOLDEN=1 cargo test -p gpuaas-cli` updates it. \
+         Every command accepts the global options of `gpuaas`.\n"
             .to_owned();
-    let mut command = Cli::command().term_width(110);
+    let mut command = help::command().term_width(110);
     command.build();
     help(&mut command, "gpuaas", &mut pages);
     pages
@@ -75,7 +83,8 @@ fn texts(folder: &Path) -> String {
 
 fn error_pages() -> BTreeSet<String> {
     let names = fs::read_dir(root().join("docs/errors")).expect("the error pages").flatten();
-    names.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".md").map(str::to_owned)).collect()
+    let names = names.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".md").map(str::to_owned));
+    names.filter(|name| name != "README").collect()
 }
 
 /// Renders the table of permissions per role.
@@ -89,20 +98,20 @@ fn roles_page(openapi: &Value) -> String {
         let marks: Vec<&str> = Role::ALL.iter().map(|role| mark(role.allows(permission))).collect();
         format!("| {first} | {} |\n", marks.join(" | "))
     };
-    let mut page = "# Roles\n\nMade from the code. The roles of a project have their rights inside it alone; what lies in another looks absent. A \
-                    kubeconfig needs `access.view` for `cluster-view`, `access.take` for every other role of the cluster and \
+    let mut page = "# Roles\n\nGenerated from the code. A project role grants its permissions only in its project; other projects look absent. A \
+                    kubeconfig needs `access.view` for `cluster-view`, `access.take` for every other cluster role and \
                     `access.break_glass` for break-glass.\n\n"
         .to_owned();
-    page.push_str(&header("right"));
+    page.push_str(&header("permission"));
     Permission::ALL.iter().for_each(|permission| page.push_str(&row(&format!("`{permission}`"), *permission)));
     page.push_str("\n## Operations\n\n");
     page.push_str(&header("operation"));
     let paths = openapi["paths"].as_object().into_iter().flatten();
     for (path, item) in paths {
         for (method, operation) in item.as_object().into_iter().flatten() {
-            let said = operation["x-permission"].as_str().unwrap_or_default();
-            let first = format!("{} `{path}` (`{said}`)", method.to_uppercase());
-            match said.parse() {
+            let declared = operation["x-permission"].as_str().unwrap_or_default();
+            let first = format!("{} `{path}` (`{declared}`)", method.to_uppercase());
+            match declared.parse() {
                 Ok(permission) => page.push_str(&row(&first, permission)),
                 Err(_) => page.push_str(&format!("| {first} |{}\n", " |".repeat(Role::ALL.len()))),
             }
@@ -112,17 +121,17 @@ fn roles_page(openapi: &Value) -> String {
 }
 
 #[test]
-fn golden_roles_are_what_the_table_of_rights_says() {
+fn golden_roles_page_matches_the_permission_table() {
     golden("roles.md", &roles_page(&serde_json::from_str(&document()).expect("JSON")));
 }
 
 #[test]
-fn golden_help_is_what_every_command_says() {
+fn golden_cli_page_matches_the_help_texts() {
     golden("cli.md", &cli_pages());
 }
 
 #[test]
-fn golden_document_is_what_every_route_says() {
+fn golden_openapi_document_matches_the_routes() {
     golden("openapi.json", &document());
 }
 
@@ -144,13 +153,13 @@ fn every_operation_has_its_command_client_method_audit_action_event_error_pages_
 }
 
 #[test]
-fn no_error_page_is_left_over() {
+fn every_error_page_has_a_code() {
     let codes = Code::ALL.iter().map(ToString::to_string);
     let known: BTreeSet<String> = codes.chain(InstallFault::ALL.iter().map(ToString::to_string)).collect();
     // Error pages of app faults begin with the app's slug and are not checked here.
     let left: Vec<_> =
         error_pages().into_iter().filter(|page| !known.contains(page) && !page.starts_with("rke2_")).collect();
-    assert!(left.is_empty(), "pages of no code: {left:?}");
+    assert!(left.is_empty(), "error pages without a code: {left:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::cli::Format;
 
 /// Returned when `--timeout` passes before the work ends. The work itself continues.
 #[derive(Debug, thiserror::Error)]
-#[error("it did not end within {0:?}; what was begun goes on")]
+#[error("timed out after {0:?}; the started work continues")]
 pub(crate) struct TimedOut(pub(crate) Duration);
 
 /// Prints a list: a table with `header` and one row per item, the whole items as JSON or YAML, or their names.
@@ -37,11 +37,11 @@ pub(crate) fn list<T: Serialize>(
 pub(crate) fn one<T: Serialize>(
     format: Format,
     item: &T,
-    words: impl FnOnce(&T) -> String,
+    describe: impl FnOnce(&T) -> String,
     name: &str,
 ) -> anyhow::Result<()> {
     match format {
-        Format::Table => println!("{}", shown(&words(item))),
+        Format::Table => println!("{}", escape_lines(&describe(item))),
         Format::Json => println!("{}", serde_json::to_string_pretty(item)?),
         Format::Yaml => print!("{}", serde_saphyr::to_string(item)?),
         Format::Name => println!("{name}"),
@@ -63,12 +63,12 @@ pub(crate) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
 }
 
 /// Escapes control and invisible characters in each line; keeps line ends.
-fn shown(lines: &str) -> String {
+fn escape_lines(lines: &str) -> String {
     lines.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
 
 /// Reports whether stderr is a terminal. Progress is shown only there.
-pub(crate) fn is_watched() -> bool {
+pub(crate) fn is_interactive() -> bool {
     std::io::stderr().is_terminal()
 }
 
@@ -77,34 +77,61 @@ pub(crate) fn copy(text: &str) {
     eprint!("\x1b]52;c;{}\x07", STANDARD.encode(text));
 }
 
-/// Prints the error to stderr and returns its documented exit status.
-pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
-    let (words, status) = explained(error);
-    eprintln!("{}", shown(&words));
+/// Prints the error to stderr, as JSON if data is printed as JSON or YAML, and returns its documented exit status.
+pub(crate) fn report_error(error: &anyhow::Error, format: Format) -> ExitCode {
+    let (message, status) = format_error(error);
+    match format {
+        Format::Json | Format::Yaml => eprintln!("{:#}", error_json(error, status)),
+        Format::Table | Format::Name => eprintln!("{}", escape_lines(&message)),
+    }
     exit(status)
 }
 
-fn explained(error: &anyhow::Error) -> (String, ExitStatus) {
+/// Returns the error as a JSON object: that of the control plane with the exit status, or one with code, detail and exit status.
+fn error_json(error: &anyhow::Error, status: ExitStatus) -> serde_json::Value {
+    let mut object = match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Problem(problem)) => serde_json::to_value(problem).unwrap_or_default(),
+        Some(error) => serde_json::json!({ "code": error.code(), "detail": error.to_string() }),
+        None => match error.downcast_ref::<ServerError>() {
+            Some(error) => {
+                serde_json::json!({ "code": error.code(), "detail": error.to_string(), "next": error.next() })
+            }
+            None if error.is::<TimedOut>() => {
+                serde_json::json!({ "code": Code::TimedOut, "detail": error.to_string() })
+            }
+            None => serde_json::json!({ "detail": format!("{error:#}") }),
+        },
+    };
+    object["exit_status"] = serde_json::json!(status as u8);
+    object
+}
+
+fn format_error(error: &anyhow::Error) -> (String, ExitStatus) {
     if let Some(error) = error.downcast_ref::<ClientError>() {
-        return (client_failed(error), error.exit());
+        return (format_client_error(error), error.exit());
     }
     if let Some(error) = error.downcast_ref::<ServerError>() {
-        let words =
-            block(&error.to_string(), error.code(), error.next().into_iter().collect(), None, error.code().exit());
+        let words = format_block(
+            &error.to_string(),
+            error.code(),
+            error.next().into_iter().collect(),
+            None,
+            error.code().exit(),
+        );
         return (words, error.code().exit());
     }
     if error.downcast_ref::<TimedOut>().is_some() {
         return (
-            block(&error.to_string(), Code::TimedOut, Vec::new(), None, ExitStatus::TimedOut),
+            format_block(&error.to_string(), Code::TimedOut, Vec::new(), None, ExitStatus::TimedOut),
             ExitStatus::TimedOut,
         );
     }
     (format!("error: {error:#}"), ExitStatus::Failed)
 }
 
-fn client_failed(error: &ClientError) -> String {
+fn format_client_error(error: &ClientError) -> String {
     let ClientError::Problem(problem) = error else {
-        return block(&error.to_string(), error.code(), Vec::new(), None, error.exit());
+        return format_block(&error.to_string(), error.code(), Vec::new(), None, error.exit());
     };
     let width = problem.errors.iter().map(|reason| reason.field.len()).max().unwrap_or(0);
     let mut lines = Vec::new();
@@ -114,10 +141,10 @@ fn client_failed(error: &ClientError) -> String {
     }
     lines.extend(problem.field.iter().map(|field| format!("field: {field}")));
     lines.extend(problem.next.clone());
-    block(&error.to_string(), error.code(), lines, Some(&problem.correlation_id), error.exit())
+    format_block(&error.to_string(), error.code(), lines, Some(&problem.correlation_id), error.exit())
 }
 
-fn block(what: &str, code: Code, lines: Vec<String>, correlation: Option<&str>, status: ExitStatus) -> String {
+fn format_block(what: &str, code: Code, lines: Vec<String>, correlation: Option<&str>, status: ExitStatus) -> String {
     let mut words = vec![format!("error: {what} ({code})")];
     words.extend(lines.into_iter().map(|line| format!("  {line}")));
     let correlation = correlation.map(|id| format!(" · correlation {id}")).unwrap_or_default();
@@ -137,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_tells_every_reason_its_code_and_where_to_read_on() {
+    fn problem_is_printed_with_every_reason_code_and_error_page() {
         let reason = |field: &str, detail: &str, code: Code, next: Option<&str>| ProblemReason {
             field: field.to_owned(),
             code: code.to_string(),
@@ -163,7 +190,7 @@ mod tests {
                 ),
             ],
         };
-        let (words, status) = explained(&ClientError::Problem(Box::new(problem)).into());
+        let (words, status) = format_error(&ClientError::Problem(Box::new(problem)).into());
         insta::assert_snapshot!(words, @r"
         error: placement refused (placement_invalid)
           server_allocation_id     gpu-07 is already used by workload infer   allocation_in_use
@@ -175,8 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_end_in_time_has_an_exit_status_of_its_own() {
-        let (words, status) = explained(&TimedOut(Duration::from_secs(90)).into());
+    fn timeout_has_its_own_exit_status() {
+        let (words, status) = format_error(&TimedOut(Duration::from_secs(90)).into());
         assert_eq!(status, ExitStatus::TimedOut);
         assert!(words.contains("timed_out") && words.ends_with("exit status 8"), "{words}");
     }
@@ -185,11 +212,11 @@ mod tests {
     fn control_characters_are_escaped() {
         let rows = [vec!["a\u{1b}[2Jb".to_owned(), "c\nd".to_owned()]];
         assert_eq!(table(&["ONE", "TWO"], rows.into_iter()), "ONE          TWO\na\\u{1b}[2Jb  c\\u{a}d");
-        assert_eq!(shown("error: a\u{202e}b\n  next"), "error: a\\u{202e}b\n  next");
+        assert_eq!(escape_lines("error: a\u{202e}b\n  next"), "error: a\\u{202e}b\n  next");
     }
 
     #[test]
-    fn no_line_of_a_table_ends_in_blanks() {
+    fn table_lines_have_no_trailing_blanks() {
         let rows = [vec!["a".to_owned(), String::new()], vec!["longer".to_owned(), "b".to_owned()]];
         assert_eq!(table(&["ONE", "TWO"], rows.into_iter()), "ONE     TWO\na\nlonger  b");
     }

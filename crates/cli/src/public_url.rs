@@ -8,22 +8,22 @@ use regex::Regex;
 /// A host name, an IPv4 address or a bracketed IPv6 address, and an optional port. Excludes user info, paths and queries.
 static FORM: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^https://([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?$")
-        .expect("it is a pattern")
+        .expect("a valid pattern")
 });
 
 /// Accepts `https://HOST` or `https://HOST:PORT`, optionally with a trailing slash, and returns it without the slash. TLS is required:
 /// nodes pin the control plane's certificate authority.
 pub(crate) fn parse(text: &str) -> Result<String, String> {
     let url = text.trim_end_matches('/');
-    let port_fits = url.rsplit_once(':').is_none_or(|(_, port)| {
+    let is_port_valid = url.rsplit_once(':').is_none_or(|(_, port)| {
         port.is_empty()
             || !port.bytes().all(|byte| byte.is_ascii_digit())
             || port.parse::<u16>().is_ok_and(|port| port > 0)
     });
-    if FORM.is_match(text) && port_fits {
+    if FORM.is_match(text) && is_port_valid {
         Ok(url.to_owned())
     } else {
-        Err("it is https://HOST or https://HOST:PORT".to_owned())
+        Err("expected https://HOST or https://HOST:PORT".to_owned())
     }
 }
 
@@ -32,7 +32,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn a_url_is_taken_only_where_nodes_can_call_it() {
+    fn only_urls_that_nodes_can_call_are_accepted() {
         for url in [
             "https://cp.example:7443",
             "https://cp",

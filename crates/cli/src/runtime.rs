@@ -12,13 +12,13 @@ use crate::cli::LogFormat;
 
 /// Logs to standard error, filtered by `GPUAAS_LOG` (for example `debug`, or `warn,gpuaas_engine=trace`). Without it, warnings of every crate
 /// and information of the project's own.
-fn write_log(format: LogFormat) {
-    let usual = || Targets::new().with_default(LevelFilter::WARN).with_target("gpuaas", LevelFilter::INFO);
-    let asked = std::env::var("GPUAAS_LOG").ok();
-    let (filter, wrong) = match asked.as_deref().map(str::parse::<Targets>) {
+fn init_logging(format: LogFormat) {
+    let default_filter = || Targets::new().with_default(LevelFilter::WARN).with_target("gpuaas", LevelFilter::INFO);
+    let requested = std::env::var("GPUAAS_LOG").ok();
+    let (filter, parse_error) = match requested.as_deref().map(str::parse::<Targets>) {
         Some(Ok(filter)) => (filter, None),
-        Some(Err(error)) => (usual(), Some(error)),
-        None => (usual(), None),
+        Some(Err(error)) => (default_filter(), Some(error)),
+        None => (default_filter(), None),
     };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -27,17 +27,17 @@ fn write_log(format: LogFormat) {
         // Without this, a log that cannot be written is reported on stderr, which cannot be written either, and that panics.
         .log_internal_errors(false);
     match format {
-        LogFormat::People => tracing_subscriber::registry().with(lines).with(filter).init(),
+        LogFormat::Text => tracing_subscriber::registry().with(lines).with(filter).init(),
         LogFormat::Json => tracing_subscriber::registry().with(lines.json().flatten_event(true)).with(filter).init(),
     }
-    if let Some(error) = wrong {
-        tracing::warn!(%error, "GPUAAS_LOG is not used: it is a level, or TARGET=LEVEL and a level, separated by commas");
+    if let Some(error) = parse_error {
+        tracing::warn!(%error, "ignoring GPUAAS_LOG: expected LEVEL or TARGET=LEVEL, separated by commas");
     }
 }
 
 /// Runs `main` to completion: on several threads if `threads`, otherwise on one.
 pub(crate) fn start(threads: bool, log: LogFormat, main: impl Future<Output = ExitCode>) -> ExitCode {
-    write_log(log);
+    init_logging(log);
     let mut builder = if threads {
         tokio::runtime::Builder::new_multi_thread()
     } else {
@@ -51,7 +51,7 @@ pub(crate) fn start(threads: bool, log: LogFormat, main: impl Future<Output = Ex
             code
         }
         Err(error) => {
-            eprintln!("error: no runtime: {error}");
+            eprintln!("error: starting the runtime failed: {error}");
             ExitCode::FAILURE
         }
     }

@@ -18,14 +18,14 @@ pub enum ClientError {
         reason: String,
     },
     /// The response is invalid.
-    #[error("the control plane's answer makes no sense: {0}")]
-    Answer(String),
+    #[error("the control plane sent an invalid response: {0}")]
+    InvalidResponse(String),
     /// A stream was interrupted.
-    #[error("the connection broke: {0}")]
-    Broken(String),
+    #[error("the connection was interrupted: {0}")]
+    Interrupted(String),
     /// The URL, the token or the authority's file is invalid.
     #[error("{0}")]
-    Setting(String),
+    InvalidSetting(String),
 }
 
 impl ClientError {
@@ -33,17 +33,19 @@ impl ClientError {
     pub fn code(&self) -> Code {
         match self {
             Self::Problem(problem) => problem.code.parse().unwrap_or(Code::Internal),
-            Self::Unreachable { .. } | Self::Broken(_) => Code::ServerUnreachable,
-            Self::Answer(_) => Code::Internal,
-            Self::Setting(_) => Code::FieldInvalid,
+            Self::Unreachable { .. } | Self::Interrupted(_) => Code::ServerUnreachable,
+            Self::InvalidResponse(_) => Code::Internal,
+            Self::InvalidSetting(_) => Code::FieldInvalid,
         }
     }
 
     /// Returns the exit status of a command that fails with this error.
     pub fn exit(&self) -> ExitStatus {
         match self {
-            Self::Setting(_) => ExitStatus::Usage,
-            Self::Problem(_) | Self::Unreachable { .. } | Self::Broken(_) | Self::Answer(_) => self.code().exit(),
+            Self::InvalidSetting(_) => ExitStatus::Usage,
+            Self::Problem(_) | Self::Unreachable { .. } | Self::Interrupted(_) | Self::InvalidResponse(_) => {
+                self.code().exit()
+            }
         }
     }
 }

@@ -37,7 +37,8 @@ impl Client {
                     // A block without data is a comment that keeps the connection open.
                     Ok(block) => {
                         let Some(json) = data(&block) else { continue };
-                        let event = serde_json::from_str(&json).map_err(|error| ClientError::Answer(error.to_string()));
+                        let event = serde_json::from_str(&json)
+                            .map_err(|error| ClientError::InvalidResponse(error.to_string()));
                         return Some((event, blocks));
                     }
                     Err(error) => return Some((Err(error), blocks)),
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_is_found_among_other_fields_and_comments_hold_none() {
+    fn data_lines_are_extracted_and_comments_ignored() {
         assert_eq!(data(b"id: 4\ndata: {\"a\":\ndata: 1}\n\n").as_deref(), Some("{\"a\":\n1}"));
         assert_eq!(data(b": keep-alive\n\n"), None);
     }

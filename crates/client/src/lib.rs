@@ -13,5 +13,5 @@ mod operations;
 mod transport;
 
 pub use error::ClientError;
-pub use logs::LogAsk;
+pub use logs::LogOptions;
 pub use transport::Client;

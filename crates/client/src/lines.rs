@@ -30,11 +30,13 @@ impl Pieces {
             }
             if self.buffer.len() > PIECE_BYTES_MAX {
                 self.buffer.clear();
-                return Some(Err(ClientError::Answer("a part of the stream is longer than any can be".to_owned())));
+                return Some(Err(ClientError::InvalidResponse(
+                    "an item of the stream is longer than 1 MiB".to_owned(),
+                )));
             }
             match self.body.frame().await? {
                 Ok(frame) => self.buffer.extend_from_slice(frame.data_ref().map_or(&[], |data| data.as_ref())),
-                Err(error) => return Some(Err(ClientError::Broken(error.to_string()))),
+                Err(error) => return Some(Err(ClientError::Interrupted(error.to_string()))),
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::{
 
 /// Selects lines of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogAsk {
+pub struct LogOptions {
     /// One of the member's units. Defaults to its main unit.
     pub unit: Option<String>,
     /// Return lines of this many last seconds only.
@@ -31,22 +31,21 @@ impl Client {
         project: Option<String>,
         workload: &str,
         member: &str,
-        ask: &LogAsk,
+        options: &LogOptions,
     ) -> Result<impl Stream<Item = Result<LogLine, ClientError>> + Send + use<>, ClientError> {
         let query = query(&[
             ("project", project),
-            ("unit", ask.unit.clone()),
-            ("since_seconds", ask.since_seconds.map(|seconds| seconds.to_string())),
-            ("tail", ask.tail.map(|lines| lines.to_string())),
-            ("follow", ask.follow.then(|| "true".to_owned())),
+            ("unit", options.unit.clone()),
+            ("since_seconds", options.since_seconds.map(|seconds| seconds.to_string())),
+            ("tail", options.tail.map(|lines| lines.to_string())),
+            ("follow", options.follow.then(|| "true".to_owned())),
         ]);
         let path = format!("/api/v1/workloads/{}/members/{}/logs{query}", escaped(workload), escaped(member));
         let response = self.send(Method::GET, &path, None::<&()>, "application/x-ndjson").await?;
         Ok(stream::unfold(Pieces::new(response.into_body(), b"\n"), |mut lines| async move {
-            let line = lines
-                .next()
-                .await?
-                .and_then(|line| serde_json::from_slice(&line).map_err(|error| ClientError::Answer(error.to_string())));
+            let line = lines.next().await?.and_then(|line| {
+                serde_json::from_slice(&line).map_err(|error| ClientError::InvalidResponse(error.to_string()))
+            });
             Some((line, lines))
         }))
     }

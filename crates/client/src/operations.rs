@@ -1,18 +1,18 @@
 //! One method per API operation, named after the operation.
 
 use gpuaas_api_types::{
-    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Archive, Artifact, AskAccess, AuditEntry,
-    Authority, Bootstrap, CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken,
-    CreateToken, CreatedToken, Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List,
-    Member, Node, Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode,
-    Replica, SealingKey, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
+    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Archive, Artifact, AuditEntry, Authority,
+    Bootstrap, CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken,
+    CreatedToken, Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List, Member, Node,
+    Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica,
+    RequestAccess, SealingKey, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::{error::ClientError, transport::Client};
 
-type Answer<T> = Result<T, ClientError>;
+type ApiResult<T> = Result<T, ClientError>;
 
 /// Returns a query with the parameters that have a value, percent-encoded.
 pub(crate) fn query(parameters: &[(&str, Option<String>)]) -> String {
@@ -37,7 +37,11 @@ fn workload_path(project: Option<String>, workload: &str, verb: &str) -> String 
 
 impl Client {
     /// Reads all pages of a list and returns them as one.
-    async fn whole<T: DeserializeOwned>(&self, path: &str, parameters: &[(&str, Option<String>)]) -> Answer<List<T>> {
+    async fn list_all<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        parameters: &[(&str, Option<String>)],
+    ) -> ApiResult<List<T>> {
         let (mut items, mut cursor) = (Vec::new(), None);
         loop {
             let query = query(&[parameters, &[("cursor", cursor)]].concat());
@@ -51,72 +55,72 @@ impl Client {
     }
 
     /// Lists the archives of one kind, or of all kinds.
-    pub async fn list_archives(&self, kind: Option<String>) -> Answer<List<Archive>> {
-        self.whole("/api/v1/archives", &[("kind", kind)]).await
+    pub async fn list_archives(&self, kind: Option<String>) -> ApiResult<List<Archive>> {
+        self.list_all("/api/v1/archives", &[("kind", kind)]).await
     }
 
     /// Returns an archive without its content.
-    pub async fn get_archive(&self, id: &str) -> Answer<Archive> {
+    pub async fn get_archive(&self, id: &str) -> ApiResult<Archive> {
         self.get(&format!("/api/v1/archives/{}", escaped(id))).await
     }
 
     /// Returns the content of an archive, compressed with zstd.
-    pub async fn read_archive(&self, id: &str) -> Answer<bytes::Bytes> {
+    pub async fn read_archive(&self, id: &str) -> ApiResult<bytes::Bytes> {
         self.raw(&format!("/api/v1/archives/{}/content", escaped(id)), "application/zstd").await
     }
 
     /// Returns name, role and project of the token's holder.
-    pub async fn whoami(&self) -> Answer<WhoAmI> {
+    pub async fn whoami(&self) -> ApiResult<WhoAmI> {
         self.get("/api/v1/whoami").await
     }
 
     /// Lists the replicas of the control plane.
-    pub async fn list_replicas(&self) -> Answer<List<Replica>> {
-        self.whole("/api/v1/replicas", &[]).await
+    pub async fn list_replicas(&self) -> ApiResult<List<Replica>> {
+        self.list_all("/api/v1/replicas", &[]).await
     }
 
     /// Lists projects that the caller may see.
-    pub async fn list_projects(&self) -> Answer<List<Project>> {
-        self.whole("/api/v1/projects", &[]).await
+    pub async fn list_projects(&self) -> ApiResult<List<Project>> {
+        self.list_all("/api/v1/projects", &[]).await
     }
 
     /// Creates a project.
-    pub async fn create_project(&self, ask: &CreateProject) -> Answer<Project> {
-        self.post("/api/v1/projects", ask).await
+    pub async fn create_project(&self, request: &CreateProject) -> ApiResult<Project> {
+        self.post("/api/v1/projects", request).await
     }
 
     /// Lists all tokens that the caller may see, without their secrets.
-    pub async fn list_tokens(&self) -> Answer<List<Token>> {
-        self.whole("/api/v1/tokens", &[]).await
+    pub async fn list_tokens(&self) -> ApiResult<List<Token>> {
+        self.list_all("/api/v1/tokens", &[]).await
     }
 
     /// Exchanges this client's one-time token for a platform admin's token.
-    pub async fn bootstrap(&self, ask: &Bootstrap) -> Answer<CreatedToken> {
-        self.post("/api/v1/bootstrap", ask).await
+    pub async fn bootstrap(&self, request: &Bootstrap) -> ApiResult<CreatedToken> {
+        self.post("/api/v1/bootstrap", request).await
     }
 
     /// Creates a token.
-    pub async fn create_token(&self, ask: &CreateToken) -> Answer<CreatedToken> {
-        self.post("/api/v1/tokens", ask).await
+    pub async fn create_token(&self, request: &CreateToken) -> ApiResult<CreatedToken> {
+        self.post("/api/v1/tokens", request).await
     }
 
     /// Revokes a token.
-    pub async fn revoke_token(&self, id: &str) -> Answer<Token> {
+    pub async fn revoke_token(&self, id: &str) -> ApiResult<Token> {
         self.delete(&format!("/api/v1/tokens/{}", escaped(id))).await
     }
 
     /// Lists the service accounts of a project.
-    pub async fn list_service_accounts(&self, project: Option<String>) -> Answer<List<ServiceAccount>> {
-        self.whole("/api/v1/service-accounts", &[("project", project)]).await
+    pub async fn list_service_accounts(&self, project: Option<String>) -> ApiResult<List<ServiceAccount>> {
+        self.list_all("/api/v1/service-accounts", &[("project", project)]).await
     }
 
     /// Creates a service account.
-    pub async fn create_service_account(&self, ask: &CreateServiceAccount) -> Answer<ServiceAccount> {
-        self.post("/api/v1/service-accounts", ask).await
+    pub async fn create_service_account(&self, request: &CreateServiceAccount) -> ApiResult<ServiceAccount> {
+        self.post("/api/v1/service-accounts", request).await
     }
 
     /// Deletes a service account and revokes its tokens.
-    pub async fn delete_service_account(&self, project: Option<String>, name: &str) -> Answer<ServiceAccount> {
+    pub async fn delete_service_account(&self, project: Option<String>, name: &str) -> ApiResult<ServiceAccount> {
         self.delete(&service_account_path(project, name, "")).await
     }
 
@@ -125,168 +129,172 @@ impl Client {
         &self,
         project: Option<String>,
         name: &str,
-        ask: &CreateServiceAccountToken,
-    ) -> Answer<CreatedToken> {
-        self.post(&service_account_path(project, name, "/tokens"), ask).await
+        request: &CreateServiceAccountToken,
+    ) -> ApiResult<CreatedToken> {
+        self.post(&service_account_path(project, name, "/tokens"), request).await
     }
 
     /// Lists every present and former signing key.
-    pub async fn list_signing_keys(&self) -> Answer<List<SigningKey>> {
+    pub async fn list_signing_keys(&self) -> ApiResult<List<SigningKey>> {
         self.get("/api/v1/signing-keys").await
     }
 
     /// Starts the rotation of the task-signing key.
-    pub async fn rotate_signing_keys(&self) -> Answer<SigningKey> {
+    pub async fn rotate_signing_keys(&self) -> ApiResult<SigningKey> {
         self.post("/api/v1/signing-keys/rotate", &json!({})).await
     }
 
     /// Returns the id of the sealing key in use, and the progress of its rotation.
-    pub async fn get_sealing_key(&self) -> Answer<SealingKey> {
+    pub async fn get_sealing_key(&self) -> ApiResult<SealingKey> {
         self.get("/api/v1/sealing-key").await
     }
 
     /// Puts the next sealing key into use. Every replica must have loaded it before.
-    pub async fn rotate_sealing_key(&self) -> Answer<SealingKey> {
+    pub async fn rotate_sealing_key(&self) -> ApiResult<SealingKey> {
         self.post("/api/v1/sealing-key/rotate", &json!({})).await
     }
 
     /// Lists every certificate authority, oldest first.
-    pub async fn list_authorities(&self) -> Answer<List<Authority>> {
+    pub async fn list_authorities(&self) -> ApiResult<List<Authority>> {
         self.get("/api/v1/authorities").await
     }
 
     /// Starts the rotation of the certificate authority.
-    pub async fn rotate_authority(&self) -> Answer<Authority> {
+    pub async fn rotate_authority(&self) -> ApiResult<Authority> {
         self.post("/api/v1/authorities/rotate", &json!({})).await
     }
 
     /// Continues the authority's rotation without the nodes that delay it.
-    pub async fn force_authority(&self, ask: &ForceAuthority) -> Answer<Authority> {
-        self.post("/api/v1/authorities/force", ask).await
+    pub async fn force_authority(&self, request: &ForceAuthority) -> ApiResult<Authority> {
+        self.post("/api/v1/authorities/force", request).await
     }
 
     /// Revokes a task-signing key immediately.
-    pub async fn revoke_signing_key(&self, key: &str) -> Answer<SigningKey> {
+    pub async fn revoke_signing_key(&self, key: &str) -> ApiResult<SigningKey> {
         self.post(&format!("/api/v1/signing-keys/{}/revoke", escaped(key)), &json!({})).await
     }
 
     /// Returns the first page of nodes, optionally filtered by state and connectivity.
-    pub async fn list_nodes(&self, state: Option<String>, connectivity: Option<String>) -> Answer<List<Node>> {
+    pub async fn list_nodes(&self, state: Option<String>, connectivity: Option<String>) -> ApiResult<List<Node>> {
         let query = query(&[("state", state), ("connectivity", connectivity)]);
         self.get(&format!("/api/v1/nodes{query}")).await
     }
 
     /// Registers a machine.
-    pub async fn register_node(&self, ask: &RegisterNode) -> Answer<RegisteredNode> {
-        self.post("/api/v1/nodes", ask).await
+    pub async fn register_node(&self, request: &RegisterNode) -> ApiResult<RegisteredNode> {
+        self.post("/api/v1/nodes", request).await
     }
 
     /// Returns a node by name or id.
-    pub async fn get_node(&self, node: &str) -> Answer<Node> {
+    pub async fn get_node(&self, node: &str) -> ApiResult<Node> {
         self.get(&format!("/api/v1/nodes/{}", escaped(node))).await
     }
 
     /// Returns the present ETag of a node, for [`Client::with_if_match`].
-    pub async fn node_etag(&self, node: &str) -> Answer<String> {
+    pub async fn node_etag(&self, node: &str) -> ApiResult<String> {
         self.etag(&format!("/api/v1/nodes/{}", escaped(node))).await
     }
 
     /// Issues a new enrollment string.
-    pub async fn issue_enrollment(&self, node: &str, ask: &EnrollNode) -> Answer<RegisteredNode> {
-        self.post(&format!("/api/v1/nodes/{}/enrollment", escaped(node)), ask).await
+    pub async fn issue_enrollment(&self, node: &str, request: &EnrollNode) -> ApiResult<RegisteredNode> {
+        self.post(&format!("/api/v1/nodes/{}/enrollment", escaped(node)), request).await
     }
 
     /// Sends a signed no-op task and waits for its result.
-    pub async fn ping_node(&self, node: &str) -> Answer<Ping> {
+    pub async fn ping_node(&self, node: &str) -> ApiResult<Ping> {
         self.post(&format!("/api/v1/nodes/{}/ping", escaped(node)), &json!({})).await
     }
 
     /// Resets a node.
-    pub async fn reset_node(&self, node: &str, ask: &EnrollNode) -> Answer<RegisteredNode> {
-        self.post(&format!("/api/v1/nodes/{}/reset", escaped(node)), ask).await
+    pub async fn reset_node(&self, node: &str, request: &EnrollNode) -> ApiResult<RegisteredNode> {
+        self.post(&format!("/api/v1/nodes/{}/reset", escaped(node)), request).await
     }
 
     /// Passes a node that a tenant left to the reimage hook.
-    pub async fn reimage_node(&self, node: &str) -> Answer<Node> {
+    pub async fn reimage_node(&self, node: &str) -> ApiResult<Node> {
         self.post(&format!("/api/v1/nodes/{}/reimage", escaped(node)), &json!({})).await
     }
 
     /// Inspects a node and waits for the result.
-    pub async fn inspect_node(&self, node: &str) -> Answer<Node> {
+    pub async fn inspect_node(&self, node: &str) -> ApiResult<Node> {
         self.post(&format!("/api/v1/nodes/{}/inspect", escaped(node)), &json!({})).await
     }
 
     /// Applies a safe fix on a node, named by the fix or by the finding that it removes.
-    pub async fn fix_node(&self, node: &str, ask: &FixNode) -> Answer<FixedNode> {
-        self.post(&format!("/api/v1/nodes/{}/fix", escaped(node)), ask).await
+    pub async fn fix_node(&self, node: &str, request: &FixNode) -> ApiResult<FixedNode> {
+        self.post(&format!("/api/v1/nodes/{}/fix", escaped(node)), request).await
     }
 
     /// Returns the first page of allocations, optionally filtered by project and state.
-    pub async fn list_allocations(&self, project: Option<String>, state: Option<String>) -> Answer<List<Allocation>> {
+    pub async fn list_allocations(
+        &self,
+        project: Option<String>,
+        state: Option<String>,
+    ) -> ApiResult<List<Allocation>> {
         let query = query(&[("project", project), ("state", state)]);
         self.get(&format!("/api/v1/allocations{query}")).await
     }
 
     /// Allocates a node to a project.
-    pub async fn create_allocation(&self, ask: &CreateAllocation) -> Answer<Allocation> {
-        self.post("/api/v1/allocations", ask).await
+    pub async fn create_allocation(&self, request: &CreateAllocation) -> ApiResult<Allocation> {
+        self.post("/api/v1/allocations", request).await
     }
 
     /// Returns an allocation.
-    pub async fn get_allocation(&self, id: &str) -> Answer<Allocation> {
+    pub async fn get_allocation(&self, id: &str) -> ApiResult<Allocation> {
         self.get(&format!("/api/v1/allocations/{}", escaped(id))).await
     }
 
     /// Returns the present ETag of an allocation, for [`Client::with_if_match`].
-    pub async fn allocation_etag(&self, id: &str) -> Answer<String> {
+    pub async fn allocation_etag(&self, id: &str) -> ApiResult<String> {
         self.etag(&format!("/api/v1/allocations/{}", escaped(id))).await
     }
 
     /// Releases an allocation.
-    pub async fn release_allocation(&self, id: &str) -> Answer<Allocation> {
+    pub async fn release_allocation(&self, id: &str) -> ApiResult<Allocation> {
         self.post(&format!("/api/v1/allocations/{}/release", escaped(id)), &json!({})).await
     }
 
     /// Returns the first page of tasks, optionally filtered by node and operation.
-    pub async fn list_tasks(&self, node: Option<String>, operation: Option<String>) -> Answer<List<Task>> {
+    pub async fn list_tasks(&self, node: Option<String>, operation: Option<String>) -> ApiResult<List<Task>> {
         let query = query(&[("node", node), ("operation", operation)]);
         self.get(&format!("/api/v1/tasks{query}")).await
     }
 
     /// Returns a task.
-    pub async fn get_task(&self, id: &str) -> Answer<Task> {
+    pub async fn get_task(&self, id: &str) -> ApiResult<Task> {
         self.get(&format!("/api/v1/tasks/{}", escaped(id))).await
     }
 
     /// Returns one page of events after number `after`, of a project or of the platform.
-    pub async fn list_events(&self, project: Option<String>, after: u64) -> Answer<List<Event>> {
+    pub async fn list_events(&self, project: Option<String>, after: u64) -> ApiResult<List<Event>> {
         let query = query(&[("project", project), ("after", Some(after.to_string()))]);
         self.get(&format!("/api/v1/events{query}")).await
     }
 
     /// Lists the apps of the catalog.
-    pub async fn list_apps(&self) -> Answer<List<App>> {
+    pub async fn list_apps(&self) -> ApiResult<List<App>> {
         self.get("/api/v1/apps").await
     }
 
     /// Returns an app.
-    pub async fn get_app(&self, slug: &str) -> Answer<App> {
+    pub async fn get_app(&self, slug: &str) -> ApiResult<App> {
         self.get(&format!("/api/v1/apps/{}", escaped(slug))).await
     }
 
     /// Lists the project's allocations as placements for the app.
-    pub async fn placement_options(&self, project: Option<String>, slug: &str) -> Answer<List<PlacementOption>> {
-        self.whole(&format!("/api/v1/apps/{}/placement-options", escaped(slug)), &[("project", project)]).await
+    pub async fn placement_options(&self, project: Option<String>, slug: &str) -> ApiResult<List<PlacementOption>> {
+        self.list_all(&format!("/api/v1/apps/{}/placement-options", escaped(slug)), &[("project", project)]).await
     }
 
     /// Lists imported files.
-    pub async fn list_artifacts(&self) -> Answer<List<Artifact>> {
-        self.whole("/api/v1/artifacts", &[]).await
+    pub async fn list_artifacts(&self) -> ApiResult<List<Artifact>> {
+        self.list_all("/api/v1/artifacts", &[]).await
     }
 
     /// Imports a release.
-    pub async fn import_artifacts(&self, ask: &ImportRelease) -> Answer<List<Artifact>> {
-        self.post("/api/v1/artifacts", ask).await
+    pub async fn import_artifacts(&self, request: &ImportRelease) -> ApiResult<List<Artifact>> {
+        self.post("/api/v1/artifacts", request).await
     }
 
     /// Returns the page of workloads after `cursor`, optionally filtered by project and section.
@@ -295,64 +303,74 @@ impl Client {
         project: Option<String>,
         section: Option<String>,
         cursor: Option<String>,
-    ) -> Answer<List<Workload>> {
+    ) -> ApiResult<List<Workload>> {
         let query = query(&[("project", project), ("section", section), ("cursor", cursor)]);
         self.get(&format!("/api/v1/workloads{query}")).await
     }
 
     /// Deploys an app.
-    pub async fn deploy_workload(&self, ask: &Deploy) -> Answer<Started> {
-        self.post("/api/v1/workloads", ask).await
+    pub async fn deploy_workload(&self, request: &Deploy) -> ApiResult<Started> {
+        self.post("/api/v1/workloads", request).await
     }
 
     /// Returns the plan of a deployment, or every reason against it. Changes nothing.
-    pub async fn preview_workload(&self, ask: &Deploy) -> Answer<Preview> {
-        self.post("/api/v1/workloads?dry_run=true", ask).await
+    pub async fn preview_workload(&self, request: &Deploy) -> ApiResult<Preview> {
+        self.post("/api/v1/workloads?dry_run=true", request).await
     }
 
     /// Returns a workload with its members, by name in a project or by id.
-    pub async fn get_workload(&self, project: Option<String>, workload: &str) -> Answer<WorkloadDetail> {
+    pub async fn get_workload(&self, project: Option<String>, workload: &str) -> ApiResult<WorkloadDetail> {
         self.get(&workload_path(project, workload, "")).await
     }
 
     /// Returns the present ETag of a workload, for [`Client::with_if_match`].
-    pub async fn workload_etag(&self, project: Option<String>, workload: &str) -> Answer<String> {
+    pub async fn workload_etag(&self, project: Option<String>, workload: &str) -> ApiResult<String> {
         self.etag(&workload_path(project, workload, "")).await
     }
 
     /// Lists the members of a workload.
-    pub async fn list_members(&self, project: Option<String>, workload: &str) -> Answer<List<Member>> {
-        self.whole(&format!("/api/v1/workloads/{}/members", escaped(workload)), &[("project", project)]).await
+    pub async fn list_members(&self, project: Option<String>, workload: &str) -> ApiResult<List<Member>> {
+        self.list_all(&format!("/api/v1/workloads/{}/members", escaped(workload)), &[("project", project)]).await
     }
 
     /// Returns the plan of adding members. Changes nothing.
-    pub async fn preview_members(&self, project: Option<String>, workload: &str, ask: &AddMembers) -> Answer<Preview> {
+    pub async fn preview_members(
+        &self,
+        project: Option<String>,
+        workload: &str,
+        request: &AddMembers,
+    ) -> ApiResult<Preview> {
         let query = query(&[("project", project), ("dry_run", Some("true".to_owned()))]);
-        self.post(&format!("/api/v1/workloads/{}/members{query}", escaped(workload)), ask).await
+        self.post(&format!("/api/v1/workloads/{}/members{query}", escaped(workload)), request).await
     }
 
     /// Adds members.
-    pub async fn add_members(&self, project: Option<String>, workload: &str, ask: &AddMembers) -> Answer<Started> {
-        self.post(&workload_path(project, workload, "/members"), ask).await
+    pub async fn add_members(
+        &self,
+        project: Option<String>,
+        workload: &str,
+        request: &AddMembers,
+    ) -> ApiResult<Started> {
+        self.post(&workload_path(project, workload, "/members"), request).await
     }
 
     /// Removes a workload from all its nodes.
-    pub async fn decommission_workload(&self, project: Option<String>, workload: &str) -> Answer<Started> {
+    pub async fn decommission_workload(&self, project: Option<String>, workload: &str) -> ApiResult<Started> {
         self.post(&workload_path(project, workload, "/decommission"), &json!({})).await
     }
 
     /// Repeats the latest operation of a workload if it did not succeed.
-    pub async fn resume_workload(&self, project: Option<String>, workload: &str) -> Answer<Started> {
+    pub async fn resume_workload(&self, project: Option<String>, workload: &str) -> ApiResult<Started> {
         self.post(&workload_path(project, workload, "/resume"), &json!({})).await
     }
 
     /// Returns the endpoint of the workload's cluster, with the available and the delivered credentials.
-    pub async fn get_access(&self, project: Option<String>, workload: &str) -> Answer<AccessAnswer> {
+    pub async fn get_access(&self, project: Option<String>, workload: &str) -> ApiResult<AccessAnswer> {
         self.get(&workload_path(project, workload, "/access")).await
     }
 
     /// Revokes a delivered credential.
-    pub async fn revoke_access(&self, grant: &str) -> Answer<AccessGrant> {
+    pub async fn revoke_access(&self, grant: &str) -> ApiResult<AccessGrant> {
         self.delete(&format!("/api/v1/access-grants/{}", escaped(grant))).await
     }
 
@@ -361,8 +379,8 @@ impl Client {
         &self,
         project: Option<String>,
         workload: &str,
-        ask: &AskAccess,
-    ) -> Answer<AccessGranted> {
+        ask: &RequestAccess,
+    ) -> ApiResult<AccessGranted> {
         self.post(&workload_path(project, workload, "/kubeconfig"), ask).await
     }
 
@@ -372,28 +390,28 @@ impl Client {
         project: Option<String>,
         workload: Option<String>,
         state: Option<String>,
-    ) -> Answer<List<Operation>> {
+    ) -> ApiResult<List<Operation>> {
         let query = query(&[("project", project), ("workload", workload), ("state", state)]);
         self.get(&format!("/api/v1/operations{query}")).await
     }
 
     /// Returns an operation with its steps.
-    pub async fn get_operation(&self, id: &str) -> Answer<OperationDetail> {
+    pub async fn get_operation(&self, id: &str) -> ApiResult<OperationDetail> {
         self.get(&format!("/api/v1/operations/{}", escaped(id))).await
     }
 
     /// Requests the cancellation of an operation.
-    pub async fn cancel_operation(&self, id: &str) -> Answer<Operation> {
+    pub async fn cancel_operation(&self, id: &str) -> ApiResult<Operation> {
         self.post(&format!("/api/v1/operations/{}/cancel", escaped(id)), &json!({})).await
     }
 
     /// Returns one page of a list as raw JSON. Parameters without a value are left out.
-    pub async fn read_page(&self, list: &str, parameters: &[(&str, Option<String>)]) -> Answer<serde_json::Value> {
+    pub async fn read_page(&self, list: &str, parameters: &[(&str, Option<String>)]) -> ApiResult<serde_json::Value> {
         self.get(&format!("/api/v1/{list}{}", query(parameters))).await
     }
 
     /// Returns a plain-text response, for example of `/metrics`.
-    pub async fn read_text(&self, path: &str) -> Answer<String> {
+    pub async fn read_text(&self, path: &str) -> ApiResult<String> {
         self.text(path).await
     }
 
@@ -404,7 +422,7 @@ impl Client {
         action: Option<String>,
         since_seconds: Option<u64>,
         after: u64,
-    ) -> Answer<List<AuditEntry>> {
+    ) -> ApiResult<List<AuditEntry>> {
         let since = since_seconds.map(|seconds| seconds.to_string());
         let after = Some(after.to_string());
         let query = query(&[("target", target), ("action", action), ("since_seconds", since), ("after", after)]);
@@ -417,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_urls_reserve_is_escaped() {
+    fn reserved_url_characters_are_escaped() {
         assert_eq!(query(&[("a", Some("x y/ü".into())), ("b", None)]), "?a=x%20y%2F%C3%BC");
         assert_eq!(query(&[("a", None)]), "");
     }

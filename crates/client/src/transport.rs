@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use crate::error::ClientError;
 
 /// Longest response, in bytes.
-const ANSWER_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+const RESPONSE_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// Time limit of the TCP connection, and again of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -36,7 +36,7 @@ pub struct Client {
     correlation_id: Option<String>,
     tls: TlsConnector,
     /// The idle connection; `None` in a client that opens one per request.
-    kept: Option<Arc<Mutex<Option<Connection>>>>,
+    idle_connection: Option<Arc<Mutex<Option<Connection>>>>,
 }
 
 impl Client {
@@ -45,22 +45,22 @@ impl Client {
     pub fn new(url: &str, authority_pem: &[u8], token: &str) -> Result<Self, ClientError> {
         let address = url
             .strip_prefix("https://")
-            .ok_or_else(|| ClientError::Setting(format!("{url} does not begin with https://")))?;
+            .ok_or_else(|| ClientError::InvalidSetting(format!("the URL {url} does not begin with https://")))?;
         let address = address.trim_end_matches('/');
         let address = if address.contains(':') { address.to_owned() } else { format!("{address}:443") };
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(authority_pem) {
             let authority = authority
-                .map_err(|error| ClientError::Setting(format!("the authority's file holds no certificate: {error}")))?;
-            roots.add(authority).map_err(|error| ClientError::Setting(error.to_string()))?;
+                .map_err(|error| ClientError::InvalidSetting(format!("the authority's file is invalid: {error}")))?;
+            roots.add(authority).map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
         }
         if roots.is_empty() {
-            return Err(ClientError::Setting("the authority's file holds no certificate".to_owned()));
+            return Err(ClientError::InvalidSetting("the authority's file contains no certificate".to_owned()));
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| ClientError::Setting(error.to_string()))?
+            .map_err(|error| ClientError::InvalidSetting(error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Self {
@@ -71,7 +71,7 @@ impl Client {
             if_match: None,
             correlation_id: None,
             tls: TlsConnector::from(Arc::new(config)),
-            kept: None,
+            idle_connection: None,
         })
     }
 
@@ -97,8 +97,8 @@ impl Client {
     /// Returns the same client with one connection for all its requests, one after the other. It reconnects when the connection has ended.
     /// Clones of the result share the connection.
     #[must_use]
-    pub fn with_kept_connection(self) -> Self {
-        Self { kept: Some(Arc::default()), ..self }
+    pub fn with_persistent_connection(self) -> Self {
+        Self { idle_connection: Some(Arc::default()), ..self }
     }
 
     /// Requests a value.
@@ -110,7 +110,7 @@ impl Client {
     pub(crate) async fn etag(&self, path: &str) -> Result<String, ClientError> {
         let response = self.send(Method::GET, path, None::<&()>, "application/json").await?;
         let etag = response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok());
-        etag.map(str::to_owned).ok_or_else(|| ClientError::Answer("it carries no ETag".to_owned()))
+        etag.map(str::to_owned).ok_or_else(|| ClientError::InvalidResponse("the ETag header is missing".to_owned()))
     }
 
     /// Requests a text.
@@ -143,7 +143,7 @@ impl Client {
         accept: &str,
     ) -> Result<Response<Incoming>, ClientError> {
         let content =
-            body.map(serde_json::to_vec).transpose().map_err(|error| ClientError::Setting(error.to_string()))?;
+            body.map(serde_json::to_vec).transpose().map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
         let mutates = method != Method::GET;
         let mut request = Request::builder()
             .method(method)
@@ -165,28 +165,28 @@ impl Client {
         }
         let request = request
             .body(Full::new(Bytes::from(content.unwrap_or_default())))
-            .map_err(|error| ClientError::Setting(error.to_string()))?;
+            .map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
         let response = self.exchange(request).await.map_err(|reason| self.unreachable(reason))?;
         if response.status().is_success() { Ok(response) } else { Err(self.problem(response).await) }
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
-        let sent = |error: hyper::Error| error.to_string();
-        let Some(kept) = &self.kept else {
-            return self.connect().await?.send_request(request).await.map_err(sent);
+        let describe = |error: hyper::Error| error.to_string();
+        let Some(kept) = &self.idle_connection else {
+            return self.connect().await?.send_request(request).await.map_err(describe);
         };
         let mut kept = kept.lock().await;
         let mut connection = match kept.take() {
-            Some(connection) => self.still_open(connection).await?,
+            Some(connection) => self.reuse_or_connect(connection).await?,
             None => self.connect().await?,
         };
-        let response = connection.send_request(request).await.map_err(sent)?;
+        let response = connection.send_request(request).await.map_err(describe)?;
         *kept = Some(connection);
         Ok(response)
     }
 
     /// Returns the connection after the previous response was read, or a new one if it has ended.
-    async fn still_open(&self, mut connection: Connection) -> Result<Connection, String> {
+    async fn reuse_or_connect(&self, mut connection: Connection) -> Result<Connection, String> {
         if connection.ready().await.is_ok() { Ok(connection) } else { self.connect().await }
     }
 
@@ -194,10 +194,10 @@ impl Client {
         let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|error| error.to_string())?;
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address)).await;
-        let stream = connecting.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
+        let stream = connecting.map_err(|_| "no connection in 10 s".to_owned())?.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.tls.connect(name, stream)).await;
-        let stream = connecting.map_err(|_| "no TLS answer".to_owned())?.map_err(|error| error.to_string())?;
+        let stream = connecting.map_err(|_| "no handshake in 10 s".to_owned())?.map_err(|error| error.to_string())?;
         let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
         tokio::spawn(connection);
@@ -206,11 +206,11 @@ impl Client {
 
     async fn value<T: DeserializeOwned>(&self, response: Response<Incoming>) -> Result<T, ClientError> {
         let bytes = self.bytes(response).await?;
-        serde_json::from_slice(&bytes).map_err(|error| ClientError::Answer(error.to_string()))
+        serde_json::from_slice(&bytes).map_err(|error| ClientError::InvalidResponse(error.to_string()))
     }
 
     async fn bytes(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
-        let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let collected = Limited::new(response.into_body(), RESPONSE_BYTES_MAX).collect().await;
         Ok(collected.map_err(|error| self.unreachable(error.to_string()))?.to_bytes())
     }
 
@@ -219,7 +219,7 @@ impl Client {
         match self.bytes(response).await {
             Ok(bytes) => match serde_json::from_slice::<Problem>(&bytes) {
                 Ok(problem) => ClientError::Problem(Box::new(problem)),
-                Err(_) => ClientError::Answer(format!("{status} without an explanation")),
+                Err(_) => ClientError::InvalidResponse(format!("status {status} without a problem document")),
             },
             Err(error) => error,
         }

@@ -182,13 +182,13 @@ pub fn reach(point: Point) {
     #[cfg(feature = "watched")]
     watched::reach(point);
     #[cfg(feature = "armed")]
-    strike(point);
+    stop_if_armed(point);
     #[cfg(not(any(feature = "watched", feature = "armed")))]
     let _ = point;
 }
 
 /// Continues unwinding if the caught panic is the death of a simulated process, so that code that catches panics does not keep it alive.
-pub fn pass_on_death(panic: Box<dyn std::any::Any + Send>) {
+pub fn resume_if_died(panic: Box<dyn std::any::Any + Send>) {
     #[cfg(feature = "watched")]
     if panic.is::<Died>() {
         std::panic::resume_unwind(panic);
@@ -204,7 +204,7 @@ mod watched;
 
 /// Stops the whole process with `SIGSTOP` if a test armed the point, until the test kills or continues it.
 #[cfg(feature = "armed")]
-fn strike(point: Point) {
+fn stop_if_armed(point: Point) {
     use std::path::PathBuf;
 
     let of_sandbox = || Some(PathBuf::from(std::env::var_os("GPUAAS_SANDBOX_ROOT")?).join(FOLDER_OF_SANDBOX));
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_step_and_type_of_task_has_its_points_under_names_of_their_own() {
+    fn every_point_has_a_unique_name() {
         let all = Point::all();
         let names: BTreeSet<String> = all.iter().map(ToString::to_string).collect();
         assert_eq!(names.len(), all.len());

@@ -26,7 +26,7 @@ pub struct Authorities {
 pub enum AuthoritiesError {
     /// The key could not be unsealed.
     #[error("authority {0}: {1}")]
-    Sealed(String, SealError),
+    Unseal(String, SealError),
     /// Certificate and key do not form a valid authority.
     #[error("authority {0}: {1}")]
     Unusable(String, AuthorityError),
@@ -42,7 +42,7 @@ impl Authorities {
     }
 
     /// Opens the authorities of the rows.
-    pub(crate) fn opened(sealing: &SealingKeys, stored: &[StoredAuthority]) -> Result<Self, AuthoritiesError> {
+    pub(crate) fn open(sealing: &SealingKeys, stored: &[StoredAuthority]) -> Result<Self, AuthoritiesError> {
         let of = |state| -> Result<Option<Arc<Authority>>, AuthoritiesError> {
             let found = stored.iter().find(|stored| stored.authority.state == state);
             found.map(|stored| open_authority(sealing, stored).map(Arc::new)).transpose()
@@ -52,13 +52,13 @@ impl Authorities {
             predecessor: of(KeyState::Grace)?,
             staged: of(KeyState::Staged)?,
             is_first: stored.len() == 1,
-            version: newest(stored),
+            version: newest_version(stored),
         })
     }
 
     /// Returns whether these rows are the ones from which this value was opened.
-    pub(crate) fn is_of(&self, stored: &[StoredAuthority]) -> bool {
-        self.version == newest(stored)
+    pub(crate) fn matches(&self, stored: &[StoredAuthority]) -> bool {
+        self.version == newest_version(stored)
     }
 
     /// The authority that issues certificates.
@@ -84,7 +84,7 @@ impl Authorities {
 
     /// The PEM certificates for the key set. Empty while only one authority has ever existed, so that agents from before authority rotation
     /// accept the set.
-    pub(crate) fn named(&self) -> Vec<String> {
+    pub(crate) fn key_set_certificates(&self) -> Vec<String> {
         match self.is_first {
             true => Vec::new(),
             false => self.each().map(|authority| authority.certificate_pem().to_owned()).collect(),
@@ -111,7 +111,7 @@ impl Authorities {
 }
 
 /// The highest version of any row; 0 if there is none.
-fn newest(stored: &[StoredAuthority]) -> u64 {
+fn newest_version(stored: &[StoredAuthority]) -> u64 {
     stored.iter().map(|stored| stored.authority.version).max().unwrap_or(0)
 }
 
@@ -124,7 +124,7 @@ pub fn stored_authority(
     now: Timestamp,
 ) -> Result<StoredAuthority, SealError> {
     let id = authority.digest();
-    let key = sealing.seal(&StoredAuthority::sealed_for(&id), authority.key_pem().as_bytes())?;
+    let key = sealing.seal(&StoredAuthority::seal_owner(&id), authority.key_pem().as_bytes())?;
     let authority = AuthorityRecord {
         id,
         certificate: authority.certificate_pem().to_owned(),
@@ -141,10 +141,10 @@ pub fn stored_authority(
 /// Opens the authority of a row.
 pub fn open_authority(sealing: &SealingKeys, stored: &StoredAuthority) -> Result<Authority, AuthoritiesError> {
     let AuthorityRecord { id, certificate, by_predecessor, .. } = &stored.authority;
-    let key = sealing.open(&StoredAuthority::sealed_for(id), &stored.key);
-    let key = key.map_err(|error| AuthoritiesError::Sealed(id.clone(), error))?;
+    let key = sealing.open(&StoredAuthority::seal_owner(id), &stored.key);
+    let key = key.map_err(|error| AuthoritiesError::Unseal(id.clone(), error))?;
     let authority = Authority::from_pem(certificate, &String::from_utf8_lossy(&key));
     authority
-        .and_then(|authority| authority.following(by_predecessor))
+        .and_then(|authority| authority.with_predecessor(by_predecessor))
         .map_err(|error| AuthoritiesError::Unusable(id.clone(), error))
 }

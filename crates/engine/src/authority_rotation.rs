@@ -30,13 +30,13 @@ use crate::{
 };
 
 /// Minimum interval between checks of all nodes while certificates are renewed.
-const LOOKED_THROUGH_EVERY: Duration = Duration::from_secs(1);
+const NODE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Takes the next step of an authority's rotation if nothing blocks it. Returns the time until the next check.
     pub(crate) async fn advance_authorities(&self) -> Result<Duration, KeysError> {
         let now = self.ports().clock.now();
-        let (is_wanted, again) = self.key_tending().may_look_through_nodes(now, LOOKED_THROUGH_EVERY);
+        let (is_wanted, again) = self.key_rotation().try_begin_node_check(now, NODE_CHECK_INTERVAL);
         if !is_wanted {
             return Ok(again);
         }
@@ -44,22 +44,22 @@ impl Engine {
         let mut reader = self.store().read().await?;
         let authorities = records(&mut reader).await?;
         let Some(authority) = under_way(&authorities) else {
-            self.key_tending().nothing_to_look_through();
+            self.key_rotation().reset_node_check();
             return Ok(SWEEP_EVERY);
         };
-        let is_held_up = !held_up_by(&mut reader, authority, &authorities, now).await?.is_empty();
+        let is_blocked = !blocking_nodes(&mut reader, authority, &authorities, now).await?.is_empty();
         drop(reader);
-        if is_held_up {
+        if is_blocked {
             return Ok(SWEEP_EVERY);
         }
         let mut tx = self.store().begin().await?;
         let authorities = records(&mut tx).await?;
         if let Some(authority) = under_way(&authorities)
-            && held_up_by(&mut tx, authority, &authorities, now).await?.is_empty()
+            && blocking_nodes(&mut tx, authority, &authorities, now).await?.is_empty()
         {
-            step(&mut tx).await?;
+            advance(&mut tx).await?;
             tx.commit().await?;
-            self.key_tending().doubt();
+            self.key_rotation().mark_dirty();
         }
         Ok(SWEEP_EVERY)
     }
@@ -77,14 +77,14 @@ pub(crate) fn under_way(authorities: &[AuthorityRecord]) -> Option<&AuthorityRec
 
 /// The nodes that block an authority's next state.
 #[derive(Debug, Default)]
-pub(crate) struct HeldUp {
+pub(crate) struct BlockingNodes {
     /// Nodes that have not taken the key set, or have no certificate of the active authority.
     pub(crate) nodes: Vec<NodeRecord>,
     /// Nodes whose enrollment string pins the old authority and is still valid.
     pub(crate) enrolling: Vec<NodeRecord>,
 }
 
-impl HeldUp {
+impl BlockingNodes {
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.enrolling.is_empty()
     }
@@ -96,26 +96,26 @@ impl HeldUp {
 }
 
 /// Finds the nodes that block an authority's next state.
-pub(crate) async fn held_up_by(
+pub(crate) async fn blocking_nodes(
     reader: &mut Reader,
     authority: &AuthorityRecord,
     all: &[AuthorityRecord],
     now: Timestamp,
-) -> Result<HeldUp, StoreError> {
-    let mut held_up = HeldUp::default();
+) -> Result<BlockingNodes, StoreError> {
+    let mut blocking = BlockingNodes::default();
     match authority.state {
-        KeyState::Staged => held_up.nodes = without_key_set(reader, authority.version).await?,
+        KeyState::Staged => blocking.nodes = without_key_set(reader, authority.version).await?,
         KeyState::Grace => {
             let active = all.iter().find(|authority| authority.state == KeyState::Active);
             let active = active.map(|active| active.id.as_str()).unwrap_or_default();
-            held_up.nodes = certified_by_another(reader, active, now).await?;
+            blocking.nodes = certified_by_another(reader, active, now).await?;
             for token in reader.open_enrollments(active, now).await? {
-                held_up.enrolling.push(reader.node(token.node).await?);
+                blocking.enrolling.push(reader.node(token.node).await?);
             }
         }
         KeyState::Active | KeyState::Retired | KeyState::Revoked => {}
     }
-    Ok(held_up)
+    Ok(blocking)
 }
 
 /// Nodes that are connected, or lost their connection a moment ago, and have not taken the given version of the key set.
@@ -150,7 +150,7 @@ fn may_connect(node: &NodeRecord) -> bool {
 }
 
 /// Takes the next step of the rotation without waiting for nodes. Returns `None` if no rotation is in progress.
-pub(crate) async fn step(tx: &mut Tx) -> Result<Option<AuthorityRecord>, KeysError> {
+pub(crate) async fn advance(tx: &mut Tx) -> Result<Option<AuthorityRecord>, KeysError> {
     let authorities = records(tx).await?;
     let Some(authority) = under_way(&authorities).cloned() else { return Ok(None) };
     let (version, now) = (tx.key_set_version().await? + 1, tx.database_now().await?);

@@ -10,17 +10,17 @@ use gpuaas_model::{
 };
 use gpuaas_planner::{App, Schedule, StepAction};
 use gpuaas_store::{LeaseRecord, MemberRecord, StepRecord, StoreError, Tx};
-use gpuaas_wire::{bounds::cut, task::TaskFailure};
+use gpuaas_wire::{bounds::one_line, task::TaskFailure};
 
 use sync_wrapper::SyncFuture;
 
 use crate::{
     dispatch::{Origin, Outgoing, StepStartError},
-    driver::{Driver, Ended, THE_LEASE},
+    driver::{Driver, EndedAttempt, OPERATION_LEASE},
     keys::KeysError,
     ownership::{self, NodeAccess},
     port::Nodes,
-    record::Story,
+    record::EventScope,
     rows::OperationRows,
     step::{AttemptEnd, continue_node_task},
 };
@@ -28,7 +28,7 @@ use crate::{
 /// Maximum length of a progress text kept as a step's detail, in bytes.
 const DETAIL_BYTES_MAX: usize = 512;
 /// Maximum number of concurrent cancellation requests to nodes.
-const CANCELLED_AT_ONCE: usize = 32;
+const CONCURRENT_CANCELLATIONS_MAX: usize = 32;
 
 /// An attempt whose start is recorded.
 enum Begun {
@@ -42,9 +42,9 @@ impl Driver {
     /// Skips and begins the steps that the schedule names, in one transaction, then runs the begun attempts.
     pub(crate) async fn begin(&mut self, lease: &LeaseRecord, next: &Schedule) -> Result<(), StoreError> {
         let mut tx = self.engine.store().begin().await?;
-        self.must_hold(&mut tx, lease).await?;
+        self.check_lease(&mut tx, lease).await?;
         let mut rows = OperationRows::load(&mut tx, self.id).await?;
-        let story = Story::of(&rows.operation);
+        let events = EventScope::of(&rows.operation);
         let now = self.engine.ports().clock.now();
         if rows.operation.state == OperationState::Queued {
             rows.operation.started_at = Some(now);
@@ -53,21 +53,21 @@ impl Driver {
         rows.operation.state = OperationState::Running;
         tx.update_operation(&rows.operation, before).await?;
         if before == OperationState::Queued {
-            story.operation(&mut tx, EventKind::OperationStarted, &rows.operation).await?;
+            events.operation(&mut tx, EventKind::OperationStarted, &rows.operation).await?;
         }
         for key in &next.skip {
             let Some(at) = rows.steps.iter().position(|step| &step.spec.key == key) else { continue };
-            end_unrun(&mut tx, &story, &mut rows.steps[at], now).await?;
+            skip_step(&mut tx, &events, &mut rows.steps[at], now).await?;
         }
         let mut begun = Vec::new();
         for key in &next.run {
             let Some(at) = rows.steps.iter().position(|step| &step.spec.key == key) else { continue };
-            begun.push(self.begin_step(&mut tx, &story, &mut rows, at, now).await?);
+            begun.push(self.begin_step(&mut tx, &events, &mut rows, at, now).await?);
         }
-        self.write_status(&mut tx, &story, &mut rows).await?;
+        self.write_status(&mut tx, &events, &mut rows).await?;
         tx.commit().await?;
         for attempt in begun {
-            let future: BoxFuture<'static, Ended> = match attempt {
+            let future: BoxFuture<'static, EndedAttempt> = match attempt {
                 Begun::Run(step, task) => {
                     self.in_flight.insert(step.id);
                     self.attempt(&rows, &step, task.map(|task| *task))
@@ -85,7 +85,7 @@ impl Driver {
     async fn begin_step(
         &self,
         tx: &mut Tx,
-        story: &Story,
+        events: &EventScope,
         rows: &mut OperationRows,
         at: usize,
         now: Timestamp,
@@ -103,7 +103,7 @@ impl Driver {
         let member = rows.steps[at].spec.member;
         let is_first = rows.steps[at].attempts == 1;
         let begun = match (rows.steps[at].spec.begins.clone().filter(|_| is_first), member) {
-            (Some(event), Some(member)) => change_member(tx, story, rows, member, event, now).await?,
+            (Some(event), Some(member)) => change_member(tx, events, rows, member, event, now).await?,
             // Only the first attempt moves the member; later ones find it in that state.
             (Some(_) | None, None) | (None, Some(_)) => Ok(()),
         };
@@ -122,7 +122,7 @@ impl Driver {
                 Err(TaskFailure::new(Code::IllegalTransition, illegal.to_string()))
             }
             Err(StepStartError::TakesNoTasks(refused)) => Err(TaskFailure::new(refused.code, refused.to_string())),
-            Err(StepStartError::NotHeld(refused)) => Err(TaskFailure::new(Code::NodeNotHeld, refused.to_string())),
+            Err(StepStartError::NotHeld(refused)) => Err(TaskFailure::new(Code::NodeNotAllocated, refused.to_string())),
             Err(error @ (StepStartError::Keys(_) | StepStartError::Render(_))) => {
                 Err(TaskFailure::new(Code::Internal, error.to_string()))
             }
@@ -130,7 +130,7 @@ impl Driver {
         let step = &mut rows.steps[at];
         step.task = task.as_ref().ok().and_then(|outgoing| outgoing.as_ref().map(|outgoing| outgoing.task.id));
         tx.update_step(step, before).await?;
-        story.step(tx, step).await?;
+        events.step(tx, step).await?;
         Ok(match task {
             Ok(task) => Begun::Run(step.clone(), task.map(Box::new)),
             Err(failure) => Begun::Ended(step.clone(), failure),
@@ -146,7 +146,7 @@ impl Driver {
     ) -> Result<Option<Outgoing>, StepStartError> {
         let step = &rows.steps[at];
         let StepAction::NodeTask { node, task } = &step.spec.action else { return Ok(None) };
-        let access = self.access_of(tx, rows, step, *node).await?;
+        let access = self.decide_access(tx, rows, step, *node).await?;
         let app = self.app(rows)?;
         let params =
             app.render(&step.spec, &rows.of.view()).map_err(|error| StepStartError::Render(error.to_string()))?;
@@ -161,7 +161,7 @@ impl Driver {
     }
 
     /// Decides access to the node of the step's member. Refuses any other node.
-    async fn access_of(
+    async fn decide_access(
         &self,
         tx: &mut Tx,
         rows: &OperationRows,
@@ -171,7 +171,7 @@ impl Driver {
         let member = rows.of.members.iter().find(|member| Some(member.id) == step.spec.member);
         let placed = member.and_then(|member| Some((member, rows.of.nodes.get(&node)?)));
         let Some((member, node)) = placed else {
-            return Err(StepStartError::Render(format!("{} names a node without a member on it", step.spec.key)));
+            return Err(StepStartError::Render(format!("step {} names a node that has no member", step.spec.key)));
         };
         let allocation = tx.allocation(member.allocation).await?;
         Ok(ownership::decide(member, &rows.of.workload, &allocation, node)?)
@@ -196,11 +196,11 @@ impl Driver {
     }
 
     /// Fails if another holder took the lease; this driver's writes are void then.
-    pub(crate) async fn must_hold(&self, tx: &mut Tx, lease: &LeaseRecord) -> Result<(), StoreError> {
-        if tx.lease_held(&self.lease_name(), self.engine.replica(), lease.fence).await? {
+    pub(crate) async fn check_lease(&self, tx: &mut Tx, lease: &LeaseRecord) -> Result<(), StoreError> {
+        if tx.holds_lease(&self.lease_name(), self.engine.replica(), lease.fence).await? {
             Ok(())
         } else {
-            Err(StoreError::Stale { what: THE_LEASE })
+            Err(StoreError::Stale { what: OPERATION_LEASE })
         }
     }
 
@@ -208,14 +208,14 @@ impl Driver {
     pub(crate) async fn write_status(
         &self,
         tx: &mut Tx,
-        story: &Story,
+        events: &EventScope,
         rows: &mut OperationRows,
     ) -> Result<(), StoreError> {
         let stored = tx.workload(rows.of.workload.id).await?;
         rows.refresh_status();
         if stored != rows.of.workload {
             rows.of.workload = tx.update_workload(&rows.of.workload).await?;
-            story.workload(tx, EventKind::WorkloadChanged, &rows.of.workload).await?;
+            events.workload(tx, EventKind::WorkloadChanged, &rows.of.workload).await?;
             if rows.of.workload.lifecycle == Lifecycle::Decommissioned {
                 // The cluster that these secrets opened no longer exists.
                 tx.delete_secrets_of(rows.of.workload.id).await?;
@@ -225,7 +225,7 @@ impl Driver {
     }
 
     /// Returns a sink for the progress texts of one step. It never makes the attempt wait.
-    pub(crate) fn progress_of(&self, step: StepId) -> crate::effects::ProgressSink {
+    pub(crate) fn progress_sink(&self, step: StepId) -> crate::effects::ProgressSink {
         let progress = self.progress_in.clone();
         Arc::new(move |text| {
             // If the queue is full, this text is dropped; earlier ones wait to be recorded.
@@ -235,8 +235,8 @@ impl Driver {
 
     /// Stores a progress text as the step's detail.
     pub(crate) async fn record_progress(&self, step: StepId, text: String) {
-        if let Err(error) = self.write_progress(step, &cut(text, DETAIL_BYTES_MAX)).await {
-            tracing::debug!(%step, %error, "a progress text was not kept");
+        if let Err(error) = self.write_progress(step, &one_line(text, DETAIL_BYTES_MAX)).await {
+            tracing::debug!(%step, %error, "a progress text could not be recorded");
         }
     }
 
@@ -249,7 +249,7 @@ impl Driver {
         row.detail = Some(text.to_owned());
         let operation = tx.operation(self.id).await?;
         tx.update_step(&row, (row.state, row.attempts)).await?;
-        Story::of(&operation).step(&mut tx, &row).await?;
+        EventScope::of(&operation).step(&mut tx, &row).await?;
         tx.commit().await
     }
 
@@ -260,19 +260,19 @@ impl Driver {
     }
 }
 
-/// Sends cancellations, [`CANCELLED_AT_ONCE`] at a time, so that a node that does not answer delays few others.
+/// Sends cancellations, [`CONCURRENT_CANCELLATIONS_MAX`] at a time, so that a node that does not answer delays few others.
 async fn cancel(nodes: Arc<dyn Nodes>, tasks: Vec<(NodeId, TaskId)>) {
-    let told = stream::iter(tasks).for_each_concurrent(CANCELLED_AT_ONCE, |(node, task)| {
+    let all_sent = stream::iter(tasks).for_each_concurrent(CONCURRENT_CANCELLATIONS_MAX, |(node, task)| {
         let nodes = nodes.clone();
         async move { nodes.cancel(node, task).await }
     });
-    told.await;
+    all_sent.await;
 }
 
 /// Applies an event to a member and records it. An illegal transition leaves the member unchanged; the caller fails the step.
 pub(crate) async fn change_member(
     tx: &mut Tx,
-    story: &Story,
+    events: &EventScope,
     rows: &mut OperationRows,
     id: MemberId,
     event: gpuaas_model::MemberEvent,
@@ -285,20 +285,20 @@ pub(crate) async fn change_member(
             let before = member.state.name();
             member.state = state;
             member.last_operation = Some(operation);
-            settle_health(member);
+            set_health_from_state(member);
             *member = tx.update_member(member, before).await?;
-            story.member(tx, member).await?;
+            events.member(tx, member).await?;
             Ok(Ok(()))
         }
         Err(illegal) => {
-            tracing::warn!(member = %id, %illegal, "a plan asked for a transition that cannot happen");
+            tracing::warn!(member = %id, %illegal, "a plan requested an illegal transition");
             Ok(Err(illegal))
         }
     }
 }
 
 /// Sets a member's health from its state alone; later reports of its unit may change it.
-fn settle_health(member: &mut MemberRecord) {
+fn set_health_from_state(member: &mut MemberRecord) {
     use gpuaas_model::{Health, MemberState as S};
     member.health = match member.state {
         S::Pending | S::Preparing { .. } | S::Bootstrapping { .. } | S::Joining { .. } => Health::Progressing,
@@ -324,11 +324,11 @@ async fn mark_touched(tx: &mut Tx, rows: &mut OperationRows, at: usize) -> Resul
     Ok(())
 }
 
-async fn end_unrun(tx: &mut Tx, story: &Story, step: &mut StepRecord, now: Timestamp) -> Result<(), StoreError> {
+async fn skip_step(tx: &mut Tx, events: &EventScope, step: &mut StepRecord, now: Timestamp) -> Result<(), StoreError> {
     let before = (step.state, step.attempts);
     step.state = StepState::Skipped;
     step.not_before = None;
     step.ended_at = Some(now);
     tx.update_step(step, before).await?;
-    story.step(tx, step).await
+    events.step(tx, step).await
 }

@@ -15,16 +15,21 @@ pub struct Caller {
 
 impl Caller {
     /// Refuses with `not_found` an object in a project that the caller cannot see, so that it looks absent.
-    pub fn must_see(&self, project: ProjectId, what: &str, id: impl std::fmt::Display) -> Result<(), CommandError> {
+    pub fn require_visible(
+        &self,
+        project: ProjectId,
+        what: &str,
+        id: impl std::fmt::Display,
+    ) -> Result<(), CommandError> {
         if self.principal.sees(project) { Ok(()) } else { Err(CommandError::not_found(what, id)) }
     }
 
     /// Refuses with `forbidden` a caller without the permission. Service accounts never have `TokensWrite`.
-    pub fn must(&self, permission: Permission) -> Result<(), CommandError> {
+    pub fn require(&self, permission: Permission) -> Result<(), CommandError> {
         if self.principal.may(permission) {
             return Ok(());
         }
         let detail = format!("the role {} does not include {permission}", self.principal.role);
-        Err(CommandError::new(Code::Forbidden, detail).then("see docs/roles.md, and ask whoever gave you the token"))
+        Err(CommandError::new(Code::Forbidden, detail).then("see docs/roles.md, and ask the issuer of your token"))
     }
 }

@@ -13,8 +13,8 @@ use gpuaas_model::{
 use gpuaas_store::{StoreError, TaskRecord, Tx};
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::{
-    bounds::cut,
-    task::{TaskFailure, TaskOutcome, shaped},
+    bounds::one_line,
+    task::{TaskFailure, TaskOutcome, params_for_agent},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ use crate::{
 /// How long a node's lease lasts. Every task signed under it renews it.
 const NODE_LEASE_TTL: Duration = Duration::from_secs(15);
 /// Time that a node still has, after a task's deadline, to report the result with its evidence.
-pub(crate) const ANSWER_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const RESULT_GRACE: Duration = Duration::from_secs(5);
 
 /// Delay before a task is sent again after its channel broke, unless the node connects earlier.
 const LOST_RETRY: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// A task outside of operations.
-    pub(crate) fn alone(correlation: CorrelationId) -> Self {
+    pub(crate) fn standalone(correlation: CorrelationId) -> Self {
         Self { step: None, attempt: 1, correlation }
     }
 }
@@ -66,7 +66,7 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     /// Resumes a task that was signed earlier.
-    pub(crate) fn again(task: TaskRecord) -> Self {
+    pub(crate) fn resumed(task: TaskRecord) -> Self {
         Self { task, access: None }
     }
 }
@@ -92,9 +92,9 @@ impl Engine {
         params: Value,
         expires_at: Timestamp,
     ) -> Result<Outgoing, StepStartError> {
-        access.must_take_tasks()?;
+        access.check_takes_tasks()?;
         if task_type.is_for_workload() && access.workload().is_none() {
-            return Err(StepStartError::Render(format!("{task_type} is signed for workloads alone")));
+            return Err(StepStartError::Render(format!("{task_type} can be signed only for a workload")));
         }
         let now = self.ports().clock.now();
         let (EnrolledNode { node, epoch }, workload) = (access.node(), access.workload());
@@ -103,7 +103,7 @@ impl Engine {
         // Live replicas sign under one fence. It grows when its holder dies, which voids everything that the dead replica may still send.
         let fence = tx.shared_fence(&format!("node/{node}"), self.replica(), NODE_LEASE_TTL).await?;
         let id = TaskId::generate(&*self.ports().clock, &*self.ports().entropy);
-        let (schema, params) = shaped(task_type, oldest, params, access.support());
+        let (schema, params) = params_for_agent(task_type, oldest, params, access.support());
         let statement = TaskStatement {
             control_plane: self.keys().control_plane().to_owned(),
             node,
@@ -164,7 +164,7 @@ impl Engine {
         cancelled: &CancellationToken,
     ) -> TaskEnd {
         let Outgoing { task, access } = outgoing;
-        let give_up = self.ports().runtime.sleep_until(task.expires_at.plus(ANSWER_GRACE));
+        let give_up = self.ports().runtime.sleep_until(task.expires_at.plus(RESULT_GRACE));
         tokio::select! {
             biased;
             end = self.follow_until_end(&task, access, progress, cancelled) => end,
@@ -188,8 +188,8 @@ impl Engine {
         loop {
             // Taken before the push, so that a connection made while the push fails is not missed.
             let connection = self.next_connection();
-            let dispatched = match self.access_again(task, access.take()).await {
-                Ok(access) => match access.must_take_tasks() {
+            let dispatched = match self.current_access(task, access.take()).await {
+                Ok(access) => match access.check_takes_tasks() {
                     Ok(()) => self.nodes().dispatch(&access, &task.envelope).await,
                     // The task's fate on the node is unknown, so it is not sent again.
                     Err(refused) => {
@@ -198,21 +198,21 @@ impl Engine {
                     }
                 },
                 Err(AccessError::NotHeld(why)) => {
-                    let failure = TaskFailure::new(Code::NodeNotHeld, why.to_string());
+                    let failure = TaskFailure::new(Code::NodeNotAllocated, why.to_string());
                     return TaskEnd::Outcome(TaskOutcome::Failed { failure });
                 }
                 Err(AccessError::Store(error)) => Err(DispatchError::Lost(error.to_string())),
             };
             if dispatched.is_ok() && cancelled.is_cancelled() {
-                self.cancel_beside(task);
+                self.cancel_in_background(task);
             }
             let lost = match dispatched {
                 Ok(updates) => match self.follow_updates(task, updates, progress).await {
                     // A node that connects during a key rotation, or that is slow, receives the keys later.
-                    Ok(end) if is_of_unknown_key(&end) && may_lack_keys => {
+                    Ok(end) if is_unknown_key(&end) && may_lack_keys => {
                         may_lack_keys = self.may_lack_keys(task.node).await;
-                        self.key_tending().doubt();
-                        DispatchError::Lost("it does not know the key that signed the task".to_owned())
+                        self.key_rotation().mark_dirty();
+                        DispatchError::Lost("the node does not know the key that signed the task".to_owned())
                     }
                     Ok(end) => return end,
                     Err(lost) => lost,
@@ -234,8 +234,8 @@ impl Engine {
     }
 
     /// The access of a task about to be pushed: the one it was signed under, otherwise decided now. Fails if the database went back.
-    async fn access_again(&self, task: &TaskRecord, signed: Option<NodeAccess>) -> Result<NodeAccess, AccessError> {
-        self.store().must_go_on()?;
+    async fn current_access(&self, task: &TaskRecord, signed: Option<NodeAccess>) -> Result<NodeAccess, AccessError> {
+        self.store().check_history()?;
         match signed {
             Some(access) => Ok(access),
             None => ownership::for_task(&mut self.store().read().await?, task).await,
@@ -243,7 +243,7 @@ impl Engine {
     }
 
     /// Sends the node a cancellation without waiting for its answer.
-    fn cancel_beside(&self, task: &TaskRecord) {
+    fn cancel_in_background(&self, task: &TaskRecord) {
         let (nodes, node, id) = (self.nodes().clone(), task.node, task.id);
         self.ports().runtime.spawn("cancel", Box::pin(async move { nodes.cancel(node, id).await }));
     }
@@ -256,24 +256,24 @@ impl Engine {
         progress: &ProgressSink,
     ) -> Result<TaskEnd, DispatchError> {
         let mut newest = None;
-        let mut due = self.ports().clock.now();
+        let mut next_at = self.ports().clock.now();
         loop {
             let update = tokio::select! {
                 biased;
                 update = updates.next() => update,
-                () = self.ports().runtime.sleep_until(due), if newest.is_some() => {
+                () = self.ports().runtime.sleep_until(next_at), if newest.is_some() => {
                     progress(newest.take().unwrap_or_default());
-                    due = self.ports().clock.now().plus(PROGRESS_EVERY);
+                    next_at = self.ports().clock.now().plus(PROGRESS_EVERY);
                     continue;
                 }
             };
             match update {
                 Some(Ok(TaskUpdate::Accepted)) => {}
-                Some(Ok(TaskUpdate::Progress(said))) => newest = Some(said.text),
-                Some(Ok(TaskUpdate::Ended(outcome))) => return Ok(TaskEnd::Outcome(checked(task, outcome))),
+                Some(Ok(TaskUpdate::Progress(report))) => newest = Some(report.text),
+                Some(Ok(TaskUpdate::Ended(outcome))) => return Ok(TaskEnd::Outcome(validated_outcome(task, outcome))),
                 Some(Ok(TaskUpdate::Interrupted)) => return Ok(TaskEnd::Interrupted),
                 Some(Err(lost)) => return Err(lost),
-                None => return Err(DispatchError::Lost("it ended before the task did".to_owned())),
+                None => return Err(DispatchError::Lost("the stream ended before the task".to_owned())),
             }
         }
     }
@@ -284,14 +284,14 @@ impl Engine {
         let now = self.ports().clock.now();
         let is_abandoned = |task: &TaskRecord| {
             // Twice the grace, because a waiting process may be about to write the end.
-            task.operation.is_none() && task.expires_at.plus(ANSWER_GRACE * 2) < now
+            task.operation.is_none() && task.expires_at.plus(RESULT_GRACE * 2) < now
         };
         if !self.store().read().await?.all_open_tasks().await?.iter().any(is_abandoned) {
             return Ok(());
         }
         let mut tx = self.store().begin().await?;
         for task in tx.all_open_tasks().await?.into_iter().filter(is_abandoned) {
-            let message = format!("nobody was left who waited for {}", task.task_type);
+            let message = format!("no process waits for the result of {} any more", task.task_type);
             let failure = TaskFailure::new(Code::TaskTimedOut, message);
             self.record_task_end(&mut tx, task, &TaskEnd::Outcome(TaskOutcome::Failed { failure })).await?;
         }
@@ -328,7 +328,7 @@ impl Engine {
         tx.update_task(&task, before).await?;
         if self.keys().known_ring().is_changing() {
             // This may have been the last task of a key that no longer signs. The key rotation waits for this change.
-            self.key_tending().doubt();
+            self.key_rotation().mark_dirty();
         }
         let node = tx.node(task.node).await?;
         audit_task(tx, &task, node.name.as_str(), AuditAction::TaskComplete, result).await?;
@@ -336,16 +336,16 @@ impl Engine {
     }
 }
 
-fn is_of_unknown_key(end: &TaskEnd) -> bool {
+fn is_unknown_key(end: &TaskEnd) -> bool {
     matches!(end, TaskEnd::Outcome(TaskOutcome::Failed { failure }) if failure.code == Code::EnvelopeInvalid)
 }
 
 /// Returns the outcome if it is valid for the task's type, otherwise a failure; an invalid answer is not kept.
-fn checked(task: &TaskRecord, outcome: TaskOutcome) -> TaskOutcome {
-    outcome.of_task(task.task_type).unwrap_or_else(|why| {
-        let message = format!("the node's answer to {} is none: {why}", task.task_type);
-        let message = cut(message, TaskFailure::MESSAGE_BYTES_MAX);
-        TaskOutcome::Failed { failure: TaskFailure::new(Code::AnswerInvalid, message) }
+fn validated_outcome(task: &TaskRecord, outcome: TaskOutcome) -> TaskOutcome {
+    outcome.checked_for(task.task_type).unwrap_or_else(|why| {
+        let message = format!("the node's result of {} is invalid: {why}", task.task_type);
+        let message = one_line(message, TaskFailure::MESSAGE_BYTES_MAX);
+        TaskOutcome::Failed { failure: TaskFailure::new(Code::TaskResultInvalid, message) }
     })
 }
 

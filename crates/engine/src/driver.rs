@@ -25,46 +25,46 @@ pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
 const PROGRESS_QUEUE: usize = 64;
 
 /// The step and attempt number of an attempt that ended, and its end.
-pub(crate) type Ended = (StepId, u32, AttemptEnd);
+pub(crate) type EndedAttempt = (StepId, u32, AttemptEnd);
 
 pub(crate) struct Driver {
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: OperationId,
     wake: Arc<Notify>,
     /// The running attempts. Wrapped in `SyncFuture`, because a driver is shared across awaits and a bare future is not `Sync`.
-    pub(crate) attempts: FuturesUnordered<SyncFuture<BoxFuture<'static, Ended>>>,
+    pub(crate) attempts: FuturesUnordered<SyncFuture<BoxFuture<'static, EndedAttempt>>>,
     /// Steps with an attempt in `attempts`.
     pub(crate) in_flight: BTreeSet<StepId>,
-    /// Cancellation requests to nodes under way. They run outside the turns, because a node that does not answer takes long.
+    /// Cancellation requests to nodes under way. They run outside the loop, because a node that does not answer takes long.
     cancelling: FuturesUnordered<SyncFuture<BoxFuture<'static, ()>>>,
     pub(crate) progress_in: mpsc::Sender<(StepId, String)>,
     progress: mpsc::Receiver<(StepId, String)>,
     /// Cancelled once the operation's cancellation is requested. Ends running cluster calls; node tasks are cancelled at their nodes.
     pub(crate) cancelled: CancellationToken,
     /// Ends the running attempts when this driver is dropped.
-    pub(crate) gone: CancellationToken,
-    _goes: DropGuard,
+    pub(crate) dropped: CancellationToken,
+    _drop_guard: DropGuard,
 }
 
 /// The `what` of [`StoreError::Stale`] when another holder took the operation.
-pub(crate) const THE_LEASE: &str = "the operation's lease";
+pub(crate) const OPERATION_LEASE: &str = "the operation's lease";
 
 /// Another holder took the operation's lease.
 struct LeaseLost;
 
-enum Turn {
+enum LoopControl {
     /// Nothing to do before an event, or before the given time.
     Wait(Option<Timestamp>),
-    /// Rows changed: take another turn.
+    /// Rows changed: run again.
     Again,
     /// The operation is finished. The driver ends.
-    Over,
+    Finished,
 }
 
 impl Driver {
     pub(crate) fn new(engine: Arc<Engine>, id: OperationId, wake: Arc<Notify>) -> Self {
         let (progress_in, progress) = mpsc::channel(PROGRESS_QUEUE);
-        let gone = CancellationToken::new();
+        let dropped = CancellationToken::new();
         Self {
             engine,
             id,
@@ -75,8 +75,8 @@ impl Driver {
             progress_in,
             progress,
             cancelled: CancellationToken::new(),
-            _goes: gone.clone().drop_guard(),
-            gone,
+            _drop_guard: dropped.clone().drop_guard(),
+            dropped,
         }
     }
 
@@ -84,12 +84,12 @@ impl Driver {
         let Some(lease) = self.first_lease().await else { return };
         let mut renewal = self.after(LEASE_RENEWAL);
         loop {
-            let wake_at = match self.turn(&lease).await {
-                Ok(Turn::Over) => break,
-                Ok(Turn::Again) => continue,
-                Ok(Turn::Wait(wake_at)) => wake_at,
+            let wake_at = match self.advance(&lease).await {
+                Ok(LoopControl::Finished) => break,
+                Ok(LoopControl::Again) => continue,
+                Ok(LoopControl::Wait(wake_at)) => wake_at,
                 Err(error) => {
-                    tracing::warn!(operation = %self.id, %error, "a turn failed; reading rows again");
+                    tracing::warn!(operation = %self.id, %error, "the driver failed; reading rows again");
                     Some(self.engine.ports().clock.now().plus(STORE_RETRY))
                 }
             };
@@ -101,7 +101,7 @@ impl Driver {
                 () = &mut renewal => match self.lease().await {
                     Ok(Some(_)) => renewal = self.after(LEASE_RENEWAL),
                     Ok(None) => {
-                        tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
+                        tracing::warn!(operation = %self.id, "the lease was lost; another replica continues");
                         return;
                     }
                     // The driver goes on: every write checks the lease, so that nothing is written once another holder took it.
@@ -112,7 +112,7 @@ impl Driver {
                 },
                 Some((step, attempt, end)) = self.attempts.next() => {
                     if self.settle_until_recorded(&lease, (step, attempt, end)).await.is_err() {
-                        tracing::warn!(operation = %self.id, "the lease was lost; another holder goes on");
+                        tracing::warn!(operation = %self.id, "the lease was lost; another replica continues");
                         return;
                     }
                 }
@@ -127,10 +127,10 @@ impl Driver {
         }
     }
 
-    async fn turn(&mut self, lease: &LeaseRecord) -> Result<Turn, StoreError> {
+    async fn advance(&mut self, lease: &LeaseRecord) -> Result<LoopControl, StoreError> {
         let rows = OperationRows::load(&mut self.engine.store().read().await?, self.id).await?;
         if rows.operation.state.is_final() {
-            return Ok(Turn::Over);
+            return Ok(LoopControl::Finished);
         }
         if rows.operation.cancel_requested && !self.cancelled.is_cancelled() {
             self.cancelled.cancel();
@@ -143,13 +143,13 @@ impl Driver {
         let next = schedule(&rows.progress(), rows.operation.cancel_requested, self.engine.ports().clock.now());
         if let Some(ending) = next.ending {
             self.finish(lease, ending).await?;
-            return Ok(Turn::Over);
+            return Ok(LoopControl::Finished);
         }
         if next.run.is_empty() && next.skip.is_empty() {
-            return Ok(Turn::Wait(next.wake_at));
+            return Ok(LoopControl::Wait(next.wake_at));
         }
         self.begin(lease, &next).await?;
-        Ok(Turn::Again)
+        Ok(LoopControl::Again)
     }
 
     /// Records an attempt's end and retries until the store accepts it, because only the node's ledger holds it otherwise. Returns early
@@ -157,12 +157,12 @@ impl Driver {
     async fn settle_until_recorded(
         &mut self,
         lease: &LeaseRecord,
-        (step, attempt, end): Ended,
+        (step, attempt, end): EndedAttempt,
     ) -> Result<(), LeaseLost> {
         loop {
             match self.settle(lease, step, attempt, &end).await {
                 Ok(()) => break,
-                Err(StoreError::Stale { what: THE_LEASE }) => return Err(LeaseLost),
+                Err(StoreError::Stale { what: OPERATION_LEASE }) => return Err(LeaseLost),
                 Err(error) => {
                     tracing::warn!(operation = %self.id, %step, %error, "an attempt's end could not be recorded yet");
                     tokio::select! {
@@ -182,7 +182,7 @@ impl Driver {
         loop {
             match self.lease().await {
                 Ok(lease) => return lease,
-                Err(error) => tracing::warn!(operation = %self.id, %error, "the lease could not be taken yet"),
+                Err(error) => tracing::warn!(operation = %self.id, %error, "the lease could not be acquired yet"),
             }
             tokio::select! {
                 biased;

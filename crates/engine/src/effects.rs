@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
 
-use crate::{engine::Engine, held::HeldTunnel, ownership, secrets::SealedSecrets};
+use crate::{engine::Engine, open_access::GuardedTunnel, ownership, secrets::SealedSecrets};
 
 /// A byte stream to a port of a node, through its channel.
 pub trait Tunnel: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -126,8 +126,8 @@ impl Tunnels for WorkloadTunnels {
             ownership::for_workload_on(&mut reader, self.workload, node).await
         };
         let access = decided.await.map_err(std::io::Error::other)?;
-        let held = self.engine.while_held(&access).await.map_err(std::io::Error::other)?;
+        let held = self.engine.guard_access(&access).await.map_err(std::io::Error::other)?;
         let tunnel = self.engine.tunnels().open(&access, port).await?;
-        Ok(Box::new(HeldTunnel::new(tunnel, held)))
+        Ok(Box::new(GuardedTunnel::new(tunnel, held)))
     }
 }

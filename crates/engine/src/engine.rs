@@ -16,12 +16,12 @@ use crate::{
     commands::access,
     driver::{Driver, STORE_RETRY},
     fair_queue::FairQueue,
-    held::Held,
-    key_rotation::KeyTending,
+    key_rotation::KeyRotationState,
     keys::Keys,
+    open_access::OpenAccess,
     port::{ArchiveFiles, NodeTunnels, Nodes, Ports, ReimageHook},
     retention::Retention,
-    sealing_rotation::SealingTending,
+    sealing_rotation::SealingRotationState,
 };
 
 /// Interval of the sweep that finds operations whose hint was lost. Everything else is pushed.
@@ -71,9 +71,9 @@ pub struct Engine {
     drivers: Mutex<BTreeMap<OperationId, Arc<Notify>>>,
     /// Notified when any node connects or changes; wakes the attempts that wait for a node, in arrival order.
     connections: Notify,
-    key_tending: KeyTending,
-    sealing_tending: SealingTending,
-    held: Held,
+    key_rotation: KeyRotationState,
+    sealing_rotation: SealingRotationState,
+    open_access: OpenAccess,
     /// Limits concurrent deliveries and withdrawals of access.
     access_calls: Arc<FairQueue>,
     stop: CancellationToken,
@@ -82,15 +82,15 @@ pub struct Engine {
 impl Engine {
     /// Creates an engine that is idle until [`Engine::run`]. From here on its store proves records with the engine's keys.
     pub fn new(parts: EngineParts) -> Arc<Self> {
-        parts.store.prove_with(parts.keys.proof());
+        parts.store.set_record_proof(parts.keys.proof());
         Arc::new(Self {
             parts,
             drivers: Mutex::default(),
             connections: Notify::new(),
-            key_tending: KeyTending::default(),
-            sealing_tending: SealingTending::default(),
-            held: Held::default(),
-            access_calls: FairQueue::new(access::CALLS),
+            key_rotation: KeyRotationState::default(),
+            sealing_rotation: SealingRotationState::default(),
+            open_access: OpenAccess::default(),
+            access_calls: FairQueue::new(access::CALL_LIMITS),
             stop: CancellationToken::new(),
         })
     }
@@ -121,8 +121,8 @@ impl Engine {
     }
 
     /// The streams and watches to nodes that are open now.
-    pub(crate) fn held(&self) -> &Held {
-        &self.held
+    pub(crate) fn open_access(&self) -> &OpenAccess {
+        &self.open_access
     }
 
     /// Opens streams to ports of nodes.
@@ -170,13 +170,13 @@ impl Engine {
     }
 
     /// This process's state of the rotation of task-signing keys.
-    pub(crate) fn key_tending(&self) -> &KeyTending {
-        &self.key_tending
+    pub(crate) fn key_rotation(&self) -> &KeyRotationState {
+        &self.key_rotation
     }
 
     /// This process's state of the rotation of sealing keys.
-    pub(crate) fn sealing_tending(&self) -> &SealingTending {
-        &self.sealing_tending
+    pub(crate) fn sealing_rotation(&self) -> &SealingRotationState {
+        &self.sealing_rotation
     }
 
     /// Permits for deliveries and withdrawals of access.
@@ -195,37 +195,37 @@ impl Engine {
     pub async fn run(self: &Arc<Self>) {
         let mut changes = self.store().changes();
         // Covers the changes made before the subscription to them existed.
-        self.nodes().readmit_all();
-        let mut has_begun = self.begin_open().await;
-        let mut sweep = self.next_sweep(has_begun);
+        self.nodes().recheck_all();
+        let mut has_resumed = self.try_resume_open().await;
+        let mut sweep = self.next_sweep(has_resumed);
         loop {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return,
                 () = &mut sweep => {
-                    if has_begun {
+                    if has_resumed {
                         self.sweep().await;
                     } else {
-                        has_begun = self.begin_open().await;
+                        has_resumed = self.try_resume_open().await;
                     }
-                    sweep = self.next_sweep(has_begun);
+                    sweep = self.next_sweep(has_resumed);
                 }
                 change = changes.recv() => match change {
                     Ok(Change::Operation(id)) => self.activate(id),
                     Ok(Change::Node(id)) => {
-                        self.nodes().readmit(id);
+                        self.nodes().recheck(id);
                         // The node may have connected to another replica, so all waiting attempts try again.
                         self.wake_waiting();
                     }
                     Ok(Change::Event { .. } | Change::Token(_) | Change::Keys | Change::Sealing) => {}
                     Ok(Change::Missed) => {
                         self.wake_waiting();
-                        self.nodes().readmit_all();
+                        self.nodes().recheck_all();
                         self.sweep().await;
                     }
                     Err(RecvError::Lagged(missed)) => {
                         tracing::warn!(missed, "hints were missed; reading rows");
-                        self.nodes().readmit_all();
+                        self.nodes().recheck_all();
                         self.sweep().await;
                     }
                     Err(RecvError::Closed) => return,
@@ -259,16 +259,16 @@ impl Engine {
     }
 
     /// Continues open work at the start. Returns `false` if the database could not be read; the caller then tries again.
-    async fn begin_open(self: &Arc<Self>) -> bool {
-        let begun = self.go_on_with_open().await;
+    async fn try_resume_open(self: &Arc<Self>) -> bool {
+        let begun = self.resume_open().await;
         if let Err(error) = &begun {
-            tracing::warn!(%error, "what is open could not be read; it is read again");
+            tracing::warn!(%error, "open operations could not be read; trying again");
         }
         begun.is_ok()
     }
 
     /// Continues every open operation and every unfinished allocation on this replica.
-    pub(crate) async fn go_on_with_open(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub(crate) async fn resume_open(self: &Arc<Self>) -> Result<(), StoreError> {
         self.activate_open().await?;
         self.provision_open().await
     }
@@ -290,8 +290,8 @@ impl Engine {
         }
     }
 
-    fn next_sweep(&self, has_begun: bool) -> futures::future::BoxFuture<'static, ()> {
-        let wait = if has_begun { SWEEP_EVERY } else { STORE_RETRY };
+    fn next_sweep(&self, has_resumed: bool) -> futures::future::BoxFuture<'static, ()> {
+        let wait = if has_resumed { SWEEP_EVERY } else { STORE_RETRY };
         self.ports().runtime.sleep_until(self.ports().clock.now().plus(wait))
     }
 }

@@ -53,7 +53,7 @@ impl CommandError {
 /// Refuses a caller's text that is not a valid line of the given kind, naming its field.
 pub fn check_line(line: Line, text: &str, field: &str) -> Result<(), CommandError> {
     line.check(text).map_err(|error| {
-        let next = "write it in one line of ordinary characters, without spaces at its ends";
+        let next = "use one line of printable characters, without leading or trailing spaces";
         CommandError::new(Code::FieldInvalid, error.to_string()).about(field).then(next)
     })
 }
@@ -81,14 +81,14 @@ impl From<IllegalTransition> for CommandError {
 impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::NameTaken { what, name } => Self::new(Code::NameTaken, format!("{what} {name} exists already"))
+            StoreError::NameTaken { what, name } => Self::new(Code::NameTaken, format!("{what} {name} already exists"))
                 .about("name")
                 .then("choose another name"),
             StoreError::AllocationInUse { allocation, workload } => Self::new(
                 Code::AllocationInUse,
                 format!("allocation {allocation} is already used by workload {workload}"),
             )
-            .then("choose another, or remove it there"),
+            .then("choose another allocation, or remove the member from that workload"),
             StoreError::NodeAllocated { node } => {
                 Self::new(Code::NodeUnavailable, format!("node {node} is already allocated"))
                     .then("choose another node")
@@ -104,48 +104,43 @@ impl From<StoreError> for CommandError {
             StoreError::EnrollmentRefused(refusal) => Self::from(refusal),
             StoreError::KeyReused => Self::new(Code::KeyReused, "a certificate was issued for this key before")
                 .about("csr")
-                .then("have the agent make a fresh key: each enrollment and each renewal takes one"),
+                .then("generate a new key: each enrollment and each renewal needs its own"),
             StoreError::SealingKeyMissing { id } => {
                 tracing::error!(key = id, "this replica lacks the sealing key in use");
                 Self::new(Code::SealingKeyMismatch, format!("this replica does not hold the sealing key in use, {id}"))
-                    .then(
-                        "give it the key file of the other replicas, and have it taken: systemctl reload gpuaas-server",
-                    )
+                    .then("copy the key file of another replica to it, then run: systemctl reload gpuaas-server")
             }
-            StoreError::HistoryWentBack(_) => Self::new(
-                Code::HistoryWentBack,
-                "the control plane's database lacks what was acknowledged, so no change is taken; nothing was changed",
+            StoreError::HistoryRolledBack(_) => Self::new(
+                Code::HistoryRolledBack,
+                "the control plane's database lacks acknowledged changes and accepts no new ones; nothing was changed",
             )
-            .then("an operator decides on the control plane's machine: gpuaas server accept-history, or a restore"),
+            .then("ask an operator to restore a backup or run gpuaas server accept-history"),
             StoreError::Busy => Self::new(Code::Unavailable, "the store is busy").then("try again"),
             StoreError::Unreachable(_) => {
                 Self::new(Code::Unavailable, "the database cannot be reached").then("try again in a moment")
             }
             StoreError::Full(error) => {
                 tracing::error!(%error, "the database's disk is full");
-                Self::new(
-                    Code::DiskFull,
-                    "the control plane's database has no room for this change; nothing was changed",
-                )
-                .then("make room on the disk of the database, then try again")
+                Self::new(Code::DiskFull, "the disk of the control plane's database is full; nothing was changed")
+                    .then("make room on the disk of the database, then try again")
             }
             StoreError::Damaged { place, detail } => {
                 tracing::error!(place, detail, "the database is damaged");
                 Self::new(Code::StoreDamaged, "the control plane's database is damaged")
-                    .then("have an operator stop the control plane, keep a copy of its files, and restore a backup")
+                    .then("ask an operator to stop the control plane, copy its files and restore a backup")
             }
             StoreError::Corrupt(bad) => {
                 tracing::error!(%bad, "a row cannot be read");
                 Self::new(Code::RowUnreadable, "a row of the control plane's store cannot be read")
-                    .then("have an operator run gpuaas server verify, which names it")
+                    .then("ask an operator to run gpuaas server verify, which names the row")
             }
-            StoreError::Unsettled(_) => {
-                Self::new(Code::Unavailable, "the database went away while this was written: it may have happened")
-                    .then("look before you ask again, or ask under an idempotency key")
+            StoreError::UnknownOutcome(_) => {
+                Self::new(Code::Unavailable, "the database connection broke: the change may have been made")
+                    .then("check whether it was made before you try again, or use an idempotency key")
             }
             error => {
                 tracing::error!(%error, "the store failed");
-                Self::new(Code::Internal, "the store failed").then("see the control plane's log by the correlation id")
+                Self::new(Code::Internal, "the store failed").then("search the server's log for the correlation id")
             }
         }
     }
@@ -155,14 +150,14 @@ impl From<gpuaas_store::EnrollmentRefusal> for CommandError {
     fn from(refusal: gpuaas_store::EnrollmentRefusal) -> Self {
         use gpuaas_store::EnrollmentRefusal as R;
         let (code, detail) = match refusal {
-            R::Used => (Code::EnrollmentUsed, "this enrollment token was used before"),
+            R::Used => (Code::EnrollmentUsed, "this enrollment token was already used"),
             R::Expired => (
                 Code::EnrollmentExpired,
-                "this enrollment token has expired or was withdrawn: it lasts fifteen minutes, and until a newer one takes its place",
+                "this enrollment token has expired or was replaced: it is valid for 15 minutes, unless a newer one is issued",
             ),
-            R::Foreign => (Code::EnrollmentForeign, "this enrollment token belongs to another node"),
-            R::Unknown => (Code::EnrollmentInvalid, "this control plane never issued this enrollment token"),
+            R::OtherNode => (Code::EnrollmentTokenMismatch, "this enrollment token belongs to another node"),
+            R::Unknown => (Code::EnrollmentInvalid, "this control plane did not issue this enrollment token"),
         };
-        Self::new(code, detail).then("ask for a new one: gpuaas node enroll NAME")
+        Self::new(code, detail).then("create a new one: gpuaas node enroll NAME")
     }
 }

@@ -31,7 +31,7 @@ pub struct QueueLimits {
 
 /// Too many calls wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many calls wait already")]
+#[error("too many calls are already waiting")]
 pub struct QueueFull;
 
 /// A queue of permits and waiters.
@@ -139,32 +139,32 @@ impl State {
             return Err(QueueFull);
         }
         if self.waiting.len() >= limits.waiting {
-            self.make_room(owner.project)?;
+            self.evict_waiter(owner.project)?;
         }
         self.entered += 1;
         let (grant, granted) = oneshot::channel();
         self.waiting.push(Waiting { number: self.entered, owner, grant });
-        self.hand_out(limits);
+        self.grant_permits(limits);
         Ok((self.entered, granted))
     }
 
     /// Removes the newest waiter of the project with the most waiters. Refuses the new one instead if its own project has the most.
-    fn make_room(&mut self, comes: ProjectId) -> Result<(), QueueFull> {
+    fn evict_waiter(&mut self, newcomer: ProjectId) -> Result<(), QueueFull> {
         let mut by_project: HashMap<ProjectId, usize> = HashMap::new();
         self.waiting.iter().for_each(|waiting| *by_project.entry(waiting.owner.project).or_default() += 1);
         let most = by_project.values().copied().max().unwrap_or(0);
-        if by_project.get(&comes).copied().unwrap_or(0) + 1 >= most {
+        if by_project.get(&newcomer).copied().unwrap_or(0) + 1 >= most {
             return Err(QueueFull);
         }
-        let of_greediest = |waiting: &Waiting| by_project.get(&waiting.owner.project) == Some(&most);
-        if let Some(newest) = self.waiting.iter().rposition(of_greediest) {
+        let is_of_largest = |waiting: &Waiting| by_project.get(&waiting.owner.project) == Some(&most);
+        if let Some(newest) = self.waiting.iter().rposition(is_of_largest) {
             self.waiting.remove(newest);
         }
         Ok(())
     }
 
     /// Grants free permits to the next waiters.
-    fn hand_out(&mut self, limits: &QueueLimits) {
+    fn grant_permits(&mut self, limits: &QueueLimits) {
         while self.held < limits.permits {
             let may = |owner: &Owner| {
                 self.of_project(owner) < limits.per_project && self.of_workload(owner) < limits.per_workload
@@ -184,9 +184,9 @@ impl State {
 
     fn release(&mut self, owner: Owner, limits: &QueueLimits) {
         self.held -= 1;
-        give_back(&mut self.by_project, owner.project);
-        give_back(&mut self.by_workload, owner.workload);
-        self.hand_out(limits);
+        decrement(&mut self.by_project, owner.project);
+        decrement(&mut self.by_workload, owner.workload);
+        self.grant_permits(limits);
     }
 
     fn of_project(&self, owner: &Owner) -> usize {
@@ -199,7 +199,7 @@ impl State {
 }
 
 /// Decrements a count and removes it at zero.
-fn give_back<K: std::hash::Hash + Eq>(held: &mut HashMap<K, usize>, key: K) {
+fn decrement<K: std::hash::Hash + Eq>(held: &mut HashMap<K, usize>, key: K) {
     if let Some(count) = held.get_mut(&key) {
         *count -= 1;
         if *count == 0 {
@@ -231,21 +231,21 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_has_one_permit_and_its_project_not_all_of_them() {
+    fn permits_are_limited_per_workload_and_project() {
         let queue = FairQueue::new(LIMITS);
         let mut held: Vec<_> = (1..=9).filter_map(|number| permit(&queue, (1, number))).collect();
         assert_eq!(held.len(), LIMITS.per_project);
-        assert!(permit(&queue, (2, 100)).is_some(), "another project has its own");
+        assert!(permit(&queue, (2, 100)).is_some(), "another project has its own permits");
         let second = queue.enter(project(1), workload(1)).unwrap();
         held.remove(0);
-        assert!(second.now_or_never().is_some(), "the second of a workload waits for the first");
+        assert!(second.now_or_never().is_some(), "the second call gets the permit of the first");
         drop(held);
         let state = queue.state.lock().unwrap();
         assert!(state.by_project.is_empty() && state.by_workload.is_empty() && state.held == 0);
     }
 
     #[test]
-    fn a_free_permit_goes_to_the_project_with_the_fewest_and_there_to_the_oldest() {
+    fn free_permit_goes_to_oldest_waiter_of_project_with_fewest_permits() {
         let queue = FairQueue::new(LIMITS);
         let enter = |of: (u128, u128)| Box::pin(queue.enter(project(of.0), workload(of.1)).unwrap());
         let mut held: Vec<_> = (1..=4).filter_map(|number| permit(&queue, (1, number))).collect();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_are_few_and_the_next_is_refused_at_once() {
+    fn waiters_per_workload_are_limited() {
         let queue = FairQueue::new(LIMITS);
         let _held = permit(&queue, (1, 1)).unwrap();
         let mut waits: Vec<_> = (0..2).map(|_| queue.enter(project(1), workload(1)).unwrap()).collect();
@@ -274,21 +274,21 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_to_wait_the_newest_of_the_greediest_project_is_refused() {
+    fn full_queue_refuses_newest_waiter_of_largest_project() {
         let queue = FairQueue::new(LIMITS);
         let _held: Vec<_> = (1..=4).filter_map(|number| permit(&queue, (1, number))).collect();
         let wait = |of: (u128, u128)| queue.enter(project(of.0), workload(of.1));
         let mut crowd: Vec<_> = (0..20).map(|number| wait((1, 10 + number)).unwrap()).collect();
-        assert_eq!(wait((1, 50)).err(), Some(QueueFull), "its own project has them all");
+        assert_eq!(wait((1, 50)).err(), Some(QueueFull), "its own project has the most waiters");
         let other = permit(&queue, (2, 60));
-        assert!(other.is_some(), "another project has its own permit at once");
+        assert!(other.is_some(), "another project gets a permit at once");
         let newest = crowd.pop().unwrap().now_or_never();
-        assert!(matches!(newest, Some(Err(QueueFull))), "and it made room for that one");
+        assert!(matches!(newest, Some(Err(QueueFull))), "the newest waiter of the largest project is evicted");
         assert!(crowd.iter_mut().all(|waits| waits.now_or_never().is_none()));
     }
 
     #[test]
-    fn a_permit_that_comes_to_one_who_gave_up_goes_to_the_next() {
+    fn permit_of_dropped_waiter_goes_to_next() {
         let queue = FairQueue::new(LIMITS);
         let held = permit(&queue, (1, 1)).unwrap();
         let first = queue.enter(project(1), workload(1)).unwrap();

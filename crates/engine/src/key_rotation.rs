@@ -15,7 +15,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use gpuaas_model::{AuditAction, EventKind, KeyEvent, KeyState, NodeId, Timestamp};
-use gpuaas_store::{Change, Reader, SessionRecord, SigningKeyRecord, StoreError, Tx, repeated};
+use gpuaas_store::{Change, Reader, SessionRecord, SigningKeyRecord, StoreError, Tx, with_retries};
 use gpuaas_trust::SigningKeySet;
 use serde_json::json;
 use tokio::sync::{Notify, broadcast::error::RecvError};
@@ -23,7 +23,7 @@ use tokio::sync::{Notify, broadcast::error::RecvError};
 use crate::{
     engine::Engine,
     error::CommandError,
-    key_giving::Givings,
+    key_delivery::KeyDeliveries,
     keys::KeysError,
     record::{audit_own, platform_event},
 };
@@ -38,53 +38,53 @@ const OLD_SETS_EVERY: Duration = Duration::from_secs(3_600);
 /// Delay after a failure, most likely of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Maximum number of nodes that are sent keys concurrently.
-const GIVEN_AT_ONCE: usize = 64;
+const CONCURRENT_DELIVERIES_MAX: usize = 64;
 
 /// A process's state of the key rotation.
 #[derive(Default)]
-pub(crate) struct KeyTending {
+pub(crate) struct KeyRotationState {
     wake: Notify,
     /// Set when a node lacks keys, or when the last task of a key may have ended.
-    doubted: AtomicBool,
+    is_dirty: AtomicBool,
     /// The version of the set at which nothing was left to do.
     settled: AtomicU64,
-    givings: Givings,
+    deliveries: KeyDeliveries,
     /// Time of the last search for long-lived connections with expiring sets, in milliseconds.
-    looked_for_old_sets: AtomicI64,
+    old_sets_checked_at: AtomicI64,
     /// Time of the last check of all nodes for an authority's rotation, in milliseconds; 0 if none was in progress.
-    looked_through_nodes: AtomicI64,
+    nodes_checked_at: AtomicI64,
 }
 
-impl KeyTending {
+impl KeyRotationState {
     /// Requests another check of the keys.
-    pub(crate) fn doubt(&self) {
-        self.doubted.store(true, Ordering::Relaxed);
+    pub(crate) fn mark_dirty(&self) {
+        self.is_dirty.store(true, Ordering::Relaxed);
         self.wake.notify_one();
     }
 
     /// Returns whether all nodes may be checked now, and the time until the next check. If `true`, records the check.
-    pub(crate) fn may_look_through_nodes(&self, now: Timestamp, every: Duration) -> (bool, Duration) {
-        let last = Timestamp::from_millis(self.looked_through_nodes.load(Ordering::Relaxed));
+    pub(crate) fn try_begin_node_check(&self, now: Timestamp, every: Duration) -> (bool, Duration) {
+        let last = Timestamp::from_millis(self.nodes_checked_at.load(Ordering::Relaxed));
         let next = last.plus(every);
         // A clock that was set back delays nothing.
         let is_wanted = next <= now || last > now;
         if is_wanted {
-            self.looked_through_nodes.store(now.as_millis(), Ordering::Relaxed);
+            self.nodes_checked_at.store(now.as_millis(), Ordering::Relaxed);
         }
         (is_wanted, next.since(now))
     }
 
     /// Records that no rotation was in progress, so that the next one is checked without delay.
-    pub(crate) fn nothing_to_look_through(&self) {
-        self.looked_through_nodes.store(0, Ordering::Relaxed);
+    pub(crate) fn reset_node_check(&self) {
+        self.nodes_checked_at.store(0, Ordering::Relaxed);
     }
 
     /// Returns whether a search for long-lived connections is due; if so, records it.
-    fn must_look_for_old_sets(&self, now: Timestamp) -> bool {
-        let last = Timestamp::from_millis(self.looked_for_old_sets.load(Ordering::Relaxed));
+    fn try_begin_old_set_search(&self, now: Timestamp) -> bool {
+        let last = Timestamp::from_millis(self.old_sets_checked_at.load(Ordering::Relaxed));
         let is_time = last.plus(OLD_SETS_EVERY) <= now;
         if is_time {
-            self.looked_for_old_sets.store(now.as_millis(), Ordering::Relaxed);
+            self.old_sets_checked_at.store(now.as_millis(), Ordering::Relaxed);
         }
         is_time
     }
@@ -92,15 +92,15 @@ impl KeyTending {
 
 impl Engine {
     /// Advances rotations until the engine stops.
-    pub async fn keep_keys(self: &Arc<Self>) {
+    pub async fn run_key_rotation(self: &Arc<Self>) {
         let mut changes = self.store().changes();
         loop {
             // The read below covers every change announced so far.
             while changes.try_recv().is_ok() {}
-            let next = self.tend_keys().await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the task-signing keys could not be tended");
+            let next = self.maintain_keys().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the task-signing keys could not be maintained");
                 // The work that was due before is still due.
-                self.key_tending().doubted.store(true, Ordering::Relaxed);
+                self.key_rotation().is_dirty.store(true, Ordering::Relaxed);
                 RETRY_AFTER
             });
             let due = self.ports().runtime.sleep_until(self.ports().clock.now().plus(next));
@@ -118,7 +118,7 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = self.stopping().cancelled() => return,
-                () = self.key_tending().wake.notified() => {}
+                () = self.key_rotation().wake.notified() => {}
                 () = due => {}
                 goes_on = woken => if !goes_on { return },
             }
@@ -127,63 +127,63 @@ impl Engine {
 
     /// Starts sending the set to the nodes here that lack it, and takes the next step of a rotation if it is due. Waits for no node.
     /// Returns the time until the next check.
-    async fn tend_keys(self: &Arc<Self>) -> Result<Duration, KeysError> {
-        let (tending, now) = (self.key_tending(), self.ports().clock.now());
+    async fn maintain_keys(self: &Arc<Self>) -> Result<Duration, KeysError> {
+        let (state, now) = (self.key_rotation(), self.ports().clock.now());
         let (ring, set, behind) = {
             let mut reader = self.store().read().await?;
             let ring = self.keys().ring(&mut reader).await?;
-            let doubted = tending.doubted.swap(false, Ordering::Relaxed) || tending.must_look_for_old_sets(now);
-            if !doubted && tending.settled.load(Ordering::Relaxed) == ring.version() {
+            let is_dirty = state.is_dirty.swap(false, Ordering::Relaxed) || state.try_begin_old_set_search(now);
+            if !is_dirty && state.settled.load(Ordering::Relaxed) == ring.version() {
                 return Ok(SWEEP_EVERY);
             }
             let mut behind = reader.sessions_of(self.replica()).await?;
-            behind.retain(|session| session.key_set_version < ring.version() || is_to_be_renewed(session, now));
+            behind.retain(|session| session.key_set_version < ring.version() || needs_renewal(session, now));
             (ring, self.keys().signed_set(&mut reader, now).await?, behind)
         };
-        let all_given = behind.is_empty();
-        let (due, again) = tending.givings.due(behind, self.ports().runtime.elapsed());
+        let all_delivered = behind.is_empty();
+        let (due, again) = state.deliveries.due(behind, self.ports().runtime.elapsed());
         if !due.is_empty() {
-            let giving = self.clone().give(set.text, set.version, due);
-            self.ports().runtime.spawn("giving of keys", Box::pin(giving));
+            let delivery = self.clone().deliver_keys(set.text, set.version, due);
+            self.ports().runtime.spawn("key delivery", Box::pin(delivery));
         }
         let next = self.advance_keys().await?.min(self.advance_authorities().await?);
-        tending.settled.store(ring.version(), Ordering::Relaxed);
-        if !all_given || ring.is_changing() {
+        state.settled.store(ring.version(), Ordering::Relaxed);
+        if !all_delivered || ring.is_changing() {
             // Checked again after `next` at the latest.
-            tending.doubted.store(true, Ordering::Relaxed);
+            state.is_dirty.store(true, Ordering::Relaxed);
         }
         Ok(next.min(again))
     }
 
     /// Sends the set over the given connections. Records the nodes that accepted while others have not answered yet.
-    async fn give(self: Arc<Self>, text: String, version: u64, behind: Vec<SessionRecord>) {
+    async fn deliver_keys(self: Arc<Self>, text: String, version: u64, behind: Vec<SessionRecord>) {
         let text = text.as_str();
         let answers = stream::iter(behind)
-            .map(async |session| (self.nodes().give_keys(session.node, text).await, session))
-            .buffer_unordered(GIVEN_AT_ONCE)
-            .ready_chunks(GIVEN_AT_ONCE);
+            .map(async |session| (self.nodes().send_keys(session.node, text).await, session))
+            .buffer_unordered(CONCURRENT_DELIVERIES_MAX)
+            .ready_chunks(CONCURRENT_DELIVERIES_MAX);
         let mut answers = std::pin::pin!(answers);
         while let Some(answered) = answers.next().await {
             let taken: Vec<&SessionRecord> =
                 answered.iter().filter(|(taken, _)| *taken).map(|(_, session)| session).collect();
-            let recorded = self.record_taken(&taken, version).await;
+            let recorded = self.record_deliveries(&taken, version).await;
             if let Err(error) = &recorded {
-                tracing::warn!(%error, "it could not be recorded which nodes have the keys");
+                tracing::warn!(%error, "the nodes that accepted the keys could not be recorded");
             }
             let now = self.ports().runtime.elapsed();
             for (taken, session) in &answered {
-                self.key_tending().givings.ended(session.connection, *taken && recorded.is_ok(), now);
+                self.key_rotation().deliveries.ended(session.connection, *taken && recorded.is_ok(), now);
             }
-            self.key_tending().doubt();
+            self.key_rotation().mark_dirty();
         }
     }
 
-    async fn record_taken(&self, taken: &[&SessionRecord], version: u64) -> Result<(), StoreError> {
+    async fn record_deliveries(&self, taken: &[&SessionRecord], version: u64) -> Result<(), StoreError> {
         if taken.is_empty() {
             return Ok(());
         }
         let now = self.ports().clock.now();
-        repeated(async || {
+        with_retries(async || {
             let mut tx = self.store().begin().await?;
             for session in taken {
                 tx.set_session_keys(session.node, session.connection, version, now).await?;
@@ -215,7 +215,7 @@ impl Engine {
         let version = tx.key_set_version().await? + 1;
         if let Some(staged) = of(KeyState::Staged) {
             let waited_enough = staged.changed_at.plus(STAGED_MAX);
-            if now < waited_enough && !behind(&mut tx, staged.version).await?.is_empty() {
+            if now < waited_enough && !sessions_behind(&mut tx, staged.version).await?.is_empty() {
                 return Ok(waited_enough.since(now).min(SWEEP_EVERY));
             }
             // In the opposite order two keys would be active for a moment, which the rows do not allow.
@@ -236,12 +236,12 @@ impl Engine {
 }
 
 /// Returns whether the set that the agent received, when connecting or later, must be sent again with a later expiry.
-fn is_to_be_renewed(session: &SessionRecord, now: Timestamp) -> bool {
+fn needs_renewal(session: &SessionRecord, now: Timestamp) -> bool {
     session.keys_given_at.unwrap_or(session.since).plus(SigningKeySet::RENEWED_AFTER) <= now
 }
 
 /// Connections of nodes that do not have the given version of the set yet.
-pub(crate) async fn behind(reader: &mut Reader, version: u64) -> Result<Vec<SessionRecord>, StoreError> {
+pub(crate) async fn sessions_behind(reader: &mut Reader, version: u64) -> Result<Vec<SessionRecord>, StoreError> {
     let mut sessions = reader.sessions().await?;
     sessions.retain(|session| session.key_set_version < version);
     Ok(sessions)

@@ -129,18 +129,18 @@ impl Keys {
     }
 
     /// Generates a task-signing key in the given state, with its seed sealed, as a row to be written.
-    pub fn make(
+    pub fn generate_signing_key(
         &self,
         state: KeyState,
         version: u64,
         now: Timestamp,
         entropy: &dyn Entropy,
     ) -> Result<StoredSigningKey, SealError> {
-        self.stored(&TaskSigner::generate(entropy), state, version, now)
+        self.stored_signing_key(&TaskSigner::generate(entropy), state, version, now)
     }
 
     /// Creates the row of a signing key, with its seed sealed.
-    pub fn stored(
+    pub fn stored_signing_key(
         &self,
         signer: &TaskSigner,
         state: KeyState,
@@ -148,7 +148,7 @@ impl Keys {
         now: Timestamp,
     ) -> Result<StoredSigningKey, SealError> {
         let TaskKey { kid, public, state } = signer.public(state);
-        let seed = self.sealing.seal(&StoredSigningKey::sealed_for(&kid), &*signer.to_seed())?;
+        let seed = self.sealing.seal(&StoredSigningKey::seal_owner(&kid), &*signer.to_seed())?;
         let key = SigningKeyRecord {
             key_id: kid,
             public,
@@ -168,9 +168,9 @@ impl Keys {
         if known.version == version && version > 0 {
             return Ok(known);
         }
-        self.must_prove_all(reader).await?;
-        let authorities = self.opened_authorities(reader.authorities().await?)?;
-        let ring = Arc::new(self.opened(version, reader.signing_keys().await?, authorities)?);
+        self.check_sealing_keys(reader).await?;
+        let authorities = self.open_authorities(reader.authorities().await?)?;
+        let ring = Arc::new(self.open_ring(version, reader.signing_keys().await?, authorities)?);
         let mut known = self.ring.write().unwrap_or_else(PoisonError::into_inner);
         // A concurrent reader may have stored a newer ring.
         if known.version < version {
@@ -187,7 +187,7 @@ impl Keys {
 
     /// Fails if genuine rows may be under a sealing key that this replica lacks: they would look forged, and the others would look
     /// complete.
-    async fn must_prove_all(&self, reader: &mut Reader) -> Result<(), StoreError> {
+    async fn check_sealing_keys(&self, reader: &mut Reader) -> Result<(), StoreError> {
         let Some(named) = reader.sealing().await? else { return Ok(()) };
         match std::iter::once(named.current).chain(named.previous).find(|id| !self.sealing.holds(id)) {
             Some(id) => Err(StoreError::SealingKeyMissing { id }),
@@ -204,7 +204,7 @@ impl Keys {
     pub async fn signed_set(&self, reader: &mut Reader, now: Timestamp) -> Result<SignedSet, KeysError> {
         let ring = self.ring(reader).await?;
         let expires_at = now.plus(SigningKeySet::LIFE);
-        let (keys, authorities) = (ring.accepted.clone(), ring.authorities.named());
+        let (keys, authorities) = (ring.accepted.clone(), ring.authorities.key_set_certificates());
         let set = SigningKeySet { version: ring.version, keys, expires_at, authorities };
         let unusable = |error: &dyn std::fmt::Display| KeysError::Unusable(error.to_string());
         let signed = ring.authorities.sign(&set).map_err(|error| unusable(&error))?;
@@ -223,7 +223,7 @@ impl Keys {
     }
 
     /// Builds the ring from the rows. Refuses a key whose public half does not match its seed.
-    fn opened(
+    fn open_ring(
         &self,
         version: u64,
         stored: Vec<StoredSigningKey>,
@@ -240,7 +240,7 @@ impl Keys {
             let signer = self.signer(&stored)?;
             let own = signer.public(key.state);
             if own != key {
-                return Err(KeysError::Unusable(format!("{}: its public half is not its seed's", key.kid)));
+                return Err(KeysError::Unusable(format!("{}: the public key does not match the seed", key.kid)));
             }
             ring.accepted.push(own);
             if key.state == KeyState::Active {
@@ -250,12 +250,12 @@ impl Keys {
         Ok(ring)
     }
 
-    fn opened_authorities(&self, stored: Vec<StoredAuthority>) -> Result<Arc<Authorities>, KeysError> {
+    fn open_authorities(&self, stored: Vec<StoredAuthority>) -> Result<Arc<Authorities>, KeysError> {
         let known = self.authorities();
-        if known.is_of(&stored) {
+        if known.matches(&stored) {
             return Ok(known);
         }
-        let opened = Authorities::opened(&self.sealing, &stored);
+        let opened = Authorities::open(&self.sealing, &stored);
         Ok(Arc::new(opened.map_err(|error| KeysError::Unusable(error.to_string()))?))
     }
 
@@ -263,7 +263,7 @@ impl Keys {
         let key_id = &stored.key.key_id;
         let unusable = |error: &dyn std::fmt::Display| KeysError::Unusable(format!("{key_id}: {error}"));
         let seed =
-            self.sealing.open(&StoredSigningKey::sealed_for(key_id), &stored.seed).map_err(|error| unusable(&error))?;
+            self.sealing.open(&StoredSigningKey::seal_owner(key_id), &stored.seed).map_err(|error| unusable(&error))?;
         let seed: &[u8; 32] = seed.as_slice().try_into().map_err(|error| unusable(&error))?;
         Ok(TaskSigner::from_seed(seed))
     }

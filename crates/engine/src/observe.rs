@@ -11,12 +11,12 @@ use gpuaas_wire::task::UnitReport;
 use crate::{
     engine::Engine,
     ownership::{self, AccessError},
-    record::Story,
+    record::EventScope,
     rows::WorkloadRows,
 };
 
 /// A member with the health that its unit's report gives.
-struct Judgement {
+struct HealthChange {
     project: ProjectId,
     member: MemberRecord,
 }
@@ -25,24 +25,24 @@ impl Engine {
     /// Applies a node's unit reports. Changes only members that hold this node in this enrollment, and takes the write lock only if one
     /// changes.
     pub async fn units_changed(&self, node: EnrolledNode, reports: &[UnitReport]) -> Result<(), StoreError> {
-        if self.judgements(&mut self.store().read().await?, node, reports).await?.is_empty() {
+        if self.health_changes(&mut self.store().read().await?, node, reports).await?.is_empty() {
             return Ok(());
         }
         let mut tx = self.store().begin().await?;
-        for judged in self.judgements(&mut tx, node, reports).await? {
-            self.write_judgement(&mut tx, judged).await?;
+        for change in self.health_changes(&mut tx, node, reports).await? {
+            self.write_health(&mut tx, change).await?;
         }
         tx.commit().await
     }
 
     /// The members whose health changes with these reports.
-    async fn judgements(
+    async fn health_changes(
         &self,
         reader: &mut Reader,
         node: EnrolledNode,
         reports: &[UnitReport],
-    ) -> Result<Vec<Judgement>, StoreError> {
-        let mut judgements = Vec::new();
+    ) -> Result<Vec<HealthChange>, StoreError> {
+        let mut changes = Vec::new();
         for member in reader.members_on(node.node).await? {
             // Until a member is ready, its steps follow the unit themselves and know more.
             if !matches!(member.state, MemberState::Ready { .. }) {
@@ -54,12 +54,12 @@ impl Engine {
                 Ok(_) | Err(AccessError::NotHeld(_)) => continue,
                 Err(AccessError::Store(error)) => return Err(error),
             }
-            judgements.extend(self.judgement(&rows, member, reports));
+            changes.extend(self.health_change(&rows, member, reports));
         }
-        Ok(judgements)
+        Ok(changes)
     }
 
-    fn judgement(&self, rows: &WorkloadRows, member: MemberRecord, reports: &[UnitReport]) -> Option<Judgement> {
+    fn health_change(&self, rows: &WorkloadRows, member: MemberRecord, reports: &[UnitReport]) -> Option<HealthChange> {
         let entry = self.catalog().app(&rows.workload.app)?;
         let units = entry.app.units(&member.component_key);
         let report = reports.iter().rev().find(|report| units.contains(&report.unit))?;
@@ -67,22 +67,26 @@ impl Engine {
         let code = |fault: &Option<Fault>| fault.as_ref().map(|fault| fault.code.clone());
         let same = health == member.health && code(&fault) == code(&member.fault);
         let member = MemberRecord { health, fault, ..member };
-        (!same).then_some(Judgement { project: rows.workload.project, member })
+        (!same).then_some(HealthChange { project: rows.workload.project, member })
     }
 
-    async fn write_judgement(&self, tx: &mut Tx, Judgement { project, member }: Judgement) -> Result<(), StoreError> {
+    async fn write_health(
+        &self,
+        tx: &mut Tx,
+        HealthChange { project, member }: HealthChange,
+    ) -> Result<(), StoreError> {
         let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
-        let story = Story { project, correlation };
+        let events = EventScope { project, correlation };
         let member = tx.update_member(&member, member.state.name()).await?;
-        story.member(tx, &member).await?;
-        self.refresh_workload(tx, &story, member.workload).await
+        events.member(tx, &member).await?;
+        self.refresh_workload(tx, &events, member.workload).await
     }
 
     /// Updates a workload's status from its members and its newest operation.
     pub(crate) async fn refresh_workload(
         &self,
         tx: &mut Tx,
-        story: &Story,
+        events: &EventScope,
         workload: gpuaas_model::WorkloadId,
     ) -> Result<(), StoreError> {
         let newest = tx.newest_operation(workload).await?;
@@ -105,7 +109,7 @@ impl Engine {
         if before != after {
             of.workload.set_status(&after);
             let workload = tx.update_workload(&of.workload).await?;
-            story.workload(tx, EventKind::WorkloadChanged, &workload).await?;
+            events.workload(tx, EventKind::WorkloadChanged, &workload).await?;
         }
         Ok(())
     }
@@ -115,7 +119,7 @@ impl Engine {
         for node in nodes.into_iter().collect::<BTreeSet<_>>() {
             match self.units_on(node).await {
                 Ok(units) => self.nodes().observe(node, units).await,
-                Err(error) => tracing::warn!(%node, %error, "could not tell which units to observe"),
+                Err(error) => tracing::warn!(%node, %error, "the units to observe could not be read"),
             }
         }
     }
@@ -140,12 +144,17 @@ impl Engine {
         let mut tx = self.store().begin().await?;
         let mut changed = false;
         for member in tx.members_on(node).await? {
-            changed |= self.judge_reachability(&mut tx, member, reachable).await?;
+            changed |= self.update_reachability(&mut tx, member, reachable).await?;
         }
         if changed { tx.commit().await } else { Ok(()) }
     }
 
-    async fn judge_reachability(&self, tx: &mut Tx, member: MemberRecord, reachable: bool) -> Result<bool, StoreError> {
+    async fn update_reachability(
+        &self,
+        tx: &mut Tx,
+        member: MemberRecord,
+        reachable: bool,
+    ) -> Result<bool, StoreError> {
         const CODE: &str = "node_unreachable";
         let marked = member.fault.as_ref().is_some_and(|fault| fault.code == CODE);
         if !matches!(member.state, MemberState::Ready { .. }) || marked != reachable {
@@ -153,17 +162,17 @@ impl Engine {
         }
         let node = tx.node(member.node).await?;
         let workload = tx.workload(member.workload).await?;
-        let story = Story {
+        let events = EventScope {
             project: workload.project,
             correlation: CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy),
         };
         let fault = (!reachable).then(|| Fault {
             code: CODE.to_owned(),
             class: gpuaas_model::FaultClass::Manual,
-            summary: format!("{} has had no channel since {}", node.name, node.connectivity_since),
+            summary: format!("{} has been disconnected since {}", node.name, node.connectivity_since),
             evidence: None,
             next: gpuaas_model::NextAction {
-                text: "see whether the node and its agent run".to_owned(),
+                text: "check whether the node and its agent run".to_owned(),
                 command: Some(format!("gpuaas node show {}", node.name)),
             },
         });
@@ -171,8 +180,8 @@ impl Engine {
         let health = if reachable { Health::Healthy } else { Health::Degraded };
         let state = member.state.name();
         let member = tx.update_member(&MemberRecord { health, fault, ..member }, state).await?;
-        story.member(tx, &member).await?;
-        self.refresh_workload(tx, &story, member.workload).await?;
+        events.member(tx, &member).await?;
+        self.refresh_workload(tx, &events, member.workload).await?;
         Ok(true)
     }
 }

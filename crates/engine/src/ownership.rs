@@ -59,8 +59,8 @@ impl NodeAccess {
     }
 
     /// Refuses a node whose agent takes no tasks. Journals, tunnels and unit reports of such a node keep working.
-    pub(crate) fn must_take_tasks(&self) -> Result<(), TakesNoTasks> {
-        must_take_tasks(&self.name, self.problem.as_ref())
+    pub(crate) fn check_takes_tasks(&self) -> Result<(), TakesNoTasks> {
+        check_takes_tasks(&self.name, self.problem.as_ref())
     }
 
     pub(crate) fn workload(&self) -> Option<WorkloadId> {
@@ -75,7 +75,7 @@ impl NodeAccess {
 }
 
 /// Refuses a node whose agent takes no tasks.
-pub(crate) fn must_take_tasks(name: &Name, problem: Option<&NodeProblem>) -> Result<(), TakesNoTasks> {
+pub(crate) fn check_takes_tasks(name: &Name, problem: Option<&NodeProblem>) -> Result<(), TakesNoTasks> {
     match problem {
         None => Ok(()),
         Some(NodeProblem { code, detail, .. }) => {
@@ -96,14 +96,14 @@ pub struct TakesNoTasks {
 
 impl From<TakesNoTasks> for CommandError {
     fn from(refused: TakesNoTasks) -> Self {
-        let next = next_without_tasks(&refused.node);
+        let next = reenroll_hint(&refused.node);
         Self::new(refused.code, refused.to_string()).then(next)
     }
 }
 
 /// The next action for a node whose agent takes no tasks.
-pub fn next_without_tasks(node: &Name) -> String {
-    format!("enroll it again, by the line that this prints, on its machine: gpuaas node enroll {node}")
+pub fn reenroll_hint(node: &Name) -> String {
+    format!("enroll it again with the command that this prints: gpuaas node enroll {node}")
 }
 
 /// The node may not be accessed for this purpose.
@@ -124,7 +124,7 @@ pub enum AccessError {
 
 impl From<NotHeld> for CommandError {
     fn from(refused: NotHeld) -> Self {
-        Self::new(Code::NodeNotHeld, refused.to_string())
+        Self::new(Code::NodeNotAllocated, refused.to_string())
             .then("see which nodes the project holds: gpuaas allocation list")
     }
 }
@@ -157,19 +157,19 @@ pub(crate) fn decide(
         return refuse("its allocation belongs to another project".to_owned());
     }
     if allocation.node != member.node || node.id != member.node {
-        return refuse("its allocation is of another node".to_owned());
+        return refuse("its allocation is for another node".to_owned());
     }
     if allocation.state != AllocationState::Active {
         return refuse(format!("its allocation is {}", allocation.state));
     }
-    may_serve(node)?;
+    check_has_identity(node)?;
     let holding =
         Holding { project: workload.project, allocation: allocation.id, member: Some((workload.id, member.id)) };
     Ok(NodeAccess::of(node, Some(holding)))
 }
 
 /// Refuses a node without a valid identity: one that is registered, needs a reimage, or is retired.
-fn may_serve(node: &NodeRecord) -> Result<(), NotHeld> {
+fn check_has_identity(node: &NodeRecord) -> Result<(), NotHeld> {
     match node.state {
         NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => Ok(()),
         NodeState::Registered | NodeState::NeedsReimage | NodeState::Retired => {
@@ -211,7 +211,7 @@ pub(crate) async fn for_allocation(
     if allocation.state != AllocationState::Provisioning {
         return Err(NotHeld(format!("the allocation of {} is {}", node.name, allocation.state)).into());
     }
-    may_serve(&node)?;
+    check_has_identity(&node)?;
     let holding = Holding { project: allocation.project, allocation: allocation.id, member: None };
     Ok(NodeAccess::of(&node, Some(holding)))
 }
@@ -222,7 +222,7 @@ pub(crate) async fn for_operator(
     caller: &Caller,
     node: NodeId,
 ) -> Result<NodeAccess, CommandError> {
-    caller.must(Permission::NodesWrite)?;
+    caller.require(Permission::NodesWrite)?;
     for_platform(reader, node).await.map_err(|error| match error {
         AccessError::NotHeld(refused) => CommandError::new(Code::StateConflict, refused.to_string())
             .then("see its state and what to do: gpuaas node show"),
@@ -233,7 +233,7 @@ pub(crate) async fn for_operator(
 /// Decides access for the platform's own inspection of a node, regardless of its allocation.
 pub(crate) async fn for_platform(reader: &mut Reader, node: NodeId) -> Result<NodeAccess, AccessError> {
     let node = reader.node(node).await?;
-    may_serve(&node)?;
+    check_has_identity(&node)?;
     Ok(NodeAccess::of(&node, None))
 }
 
@@ -248,16 +248,16 @@ pub(crate) async fn for_task(reader: &mut Reader, task: &TaskRecord) -> Result<N
         (None, None) => for_platform(reader, task.node).await?,
     };
     if access.node.epoch != task.epoch {
-        return Err(NotHeld(format!("{} has enrolled again since", access.name)).into());
+        return Err(NotHeld(format!("{} has enrolled again since the task was signed", access.name)).into());
     }
     if task.allocation.is_some() && task.allocation != access.holding.map(|holding| holding.allocation) {
-        return Err(NotHeld(format!("{} is held by another allocation since", access.name)).into());
+        return Err(NotHeld(format!("{} is held through another allocation now", access.name)).into());
     }
     Ok(access)
 }
 
 /// Decides an existing access again. Refuses if the node's enrollment or the holding changed.
-pub(crate) async fn still_held(reader: &mut Reader, access: &NodeAccess) -> Result<NodeAccess, AccessError> {
+pub(crate) async fn revalidate(reader: &mut Reader, access: &NodeAccess) -> Result<NodeAccess, AccessError> {
     let now = match access.holding {
         Some(Holding { member: Some((workload, member)), .. }) => {
             let (workload, member) = (reader.workload(workload).await?, reader.member(member).await?);
@@ -270,7 +270,7 @@ pub(crate) async fn still_held(reader: &mut Reader, access: &NodeAccess) -> Resu
         None => for_platform(reader, access.node.node).await?,
     };
     if now.node != access.node || now.holding != access.holding {
-        return Err(NotHeld(format!("{} has changed hands since", access.name)).into());
+        return Err(NotHeld(format!("the enrollment or the allocation of {} has changed", access.name)).into());
     }
     Ok(now)
 }
@@ -287,7 +287,7 @@ impl VisibleNode {
 
     /// Wraps a node for a caller with `PlatformRead`; refuses others.
     pub fn of_platform(caller: &Caller, node: NodeRecord) -> Result<Self, CommandError> {
-        caller.must(Permission::PlatformRead)?;
+        caller.require(Permission::PlatformRead)?;
         Ok(Self(node))
     }
 
@@ -303,14 +303,14 @@ pub async fn visible_node(
     reader: &mut Reader,
     caller: &Caller,
     node: NodeRecord,
-    asked_for: &str,
+    requested: &str,
 ) -> Result<VisibleNode, CommandError> {
     if caller.principal.may(Permission::PlatformRead) {
         return Ok(VisibleNode(node));
     }
     let held = reader.open_allocation_of(node.id).await?;
     let is_holder = held.is_some_and(|held| held.state.holds_node() && caller.principal.project == Some(held.project));
-    if is_holder { Ok(VisibleNode(node)) } else { Err(CommandError::not_found("node", asked_for)) }
+    if is_holder { Ok(VisibleNode(node)) } else { Err(CommandError::not_found("node", requested)) }
 }
 
 #[cfg(test)]
@@ -321,7 +321,7 @@ mod tests {
     fn refusal_has_its_own_code_and_a_next_step() {
         use gpuaas_model::Coded;
         let refused = CommandError::from(NotHeld("unit-1 of train: its allocation is released".to_owned()));
-        assert_eq!(refused.code(), Code::NodeNotHeld);
+        assert_eq!(refused.code(), Code::NodeNotAllocated);
         assert!(refused.next().is_some());
     }
 }

@@ -71,22 +71,22 @@ pub trait Nodes: Send + Sync {
     async fn observe(&self, node: NodeId, units: Vec<String>);
 
     /// Sends a signed key set to the node. Returns `false` if the node refused it or is not connected to this replica.
-    async fn give_keys(&self, node: NodeId, signed_set: &str) -> bool;
+    async fn send_keys(&self, node: NodeId, signed_set: &str) -> bool;
 
     /// Checks a changed node again: its connections to this replica end if it may no longer connect.
-    fn readmit(&self, node: NodeId);
+    fn recheck(&self, node: NodeId);
 
     /// Checks every node connected to this replica again, for when it is unknown which ones changed.
-    fn readmit_all(&self);
+    fn recheck_all(&self);
 
     /// Starts the time limit after which the node counts as unreachable unless it connects.
-    fn expect_back(&self, node: NodeId);
+    fn expect_reconnect(&self, node: NodeId);
 
     /// Sends the current endpoints to every node whose channel this replica holds.
-    async fn spread_endpoints(&self);
+    async fn broadcast_endpoints(&self);
 
     /// Ends every channel that this replica holds. The nodes connect again, here or to another replica.
-    fn release_all(&self);
+    fn close_channels(&self);
 }
 
 /// An order to reimage a node, with the credentials that the fresh machine needs.
@@ -124,5 +124,5 @@ pub struct ArchiveFile {
 pub trait ArchiveFiles: Send + Sync {
     /// Compresses and stores lines. Once it returns they survive a power failure; identical lines are stored once. The error explains why
     /// they could not be stored.
-    async fn keep(&self, lines: Vec<u8>) -> Result<ArchiveFile, String>;
+    async fn store(&self, lines: Vec<u8>) -> Result<ArchiveFile, String>;
 }

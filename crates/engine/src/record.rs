@@ -8,12 +8,12 @@ use gpuaas_store::{
 use serde_json::{Value, json};
 
 /// Writes events of one project under one correlation id.
-pub(crate) struct Story {
+pub(crate) struct EventScope {
     pub(crate) project: ProjectId,
     pub(crate) correlation: CorrelationId,
 }
 
-impl Story {
+impl EventScope {
     /// The project and correlation id of an operation.
     pub(crate) fn of(operation: &OperationRecord) -> Self {
         Self { project: operation.project, correlation: operation.correlation }
@@ -156,8 +156,8 @@ pub(crate) async fn audit_task(
     platform_event(tx, EventKind::TaskChanged, "task", task.id.to_string(), Some(task.correlation), data.clone())
         .await?;
     if let Some(project) = task.project {
-        let story = Story { project, correlation: task.correlation };
-        story.event(tx, EventKind::TaskChanged, "task", task.id.to_string(), data).await?;
+        let events = EventScope { project, correlation: task.correlation };
+        events.event(tx, EventKind::TaskChanged, "task", task.id.to_string(), data).await?;
     }
     Ok(())
 }

@@ -7,22 +7,22 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gpuaas_model::{Connectivity, EventKind, NodeState, ReplicaId};
-use gpuaas_store::{Burial, NodeRecord, ReplicaRecord, StoreError};
+use gpuaas_store::{Eviction, NodeRecord, ReplicaRecord, StoreError};
 use serde_json::json;
 
 use crate::{engine::Engine, record::platform_event};
 
 /// A replica that has not renewed its lease for this long is dead.
-const LIFE: Duration = Duration::from_secs(6);
+const LEASE_TTL: Duration = Duration::from_secs(6);
 /// Interval of lease renewals. Two in a row may fail.
-const RENEWAL: Duration = Duration::from_secs(2);
+const LEASE_RENEWAL: Duration = Duration::from_secs(2);
 /// Lease duration without contenders: a store in a file allows only one process.
-const LIFE_ALONE: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+const SOLE_LEASE_TTL: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 impl Engine {
     /// Registers this process with the other replicas, and starts the time limit of nodes that no live replica holds.
     pub async fn join(&self) -> Result<(), StoreError> {
-        let (sealing_keys, is_key_file_old) = self.told_sealing_keys();
+        let (sealing_keys, is_key_file_old) = self.reported_sealing_keys();
         let record = ReplicaRecord {
             id: self.replica(),
             address: self.endpoints().replica.clone(),
@@ -33,10 +33,10 @@ impl Engine {
             sealing_keys,
             is_key_file_old,
         };
-        let life = if self.store().is_shared() { LIFE } else { LIFE_ALONE };
-        self.store().join_replica(&record, life).await?;
-        self.tell_of(self.replica(), EventKind::ReplicaJoined).await?;
-        self.expect_nodes_back().await
+        let ttl = if self.store().is_shared() { LEASE_TTL } else { SOLE_LEASE_TTL };
+        self.store().join_replica(&record, ttl).await?;
+        self.announce_replica(self.replica(), EventKind::ReplicaJoined).await?;
+        self.expect_reconnects().await
     }
 
     /// Keeps this replica alive until the engine stops. Returns at once if the store allows only one replica.
@@ -52,11 +52,11 @@ impl Engine {
                 () = self.stopping().cancelled() => return,
                 () = self.ports().runtime.sleep_until(self.ports().clock.now().plus(wait)) => {}
             }
-            wait = match self.look_round(&mut known).await {
-                Ok(next) => next.min(RENEWAL),
+            wait = match self.check_replicas(&mut known).await {
+                Ok(next) => next.min(LEASE_RENEWAL),
                 Err(error) => {
                     tracing::warn!(%error, "this replica could not renew its lease");
-                    RENEWAL
+                    LEASE_RENEWAL
                 }
             };
         }
@@ -64,37 +64,37 @@ impl Engine {
 
     /// Removes this replica: others take over its work at once.
     pub async fn leave(&self) -> Result<(), StoreError> {
-        if self.store().bury_replica(self.replica(), Burial::Known).await? {
-            self.tell_of(self.replica(), EventKind::ReplicaLeft).await?;
+        if self.store().evict_replica(self.replica(), Eviction::Unconditional).await? {
+            self.announce_replica(self.replica(), EventKind::ReplicaLeft).await?;
         }
         Ok(())
     }
 
     /// Renews the lease, removes dead replicas, and takes over from replicas that left or died. Returns the time until the next lease would
     /// expire.
-    async fn look_round(self: &Arc<Self>, known: &mut BTreeSet<ReplicaId>) -> Result<Duration, StoreError> {
-        if !self.store().renew_replica(self.replica(), LIFE).await? {
-            tracing::warn!("this replica was taken for dead; it lets go of its nodes and joins again");
-            self.nodes().release_all();
+    async fn check_replicas(self: &Arc<Self>, known: &mut BTreeSet<ReplicaId>) -> Result<Duration, StoreError> {
+        if !self.store().renew_replica(self.replica(), LEASE_TTL).await? {
+            tracing::warn!("this replica was evicted because its lease expired; it closes its channels and rejoins");
+            self.nodes().close_channels();
             self.join().await?;
         }
         let lives = self.store().read().await?.replicas().await?;
-        let (mut living, mut next) = (BTreeSet::new(), LIFE);
+        let (mut living, mut next) = (BTreeSet::new(), LEASE_TTL);
         for life in lives.iter().filter(|life| life.replica.id != self.replica()) {
-            if !life.left.is_zero() {
+            if !life.time_left.is_zero() {
                 living.insert(life.replica.id);
-                next = next.min(life.left + Duration::from_millis(1));
-            } else if self.store().bury_replica(life.replica.id, Burial::Expired).await? {
-                tracing::warn!(replica = %life.replica.id, "a replica is dead; its work is taken over");
+                next = next.min(life.time_left + Duration::from_millis(1));
+            } else if self.store().evict_replica(life.replica.id, Eviction::IfExpired).await? {
+                tracing::warn!(replica = %life.replica.id, "a replica's lease expired; taking over its work");
                 known.insert(life.replica.id);
-                self.tell_of(life.replica.id, EventKind::ReplicaLost).await?;
+                self.announce_replica(life.replica.id, EventKind::ReplicaLost).await?;
             }
         }
         if !known.is_subset(&living) {
             self.take_over().await?;
         }
         if *known != living {
-            self.nodes().spread_endpoints().await;
+            self.nodes().broadcast_endpoints().await;
         }
         *known = living;
         Ok(next)
@@ -102,12 +102,12 @@ impl Engine {
 
     /// Continues the work of a replica that left or died.
     async fn take_over(self: &Arc<Self>) -> Result<(), StoreError> {
-        self.go_on_with_open().await?;
-        self.expect_nodes_back().await
+        self.resume_open().await?;
+        self.expect_reconnects().await
     }
 
     /// Gives nodes that were connected to such a replica some time to return before they count as unreachable.
-    async fn expect_nodes_back(&self) -> Result<(), StoreError> {
+    async fn expect_reconnects(&self) -> Result<(), StoreError> {
         let mut reader = self.store().read().await?;
         let was_reachable = |node: &NodeRecord| {
             matches!(node.connectivity, Connectivity::Connected | Connectivity::Stale)
@@ -115,13 +115,13 @@ impl Engine {
         };
         for node in reader.every_node(was_reachable).await? {
             if reader.session(node.id).await?.is_none() {
-                self.nodes().expect_back(node.id);
+                self.nodes().expect_reconnect(node.id);
             }
         }
         Ok(())
     }
 
-    async fn tell_of(&self, replica: ReplicaId, kind: EventKind) -> Result<(), StoreError> {
+    async fn announce_replica(&self, replica: ReplicaId, kind: EventKind) -> Result<(), StoreError> {
         let mut tx = self.store().begin().await?;
         platform_event(&mut tx, kind, "replica", replica.to_string(), None, json!({})).await?;
         tx.commit().await

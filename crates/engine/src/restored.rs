@@ -4,7 +4,7 @@
 use gpuaas_model::{
     AllocationId, AuditAction, Connectivity, EventKind, KeyEvent, KeyState, NodeEvent, NodeState, ProjectId, Timestamp,
 };
-use gpuaas_store::{NodeRecord, RESTORED, Store, Tx, leapt};
+use gpuaas_store::{NodeRecord, RESTORED, Store, Tx, raised_number};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -17,18 +17,18 @@ use crate::{
 
 /// The result of revoking a restored store's credentials: what an operator must create again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct RevokedCredentials {
     /// Number of valid tokens that were revoked, including those of service accounts.
     pub tokens: u64,
     /// The id of the key that signs tasks from now on; every earlier one is revoked.
     pub signing_key: String,
     /// Nodes whose identity has ended, by name; each must enroll again.
-    pub nodes: Vec<EndedNode>,
+    pub nodes: Vec<RevokedNode>,
 }
 
 /// A node that must enroll again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndedNode {
+pub struct RevokedNode {
     /// The node's name.
     pub name: String,
     /// The node's new state.
@@ -38,33 +38,37 @@ pub struct EndedNode {
 }
 
 /// Revokes all credentials of a restored store. Returns `None` if the store was not restored, or this was done already.
-pub async fn end_what_came_back(store: &Store, keys: &Keys, ports: &Ports) -> Result<Option<Ended>, KeysError> {
+pub async fn revoke_restored_credentials(
+    store: &Store,
+    keys: &Keys,
+    ports: &Ports,
+) -> Result<Option<RevokedCredentials>, KeysError> {
     let mut tx = store.begin().await?;
     if tx.setting(RESTORED).await?.is_none() {
         return Ok(None);
     }
     let now = ports.clock.now();
-    let tokens = tx.end_tokens(now).await?;
+    let tokens = tx.delete_tokens(now).await?;
     tx.remove_enrollments().await?;
-    let signing_key = sign_anew(&mut tx, keys, ports, now).await?;
+    let signing_key = replace_signing_keys(&mut tx, keys, ports, now).await?;
     let nodes = end_identities(&mut tx, now).await?;
     let metadata = json!({ "tokens": tokens, "signing_key": signing_key, "nodes": nodes.len() });
     audit_own(&mut tx, AuditAction::ServerCredentialsEnd, "control-plane".to_owned(), None, metadata).await?;
     tx.remove_setting(RESTORED).await?;
     tx.commit().await?;
-    Ok(Some(Ended { tokens, signing_key, nodes }))
+    Ok(Some(RevokedCredentials { tokens, signing_key, nodes }))
 }
 
 /// Revokes every key, at a version that no agent can have seen, and creates an active one.
-async fn sign_anew(tx: &mut Tx, keys: &Keys, ports: &Ports, now: Timestamp) -> Result<String, KeysError> {
+async fn replace_signing_keys(tx: &mut Tx, keys: &Keys, ports: &Ports, now: Timestamp) -> Result<String, KeysError> {
     tx.remove_forged_signing_keys().await?;
-    let version = leapt(tx.key_set_version().await?, now);
+    let version = raised_number(tx.key_set_version().await?, now);
     for stored in tx.signing_keys().await? {
         if stored.key.state.is_accepted() {
             change(tx, stored.key, KeyEvent::Revoke, version, now).await?;
         }
     }
-    let made = keys.make(KeyState::Active, version, now, &*ports.entropy);
+    let made = keys.generate_signing_key(KeyState::Active, version, now, &*ports.entropy);
     let made = made.map_err(|error| KeysError::Unusable(error.to_string()))?;
     tx.insert_signing_key(&made).await?;
     announce(tx, &made.key).await?;
@@ -74,10 +78,10 @@ async fn sign_anew(tx: &mut Tx, keys: &Keys, ports: &Ports, now: Timestamp) -> R
 }
 
 /// Raises every node's epoch above any value that it can have reached since the backup.
-async fn end_identities(tx: &mut Tx, now: Timestamp) -> Result<Vec<EndedNode>, KeysError> {
+async fn end_identities(tx: &mut Tx, now: Timestamp) -> Result<Vec<RevokedNode>, KeysError> {
     let mut ended = Vec::new();
     for node in tx.every_node(|node| node.state != NodeState::Retired).await? {
-        let epoch = leapt(node.epoch, now);
+        let epoch = raised_number(node.epoch, now);
         ended.extend(end_identity(tx, node, epoch, now).await?);
     }
     ended.sort_by(|one, other| one.name.cmp(&other.name));
@@ -90,9 +94,9 @@ pub(crate) async fn end_identity(
     mut node: NodeRecord,
     epoch: u64,
     now: Timestamp,
-) -> Result<Option<EndedNode>, KeysError> {
-    let had_one = !matches!(node.state, NodeState::Registered | NodeState::NeedsReimage);
-    if had_one {
+) -> Result<Option<RevokedNode>, KeysError> {
+    let had_identity = !matches!(node.state, NodeState::Registered | NodeState::NeedsReimage);
+    if had_identity {
         let ended = node.state.on(NodeEvent::IdentityEnded);
         node.state = ended.map_err(|error| KeysError::Unusable(error.to_string()))?;
     }
@@ -104,5 +108,5 @@ pub(crate) async fn end_identity(
     let data = json!({ "name": node.name, "state": node.state });
     platform_event(tx, EventKind::NodeStateChanged, "node", node.id.to_string(), None, data).await?;
     let held = tx.open_allocation_of(node.id).await?.map(|held| (held.project, held.id));
-    Ok(had_one.then(|| EndedNode { name: node.name.to_string(), state: node.state, held_by: held }))
+    Ok(had_identity.then(|| RevokedNode { name: node.name.to_string(), state: node.state, held_by: held }))
 }

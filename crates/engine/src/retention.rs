@@ -45,7 +45,7 @@ pub enum KeepFor {
 
 impl KeepFor {
     /// The smallest value that can be set. It cannot affect unfinished work, which is never due.
-    pub const LEAST: Duration = Duration::from_secs(10);
+    pub const MIN: Duration = Duration::from_secs(10);
 
     /// The time before which an entry is due at `now`; `None` if nothing ever is.
     pub fn due_before(self, now: Timestamp) -> Option<Timestamp> {
@@ -87,7 +87,7 @@ pub struct Retention {
 
 impl Retention {
     /// The default retention times.
-    pub const USUAL: Self = Self {
+    pub const DEFAULT: Self = Self {
         operations: KeepFor::Duration(DAY.saturating_mul(90)),
         events: KeepFor::Duration(DAY.saturating_mul(30)),
         audit: KeepFor::Duration(DAY.saturating_mul(400)),
@@ -132,7 +132,7 @@ pub enum RetentionError {
 
 impl Engine {
     /// Archives and deletes history until the engine stops.
-    pub async fn keep_history(self: &Arc<Self>) {
+    pub async fn run_retention(self: &Arc<Self>) {
         let every = self.retention().pass_every();
         let mut next = every.min(RETRY_AFTER);
         loop {
@@ -145,7 +145,7 @@ impl Engine {
                 None => return,
                 Some(Ok(())) => every,
                 Some(Err(error)) => {
-                    tracing::warn!(%error, "history could not be archived and deleted; it is tried again");
+                    tracing::warn!(%error, "history could not be archived and deleted; trying again");
                     every.min(RETRY_AFTER)
                 }
             };
@@ -154,7 +154,7 @@ impl Engine {
 
     /// Archives and deletes everything that is due. Does nothing while another replica does it.
     pub async fn retain(&self) -> Result<(), RetentionError> {
-        if !self.has_retention_turn().await? {
+        if !self.acquire_retention_lease().await? {
             return Ok(());
         }
         let now = self.ports().clock.now();
@@ -163,7 +163,7 @@ impl Engine {
             self.delete_all(archived(*kind)).await?;
             let Some(before) = self.retention().of(*kind).archived_before(now) else { continue };
             while let Some(batch) = self.next_batch(*kind, before).await? {
-                if !self.has_retention_turn().await? {
+                if !self.acquire_retention_lease().await? {
                     return Ok(());
                 }
                 self.archive(batch).await?;
@@ -181,11 +181,11 @@ impl Engine {
             self.delete_all(what).await?;
         }
         self.store().delete_expired(Expired::Leases).await?;
-        self.store().give_up_lease(LEASE, self.replica()).await?;
+        self.store().delete_lease(LEASE, self.replica()).await?;
         Ok(())
     }
 
-    async fn has_retention_turn(&self) -> Result<bool, StoreError> {
+    async fn acquire_retention_lease(&self) -> Result<bool, StoreError> {
         Ok(self.store().acquire_lease(LEASE, self.replica(), LEASE_TTL).await?.is_some())
     }
 
@@ -198,7 +198,7 @@ impl Engine {
     /// Writes a batch to the artifact store, then the row that names its file.
     async fn archive(&self, batch: Batch) -> Result<(), RetentionError> {
         let Batch { kind, lines, entries, from, until, ranges, operations, tasks } = batch;
-        let file = self.archive_files().keep(lines).await.map_err(RetentionError::File)?;
+        let file = self.archive_files().store(lines).await.map_err(RetentionError::File)?;
         reach(Point::ArchiveWritten);
         let (clock, entropy) = (&*self.ports().clock, &*self.ports().entropy);
         let archive = ArchiveRecord {
@@ -238,7 +238,7 @@ const fn archived(kind: ArchiveKind) -> Expired {
     match kind {
         ArchiveKind::Operations => Expired::ArchivedOperations,
         ArchiveKind::Tasks => Expired::ArchivedTasks,
-        ArchiveKind::Events | ArchiveKind::Audit => Expired::ArchivedNumbers,
+        ArchiveKind::Events | ArchiveKind::Audit => Expired::ArchivedEntries,
     }
 }
 
@@ -249,17 +249,17 @@ mod tests {
     #[test]
     fn a_pass_that_is_repeated_within_the_grain_has_the_same_limit() {
         let at = |seconds: i64| Timestamp::from_millis(1_800_000_000_000 + seconds * 1_000);
-        let keep = Retention::USUAL.events;
+        let keep = Retention::DEFAULT.events;
         assert_eq!(keep.archived_before(at(0)), keep.archived_before(at(3_600)));
         assert!(keep.archived_before(at(0)) < keep.archived_before(at(24 * 3_600)));
-        assert!(keep.archived_before(at(0)) <= keep.due_before(at(0)), "nothing goes early");
+        assert!(keep.archived_before(at(0)) <= keep.due_before(at(0)), "no entry is archived early");
         assert_eq!(KeepFor::Forever.archived_before(at(0)), None);
     }
 
     #[test]
-    fn history_is_looked_through_as_often_as_the_shortest_age_needs() {
-        assert_eq!(Retention::USUAL.pass_every(), Duration::from_secs(3_600));
-        let short = Retention { events: KeepFor::Duration(Duration::from_secs(60)), ..Retention::USUAL };
+    fn pass_interval_follows_the_shortest_age() {
+        assert_eq!(Retention::DEFAULT.pass_every(), Duration::from_secs(3_600));
+        let short = Retention { events: KeepFor::Duration(Duration::from_secs(60)), ..Retention::DEFAULT };
         assert_eq!(short.pass_every(), Duration::from_secs(6));
     }
 }

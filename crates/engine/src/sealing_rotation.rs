@@ -12,7 +12,7 @@ use std::{
 };
 
 use gpuaas_model::{AuditAction, CorrelationId, EventKind};
-use gpuaas_store::{Change, Reader, ReplicaLife, ReplicaRecord, SealingRecord, StoreError, Tx};
+use gpuaas_store::{Change, Reader, ReplicaLiveness, ReplicaRecord, SealingRecord, StoreError, Tx};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast::error::RecvError};
 
@@ -30,7 +30,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A process's state of the sealing-key rotation, besides the keys.
 #[derive(Default)]
-pub(crate) struct SealingTending {
+pub(crate) struct SealingRotationState {
     wake: Notify,
     is_key_file_old: AtomicBool,
 }
@@ -60,25 +60,25 @@ impl SealingState {
 impl Engine {
     /// Requests a new report of the sealing keys that this replica holds, and of whether its key file holds one that is no longer in use.
     pub fn sealing_keys_changed(&self, is_key_file_old: bool) {
-        self.sealing_tending().is_key_file_old.store(is_key_file_old, Ordering::Relaxed);
-        self.sealing_tending().wake.notify_one();
+        self.sealing_rotation().is_key_file_old.store(is_key_file_old, Ordering::Relaxed);
+        self.sealing_rotation().wake.notify_one();
     }
 
     /// The ids of the sealing keys for this replica's record, and whether its key file is outdated.
-    pub(crate) fn told_sealing_keys(&self) -> (Vec<String>, bool) {
+    pub(crate) fn reported_sealing_keys(&self) -> (Vec<String>, bool) {
         let sealing = self.keys().sealing();
         let held = std::iter::once(sealing.active()).chain(sealing.next()).collect();
-        (held, self.sealing_tending().is_key_file_old.load(Ordering::Relaxed))
+        (held, self.sealing_rotation().is_key_file_old.load(Ordering::Relaxed))
     }
 
     /// Advances rotations of the sealing key until the engine stops.
-    pub async fn keep_sealing(&self) {
+    pub async fn run_sealing_rotation(&self) {
         let mut changes = self.store().changes();
         loop {
             // The read below covers every change announced so far.
             while changes.try_recv().is_ok() {}
-            let next = self.tend_sealing().await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the sealing keys could not be tended");
+            let next = self.maintain_sealing_keys().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the sealing keys could not be maintained");
                 RETRY_AFTER
             });
             let due = self.ports().runtime.sleep_until(self.ports().clock.now().plus(next));
@@ -95,7 +95,7 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = self.stopping().cancelled() => return,
-                () = self.sealing_tending().wake.notified() => {}
+                () = self.sealing_rotation().wake.notified() => {}
                 () = due => {}
                 goes_on = woken => if !goes_on { return },
             }
@@ -104,7 +104,7 @@ impl Engine {
 
     /// Activates the key that the rows name, reports the keys held here, and reseals the remaining rows. Returns the time until the next
     /// check.
-    async fn tend_sealing(&self) -> Result<Duration, StoreError> {
+    async fn maintain_sealing_keys(&self) -> Result<Duration, StoreError> {
         let (sealing, own) = {
             let mut reader = self.store().read().await?;
             let lives = reader.replicas().await?;
@@ -115,10 +115,10 @@ impl Engine {
             && !self.keys().sealing().activate(&sealing.current)
         {
             let key = &sealing.current;
-            tracing::error!(key, "this replica lacks the sealing key in use: give it the key file of the others");
+            tracing::error!(key, "this replica lacks the sealing key in use: copy the key file of another replica");
         }
         if let Some(own) = own {
-            self.tell_sealing_keys(own).await?;
+            self.report_sealing_keys(own).await?;
         }
         if sealing.is_none_or(|sealing| sealing.previous.is_none()) {
             return Ok(SWEEP_EVERY);
@@ -138,20 +138,20 @@ impl Engine {
         if is_done {
             let settled = SealingRecord {
                 correlation: sealing.correlation,
-                ..SealingRecord::settled(sealing.current, tx.database_now().await?)
+                ..SealingRecord::new(sealing.current, tx.database_now().await?)
             };
             tx.put_sealing(&settled).await?;
             let (id, correlation) = (settled.current, settled.correlation);
             let data = json!({ "previous": sealing.previous });
-            tell(&mut tx, &id, SealingState::Settled, correlation, AuditAction::SealingKeyFinish, data).await?;
+            record_state(&mut tx, &id, SealingState::Settled, correlation, AuditAction::SealingKeyFinish, data).await?;
         }
         tx.commit().await?;
         Ok(is_done)
     }
 
     /// Updates the held keys in this replica's record, if they changed.
-    async fn tell_sealing_keys(&self, own: ReplicaRecord) -> Result<(), StoreError> {
-        let (sealing_keys, is_key_file_old) = self.told_sealing_keys();
+    async fn report_sealing_keys(&self, own: ReplicaRecord) -> Result<(), StoreError> {
+        let (sealing_keys, is_key_file_old) = self.reported_sealing_keys();
         if own.sealing_keys == sealing_keys && own.is_key_file_old == is_key_file_old {
             return Ok(());
         }
@@ -161,7 +161,7 @@ impl Engine {
         tx.update_replica(&ReplicaRecord { sealing_keys, is_key_file_old, ..own }).await?;
         for id in taken {
             let data = json!({ "replica": self.replica() });
-            tell(&mut tx, &id, SealingState::NextTaken, None, AuditAction::SealingKeyTake, data).await?;
+            record_state(&mut tx, &id, SealingState::NextTaken, None, AuditAction::SealingKeyTake, data).await?;
         }
         tx.commit().await
     }
@@ -174,7 +174,7 @@ impl Engine {
 }
 
 /// Announces a sealing key's state to subscribers and every replica, and writes an audit record of the control plane.
-async fn tell(
+async fn record_state(
     tx: &mut Tx,
     id: &str,
     state: SealingState,
@@ -199,7 +199,7 @@ pub(crate) async fn announce(
 }
 
 /// The live replicas.
-pub(crate) async fn living(reader: &mut Reader) -> Result<Vec<ReplicaRecord>, StoreError> {
+pub(crate) async fn live_replicas(reader: &mut Reader) -> Result<Vec<ReplicaRecord>, StoreError> {
     let lives = reader.replicas().await?.into_iter();
-    Ok(lives.filter(|life: &ReplicaLife| !life.left.is_zero()).map(|life| life.replica).collect())
+    Ok(lives.filter(|life: &ReplicaLiveness| !life.time_left.is_zero()).map(|life| life.replica).collect())
 }

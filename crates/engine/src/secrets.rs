@@ -13,7 +13,7 @@ use crate::{
     effects::Secrets,
     engine::Engine,
     ownership::{self, AccessError},
-    settle::unsealed,
+    settle::seal_error,
 };
 
 /// The secrets of one workload, opened with the engine's keys.
@@ -34,10 +34,10 @@ impl Secrets for SealedSecrets {
         let mut reader = self.engine.store().read().await.map_err(|error| error.to_string())?;
         let record = reader.secret(id).await.map_err(|error| error.to_string())?;
         if record.workload != Some(self.workload) {
-            return Err(format!("there is no secret {id} of this workload"));
+            return Err(format!("this workload has no secret {id}"));
         }
         if record.sealed.is_empty() {
-            return Err(format!("the secret {} is not there yet", record.name));
+            return Err(format!("the secret {} does not exist yet", record.name));
         }
         self.engine.keys().unseal(id, &record.sealed).map_err(|error| error.to_string())
     }
@@ -66,11 +66,11 @@ impl Engine {
     ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         let may = |task: &TaskRecord| named_secrets(task.task_type, &task.params).reads.contains(&secret);
         // Checks on a reader first, so that rejected requests never take the write lock.
-        task_for(&mut self.store().read().await?, node, ("secret", secret), may).await?;
+        authorizing_task(&mut self.store().read().await?, node, ("secret", secret), may).await?;
         let mut tx = self.store().begin().await?;
-        let task = task_for(&mut tx, node, ("secret", secret), may).await?;
+        let task = authorizing_task(&mut tx, node, ("secret", secret), may).await?;
         let record = tx.secret(secret).await?;
-        of_same_workload(&record, &task)?;
+        check_same_workload(&record, &task)?;
         let plain = self.keys().unseal(secret, &record.sealed);
         let plain = plain.map_err(|error| StoreError::corrupt("secrets", secret, "sealed", error))?;
         let node = tx.node(node.node).await?;
@@ -92,20 +92,20 @@ impl Engine {
 
     /// Returns access to an artifact that one of the node's open tasks names. For every other node the artifact does not exist.
     pub async fn artifact_for_node(&self, node: EnrolledNode, sha256: &str) -> Result<ArtifactAccess, StoreError> {
-        let may = |task: &TaskRecord| names(&task.params, "sha256", sha256);
-        task_for(&mut self.store().read().await?, node, ("artifact", sha256), may).await?;
+        let may = |task: &TaskRecord| has_field(&task.params, "sha256", sha256);
+        authorizing_task(&mut self.store().read().await?, node, ("artifact", sha256), may).await?;
         Ok(ArtifactAccess { sha256: sha256.to_owned() })
     }
 
     /// Stores the bytes of a secret that one of the node's open tasks deposits, in place of its empty record.
     pub async fn deposit_for_node(&self, node: EnrolledNode, secret: SecretId, plain: &[u8]) -> Result<(), StoreError> {
         let may = |task: &TaskRecord| named_secrets(task.task_type, &task.params).deposits.contains(&secret);
-        task_for(&mut self.store().read().await?, node, ("secret", secret), may).await?;
+        authorizing_task(&mut self.store().read().await?, node, ("secret", secret), may).await?;
         let mut tx = self.store().begin().await?;
-        let task = task_for(&mut tx, node, ("secret", secret), may).await?;
+        let task = authorizing_task(&mut tx, node, ("secret", secret), may).await?;
         let mut record = tx.secret(secret).await?;
-        of_same_workload(&record, &task)?;
-        record.sealed = self.keys().seal(secret, plain).map_err(unsealed)?;
+        check_same_workload(&record, &task)?;
+        record.sealed = self.keys().seal(secret, plain).map_err(seal_error)?;
         record.sha256 = gpuaas_trust::sha256_hex(plain);
         tx.put_secret(&record).await?;
         tx.commit().await
@@ -114,7 +114,7 @@ impl Engine {
 
 /// Finds the node's open task that permits the access, while the task's project holds the node. Otherwise the object does not exist for the
 /// node.
-async fn task_for(
+async fn authorizing_task(
     reader: &mut Reader,
     node: EnrolledNode,
     (what, name): (&'static str, impl std::fmt::Display),
@@ -131,18 +131,18 @@ async fn task_for(
 }
 
 /// Refuses a secret of another workload than the task's, regardless of the task's parameters.
-fn of_same_workload(secret: &SecretRecord, task: &TaskRecord) -> Result<(), StoreError> {
+fn check_same_workload(secret: &SecretRecord, task: &TaskRecord) -> Result<(), StoreError> {
     let is_same = secret.workload.is_some() && secret.workload == task.workload;
     if is_same { Ok(()) } else { Err(StoreError::NotFound { what: "secret", id: secret.id.to_string() }) }
 }
 
 /// Returns whether a field of the given name, anywhere in the parameters, holds the given text.
-fn names(params: &Value, field: &str, text: &str) -> bool {
+fn has_field(params: &Value, field: &str, text: &str) -> bool {
     match params {
         Value::Object(fields) => {
-            fields.iter().any(|(name, value)| (name == field && value == text) || names(value, field, text))
+            fields.iter().any(|(name, value)| (name == field && value == text) || has_field(value, field, text))
         }
-        Value::Array(items) => items.iter().any(|item| names(item, field, text)),
+        Value::Array(items) => items.iter().any(|item| has_field(item, field, text)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }

@@ -6,7 +6,7 @@ use gpuaas_model::{
     Code, EventKind, Fault, FaultClass, MemberEvent, NextAction, OperationKind, OperationState, SecretId, StepId,
     StepState, Timestamp,
 };
-use gpuaas_planner::{Ending, FailureScope, Learned, SecretPart};
+use gpuaas_planner::{Ending, FailureScope, SecretPart, StepOutput};
 use gpuaas_store::{LeaseRecord, SecretRecord, StoreError, Tx};
 use gpuaas_wire::task::{TaskFailure, TaskOutcome};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::{
     begin::change_member,
     dispatch::TaskEnd,
     driver::Driver,
-    record::Story,
+    record::EventScope,
     rows::OperationRows,
     step::{AttemptEnd, kind_of},
 };
@@ -31,48 +31,54 @@ impl Driver {
         end: &AttemptEnd,
     ) -> Result<(), StoreError> {
         let mut tx = self.engine.store().begin().await?;
-        self.must_hold(&mut tx, lease).await?;
+        self.check_lease(&mut tx, lease).await?;
         let mut rows = OperationRows::load(&mut tx, self.id).await?;
         let Some(at) = rows.steps.iter().position(|row| row.id == step) else { return Ok(()) };
         if rows.steps[at].state != StepState::Running || rows.steps[at].attempts != attempt {
             return Ok(());
         }
-        let story = Story::of(&rows.operation);
+        let events = EventScope::of(&rows.operation);
         if let Some(task) = rows.steps[at].task {
             let task = tx.task(task).await?;
             self.engine.record_task_end(&mut tx, task, &task_end(end)).await?;
         }
         match end {
-            AttemptEnd::Succeeded(result) => match self.learn(&mut tx, &mut rows, at, result).await? {
-                Ok(()) => self.succeed(&mut tx, &story, &mut rows, at).await?,
-                Err(fault) => self.fail(&mut tx, &story, &mut rows, at, *fault).await?,
+            AttemptEnd::Succeeded(result) => match self.apply_result(&mut tx, &mut rows, at, result).await? {
+                Ok(()) => self.succeed(&mut tx, &events, &mut rows, at).await?,
+                Err(fault) => self.fail(&mut tx, &events, &mut rows, at, *fault).await?,
             },
             AttemptEnd::Failed(failure) => {
                 let app = self.app(&rows)?;
                 let fault = app.diagnose(&rows.steps[at].spec, failure, &rows.of.view());
-                self.fail_with(&mut tx, &story, &mut rows, at, failure.code, fault).await?;
+                self.fail_with(&mut tx, &events, &mut rows, at, failure.code, fault).await?;
             }
-            AttemptEnd::Interrupted => self.repeat_at_once(&mut tx, &story, &mut rows, at).await?,
+            AttemptEnd::Interrupted => self.retry_now(&mut tx, &events, &mut rows, at).await?,
         }
-        self.write_status(&mut tx, &story, &mut rows).await?;
+        self.write_status(&mut tx, &events, &mut rows).await?;
         tx.commit().await?;
         gpuaas_crash_points::reach(Point::StepSettled(kind_of(&rows.steps[at].spec.action)));
         Ok(())
     }
 
-    async fn succeed(&self, tx: &mut Tx, story: &Story, rows: &mut OperationRows, at: usize) -> Result<(), StoreError> {
+    async fn succeed(
+        &self,
+        tx: &mut Tx,
+        events: &EventScope,
+        rows: &mut OperationRows,
+        at: usize,
+    ) -> Result<(), StoreError> {
         let now = self.engine.ports().clock.now();
         let spec = rows.steps[at].spec.clone();
         let ended = match (spec.ends.clone(), spec.member) {
-            (Some(event), Some(member)) => change_member(tx, story, rows, member, event, now).await?,
+            (Some(event), Some(member)) => change_member(tx, events, rows, member, event, now).await?,
             (Some(_) | None, None) | (None, Some(_)) => Ok(()),
         };
         match ended {
-            Ok(()) => self.end_step(tx, story, rows, at, StepState::Succeeded, None).await,
+            Ok(()) => self.end_step(tx, events, rows, at, StepState::Succeeded, None).await,
             Err(illegal) => {
                 let failure = TaskFailure::new(Code::IllegalTransition, illegal.to_string());
                 let fault = self.app(rows)?.diagnose(&spec, &failure, &rows.of.view());
-                self.fail(tx, story, rows, at, fault).await
+                self.fail(tx, events, rows, at, fault).await
             }
         }
     }
@@ -80,23 +86,23 @@ impl Driver {
     async fn fail_with(
         &self,
         tx: &mut Tx,
-        story: &Story,
+        events: &EventScope,
         rows: &mut OperationRows,
         at: usize,
         code: Code,
         fault: Fault,
     ) -> Result<(), StoreError> {
         if code == Code::TaskCancelled && rows.operation.cancel_requested {
-            return self.end_step(tx, story, rows, at, StepState::Cancelled, None).await;
+            return self.end_step(tx, events, rows, at, StepState::Cancelled, None).await;
         }
-        self.fail(tx, story, rows, at, fault).await
+        self.fail(tx, events, rows, at, fault).await
     }
 
     /// Retries the step if the fault is retryable and attempts remain. Otherwise the step fails, and with it its member or the workload.
     async fn fail(
         &self,
         tx: &mut Tx,
-        story: &Story,
+        events: &EventScope,
         rows: &mut OperationRows,
         at: usize,
         fault: Fault,
@@ -109,26 +115,26 @@ impl Driver {
             && !rows.operation.cancel_requested;
         if again {
             let wait = step.spec.retry.wait_after(step.attempts, ports.entropy.below(1_000));
-            return self.back_off(tx, story, rows, at, now.plus(wait), Some(fault)).await;
+            return self.back_off(tx, events, rows, at, now.plus(wait), Some(fault)).await;
         }
         let spec = step.spec.clone();
         if let Some(member) = spec.member {
             // A removed member cannot fail and stays as it is; the step fails nevertheless.
-            let _ = change_member(tx, story, rows, member, MemberEvent::Fail { fault: fault.clone() }, now).await?;
+            let _ = change_member(tx, events, rows, member, MemberEvent::Fail { fault: fault.clone() }, now).await?;
         }
         if spec.scope == FailureScope::Workload {
             rows.of.workload.fault = Some(fault.clone());
         }
         rows.operation.fault.get_or_insert_with(|| fault.clone());
         tx.update_operation(&rows.operation, rows.operation.state).await?;
-        self.end_step(tx, story, rows, at, StepState::Failed, Some(fault)).await
+        self.end_step(tx, events, rows, at, StepState::Failed, Some(fault)).await
     }
 
     /// Runs an interrupted step again at once: its handler is idempotent, checks first, and does only what is missing.
-    async fn repeat_at_once(
+    async fn retry_now(
         &self,
         tx: &mut Tx,
-        story: &Story,
+        events: &EventScope,
         rows: &mut OperationRows,
         at: usize,
     ) -> Result<(), StoreError> {
@@ -137,19 +143,19 @@ impl Driver {
             let fault = Fault {
                 code: Code::TaskInterrupted.to_string(),
                 class: FaultClass::Repairable,
-                summary: "the node's agent died in the middle of this task again and again".to_owned(),
+                summary: "the node's agent died repeatedly during this task".to_owned(),
                 evidence: None,
-                next: NextAction { text: "see why the agent dies, then resume".to_owned(), command: None },
+                next: NextAction { text: "find out why the agent dies, then resume".to_owned(), command: None },
             };
-            return self.fail(tx, story, rows, at, fault).await;
+            return self.fail(tx, events, rows, at, fault).await;
         }
-        self.back_off(tx, story, rows, at, now, None).await
+        self.back_off(tx, events, rows, at, now, None).await
     }
 
     async fn back_off(
         &self,
         tx: &mut Tx,
-        story: &Story,
+        events: &EventScope,
         rows: &mut OperationRows,
         at: usize,
         not_before: Timestamp,
@@ -162,13 +168,13 @@ impl Driver {
         step.detail = fault.as_ref().map(|fault| fault.summary.clone());
         step.fault = fault;
         tx.update_step(step, before).await?;
-        story.step(tx, step).await
+        events.step(tx, step).await
     }
 
     async fn end_step(
         &self,
         tx: &mut Tx,
-        story: &Story,
+        events: &EventScope,
         rows: &mut OperationRows,
         at: usize,
         state: StepState,
@@ -180,11 +186,11 @@ impl Driver {
         step.ended_at = Some(self.engine.ports().clock.now());
         step.fault = fault;
         tx.update_step(step, before).await?;
-        story.step(tx, step).await
+        events.step(tx, step).await
     }
 
     /// Applies the values from a successful result, or returns the fault for which the result is not accepted.
-    async fn learn(
+    async fn apply_result(
         &self,
         tx: &mut Tx,
         rows: &mut OperationRows,
@@ -192,28 +198,28 @@ impl Driver {
         result: &Value,
     ) -> Result<Result<(), Box<Fault>>, StoreError> {
         let spec = rows.steps[at].spec.clone();
-        let learned = match self.app(rows)?.learn(&spec, result, &rows.of.view()) {
+        let outputs = match self.app(rows)?.step_outputs(&spec, result, &rows.of.view()) {
             Ok(learned) => learned,
             Err(fault) => return Ok(Err(fault)),
         };
-        for lesson in learned {
-            match lesson {
-                Learned::Fact(name, value) => {
+        for output in outputs {
+            match output {
+                StepOutput::Fact(name, value) => {
                     rows.of.workload.facts.insert(name, value);
                 }
-                Learned::Endpoint(endpoint) => {
+                StepOutput::Endpoint(endpoint) => {
                     rows.of.workload.endpoint = Some(endpoint.clone());
                     if let Some(member) = rows.of.members.iter_mut().find(|member| Some(member.id) == spec.member) {
                         member.endpoint = Some(endpoint);
                         *member = tx.update_member(member, member.state.name()).await?;
                     }
                 }
-                Learned::Deposited { name, sha256 } => {
+                StepOutput::Deposited { name, sha256 } => {
                     if let Err(fault) = self.check_deposit(tx, rows, &name, &sha256).await? {
                         return Ok(Err(fault));
                     }
                 }
-                Learned::Composed { name, parts } => self.compose(tx, rows, name, &parts).await?,
+                StepOutput::Composed { name, parts } => self.compose(tx, rows, name, &parts).await?,
             }
         }
         Ok(Ok(()))
@@ -239,7 +245,7 @@ impl Driver {
             class: FaultClass::Retryable,
             summary: format!("the node reported the secret {name}, but it did not arrive"),
             evidence: None,
-            next: NextAction { text: "nothing; it is tried again".to_owned(), command: None },
+            next: NextAction { text: "nothing; the step is retried".to_owned(), command: None },
         })))
     }
 
@@ -267,16 +273,16 @@ impl Driver {
                 }
             }
         }
-        let record = sealed(&self.engine, rows.operation.workload, name, &plain)?;
+        let record = seal_secret(&self.engine, rows.operation.workload, name, &plain)?;
         tx.put_secret(&record).await
     }
 
     /// Ends the operation.
     pub(crate) async fn finish(&self, lease: &LeaseRecord, ending: Ending) -> Result<(), StoreError> {
         let mut tx = self.engine.store().begin().await?;
-        self.must_hold(&mut tx, lease).await?;
+        self.check_lease(&mut tx, lease).await?;
         let mut rows = OperationRows::load(&mut tx, self.id).await?;
-        let story = Story::of(&rows.operation);
+        let events = EventScope::of(&rows.operation);
         let before = rows.operation.state;
         rows.operation.state = ending.state();
         rows.operation.ended_at = Some(self.engine.ports().clock.now());
@@ -288,8 +294,8 @@ impl Driver {
                 rows.of.workload.endpoint = None;
             }
         }
-        self.write_status(&mut tx, &story, &mut rows).await?;
-        story.operation(&mut tx, EventKind::OperationEnded, &rows.operation).await?;
+        self.write_status(&mut tx, &events, &mut rows).await?;
+        events.operation(&mut tx, EventKind::OperationEnded, &rows.operation).await?;
         tx.commit().await?;
         self.engine.observe_nodes(rows.of.members.iter().map(|member| member.node)).await;
         debug_assert!(rows.operation.state.is_final() && rows.operation.state != OperationState::Failed);
@@ -309,19 +315,19 @@ fn task_end(end: &AttemptEnd) -> TaskEnd {
 }
 
 /// Converts a failure to seal a secret: a defect of the program, not of a row.
-pub(crate) fn unsealed(error: gpuaas_trust::SealError) -> StoreError {
+pub(crate) fn seal_error(error: gpuaas_trust::SealError) -> StoreError {
     StoreError::Database(error.to_string())
 }
 
 /// Seals a secret of a workload under a new id.
-pub(crate) fn sealed(
+pub(crate) fn seal_secret(
     engine: &crate::engine::Engine,
     workload: gpuaas_model::WorkloadId,
     name: String,
     plain: &[u8],
 ) -> Result<SecretRecord, StoreError> {
     let id = SecretId::generate(&*engine.ports().clock, &*engine.ports().entropy);
-    let bytes = engine.keys().seal(id, plain).map_err(unsealed)?;
+    let bytes = engine.keys().seal(id, plain).map_err(seal_error)?;
     Ok(SecretRecord {
         id,
         workload: Some(workload),

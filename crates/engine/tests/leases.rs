@@ -15,7 +15,7 @@ use gpuaas_store::OperationFilter;
 use uuid::Uuid;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_driver_whose_lease_another_took_does_not_record_the_end_of_its_attempt() {
+async fn driver_without_its_lease_records_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let url = format!("sqlite://{}", folder.path().join("store.db").display());
     let nodes = Arc::new(Nodes::new(Duration::ZERO));
@@ -33,14 +33,17 @@ async fn a_driver_whose_lease_another_took_does_not_record_the_end_of_its_attemp
     assert!(before.iter().any(|(_, state, _)| *state == StepState::Running), "{before:?}");
 
     let lease = format!("operation/{operation}");
-    fleet.store().release_lease(&lease, fleet.replica()).await.expect("given back");
+    fleet.store().release_lease(&lease, fleet.replica()).await.expect("released");
     let other = ReplicaId::from_uuid(Uuid::new_v4());
     let taken = fleet.store().acquire_lease(&lease, other, Duration::from_secs(3_600)).await.expect("a lease");
-    assert!(taken.is_some(), "nobody holds it");
+    assert!(taken.is_some(), "the lease is free");
     // The node answers only now.
     nodes.hold(false);
-    let gone = async { ports::DRIVERS.subscribe().wait_for(|drivers| *drivers == 0).await.map(|_| ()) };
-    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the driver gives up").expect("it is told");
-    assert_eq!(states().await, before, "what happened is for the new holder to record");
+    let driver_ended = async { ports::DRIVERS.subscribe().wait_for(|drivers| *drivers == 0).await.map(|_| ()) };
+    tokio::time::timeout(Duration::from_secs(30), driver_ended)
+        .await
+        .expect("the driver gives up")
+        .expect("a counter exists");
+    assert_eq!(states().await, before, "only the new holder may record the result");
     fleet.stop().await;
 }

@@ -19,9 +19,9 @@ fn at(name: &str) -> camino::Utf8PathBuf {
 async fn refused<T>(what: &str, operation: impl Future<Output = Result<T, HostError>>) {
     let ended = tokio::time::timeout(HANGS_AFTER, operation).await;
     match ended {
-        Ok(Err(HostError::Unfit { .. })) => {}
+        Ok(Err(HostError::UnsafePath { .. })) => {}
         Ok(Err(other)) => panic!("{what} is refused for another reason: {other}"),
-        Ok(Ok(_)) => panic!("{what} is done"),
+        Ok(Ok(_)) => panic!("{what} succeeds"),
         Err(_) => panic!("{what} hangs"),
     }
 }
@@ -30,8 +30,8 @@ async fn refused<T>(what: &str, operation: impl Future<Output = Result<T, HostEr
 async fn everything_is_refused(bench: &Bench, path: &Utf8Path) {
     let (host, free) = (&bench.host, at("free"));
     refused("a read", host.read(path, 100)).await;
-    refused("an opening", host.open(path)).await;
-    refused("a look at the size", host.size(path)).await;
+    refused("an open", host.open(path)).await;
+    refused("a size query", host.size(path)).await;
     refused("a sync", host.sync(path)).await;
     refused("an append", host.append(path)).await;
     refused("a copy", host.copy_verified(path, &free, 0o600, ContentId::of(b"x"))).await;
@@ -39,7 +39,7 @@ async fn everything_is_refused(bench: &Bench, path: &Utf8Path) {
     assert!(!host.exists(&free).await.unwrap());
 }
 
-pub async fn a_link_in_the_way_is_not_followed(backend: &dyn Backend) {
+pub async fn link_in_a_path_is_not_followed(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.file(at("victim/file").as_str(), 0o640, "precious").await;
     bench.file(at("own").as_str(), 0o600, "own").await;
@@ -51,14 +51,14 @@ pub async fn a_link_in_the_way_is_not_followed(backend: &dyn Backend) {
         let file = FileSpec { path: new.clone(), mode: 0o600, content: b"x".to_vec() };
         refused("a write", host.write(&file)).await;
         refused("a new folder", host.make_folder(&new, 0o700)).await;
-        refused("the link's own folder", host.make_folder(&at(link), 0o711)).await;
+        refused("a folder in place of the link", host.make_folder(&at(link), 0o711)).await;
         refused("a removal", host.remove(&inside)).await;
         refused("a removal of an empty folder", host.remove_empty_folder(&new)).await;
         refused("a rename to it", host.rename(&at("own"), &new)).await;
         refused("a rename from it", host.rename(&inside, &at("free"))).await;
         refused("a copy to it", host.copy_verified(&at("own"), &new, 0o600, ContentId::of(b"own"))).await;
         refused("a list", host.list(&at(link))).await;
-        refused("a look", host.exists(&inside)).await;
+        refused("an existence check", host.exists(&inside)).await;
     }
     assert_eq!(host.list(&at("victim")).await.unwrap(), ["file"]);
     assert_eq!(
@@ -67,7 +67,7 @@ pub async fn a_link_in_the_way_is_not_followed(backend: &dyn Backend) {
     );
 }
 
-pub async fn a_link_in_a_files_place_is_not_followed(backend: &dyn Backend) {
+pub async fn link_in_place_of_a_file_is_not_followed(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.file(at("precious").as_str(), 0o640, "precious").await;
     bench.run(&format!("cd $root{FOLDER} && ln -s precious link && ln -s made dangling")).await;
@@ -77,7 +77,7 @@ pub async fn a_link_in_a_files_place_is_not_followed(backend: &dyn Backend) {
     assert_eq!(bench.text(at("precious").as_str()).await, "precious");
 }
 
-pub async fn a_hard_link_is_not_changed_through_its_other_name(backend: &dyn Backend) {
+pub async fn hard_linked_file_is_not_changed(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.file(at("precious").as_str(), 0o640, "precious").await;
     bench.run(&format!("cd $root{FOLDER} && ln precious other")).await;
@@ -89,7 +89,7 @@ pub async fn a_hard_link_is_not_changed_through_its_other_name(backend: &dyn Bac
     assert_eq!(bench.run(&format!("stat -c '%a %h' $root{FOLDER}/precious")).await.output.trim(), "640 1");
 }
 
-pub async fn a_named_pipe_hangs_no_operation(backend: &dyn Backend) {
+pub async fn named_pipe_does_not_block_operations(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.run(&format!("mkdir -p $root{FOLDER} && mkfifo $root{FOLDER}/pipe")).await;
     everything_is_refused(&bench, &at("pipe")).await;
@@ -100,18 +100,18 @@ pub async fn a_named_pipe_hangs_no_operation(backend: &dyn Backend) {
     assert_eq!(bench.text(at("pipe").as_str()).await, "a file");
 }
 
-pub async fn a_device_is_not_opened(backend: &dyn Backend) {
+pub async fn device_is_not_opened(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let made = bench.run(&format!("mkdir -p $root{FOLDER} && mknod $root{FOLDER}/device c 1 3")).await;
     if made.status != Some(0) {
-        return eprintln!("NOT RUN: only root makes devices: {}", made.output);
+        return eprintln!("NOT RUN: creating a device needs root: {}", made.output);
     }
     everything_is_refused(&bench, &at("device")).await;
     assert_eq!(bench.host.tree().text(at("device").as_str()), None);
     assert_eq!(bench.host.remove(&at("device")).await.unwrap(), Changed::Yes);
 }
 
-pub async fn a_mount_is_not_emptied_with_the_folder_around_it_nor_appended_to(backend: &dyn Backend) {
+pub async fn mount_is_neither_emptied_nor_appended_to(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.file(at("precious/file").as_str(), 0o640, "precious").await;
     bench.file(at("going/own").as_str(), 0o600, "own").await;
@@ -131,14 +131,14 @@ pub async fn a_mount_is_not_emptied_with_the_folder_around_it_nor_appended_to(ba
     let tried = tried.await;
     bench.run(&format!("cd $root{FOLDER}; umount going/mounted; umount ledger")).await;
     let Some((appended, removed)) = tried else {
-        return eprintln!("NOT RUN: only root mounts: {}", mounted.output);
+        return eprintln!("NOT RUN: mounting needs root: {}", mounted.output);
     };
     refused("an append", std::future::ready(appended)).await;
     refused("a removal", std::future::ready(removed)).await;
     assert_eq!(bench.text(at("precious/file").as_str()).await, "precious");
 }
 
-pub async fn a_folder_with_links_in_it_is_removed_and_nothing_else(backend: &dyn Backend) {
+pub async fn removal_of_a_folder_keeps_link_targets(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.file(at("precious/file").as_str(), 0o640, "precious").await;
     let text = format!(
@@ -150,7 +150,7 @@ pub async fn a_folder_with_links_in_it_is_removed_and_nothing_else(backend: &dyn
     assert_eq!(bench.text(at("precious/file").as_str()).await, "precious");
 }
 
-pub async fn what_distributions_link_is_looked_up_where_it_leads(backend: &dyn Backend) {
+pub async fn links_of_distributions_are_followed(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     // A unit of the distribution is found under either path, whether `/lib` is merged or not. A sandbox has no such unit.
     if backend.is_machine() {

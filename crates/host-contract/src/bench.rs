@@ -8,7 +8,7 @@ use gpuaas_host::{Changed, Command, CommandEnd, FileSpec, Host, JournalFrom, Jou
 use crate::Backend;
 
 /// Longest time for a case.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A host under test.
 pub struct Bench {
@@ -66,12 +66,12 @@ impl Bench {
         let mut events = self.host.unit_events(unit).await.unwrap();
         let mut seen = Vec::new();
         loop {
-            let next = tokio::time::timeout(PATIENCE / 2, events.next()).await;
+            let next = tokio::time::timeout(WAIT_MAX / 2, events.next()).await;
             match next {
                 Ok(Some(status)) if is(&status) => return status,
                 Ok(Some(status)) => seen.push(status),
                 Ok(None) => panic!("the signals of {unit} ended after {seen:#?}"),
-                Err(_) => panic!("{unit} did not come there; it was {seen:#?}"),
+                Err(_) => panic!("{unit} did not reach the expected state; seen: {seen:#?}"),
             }
         }
     }
@@ -85,48 +85,48 @@ impl Bench {
     }
 
     /// Waits for the first line of a unit's journal that contains `text`.
-    pub async fn says(&self, unit: &str, text: &str) -> JournalLine {
+    pub async fn wait_for_line(&self, unit: &str, text: &str) -> JournalLine {
         let mut lines = self.host.journal(unit, JournalFrom::Start, true).await.unwrap();
         let mut seen = Vec::new();
         loop {
-            match tokio::time::timeout(PATIENCE / 2, lines.next()).await {
+            match tokio::time::timeout(WAIT_MAX / 2, lines.next()).await {
                 Ok(Some(line)) if line.text.contains(text) => return line,
                 Ok(Some(line)) => seen.push(line.text),
-                _ => panic!("{unit} never said {text:?}; it said {seen:#?}"),
+                _ => panic!("{unit} did not log {text:?}; it logged {seen:#?}"),
             }
         }
     }
 
     /// Returns the present lines of a unit's journal that its programs wrote (`say: …`).
-    pub async fn said(&self, unit: &str, from: JournalFrom) -> Vec<JournalLine> {
+    pub async fn lines(&self, unit: &str, from: JournalFrom) -> Vec<JournalLine> {
         let lines = self.host.journal(unit, from, false).await.unwrap();
         lines.filter(|line| std::future::ready(line.text.contains("say:"))).collect().await
     }
 
     /// Waits for a line with `word` in a unit's journal, and returns the number at its end.
-    pub async fn number(&self, unit: &str, word: &str) -> i32 {
-        let line = self.says(unit, word).await;
+    pub async fn number(&self, unit: &str, prefix: &str) -> i32 {
+        let line = self.wait_for_line(unit, prefix).await;
         line.text.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
     /// Waits until a process has executed its program: in the middle of `execve` its unit cannot be determined.
-    pub async fn until_is(&self, pid: i32, program: &str) {
+    pub async fn until_program_is(&self, pid: i32, program: &str) {
         let became = async {
             let is = |process: &Process| process.pid == pid && process.program.ends_with(program);
             while !self.host.processes(&[]).await.unwrap().iter().any(is) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let became = tokio::time::timeout(PATIENCE / 2, became).await;
+        let became = tokio::time::timeout(WAIT_MAX / 2, became).await;
         assert!(became.is_ok(), "process {pid} did not become {program}");
     }
 
     /// Returns true if the process runs on the host.
-    pub async fn runs(&self, pid: i32) -> bool {
+    pub async fn is_process_running(&self, pid: i32) -> bool {
         self.host.processes(&[]).await.unwrap().iter().any(|process| process.pid == pid)
     }
 }
 
 pub(crate) fn command(program: &str) -> Command {
-    Command { program: program.into(), arguments: Vec::new(), environment: Vec::new(), timeout: PATIENCE / 2 }
+    Command { program: program.into(), arguments: Vec::new(), environment: Vec::new(), timeout: WAIT_MAX / 2 }
 }

@@ -8,13 +8,13 @@ use crate::{Backend, Bench};
 /// Writes a mark and keeps running.
 const MARKS: &str = "echo ran >> $root/tmp/marks; exec sleep 1000";
 
-pub async fn an_unmet_path_condition_is_a_skip_and_no_failure(backend: &dyn Backend) {
+pub async fn unmet_path_condition_skips_the_start(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let conditions = "ConditionPathExists=/etc/contract/wanted\nConditionPathExists=!/etc/contract/unwanted";
     bench.unit("asks", conditions, "Restart=always", MARKS).await;
     for missing in ["ConditionPathExists=/etc/contract/wanted", "ConditionPathExists=!/etc/contract/unwanted"] {
         bench.host.start("asks.service").await.unwrap();
-        bench.says("asks.service", missing).await;
+        bench.wait_for_line("asks.service", missing).await;
         let status = bench.until_active_is("asks.service", "inactive").await;
         assert_eq!((status.result.as_str(), status.n_restarts), ("success", 0));
         for file in ["/etc/contract/wanted", "/etc/contract/unwanted"] {
@@ -27,12 +27,12 @@ pub async fn an_unmet_path_condition_is_a_skip_and_no_failure(backend: &dyn Back
     bench.until_running("asks.service").await;
 }
 
-pub async fn an_exec_condition_that_says_no_is_a_skip_and_no_failure(backend: &dyn Backend) {
+pub async fn failed_exec_condition_skips_the_start(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.program("says-no", "exit 1").await;
     bench.service("asks", "ExecCondition=/usr/local/bin/says-no\nRestart=always", MARKS).await;
     bench.host.start("asks.service").await.unwrap();
-    bench.says("asks.service", "Skipped due to 'exec-condition'").await;
+    bench.wait_for_line("asks.service", "Skipped due to 'exec-condition'").await;
     let status = bench.until_active_is("asks.service", "inactive").await;
     assert_eq!(status.n_restarts, 0);
     assert_eq!(bench.text("/tmp/marks").await, "");
@@ -40,7 +40,7 @@ pub async fn an_exec_condition_that_says_no_is_a_skip_and_no_failure(backend: &d
     assert_eq!(bench.run("systemctl start asks.service").await.status, Some(0));
 }
 
-pub async fn an_exec_condition_that_breaks_is_a_failure(backend: &dyn Backend) {
+pub async fn exec_condition_with_status_255_fails_the_start(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.program("breaks", "exit 255").await;
     bench.service("asks", "ExecCondition=/usr/local/bin/breaks", MARKS).await;
@@ -49,7 +49,7 @@ pub async fn an_exec_condition_that_breaks_is_a_failure(backend: &dyn Backend) {
     assert_eq!(bench.text("/tmp/marks").await, "");
 }
 
-pub async fn a_failing_start_pre_fails_the_unit_and_nothing_is_run(backend: &dyn Backend) {
+pub async fn failed_start_pre_fails_the_unit(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.program("prepares", "exit 7").await;
     bench.service("prepared", "ExecStartPre=/usr/local/bin/prepares", MARKS).await;
@@ -60,7 +60,7 @@ pub async fn a_failing_start_pre_fails_the_unit_and_nothing_is_run(backend: &dyn
     assert_eq!(bench.run("systemctl start prepared.service").await.status, Some(1));
 }
 
-pub async fn a_start_pre_that_may_fail_stops_nothing(backend: &dyn Backend) {
+pub async fn optional_start_pre_may_fail(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.program("prepares", "exit 7").await;
     let pre = "ExecStartPre=-/usr/local/bin/prepares\nExecStartPre=-/sbin/nowhere";
@@ -69,7 +69,7 @@ pub async fn a_start_pre_that_may_fail_stops_nothing(backend: &dyn Backend) {
     bench.until_running("prepared.service").await;
 }
 
-pub async fn a_skip_is_told_from_a_success(backend: &dyn Backend) {
+pub async fn skip_differs_from_success(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.program("says-no", "exit 1").await;
     bench.service("skipped", "ExecCondition=/usr/local/bin/says-no", MARKS).await;

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{Backend, Bench};
 
-pub async fn a_file_is_written_once_and_its_mode_counts(backend: &dyn Backend) {
+pub async fn second_write_changes_nothing_and_a_new_mode_is_a_change(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let path = "/etc/contract/config";
     assert_eq!(bench.file(path, 0o600, "a: 1").await, Changed::Yes);
@@ -15,10 +15,10 @@ pub async fn a_file_is_written_once_and_its_mode_counts(backend: &dyn Backend) {
     assert_eq!(bench.file(path, 0o640, "a: 2").await, Changed::Yes);
     let mode = bench.run(&format!("stat -c %a $root{path}")).await;
     assert_eq!((mode.output.trim(), bench.text(path).await.as_str()), ("640", "a: 2"));
-    assert_eq!(bench.host.list("/etc/contract".into()).await.unwrap(), ["config"], "no draft stays");
+    assert_eq!(bench.host.list("/etc/contract".into()).await.unwrap(), ["config"], "no draft remains");
 }
 
-pub async fn a_reader_of_a_replaced_file_keeps_the_old_one_whole(backend: &dyn Backend) {
+pub async fn reader_of_a_replaced_file_reads_the_old_content(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let path = "/etc/contract/config";
     bench.file(path, 0o600, &"old".repeat(50_000)).await;
@@ -31,7 +31,7 @@ pub async fn a_reader_of_a_replaced_file_keeps_the_old_one_whole(backend: &dyn B
     assert_eq!(bench.text(path).await, "new");
 }
 
-pub async fn folders_that_are_missing_are_made(backend: &dyn Backend) {
+pub async fn missing_folders_are_created(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     assert_eq!(bench.file("/var/lib/contract/a/b/file", 0o600, "x").await, Changed::Yes);
     assert_eq!(bench.host.list("/var/lib/contract/a".into()).await.unwrap(), ["b"]);
@@ -42,10 +42,10 @@ pub async fn folders_that_are_missing_are_made(backend: &dyn Backend) {
     assert_eq!(bench.run(&format!("stat -c %a $root{folder}")).await.output.trim(), "755");
     bench.file("/var/lib/contract/file", 0o600, "no folder").await;
     let under = FileSpec { path: "/var/lib/contract/file/x".into(), mode: 0o600, content: Vec::new() };
-    assert!(matches!(bench.host.write(&under).await, Err(HostError::File { .. })), "a file is no folder");
+    assert!(matches!(bench.host.write(&under).await, Err(HostError::File { .. })), "a file is not a folder");
 }
 
-pub async fn a_link_is_replaced_and_what_it_led_to_stays(backend: &dyn Backend) {
+pub async fn link_is_replaced_and_its_target_stays(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.file("/var/lib/contract/precious", 0o640, "precious").await;
     bench.run("ln -s precious $root/var/lib/contract/link").await;
@@ -60,7 +60,7 @@ pub async fn a_link_is_replaced_and_what_it_led_to_stays(backend: &dyn Backend) 
     assert_eq!(bench.text("/var/lib/contract/precious").await, "precious");
 }
 
-pub async fn what_is_removed_is_gone_and_a_link_takes_nothing_along(backend: &dyn Backend) {
+pub async fn removal_does_not_follow_links(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.file("/var/lib/contract/kept/file", 0o600, "kept").await;
     bench.file("/var/lib/contract/gone/deep/file", 0o600, "gone").await;
@@ -77,7 +77,7 @@ pub async fn what_is_removed_is_gone_and_a_link_takes_nothing_along(backend: &dy
     assert_eq!(bench.text("/var/lib/contract/kept/file").await, "kept");
 }
 
-pub async fn a_copy_changes_once_and_has_its_own_mode(backend: &dyn Backend) {
+pub async fn second_copy_changes_nothing_and_the_mode_is_set(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let (from, to) = (Utf8Path::new("/var/lib/contract/from"), Utf8Path::new("/var/lib/contract/to/copy"));
     let (x, y) = ("x".repeat(200_000), "y".repeat(200_000));
@@ -87,35 +87,35 @@ pub async fn a_copy_changes_once_and_has_its_own_mode(backend: &dyn Backend) {
     assert_eq!(copy(&x).await.unwrap(), Changed::No);
     assert_eq!(bench.run(&format!("stat -c %a $root{to}")).await.output.trim(), "644");
     bench.file(from.as_str(), 0o600, &y).await;
-    assert_eq!(copy(&x).await.unwrap(), Changed::No, "what is there is what is asked for");
+    assert_eq!(copy(&x).await.unwrap(), Changed::No, "the copy already has the requested content");
     assert_eq!(copy(&y).await.unwrap(), Changed::Yes);
     assert_eq!(bench.text(to.as_str()).await, y);
     assert_eq!(bench.host.list("/var/lib/contract/to".into()).await.unwrap(), ["copy"]);
 }
 
-pub async fn a_copy_of_other_bytes_is_refused_and_changes_nothing(backend: &dyn Backend) {
+pub async fn copy_with_another_digest_is_refused(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let (from, to) = (Utf8Path::new("/var/lib/contract/from"), Utf8Path::new("/var/lib/contract/to/copy"));
     bench.file(from.as_str(), 0o600, "evil bytes").await;
     for other in ["good bytes", "good", "good bytes and more"] {
         let id = ContentId::of(other.as_bytes());
         let refused = bench.host.copy_verified(from, to, 0o644, id).await;
-        assert!(matches!(refused, Err(HostError::OtherBytes { .. })), "{other}: {refused:?}");
+        assert!(matches!(refused, Err(HostError::ContentMismatch { .. })), "{other}: {refused:?}");
         let refused = bench.host.read_verified(from, id).await;
-        assert!(matches!(refused, Err(HostError::OtherBytes { .. })), "{other}: {refused:?}");
-        assert!(!bench.host.holds(from, id).await.unwrap(), "{other}");
+        assert!(matches!(refused, Err(HostError::ContentMismatch { .. })), "{other}: {refused:?}");
+        assert!(!bench.host.has_content(from, id).await.unwrap(), "{other}");
     }
     assert_eq!(bench.host.list("/var/lib/contract/to".into()).await.unwrap(), [""; 0]);
     let own = ContentId::of(b"evil bytes");
     assert_eq!(bench.host.read_verified(from, own).await.unwrap(), b"evil bytes");
-    assert!(bench.host.holds(from, own).await.unwrap());
+    assert!(bench.host.has_content(from, own).await.unwrap());
     // The right length, but other content.
     bench.file(to.as_str(), 0o644, "good bytes").await;
     assert_eq!(bench.host.copy_verified(from, to, 0o644, own).await.unwrap(), Changed::Yes);
     assert_eq!(bench.text(to.as_str()).await, "evil bytes");
 }
 
-pub async fn a_file_that_others_may_write_is_not_believed(backend: &dyn Backend) {
+pub async fn file_writable_by_others_is_not_trusted(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let (from, to) = (Utf8Path::new("/var/lib/contract/from"), Utf8Path::new("/var/lib/contract/copy"));
     let id = ContentId::of(b"good bytes");
@@ -124,23 +124,23 @@ pub async fn a_file_that_others_may_write_is_not_believed(backend: &dyn Backend)
         bench.file("/var/lib/contract/good", 0o600, "good bytes").await;
         if !spoil.starts_with("ln -s") {
             bench.file(from.as_str(), 0o600, "good bytes").await;
-            assert!(bench.host.holds(from, id).await.unwrap());
+            assert!(bench.host.has_content(from, id).await.unwrap());
         }
         bench.run(&format!("cd $root/var/lib/contract && {spoil}")).await;
-        assert!(!bench.host.holds(from, id).await.unwrap(), "{spoil}");
+        assert!(!bench.host.has_content(from, id).await.unwrap(), "{spoil}");
         let read = bench.host.read_verified(from, id).await;
-        assert!(matches!(read, Err(HostError::Unfit { .. })), "{spoil}: {read:?}");
+        assert!(matches!(read, Err(HostError::UnsafePath { .. })), "{spoil}: {read:?}");
         let appended = bench.host.append(from).await.map(drop);
-        assert!(matches!(appended, Err(HostError::Unfit { .. })), "{spoil}: {appended:?}");
+        assert!(matches!(appended, Err(HostError::UnsafePath { .. })), "{spoil}: {appended:?}");
         // A copy's content is checked, not its source's, and the copy has one name and one writer.
         if matches!(spoil, "chmod 666 from" | "ln from other") {
             assert_eq!(bench.host.copy_verified(from, to, 0o644, id).await.unwrap(), Changed::Yes, "{spoil}");
-            assert!(bench.host.holds(to, id).await.unwrap(), "{spoil}");
+            assert!(bench.host.has_content(to, id).await.unwrap(), "{spoil}");
         }
     }
 }
 
-pub async fn appended_bytes_follow_each_other_also_from_another_client(backend: &dyn Backend) {
+pub async fn appends_of_two_clients_are_in_order(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let path = Utf8Path::new("/var/lib/contract/ledger");
     for (client, line) in [(bench.host.clone(), "one\n"), (backend.client(), "two\n")] {
@@ -155,7 +155,7 @@ pub async fn appended_bytes_follow_each_other_also_from_another_client(backend: 
     assert_eq!(bench.host.list("/var/lib/contract".into()).await.unwrap(), ["other"]);
 }
 
-pub async fn a_file_longer_than_asked_for_is_refused(backend: &dyn Backend) {
+pub async fn file_longer_than_the_limit_is_refused(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let path = Utf8Path::new("/var/lib/contract/file");
     assert_eq!(bench.host.read(path, 3).await.unwrap(), None);
@@ -163,15 +163,15 @@ pub async fn a_file_longer_than_asked_for_is_refused(backend: &dyn Backend) {
     assert_eq!(bench.host.read(path, 4).await.unwrap().unwrap(), b"four");
     assert!(matches!(bench.host.read(path, 3).await, Err(HostError::TooLong { bytes_max: 3, .. })));
     for bad in ["var/lib", "/var/../etc/passwd", ""] {
-        assert!(matches!(bench.host.read(bad.into(), 3).await, Err(HostError::Path { .. })), "{bad}");
+        assert!(matches!(bench.host.read(bad.into(), 3).await, Err(HostError::InvalidPath { .. })), "{bad}");
     }
 }
 
-pub async fn a_file_belongs_to_whom_the_host_runs_as(backend: &dyn Backend) {
+pub async fn file_owner_is_the_user_of_the_host(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let own = bench.run("id -u; id -g").await.output.replace('\n', " ");
     if !own.starts_with("0 ") {
-        return eprintln!("NOT RUN: only root gives files away");
+        return eprintln!("NOT RUN: changing owners needs root");
     }
     let (file, folder, copy) = ("/var/lib/contract/folder/file", "/var/lib/contract/folder", "/var/lib/contract/copy");
     let lay_out = async || {

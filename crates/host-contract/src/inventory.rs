@@ -6,7 +6,7 @@ use gpuaas_host::{Command, Listener, Protocol};
 
 use crate::{Backend, Bench, bench::command};
 
-pub async fn processes_are_told_by_the_folder_of_their_program(backend: &dyn Backend) {
+pub async fn processes_are_found_by_the_folder_of_their_program(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let folder = "/usr/local/lib/contract";
     bench.run(&format!("mkdir -p $root{folder} && cp \"$(command -v sleep)\" $root{folder}/sleeper")).await;
@@ -23,13 +23,13 @@ pub async fn processes_are_told_by_the_folder_of_their_program(backend: &dyn Bac
     };
     assert_eq!((found.pid, &found.program), (bench.status("sleeps.service").await.main_pid, &program));
     assert_eq!(listed(&program).await.len(), 1);
-    assert_eq!(listed("/usr/local/lib/contr").await, [], "a prefix ends where a name ends");
+    assert_eq!(listed("/usr/local/lib/contr").await, [], "a prefix matches whole path components");
     assert_eq!(listed("/usr/local/lib/other").await, []);
     bench.host.stop("sleeps.service").await.unwrap();
     assert_eq!(listed(folder).await, []);
 }
 
-pub async fn listeners_are_told_at_the_nodes_address_and_at_every_address(backend: &dyn Backend) {
+pub async fn listeners_are_found_at_the_nodes_and_at_any_address(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let own = TcpListener::bind(SocketAddr::new(bench.host.address(), 0)).unwrap();
     let every = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
@@ -47,7 +47,7 @@ pub async fn listeners_are_told_at_the_nodes_address_and_at_every_address(backen
     drop(own);
 }
 
-pub async fn paths_are_told_as_they_are(backend: &dyn Backend) {
+pub async fn paths_are_listed_and_measured(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.file("/var/lib/contract/b", 0o600, "12345").await;
     bench.run("cd $root/var/lib/contract && mkdir a && ln -s nowhere c").await;
@@ -55,11 +55,11 @@ pub async fn paths_are_told_as_they_are(backend: &dyn Backend) {
     assert!(bench.host.list("/var/lib/contract/nowhere".into()).await.unwrap().is_empty());
     assert_eq!(bench.host.size("/var/lib/contract/b".into()).await.unwrap(), Some(5));
     assert_eq!(bench.host.size("/var/lib/contract/nowhere".into()).await.unwrap(), None);
-    assert!(bench.host.exists("/var/lib/contract/c".into()).await.unwrap(), "a link that leads nowhere is there");
+    assert!(bench.host.exists("/var/lib/contract/c".into()).await.unwrap(), "a dangling link exists");
     assert!(!bench.host.exists("/var/lib/contract/nowhere".into()).await.unwrap());
 }
 
-pub async fn a_host_says_what_it_is(backend: &dyn Backend) {
+pub async fn facts_describe_the_host(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let facts = bench.host.facts().await.unwrap();
     assert_eq!(facts.machine_id, bench.text("/etc/machine-id").await.trim());
@@ -69,7 +69,7 @@ pub async fn a_host_says_what_it_is(backend: &dyn Backend) {
     assert!(!facts.boot_id.is_empty() && !facts.hostname.is_empty());
 }
 
-pub async fn a_program_gets_the_variables_of_its_command(backend: &dyn Backend) {
+pub async fn program_gets_the_variables_of_its_command(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.program("shows", "echo \"given ${GIVEN:-nothing}\"").await;
     let shown = async |environment: &[(&str, &str)]| {
@@ -81,12 +81,12 @@ pub async fn a_program_gets_the_variables_of_its_command(backend: &dyn Backend) 
     assert_eq!(shown(&[]).await, "given nothing\n");
 }
 
-pub async fn processes_are_told_with_their_unit(backend: &dyn Backend) {
+pub async fn processes_have_their_unit(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.service("owns", "KillMode=process", "setsid sleep 1000 & echo say: child $!; exec sleep 1000").await;
     bench.host.start("owns.service").await.unwrap();
     let child = bench.number("owns.service", "say: child").await;
-    bench.until_is(child, "sleep").await;
+    bench.until_program_is(child, "sleep").await;
     let main = bench.until_running("owns.service").await.main_pid;
     let process = async |pid: i32| {
         let found = bench.host.processes(&[]).await.unwrap();
@@ -100,11 +100,11 @@ pub async fn processes_are_told_with_their_unit(backend: &dyn Backend) {
         (Some("owns.service"), Some("owns.service"))
     );
     bench.host.stop("owns.service").await.unwrap();
-    assert_eq!(unit(child).await.as_deref(), Some("owns.service"), "it is the unit's, though that has stopped");
+    assert_eq!(unit(child).await.as_deref(), Some("owns.service"), "the process still belongs to its stopped unit");
     bench.run(&format!("kill -9 {child}")).await;
 }
 
-pub async fn a_listener_is_told_with_who_holds_it(backend: &dyn Backend) {
+pub async fn listener_has_its_process(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let listen = format!("exec {} listen {}", backend.program(), bench.host.address());
     bench.service("listens", "", &listen).await;
@@ -122,10 +122,10 @@ pub async fn a_listener_is_told_with_who_holds_it(backend: &dyn Backend) {
             .collect()
     };
     let found = held().await;
-    let mut told: Vec<_> = found.iter().map(|listener| (listener.protocol, listener.address)).collect();
-    told.sort_unstable();
+    let mut addresses: Vec<_> = found.iter().map(|listener| (listener.protocol, listener.address)).collect();
+    addresses.sort_unstable();
     let at = |port: u16| SocketAddr::new(bench.host.address(), port);
-    assert_eq!(told, [(Protocol::Tcp, at(ports[0])), (Protocol::Udp, at(ports[1]))]);
+    assert_eq!(addresses, [(Protocol::Tcp, at(ports[0])), (Protocol::Udp, at(ports[1]))]);
     let holder = found[0].process.as_ref().unwrap();
     assert_eq!(
         (holder.unit.as_deref(), holder.program.rsplit('/').next()),
@@ -135,7 +135,7 @@ pub async fn a_listener_is_told_with_who_holds_it(backend: &dyn Backend) {
     assert_eq!(held().await, []);
 }
 
-pub async fn a_mount_is_told_as_it_is_named(backend: &dyn Backend) {
+pub async fn mounts_are_found_by_prefix(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let mounts = async |prefix: &str| bench.host.mounts(&[prefix.to_owned()]).await.unwrap();
     assert_eq!(mounts("/var/lib/contract").await, [""; 0]);
@@ -144,18 +144,18 @@ pub async fn a_mount_is_told_as_it_is_named(backend: &dyn Backend) {
     }
     let place = "/var/lib/contract/a b";
     assert_eq!(bench.run(&format!("mkdir -p '{place}' && mount -t tmpfs none '{place}'")).await.status, Some(0));
-    let (under, itself, beside) =
+    let (under, itself, other) =
         (mounts("/var/lib/contract").await, mounts(place).await, mounts("/var/lib/contr").await);
     assert_eq!(bench.run(&format!("umount '{place}'")).await.status, Some(0));
-    assert_eq!((under, itself, beside), (vec![place.to_owned()], vec![place.to_owned()], Vec::new()));
+    assert_eq!((under, itself, other), (vec![place.to_owned()], vec![place.to_owned()], Vec::new()));
     assert_eq!(mounts("/var/lib/contract").await, [""; 0]);
 }
 
-pub async fn a_link_is_told_while_it_is_there(backend: &dyn Backend) {
+pub async fn link_is_listed_while_it_exists(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let before = bench.host.links().await.unwrap();
     if !backend.is_machine() {
-        return assert_eq!(before, [""; 0], "it has none of its own");
+        return assert_eq!(before, [""; 0], "a sandbox has no links");
     }
     assert_eq!(bench.run("ip link add contract0 type bridge").await.status, Some(0));
     let during = bench.host.links().await.unwrap();
@@ -168,7 +168,7 @@ pub async fn a_link_is_told_while_it_is_there(backend: &dyn Backend) {
     assert_eq!(bench.host.links().await.unwrap(), before);
 }
 
-pub async fn rules_of_the_packet_filter_are_told_by_their_words(backend: &dyn Backend) {
+pub async fn firewall_rules_are_found_by_substring(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let rules = async || bench.host.firewall_rules(&["CONTRACT-".to_owned()]).await.unwrap();
     assert_eq!(rules().await.as_deref(), Some(&[][..]));

@@ -6,7 +6,7 @@
 //! Deliberately absent: the creation of a backend's host (each test binary does that), and behaviour that only one backend has.
 
 #![allow(clippy::unwrap_used, reason = "every function here is part of a test")]
-#![allow(missing_docs, reason = "a case's name is the sentence that it checks")]
+#![allow(missing_docs, reason = "each case is named by the behaviour that it checks")]
 
 pub mod attacks;
 mod bench;
@@ -20,7 +20,7 @@ pub mod starts;
 pub mod stops;
 pub mod survey;
 
-pub use bench::{Bench, PATIENCE};
+pub use bench::{Bench, WAIT_MAX};
 
 use std::sync::Arc;
 
@@ -43,10 +43,10 @@ pub trait Backend {
 /// A case of the suite.
 pub type Case = for<'a> fn(&'a dyn Backend) -> LocalBoxFuture<'a, ()>;
 
-/// Runs a case until it ends, for at most [`PATIENCE`].
+/// Runs a case until it ends, for at most [`WAIT_MAX`].
 pub fn run(case: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, case).await.expect("the case ends in time") });
+    runtime.block_on(async { tokio::time::timeout(WAIT_MAX, case).await.expect("the case ends in its time limit") });
 }
 
 /// Generates one test per case of the suite, each on a new backend from `$fresh`.
@@ -54,81 +54,81 @@ pub fn run(case: impl Future<Output = ()>) {
 macro_rules! host_contract {
     (@every $form:ident $rest:tt) => {
         $crate::host_contract! { @$form $rest;
-            files: a_file_is_written_once_and_its_mode_counts;
-            files: a_reader_of_a_replaced_file_keeps_the_old_one_whole;
-            files: folders_that_are_missing_are_made;
-            files: a_link_is_replaced_and_what_it_led_to_stays;
-            files: what_is_removed_is_gone_and_a_link_takes_nothing_along;
-            files: a_copy_changes_once_and_has_its_own_mode;
-            files: a_copy_of_other_bytes_is_refused_and_changes_nothing;
-            files: a_file_that_others_may_write_is_not_believed;
-            files: appended_bytes_follow_each_other_also_from_another_client;
-            files: a_file_longer_than_asked_for_is_refused;
-            files: a_file_belongs_to_whom_the_host_runs_as;
-            attacks: a_link_in_the_way_is_not_followed;
-            attacks: a_link_in_a_files_place_is_not_followed;
-            attacks: a_hard_link_is_not_changed_through_its_other_name;
-            attacks: a_named_pipe_hangs_no_operation;
-            attacks: a_device_is_not_opened;
-            attacks: a_mount_is_not_emptied_with_the_folder_around_it_nor_appended_to;
-            attacks: a_folder_with_links_in_it_is_removed_and_nothing_else;
-            attacks: what_distributions_link_is_looked_up_where_it_leads;
-            starts: a_simple_unit_runs_as_soon_as_it_is_started;
-            starts: a_notify_unit_is_activating_until_it_says_ready;
-            starts: a_start_that_never_notifies_times_out_and_says_so;
-            starts: a_notify_unit_that_ends_well_before_it_is_ready_has_failed;
-            starts: a_changed_unit_file_counts_from_the_reload_on;
-            starts: a_unit_that_is_not_there_is_told_from_one_that_does_not_run;
-            starts: a_missing_program_is_status_203;
+            files: second_write_changes_nothing_and_a_new_mode_is_a_change;
+            files: reader_of_a_replaced_file_reads_the_old_content;
+            files: missing_folders_are_created;
+            files: link_is_replaced_and_its_target_stays;
+            files: removal_does_not_follow_links;
+            files: second_copy_changes_nothing_and_the_mode_is_set;
+            files: copy_with_another_digest_is_refused;
+            files: file_writable_by_others_is_not_trusted;
+            files: appends_of_two_clients_are_in_order;
+            files: file_longer_than_the_limit_is_refused;
+            files: file_owner_is_the_user_of_the_host;
+            attacks: link_in_a_path_is_not_followed;
+            attacks: link_in_place_of_a_file_is_not_followed;
+            attacks: hard_linked_file_is_not_changed;
+            attacks: named_pipe_does_not_block_operations;
+            attacks: device_is_not_opened;
+            attacks: mount_is_neither_emptied_nor_appended_to;
+            attacks: removal_of_a_folder_keeps_link_targets;
+            attacks: links_of_distributions_are_followed;
+            starts: simple_unit_runs_as_soon_as_it_is_started;
+            starts: notify_unit_is_activating_until_ready;
+            starts: start_without_notification_times_out;
+            starts: notify_unit_that_exits_before_ready_fails;
+            starts: changed_unit_file_applies_after_a_reload;
+            starts: missing_unit_differs_from_inactive_unit;
+            starts: missing_program_is_status_203;
             starts: environment_files_override_the_unit_and_each_other;
-            starts: a_missing_environment_file_fails_the_start_unless_it_is_optional;
-            conditions: an_unmet_path_condition_is_a_skip_and_no_failure;
-            conditions: an_exec_condition_that_says_no_is_a_skip_and_no_failure;
-            conditions: an_exec_condition_that_breaks_is_a_failure;
-            conditions: a_failing_start_pre_fails_the_unit_and_nothing_is_run;
-            conditions: a_start_pre_that_may_fail_stops_nothing;
-            conditions: a_skip_is_told_from_a_success;
-            restarts: a_program_that_exits_at_once_loops_and_never_fails;
-            restarts: restarts_that_come_too_quickly_end_in_failure_until_it_is_reset;
-            restarts: exit_0_is_restarted_where_always_is_said;
-            restarts: exit_0_is_an_end_where_on_failure_is_said;
-            restarts: a_killed_program_comes_back_and_is_counted;
-            restarts: a_program_that_is_told_to_end_has_not_failed;
-            restarts: a_stop_ends_the_wait_for_a_restart;
-            stops: a_stop_takes_every_process_of_the_unit_along;
-            stops: with_kill_mode_process_a_stop_leaves_children_alone;
+            starts: missing_environment_file_fails_the_start_unless_optional;
+            conditions: unmet_path_condition_skips_the_start;
+            conditions: failed_exec_condition_skips_the_start;
+            conditions: exec_condition_with_status_255_fails_the_start;
+            conditions: failed_start_pre_fails_the_unit;
+            conditions: optional_start_pre_may_fail;
+            conditions: skip_differs_from_success;
+            restarts: crash_loop_without_start_limit_never_fails;
+            restarts: start_limit_fails_the_unit_until_reset;
+            restarts: exit_0_is_restarted_with_restart_always;
+            restarts: exit_0_is_not_restarted_with_restart_on_failure;
+            restarts: killed_program_is_restarted_and_counted;
+            restarts: program_ended_by_sigterm_has_not_failed;
+            restarts: stop_ends_the_wait_for_a_restart;
+            stops: stop_ends_every_process_of_the_unit;
+            stops: kill_mode_process_keeps_children;
             stops: children_do_not_outlive_a_main_process_that_ends;
-            stops: a_unit_deaf_to_sigterm_is_killed_after_its_patience;
-            stops: a_stop_reaches_a_unit_that_still_prepares;
-            stops: what_follows_a_stop_is_run;
-            stops: stopping_twice_changes_once;
-            stops: enabling_and_disabling_twice_change_once;
+            stops: unit_that_ignores_sigterm_is_killed_after_its_timeout;
+            stops: stop_ends_a_unit_in_start_pre;
+            stops: stop_post_is_run;
+            stops: second_stop_changes_nothing;
+            stops: second_enable_and_disable_change_nothing;
             stops: signals_of_a_unit_end_when_it_is_removed;
-            stops: a_unit_that_says_nowhere_when_it_is_wanted_cannot_be_enabled;
-            journals: a_journal_goes_on_behind_a_cursor;
-            journals: a_journal_begins_at_a_time;
-            journals: a_journals_tail_is_its_last_lines;
-            journals: a_followed_journal_goes_on_with_new_lines;
-            journals: a_line_of_a_megabyte_is_cut_and_says_so;
-            journals: bytes_that_are_no_text_do_not_break_a_journal;
-            journals: a_unit_has_its_own_journal;
-            inventory: processes_are_told_by_the_folder_of_their_program;
-            inventory: listeners_are_told_at_the_nodes_address_and_at_every_address;
-            inventory: paths_are_told_as_they_are;
-            inventory: a_host_says_what_it_is;
-            inventory: a_program_gets_the_variables_of_its_command;
-            inventory: processes_are_told_with_their_unit;
-            inventory: a_listener_is_told_with_who_holds_it;
-            inventory: a_mount_is_told_as_it_is_named;
-            inventory: a_link_is_told_while_it_is_there;
-            inventory: rules_of_the_packet_filter_are_told_by_their_words;
-            survey: a_host_reads_its_own_files;
-            survey: a_kernel_parameter_is_set_once_and_read_back;
-            survey: a_module_that_is_there_is_not_loaded_again;
-            clients: of_two_starts_at_once_one_starts_it;
-            clients: a_start_goes_on_when_its_client_is_gone;
-            clients: units_do_not_notice_that_an_agent_went_and_another_came;
-            clients: signals_begin_with_how_the_unit_is;
+            stops: unit_without_install_section_cannot_be_enabled;
+            journals: journal_continues_after_a_cursor;
+            journals: journal_starts_at_a_time;
+            journals: journal_tail_is_its_last_lines;
+            journals: followed_journal_yields_new_lines;
+            journals: long_line_is_truncated_and_marked;
+            journals: invalid_utf8_does_not_break_a_journal;
+            journals: each_unit_has_its_own_journal;
+            inventory: processes_are_found_by_the_folder_of_their_program;
+            inventory: listeners_are_found_at_the_nodes_and_at_any_address;
+            inventory: paths_are_listed_and_measured;
+            inventory: facts_describe_the_host;
+            inventory: program_gets_the_variables_of_its_command;
+            inventory: processes_have_their_unit;
+            inventory: listener_has_its_process;
+            inventory: mounts_are_found_by_prefix;
+            inventory: link_is_listed_while_it_exists;
+            inventory: firewall_rules_are_found_by_substring;
+            survey: host_reads_its_own_files;
+            survey: kernel_parameter_is_set_once_and_read_back;
+            survey: loaded_module_is_not_loaded_again;
+            clients: concurrent_starts_start_once;
+            clients: start_continues_without_its_client;
+            clients: units_survive_a_restart_of_the_agent;
+            clients: signals_begin_with_the_current_status;
         }
     };
     (@tests ($fresh:path); $($module:ident: $case:ident;)+) => {

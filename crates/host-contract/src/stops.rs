@@ -10,29 +10,29 @@ use crate::{Backend, Bench};
 /// The main process and a child in its own session.
 const PARENT: &str = "setsid sleep 1000 & echo say: child $!; exec sleep 1000";
 
-pub async fn a_stop_takes_every_process_of_the_unit_along(backend: &dyn Backend) {
+pub async fn stop_ends_every_process_of_the_unit(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.service("parent", "", PARENT).await;
     bench.host.start("parent.service").await.unwrap();
     let child = bench.number("parent.service", "say: child").await;
-    bench.until_is(child, "sleep").await;
+    bench.until_program_is(child, "sleep").await;
     let main = bench.until_running("parent.service").await.main_pid;
-    assert!(bench.runs(child).await && bench.runs(main).await);
+    assert!(bench.is_process_running(child).await && bench.is_process_running(main).await);
     assert_eq!(bench.host.stop("parent.service").await.unwrap(), Changed::Yes);
-    assert!(!bench.runs(child).await && !bench.runs(main).await);
+    assert!(!bench.is_process_running(child).await && !bench.is_process_running(main).await);
     let status = bench.status("parent.service").await;
     assert_eq!((status.active.as_str(), status.result.as_str(), status.main_pid), ("inactive", "success", 0));
 }
 
-pub async fn with_kill_mode_process_a_stop_leaves_children_alone(backend: &dyn Backend) {
+pub async fn kill_mode_process_keeps_children(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.service("parent", "KillMode=process", PARENT).await;
     bench.host.start("parent.service").await.unwrap();
     let child = bench.number("parent.service", "say: child").await;
-    bench.until_is(child, "sleep").await;
+    bench.until_program_is(child, "sleep").await;
     let main = bench.until_running("parent.service").await.main_pid;
     bench.host.stop("parent.service").await.unwrap();
-    assert!(bench.runs(child).await && !bench.runs(main).await);
+    assert!(bench.is_process_running(child).await && !bench.is_process_running(main).await);
     bench.run(&format!("kill -9 {child}")).await;
 }
 
@@ -42,41 +42,41 @@ pub async fn children_do_not_outlive_a_main_process_that_ends(backend: &dyn Back
     bench.service("leaves", "", program).await;
     bench.host.start("leaves.service").await.unwrap();
     let child = bench.number("leaves.service", "say: child").await;
-    bench.says("leaves.service", "Deactivated successfully").await;
+    bench.wait_for_line("leaves.service", "Deactivated successfully").await;
     bench.until_active_is("leaves.service", "inactive").await;
-    assert!(!bench.runs(child).await);
+    assert!(!bench.is_process_running(child).await);
 }
 
-pub async fn a_unit_deaf_to_sigterm_is_killed_after_its_patience(backend: &dyn Backend) {
+pub async fn unit_that_ignores_sigterm_is_killed_after_its_timeout(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     let program = "trap '' TERM; echo say: deaf; while :; do sleep 1000; done";
     bench.service("deaf", "TimeoutStopSec=400ms", program).await;
     bench.host.start("deaf.service").await.unwrap();
-    bench.says("deaf.service", "say: deaf").await;
+    bench.wait_for_line("deaf.service", "say: deaf").await;
     let main = bench.until_running("deaf.service").await.main_pid;
     let began = Instant::now();
     assert_eq!(bench.host.stop("deaf.service").await.unwrap(), Changed::Yes);
-    assert!(began.elapsed() >= Duration::from_millis(400), "it has its time first");
-    assert!(!bench.runs(main).await);
+    assert!(began.elapsed() >= Duration::from_millis(400), "the stop timeout passes first");
+    assert!(!bench.is_process_running(main).await);
     let status = bench.status("deaf.service").await;
     assert_eq!((status.active.as_str(), status.result.as_str()), ("failed", "timeout"));
 }
 
-pub async fn a_stop_reaches_a_unit_that_still_prepares(backend: &dyn Backend) {
+pub async fn stop_ends_a_unit_in_start_pre(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.program("prepares", "echo say: preparing $$; exec sleep 1000").await;
     bench.service("prepared", "ExecStartPre=/usr/local/bin/prepares", "exec sleep 1000").await;
     bench.host.start("prepared.service").await.unwrap();
     let pid = bench.number("prepared.service", "say: preparing").await;
-    assert_eq!(bench.host.start("prepared.service").await.unwrap(), Changed::No, "it starts already");
+    assert_eq!(bench.host.start("prepared.service").await.unwrap(), Changed::No, "the unit is already starting");
     assert_eq!(bench.host.stop("prepared.service").await.unwrap(), Changed::Yes);
-    assert!(!bench.runs(pid).await);
+    assert!(!bench.is_process_running(pid).await);
     // A killed preparation counts as a failure; a killed main process would not.
     let status = bench.status("prepared.service").await;
     assert_eq!((status.active.as_str(), status.result.as_str()), ("failed", "signal"));
 }
 
-pub async fn what_follows_a_stop_is_run(backend: &dyn Backend) {
+pub async fn stop_post_is_run(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.program("tidies", "echo tidied >> $root/tmp/marks").await;
     let service = "ExecStopPost=-/sbin/nowhere\nExecStopPost=/usr/local/bin/tidies";
@@ -87,7 +87,7 @@ pub async fn what_follows_a_stop_is_run(backend: &dyn Backend) {
     assert_eq!(bench.text("/tmp/marks").await, "tidied\n");
 }
 
-pub async fn stopping_twice_changes_once(backend: &dyn Backend) {
+pub async fn second_stop_changes_nothing(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.service("plain", "", "exec sleep 1000").await;
     assert_eq!(bench.host.stop("plain.service").await.unwrap(), Changed::No, "it never ran");
@@ -98,7 +98,7 @@ pub async fn stopping_twice_changes_once(backend: &dyn Backend) {
     bench.until_running("plain.service").await;
 }
 
-pub async fn enabling_and_disabling_twice_change_once(backend: &dyn Backend) {
+pub async fn second_enable_and_disable_change_nothing(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.service("plain", "\n[Install]\nWantedBy=multi-user.target", "exec sleep 1000").await;
     let enabled = async || bench.run("systemctl is-enabled plain.service").await.output.trim().to_owned();
@@ -115,11 +115,7 @@ pub async fn enabling_and_disabling_twice_change_once(backend: &dyn Backend) {
     assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::No);
     assert_eq!(bench.run("systemctl disable plain.service").await.status, Some(0));
     assert_eq!(bench.host.enable("plain.service").await.unwrap(), Changed::Yes);
-    assert_eq!(
-        bench.host.disable("nowhere.service").await.unwrap(),
-        Changed::No,
-        "what is not there starts at no boot"
-    );
+    assert_eq!(bench.host.disable("nowhere.service").await.unwrap(), Changed::No, "a missing unit is not enabled");
 }
 
 pub async fn signals_of_a_unit_end_when_it_is_removed(backend: &dyn Backend) {
@@ -139,7 +135,7 @@ pub async fn signals_of_a_unit_end_when_it_is_removed(backend: &dyn Backend) {
     assert_eq!(bench.host.unit("passing.service").await.unwrap(), None);
 }
 
-pub async fn a_unit_that_says_nowhere_when_it_is_wanted_cannot_be_enabled(backend: &dyn Backend) {
+pub async fn unit_without_install_section_cannot_be_enabled(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.service("unwanted", "", "exec sleep 1000").await;
     let refused = bench.host.enable("unwanted.service").await;

@@ -96,7 +96,7 @@ async fn no_link_leads_out_of_the_root() {
     symlink(outside.path(), root.join("folder")).unwrap();
     let host = &bench.host;
     let refused =
-        |refused: Result<(), HostError>| assert!(matches!(refused, Err(HostError::Unfit { .. })), "{refused:?}");
+        |refused: Result<(), HostError>| assert!(matches!(refused, Err(HostError::UnsafePath { .. })), "{refused:?}");
     let new = ContentId::of(b"secret");
     refused(host.read("/var/lib/file".into(), 100).await.map(drop));
     refused(host.open("/var/lib/file".into()).await.map(drop));
@@ -116,40 +116,40 @@ async fn no_link_leads_out_of_the_root() {
 }
 
 #[tokio::test]
-async fn an_init_that_ends_leaves_no_process_and_the_next_one_starts_what_is_enabled() {
+async fn ended_init_leaves_no_process_and_the_next_starts_enabled_units() {
     let mut sandbox = Sandbox::fresh().await;
     let bench = Bench::of(&sandbox);
     let service = "KillMode=process\n[Install]\nWantedBy=multi-user.target";
     bench.service("stays", service, "setsid sleep 1000 & echo say: child $!; exec sleep 1000").await;
     bench.host.enable("stays.service").await.unwrap();
     bench.host.start("stays.service").await.unwrap();
-    let line = bench.says("stays.service", "say: child").await;
+    let line = bench.wait_for_line("stays.service", "say: child").await;
     let child = bench.number("stays.service", "say: child").await;
-    bench.until_is(child, "sleep").await;
+    bench.until_program_is(child, "sleep").await;
     sandbox.end();
     assert!(bench.host.processes(&[]).await.unwrap().is_empty());
-    assert!(matches!(bench.host.unit("stays.service").await, Err(HostError::InitGone(_))), "no init, no answer");
+    assert!(matches!(bench.host.unit("stays.service").await, Err(HostError::InitUnreachable(_))), "the init has ended");
     sandbox.init = Sandbox::start(&sandbox.environment).await;
     bench.until_running("stays.service").await;
-    let said = bench.said("stays.service", JournalFrom::Start).await;
-    assert_eq!(said[0], line, "its journal goes on");
+    let said = bench.lines("stays.service", JournalFrom::Start).await;
+    assert_eq!(said[0], line, "the journal continues");
 }
 
 #[tokio::test]
-async fn an_init_ends_soon_and_leaves_nothing_though_a_unit_is_deaf() {
+async fn init_ends_soon_although_a_unit_ignores_sigterm() {
     let mut sandbox = Sandbox::fresh().await;
     let bench = Bench::of(&sandbox);
     bench.service("deaf", "TimeoutStopSec=90", "trap '' TERM; echo say: deaf; while :; do sleep 1000; done").await;
     bench.host.start("deaf.service").await.unwrap();
-    bench.says("deaf.service", "say: deaf").await;
+    bench.wait_for_line("deaf.service", "say: deaf").await;
     let began = std::time::Instant::now();
     sandbox.end();
-    assert!(began.elapsed() < Duration::from_secs(20), "whoever ended it would have killed it");
+    assert!(began.elapsed() < Duration::from_secs(20), "the init took too long to end");
     assert!(bench.host.processes(&[]).await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn an_orphan_that_ends_is_not_left_a_zombie() {
+async fn ended_orphan_is_reaped() {
     let sandbox = Sandbox::fresh().await;
     let bench = Bench::of(&sandbox);
     let program = "sh -c 'sleep 1000 & echo say: orphan $!'; exec sleep 1000";

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     let all: Vec<(&str, Case)> = cases().into_iter().chain(bus::cases()).collect();
     if std::env::var(CONSENT).as_deref() != Ok("1") && !arguments.list {
-        println!("NOT RUN: {} cases of the host contract on systemd, for {CONSENT} is not 1", all.len());
+        println!("NOT RUN: {} cases of the host contract on systemd, because {CONSENT} is not 1", all.len());
         return ExitCode::SUCCESS;
     }
     // All cases share one machine.

@@ -16,7 +16,7 @@ impl InitGroups {
     }
 
     /// Returns the cgroup and the unit of a process from its `/proc/PID/cgroup`.
-    pub(crate) fn place(&self, file: &str) -> (String, Option<String>) {
+    pub(crate) fn locate(&self, file: &str) -> (String, Option<String>) {
         let paths = || HIERARCHIES.iter().filter_map(move |hierarchy| self.inside(hierarchy, file));
         let of_unit = paths().find_map(|path| Some((path, unit(path)?)));
         if let Some((path, unit)) = of_unit {
@@ -55,11 +55,11 @@ mod tests {
     use super::*;
 
     fn unit_of(init: &str, file: &str) -> Option<String> {
-        InitGroups::of_init(init).place(file).1
+        InitGroups::of_init(init).locate(file).1
     }
 
     #[test]
-    fn a_unit_is_told_in_either_version_and_where_both_are_there() {
+    fn unit_is_found_in_cgroup_v1_v2_and_hybrid() {
         let found = Some("rke2-server.service".to_owned());
         let path = "/system.slice/rke2-server.service/kubepods/pod1";
         assert_eq!(unit_of("0::/init.scope\n", &format!("0::{path}\n")), found);
@@ -69,21 +69,21 @@ mod tests {
     }
 
     #[test]
-    fn what_an_init_in_a_container_is_itself_part_of_is_none_of_its_units() {
+    fn groups_above_a_containers_init_are_not_its_units() {
         let top = "/system.slice/machines.service/payload";
         let init = format!("1:name=systemd:{top}/init.scope\n");
         let own = format!("1:name=systemd:{top}/system.slice/ssh.service\n");
         assert_eq!(unit_of(&init, &own), Some("ssh.service".to_owned()));
-        assert_eq!(InitGroups::of_init(&init).place(&own).0, "/system.slice/ssh.service");
+        assert_eq!(InitGroups::of_init(&init).locate(&own).0, "/system.slice/ssh.service");
     }
 
     #[test]
-    fn a_group_that_is_no_unit_has_none_and_an_escaped_name_is_its_own() {
+    fn group_without_unit_has_none_and_escaped_name_is_unescaped() {
         assert_eq!(unit_of("0::/init.scope", "0::/kubepods/besteffort/pod1/c1"), None);
         assert_eq!(unit_of("0::/init.scope", "0::/system.slice/_cpu.service"), Some("cpu.service".to_owned()));
         assert_eq!(unit_of("", ""), None);
         let both =
-            InitGroups::of_init("1:name=systemd:/init.scope\n0::/\n").place("1:name=systemd:/kubepods/pod1\n0::/\n");
+            InitGroups::of_init("1:name=systemd:/init.scope\n0::/\n").locate("1:name=systemd:/kubepods/pod1\n0::/\n");
         assert_eq!(both, ("/kubepods/pod1".to_owned(), None));
     }
 }

@@ -8,14 +8,14 @@ use camino::Utf8PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The path is not absolute, or contains `..`.
-    #[error("{path} is no path that may be touched")]
-    Path {
+    #[error("{path} is not a valid path on the host")]
+    InvalidPath {
         /// The refused path.
         path: Utf8PathBuf,
     },
     /// The operation may not touch the object at this path: a link, a pipe, a device, or a file with a second name.
-    #[error("{path} is not touched: {at} {what}")]
-    Unfit {
+    #[error("refused to use {path}: {at} {what}")]
+    UnsafePath {
         /// The path that the operation was called with.
         path: Utf8PathBuf,
         /// The unfit object: `path` itself, or a parent of it.
@@ -24,7 +24,7 @@ pub enum HostError {
         what: &'static str,
     },
     /// The file system refused.
-    #[error("{action} {path}: {source}")]
+    #[error("cannot {action} {path}: {source}")]
     File {
         /// The failed action, as a verb.
         action: &'static str,
@@ -50,8 +50,8 @@ pub enum HostError {
         message: String,
     },
     /// The file does not have the required content.
-    #[error("{path} holds {found}, not {expected}")]
-    OtherBytes {
+    #[error("{path} has {found}, expected {expected}")]
+    ContentMismatch {
         /// The file.
         path: Utf8PathBuf,
         /// The content that was found, as far as it was read.
@@ -60,25 +60,23 @@ pub enum HostError {
         expected: String,
     },
     /// The kernel cannot look up paths safely.
-    #[error(
-        "the kernel ({release}) does not answer openat2: Linux 5.6 or newer is needed, and no filter that forbids it"
-    )]
+    #[error("kernel {release} does not offer openat2: use Linux 5.6 or newer and allow the call in seccomp filters")]
     KernelTooOld {
         /// The kernel's release.
         release: String,
     },
     /// The machine was not booted by an init that this crate supports.
-    #[error("systemd has not booted this host: there is no {0}")]
+    #[error("this host was not booted with systemd: {0} does not exist")]
     NotBooted(Utf8PathBuf),
     /// The init sent an unusable answer.
     #[error("the host's init: {0}")]
     Init(String),
     /// The init cannot be reached, or went away before it answered: the host is shutting down, and how far the call came is unknown.
-    #[error("the host's init is gone: {0}")]
-    InitGone(String),
+    #[error("cannot reach the host's init: {0}")]
+    InitUnreachable(String),
     /// The caller dropped the call before it took effect: nothing was changed.
-    #[error("nobody waits for it any more")]
-    GivenUp,
+    #[error("cancelled, because the caller stopped waiting")]
+    Cancelled,
     /// A program could not be run, or did not exit.
     #[error("{program}: {message}")]
     Program {
@@ -92,7 +90,7 @@ pub enum HostError {
 impl HostError {
     /// Returns true if the disk is full or a quota is used up.
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::File { source, .. } if no_room(source))
+        matches!(self, Self::File { source, .. } if is_disk_full(source))
     }
 
     pub(crate) fn file(action: &'static str, path: &camino::Utf8Path) -> impl FnOnce(io::Error) -> Self {
@@ -102,6 +100,6 @@ impl HostError {
 }
 
 /// Returns true if an operation failed because the disk is full or a quota is used up.
-pub fn no_room(error: &io::Error) -> bool {
+pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -22,10 +22,10 @@ use crate::{
     error::HostError,
     file::{Changed, FileSpec},
     host::Durable,
-    place::{Draft, Held, Place, is_ours, opened, own},
+    place::{Draft, FileHandle, Place, is_ours, open_folder, set_owner_and_mode},
     removal,
-    root::{Root, folder_made, look_up_folder},
-    turns::{Asked, Turn},
+    root::{Root, ensure_folder, look_up_folder},
+    write_lock::{Cancellation, WriteLock},
 };
 
 /// The files of a host, all of them under its root.
@@ -45,67 +45,69 @@ impl Files {
 
     pub(crate) async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
         let file = file.clone();
-        self.aside(move |root, asked| write(root, &file, asked)).await
+        self.run_blocking(move |root, cancellation| write(root, &file, cancellation)).await
     }
 
     pub(crate) async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| read(root, &path, bytes_max)).await
+        self.run_blocking(move |root, _| read(root, &path, bytes_max)).await
     }
 
     pub(crate) async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| read_verified(root, &path, id)).await
+        self.run_blocking(move |root, _| read_verified(root, &path, id)).await
     }
 
-    pub(crate) async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
+    pub(crate) async fn has_content(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, asked| holds(root, &path, id, asked)).await
+        self.run_blocking(move |root, cancellation| has_content(root, &path, id, cancellation)).await
     }
 
     pub(crate) async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| root.place(&path)?.map_or(Ok(Changed::No), |place| removal::remove(&place))).await
+        self.run_blocking(move |root, _| root.place(&path)?.map_or(Ok(Changed::No), |place| removal::remove(&place)))
+            .await
     }
 
     pub(crate) async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| remove_empty_folder(root, &path)).await
+        self.run_blocking(move |root, _| remove_empty_folder(root, &path)).await
     }
 
     pub(crate) async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| make_folder(root, &path, mode)).await
+        self.run_blocking(move |root, _| make_folder(root, &path, mode)).await
     }
 
     pub(crate) async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| root.place(&path)?.map_or(Ok(false), |place| Ok(place.status()?.is_some()))).await
+        self.run_blocking(move |root, _| root.place(&path)?.map_or(Ok(false), |place| Ok(place.status()?.is_some())))
+            .await
     }
 
     pub(crate) async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| list(root, &path)).await
+        self.run_blocking(move |root, _| list(root, &path)).await
     }
 
     pub(crate) async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| Ok(file(root, &path)?.map(|held| held.size()))).await
+        self.run_blocking(move |root, _| Ok(file(root, &path)?.map(|held| held.size()))).await
     }
 
     pub(crate) async fn open(&self, path: &Utf8Path) -> Result<tokio::fs::File, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| open(root, &path)).await.map(tokio::fs::File::from_std)
+        self.run_blocking(move |root, _| open(root, &path)).await.map(tokio::fs::File::from_std)
     }
 
     pub(crate) async fn append(&self, path: &Utf8Path) -> Result<tokio::fs::File, HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| open_append(root, &path)).await.map(tokio::fs::File::from_std)
+        self.run_blocking(move |root, _| open_append(root, &path)).await.map(tokio::fs::File::from_std)
     }
 
     pub(crate) async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| open(root, &path)?.sync_all().map_err(HostError::file("sync", &path))).await
+        self.run_blocking(move |root, _| open(root, &path)?.sync_all().map_err(HostError::file("sync", &path))).await
     }
 
     pub(crate) async fn append_bytes(
@@ -115,7 +117,7 @@ impl Files {
         durable: Durable,
     ) -> Result<(), HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| append_bytes(root, &path, &content, durable)).await
+        self.run_blocking(move |root, _| append_bytes(root, &path, &content, durable)).await
     }
 
     pub(crate) async fn overwrite(
@@ -126,12 +128,12 @@ impl Files {
         durable: Durable,
     ) -> Result<(), HostError> {
         let path = path.to_owned();
-        self.aside(move |root, _| overwrite(root, &path, at, &content, durable)).await
+        self.run_blocking(move |root, _| overwrite(root, &path, at, &content, durable)).await
     }
 
     pub(crate) async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.aside(move |root, _| rename(root, &from, &to)).await
+        self.run_blocking(move |root, _| rename(root, &from, &to)).await
     }
 
     pub(crate) async fn copy_verified(
@@ -142,54 +144,54 @@ impl Files {
         id: ContentId,
     ) -> Result<Changed, HostError> {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.aside(move |root, asked| copy_verified(root, &from, &to, mode, id, asked)).await
+        self.run_blocking(move |root, cancellation| copy_verified(root, &from, &to, mode, id, cancellation)).await
     }
 
-    /// Runs blocking work on its own thread. Dropping the future does not stop work that has begun; the work checks for that with `asked`.
-    async fn aside<T: Send + 'static>(
+    /// Runs blocking work on its own thread. Dropping the future does not stop work that has begun; the work checks for that with `cancellation`.
+    async fn run_blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Root, &Asked) -> Result<T, HostError> + Send + 'static,
+        work: impl FnOnce(&Root, &Cancellation) -> Result<T, HostError> + Send + 'static,
     ) -> Result<T, HostError> {
         let root = self.root.clone();
-        let (_asker, asked) = Asked::new();
-        let begun = move || asked.still().and_then(|()| work(&root, &asked));
+        let (_caller, cancellation) = Cancellation::new();
+        let begun = move || cancellation.check().and_then(|()| work(&root, &cancellation));
         let done = tokio::task::spawn_blocking(begun).await;
-        done.unwrap_or_else(|error| Err(HostError::Init(format!("work on files broke off: {error}"))))
+        done.unwrap_or_else(|error| Err(HostError::Init(format!("a file operation was aborted: {error}"))))
     }
 }
 
-pub(crate) fn write(root: &Root, file: &FileSpec, asked: &Asked) -> Result<Changed, HostError> {
-    let _turn = Turn::take(&root.named(&file.path)?, asked)?;
-    let place = root.place_made(&file.path)?;
+pub(crate) fn write(root: &Root, file: &FileSpec, cancellation: &Cancellation) -> Result<Changed, HostError> {
+    let _lock = WriteLock::acquire(&root.full_path(&file.path)?, cancellation)?;
+    let place = root.place_with_parents(&file.path)?;
     if is_written(&place, file) {
         return Ok(Changed::No);
     }
     let fail = |action| HostError::file(action, &file.path);
     let mut draft = Draft::begin(&place)?;
     draft.file.write_all(&file.content).map_err(fail("write"))?;
-    draft.own(file.mode).map_err(fail("set mode and owner of"))?;
+    draft.set_owner_and_mode(file.mode).map_err(fail("set mode and owner of"))?;
     draft.file.sync_all().map_err(fail("sync"))?;
-    asked.still()?;
-    draft.put()?;
+    cancellation.check()?;
+    draft.commit()?;
     Ok(Changed::Yes)
 }
 
 /// Returns true if the file already matches its description. Any other file there is replaced.
 fn is_written(place: &Place, file: &FileSpec) -> bool {
     let Ok(Some(held)) = place.own_file() else { return false };
-    let is_alike = is_ours(&held.status, file.mode) && held.size() == file.content.len() as u64;
-    is_alike && content(&held, file.content.len() as u64).is_ok_and(|content| content == file.content)
+    let is_same = is_ours(&held.status, file.mode) && held.size() == file.content.len() as u64;
+    is_same && content(&held, file.content.len() as u64).is_ok_and(|content| content == file.content)
 }
 
 /// Reads at most `bytes_max` and one more byte.
-fn content(held: &Held, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+fn content(held: &FileHandle, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
     held.open(OFlags::RDONLY)?.take(bytes_max.saturating_add(1)).read_to_end(&mut content)?;
     Ok(content)
 }
 
 /// Opens the regular file of this path; `None` if there is none.
-fn file(root: &Root, path: &Utf8Path) -> Result<Option<Held>, HostError> {
+fn file(root: &Root, path: &Utf8Path) -> Result<Option<FileHandle>, HostError> {
     root.place(path)?.map_or(Ok(None), |place| place.file())
 }
 
@@ -215,38 +217,43 @@ fn absent(action: &'static str, path: &Utf8Path) -> HostError {
     HostError::file(action, path)(ErrorKind::NotFound.into())
 }
 
-fn holds(root: &Root, path: &Utf8Path, id: ContentId, asked: &Asked) -> Result<bool, HostError> {
+fn has_content(root: &Root, path: &Utf8Path, id: ContentId, cancellation: &Cancellation) -> Result<bool, HostError> {
     match root.place(path)? {
-        Some(place) => place_holds(&place, path, id, asked),
+        Some(place) => place_has_content(&place, path, id, cancellation),
         None => Ok(false),
     }
 }
 
 /// Returns true if the agent's own file is there with these bytes; false if something else is there.
-fn place_holds(place: &Place, path: &Utf8Path, id: ContentId, asked: &Asked) -> Result<bool, HostError> {
+fn place_has_content(
+    place: &Place,
+    path: &Utf8Path,
+    id: ContentId,
+    cancellation: &Cancellation,
+) -> Result<bool, HostError> {
     let held = match place.own_file() {
         Ok(Some(held)) if held.size() == id.size_bytes => held,
-        Ok(_) | Err(HostError::Unfit { .. }) => return Ok(false),
+        Ok(_) | Err(HostError::UnsafePath { .. }) => return Ok(false),
         Err(error) => return Err(error),
     };
     let file = held.open(OFlags::RDONLY).map_err(HostError::file("open", path))?;
-    Ok(digest(file.take(id.size_bytes), path, asked)? == id.sha256)
+    Ok(digest(file.take(id.size_bytes), path, cancellation)? == id.sha256)
 }
 
-fn digest(file: impl Read, path: &Utf8Path, asked: &Asked) -> Result<Sha256, HostError> {
-    let digest = Sha256::of_rest(file, || asked.still().map_err(GivenUpOr::Given));
+fn digest(file: impl Read, path: &Utf8Path, cancellation: &Cancellation) -> Result<Sha256, HostError> {
+    let digest = Sha256::of_reader(file, || cancellation.check().map_err(DigestError::Cancelled));
     digest.map_err(|error| match error {
-        GivenUpOr::Given(error) => error,
-        GivenUpOr::Failed(error) => HostError::file("read", path)(error),
+        DigestError::Cancelled(error) => error,
+        DigestError::Failed(error) => HostError::file("read", path)(error),
     })
 }
 
-enum GivenUpOr {
-    Given(HostError),
+enum DigestError {
+    Cancelled(HostError),
     Failed(std::io::Error),
 }
 
-impl From<std::io::Error> for GivenUpOr {
+impl From<std::io::Error> for DigestError {
     fn from(error: std::io::Error) -> Self {
         Self::Failed(error)
     }
@@ -262,17 +269,17 @@ fn remove_empty_folder(root: &Root, path: &Utf8Path) -> Result<Changed, HostErro
 }
 
 pub(crate) fn make_folder(root: &Root, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-    let place = root.place_made(path)?;
-    let folder = folder_made(place.folder().as_fd(), place.name()).map_err(|error| match error {
-        Errno::LOOP => place.unfit("is a link, and links are not followed"),
-        error => place.fail("make")(error),
+    let place = root.place_with_parents(path)?;
+    let folder = ensure_folder(place.folder().as_fd(), place.name()).map_err(|error| match error {
+        Errno::LOOP => place.unsafe_path("is a symbolic link, which is not followed"),
+        error => place.fail("create")(error),
     })?;
-    let status = fstat(&folder).map_err(place.fail("look at"))?;
+    let status = fstat(&folder).map_err(place.fail("stat"))?;
     if is_ours(&status, mode) {
         return Ok(Changed::No);
     }
-    let folder = File::from(opened(&folder).map_err(place.fail("open"))?);
-    own(&folder, mode).map_err(HostError::file("set mode and owner of", path))?;
+    let folder = File::from(open_folder(&folder).map_err(place.fail("open"))?);
+    set_owner_and_mode(&folder, mode).map_err(HostError::file("set mode and owner of", path))?;
     Ok(Changed::Yes)
 }
 
@@ -281,12 +288,12 @@ fn list(root: &Root, path: &Utf8Path) -> Result<Vec<String>, HostError> {
     let folder = match look_up_folder(place.folder().as_fd(), place.name(), ResolveFlags::empty()) {
         Ok(folder) => folder,
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
-        Err(Errno::LOOP) => return Err(place.unfit("is a link, and links are not followed")),
+        Err(Errno::LOOP) => return Err(place.unsafe_path("is a symbolic link, which is not followed")),
         Err(error) => return Err(place.fail("list")(error)),
     };
     let fail = place.fail("list");
     let mut names = Vec::new();
-    for entry in Dir::new(opened(&folder).map_err(&fail)?).map_err(&fail)? {
+    for entry in Dir::new(open_folder(&folder).map_err(&fail)?).map_err(&fail)? {
         let name = entry.map_err(&fail)?.file_name().to_string_lossy().into_owned();
         if name != "." && name != ".." {
             names.push(name);
@@ -302,10 +309,10 @@ fn open(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
 }
 
 fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
-    let place = root.place_made(path)?;
+    let place = root.place_with_parents(path)?;
     match place.own_file()? {
         Some(held) => held.open(OFlags::WRONLY | OFlags::APPEND).map_err(HostError::file("open", path)),
-        None => place.created(0o600),
+        None => place.create(0o600),
     }
 }
 
@@ -314,7 +321,7 @@ fn append_bytes(root: &Root, path: &Utf8Path, content: &[u8], durable: Durable) 
     let held = own_file(root, path)?;
     let mut file = held.open(OFlags::WRONLY | OFlags::APPEND).map_err(fail("open"))?;
     file.write_all(content).map_err(fail("write"))?;
-    made_durable(&file, durable).map_err(fail("sync"))
+    sync_if_durable(&file, durable).map_err(fail("sync"))
 }
 
 fn overwrite(root: &Root, path: &Utf8Path, at: u64, content: &[u8], durable: Durable) -> Result<(), HostError> {
@@ -325,10 +332,10 @@ fn overwrite(root: &Root, path: &Utf8Path, at: u64, content: &[u8], durable: Dur
     }
     let file = held.open(OFlags::WRONLY).map_err(fail("open"))?;
     file.write_all_at(content, at).map_err(fail("write"))?;
-    made_durable(&file, durable).map_err(fail("sync"))
+    sync_if_durable(&file, durable).map_err(fail("sync"))
 }
 
-fn made_durable(file: &File, durable: Durable) -> io::Result<()> {
+fn sync_if_durable(file: &File, durable: Durable) -> io::Result<()> {
     match durable {
         Durable::OnReturn => file.sync_data(),
         Durable::Later => Ok(()),
@@ -336,14 +343,14 @@ fn made_durable(file: &File, durable: Durable) -> io::Result<()> {
 }
 
 /// Opens the regular file of this path, which only the agent's own user can write.
-fn own_file(root: &Root, path: &Utf8Path) -> Result<Held, HostError> {
+fn own_file(root: &Root, path: &Utf8Path) -> Result<FileHandle, HostError> {
     let place = root.place(path)?.ok_or_else(|| absent("open", path))?;
     place.own_file()?.ok_or_else(|| absent("open", path))
 }
 
 fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
-    let there = |path| root.place(path)?.ok_or_else(|| absent("rename", path));
-    let (from, to) = (there(from)?, there(to)?);
+    let existing = |path| root.place(path)?.ok_or_else(|| absent("rename", path));
+    let (from, to) = (existing(from)?, existing(to)?);
     rustix::fs::renameat(from.folder(), from.name(), to.folder(), to.name()).map_err(from.fail("rename"))?;
     to.sync_folder()
 }
@@ -358,12 +365,12 @@ fn copy_verified(
     to: &Utf8Path,
     mode: u32,
     id: ContentId,
-    asked: &Asked,
+    cancellation: &Cancellation,
 ) -> Result<Changed, HostError> {
-    let _turn = Turn::take(&root.named(to)?, asked)?;
-    let place = root.place_made(to)?;
+    let _lock = WriteLock::acquire(&root.full_path(to)?, cancellation)?;
+    let place = root.place_with_parents(to)?;
     let has_mode = place.status()?.is_some_and(|status| is_ours(&status, mode));
-    if has_mode && place_holds(&place, to, id, asked)? {
+    if has_mode && place_has_content(&place, to, id, cancellation)? {
         return Ok(Changed::No);
     }
     let source = file(root, from)?.ok_or_else(|| absent("open", from))?;
@@ -372,11 +379,11 @@ fn copy_verified(
     let mut draft = Draft::begin(&place)?;
     std::io::copy(&mut bytes, &mut draft.file).map_err(HostError::file("copy", from))?;
     draft.file.rewind().map_err(HostError::file("read", to))?;
-    id.check(from, digest(&draft.file, to, asked)?)?;
-    draft.own(mode).map_err(HostError::file("set mode and owner of", to))?;
+    id.check(from, digest(&draft.file, to, cancellation)?)?;
+    draft.set_owner_and_mode(mode).map_err(HostError::file("set mode and owner of", to))?;
     draft.file.sync_all().map_err(HostError::file("sync", to))?;
-    asked.still()?;
-    draft.put()?;
+    cancellation.check()?;
+    draft.commit()?;
     Ok(Changed::Yes)
 }
 

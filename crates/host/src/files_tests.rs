@@ -12,13 +12,13 @@ use camino::Utf8PathBuf;
 use super::*;
 
 fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> {
-    let (_asker, asked) = Asked::new();
-    super::write(root, file, &asked)
+    let (_caller, cancellation) = Cancellation::new();
+    super::write(root, file, &cancellation)
 }
 
 fn copy(root: &Root, from: &str, to: &str, bytes: &[u8]) -> Result<Changed, HostError> {
-    let (_asker, asked) = Asked::new();
-    copy_verified(root, from.into(), to.into(), 0o600, ContentId::of(bytes), &asked)
+    let (_caller, cancellation) = Cancellation::new();
+    copy_verified(root, from.into(), to.into(), 0o600, ContentId::of(bytes), &cancellation)
 }
 
 fn remove(root: &Root, path: &str) -> Result<Changed, HostError> {
@@ -36,7 +36,7 @@ fn file(path: &str, content: &str) -> FileSpec {
 }
 
 #[test]
-fn writing_twice_changes_once_and_a_mode_alone_counts_as_a_change() {
+fn second_write_changes_nothing_and_a_new_mode_is_a_change() {
     let (_folder, root) = root();
     let mut file = file("/etc/rancher/config", "a: 1");
     assert_eq!(write(&root, &file).unwrap(), Changed::Yes);
@@ -60,18 +60,18 @@ fn a_draft_planted_as_a_link_is_not_followed() {
 }
 
 #[test]
-fn what_cannot_be_put_in_place_leaves_no_draft() {
+fn failed_write_leaves_no_draft() {
     let (_folder, root) = root();
     make_folder(&root, "/etc/taken".into(), 0o750).unwrap();
-    assert!(write(&root, &file("/etc/taken", "a")).is_err(), "a folder is there");
+    assert!(write(&root, &file("/etc/taken", "a")).is_err(), "a folder cannot be replaced");
     write(&root, &file("/etc/from", "a")).unwrap();
     assert!(copy(&root, "/etc/from", "/etc/taken", b"a").is_err());
-    assert!(matches!(copy(&root, "/etc/from", "/etc/to", b"b"), Err(HostError::OtherBytes { .. })));
+    assert!(matches!(copy(&root, "/etc/from", "/etc/to", b"b"), Err(HostError::ContentMismatch { .. })));
     assert_eq!(list(&root, "/etc".into()).unwrap(), ["from", "taken"]);
 }
 
 #[test]
-fn removing_what_is_not_there_changes_nothing() {
+fn removing_a_missing_path_changes_nothing() {
     let (_folder, root) = root();
     assert_eq!(remove(&root, "/nowhere/x").unwrap(), Changed::No);
     make_folder(&root, "/a/b".into(), 0o750).unwrap();
@@ -80,7 +80,7 @@ fn removing_what_is_not_there_changes_nothing() {
 }
 
 #[test]
-fn folders_nested_without_end_are_not_removed_without_end() {
+fn depth_of_a_removal_is_bounded() {
     let (folder, root) = root();
     let mut deep = folder.path().join("deep");
     for _ in 0..100 {
@@ -88,7 +88,7 @@ fn folders_nested_without_end_are_not_removed_without_end() {
     }
     fs::create_dir_all(&deep).unwrap();
     let refused = remove(&root, "/deep").unwrap_err();
-    assert!(matches!(refused, HostError::Unfit { .. }), "{refused}");
+    assert!(matches!(refused, HostError::UnsafePath { .. }), "{refused}");
     fs::create_dir_all(folder.path().join("wide")).unwrap();
     for name in 0..3_000 {
         fs::write(folder.path().join("wide").join(name.to_string()), "").unwrap();
@@ -111,7 +111,7 @@ fn swapping(folder: &std::path::Path, stop: Arc<AtomicBool>) -> std::thread::Joi
 }
 
 #[test]
-fn a_folder_that_is_swapped_for_a_link_while_it_is_used_leads_nowhere_else() {
+fn folder_swapped_for_a_link_does_not_redirect_writes() {
     const ROUNDS: usize = 500;
     let (folder, root) = root();
     for made in ["own/sub", "victim/sub"] {
@@ -131,7 +131,7 @@ fn a_folder_that_is_swapped_for_a_link_while_it_is_used_leads_nowhere_else() {
     }
     stop.store(true, Ordering::Relaxed);
     let swaps = swapper.join().unwrap();
-    assert!(swaps > 0 && done < ROUNDS, "the swaps were never met: {swaps} swaps, {done} writes");
+    assert!(swaps > 0 && done < ROUNDS, "no write met a swap: {swaps} swaps, {done} writes");
     let victim: Vec<_> =
         fs::read_dir(folder.path().join("victim/sub")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(victim, ["old"], "{done} of {ROUNDS} writes");
@@ -139,22 +139,23 @@ fn a_folder_that_is_swapped_for_a_link_while_it_is_used_leads_nowhere_else() {
 }
 
 #[test]
-fn a_copy_that_was_given_up_is_not_put_in_place() {
+fn cancelled_copy_does_not_replace_the_file() {
     const BYTES: u64 = 256 << 20;
     let (folder, root) = root();
     fs::File::create(folder.path().join("from")).unwrap().set_len(BYTES).unwrap();
-    let (asker, asked) = Asked::new();
+    let (caller, cancellation) = Cancellation::new();
     let (to, real) = (root.clone(), folder.path().join("x/to"));
     let zeros = ContentId { sha256: Sha256::of(b""), size_bytes: BYTES };
-    let copying = std::thread::spawn(move || copy_verified(&to, "/from".into(), "/x/to".into(), 0o600, zeros, &asked));
-    drop(asker);
-    assert!(matches!(copying.join().unwrap(), Err(HostError::GivenUp)));
+    let copying =
+        std::thread::spawn(move || copy_verified(&to, "/from".into(), "/x/to".into(), 0o600, zeros, &cancellation));
+    drop(caller);
+    assert!(matches!(copying.join().unwrap(), Err(HostError::Cancelled)));
     assert!(!real.exists());
-    assert!(list(&root, "/x".into()).unwrap().is_empty(), "nor does a draft stay");
+    assert!(list(&root, "/x".into()).unwrap().is_empty(), "no draft remains");
 }
 
 #[test]
-fn what_is_added_or_written_over_lies_in_the_same_file_and_nowhere_else() {
+fn append_and_overwrite_keep_the_same_file() {
     let (folder, root) = root();
     write(&root, &file("/var/notes", "one two")).unwrap();
     let inode = |path: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(folder.path().join(path)).unwrap());

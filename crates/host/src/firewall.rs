@@ -22,14 +22,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const FOLDERS: &[&str] = &["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
 
 /// Returns the chains and rules that contain one of the words, each with its table; `None` if no program that lists them is installed.
-pub(crate) async fn rules(words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+pub(crate) async fn rules(substrings: &[String]) -> Result<Option<Vec<String>>, HostError> {
     let listings = listings(&find, &uses_legacy);
     if listings.is_empty() {
         return Ok(None);
     }
     let mut found = Vec::new();
     for listing in listings {
-        list(&listing, words, &mut found).await?;
+        list(&listing, substrings, &mut found).await?;
     }
     Ok(Some(found))
 }
@@ -69,20 +69,21 @@ fn uses_legacy(names: &str) -> bool {
     std::fs::read_to_string(format!("/proc/net/{names}")).is_ok_and(|names| !names.trim().is_empty())
 }
 
-async fn list((program, arguments): &Listing, words: &[String], found: &mut Vec<String>) -> Result<(), HostError> {
+async fn list((program, arguments): &Listing, substrings: &[String], found: &mut Vec<String>) -> Result<(), HostError> {
     let fail = |message: String| HostError::Program { program: program.clone(), message };
     let mut command = Command::new(program.as_std_path());
     // The agent's own environment may contain its enrollment token.
     command.args(*arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.kill_on_drop(true);
     let mut child = spawn(&mut command).map_err(|error| fail(error.to_string()))?;
-    let Some(stdout) = child.stdout.take() else { return Err(fail("it has no output".to_owned())) };
+    let Some(stdout) = child.stdout.take() else { return Err(fail("standard output is not captured".to_owned())) };
     let mut lines = FramedRead::new(stdout, LinesCodec::new_with_max_length(RULE_BYTES_MAX));
     let reading = async {
         let mut reader = Reader::default();
         while let Some(line) = lines.next().await {
             let rule = reader.read(&line.map_err(|error| fail(error.to_string()))?);
-            if let Some(rule) = rule.filter(|rule| words.iter().any(|word| rule.contains(word.as_str()))) {
+            if let Some(rule) = rule.filter(|rule| substrings.iter().any(|substring| rule.contains(substring.as_str())))
+            {
                 found.push(rule);
             }
             if found.len() >= FIREWALL_RULES_MAX {
@@ -93,7 +94,7 @@ async fn list((program, arguments): &Listing, words: &[String], found: &mut Vec<
         if status.success() { Ok(()) } else { Err(fail(status.to_string())) }
     };
     let ended = tokio::time::timeout(TIMEOUT, reading).await;
-    ended.unwrap_or_else(|_| Err(fail(format!("it did not end within {} s", TIMEOUT.as_secs()))))
+    ended.unwrap_or_else(|_| Err(fail(format!("timed out after {} s", TIMEOUT.as_secs()))))
 }
 
 /// Parses a listing of either kind of program, line by line.
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_iptables_saves_is_told_with_its_table() {
+    fn iptables_rules_include_their_table() {
         let saved = "# Generated\n*nat\n:KUBE-SERVICES - [0:0]\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT\n*filter\n:INPUT ACCEPT [1:2]\nCOMMIT\n";
         assert_eq!(
             read(saved),
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nft_lists_is_told_with_its_table() {
+    fn nft_rules_include_their_table() {
         let listed = "table ip nat {\n\tchain KUBE-SERVICES {\n\t\tip daddr { 10.0.0.1, 10.0.0.2 } drop\n\t}\n\tchain INPUT {\n\t}\n}\n\
                       table inet other {\n\tset s {\n\t\telements = { 10.0.0.1,\n\t\t\t     10.0.0.2 }\n\t}\n}\n";
         assert_eq!(
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_that_are_there_list_everything_once() {
+    fn each_rule_is_listed_by_one_program() {
         let programs = |has: &'static [&'static str], legacy: &'static [&'static str]| -> Vec<String> {
             let find = |name: &str| has.contains(&name).then(|| Utf8PathBuf::from(name));
             let found = listings(&find, &|names| legacy.contains(&names));

@@ -64,7 +64,7 @@ pub enum Durable {
 ///
 /// Every change is idempotent: repeating it after a crash ends in the same state and returns [`Changed::No`]. No file operation follows a
 /// symbolic link, opens anything but a regular file, or leaves the host's root: links, pipes and devices in its path are refused with
-/// [`HostError::Unfit`].
+/// [`HostError::UnsafePath`].
 #[async_trait]
 pub trait Host: Send + Sync {
     /// Makes a file match its description: afterwards it is complete and durable, or as it was before.
@@ -97,13 +97,13 @@ pub trait Host: Send + Sync {
     async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>, durable: Durable) -> Result<(), HostError>;
     /// Renames a file atomically.
     async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError>;
-    /// Returns the content of a file after checking its digest in the returned memory; [`HostError::OtherBytes`] if the file holds other
+    /// Returns the content of a file after checking its digest in the returned memory; [`HostError::ContentMismatch`] if the file holds other
     /// content.
     async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError>;
     /// Returns true if a file has exactly this content and only the agent's own user can write it.
-    async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError>;
+    async fn has_content(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError>;
     /// Copies a file (sharing its blocks if the file system can) and gives the copy the name `to` if it has exactly this content; otherwise
-    /// fails with [`HostError::OtherBytes`] and changes nothing.
+    /// fails with [`HostError::ContentMismatch`] and changes nothing.
     async fn copy_verified(
         &self,
         from: &Utf8Path,
@@ -157,7 +157,7 @@ pub trait Host: Send + Sync {
     async fn links(&self) -> Result<Vec<String>, HostError>;
     /// Returns the chains and rules of the node's own packet filter that contain one of the words, at most [`FIREWALL_RULES_MAX`]; `None`
     /// if the node has no program that lists them.
-    async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError>;
+    async fn firewall_rules(&self, substrings: &[String]) -> Result<Option<Vec<String>>, HostError>;
 
     /// Returns the tree of the node's own files, for reading facts of the machine.
     fn tree(&self) -> Tree {

@@ -10,8 +10,8 @@ pub struct Cursor(String);
 
 impl Cursor {
     /// Wraps a cursor of the init.
-    pub fn new(words: impl Into<String>) -> Self {
-        Self(words.into())
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
     }
 
     /// Returns the init's cursor.
@@ -54,9 +54,9 @@ impl JournalLine {
     pub fn bounded(start: &[u8], length: usize) -> String {
         let mut text = String::from_utf8_lossy(start).trim_end().to_owned();
         if length > start.len() || text.len() > Self::TEXT_BYTES_MAX {
-            let said = format!(" [cut; the line has {length} bytes]");
-            text.truncate(text.floor_char_boundary(Self::TEXT_BYTES_MAX - said.len()));
-            text.push_str(&said);
+            let suffix = format!(" [cut; the line has {length} bytes]");
+            text.truncate(text.floor_char_boundary(Self::TEXT_BYTES_MAX - suffix.len()));
+            text.push_str(&suffix);
         }
         text
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_kept_whole_up_to_its_limit_and_says_where_it_was_cut() {
+    fn text_is_kept_up_to_its_limit_and_marked_if_truncated() {
         let longest = "x".repeat(JournalLine::TEXT_BYTES_MAX);
         assert_eq!(JournalLine::bounded(longest.as_bytes(), longest.len()), longest);
         let cut = JournalLine::bounded(longest.as_bytes(), 5_000);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced_and_never_exceed_the_limit() {
+    fn invalid_utf8_is_replaced_within_the_limit() {
         assert_eq!(JournalLine::bounded(b"say: \xff\n", 7), "say: \u{fffd}");
         // Each byte becomes three.
         let noise = vec![0xff; JournalLine::TEXT_BYTES_MAX];

@@ -31,11 +31,11 @@ pub mod sandbox;
 mod sockets;
 pub mod survey;
 pub mod systemd;
-mod turns;
 mod unit;
+mod write_lock;
 
-pub use digest::{ContentId, NoDigest, Sha256};
-pub use error::{HostError, no_room};
+pub use digest::{ContentId, ParseDigestError, Sha256};
+pub use error::{HostError, is_disk_full};
 pub use file::{Changed, FileSpec};
 pub use host::{Command, CommandEnd, Durable, FIREWALL_RULES_MAX, Facts, Host};
 pub use inventory::{Listener, Process, Protocol};

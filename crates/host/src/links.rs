@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stand_before_the_counters() {
+    fn interface_names_are_parsed() {
         let table = "Inter-|   Receive |  Transmit\n face |bytes packets|bytes\n    lo: 72 1 0\nflannel.1:1 2 3\n  eth0: 9 9 9\n";
         assert_eq!(names(table), ["eth0", "flannel.1", "lo"]);
     }

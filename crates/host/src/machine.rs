@@ -47,7 +47,7 @@ fn machine_id(root: &Root) -> Result<String, HostError> {
 
 /// Returns the size and free space of the file system on which a folder is, or will be once it is created.
 fn disk(root: &Root, path: &Utf8Path) -> Result<DiskFacts, HostError> {
-    let disk = root.room(path).ok_or_else(|| HostError::file("look at", path)(std::io::ErrorKind::NotFound.into()))?;
+    let disk = root.stat_vfs(path).ok_or_else(|| HostError::file("stat", path)(std::io::ErrorKind::NotFound.into()))?;
     Ok(DiskFacts {
         path: path.to_string(),
         size_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_point_is_told_as_it_is_named() {
+    fn mount_point_is_unescaped() {
         assert_eq!(unescaped(r"/mnt/a\040b\134c\011"), "/mnt/a b\\c\t");
         assert_eq!(unescaped(r"/mnt/end\04"), r"/mnt/end\04");
     }

@@ -20,7 +20,7 @@ use rustix::{
 
 use crate::{
     error::HostError,
-    root::{look_up_name, reopened},
+    root::{look_up_name, reopen},
 };
 
 /// A name in an open folder.
@@ -34,18 +34,18 @@ pub(crate) struct Place {
 
 /// A descriptor of a regular file; replacing the file's name does not affect it.
 #[derive(Debug)]
-pub(crate) struct Held {
-    name: OwnedFd,
+pub(crate) struct FileHandle {
+    descriptor: OwnedFd,
     pub(crate) status: Stat,
 }
 
-impl Held {
+impl FileHandle {
     pub(crate) fn size(&self) -> u64 {
         u64::try_from(self.status.st_size).unwrap_or(0)
     }
 
     pub(crate) fn open(&self, flags: OFlags) -> std::io::Result<File> {
-        Ok(reopened(&self.name, flags)?)
+        Ok(reopen(&self.descriptor, flags)?)
     }
 }
 
@@ -67,47 +67,47 @@ impl Place {
         match statat(&self.folder, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(status) => Ok(Some(status)),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            Err(error) => Err(self.fail("look at")(error)),
+            Err(error) => Err(self.fail("stat")(error)),
         }
     }
 
     /// Returns the regular file with this name; `None` if there is none.
-    pub(crate) fn file(&self) -> Result<Option<Held>, HostError> {
-        self.held(ResolveFlags::empty())
+    pub(crate) fn file(&self) -> Result<Option<FileHandle>, HostError> {
+        self.look_up_file(ResolveFlags::empty())
     }
 
     /// Like [`Place::file`], but requires the agent's own user as owner and only writer, a single name, and no mount over it.
-    pub(crate) fn own_file(&self) -> Result<Option<Held>, HostError> {
-        let Some(held) = self.held(ResolveFlags::NO_XDEV)? else { return Ok(None) };
+    pub(crate) fn own_file(&self) -> Result<Option<FileHandle>, HostError> {
+        let Some(held) = self.look_up_file(ResolveFlags::NO_XDEV)? else { return Ok(None) };
         if held.status.st_uid != geteuid().as_raw() {
-            return Err(self.unfit("belongs to another user"));
+            return Err(self.unsafe_path("belongs to another user"));
         }
         if held.status.st_mode & 0o022 != 0 {
-            return Err(self.unfit("may be written by other users"));
+            return Err(self.unsafe_path("is writable by other users"));
         }
         if held.status.st_nlink != 1 {
-            return Err(self.unfit("has another name, by which it could be changed"));
+            return Err(self.unsafe_path("has another hard link, through which it could be changed"));
         }
         Ok(Some(held))
     }
 
-    fn held(&self, also: ResolveFlags) -> Result<Option<Held>, HostError> {
-        let name = match look_up_name(self.folder.as_fd(), &self.name, also) {
+    fn look_up_file(&self, also: ResolveFlags) -> Result<Option<FileHandle>, HostError> {
+        let descriptor = match look_up_name(self.folder.as_fd(), &self.name, also) {
             Ok(name) => name,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-            Err(Errno::XDEV) => return Err(self.unfit("is mounted over")),
-            Err(error) => return Err(self.fail("look at")(error)),
+            Err(Errno::XDEV) => return Err(self.unsafe_path("is a mount point")),
+            Err(error) => return Err(self.fail("stat")(error)),
         };
-        let status = fstat(&name).map_err(self.fail("look at"))?;
-        match no_file(FileType::from_raw_mode(status.st_mode)) {
-            Some(what) => Err(self.unfit(what)),
-            None => Ok(Some(Held { name, status })),
+        let status = fstat(&descriptor).map_err(self.fail("stat"))?;
+        match not_a_file_reason(FileType::from_raw_mode(status.st_mode)) {
+            Some(what) => Err(self.unsafe_path(what)),
+            None => Ok(Some(FileHandle { descriptor, status })),
         }
     }
 
     /// Creates a file for appending; fails if the name exists.
-    pub(crate) fn created(&self, mode: u32) -> Result<File, HostError> {
-        created(&self.folder, &self.name, mode, OFlags::APPEND).map_err(self.fail("make"))
+    pub(crate) fn create(&self, mode: u32) -> Result<File, HostError> {
+        create_file(&self.folder, &self.name, mode, OFlags::APPEND).map_err(self.fail("create"))
     }
 
     /// Removes anything but a folder; returns false if there was nothing.
@@ -121,7 +121,7 @@ impl Place {
 
     /// Makes the names in the folder durable.
     pub(crate) fn sync_folder(&self) -> Result<(), HostError> {
-        let folder = opened(&self.folder).map_err(self.fail("open the folder of"))?;
+        let folder = open_folder(&self.folder).map_err(self.fail("open the folder of"))?;
         rustix::fs::fsync(folder).map_err(self.fail("sync the folder of"))
     }
 
@@ -130,8 +130,8 @@ impl Place {
         move |error| HostError::file(action, &path)(error.into())
     }
 
-    pub(crate) fn unfit(&self, what: &'static str) -> HostError {
-        HostError::Unfit { path: self.path.clone(), at: self.path.clone(), what }
+    pub(crate) fn unsafe_path(&self, what: &'static str) -> HostError {
+        HostError::UnsafePath { path: self.path.clone(), at: self.path.clone(), what }
     }
 }
 
@@ -153,34 +153,34 @@ impl<'p> Draft<'p> {
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
             Err(error) => return Err(place.fail("write")(error)),
         }
-        let name = place.free_name().map_err(place.fail("write"))?;
-        let file = created(&place.folder, &name, 0o600, OFlags::empty()).map_err(place.fail("write"))?;
+        let name = place.draft_name().map_err(place.fail("write"))?;
+        let file = create_file(&place.folder, &name, 0o600, OFlags::empty()).map_err(place.fail("write"))?;
         Ok(Self { place, file, name: Some(name) })
     }
 
     /// Gives the file to the agent's own user, with this mode.
-    pub(crate) fn own(&self, mode: u32) -> std::io::Result<()> {
-        own(&self.file, mode)
+    pub(crate) fn set_owner_and_mode(&self, mode: u32) -> std::io::Result<()> {
+        set_owner_and_mode(&self.file, mode)
     }
 
     /// Puts the file in place and makes its name durable. Content that was synced before is there whole or not at all.
-    pub(crate) fn put(mut self) -> Result<(), HostError> {
+    pub(crate) fn commit(mut self) -> Result<(), HostError> {
         let place = self.place;
         if self.name.is_none() {
-            let name = place.free_name().map_err(place.fail("write"))?;
+            let name = place.draft_name().map_err(place.fail("write"))?;
             let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            linkat(CWD, unnamed, &place.folder, name.as_str(), AtFlags::SYMLINK_FOLLOW).map_err(place.fail("name"))?;
+            linkat(CWD, unnamed, &place.folder, name.as_str(), AtFlags::SYMLINK_FOLLOW).map_err(place.fail("link"))?;
             self.name = Some(name);
         }
         if let Some(name) = &self.name {
             renameat(&place.folder, name.as_str(), &place.folder, place.name.as_str())
-                .map_err(place.fail("put in place"))?;
+                .map_err(place.fail("replace"))?;
         }
         self.name = None;
         let of = |status: &Stat| (status.st_dev, status.st_ino);
-        let written = fstat(&self.file).map_err(place.fail("look at"))?;
+        let written = fstat(&self.file).map_err(place.fail("stat"))?;
         if place.status()?.as_ref().map(of) != Some(of(&written)) {
-            return Err(place.unfit("was replaced while it was put in place"));
+            return Err(place.unsafe_path("was replaced by another process during the write"));
         }
         place.sync_folder()
     }
@@ -197,7 +197,7 @@ impl Drop for Draft<'_> {
 
 impl Place {
     /// Returns a temporary name in the same folder. Removes a draft that a crash left there.
-    fn free_name(&self) -> Result<String, Errno> {
+    fn draft_name(&self) -> Result<String, Errno> {
         let name = format!(".{}.draft", self.name);
         match unlinkat(&self.folder, name.as_str(), AtFlags::empty()) {
             Err(error) if error != Errno::NOENT => Err(error),
@@ -213,27 +213,27 @@ pub(crate) fn is_ours(status: &Stat, mode: u32) -> bool {
 }
 
 /// Gives an open file to the agent's own user and group, with this mode.
-pub(crate) fn own(open: &File, mode: u32) -> std::io::Result<()> {
+pub(crate) fn set_owner_and_mode(open: &File, mode: u32) -> std::io::Result<()> {
     // The owner first: a change of owner clears some mode bits.
     fchown(open, Some(geteuid()), Some(getegid()))?;
     open.set_permissions(Permissions::from_mode(mode))
 }
 
 /// Opens a folder of an `O_PATH` descriptor for reading or syncing.
-pub(crate) fn opened(folder: &OwnedFd) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_folder(folder: &OwnedFd) -> Result<OwnedFd, Errno> {
     openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn created(folder: &OwnedFd, name: &str, mode: u32, also: OFlags) -> Result<File, Errno> {
+fn create_file(folder: &OwnedFd, name: &str, mode: u32, also: OFlags) -> Result<File, Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(folder, name, flags | also, Mode::from_raw_mode(mode)).map(File::from)
 }
 
 /// Returns the reason why this is not a regular file; `None` for regular files.
-fn no_file(kind: FileType) -> Option<&'static str> {
+fn not_a_file_reason(kind: FileType) -> Option<&'static str> {
     match kind {
         FileType::RegularFile => None,
-        FileType::Symlink => Some("is a link, and links are not followed"),
+        FileType::Symlink => Some("is a symbolic link, which is not followed"),
         FileType::Directory => Some("is a folder, not a file"),
         FileType::Fifo => Some("is a named pipe, not a file"),
         FileType::Socket => Some("is a socket, not a file"),

@@ -17,7 +17,7 @@ pub(crate) fn processes(prefixes: &[String]) -> Result<Vec<Process>, HostError> 
         if prefixes.is_empty() || is_under(prefixes, &program) {
             // A process that has ended since has no cgroup.
             let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            let (cgroup, unit) = init.place(&groups);
+            let (cgroup, unit) = init.locate(&groups);
             found.push(Process { pid, program, unit, cgroup });
         }
     }
@@ -39,14 +39,14 @@ pub(crate) fn program(pid: i32) -> Result<Option<String>, HostError> {
     let path = format!("/proc/{pid}/exe");
     let program = match fs::read_link(&path) {
         Ok(program) => program,
-        Err(error) if error.kind() == ErrorKind::NotFound || is_gone(&error) => return Ok(None),
-        Err(error) => return Err(HostError::file("look at", Utf8Path::new(&path))(error)),
+        Err(error) if error.kind() == ErrorKind::NotFound || has_exited(&error) => return Ok(None),
+        Err(error) => return Err(HostError::file("read", Utf8Path::new(&path))(error)),
     };
     let program = program.to_string_lossy();
     Ok(Some(program.strip_suffix(" (deleted)").unwrap_or(&program).to_owned()))
 }
 
-fn is_gone(error: &std::io::Error) -> bool {
+fn has_exited(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_was_removed_under_its_process_keeps_its_name() {
+    fn deleted_program_keeps_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join("sleeper");
         fs::copy("/bin/sleep", &copy).unwrap();
@@ -66,6 +66,6 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(running.unwrap().as_deref(), copy.to_str());
-        assert_eq!(program(pid).unwrap(), None, "it has ended");
+        assert_eq!(program(pid).unwrap(), None, "the process has ended");
     }
 }

@@ -47,7 +47,7 @@ pub(crate) async fn run(mut program: Command, command: &host::Command) -> Result
     let output = async { tokio::join!(last_bytes(stdout), last_bytes(stderr), child.wait()) };
     let (stdout, stderr, status) = tokio::time::timeout(command.timeout, output)
         .await
-        .map_err(|_| fail(format!("it did not end within {} s", command.timeout.as_secs())))?;
+        .map_err(|_| fail(format!("timed out after {} s", command.timeout.as_secs())))?;
     let status = status.map_err(|error| fail(error.to_string()))?;
     let text = [stdout, stderr].concat();
     Ok(CommandEnd { status: status.code(), output: String::from_utf8_lossy(&text).into_owned() })
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_program_that_is_held_open_for_writing_for_an_instant_starts_all_the_same() {
+    async fn spawn_retries_while_the_program_is_open_for_writing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
         fs::write(&path, "#!/bin/sh\nexit 7\n").unwrap();

@@ -10,12 +10,12 @@ use std::{
 
 /// Reports to the init that this process, the main one of its unit, is ready. Does nothing if `NOTIFY_SOCKET` is not set.
 pub fn notify_ready() -> std::io::Result<()> {
-    tell("READY=1")
+    notify("READY=1")
 }
 
 /// Reports this process's status to the init in one line; `systemctl status` shows it. Does nothing if `NOTIFY_SOCKET` is not set.
 pub fn notify_status(status: &str) -> std::io::Result<()> {
-    tell(&status_message(status))
+    notify(&status_message(status))
 }
 
 /// Builds a message of one short line: a second line would be another message.
@@ -25,7 +25,7 @@ fn status_message(status: &str) -> String {
     format!("STATUS={}", &line[..line.floor_char_boundary(STATUS_BYTES_MAX)])
 }
 
-fn tell(message: &str) -> std::io::Result<()> {
+fn notify(message: &str) -> std::io::Result<()> {
     match std::env::var("NOTIFY_SOCKET") {
         Ok(socket) if !socket.is_empty() => send(&socket, message),
         _ => Ok(()),
@@ -50,16 +50,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_init_is_told_at_a_path_and_at_an_abstract_name() {
+    fn notification_reaches_a_path_and_an_abstract_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let name = format!("gpuaas-ready-{}", std::process::id());
         let at_path = UnixDatagram::bind(&path).unwrap();
         let at_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        for (told, socket) in [(at_path, path.to_str().unwrap().to_owned()), (at_name, format!("@{name}"))] {
+        for (receiver, socket) in [(at_path, path.to_str().unwrap().to_owned()), (at_name, format!("@{name}"))] {
             send(&socket, "READY=1").unwrap();
             let mut message = [0; 16];
-            let length = told.recv(&mut message).unwrap();
+            let length = receiver.recv(&mut message).unwrap();
             assert_eq!(&message[..length], b"READY=1");
         }
     }

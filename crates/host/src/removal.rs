@@ -13,7 +13,7 @@ use rustix::{
 use crate::{
     error::HostError,
     file::Changed,
-    place::{Place, opened},
+    place::{Place, open_folder},
     root::look_up_folder,
 };
 
@@ -33,18 +33,18 @@ pub(crate) fn remove(place: &Place) -> Result<Changed, HostError> {
     }
     let removed = remove_folder(place.folder(), &c_string(place.name()), &mut Budget { entries: ENTRIES_MAX }, 0);
     removed.map(|()| Changed::Yes).map_err(|stop| match stop {
-        Stop::Failed(Errno::XDEV) => place.unfit("is mounted on, or holds a mount, which is not emptied"),
-        Stop::Failed(error) => place.fail("remove")(error),
-        Stop::TooMuch => place.unfit("holds more, or deeper folders, than is removed at once"),
+        RemoveError::Failed(Errno::XDEV) => place.unsafe_path("is or contains a mount point, which is not removed"),
+        RemoveError::Failed(error) => place.fail("remove")(error),
+        RemoveError::LimitExceeded => place.unsafe_path("has more entries or deeper folders than one removal allows"),
     })
 }
 
-enum Stop {
+enum RemoveError {
     Failed(Errno),
-    TooMuch,
+    LimitExceeded,
 }
 
-impl From<Errno> for Stop {
+impl From<Errno> for RemoveError {
     fn from(error: Errno) -> Self {
         Self::Failed(error)
     }
@@ -54,18 +54,18 @@ struct Budget {
     entries: u32,
 }
 
-fn remove_folder(of: &OwnedFd, name: &CString, budget: &mut Budget, depth: u32) -> Result<(), Stop> {
+fn remove_folder(parent: &OwnedFd, name: &CString, budget: &mut Budget, depth: u32) -> Result<(), RemoveError> {
     if depth >= DEPTH_MAX {
-        return Err(Stop::TooMuch);
+        return Err(RemoveError::LimitExceeded);
     }
-    let folder = look_up_folder(of.as_fd(), name.as_c_str(), ResolveFlags::NO_XDEV)?;
+    let folder = look_up_folder(parent.as_fd(), name.as_c_str(), ResolveFlags::NO_XDEV)?;
     loop {
-        let names = some_names(&folder)?;
+        let names = next_names(&folder)?;
         if names.is_empty() {
             break;
         }
         for name in names {
-            budget.entries = budget.entries.checked_sub(1).ok_or(Stop::TooMuch)?;
+            budget.entries = budget.entries.checked_sub(1).ok_or(RemoveError::LimitExceeded)?;
             match unlinkat(&folder, name.as_c_str(), AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(Errno::ISDIR) => remove_folder(&folder, &name, budget, depth + 1)?,
@@ -73,16 +73,16 @@ fn remove_folder(of: &OwnedFd, name: &CString, budget: &mut Budget, depth: u32) 
             }
         }
     }
-    match unlinkat(of, name.as_c_str(), AtFlags::REMOVEDIR) {
+    match unlinkat(parent, name.as_c_str(), AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Returns at most [`BATCH`] of the names in a folder; none if it is empty.
-fn some_names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
+fn next_names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut names = Vec::new();
-    for entry in Dir::new(opened(folder)?)? {
+    for entry in Dir::new(open_folder(folder)?)? {
         let name = entry?.file_name().to_owned();
         if !matches!(name.as_bytes(), b"." | b"..") {
             names.push(name);

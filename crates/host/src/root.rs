@@ -89,7 +89,7 @@ impl Root {
     }
 
     /// Translates a path of the host to the surrounding machine's path, for messages and programs.
-    pub(crate) fn named(&self, path: &Utf8Path) -> Result<Utf8PathBuf, HostError> {
+    pub(crate) fn full_path(&self, path: &Utf8Path) -> Result<Utf8PathBuf, HostError> {
         Ok(names(path)?.iter().fold(self.folder.clone(), |named, name| named.join(name)))
     }
 
@@ -98,7 +98,7 @@ impl Root {
         if self.folder != "/" {
             self.place(path)?;
         }
-        self.named(path)
+        self.full_path(path)
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, HostError> {
@@ -108,38 +108,38 @@ impl Root {
         let fail = |error: Errno| HostError::file("open", &self.folder)(error.into());
         let opened = openat(CWD, self.folder.as_str(), FOLDER, Mode::empty()).map_err(fail)?;
         openat2(&opened, ".", FOLDER, Mode::empty(), BELOW)
-            .map_err(|error| without_openat2(error).unwrap_or_else(|| fail(error)))?;
+            .map_err(|error| openat2_error(error).unwrap_or_else(|| fail(error)))?;
         Ok(self.opened.get_or_init(|| opened).as_fd())
     }
 
     /// Opens the parent folder of a path; `None` if it does not exist.
     pub(crate) fn place(&self, path: &Utf8Path) -> Result<Option<Place>, HostError> {
-        let (parents, name) = self.parted(path)?;
+        let (parents, name) = self.split(path)?;
         match look_up(self.descriptor()?, joined(&parents).as_str(), FOLDER, BELOW) {
             Ok(folder) => Ok(Some(Place::new(folder, name, path))),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            Err(error) => Err(self.refused(path, &parents, error)),
+            Err(error) => Err(self.lookup_error(path, &parents, error)),
         }
     }
 
     /// Like [`Root::place`], but creates missing parent folders.
-    pub(crate) fn place_made(&self, path: &Utf8Path) -> Result<Place, HostError> {
+    pub(crate) fn place_with_parents(&self, path: &Utf8Path) -> Result<Place, HostError> {
         if let Some(place) = self.place(path)? {
             return Ok(place);
         }
-        let (parents, name) = self.parted(path)?;
-        let refused = |error| self.refused(path, &parents, error);
+        let (parents, name) = self.split(path)?;
+        let refused = |error| self.lookup_error(path, &parents, error);
         let mut folder = look_up(self.descriptor()?, ".", FOLDER, BELOW).map_err(refused)?;
         for parent in &parents {
-            folder = folder_made(folder.as_fd(), parent).map_err(refused)?;
+            folder = ensure_folder(folder.as_fd(), parent).map_err(refused)?;
         }
         Ok(Place::new(folder, name, path))
     }
 
     /// Opens the deepest existing folder of a path, the path itself included.
     pub(crate) fn nearest(&self, path: &Utf8Path) -> Result<OwnedFd, HostError> {
-        let names = self.led(names(path)?)?;
-        let refused = |error| self.refused(path, &names, error);
+        let names = self.resolve_distribution_links(names(path)?)?;
+        let refused = |error| self.lookup_error(path, &names, error);
         let mut nearest = look_up(self.descriptor()?, ".", FOLDER, BELOW).map_err(refused)?;
         for name in &names {
             nearest = match look_up(nearest.as_fd(), name.as_str(), FOLDER, BELOW) {
@@ -152,11 +152,11 @@ impl Root {
     }
 
     /// Returns the first link in a path that is not one of the distribution's, as a path of the host.
-    pub(crate) fn link_on_the_way(&self, path: &Utf8Path) -> Option<Utf8PathBuf> {
-        self.link_among(&self.led(names(path).ok()?).ok()?)
+    pub(crate) fn symlink_in_path(&self, path: &Utf8Path) -> Option<Utf8PathBuf> {
+        self.first_symlink(&self.resolve_distribution_links(names(path).ok()?).ok()?)
     }
 
-    fn link_among(&self, names: &[String]) -> Option<Utf8PathBuf> {
+    fn first_symlink(&self, names: &[String]) -> Option<Utf8PathBuf> {
         let root = self.descriptor().ok()?;
         (1..=names.len()).map(|count| joined(&names[..count])).find_map(|path| {
             let met = look_up(root, path.as_str(), ANYTHING, BELOW).ok()?;
@@ -166,14 +166,14 @@ impl Root {
     }
 
     /// Returns the names of a path's parent folders, and its last name.
-    fn parted(&self, path: &Utf8Path) -> Result<(Vec<String>, String), HostError> {
-        let mut names = self.led(names(path)?)?;
-        let last = names.pop().ok_or_else(|| HostError::Path { path: path.to_owned() })?;
+    fn split(&self, path: &Utf8Path) -> Result<(Vec<String>, String), HostError> {
+        let mut names = self.resolve_distribution_links(names(path)?)?;
+        let last = names.pop().ok_or_else(|| HostError::InvalidPath { path: path.to_owned() })?;
         Ok((names, last))
     }
 
     /// Applies rule 2.
-    fn led(&self, mut names: Vec<String>) -> Result<Vec<String>, HostError> {
+    fn resolve_distribution_links(&self, mut names: Vec<String>) -> Result<Vec<String>, HostError> {
         let root = self.descriptor()?;
         for (link, leads_to) in DISTRIBUTION_LINKS {
             let length = link.split('/').count();
@@ -188,54 +188,54 @@ impl Root {
         Ok(names)
     }
 
-    fn refused(&self, path: &Utf8Path, names: &[String], error: Errno) -> HostError {
+    fn lookup_error(&self, path: &Utf8Path, names: &[String], error: Errno) -> HostError {
         if error != Errno::LOOP {
-            return HostError::file("look up", path)(error.into());
+            return HostError::file("resolve", path)(error.into());
         }
-        let at = self.link_among(names).unwrap_or_else(|| path.to_owned());
-        HostError::Unfit { path: path.to_owned(), at, what: "is a link, and links are not followed" }
+        let at = self.first_symlink(names).unwrap_or_else(|| path.to_owned());
+        HostError::UnsafePath { path: path.to_owned(), at, what: "is a symbolic link, which is not followed" }
     }
 }
 
 /// Reads through links, inside the root.
 impl Root {
     /// Opens the object at a path, through links.
-    fn inside(&self, path: &Utf8Path, flags: OFlags) -> Option<OwnedFd> {
+    fn open_in_root(&self, path: &Utf8Path, flags: OFlags) -> Option<OwnedFd> {
         let names = names(path).ok()?;
         look_up(self.descriptor().ok()?, joined(&names).as_str(), flags, INSIDE).ok()
     }
 
     /// Returns the text of a regular file, cut to `bytes_max`; `None` if there is no readable file.
     pub(crate) fn text(&self, path: &Utf8Path, bytes_max: u64) -> Option<String> {
-        let found = self.inside(path, OFlags::PATH | OFlags::CLOEXEC)?;
+        let found = self.open_in_root(path, OFlags::PATH | OFlags::CLOEXEC)?;
         if !FileType::from_raw_mode(fstat(&found).ok()?.st_mode).is_file() {
             return None;
         }
         let mut bytes = Vec::new();
-        reopened(&found, OFlags::RDONLY).ok()?.take(bytes_max).read_to_end(&mut bytes).ok()?;
+        reopen(&found, OFlags::RDONLY).ok()?.take(bytes_max).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Returns true if the path, with its links followed, leads to an existing object.
-    pub(crate) fn leads_somewhere(&self, path: &Utf8Path) -> bool {
-        self.inside(path, OFlags::PATH | OFlags::CLOEXEC).is_some()
+    pub(crate) fn resolves(&self, path: &Utf8Path) -> bool {
+        self.open_in_root(path, OFlags::PATH | OFlags::CLOEXEC).is_some()
     }
 
     /// Opens a folder through links, for lookups in it.
-    pub(crate) fn folder_inside(&self, path: &Utf8Path) -> Option<OwnedFd> {
-        self.inside(path, FOLDER)
+    pub(crate) fn open_folder_in_root(&self, path: &Utf8Path) -> Option<OwnedFd> {
+        self.open_in_root(path, FOLDER)
     }
 
     /// Returns the size and free space of the file system on which a folder is, or would be once it is created.
-    pub(crate) fn room(&self, path: &Utf8Path) -> Option<StatVfs> {
-        let nearest = path.ancestors().find_map(|folder| self.inside(folder, FOLDER))?;
+    pub(crate) fn stat_vfs(&self, path: &Utf8Path) -> Option<StatVfs> {
+        let nearest = path.ancestors().find_map(|folder| self.open_in_root(folder, FOLDER))?;
         fstatvfs(nearest).ok()
     }
 }
 
 /// Splits a path into its names. Refuses relative paths, `..` and NUL bytes.
 fn names(path: &Utf8Path) -> Result<Vec<String>, HostError> {
-    let refuse = || HostError::Path { path: path.to_owned() };
+    let refuse = || HostError::InvalidPath { path: path.to_owned() };
     if !path.is_absolute() || path.as_str().contains('\0') {
         return Err(refuse());
     }
@@ -286,7 +286,7 @@ pub(crate) fn look_up_folder(
 }
 
 /// Opens a folder in a folder, and creates it if it is missing.
-pub(crate) fn folder_made(folder: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+pub(crate) fn ensure_folder(folder: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     match look_up_folder(folder, name, ResolveFlags::empty()) {
         Err(Errno::NOENT) => {}
         looked_up => return looked_up,
@@ -298,14 +298,14 @@ pub(crate) fn folder_made(folder: BorrowedFd<'_>, name: &str) -> Result<OwnedFd,
 }
 
 /// Opens the object of an `O_PATH` descriptor: it cannot be replaced between check and opening.
-pub(crate) fn reopened(held: &OwnedFd, flags: OFlags) -> Result<File, Errno> {
+pub(crate) fn reopen(held: &OwnedFd, flags: OFlags) -> Result<File, Errno> {
     let path = format!("/proc/self/fd/{}", held.as_raw_fd());
     openat(CWD, path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).map(File::from)
 }
 
 /// Returns the error for a missing `openat2`: kernels before 5.6 do not have it, and filters of older container runtimes forbid unknown
 /// calls.
-fn without_openat2(error: Errno) -> Option<HostError> {
+fn openat2_error(error: Errno) -> Option<HostError> {
     matches!(error, Errno::NOSYS | Errno::PERM).then(|| {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         HostError::KernelTooOld { release }
@@ -323,36 +323,36 @@ mod tests {
     }
 
     #[test]
-    fn true_paths_lie_under_the_root_and_none_leads_out() {
+    fn paths_resolve_only_below_the_root() {
         let (folder, root) = root();
-        assert_eq!(root.named("/etc/x".into()).unwrap(), root.folder.join("etc/x"));
+        assert_eq!(root.full_path("/etc/x".into()).unwrap(), root.folder.join("etc/x"));
         for bad in ["etc/x", "/../etc/x", "/etc/../../x", "", "/etc/\0"] {
-            assert!(matches!(root.place(bad.into()), Err(HostError::Path { .. })), "{bad:?}");
+            assert!(matches!(root.place(bad.into()), Err(HostError::InvalidPath { .. })), "{bad:?}");
             assert!(root.text(bad.into(), 10).is_none(), "{bad:?}");
         }
-        assert!(matches!(root.place("/".into()), Err(HostError::Path { .. })), "the root has no name");
+        assert!(matches!(root.place("/".into()), Err(HostError::InvalidPath { .. })), "the root has no name");
         std::os::unix::fs::symlink("/etc", folder.path().join("out")).unwrap();
         let refused = root.place("/out/passwd".into()).unwrap_err().to_string();
-        assert_eq!(refused, "/out/passwd is not touched: /out is a link, and links are not followed");
-        assert_eq!(root.text("/out/passwd".into(), 10), None, "an absolute link leads from the root of the host");
-        assert_eq!(root.link_on_the_way("/out/passwd".into()).unwrap(), "/out");
+        assert_eq!(refused, "refused to use /out/passwd: /out is a symbolic link, which is not followed");
+        assert_eq!(root.text("/out/passwd".into(), 10), None, "an absolute link resolves from the root of the host");
+        assert_eq!(root.symlink_in_path("/out/passwd".into()).unwrap(), "/out");
     }
 
     #[test]
-    fn on_a_real_host_true_paths_are_the_paths() {
+    fn paths_of_a_real_host_are_unchanged() {
         let root = Root::new("/".into());
-        assert_eq!(root.named("/etc/x/y".into()).unwrap(), "/etc/x/y");
+        assert_eq!(root.full_path("/etc/x/y".into()).unwrap(), "/etc/x/y");
         root.check().unwrap();
         assert!(
             root.text("/proc/self/status".into(), 1_000).unwrap().contains("Name:"),
-            "links of the kernel's own lead on"
+            "symbolic links inside of /proc are followed"
         );
-        assert_eq!(root.text("/proc/self/cwd/Cargo.toml".into(), 10), None, "but those that lead anywhere");
-        assert!(root.room("/no/such/folder".into()).unwrap().f_blocks > 0);
+        assert_eq!(root.text("/proc/self/cwd/Cargo.toml".into(), 10), None, "magic links are not followed");
+        assert!(root.stat_vfs("/no/such/folder".into()).unwrap().f_blocks > 0);
     }
 
     #[test]
-    fn what_is_read_through_links_stays_inside() {
+    fn reads_through_links_stay_in_the_root() {
         let (folder, root) = root();
         std::fs::create_dir_all(folder.path().join("run/resolve")).unwrap();
         std::fs::create_dir_all(folder.path().join("etc")).unwrap();
@@ -366,18 +366,18 @@ mod tests {
     }
 
     #[test]
-    fn unit_of_the_agent_does_not_forbid_the_call() {
+    fn agent_unit_allows_openat2() {
         // systemd lets `openat2` fail as if it did not exist: its flags are in memory, which a seccomp filter cannot read.
         let unit = include_str!("../../../packaging/agent/gpuaas-agent.service");
-        assert!(!unit.lines().any(|line| line.starts_with("RestrictSUIDSGID=")), "the agent could not look up a path");
+        assert!(!unit.lines().any(|line| line.starts_with("RestrictSUIDSGID=")), "the agent could not resolve a path");
     }
 
     #[test]
-    fn kernel_without_openat2_has_an_error_of_its_own() {
+    fn kernel_without_openat2_is_reported() {
         for error in [Errno::NOSYS, Errno::PERM] {
-            let text = without_openat2(error).unwrap().to_string();
+            let text = openat2_error(error).unwrap().to_string();
             assert!(text.contains("openat2") && text.contains("5.6"), "{text}");
         }
-        assert!(without_openat2(Errno::NOENT).is_none());
+        assert!(openat2_error(Errno::NOENT).is_none());
     }
 }

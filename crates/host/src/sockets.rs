@@ -71,13 +71,13 @@ fn sockets() -> Result<Vec<Socket>, HostError> {
 }
 
 /// Parses a line; `None` if the socket is not listening.
-fn socket(line: &str, protocol: Protocol, waiting: &str) -> Option<Socket> {
+fn socket(line: &str, protocol: Protocol, listening_state: &str) -> Option<Socket> {
     let mut fields = line.split_whitespace().skip(1);
     let (local, state) = (fields.next()?, fields.nth(1)?);
     let inode = fields.nth(5)?.parse().ok()?;
     let (ip, port) = local.split_once(':')?;
     let address = SocketAddr::new(address(ip)?, u16::from_str_radix(port, 16).ok()?);
-    (state == waiting).then_some(Socket { protocol, address, inode })
+    (state == listening_state).then_some(Socket { protocol, address, inode })
 }
 
 /// Parses an address: words in the machine's byte order. An IPv4-mapped IPv6 address becomes an IPv4 address.
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_kernels_table_is_a_socket_if_it_waits() {
+    fn listening_line_is_parsed_as_a_socket() {
         let line = "   3: 0100007F:1921 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 17236 1 0 100 0";
         let found = socket(line, Protocol::Tcp, "0A").unwrap();
         assert_eq!((found.address.to_string().as_str(), found.inode), ("127.0.0.1:6433", 17_236));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_mapped_into_ipv6_is_an_ipv4_address() {
+    fn ipv4_mapped_address_is_an_ipv4_address() {
         assert_eq!(address("0000000000000000FFFF00000100007F").unwrap(), IpAddr::from([127, 0, 0, 1]));
         assert_eq!(address("00000000000000000000000001000000").unwrap(), IpAddr::V6(Ipv6Addr::LOCALHOST));
         assert_eq!(address("short"), None);

@@ -37,9 +37,9 @@ pub const TOKEN_SECONDS_MIN: u64 = 600;
 /// Longest life of a token: thirty days. Callers set lower limits per kind.
 pub const TOKEN_SECONDS_MAX: u64 = 30 * 24 * 60 * 60;
 /// Longest wait until the authorizer applies a binding. It takes milliseconds, and seconds for the first `view` on a loaded server.
-const RIGHT_WITHIN: Duration = Duration::from_secs(15);
+const PERMISSION_TIMEOUT: Duration = Duration::from_secs(15);
 /// Interval of access reviews during that wait. The authorizer's cache cannot be watched.
-const RIGHT_ASKED_EVERY: Duration = Duration::from_millis(100);
+const PERMISSION_CHECK_EVERY: Duration = Duration::from_millis(100);
 /// Most by which a token may outlive the requested time, because the apiserver may round.
 const EXPIRY_SLACK_SECONDS: i64 = 60;
 /// The account that tests a delivery. One per cluster: the test is idempotent.
@@ -72,7 +72,7 @@ impl AccessRole {
     }
 
     /// Returns an access that identifies the role: no lesser role allows it in any namespace.
-    fn example(self) -> Value {
+    fn sample_attributes(self) -> Value {
         let of =
             |verb: &str, group: &str, resource: &str| json!({ "verb": verb, "group": group, "resource": resource });
         match self {
@@ -139,7 +139,7 @@ impl Cluster {
         check(terms)?;
         self.ensure_account(&terms.name, labels(terms)).await?;
         self.ensure_binding(terms).await?;
-        self.await_right(terms).await?;
+        self.await_permission(terms).await?;
         let (token, expires_at_ms) = self.request_token(&terms.name, terms.seconds).await?;
         Ok(AccessGrant {
             kubeconfig: self.kubeconfig_for(&terms.context, &terms.name, &token),
@@ -196,7 +196,7 @@ impl Cluster {
         }
         let path = binding_path(&terms.name);
         let found: FoundBinding = self.calls.make(Call::get(path.as_str())).await?.object()?;
-        if found.says(terms) {
+        if found.matches(terms) {
             return Ok(());
         }
         self.delete(path).await?;
@@ -224,24 +224,26 @@ impl Cluster {
 
     /// Waits until the authorizer allows exactly what the binding grants. The authorizer receives bindings through its own watch; a
     /// delivery that is used before that would be refused, or would still have the rights of a replaced binding.
-    async fn await_right(&self, terms: &AccessTerms) -> Result<(), KubeError> {
+    async fn await_permission(&self, terms: &AccessTerms) -> Result<(), KubeError> {
         let began = Instant::now();
-        let mut ticks = tokio::time::interval(RIGHT_ASKED_EVERY);
+        let mut ticks = tokio::time::interval(PERMISSION_CHECK_EVERY);
         loop {
             ticks.tick().await;
             let is_admin = terms.role == AccessRole::ClusterAdmin;
-            if self.may(terms, terms.role).await? && (is_admin || !self.may(terms, AccessRole::ClusterAdmin).await?) {
+            if self.is_allowed(terms, terms.role).await?
+                && (is_admin || !self.is_allowed(terms, AccessRole::ClusterAdmin).await?)
+            {
                 return Ok(());
             }
-            if began.elapsed() >= RIGHT_WITHIN {
-                let last = format!("without the right of ClusterRole {}", terms.role.cluster_role());
-                return Err(KubeError::NotReady { last, seconds: RIGHT_WITHIN.as_secs() });
+            if began.elapsed() >= PERMISSION_TIMEOUT {
+                let last = format!("the permissions of ClusterRole {} are not effective", terms.role.cluster_role());
+                return Err(KubeError::NotReady { last, seconds: PERMISSION_TIMEOUT.as_secs() });
             }
         }
     }
 
     /// Returns true if the account of these terms may do the access that identifies `role`.
-    async fn may(&self, terms: &AccessTerms, role: AccessRole) -> Result<bool, KubeError> {
+    async fn is_allowed(&self, terms: &AccessTerms, role: AccessRole) -> Result<bool, KubeError> {
         let call = Call::post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review(terms, role));
         let review: FoundReview = self.calls.make(call).await?.object()?;
         Ok(review.status.allowed)
@@ -255,14 +257,14 @@ impl Cluster {
         let answer = self.calls.make(call).await?.success()?;
         // The answer is not quoted in the error: it may contain a token in another place.
         let found: FoundToken =
-            json::read(&answer.body).map_err(|_| KubeError::Unreadable("not a TokenRequest with its token".into()))?;
+            json::read(&answer.body).map_err(|_| KubeError::Unreadable("not a TokenRequest with a token".into()))?;
         let (issued, expires) = (found.metadata.creation_timestamp, found.status.expiration_timestamp);
-        let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
-        if issued
-            .is_some_and(|issued| expires.as_second() - issued.as_second() > asked.saturating_add(EXPIRY_SLACK_SECONDS))
-        {
+        let requested = i64::try_from(seconds).unwrap_or(i64::MAX);
+        if issued.is_some_and(|issued| {
+            expires.as_second() - issued.as_second() > requested.saturating_add(EXPIRY_SLACK_SECONDS)
+        }) {
             return Err(KubeError::Refusal(format!(
-                "the apiserver gave a token that outlives the {seconds} s asked for"
+                "the apiserver issued a token that outlives the requested {seconds} s"
             )));
         }
         Ok((found.status.token, expires.as_millisecond()))
@@ -272,10 +274,10 @@ impl Cluster {
 /// Returns true if the object already exists, according to the machine-readable `reason`; the message is only text.
 fn exists_already(answer: &Answer) -> bool {
     #[derive(Deserialize)]
-    struct Told {
+    struct Status {
         reason: String,
     }
-    json::read::<Told>(&answer.body).is_ok_and(|told| told.reason == "AlreadyExists")
+    json::read::<Status>(&answer.body).is_ok_and(|status| status.reason == "AlreadyExists")
 }
 
 /// The parts of a ClusterRoleBinding that are read.
@@ -305,7 +307,7 @@ struct FoundSubject {
 
 impl FoundBinding {
     /// Returns true if the binding gives the account of these terms their role, and has no other subject.
-    fn says(&self, terms: &AccessTerms) -> bool {
+    fn matches(&self, terms: &AccessTerms) -> bool {
         let role = &self.role_ref;
         let is_role = role.api_group == RBAC && role.kind == "ClusterRole" && role.name == terms.role.cluster_role();
         let is_ours = |subject: &FoundSubject| {
@@ -354,7 +356,7 @@ fn check(terms: &AccessTerms) -> Result<(), KubeError> {
     if !(TOKEN_SECONDS_MIN..=TOKEN_SECONDS_MAX).contains(&terms.seconds) {
         let seconds = terms.seconds;
         return Err(KubeError::Refusal(format!(
-            "a token lives {TOKEN_SECONDS_MIN} s to {TOKEN_SECONDS_MAX} s; {seconds} s were asked for"
+            "invalid token lifetime {seconds} s: use {TOKEN_SECONDS_MIN} s to {TOKEN_SECONDS_MAX} s"
         )));
     }
     Ok(())
@@ -365,7 +367,7 @@ fn check_name(name: &str) -> Result<(), KubeError> {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let label =
         (1..=63).contains(&name.len()) && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-');
-    if label { Ok(()) } else { Err(KubeError::Refusal(format!("{name:?} cannot name a ServiceAccount"))) }
+    if label { Ok(()) } else { Err(KubeError::Refusal(format!("{name:?} is not a valid name of a ServiceAccount"))) }
 }
 
 /// Returns the API path of the platform's ServiceAccounts.
@@ -388,7 +390,7 @@ fn review(terms: &AccessTerms, role: AccessRole) -> Value {
     let user = format!("system:serviceaccount:{ACCESS_NAMESPACE}:{}", terms.name);
     json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-        "spec": { "user": user, "groups": groups, "resourceAttributes": role.example() },
+        "spec": { "user": user, "groups": groups, "resourceAttributes": role.sample_attributes() },
     })
 }
 
@@ -444,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_that_gives_more_than_ours_is_another() {
+    fn binding_with_another_role_or_subject_does_not_match() {
         let terms = AccessTerms {
             name: "access-1".into(),
             role: AccessRole::ClusterView,
@@ -453,21 +455,21 @@ mod tests {
             seconds: 600,
             context: "prod".into(),
         };
-        let says = |change: &dyn Fn(&mut Value)| {
+        let matches = |change: &dyn Fn(&mut Value)| {
             let mut found = binding(&terms);
             change(&mut found);
-            serde_json::from_value::<FoundBinding>(found).unwrap().says(&terms)
+            serde_json::from_value::<FoundBinding>(found).unwrap().matches(&terms)
         };
-        assert!(says(&|_| {}));
-        assert!(!says(&|found| found["roleRef"]["name"] = "cluster-admin".into()));
-        assert!(!says(&|found| found["roleRef"]["kind"] = "Role".into()));
-        assert!(!says(&|found| found["subjects"][0]["name"] = "access-2".into()));
-        assert!(!says(&|found| found["subjects"][0]["namespace"] = "default".into()));
-        assert!(!says(&|found| found["subjects"][0]["kind"] = "User".into()));
-        assert!(!says(&|found| found["subjects"] = Value::Null));
-        assert!(!says(&|found| {
+        assert!(matches(&|_| {}));
+        assert!(!matches(&|found| found["roleRef"]["name"] = "cluster-admin".into()));
+        assert!(!matches(&|found| found["roleRef"]["kind"] = "Role".into()));
+        assert!(!matches(&|found| found["subjects"][0]["name"] = "access-2".into()));
+        assert!(!matches(&|found| found["subjects"][0]["namespace"] = "default".into()));
+        assert!(!matches(&|found| found["subjects"][0]["kind"] = "User".into()));
+        assert!(!matches(&|found| found["subjects"] = Value::Null));
+        assert!(!matches(&|found| {
             let mut more = found["subjects"][0].clone();
-            more["name"] = "somebody".into();
+            more["name"] = "access-3".into();
             found["subjects"].as_array_mut().unwrap().push(more);
         }));
     }

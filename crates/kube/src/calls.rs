@@ -18,9 +18,9 @@ use serde_json::Value;
 
 use crate::{
     cluster::Endpoint,
-    connection::{Connection, Lines, in_time},
+    connection::{Connection, Lines, with_timeout},
     dial::{Connector, Dialer},
-    error::{KubeError, answered},
+    error::{KubeError, status_error},
     json,
     kubeconfig::{Identity, Kubeconfig, KubeconfigError},
     limits::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT},
@@ -117,12 +117,12 @@ impl Answer {
 /// Returns the error of an unsuccessful answer.
 fn failure(status: StatusCode, body: &[u8]) -> KubeError {
     #[derive(Deserialize)]
-    struct Told {
+    struct Status {
         message: String,
     }
-    match json::read::<Told>(body) {
-        Ok(told) => answered(status.as_u16(), told.message),
-        Err(_) => answered(status.as_u16(), String::from_utf8_lossy(&body[..body.len().min(1_024)])),
+    match json::read::<Status>(body) {
+        Ok(reply) => status_error(status.as_u16(), reply.message),
+        Err(_) => status_error(status.as_u16(), String::from_utf8_lossy(&body[..body.len().min(1_024)])),
     }
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct Calls {
     host: HeaderValue,
     bearer: Option<HeaderValue>,
     admission: Arc<dyn Admission>,
-    kept: Mutex<Option<Connection>>,
+    idle: Mutex<Option<Connection>>,
 }
 
 impl Calls {
@@ -143,13 +143,13 @@ impl Calls {
         admission: Option<Arc<dyn Admission>>,
     ) -> Result<Self, KubeError> {
         let host = HeaderValue::from_str(&endpoint.authority())
-            .map_err(|_| KubeError::Refusal(format!("{endpoint} is no address")))?;
+            .map_err(|_| KubeError::Refusal(format!("{endpoint} is not a valid address")))?;
         Ok(Self {
             dialer: Dialer::new(kubeconfig, endpoint, connector)?,
             host,
             bearer: bearer(&kubeconfig.identity)?,
             admission: admission.unwrap_or_else(|| Arc::new(Unlimited)),
-            kept: Mutex::default(),
+            idle: Mutex::default(),
         })
     }
 
@@ -157,7 +157,7 @@ impl Calls {
     pub(crate) async fn make(&self, call: Call) -> Result<Answer, KubeError> {
         let request = self.request(&call)?;
         let _permit = self.admission.admit(CallKind::Request).await?;
-        in_time(REQUEST_TIMEOUT, self.exchange(request, call.bytes_max)).await?
+        with_timeout(REQUEST_TIMEOUT, self.exchange(request, call.bytes_max)).await?
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>, bytes_max: usize) -> Result<Answer, KubeError> {
@@ -165,14 +165,14 @@ impl Calls {
         let (status, body) = connection.exchange(request, bytes_max).await?;
         // A connection is only reused if its answer was read completely. Of parallel connections, the first to finish is kept and the
         // others close.
-        connection.rest();
-        self.kept().get_or_insert(connection);
+        connection.mark_idle();
+        self.idle().get_or_insert(connection);
         Ok(Answer { status, body })
     }
 
     /// Returns the kept connection if it is still open, and a new one otherwise.
     async fn connection(&self) -> Result<Connection, KubeError> {
-        let kept = self.kept().take();
+        let kept = self.idle().take();
         if let Some(mut kept) = kept
             && kept.is_usable().await
         {
@@ -186,10 +186,10 @@ impl Calls {
         let request = self.request(&call)?;
         let permit = self.admission.admit(CallKind::Watch).await?;
         let begun = async { Connection::open(&self.dialer).await?.watch(request).await };
-        let (status, mut lines) = in_time(REQUEST_TIMEOUT, begun).await??;
+        let (status, mut lines) = with_timeout(REQUEST_TIMEOUT, begun).await??;
         if !status.is_success() {
-            let told = in_time(REQUEST_TIMEOUT, lines.next(ANSWER_BYTES_MAX)).await??;
-            return Err(failure(status, &told.unwrap_or_default()));
+            let body = with_timeout(REQUEST_TIMEOUT, lines.next(ANSWER_BYTES_MAX)).await??;
+            return Err(failure(status, &body.unwrap_or_default()));
         }
         Ok(Watch { lines, bytes_max: call.bytes_max, _permit: permit })
     }
@@ -214,8 +214,8 @@ impl Calls {
         Ok(request)
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Option<Connection>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> std::sync::MutexGuard<'_, Option<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -40,7 +40,7 @@ impl Endpoint {
 
     pub(crate) fn server_name(&self) -> Result<ServerName<'static>, KubeError> {
         ServerName::try_from(self.host.clone())
-            .map_err(|_| KubeError::Refusal(format!("{:?} is no address or name", self.host)))
+            .map_err(|_| KubeError::Refusal(format!("{:?} is not a valid address or host name", self.host)))
     }
 }
 
@@ -94,7 +94,7 @@ impl Cluster {
     }
 
     /// Like [`Cluster::new`], but every call waits for a permit of `admission`.
-    pub fn admitted(
+    pub fn with_admission(
         kubeconfig: &Kubeconfig,
         endpoint: Endpoint,
         connector: Arc<dyn Connector>,
@@ -141,8 +141,8 @@ impl Cluster {
 
     /// Returns the apiserver's version. It is answered from memory and does not show readiness.
     pub async fn version(&self) -> Result<ClusterVersion, KubeError> {
-        let told: ClusterVersion = self.calls.make(Call::get("/version")).await?.object()?;
-        Ok(ClusterVersion { git_version: bounded(&told.git_version) })
+        let version: ClusterVersion = self.calls.make(Call::get("/version")).await?.object()?;
+        Ok(ClusterVersion { git_version: bounded(&version.git_version) })
     }
 
     /// Returns the user as which the apiserver authenticates these credentials; needs no rights.

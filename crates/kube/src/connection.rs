@@ -43,7 +43,7 @@ impl Connection {
             tokio::select! {
                 // The request in progress gets the error of a broken connection.
                 _ = connection => {}
-                () = unused(used, IDLE_MAX) => {}
+                () = wait_until_idle(used, IDLE_MAX) => {}
             }
         });
         Ok(Self { sender, allowance, is_used, _driver: AbortOnDropHandle::new(driver) })
@@ -55,7 +55,7 @@ impl Connection {
     }
 
     /// Marks the connection as unused from now on.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn mark_idle(&self) {
         self.is_used.send_replace(false);
     }
 
@@ -67,7 +67,7 @@ impl Connection {
     ) -> Result<(StatusCode, Bytes), KubeError> {
         let response = self.send(request, wire_bytes_max(bytes_max)).await?;
         let status = response.status();
-        let too_long = || KubeError::Unreadable(format!("it is longer than {bytes_max} bytes"));
+        let too_long = || KubeError::Unreadable(format!("the response is longer than {bytes_max} bytes"));
         let mut body = response.into_body();
         if body.size_hint().lower() > bytes_max as u64 {
             return Err(too_long());
@@ -88,7 +88,7 @@ impl Connection {
     pub(crate) async fn watch(mut self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Lines), KubeError> {
         let response = self.send(request, WATCH_BYTES_MAX).await?;
         let status = response.status();
-        let lines = Lines { body: response.into_body(), read: BytesMut::new(), looked: 0, _connection: self };
+        let lines = Lines { body: response.into_body(), read: BytesMut::new(), searched: 0, _connection: self };
         Ok((status, lines))
     }
 
@@ -97,28 +97,28 @@ impl Connection {
         self.allowance.set(allowed);
         self.sender.ready().await?;
         let response = self.sender.send_request(request).await?;
-        check_plain(response.headers())?;
+        check_uncompressed(response.headers())?;
         Ok(response)
     }
 }
 
 /// Refuses encoded answers: none was requested, and ten compressed bytes can expand to a million.
-fn check_plain(headers: &HeaderMap) -> Result<(), KubeError> {
+fn check_uncompressed(headers: &HeaderMap) -> Result<(), KubeError> {
     match headers.get(CONTENT_ENCODING) {
         None => Ok(()),
         Some(encoding) if encoding == "identity" => Ok(()),
-        Some(_) => Err(KubeError::Unreadable("it is compressed, which was not asked for".to_owned())),
+        Some(_) => Err(KubeError::Unreadable("the response is compressed, which was not requested".to_owned())),
     }
 }
 
 /// Returns when the connection has been unused for `long`.
-async fn unused(mut used: watch::Receiver<bool>, long: Duration) {
+async fn wait_until_idle(mut used: watch::Receiver<bool>, limit: Duration) {
     // The sender is a part of the connection; dropping it aborts this task.
     while used.wait_for(|is_used| !is_used).await.is_ok() {
         tokio::select! {
             biased;
             _ = used.changed() => {}
-            () = tokio::time::sleep(long) => return,
+            () = tokio::time::sleep(limit) => return,
         }
     }
 }
@@ -128,7 +128,7 @@ pub(crate) struct Lines {
     body: Incoming,
     read: BytesMut,
     /// Length of the part of `read` that is known to contain no newline.
-    looked: usize,
+    searched: usize,
     _connection: Connection,
 }
 
@@ -138,18 +138,18 @@ impl Lines {
         // Thousands of lines can be buffered: lets other tasks run in between.
         tokio::task::coop::consume_budget().await;
         loop {
-            while let Some(end) = self.read[self.looked..].iter().position(|byte| *byte == b'\n') {
-                let line = self.read.split_to(self.looked + end + 1).freeze();
-                self.looked = 0;
+            while let Some(end) = self.read[self.searched..].iter().position(|byte| *byte == b'\n') {
+                let line = self.read.split_to(self.searched + end + 1).freeze();
+                self.searched = 0;
                 if !line.trim_ascii().is_empty() {
                     return Ok(Some(line));
                 }
             }
-            self.looked = self.read.len();
-            if self.looked > bytes_max {
+            self.searched = self.read.len();
+            if self.searched > bytes_max {
                 return Err(KubeError::Unreadable(format!("an event is longer than {bytes_max} bytes")));
             }
-            let Some(frame) = in_time(WATCH_SILENCE_MAX, self.body.frame()).await? else { return Ok(None) };
+            let Some(frame) = with_timeout(WATCH_SILENCE_MAX, self.body.frame()).await? else { return Ok(None) };
             if let Ok(piece) = frame?.into_data() {
                 self.read.extend_from_slice(&piece);
             }
@@ -158,6 +158,6 @@ impl Lines {
 }
 
 /// Waits for a future, for at most `long`.
-pub(crate) async fn in_time<T>(long: Duration, done: impl Future<Output = T>) -> Result<T, KubeError> {
-    timeout(long, done).await.map_err(|_| KubeError::Silent { seconds: long.as_secs() })
+pub(crate) async fn with_timeout<T>(limit: Duration, done: impl Future<Output = T>) -> Result<T, KubeError> {
+    timeout(limit, done).await.map_err(|_| KubeError::TimedOut { seconds: limit.as_secs() })
 }

@@ -57,7 +57,7 @@ impl Dialer {
     /// Opens an encrypted stream and returns its allowance of received bytes, which is at first enough for a handshake.
     pub(crate) async fn dial(&self) -> Result<(TlsStream<Metered>, Allowance), OpenError> {
         let dialled = tokio::time::timeout(OPEN_TIMEOUT, self.open());
-        dialled.await.unwrap_or(Err(OpenError::Slow(OPEN_TIMEOUT.as_secs())))
+        dialled.await.unwrap_or(Err(OpenError::TimedOut(OPEN_TIMEOUT.as_secs())))
     }
 
     async fn open(&self) -> Result<(TlsStream<Metered>, Allowance), OpenError> {

@@ -14,25 +14,25 @@ pub enum KubeError {
     #[error("the apiserver's port refuses connections")]
     Refused,
     /// No stream could be opened: the node or its channel is not connected.
-    #[error("no way to the apiserver: {0}")]
+    #[error("cannot reach the apiserver: {0}")]
     Unreachable(String),
     /// The certificate is of another certificate authority or lacks the name: this is not the kubeconfig's cluster.
-    #[error("the apiserver's certificate is not one of this cluster: {0}")]
+    #[error("the apiserver's certificate is not from this cluster's CA: {0}")]
     Untrusted(String),
     /// The stream broke before the answer was complete.
-    #[error("the connection to the apiserver broke: {0}")]
+    #[error("the connection to the apiserver failed: {0}")]
     Interrupted(String),
     /// 401: the cluster does not, or no longer, accept the certificate or token.
-    #[error("the apiserver does not accept the credentials (401 Unauthorized)")]
+    #[error("the apiserver rejected the credentials (401 Unauthorized)")]
     Unauthorized,
     /// 403: authenticated, but without the right.
-    #[error("the apiserver forbids it (403 Forbidden): {0}")]
+    #[error("the apiserver denied the request (403 Forbidden): {0}")]
     Forbidden(String),
     /// 404: the object does not exist.
-    #[error("the apiserver knows no such object: {0}")]
+    #[error("the apiserver has no such object: {0}")]
     NotFound(String),
     /// 409: the object already exists, or was changed concurrently.
-    #[error("the apiserver sees a conflict: {0}")]
+    #[error("the apiserver reported a conflict: {0}")]
     Conflict(String),
     /// Any other unsuccessful answer.
     #[error("the apiserver answered {status}: {message}")]
@@ -43,23 +43,23 @@ pub enum KubeError {
         message: String,
     },
     /// The answer does not have the shape of Kubernetes' answers, or is longer than the limit in the text.
-    #[error("the apiserver's answer cannot be read: {0}")]
+    #[error("the apiserver's response is invalid: {0}")]
     Unreadable(String),
     /// The time limit passed without an answer: [`crate::REQUEST_TIMEOUT`], or the shorter one of a connection attempt, a wait or a silent
     /// watch.
-    #[error("the apiserver did not answer in {seconds} s")]
-    Silent {
+    #[error("the apiserver did not answer within {seconds} s")]
+    TimedOut {
         /// The limit, in seconds.
         seconds: u64,
     },
     /// Too many calls are in progress, to this cluster or to all: the call was not made.
-    #[error("too many calls to clusters are under way; try again after {seconds} s")]
+    #[error("too many cluster calls are in progress; try again in {seconds} s")]
     Busy {
         /// Seconds after which to try again.
         seconds: u64,
     },
     /// The wait reached its time limit.
-    #[error("still {last} after {seconds} s")]
+    #[error("not ready after {seconds} s: {last}")]
     NotReady {
         /// The last observed reason.
         last: String,
@@ -74,7 +74,7 @@ pub enum KubeError {
 impl KubeError {
     /// Returns true if the connection and not the apiserver failed: a new connection may succeed.
     pub fn is_transport(&self) -> bool {
-        matches!(self, Self::Refused | Self::Unreachable(_) | Self::Interrupted(_) | Self::Silent { .. })
+        matches!(self, Self::Refused | Self::Unreachable(_) | Self::Interrupted(_) | Self::TimedOut { .. })
     }
 }
 
@@ -89,8 +89,8 @@ pub(crate) enum OpenError {
     Untrusted(rustls::Error),
     #[error("{0}")]
     Handshake(io::Error),
-    #[error("no TLS handshake in {0} s")]
-    Slow(u64),
+    #[error("no TLS handshake within {0} s")]
+    TimedOut(u64),
 }
 
 impl From<OpenError> for KubeError {
@@ -99,9 +99,9 @@ impl From<OpenError> for KubeError {
             OpenError::Refused => Self::Refused,
             OpenError::Unreachable(error) => Self::Unreachable(bounded(&error.to_string())),
             OpenError::Untrusted(error) => Self::Untrusted(bounded(&error.to_string())),
-            OpenError::Handshake(error) if is_too_much(&error) => Self::Unreadable(Exceeded.to_string()),
+            OpenError::Handshake(error) if is_limit_exceeded(&error) => Self::Unreadable(Exceeded.to_string()),
             OpenError::Handshake(error) => Self::Interrupted(bounded(&format!("in the TLS handshake: {error}"))),
-            OpenError::Slow(seconds) => Self::Silent { seconds },
+            OpenError::TimedOut(seconds) => Self::TimedOut { seconds },
         }
     }
 }
@@ -110,12 +110,12 @@ impl From<hyper::Error> for KubeError {
     /// Searches the sources for an exceeded limit; any other failure is a broken connection.
     fn from(error: hyper::Error) -> Self {
         if error.is_parse_too_large() {
-            return Self::Unreadable("its headers are too long, or too many".to_owned());
+            return Self::Unreadable("the response has too many or too long headers".to_owned());
         }
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
-            if error.downcast_ref::<io::Error>().is_some_and(is_too_much) {
+            if error.downcast_ref::<io::Error>().is_some_and(is_limit_exceeded) {
                 return Self::Unreadable(Exceeded.to_string());
             }
             text = error.to_string();
@@ -125,12 +125,12 @@ impl From<hyper::Error> for KubeError {
     }
 }
 
-fn is_too_much(error: &io::Error) -> bool {
+fn is_limit_exceeded(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|cause| cause.is::<Exceeded>())
 }
 
 /// Returns the error of an answer with this status.
-pub(crate) fn answered(status: u16, message: impl AsRef<str>) -> KubeError {
+pub(crate) fn status_error(status: u16, message: impl AsRef<str>) -> KubeError {
     let message = bounded(message.as_ref());
     match status {
         401 => KubeError::Unauthorized,
@@ -142,15 +142,15 @@ pub(crate) fn answered(status: u16, message: impl AsRef<str>) -> KubeError {
 }
 
 /// Most bytes of a foreign text in an error.
-const FOREIGN_BYTES_MAX: usize = 400;
+const TEXT_BYTES_MAX: usize = 400;
 
 /// Cuts a foreign text and puts it on one line.
 pub(crate) fn bounded(text: &str) -> String {
     // A much too long text is cut first, so that it is not scanned to its end.
-    let text = &text[..text.floor_char_boundary(2 * FOREIGN_BYTES_MAX)];
+    let text = &text[..text.floor_char_boundary(2 * TEXT_BYTES_MAX)];
     let mut kept: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if kept.len() > FOREIGN_BYTES_MAX {
-        let end = kept.floor_char_boundary(FOREIGN_BYTES_MAX);
+    if kept.len() > TEXT_BYTES_MAX {
+        let end = kept.floor_char_boundary(TEXT_BYTES_MAX);
         kept.truncate(end);
         kept.push('…');
     }
@@ -162,13 +162,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_text_stays_short_and_on_one_line() {
+    fn text_from_a_cluster_becomes_one_short_line() {
         assert_eq!(bounded("a\nb"), "a b");
-        assert!(bounded(&"ü".repeat(10_000)).len() < FOREIGN_BYTES_MAX + 8);
+        assert!(bounded(&"ü".repeat(10_000)).len() < TEXT_BYTES_MAX + 8);
     }
 
     #[test]
-    fn a_refused_port_is_told_from_a_broken_connection_and_that_from_a_limit() {
+    fn refused_port_broken_connection_and_limit_are_distinct() {
         assert!(matches!(KubeError::from(OpenError::Refused), KubeError::Refused));
         let broken = |error| KubeError::from(OpenError::Handshake(error));
         assert!(matches!(broken(io::Error::from(io::ErrorKind::BrokenPipe)), KubeError::Interrupted(_)));

@@ -40,7 +40,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for List<T, MAX> {
     type Value = AtMost<T, MAX>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "a list of at most {MAX}")
+        write!(formatter, "a list of at most {MAX} entries")
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_refused_at_its_first_entry_too_many_and_not_at_its_end() {
+    fn list_is_refused_at_its_first_excess_entry() {
         let endless = format!("[1,2,3{}", ",0".repeat(1_000));
         let error = read::<AtMost<u8, 2>>(endless.as_bytes()).unwrap_err();
         assert!(error.to_string().contains("more than 2 entries"), "{error}");
     }
 
     #[test]
-    fn the_worst_answer_that_fits_is_parsed_in_the_blink_of_an_eye() {
+    fn worst_case_response_is_parsed_quickly() {
         let filled = |head: &str, item: &str| {
             let mut text = head.to_owned();
             while text.len() + item.len() <= NODES_BYTES_MAX {
@@ -102,7 +102,7 @@ mod tests {
             ("empty objects", filled(r#"{"metadata":{"managedFields":[{}"#, ",{}")),
         ] {
             let began = Instant::now();
-            assert!(read::<NodeList>(text.as_bytes()).is_err(), "{what}: it has no end");
+            assert!(read::<NodeList>(text.as_bytes()).is_err(), "{what}: the text is incomplete");
             let took = began.elapsed();
             println!("    json: {} KiB of {what}: {} µs", text.len() / 1_024, took.as_micros());
             assert!(took < Duration::from_millis(250), "{what}: {took:?}");

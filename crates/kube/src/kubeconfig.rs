@@ -44,13 +44,13 @@ pub enum KubeconfigError {
     #[error("the kubeconfig is longer than {KUBECONFIG_BYTES_MAX} bytes")]
     TooLong,
     /// The file is not YAML with the expected structure.
-    #[error("the kubeconfig is not one: {0}")]
+    #[error("invalid kubeconfig: {0}")]
     Malformed(&'static str),
     /// A required embedded part is missing.
     #[error("the kubeconfig has no {0}")]
-    Lacks(&'static str),
+    Missing(&'static str),
     /// A part is invalid.
-    #[error("the kubeconfig's {0} is not valid")]
+    #[error("the kubeconfig has an invalid {0}")]
     Invalid(&'static str),
 }
 
@@ -61,12 +61,14 @@ impl Kubeconfig {
             return Err(KubeconfigError::TooLong);
         }
         // The parser's message may quote the file, including keys, so it is dropped.
-        let file: File =
-            serde_saphyr::from_slice(bytes).map_err(|_| KubeconfigError::Malformed("not YAML of its shape"))?;
-        let context = named(&file.contexts, &file.current_context).ok_or(KubeconfigError::Lacks("current context"))?;
-        let cluster = named(&file.clusters, &context.context.cluster).ok_or(KubeconfigError::Lacks("cluster"))?;
-        let user = named(&file.users, &context.context.user).ok_or(KubeconfigError::Lacks("user"))?;
-        let ca_data = cluster.cluster.ca_data.as_deref().ok_or(KubeconfigError::Lacks("certificate-authority-data"))?;
+        let file: File = serde_saphyr::from_slice(bytes)
+            .map_err(|_| KubeconfigError::Malformed("not YAML of the expected shape"))?;
+        let context =
+            named(&file.contexts, &file.current_context).ok_or(KubeconfigError::Missing("current context"))?;
+        let cluster = named(&file.clusters, &context.context.cluster).ok_or(KubeconfigError::Missing("cluster"))?;
+        let user = named(&file.users, &context.context.user).ok_or(KubeconfigError::Missing("user"))?;
+        let ca_data =
+            cluster.cluster.ca_data.as_deref().ok_or(KubeconfigError::Missing("certificate-authority-data"))?;
         let ca_pem = decoded(ca_data, "certificate-authority-data")?;
         let ca = certificates(&ca_pem, "certificate-authority-data")?;
         let ca_pem =
@@ -79,9 +81,9 @@ fn identity(user: &User) -> Result<Identity, KubeconfigError> {
     if let Some(token) = &user.token {
         return Ok(Identity::Token(token.clone()));
     }
-    let chain = user.certificate.as_deref().ok_or(KubeconfigError::Lacks("client-certificate-data"))?;
+    let chain = user.certificate.as_deref().ok_or(KubeconfigError::Missing("client-certificate-data"))?;
     let chain = certificates(&decoded(chain, "client-certificate-data")?, "client-certificate-data")?;
-    let key = user.key.as_ref().ok_or(KubeconfigError::Lacks("client-key-data"))?;
+    let key = user.key.as_ref().ok_or(KubeconfigError::Missing("client-key-data"))?;
     let key = decoded(key.expose_secret(), "client-key-data")?;
     let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| KubeconfigError::Invalid("client-key-data"))?;
     Ok(Identity::Certificate { chain, key })
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write_is_what_we_read() {
+    fn rendered_kubeconfig_can_be_parsed() {
         let ca_pem = ca_pem();
         let read = Kubeconfig::parse(text(&ca_pem, "prod").as_bytes()).unwrap();
         assert_eq!(read.ca_pem, ca_pem);
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_break_out_of_its_place() {
+    fn name_cannot_inject_yaml() {
         let ca_pem = ca_pem();
         let evil = "x\"\nusers: []\n#";
         let read = Kubeconfig::parse(text(&ca_pem, evil).as_bytes()).unwrap();
@@ -245,14 +247,14 @@ mod tests {
         let by_file = text(&ca_pem, "prod").replace("    token: \"eyJ.top.secret\"", "    tokenFile: /etc/passwd");
         assert_eq!(
             Kubeconfig::parse(by_file.as_bytes()).unwrap_err(),
-            KubeconfigError::Lacks("client-certificate-data")
+            KubeconfigError::Missing("client-certificate-data")
         );
     }
 
     #[test]
-    fn a_kubeconfig_without_end_is_refused_unread() {
+    fn oversized_kubeconfig_is_refused_unparsed() {
         assert_eq!(Kubeconfig::parse(&vec![b'a'; KUBECONFIG_BYTES_MAX + 1]).unwrap_err(), KubeconfigError::TooLong);
         assert!(matches!(Kubeconfig::parse(b"\xff\xfe{"), Err(KubeconfigError::Malformed(_))));
-        assert_eq!(Kubeconfig::parse(b"kind: Config\n").unwrap_err(), KubeconfigError::Lacks("current context"));
+        assert_eq!(Kubeconfig::parse(b"kind: Config\n").unwrap_err(), KubeconfigError::Missing("current context"));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Allowance(Arc<AtomicUsize>);
 
 /// More bytes were received than allowed.
 #[derive(Debug, thiserror::Error)]
-#[error("more bytes came than one answer may take")]
+#[error("the response exceeds its byte limit")]
 pub(crate) struct Exceeded;
 
 impl Allowance {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_more_is_read_than_is_allowed_and_a_new_allowance_counts_from_its_own_start() {
+    async fn reads_stop_at_the_allowance_and_a_new_one_starts_over() {
         let (near, mut far) = tokio::io::duplex(64);
         let allowance = Allowance::of(4);
         let mut metered = Metered { stream: Box::new(near), allowance: allowance.clone() };

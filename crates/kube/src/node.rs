@@ -57,7 +57,7 @@ pub struct NodeCondition {
 
 impl KubeNode {
     /// Returns the reason why the KubeNode is not ready, as text; `None` if it is ready.
-    pub fn not_ready_because(&self) -> Option<String> {
+    pub fn not_ready_reason(&self) -> Option<String> {
         if self.ready {
             return None;
         }
@@ -230,7 +230,7 @@ impl Cluster {
 fn check_object_name(name: &str) -> Result<(), KubeError> {
     let may = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     let is_name = (1..=253).contains(&name.len()) && name.bytes().all(may) && !name.starts_with('.');
-    if is_name { Ok(()) } else { Err(KubeError::Refusal(format!("{name:?} cannot name a KubeNode"))) }
+    if is_name { Ok(()) } else { Err(KubeError::Refusal(format!("{name:?} is not a valid name of a KubeNode"))) }
 }
 
 #[cfg(test)]
@@ -247,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_ready_only_when_it_says_so() {
+    fn node_is_ready_only_if_its_condition_is_true() {
         assert!(node(Some(("True", "kubelet is posting ready status"))).ready);
         for not in [None, Some(("False", "")), Some(("Unknown", "Kubelet stopped posting node status."))] {
             assert!(!node(not).ready, "{not:?}");
         }
-        assert_eq!(node(None).not_ready_because().unwrap(), "kubelet has not reported yet");
-        assert_eq!(node(Some(("False", "cni"))).not_ready_because().unwrap(), "kubelet not ready: cni");
-        assert_eq!(node(Some(("True", ""))).not_ready_because(), None);
+        assert_eq!(node(None).not_ready_reason().unwrap(), "kubelet has not reported yet");
+        assert_eq!(node(Some(("False", "cni"))).not_ready_reason().unwrap(), "kubelet not ready: cni");
+        assert_eq!(node(Some(("True", ""))).not_ready_reason(), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     calls::Call,
     cluster::{Cluster, Progress},
-    error::{KubeError, answered},
+    error::{KubeError, status_error},
     json,
     limits::{EVENT_BYTES_MAX, NODES_BYTES_MAX, NODES_PER_PAGE, WATCH_SECONDS},
     node::{KubeNode, NODES, Node, NodeList},
@@ -17,10 +17,10 @@ use crate::{
 /// Pause before a watch that ended or broke is opened again.
 const REWATCH_AFTER: Duration = Duration::from_millis(250);
 /// An unchanged wait is reported again after this time, with its age.
-const RETELL_EVERY: Duration = Duration::from_secs(5);
+const REPEAT_EVERY: Duration = Duration::from_secs(5);
 /// Shortest time between two reports; the newest state is reported. Each report changes rows, and a cluster may change its state at any
 /// rate.
-const TELL_EVERY: Duration = Duration::from_millis(250);
+const REPORT_EVERY_MIN: Duration = Duration::from_millis(250);
 /// HTTP status for a resource version that is too old to watch from.
 const GONE: u16 = 410;
 
@@ -28,19 +28,19 @@ impl Cluster {
     /// Watches until the KubeNode with this name is ready, and returns it.
     ///
     /// Opens a watch again if it ends, breaks or becomes too old. Fails at once if waiting cannot help (credentials, rights, certificate),
-    /// and with [`KubeError::NotReady`] after `patience`. `progress` receives changes such as `no KubeNode yet (3 s)` or `kubelet not
+    /// and with [`KubeError::NotReady`] after `timeout`. `progress` receives changes such as `no KubeNode yet (3 s)` or `kubelet not
     /// ready: … (31 s)`, at most four a second, and at least one report every five seconds or so.
     pub async fn await_kube_node_ready(
         &self,
         name: &str,
-        patience: Duration,
+        timeout: Duration,
         progress: Progress<'_>,
     ) -> Result<KubeNode, KubeError> {
         let wait = Wait::new(progress);
         tokio::select! {
             node = self.follow(name, &wait) => node,
             never = wait.report() => match never {},
-            () = tokio::time::sleep(patience) => Err(wait.over()),
+            () = tokio::time::sleep(timeout) => Err(wait.timeout_error()),
         }
     }
 
@@ -49,7 +49,7 @@ impl Cluster {
             match self.list_then_watch(name, wait).await {
                 Ok(Some(node)) => return Ok(node),
                 Ok(None) => {}
-                Err(error) if passes(&error) => wait.sees(error.to_string()),
+                Err(error) if is_transient(&error) => wait.set_reason(error.to_string()),
                 Err(error) => return Err(error),
             }
             tokio::time::sleep(REWATCH_AFTER).await;
@@ -66,7 +66,7 @@ impl Cluster {
         let call = Call::get(query(&[("limit", &NODES_PER_PAGE.to_string())])).up_to(NODES_BYTES_MAX);
         let list: NodeList = self.calls.make(call).await?.object()?;
         let mut version = list.metadata.resource_version;
-        if let Some(node) = wait.judges(list.items.0.into_iter().next()) {
+        if let Some(node) = wait.check_ready(list.items.0.into_iter().next()) {
             return Ok(Some(node));
         }
         loop {
@@ -80,8 +80,12 @@ impl Cluster {
             while let Some(line) = watch.next().await? {
                 let kind = json::read::<EventType>(&line)?.kind;
                 if let EventKind::Error = kind {
-                    let told = json::read::<Event<Status>>(&line)?.object;
-                    return if told.code == GONE { Ok(None) } else { Err(answered(told.code, &told.message)) };
+                    let status = json::read::<Event<Status>>(&line)?.object;
+                    return if status.code == GONE {
+                        Ok(None)
+                    } else {
+                        Err(status_error(status.code, &status.message))
+                    };
                 }
                 let node = json::read::<Event<Node>>(&line)?.object;
                 let seen = node.metadata.resource_version.clone();
@@ -93,7 +97,7 @@ impl Cluster {
                     version = seen;
                 }
                 let is_there = !matches!(kind, EventKind::Deleted);
-                if let Some(node) = wait.judges(is_there.then_some(node)) {
+                if let Some(node) = wait.check_ready(is_there.then_some(node)) {
                     return Ok(Some(node));
                 }
             }
@@ -135,7 +139,7 @@ enum EventKind {
 
 /// Returns true if a new watch may succeed: after a connection error, with an apiserver that restarts or is busy, or after a too old
 /// version.
-fn passes(error: &KubeError) -> bool {
+fn is_transient(error: &KubeError) -> bool {
     error.is_transport()
         || matches!(error, KubeError::Busy { .. } | KubeError::Answered { status: 429 | GONE | 500.., .. })
 }
@@ -143,38 +147,38 @@ fn passes(error: &KubeError) -> bool {
 /// A wait: its current reason and its start.
 struct Wait<'a> {
     began: Instant,
-    waits_for: Mutex<String>,
+    reason: Mutex<String>,
     changed: Notify,
     progress: Progress<'a>,
 }
 
 impl<'a> Wait<'a> {
     fn new(progress: Progress<'a>) -> Self {
-        Self { began: Instant::now(), waits_for: Mutex::new("no answer yet".into()), changed: Notify::new(), progress }
+        Self { began: Instant::now(), reason: Mutex::new("no answer yet".into()), changed: Notify::new(), progress }
     }
 
     fn current(&self) -> String {
-        self.waits_for.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.reason.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    fn sees(&self, text: String) {
-        let mut waits_for = self.waits_for.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if *waits_for != text {
-            *waits_for = text;
+    fn set_reason(&self, text: String) {
+        let mut reason = self.reason.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *reason != text {
+            *reason = text;
             self.changed.notify_one();
         }
     }
 
     /// Returns the node if it is ready; otherwise records the reason.
-    fn judges(&self, node: Option<Node>) -> Option<KubeNode> {
+    fn check_ready(&self, node: Option<Node>) -> Option<KubeNode> {
         let Some(node) = node.map(KubeNode::from) else {
-            self.sees("no KubeNode yet".into());
+            self.set_reason("no KubeNode yet".into());
             return None;
         };
-        match node.not_ready_because() {
+        match node.not_ready_reason() {
             None => Some(node),
             Some(why) => {
-                self.sees(why);
+                self.set_reason(why);
                 None
             }
         }
@@ -184,13 +188,13 @@ impl<'a> Wait<'a> {
     async fn report(&self) -> Infallible {
         loop {
             // A timeout is a reason to report too: the age has changed.
-            let _ = tokio::time::timeout(RETELL_EVERY, self.changed.notified()).await;
+            let _ = tokio::time::timeout(REPEAT_EVERY, self.changed.notified()).await;
             (self.progress)(format!("{} ({} s)", self.current(), self.began.elapsed().as_secs()));
-            tokio::time::sleep(TELL_EVERY).await;
+            tokio::time::sleep(REPORT_EVERY_MIN).await;
         }
     }
 
-    fn over(&self) -> KubeError {
+    fn timeout_error(&self) -> KubeError {
         KubeError::NotReady { last: self.current(), seconds: self.began.elapsed().as_secs() }
     }
 }
@@ -200,16 +204,16 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_cluster_that_changes_its_mind_all_the_time_is_reported_four_times_a_second_and_at_last() {
+    async fn progress_is_throttled_and_the_last_reason_is_reported() {
         let reported = Mutex::new(Vec::new());
         let progress = |text: String| reported.lock().unwrap().push(text);
         let wait = Wait::new(&progress);
         let flood = async {
             for number in 0..10_000 {
-                wait.sees(format!("reason {number}"));
+                wait.set_reason(format!("reason {number}"));
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            tokio::time::sleep(TELL_EVERY).await;
+            tokio::time::sleep(REPORT_EVERY_MIN).await;
         };
         tokio::select! {
             never = wait.report() => match never {},

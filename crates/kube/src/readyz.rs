@@ -46,19 +46,19 @@ impl Cluster {
     /// Probes until `/readyz` is `ok`; returns the duration of the wait.
     ///
     /// Continues after refused connections, broken connections and failing checks, which are all part of a healthy start. Fails at once if
-    /// waiting cannot help: with the certificate of another cluster, or with credentials that are not accepted. After `patience` it fails
+    /// waiting cannot help: with the certificate of another cluster, or with credentials that are not accepted. After `timeout` it fails
     /// with [`KubeError::NotReady`], or with the last error of the connection.
-    pub async fn await_ready(&self, patience: Duration, progress: Progress<'_>) -> Result<Duration, KubeError> {
+    pub async fn await_ready(&self, timeout: Duration, progress: Progress<'_>) -> Result<Duration, KubeError> {
         let began = Instant::now();
         let mut ticks = tokio::time::interval(READYZ_PROBE_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut told = String::new();
+        let mut reported = String::new();
         loop {
             ticks.tick().await;
-            let left = patience.saturating_sub(began.elapsed());
+            let left = timeout.saturating_sub(began.elapsed());
             let seen = tokio::time::timeout(left, self.readyz())
                 .await
-                .unwrap_or(Err(KubeError::Silent { seconds: left.as_secs() }));
+                .unwrap_or(Err(KubeError::TimedOut { seconds: left.as_secs() }));
             let (waiting_for, broken) = match seen {
                 Ok(Readiness::Ready) => return Ok(began.elapsed()),
                 Ok(Readiness::NotReady { failing }) => (describe(&failing), None),
@@ -68,14 +68,14 @@ impl Cluster {
                 Err(error) => return Err(error),
             };
             let seconds = began.elapsed().as_secs();
-            if began.elapsed() + READYZ_PROBE_EVERY >= patience {
+            if began.elapsed() + READYZ_PROBE_EVERY >= timeout {
                 return Err(broken.unwrap_or(KubeError::NotReady { last: waiting_for, seconds }));
             }
             // Reports each change and each second once, so that the record of a long wait stays short.
             let text = format!("waiting for the apiserver: {waiting_for} ({seconds} s)");
-            if text != told {
+            if text != reported {
                 progress(text.clone());
-                told = text;
+                reported = text;
             }
         }
     }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_without_end_gives_a_bounded_list() {
+    fn number_of_failing_checks_is_bounded() {
         let body = "[-]x failed\n".repeat(100_000);
         assert_eq!(failing_checks(&body).len(), FAILING_MAX);
     }

@@ -9,29 +9,29 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use genuine::{Authority, Genuine};
+use genuine::{Authority, RealApiserver};
 use gpuaas_kube::{AccessRole, AccessTerms, Cluster, KubeError, Kubeconfig, Readiness};
 use http::Method;
 
 /// The apiserver starts in 3 to 9 s on two idle cores; tests run in parallel.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// Media type with which Kubernetes changes a part of an object.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The reports of a wait, and a notification for each.
 #[derive(Clone, Default)]
-struct Told {
+struct ProgressLog {
     texts: Arc<Mutex<Vec<String>>>,
-    more: Arc<tokio::sync::Notify>,
+    changed: Arc<tokio::sync::Notify>,
 }
 
-impl Told {
+impl ProgressLog {
     fn sink(&self) -> impl Fn(String) + Send + Sync + use<> {
-        let told = self.clone();
+        let log = self.clone();
         move |text| {
-            told.texts.lock().unwrap().push(text);
-            told.more.notify_one();
+            log.texts.lock().unwrap().push(text);
+            log.changed.notify_one();
         }
     }
 
@@ -42,11 +42,11 @@ impl Told {
     async fn until(&self, part: &str) {
         let seen = async {
             while !self.has(part) {
-                self.more.notified().await;
+                self.changed.notified().await;
             }
         };
         let texts = self.texts.clone();
-        tokio::time::timeout(PATIENCE, seen)
+        tokio::time::timeout(WAIT_MAX, seen)
             .await
             .unwrap_or_else(|_| panic!("no {part:?} in {:?}", texts.lock().unwrap()));
     }
@@ -54,9 +54,9 @@ impl Told {
 
 fn quiet(_: String) {}
 
-async fn ready(genuine: &Genuine) -> Cluster {
+async fn ready(genuine: &RealApiserver) -> Cluster {
     let cluster = genuine.cluster();
-    cluster.await_ready(PATIENCE, &quiet).await.unwrap();
+    cluster.await_ready(WAIT_MAX, &quiet).await.unwrap();
     cluster
 }
 
@@ -76,26 +76,26 @@ async fn report(cluster: &Cluster, name: &str, status: &str, message: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readiness_is_waited_for_from_a_closed_port_to_ok_and_tells_what_is_missing() {
-    let mut genuine = Genuine::prepare().await;
+async fn await_ready_waits_and_reports_failing_checks() {
+    let mut genuine = RealApiserver::prepare().await;
     let cluster = genuine.cluster();
     assert!(matches!(cluster.readyz().await, Err(KubeError::Refused)));
     let refused = cluster.await_ready(Duration::from_millis(600), &quiet).await;
     assert!(matches!(refused, Err(KubeError::Refused)), "{refused:?}");
 
     // Without etcd the apiserver's port stays closed or its checks fail.
-    let told = Told::default();
-    let sink = told.sink();
+    let log = ProgressLog::default();
+    let sink = log.sink();
     genuine.start_apiserver();
     let waiting = {
         let cluster = cluster.clone();
-        tokio::spawn(async move { cluster.await_ready(PATIENCE, &sink).await })
+        tokio::spawn(async move { cluster.await_ready(WAIT_MAX, &sink).await })
     };
-    told.until("waiting for the apiserver: ").await;
+    log.until("waiting for the apiserver: ").await;
     genuine.start_etcd();
     let took = waiting.await.unwrap().unwrap();
-    println!("ready after {took:?}; told {:?}", told.texts.lock().unwrap());
-    assert!(told.has("refuses connections"));
+    println!("ready after {took:?}; reported {:?}", log.texts.lock().unwrap());
+    assert!(log.has("refuses connections"));
     assert_eq!(cluster.readyz().await.unwrap(), Readiness::Ready);
     assert_eq!(cluster.version().await.unwrap().git_version, "v1.36.3+rke2r1");
     let me = cluster.whoami().await.unwrap();
@@ -113,52 +113,52 @@ async fn readiness_is_waited_for_from_a_closed_port_to_ok_and_tells_what_is_miss
             }
         }
     };
-    let failing = tokio::time::timeout(PATIENCE, frozen).await.unwrap();
+    let failing = tokio::time::timeout(WAIT_MAX, frozen).await.unwrap();
     assert!(failing.iter().any(|check| check.starts_with("etcd")), "{failing:?}");
-    let told = cluster.await_ready(Duration::from_secs(1), &quiet).await.unwrap_err();
+    let failure = cluster.await_ready(Duration::from_secs(1), &quiet).await.unwrap_err();
     assert!(
-        matches!(&told, KubeError::NotReady { last, .. } if last.contains("not ready")) || told.is_transport(),
-        "{told}"
+        matches!(&failure, KubeError::NotReady { last, .. } if last.contains("not ready")) || failure.is_transport(),
+        "{failure}"
     );
     genuine.thaw_etcd();
-    cluster.await_ready(PATIENCE, &quiet).await.unwrap();
+    cluster.await_ready(WAIT_MAX, &quiet).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn neither_a_foreign_certificate_nor_a_foreign_server_is_waited_for() {
-    let genuine = Genuine::start().await;
+async fn wrong_credentials_and_wrong_server_fail_at_once() {
+    let genuine = RealApiserver::start().await;
     ready(&genuine).await;
-    let foreign = genuine.cluster_with(&genuine.foreign_kubeconfig());
-    assert!(matches!(foreign.readyz().await, Err(KubeError::Unauthorized)));
+    let other_client = genuine.cluster_with(&genuine.kubeconfig_of_another_ca());
+    assert!(matches!(other_client.readyz().await, Err(KubeError::Unauthorized)));
     let began = Instant::now();
-    assert!(matches!(foreign.await_ready(PATIENCE, &quiet).await, Err(KubeError::Unauthorized)));
+    assert!(matches!(other_client.await_ready(WAIT_MAX, &quiet).await, Err(KubeError::Unauthorized)));
     let other = Authority::new();
     let impostor = genuine.cluster_with(&other.admin_kubeconfig(&other.pem));
-    let error = impostor.await_ready(PATIENCE, &quiet).await.unwrap_err();
+    let error = impostor.await_ready(WAIT_MAX, &quiet).await.unwrap_err();
     assert!(matches!(error, KubeError::Untrusted(_)), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(20), "ends at once, not with the patience");
+    assert!(began.elapsed() < Duration::from_secs(20), "it returns at once, not after the time limit");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kube_node_is_watched_until_it_is_ready_through_a_restart_of_the_apiserver() {
-    let mut genuine = Genuine::start().await;
+async fn node_watch_survives_a_restart_of_the_apiserver() {
+    let mut genuine = RealApiserver::start().await;
     let cluster = ready(&genuine).await;
-    let told = Told::default();
-    let sink = told.sink();
+    let log = ProgressLog::default();
+    let sink = log.sink();
     let waiting = {
         let cluster = cluster.clone();
-        tokio::spawn(async move { cluster.await_kube_node_ready("gpu-1", PATIENCE, &sink).await })
+        tokio::spawn(async move { cluster.await_kube_node_ready("gpu-1", WAIT_MAX, &sink).await })
     };
-    told.until("no KubeNode yet").await;
+    log.until("no KubeNode yet").await;
     add_node(&cluster, "gpu-2").await;
-    report(&cluster, "gpu-2", "True", "somebody else's").await;
+    report(&cluster, "gpu-2", "True", "of another node").await;
     add_node(&cluster, "gpu-1").await;
-    told.until("kubelet has not reported yet").await;
+    log.until("kubelet has not reported yet").await;
     report(&cluster, "gpu-1", "False", "cni plugin not initialized").await;
-    told.until("kubelet not ready: cni plugin not initialized").await;
+    log.until("kubelet not ready: cni plugin not initialized").await;
 
     genuine.stop_apiserver();
-    told.until("refuses connections").await;
+    log.until("refuses connections").await;
     genuine.start_apiserver();
     let after = ready(&genuine).await;
     let reported = Instant::now();
@@ -198,8 +198,8 @@ async fn aggregate_view(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
-    let genuine = Genuine::start().await;
+async fn each_grant_has_its_own_account_role_and_expiry() {
+    let genuine = RealApiserver::start().await;
     let cluster = ready(&genuine).await;
     // No controller-manager runs here.
     let probed = cluster.try_delivery("prod").await.unwrap();
@@ -209,11 +209,11 @@ async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
     let admin = cluster.grant_access(&terms("access-1", AccessRole::ClusterAdmin)).await.unwrap();
     println!("granted in {:?}", began.elapsed());
     // Without it, `view` has no rules: the delivery waits until it has.
-    let asked = AccessTerms { seconds: 2_592_000, ..terms("access-2", AccessRole::ClusterView) };
-    let early = tokio::time::timeout(Duration::from_millis(500), cluster.grant_access(&asked)).await;
-    assert!(early.is_err(), "it would have been refused everything: {early:?}");
+    let requested = AccessTerms { seconds: 2_592_000, ..terms("access-2", AccessRole::ClusterView) };
+    let early = tokio::time::timeout(Duration::from_millis(500), cluster.grant_access(&requested)).await;
+    assert!(early.is_err(), "granted before the role had permissions: {early:?}");
     aggregate_view(&cluster).await;
-    let view = cluster.grant_access(&asked).await.unwrap();
+    let view = cluster.grant_access(&requested).await.unwrap();
     let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
     for (grant, lives_ms) in [(&admin, 600_000), (&view, 2_592_000_000)] {
         assert!((grant.expires_at_ms - now_ms - lives_ms).abs() < 60_000, "{grant:?}");
@@ -225,7 +225,7 @@ async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
     assert_eq!(as_admin.whoami().await.unwrap().username, "system:serviceaccount:gpuaas-access:access-1");
     as_admin.kube_nodes().await.unwrap();
     let readable = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-    as_viewer.request(Method::GET, readable, None).await.expect("a right that is good at once");
+    as_viewer.request(Method::GET, readable, None).await.expect("the permission is effective at once");
     let refused = as_viewer.delete_kube_node("gpu-1").await.unwrap_err();
     assert!(matches!(refused, KubeError::Forbidden(_)), "{refused}");
 
@@ -238,8 +238,8 @@ async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
     cluster.grant_access(&terms("access-1", AccessRole::ClusterAdmin)).await.unwrap();
 
     // Withdrawing one delivery does not affect the other.
-    let gone = cluster.withdraw_access("access-1").await.unwrap();
-    assert!(gone.service_account && gone.binding);
+    let withdrawn = cluster.withdraw_access("access-1").await.unwrap();
+    assert!(withdrawn.service_account && withdrawn.binding);
     // The authorizer receives the deletion of the binding through its own watch, a moment later.
     let refused = async {
         loop {
@@ -249,40 +249,40 @@ async fn each_delivery_is_its_own_account_with_its_own_right_and_its_own_end() {
             }
         }
     };
-    let after = tokio::time::timeout(Duration::from_secs(10), refused).await.expect("the right is gone soon");
+    let after = tokio::time::timeout(Duration::from_secs(10), refused).await.expect("the permission is revoked");
     assert!(matches!(after, KubeError::Unauthorized | KubeError::Forbidden(_)), "{after}");
     assert_eq!(as_viewer.whoami().await.unwrap().username, "system:serviceaccount:gpuaas-access:access-2");
-    let gone = cluster.withdraw_access("access-1").await.unwrap();
-    assert!(!gone.service_account && !gone.binding);
+    let withdrawn = cluster.withdraw_access("access-1").await.unwrap();
+    assert!(!withdrawn.service_account && !withdrawn.binding);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_life_out_of_bounds_is_refused_before_anything_is_made() {
-    let genuine = Genuine::prepare().await;
+async fn lifetime_out_of_range_is_refused_before_any_call() {
+    let genuine = RealApiserver::prepare().await;
     for seconds in [0, 599, 2_592_001, u64::MAX] {
-        let asked = AccessTerms { seconds, ..terms("access-1", AccessRole::ClusterAdmin) };
-        let error = genuine.cluster().grant_access(&asked).await.unwrap_err();
+        let requested = AccessTerms { seconds, ..terms("access-1", AccessRole::ClusterAdmin) };
+        let error = genuine.cluster().grant_access(&requested).await.unwrap_err();
         assert!(matches!(error, KubeError::Refusal(_)), "{error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_broke_is_replaced() {
-    let mut genuine = Genuine::start().await;
+async fn broken_connection_is_replaced() {
+    let mut genuine = RealApiserver::start().await;
     let cluster = ready(&genuine).await;
     cluster.kube_nodes().await.unwrap();
     genuine.stop_apiserver();
     let gone = cluster.kube_nodes().await.unwrap_err();
     assert!(gone.is_transport(), "{gone}");
     genuine.start_apiserver();
-    cluster.await_ready(PATIENCE, &quiet).await.unwrap();
+    cluster.await_ready(WAIT_MAX, &quiet).await.unwrap();
     cluster.kube_nodes().await.unwrap();
 }
 
 /// Simulates the tunnel of a node that lost power: no data arrives, and no end of the stream.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_fell_silent_is_noticed_and_replaced() {
-    let genuine = Genuine::start().await;
+async fn silent_connection_is_replaced() {
+    let genuine = RealApiserver::start().await;
     ready(&genuine).await;
     let (silence, silent) = tokio::sync::watch::channel(false);
     let address = genuine.address;
@@ -315,13 +315,13 @@ async fn a_connection_that_fell_silent_is_noticed_and_replaced() {
 }
 
 #[tokio::test]
-async fn nobody_answering_is_not_a_refusal() {
+async fn unreachable_node_is_not_a_refused_connection() {
     let authority = Authority::new();
     let kubeconfig = Kubeconfig::parse(authority.admin_kubeconfig(&authority.pem).as_bytes()).unwrap();
     let endpoint = gpuaas_kube::Endpoint { host: "127.0.0.1".into(), port: 6443 };
-    let away =
+    let unreachable =
         || async { Err(std::io::Error::new(std::io::ErrorKind::NotConnected, "the node has no channel")) }.boxed();
-    let cluster = Cluster::new(&kubeconfig, endpoint, Arc::new(away)).unwrap();
+    let cluster = Cluster::new(&kubeconfig, endpoint, Arc::new(unreachable)).unwrap();
     let error = cluster.readyz().await.unwrap_err();
     assert!(matches!(&error, KubeError::Unreachable(why) if why.contains("no channel")), "{error}");
 }

@@ -57,31 +57,31 @@ fn drip(text: &'static str) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_ends_in_its_time_whatever_the_apiserver_does_with_it() {
+async fn request_ends_within_its_timeout() {
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let often = |text: &'static str| Reply::pieces(std::iter::repeat(text)).every(A_SECOND);
     for (what, reply) in [
         ("nothing", (|_| Reply::bytes("")) as fn(&str) -> Reply),
         ("a head, byte by byte", |_| drip("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n")),
-        ("a body, byte by byte", |_| drip("").behind("HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n")),
+        ("a body, byte by byte", |_| drip("").with_head("HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n")),
     ] {
         stalls(what, reply).await;
     }
-    stalls("chunks, byte by byte", move |_| often("1\r\n \r\n").behind(chunked)).await;
-    stalls("100 Continue for ever", move |_| often("HTTP/1.1 100 Continue\r\n\r\n")).await;
-    stalls("another header every second", move |_| often("x: y\r\n").behind("HTTP/1.1 200 OK\r\n")).await;
+    stalls("chunks, byte by byte", move |_| often("1\r\n \r\n").with_head(chunked)).await;
+    stalls("100 Continue without end", move |_| often("HTTP/1.1 100 Continue\r\n\r\n")).await;
+    stalls("another header every second", move |_| often("x: y\r\n").with_head("HTTP/1.1 200 OK\r\n")).await;
 }
 
 async fn stalls(what: &str, script: impl Fn(&str) -> Reply + Send + Sync + 'static) {
     let began = Instant::now();
     let ended = tokio::time::timeout(10 * REQUEST_TIMEOUT, refused(script)).await;
-    let error = ended.unwrap_or_else(|_| panic!("{what}: it goes on for ever"));
-    assert!(matches!(error, KubeError::Silent { .. }), "{what}: {error}");
+    let error = ended.unwrap_or_else(|_| panic!("{what}: the request does not end"));
+    assert!(matches!(error, KubeError::TimedOut { .. }), "{what}: {error}");
     assert_eq!(began.elapsed().as_secs(), REQUEST_TIMEOUT.as_secs(), "{what}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_refused_as_soon_as_it_is_too_long() {
+async fn response_is_refused_as_soon_as_it_is_too_long() {
     let named = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", NODES_BYTES_MAX + 1);
     let began = Instant::now();
     // The body never comes: the declared length is enough.
@@ -96,7 +96,7 @@ async fn an_answer_is_refused_as_soon_as_it_is_too_long() {
         Reply::pieces(std::iter::once(head).chain(std::iter::repeat_n("1\r\n \r\n".repeat(1_000), 200)))
     };
     let error = refused(chunks).await;
-    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("more bytes came")), "{error}");
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("exceeds its byte limit")), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,18 +108,18 @@ async fn heads_are_bounded_in_length_number_and_repetition() {
     }
     let continued = |_: &str| Reply::pieces(std::iter::repeat("HTTP/1.1 100 Continue\r\n\r\n".repeat(600)));
     let error = refused(continued).await;
-    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("more bytes came")), "{error}");
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("exceeds its byte limit")), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_compressed_is_not_undone() {
+async fn compressed_response_is_refused() {
     let gzip = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 5\r\n\r\n\x1f\u{b}bomb";
     let error = refused(move |_| Reply::bytes(gzip)).await;
     assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("compressed")), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_never_ends_is_left_at_its_limit() {
+async fn endless_list_is_refused_at_its_limit() {
     let page = r#"{"metadata":{"continue":"more"},"items":[{},{},{},{},{}]}"#;
     let (cluster, hostile) = cluster(move |_| Reply::json("200 OK", page));
     let error = cluster.kube_nodes().await.unwrap_err();
@@ -140,7 +140,7 @@ fn watched(watch: fn() -> Reply) -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_bounded_for_each_event_and_in_all() {
+async fn watch_is_bounded_per_event_and_in_total() {
     let wait = async |cluster: Cluster| {
         cluster.await_kube_node_ready("gpu-1", Duration::from_secs(600), &|_| {}).await.unwrap_err()
     };
@@ -149,7 +149,7 @@ async fn a_watch_is_bounded_for_each_event_and_in_all() {
     assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("an event is longer")), "{error}");
     let endless = || Reply::chunks("\n", "{\"type\":\"DELETED\",\"object\":{}}\n", "\n", 64 * 1_024 * 1_024);
     let error = wait(watched(endless)).await;
-    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("more bytes came")), "{error}");
+    assert!(matches!(&error, KubeError::Unreadable(why) if why.contains("exceeds its byte limit")), "{error}");
     let strange = || Reply::chunks("{\"type\":\"SURPRISE\",\"object\":{}}", "\n", "\n", 64);
     assert!(matches!(wait(watched(strange)).await, KubeError::Unreadable(_)));
 }
@@ -163,15 +163,15 @@ async fn a_silent_watch_is_opened_again_until_the_wait_is_over() {
     });
     let kubeconfig = Kubeconfig::parse(hostile.kubeconfig.as_bytes()).unwrap();
     let cluster = Cluster::new(&kubeconfig, endpoint(), connector(&hostile)).unwrap();
-    let patience = Duration::from_secs(120);
-    let error = cluster.await_kube_node_ready("gpu-1", patience, &|_| {}).await.unwrap_err();
+    let timeout = Duration::from_secs(120);
+    let error = cluster.await_kube_node_ready("gpu-1", timeout, &|_| {}).await.unwrap_err();
     assert!(matches!(error, KubeError::NotReady { .. }), "{error}");
     let opened = hostile.opened.load(Ordering::SeqCst);
     assert!((4..=8).contains(&opened), "{opened}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_asks_for_more_than_it_is_worth_is_no_success() {
+async fn unexpected_status_is_an_error() {
     for status in ["101 Switching Protocols", "204 No Content", "302 Found", "418 I'm a teapot", "999 What"] {
         let head =
             format!("HTTP/1.1 {status}\r\nlocation: https://elsewhere\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
@@ -181,9 +181,9 @@ async fn an_answer_that_asks_for_more_than_it_is_worth_is_no_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_message_of_an_error_is_kubernetes_own_and_short() {
-    let told = format!(r#"{{"kind":"Status","message":"no room\n{}"}}"#, "x".repeat(10_000));
-    let error = refused(move |_| Reply::json("507 Insufficient Storage", &told)).await;
+async fn message_of_the_apiserver_is_kept_and_truncated() {
+    let body = format!(r#"{{"kind":"Status","message":"no room\n{}"}}"#, "x".repeat(10_000));
+    let error = refused(move |_| Reply::json("507 Insufficient Storage", &body)).await;
     let text = error.to_string();
     assert!(matches!(error, KubeError::Answered { status: 507, .. }), "{text}");
     assert!(text.contains("no room x") && text.len() < 600, "{text}");
@@ -191,9 +191,9 @@ async fn the_message_of_an_error_is_kubernetes_own_and_short() {
 
 /// Records the admitted calls, and refuses all after the second.
 #[derive(Default)]
-struct Two(Arc<Mutex<Vec<CallKind>>>);
+struct AdmitTwo(Arc<Mutex<Vec<CallKind>>>);
 
-impl Admission for Two {
+impl Admission for AdmitTwo {
     fn admit(&self, kind: CallKind) -> futures::future::BoxFuture<'static, Result<Permit, KubeError>> {
         let admitted = self.0.clone();
         async move {
@@ -209,22 +209,22 @@ impl Admission for Two {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_request_is_made_that_was_not_admitted() {
+async fn request_without_admission_is_not_sent() {
     let hostile = Hostile::new(Handle::current(), |_| Reply::json("200 OK", "{}"));
     let kubeconfig = Kubeconfig::parse(hostile.kubeconfig.as_bytes()).unwrap();
-    let admission = Two::default();
+    let admission = AdmitTwo::default();
     let admitted = admission.0.clone();
-    let cluster = Cluster::admitted(&kubeconfig, endpoint(), connector(&hostile), Arc::new(admission)).unwrap();
+    let cluster = Cluster::with_admission(&kubeconfig, endpoint(), connector(&hostile), Arc::new(admission)).unwrap();
     let error = cluster.grant_access(&terms()).await.unwrap_err();
     assert!(matches!(error, KubeError::Busy { seconds: 5 }), "{error}");
-    assert_eq!(hostile.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(hostile.requests.load(Ordering::SeqCst), 2);
     let other = cluster.with_credentials(&kubeconfig).unwrap();
-    assert!(matches!(other.whoami().await, Err(KubeError::Busy { .. })), "other credentials are no way around");
+    assert!(matches!(other.whoami().await, Err(KubeError::Busy { .. })), "other credentials count too");
     assert_eq!(admitted.lock().unwrap().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unused_connection_closes_and_a_used_one_is_used_again() {
+async fn idle_connection_is_closed_and_a_used_one_is_reused() {
     let (cluster, hostile) = cluster(|_| Reply::json("200 OK", r#"{"gitVersion":"v1"}"#));
     let opened = || hostile.opened.load(Ordering::SeqCst);
     for _ in 0..3 {

@@ -19,21 +19,21 @@ text_enum! {
 }
 
 /// Prefix of a node's name in the audit.
-const OF_NODE: &str = "node/";
+const NODE_PREFIX: &str = "node/";
 /// More reserved names, because they read like platform actors; `-` also stands for `_`.
-const ALSO_RESERVED: [&str; 5] = ["local", "node", "platform", "principal", "service-account"];
+const OTHER_RESERVED: [&str; 5] = ["local", "node", "platform", "principal", "service-account"];
 
 impl OwnActor {
     /// Returns the audit's name of a node.
     pub fn of_node(name: impl std::fmt::Display) -> String {
-        format!("{OF_NODE}{name}")
+        format!("{NODE_PREFIX}{name}")
     }
 
     /// Returns true if `name`, or its part before the first `/`, is reserved for a platform actor; ignores case.
-    pub fn reserves(name: &str) -> bool {
+    pub fn is_reserved(name: &str) -> bool {
         let first = name.split('/').next().unwrap_or_default().trim();
         let plain = first.to_ascii_lowercase().replace(['_', ' '], "-");
-        Self::ALL.iter().any(|own| own.as_str() == plain) || ALSO_RESERVED.contains(&plain.as_str())
+        Self::ALL.iter().any(|own| own.as_str() == plain) || OTHER_RESERVED.contains(&plain.as_str())
     }
 }
 
@@ -47,10 +47,10 @@ mod tests {
         let spelled =
             ["Control-Plane", "control_plane", "control plane", "CONTROL-PLANE/x", "local", "node/gpu-07", "principal"];
         for name in own.chain([OwnActor::of_node("gpu-07")]).chain(spelled.map(str::to_owned)) {
-            assert!(OwnActor::reserves(&name), "{name}");
+            assert!(OwnActor::is_reserved(&name), "{name}");
         }
         for name in ["ann", "control", "control-plane-2", "nodes", "ops/control-plane", "locals", "developer", ""] {
-            assert!(!OwnActor::reserves(name), "{name}");
+            assert!(!OwnActor::is_reserved(name), "{name}");
         }
     }
 }

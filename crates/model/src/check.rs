@@ -10,13 +10,13 @@ text_enum! {
         /// Files of an earlier cluster are left.
         Leftover = "leftover",
         /// Network interfaces of an earlier cluster are left.
-        LinksLeft = "links_left",
+        LeftoverLinks = "leftover_links" | "links_left",
         /// Packet filter rules of an earlier cluster are left.
-        RulesLeft = "rules_left",
+        LeftoverFirewallRules = "leftover_firewall_rules" | "rules_left",
         /// Mounts of an earlier cluster are left, or something is mounted in a directory that an uninstall removes.
-        MountsLeft = "mounts_left",
+        LeftoverMounts = "leftover_mounts" | "mounts_left",
         /// The app's uninstall script would delete files that the app did not create.
-        Endangered = "endangered",
+        UninstallWouldDelete = "uninstall_would_delete" | "endangered",
         /// Too little free disk space.
         DiskSpace = "disk_space",
         /// Disk writes are too slow for etcd.
@@ -26,11 +26,11 @@ text_enum! {
         /// A directory that the app must write to is read-only.
         ReadOnly = "read_only",
         /// A directory that the agent writes to is reached through a symbolic link, which the agent refuses to follow.
-        FolderLinked = "folder_linked",
+        FolderIsSymlink = "folder_is_symlink" | "folder_linked",
         /// Fewer processors than the app requires.
-        CpuFew = "cpu_few",
+        InsufficientCpu = "insufficient_cpu" | "cpu_few",
         /// Less memory than the app requires.
-        MemoryLittle = "memory_little",
+        InsufficientMemory = "insufficient_memory" | "memory_little",
         /// Swap is in use.
         SwapOn = "swap_on",
         /// The inotify limits are too low.
@@ -52,7 +52,7 @@ text_enum! {
         /// The resolver lists no name server, or only ones that the host alone can reach.
         ResolverLocal = "resolver_local",
         /// The resolver lists more name servers or search domains than pods receive.
-        ResolverLong = "resolver_long",
+        ResolverLimitsExceeded = "resolver_limits_exceeded" | "resolver_long",
         /// The clock is not synchronized.
         ClockUnsynchronized = "clock_unsynchronized",
         /// The host name is not a valid Kubernetes node name.
@@ -87,17 +87,17 @@ impl Check {
             Self::ModulesUnloaded => Some(FixKind::Modules),
             Self::PortTaken
             | Self::Leftover
-            | Self::LinksLeft
-            | Self::RulesLeft
-            | Self::MountsLeft
-            | Self::Endangered
+            | Self::LeftoverLinks
+            | Self::LeftoverFirewallRules
+            | Self::LeftoverMounts
+            | Self::UninstallWouldDelete
             | Self::DiskSpace
             | Self::DiskSlow
             | Self::NoExec
             | Self::ReadOnly
-            | Self::FolderLinked
-            | Self::CpuFew
-            | Self::MemoryLittle
+            | Self::FolderIsSymlink
+            | Self::InsufficientCpu
+            | Self::InsufficientMemory
             | Self::SwapOn
             | Self::ModulesMissing
             | Self::CgroupV1
@@ -105,7 +105,7 @@ impl Check {
             | Self::MtuSmall
             | Self::ChecksumOffload
             | Self::ResolverLocal
-            | Self::ResolverLong
+            | Self::ResolverLimitsExceeded
             | Self::ClockUnsynchronized
             | Self::HostName
             | Self::FirewallActive
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fix_takes_one_finding_away() {
+    fn every_fix_resolves_one_finding() {
         let fixes: Vec<FixKind> = Check::ALL.iter().filter_map(|check| check.fix()).collect();
         assert_eq!(fixes.iter().collect::<BTreeSet<_>>().len(), fixes.len());
         assert_eq!(fixes.len(), FixKind::ALL.len());

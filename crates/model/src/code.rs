@@ -12,9 +12,9 @@ text_enum! {
         /// The token is valid but lacks the permission.
         Forbidden = "forbidden",
         /// The one-time token of the first administrator can only be exchanged.
-        BootstrapOnly = "bootstrap_only",
+        OneTimeTokenOnly = "one_time_token_only" | "bootstrap_only",
         /// The one-time token of the first administrator was already exchanged or withdrawn.
-        BootstrapSpent = "bootstrap_spent",
+        OneTimeTokenUsed = "one_time_token_used" | "bootstrap_spent",
         /// More requests than the rate limit allows.
         RateLimited = "rate_limited",
         /// The object does not exist or is not visible to this caller.
@@ -38,7 +38,7 @@ text_enum! {
         /// The idempotency key was already used with a different body.
         IdempotencyKeyReused = "idempotency_key_reused",
         /// The requested events were removed from the database; archives hold them.
-        EventsGone = "events_gone",
+        EventsArchived = "events_archived" | "events_gone",
         /// The object changed since the caller read it.
         PreconditionFailed = "precondition_failed",
         /// The name is already in use.
@@ -66,7 +66,7 @@ text_enum! {
         /// The app does not offer this version, or its artifacts are not imported.
         VersionUnknown = "version_unknown",
         /// The app does not accept a setting; the response gives the reason.
-        ConfigRefused = "config_refused",
+        ConfigInvalid = "config_invalid" | "config_refused",
         /// The node's agent does not support a task type that the plan needs.
         AgentTooOld = "agent_too_old",
         /// The maximum number of these objects exists already.
@@ -78,9 +78,9 @@ text_enum! {
         /// There is no safe fix with that name.
         FixUnknown = "fix_unknown",
         /// The project does not hold the node in question, or not for this workload.
-        NodeNotHeld = "node_not_held",
+        NodeNotAllocated = "node_not_allocated" | "node_not_held",
         /// Another workload owns the host that a task is for.
-        HostOwned = "host_owned",
+        HostInUse = "host_in_use" | "host_owned",
         /// A step requested an illegal state transition.
         IllegalTransition = "illegal_transition",
         /// The node already runs its maximum number of tasks.
@@ -94,7 +94,7 @@ text_enum! {
         /// The artifact's archive contains a path outside the archive.
         ArtifactUnsafePath = "artifact_unsafe_path",
         /// The release's checksum file does not list a required file.
-        ArtifactUnlisted = "artifact_unlisted",
+        ChecksumMissing = "checksum_missing" | "artifact_unlisted",
         /// The release lacks a required file.
         ArtifactMissing = "artifact_missing",
         /// No digest and no trusted signature verifies the release.
@@ -106,7 +106,7 @@ text_enum! {
         /// The enrollment token is older than 15 minutes.
         EnrollmentExpired = "enrollment_expired",
         /// The enrollment token belongs to another node or control plane.
-        EnrollmentForeign = "enrollment_foreign",
+        EnrollmentTokenMismatch = "enrollment_token_mismatch" | "enrollment_foreign",
         /// The text is not an enrollment token.
         EnrollmentInvalid = "enrollment_invalid",
         /// The key of a certificate request was already certified before.
@@ -114,7 +114,7 @@ text_enum! {
         /// The machine returned from a tenant with the machine id that it had then, so it was not reimaged.
         MachineNotReimaged = "machine_not_reimaged",
         /// The machine returned from a tenant without the proof value that only the reimage hook received.
-        ReimageUnproven = "reimage_unproven",
+        ReimageUnverified = "reimage_unverified" | "reimage_unproven",
         /// No reimage hook is configured.
         ReimageHookMissing = "reimage_hook_missing",
         /// The reimage hook failed.
@@ -128,13 +128,13 @@ text_enum! {
         /// A task envelope has an invalid signature, key or format.
         EnvelopeInvalid = "envelope_invalid",
         /// A task envelope is for another node, control plane or enrollment epoch.
-        EnvelopeForeign = "envelope_foreign",
+        EnvelopeRecipientMismatch = "envelope_recipient_mismatch" | "envelope_foreign",
         /// A task envelope arrived outside its validity period: after its end, or long before its start.
         EnvelopeExpired = "envelope_expired",
         /// A task envelope carries a lower fence than one seen before.
         FenceTooLow = "fence_too_low",
         /// A task envelope is an older attempt of its step than one seen before.
-        AttemptTooLow = "attempt_too_low",
+        StaleAttempt = "stale_attempt" | "attempt_too_low",
         /// The agent does not support the task type, or not in that schema version.
         TaskUnknown = "task_unknown",
         /// The parameters do not match the task type.
@@ -146,7 +146,7 @@ text_enum! {
         /// The agent died while it ran the task.
         TaskInterrupted = "task_interrupted",
         /// The node's result does not match the task type or exceeds its size limit.
-        AnswerInvalid = "answer_invalid",
+        TaskResultInvalid = "task_result_invalid" | "answer_invalid",
         /// The task did not end by its deadline.
         TaskTimedOut = "task_timed_out",
         /// The task was cancelled.
@@ -176,15 +176,15 @@ text_enum! {
         /// A shared store holds sealed secrets, but no sealing key was given.
         SealingKeyRequired = "sealing_key_required",
         /// A running replica lacks the next sealing key.
-        SealingKeyNotEverywhere = "sealing_key_not_everywhere",
+        SealingKeyNotOnAllReplicas = "sealing_key_not_on_all_replicas" | "sealing_key_not_everywhere",
         /// The rows are sealed with a key that this process does not hold.
         SealingKeyMismatch = "sealing_key_mismatch",
         /// The database lacks acknowledged changes: the control plane accepts no change until an operator decides.
-        HistoryWentBack = "history_went_back",
+        HistoryRolledBack = "history_rolled_back" | "history_went_back",
         /// The high-water mark of this data directory is missing, damaged or from another control plane.
-        HistoryUnproven = "history_unproven",
+        HistoryUnverified = "history_unverified" | "history_unproven",
         /// A node reports a higher fence or key set than this control plane has issued.
-        NodeAhead = "node_ahead",
+        NodeReportsNewerState = "node_reports_newer_state" | "node_ahead",
         /// The database connection would be unencrypted, or its server would not prove its identity.
         DatabaseUnverified = "database_unverified",
         /// The backup is incomplete or has another version's format.
@@ -244,7 +244,7 @@ impl Code {
         match self {
             Self::BodyInvalid | Self::QueryInvalid | Self::HeadersInvalid | Self::EnrollmentInvalid => 400,
             Self::Unauthenticated => 401,
-            Self::Forbidden | Self::BootstrapOnly | Self::EnrollmentForeign | Self::CertificateExpired => 403,
+            Self::Forbidden | Self::OneTimeTokenOnly | Self::EnrollmentTokenMismatch | Self::CertificateExpired => 403,
             Self::RateLimited | Self::NodeBusy => 429,
             Self::NotFound | Self::PackagesMissing => 404,
             Self::MethodNotAllowed => 405,
@@ -255,22 +255,22 @@ impl Code {
             | Self::ClockSkewed
             | Self::NodeUnavailable
             | Self::AgentLedgerDamaged
-            | Self::NodeNotHeld
-            | Self::NodeAhead
+            | Self::NodeNotAllocated
+            | Self::NodeReportsNewerState
             | Self::KeyReused
             | Self::MachineNotReimaged
-            | Self::ReimageUnproven
+            | Self::ReimageUnverified
             | Self::ReimageHookMissing
-            | Self::HostOwned
+            | Self::HostInUse
             | Self::IllegalTransition
             | Self::LimitReached
             | Self::ReplicaVersionsDiffer
-            | Self::SealingKeyNotEverywhere
+            | Self::SealingKeyNotOnAllReplicas
             | Self::ClusterNotReady
             | Self::DataDirInUse
             | Self::RestoreUnfinished
             | Self::AddressInUse => 409,
-            Self::BootstrapSpent | Self::EnrollmentUsed | Self::EnrollmentExpired | Self::EventsGone => 410,
+            Self::OneTimeTokenUsed | Self::EnrollmentUsed | Self::EnrollmentExpired | Self::EventsArchived => 410,
             Self::PreconditionFailed => 412,
             Self::BodyTooLarge => 413,
             Self::MediaTypeUnsupported => 415,
@@ -285,25 +285,25 @@ impl Code {
             | Self::AllocationInUse
             | Self::TooManyMembers
             | Self::VersionUnknown
-            | Self::ConfigRefused
+            | Self::ConfigInvalid
             | Self::AgentTooOld
             | Self::FixUnknown
             | Self::DatabaseUnverified
             | Self::ArtifactDigestMismatch
             | Self::ArtifactTruncated
             | Self::ArtifactUnsafePath
-            | Self::ArtifactUnlisted
+            | Self::ChecksumMissing
             | Self::ArtifactMissing
             | Self::ReleaseUnverified
             | Self::ReleaseUnreachable
             | Self::EnvelopeInvalid
-            | Self::EnvelopeForeign
+            | Self::EnvelopeRecipientMismatch
             | Self::EnvelopeExpired
             | Self::FenceTooLow
-            | Self::AttemptTooLow
+            | Self::StaleAttempt
             | Self::TaskUnknown
             | Self::TaskParamsInvalid
-            | Self::AnswerInvalid
+            | Self::TaskResultInvalid
             | Self::AccessKindUnknown => 422,
             Self::TaskInterrupted
             | Self::TaskCancelled
@@ -316,8 +316,8 @@ impl Code {
             | Self::MigrationFailed
             | Self::SealingKeyRequired
             | Self::SealingKeyMismatch
-            | Self::HistoryWentBack
-            | Self::HistoryUnproven
+            | Self::HistoryRolledBack
+            | Self::HistoryUnverified
             | Self::BackupInvalid
             | Self::StoreNotEmpty
             | Self::DataDirNotWritable
@@ -387,14 +387,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_reads_back_what_it_prints() {
+    fn former_spellings_are_read_and_never_written() {
+        assert_eq!("answer_invalid".parse(), Ok(Code::TaskResultInvalid));
+        assert_eq!(serde_json::from_str::<Code>("\"answer_invalid\"").unwrap(), Code::TaskResultInvalid);
+        assert_eq!(serde_json::to_string(&Code::TaskResultInvalid).unwrap(), "\"task_result_invalid\"");
+    }
+
+    #[test]
+    fn codes_round_trip_through_text() {
         for &code in Code::ALL {
             assert_eq!(code.as_str().parse(), Ok(code));
         }
     }
 
     #[test]
-    fn refusals_and_conflicts_end_a_command_differently() {
+    fn refusals_and_conflicts_have_different_exit_statuses() {
         assert_eq!(Code::PlacementInvalid.exit(), ExitStatus::Refused);
         assert_eq!(Code::OperationInProgress.exit(), ExitStatus::Conflict);
         assert_eq!(Code::Unauthenticated.exit(), ExitStatus::Unauthorized);

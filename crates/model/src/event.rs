@@ -29,7 +29,7 @@ impl std::str::FromStr for StreamName {
         if text == "platform" {
             return Ok(Self::Platform);
         }
-        let id = text.strip_prefix("project/").ok_or_else(|| format!("{text:?} is no event stream"))?;
+        let id = text.strip_prefix("project/").ok_or_else(|| format!("{text:?} is not an event stream"))?;
         id.parse().map(Self::Project).map_err(|error: crate::IdParseError| error.to_string())
     }
 }

@@ -52,14 +52,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fix_has_a_file_of_its_own_where_the_system_reads_it_at_boot() {
+    fn each_fix_writes_its_own_file_that_is_read_at_boot() {
         let paths: BTreeSet<&str> = FixKind::ALL.iter().map(|fix| fix.path()).collect();
         assert_eq!(paths.len(), FixKind::ALL.len());
         for fix in FixKind::ALL {
             let folder = if fix.modules().is_empty() { "/etc/sysctl.d/" } else { "/etc/modules-load.d/" };
-            let name = fix.path().strip_prefix(folder).expect("the folder that is read for it");
+            let name = fix.path().strip_prefix(folder).expect("a file in the folder that is read at boot");
             assert!(name.starts_with("60-gpuaas") && name.ends_with(".conf"), "{name}");
-            assert_eq!(fix.sysctls().is_empty(), !fix.modules().is_empty(), "{fix} is of one kind");
+            assert_eq!(
+                fix.sysctls().is_empty(),
+                !fix.modules().is_empty(),
+                "{fix} sets parameters or loads modules, not both"
+            );
         }
     }
 }

@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use crate::Timestamp;
 
-    struct At(i64);
-    impl Clock for At {
+    struct FixedClock(i64);
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp::from_millis(self.0)
         }
@@ -126,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn ids_sort_by_the_time_they_were_made() {
-        assert!(NodeId::generate(&At(1_000), &Zeros) < NodeId::generate(&At(1_001), &Zeros));
+    fn ids_sort_by_creation_time() {
+        assert!(NodeId::generate(&FixedClock(1_000), &Zeros) < NodeId::generate(&FixedClock(1_001), &Zeros));
     }
 
     #[test]
-    fn an_id_reads_back_what_it_prints_and_names_its_kind_when_it_cannot() {
-        let id = WorkloadId::generate(&At(1_000), &Zeros);
+    fn ids_round_trip_and_parse_errors_name_the_kind() {
+        let id = WorkloadId::generate(&FixedClock(1_000), &Zeros);
         assert_eq!(id.to_string().parse(), Ok(id));
         assert_eq!("train".parse::<WorkloadId>(), Err(IdParseError { kind: "workload id" }));
     }

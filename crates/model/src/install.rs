@@ -42,7 +42,7 @@ text_enum! {
         /// The TLS handshake failed.
         TlsFailed = "install_tls_failed",
         /// The server presents another authority than the enrollment string pins: another control plane, or an interception.
-        AuthorityForeign = "install_authority_foreign",
+        AuthorityMismatch = "install_authority_mismatch",
         /// The server presents the pinned authority, but no certificate of it that is valid for the name.
         TlsUntrusted = "install_tls_untrusted",
         /// A proxy is set but cannot be reached.
@@ -86,7 +86,7 @@ impl InstallFault {
             | Self::StringUnknown
             | Self::StringVersion
             | Self::StringDamaged
-            | Self::AuthorityForeign
+            | Self::AuthorityMismatch
             | Self::TlsUntrusted
             | Self::PackageDamaged
             | Self::FolderReadOnly

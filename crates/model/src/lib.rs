@@ -46,7 +46,7 @@ pub use id::{
     OperationId, ProjectId, ReplicaId, SecretId, ServiceAccountId, StepId, TaskId, TokenId, WorkloadId,
 };
 pub use install::InstallFault;
-pub use line::{LINE_FORMAT, Line, LineError, is_unseen, visible};
+pub use line::{LINE_FORMAT, Line, LineError, is_invisible, visible};
 pub use member::{MemberEvent, MemberState, MemberStateName};
 pub use name::{Name, NameError};
 pub use node::{Connectivity, EnrolledNode, NodeEvent, NodeState};

@@ -33,7 +33,7 @@ pub struct Line {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
     /// The text is too short or too long.
-    #[error("{what} has {min} to {max} printable characters, not {found}")]
+    #[error("{what} must have {min} to {max} printable characters, not {found}")]
     Length {
         /// The kind of text.
         what: &'static str,
@@ -46,11 +46,11 @@ pub enum LineError {
     },
     /// The text contains an invisible character.
     #[error(
-        "{what} has printable characters only, and character {position} is U+{:04X}: control, invisible, \
-         direction-changing, private-use and unassigned characters are refused",
+        "{what} must have only printable characters, but character {position} is U+{:04X}: control, invisible, \
+         direction-changing, private-use and unassigned characters are not allowed",
         u32::from(*.character)
     )]
-    Unseen {
+    InvisibleCharacter {
         /// The kind of text.
         what: &'static str,
         /// The offending character.
@@ -59,8 +59,8 @@ pub enum LineError {
         position: usize,
     },
     /// The text begins or ends with a space, or consists only of spaces.
-    #[error("{what} begins and ends with no space, and character {position} is U+{:04X}", u32::from(*.character))]
-    Edge {
+    #[error("{what} must not begin or end with a space, but character {position} is U+{:04X}", u32::from(*.character))]
+    SurroundingSpace {
         /// The kind of text.
         what: &'static str,
         /// The offending space.
@@ -80,7 +80,7 @@ impl Line {
     /// Source of a release.
     pub const SOURCE: Self = Self { what: "a source", characters_min: 1, characters_max: 4_096 };
     /// Search text.
-    pub const SEARCHED: Self = Self { what: "a text that is looked for", characters_min: 0, characters_max: 256 };
+    pub const SEARCH_TEXT: Self = Self { what: "a search text", characters_min: 0, characters_max: 256 };
 
     /// Maximum length in characters.
     pub const fn characters_max(&self) -> usize {
@@ -99,15 +99,16 @@ impl Line {
         let mut before = None;
         let mut rest = text.chars().enumerate().peekable();
         while let Some((index, character)) = rest.next() {
-            let shows = before.is_some_and(|before| selects(before, character, rest.peek().map(|&(_, next)| next)));
-            if is_unseen(character) || VARIATION_SELECTORS.contains(&character) && !shows {
-                return Err(LineError::Unseen { what, character, position: index + 1 });
+            let shows =
+                before.is_some_and(|before| is_valid_selector(before, character, rest.peek().map(|&(_, next)| next)));
+            if is_invisible(character) || VARIATION_SELECTORS.contains(&character) && !shows {
+                return Err(LineError::InvisibleCharacter { what, character, position: index + 1 });
             }
             before = Some(character);
         }
         let ends = [text.chars().next().map(|first| (first, 1)), before.map(|last| (last, text.chars().count()))];
         match ends.into_iter().flatten().find(|(end, _)| end.is_whitespace()) {
-            Some((character, position)) => Err(LineError::Edge { what, character, position }),
+            Some((character, position)) => Err(LineError::SurroundingSpace { what, character, position }),
             None => Ok(()),
         }
     }
@@ -115,29 +116,29 @@ impl Line {
 
 /// Escapes every [`is_unseen`] character as `\u{…}`, so that untrusted text cannot control a terminal.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unseen) {
+    if !text.contains(is_invisible) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 8);
     for character in text.chars() {
-        if is_unseen(character) { shown.extend(character.escape_unicode()) } else { shown.push(character) }
+        if is_invisible(character) { shown.extend(character.escape_unicode()) } else { shown.push(character) }
     }
     Cow::Owned(shown)
 }
 
 /// Returns true if `selector` is a variation selector after an emoji. An ASCII character such as a digit counts only if [`KEYCAP`] follows.
-fn selects(before: char, selector: char, after: Option<char>) -> bool {
+fn is_valid_selector(before: char, selector: char, after: Option<char>) -> bool {
     let is_emoji = CodePointSetData::new::<Emoji>().contains(before);
     VARIATION_SELECTORS.contains(&selector) && is_emoji && (!before.is_ascii() || after == Some(KEYCAP))
 }
 
 /// Returns true for characters that are not visible themselves: control characters, line ends, direction overrides, zero-width characters
 /// and code points unassigned in the built-in Unicode version.
-pub fn is_unseen(character: char) -> bool {
+pub fn is_invisible(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_control();
     }
-    let of_no_text = matches!(
+    let is_non_text = matches!(
         CodePointMapData::<GeneralCategory>::new().get(character),
         GeneralCategory::Control
             | GeneralCategory::Format
@@ -148,7 +149,7 @@ pub fn is_unseen(character: char) -> bool {
             | GeneralCategory::ParagraphSeparator
     );
     let is_ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character);
-    of_no_text || is_ignorable && !VARIATION_SELECTORS.contains(&character) || character == BRAILLE_BLANK
+    is_non_text || is_ignorable && !VARIATION_SELECTORS.contains(&character) || character == BRAILLE_BLANK
 }
 
 #[cfg(test)]
@@ -158,7 +159,7 @@ mod tests {
     const LINE: Line = Line { what: "a line", characters_min: 1, characters_max: 40 };
 
     #[test]
-    fn ordinary_text_of_every_script_and_emoji_are_a_line() {
+    fn ordinary_text_of_every_script_and_emoji_is_accepted() {
         for text in [
             "ann",
             "Ann O'Neill <ann@example.com>",
@@ -188,48 +189,52 @@ mod tests {
     }
 
     #[test]
-    fn unseen_characters_are_shown_escaped_and_others_as_they_are() {
+    fn invisible_characters_are_escaped_and_others_unchanged() {
         assert_eq!(visible("Zoë 安娜 🚀"), "Zoë 安娜 🚀");
         assert_eq!(visible("a\u{1b}[2J\u{202e}b\n"), r"a\u{1b}[2J\u{202e}b\u{a}");
     }
 
     #[test]
-    fn what_is_not_seen_is_refused_with_its_character_and_position() {
-        let of_brief = (0x200b..=0x200f).chain(0x202a..=0x202e).chain(0x2060..=0x2064).chain(0x2066..=0x2069);
+    fn invisible_characters_are_refused_with_character_and_position() {
+        let directional = (0x200b..=0x200f).chain(0x202a..=0x202e).chain(0x2060..=0x2064).chain(0x2066..=0x2069);
         let others = [
             0x0, 0x7, 0x9, 0xa, 0xd, 0x1b, 0x7f, 0x85, 0x9b, 0xad, 0x34f, 0x61c, 0x115f, 0x1160, 0x17b4, 0x180b,
             0x180e, 0x2028, 0x2029, 0x206a, 0x206f, 0x2800, 0x3164, 0xfe00, 0xfe0e, 0xfe0f, 0xfeff, 0xffa0, 0xfff9,
             0xffff, 0xe000, 0xf8ff, 0x378, 0x1d173, 0xe0001, 0xe0041, 0xe007f, 0xe0100, 0xf0000, 0x10_ffff,
         ];
-        for character in of_brief.chain(others).map(|number| char::from_u32(number).unwrap()) {
+        for character in directional.chain(others).map(|number| char::from_u32(number).unwrap()) {
             for (text, position) in
                 [(format!("å{character}b"), 2), (format!("{character}"), 1), (format!("ab{character}"), 3)]
             {
-                let wanted = LineError::Unseen { what: "a line", character, position };
+                let wanted = LineError::InvisibleCharacter { what: "a line", character, position };
                 assert_eq!(LINE.check(&text), Err(wanted), "{text:?}");
             }
         }
-        let told = LINE.check("ops\u{202e}nimda").unwrap_err().to_string();
+        let message = LINE.check("ops\u{202e}nimda").unwrap_err().to_string();
         assert!(
-            told.contains("a line has printable characters only") && told.contains("character 4 is U+202E"),
-            "{told}"
+            message.contains("a line must have only printable characters") && message.contains("character 4 is U+202E"),
+            "{message}"
         );
         assert!(LINE.check("\u{1f468}\u{200d}\u{1f469}").unwrap_err().to_string().contains("character 2 is U+200D"));
     }
 
     #[test]
-    fn a_selector_of_shapes_stands_behind_an_emoji_alone() {
+    fn variation_selector_is_accepted_only_after_an_emoji() {
         for text in ["a\u{fe0f}", "1\u{fe0f}", "1\u{fe0f}2", "❤\u{fe0f}\u{fe0f}", "ü\u{fe0e}", "#\u{fe0f}"] {
-            assert!(matches!(LINE.check(text), Err(LineError::Unseen { .. })), "{text:?}");
+            assert!(matches!(LINE.check(text), Err(LineError::InvisibleCharacter { .. })), "{text:?}");
         }
     }
 
     #[test]
-    fn a_line_is_neither_blank_nor_padded_nor_out_of_its_length() {
+    fn blank_padded_and_overlong_lines_are_refused() {
         for (text, character, position) in
             [(" a", ' ', 1), ("a ", ' ', 2), ("   ", ' ', 1), ("ü\u{3000}", '\u{3000}', 2), ("\u{a0}", '\u{a0}', 1)]
         {
-            assert_eq!(LINE.check(text), Err(LineError::Edge { what: "a line", character, position }), "{text:?}");
+            assert_eq!(
+                LINE.check(text),
+                Err(LineError::SurroundingSpace { what: "a line", character, position }),
+                "{text:?}"
+            );
         }
         for text in ["", &"a".repeat(41), &"ü".repeat(41)] {
             assert!(matches!(LINE.check(text), Err(LineError::Length { .. })), "{text:?}");

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_reaches_ready_by_the_documented_way() {
+    fn member_becomes_ready_through_prepare_and_join() {
         let now = Timestamp::from_millis(9);
         let way = [MemberEvent::Prepare, MemberEvent::Join, MemberEvent::BecameReady];
         let end = way.into_iter().fold(MemberState::Pending, |state, event| state.on(event, now).expect("legal"));
@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_failed_says_why_and_no_other_does() {
+    fn only_a_failed_member_has_a_fault() {
         let failed = MemberState::Pending.on(MemberEvent::Fail { fault: fault() }, Timestamp::from_millis(1));
         assert_eq!(failed.expect("legal").fault(), Some(&fault()));
         assert_eq!(MemberState::Pending.fault(), None);
     }
 
     #[test]
-    fn a_member_that_is_gone_never_comes_back() {
+    fn removed_member_accepts_no_event() {
         let events =
             [MemberEvent::Prepare, MemberEvent::BecameReady, MemberEvent::Remove, MemberEvent::Fail { fault: fault() }];
         for event in events {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pending_member_cannot_be_ready_without_having_been_touched() {
+    fn pending_member_cannot_become_ready_directly() {
         let refused = MemberState::Pending.on(MemberEvent::BecameReady, Timestamp::from_millis(1));
         assert_eq!(refused, Err(IllegalTransition { what: "member", state: "pending", event: "became_ready" }));
     }

@@ -14,7 +14,7 @@ pub struct Name(String);
 
 /// A text is not a valid [`Name`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a name has 1 to 63 characters of a-z, 0-9 and -, and begins and ends with a letter or digit")]
+#[error("a name must have 1 to 63 characters of a-z, 0-9 and -, and begin and end with a letter or digit")]
 pub struct NameError;
 
 impl Name {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dns_labels_are_names_and_nothing_else_is() {
+    fn only_dns_labels_are_names() {
         for good in ["a", "gpu-07", "9lives", &"x".repeat(63)] {
             assert!(good.parse::<Name>().is_ok(), "{good}");
         }

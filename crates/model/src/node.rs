@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_retired_node_takes_no_event_and_a_used_one_comes_back_only_by_reset() {
+    fn retired_node_accepts_no_event_and_used_node_returns_only_by_reset() {
         assert!(NodeEvent::ALL.iter().all(|&event| NodeState::Retired.on(event).is_err()));
         let ways_back: Vec<_> = NodeEvent::ALL
             .iter()
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn node_that_a_tenant_has_left_is_not_forced_back() {
+    fn force_reset_is_refused_for_a_node_that_needs_a_reimage() {
         assert!(NodeState::NeedsReimage.on(NodeEvent::ForceReset).is_err());
         assert_eq!(NodeState::Active.on(NodeEvent::ForceReset), Ok(NodeState::Registered));
-        assert!(NodeState::Active.on(NodeEvent::Reset).is_err(), "an active node is reset by force alone");
+        assert!(NodeState::Active.on(NodeEvent::Reset).is_err(), "an active node can only be reset by force");
     }
 
     #[test]
-    fn a_node_that_awaits_its_reimage_cannot_connect_itself_back_into_use() {
+    fn node_that_needs_a_reimage_cannot_connect_or_enroll() {
         assert!(NodeState::NeedsReimage.on(NodeEvent::Connect).is_err());
         assert!(NodeState::NeedsReimage.on(NodeEvent::Enroll).is_err());
     }

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_is_open_until_it_ended_in_one_way_or_another_and_so_is_a_step() {
+    fn operations_and_steps_are_open_until_a_final_state() {
         let open = OperationState::ALL.iter().copied().filter(|state| !state.is_final());
         assert_eq!(
             open.collect::<Vec<_>>(),

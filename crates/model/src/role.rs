@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_grants_more_than_he_has() {
+    fn role_cannot_grant_more_than_it_has() {
         for role in Role::ALL {
             for other in Role::ALL {
                 let granted = role.may_grant(*other);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_project_each_role_can_do_what_the_one_below_can() {
+    fn project_roles_include_the_permissions_of_lower_roles() {
         for permission in Permission::ALL {
             let ladder = [Role::Viewer, Role::ProjectMember, Role::ProjectAdmin, Role::PlatformAdmin];
             assert!(ladder.map(|role| role.allows(*permission)).is_sorted(), "{permission}");

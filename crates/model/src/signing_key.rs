@@ -63,13 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_take_what_a_key_signed_from_its_staging_until_its_retirement() {
+    fn keys_are_accepted_from_staging_until_retirement() {
         let accepted = KeyState::ALL.iter().copied().filter(|state| state.is_accepted());
         assert_eq!(accepted.collect::<Vec<_>>(), [KeyState::Staged, KeyState::Active, KeyState::Grace]);
     }
 
     #[test]
-    fn only_the_transitions_of_the_table_exist_and_a_revoked_key_never_comes_back() {
+    fn only_the_transitions_of_the_table_exist_and_revoked_is_final() {
         let table: Vec<String> = KeyState::ALL
             .iter()
             .flat_map(|&from| KeyEvent::ALL.iter().map(move |&event| (from, event, from.on(event))))

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_site_of_ipv6_is_one_holder_and_an_address_in_disguise_is_itself() {
+    fn ipv6_addresses_of_one_site_are_equal_and_mapped_ipv4_is_ipv4() {
         let of = |text: &str| PeerSite::of(text.parse().unwrap());
         assert_eq!(of("2001:db8:7:1::1"), of("2001:db8:7:ffff::2"), "another network of the same site");
         assert_ne!(of("2001:db8:7::1"), of("2001:db8:8::1"));

@@ -2,7 +2,7 @@
 
 /// An event is illegal in the current state, which stays unchanged. The cause is a defect or a stale writer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} in state {state} cannot take {event}")]
+#[error("{what} in state {state} does not accept the event {event}")]
 pub struct IllegalTransition {
     /// The kind of object, for example `member`.
     pub what: &'static str,
@@ -13,12 +13,14 @@ pub struct IllegalTransition {
 }
 
 /// Defines a fieldless enum with one snake-case spelling for the store, JSON and display.
+///
+/// A variant that was renamed lists its former spellings after `|`. They are read, so that rows and peers of an earlier version stay valid, and never written.
 macro_rules! text_enum {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal $(| $former:literal)*),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $text)] $variant),*
+            $($(#[$vdoc])* #[serde(rename = $text $(, alias = $former)*)] $variant),*
         }
 
         impl $name {
@@ -43,8 +45,8 @@ macro_rules! text_enum {
             /// Fails with a sentence that lists the accepted values.
             fn from_str(text: &str) -> Result<Self, String> {
                 match text {
-                    $($text => Ok(Self::$variant),)*
-                    other => Err(format!("{other:?} is none of {}", [$($text),*].join(", "))),
+                    $($text $(| $former)* => Ok(Self::$variant),)*
+                    other => Err(format!("{other:?} is not one of {}", [$($text),*].join(", "))),
                 }
             }
         }

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_open_until_it_ended_in_one_way_or_another() {
+    fn tasks_are_open_until_a_final_state() {
         let open = TaskState::ALL.iter().copied().filter(|state| !state.is_final());
         assert_eq!(open.collect::<Vec<_>>(), [TaskState::Queued, TaskState::Dispatched, TaskState::Running]);
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_changed_by_what_lays_out_starts_stops_or_removes() {
+    fn install_configure_start_stop_and_uninstall_change_the_host() {
         use TaskType as T;
         let changing = T::ALL.iter().copied().filter(|task| task.changes_host());
         let expected = [T::Rke2Install, T::Rke2Configure, T::Rke2Start, T::Rke2Stop, T::Rke2Uninstall];

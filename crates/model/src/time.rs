@@ -45,12 +45,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_prints_as_rfc_3339_with_milliseconds() {
+    fn timestamp_prints_as_rfc_3339_with_milliseconds() {
         assert_eq!(Timestamp::from_millis(1_790_000_000_007).to_string(), "2026-09-21T14:13:20.007Z");
     }
 
     #[test]
-    fn a_moment_is_never_negative_time_after_a_later_one() {
+    fn duration_since_a_later_timestamp_is_zero() {
         let (earlier, later) = (Timestamp::from_millis(5), Timestamp::from_millis(12));
         assert_eq!(later.since(earlier), Duration::from_millis(7));
         assert_eq!(earlier.since(later), Duration::ZERO);

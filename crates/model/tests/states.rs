@@ -26,8 +26,8 @@ fn table<S: Copy + Display, E: Copy + Display, T: Display>(
     text
 }
 
-fn words<T: Display>(title: &str, all: &[T]) -> String {
-    let all: Vec<String> = all.iter().map(|word| format!("`{word}`")).collect();
+fn value_list<T: Display>(title: &str, all: &[T]) -> String {
+    let all: Vec<String> = all.iter().map(|value| format!("`{value}`")).collect();
     format!("- {title}: {}\n", all.join(", "))
 }
 
@@ -76,29 +76,30 @@ fn members() -> String {
 }
 
 #[test]
-fn golden_transition_tables_are_what_the_code_does() {
+fn golden_transition_tables_match_the_code() {
     let mut text = String::from(
-        "# States\n\nMade from the code; `GPUAAS_UPDATE_GOLDEN=1 cargo test -p gpuaas-model` writes it anew. An empty cell is a transition \
+        "# States\n\nGenerated from the code; update it with `GPUAAS_UPDATE_GOLDEN=1 cargo test -p gpuaas-model`. An empty cell is a transition \
          that does not exist.\n",
     );
     text += &table("Nodes", NodeState::ALL, NodeEvent::ALL, |state, event| state.on(event).ok());
     text += &table("Allocations", AllocationState::ALL, AllocationEvent::ALL, |state, event| state.on(event).ok());
     text += &members();
     text += &table("Task-signing keys", KeyState::ALL, KeyEvent::ALL, |state, event| state.on(event).ok());
-    text += "\n## Words without a table of their own\n\nA workload's fields follow from its members and its newest operation.\n\n";
-    text += &words("workload, lifecycle", Lifecycle::ALL);
-    text += &words("workload and member, health", Health::ALL);
-    text += &words("workload, recovery", Recovery::ALL);
-    text += &words("operation, kind", OperationKind::ALL);
-    text += &words("operation, state", OperationState::ALL);
-    text += &words("step, state", StepState::ALL);
-    text += &words("task, state", TaskState::ALL);
-    text += &words("node, connectivity", Connectivity::ALL);
-    writeln!(text).expect("a String takes every write");
+    text +=
+        "\n## Values without transitions\n\nA workload's fields follow from its members and its newest operation.\n\n";
+    text += &value_list("workload, lifecycle", Lifecycle::ALL);
+    text += &value_list("workload and member, health", Health::ALL);
+    text += &value_list("workload, recovery", Recovery::ALL);
+    text += &value_list("operation, kind", OperationKind::ALL);
+    text += &value_list("operation, state", OperationState::ALL);
+    text += &value_list("step, state", StepState::ALL);
+    text += &value_list("task, state", TaskState::ALL);
+    text += &value_list("node, connectivity", Connectivity::ALL);
+    writeln!(text).expect("writing to a String succeeds");
     let text = text.trim_end().to_owned() + "\n";
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/states.md");
     if std::env::var_os("GPUAAS_UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &text).expect("the golden file can be written");
     }
-    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), text, "docs/states.md is not what the code does");
+    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), text, "docs/states.md differs from the code");
 }

@@ -50,7 +50,12 @@ pub trait App: Send + Sync {
     fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError>;
 
     /// Returns the outputs of a successful step. Fails if the result is not what the step must return; this fails the attempt.
-    fn learn(&self, step: &StepSpec, result: &Value, workload: &WorkloadView) -> Result<Vec<Learned>, Box<Fault>>;
+    fn step_outputs(
+        &self,
+        step: &StepSpec,
+        result: &Value,
+        workload: &WorkloadView,
+    ) -> Result<Vec<StepOutput>, Box<Fault>>;
 
     /// Maps a failure to a fault with its next action.
     fn diagnose(&self, step: &StepSpec, failure: &TaskFailure, workload: &WorkloadView) -> Fault;
@@ -102,7 +107,7 @@ pub struct SecretSpec {
 
 /// An output of a successful step.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Learned {
+pub enum StepOutput {
     /// A fact, stored under a name that the app defines.
     Fact(String, Value),
     /// A secret that a node has stored under the id in the step's parameters.
@@ -152,7 +157,7 @@ pub enum PlanRefusal {
 
 /// The parameters of a step cannot be rendered. A defect of the plan: the step ran before the data that it needs existed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{step} needs {missing}, which nothing has taught")]
+#[error("{step} needs {missing}, which no earlier step has provided")]
 pub struct RenderError {
     /// Key of the step.
     pub step: String,

@@ -22,8 +22,8 @@ pub enum Finding {
     #[error("two steps are named {0}")]
     Repeated(StepKey),
     /// A need that no earlier step meets: unknown, later, or circular.
-    #[error("{step} needs {need}, which is no earlier step")]
-    Unmet {
+    #[error("{step} needs {need}, which is not an earlier step")]
+    UnmetNeed {
         /// Key of the step.
         step: StepKey,
         /// Key that it needs.
@@ -31,16 +31,16 @@ pub enum Finding {
     },
     /// A step without a deadline.
     #[error("{0} has no deadline")]
-    Endless(StepKey),
+    NoDeadline(StepKey),
     /// A step that allows no attempt.
     #[error("{0} allows no attempt")]
     NoAttempt(StepKey),
     /// A step for a member that the workload does not have, or that was removed.
     #[error("{0} is for a member that is not part of the workload")]
-    NoMember(StepKey),
+    UnknownMember(StepKey),
     /// A task on another node than that of the step's member.
-    #[error("{0} is a task on a node that is not its member's")]
-    ForeignNode(StepKey),
+    #[error("{0} is a task on another node than its member's")]
+    WrongNode(StepKey),
     /// A phase that the app does not have, or that comes earlier than the phase of a step that it needs.
     #[error("{step} is in phase {phase}, which is out of order")]
     PhaseOutOfOrder {
@@ -71,14 +71,14 @@ pub fn check(plan: &Plan, phases: &[String], members: &[MemberView]) -> Vec<Find
         for need in step.needs.iter().chain(&step.after) {
             match seen.get(need) {
                 Some(&needed_phase) => floor = floor.max(needed_phase),
-                None => findings.push(Finding::Unmet { step: step.key.clone(), need: need.clone() }),
+                None => findings.push(Finding::UnmetNeed { step: step.key.clone(), need: need.clone() }),
             }
         }
         if !phases.is_empty() && phase.is_none_or(|phase| phase < floor) {
             findings.push(Finding::PhaseOutOfOrder { step: step.key.clone(), phase: step.phase.clone() });
         }
         if step.deadline_ms == 0 {
-            findings.push(Finding::Endless(step.key.clone()));
+            findings.push(Finding::NoDeadline(step.key.clone()));
         }
         if step.retry.attempts_max == 0 {
             findings.push(Finding::NoAttempt(step.key.clone()));
@@ -96,11 +96,11 @@ fn misplaced(step: &StepSpec, members: &[MemberView]) -> Option<Finding> {
     let is_part = |member: &&MemberView| member.state != MemberState::Removed;
     let member = step.member.map(|id| members.iter().filter(is_part).find(|member| member.id == id));
     match (member, &step.action) {
-        (Some(None), _) => Some(Finding::NoMember(step.key.clone())),
+        (Some(None), _) => Some(Finding::UnknownMember(step.key.clone())),
         (Some(Some(member)), StepAction::NodeTask { node, .. }) if member.node.id != *node => {
-            Some(Finding::ForeignNode(step.key.clone()))
+            Some(Finding::WrongNode(step.key.clone()))
         }
-        (None, StepAction::NodeTask { .. }) => Some(Finding::ForeignNode(step.key.clone())),
+        (None, StepAction::NodeTask { .. }) => Some(Finding::WrongNode(step.key.clone())),
         (Some(Some(_)) | None, _) => None,
     }
 }
@@ -108,7 +108,7 @@ fn misplaced(step: &StepSpec, members: &[MemberView]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::given::step;
+    use crate::test_steps::step;
     use gpuaas_model::OperationKind;
 
     fn phases() -> Vec<String> {
@@ -116,25 +116,25 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_plan_has_no_findings() {
+    fn valid_plan_has_no_findings() {
         let plan = Plan::of(OperationKind::Deploy).then(step("a", "first")).then(step("b", "second"));
         assert_eq!(check(&plan, &phases(), &[]), []);
     }
 
     #[test]
     fn each_defect_is_found() {
-        let mut endless = step("e", "second");
-        endless.deadline_ms = 0;
-        let mut hopeless = step("h", "second");
-        hopeless.retry.attempts_max = 0;
+        let mut no_deadline = step("e", "second");
+        no_deadline.deadline_ms = 0;
+        let mut no_attempt = step("h", "second");
+        no_attempt.retry.attempts_max = 0;
         let mut circular = step("c", "second");
         circular.needs = vec![StepKey::named("c")];
         let plan = Plan::of(OperationKind::Deploy)
             .then(step("a", "second"))
             .then(step("a", "first"))
-            .beside(endless)
-            .beside(hopeless)
-            .beside(circular);
+            .with(no_deadline)
+            .with(no_attempt)
+            .with(circular);
         let found: Vec<String> = check(&plan, &phases(), &[]).iter().map(ToString::to_string).collect();
         assert_eq!(
             found,
@@ -143,14 +143,14 @@ mod tests {
                 "two steps are named a",
                 "e has no deadline",
                 "h allows no attempt",
-                "c needs c, which is no earlier step",
+                "c needs c, which is not an earlier step",
             ]
         );
         assert_eq!(check(&Plan::of(OperationKind::Deploy), &[], &[]), [Finding::Empty]);
     }
 
     #[test]
-    fn a_plan_has_so_many_steps_at_most() {
+    fn number_of_steps_is_limited() {
         let of = |steps: usize| {
             let steps = (0..steps).map(|number| step(&number.to_string(), "first"));
             check(&Plan { kind: OperationKind::Deploy, steps: steps.collect() }, &phases(), &[])

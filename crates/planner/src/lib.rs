@@ -7,15 +7,15 @@
 
 pub mod app;
 pub mod check;
-#[cfg(test)]
-mod given;
 pub mod placement;
 pub mod plan;
 pub mod schedule;
 pub mod status;
+#[cfg(test)]
+mod test_steps;
 pub mod view;
 
-pub use app::{App, Learned, PlanRefusal, RenderError, SecretPart, SecretSpec};
+pub use app::{App, PlanRefusal, RenderError, SecretPart, SecretSpec, StepOutput};
 pub use check::{Finding, check};
 pub use plan::{FailureScope, Plan, RecordKind, Retry, StepAction, StepKey, StepSpec};
 pub use schedule::{Ending, Schedule, StepProgress, schedule};

@@ -93,7 +93,7 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
         refuse(
             Code::AllocationInUse,
             format!("{node} is already used by workload {workload}"),
-            "choose another, or remove it there",
+            "choose another allocation, or remove the member from that workload",
         );
     }
     let missing: Vec<&str> = manifest

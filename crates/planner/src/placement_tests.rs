@@ -55,12 +55,12 @@ fn codes(change: impl FnOnce(&mut Candidate)) -> Vec<Code> {
 }
 
 #[test]
-fn an_active_connected_free_node_with_a_knowing_agent_is_usable() {
+fn active_connected_unused_node_is_usable() {
     assert_eq!(codes(|_| ()), []);
 }
 
 #[test]
-fn an_allocation_that_is_not_active_is_said_once() {
+fn inactive_allocation_is_reported_once() {
     use {AllocationState as A, Connectivity as C};
     assert_eq!(codes(|of| of.state = A::Provisioning), [Code::AllocationInactive]);
     // The node's state follows from the allocation's.
@@ -75,14 +75,14 @@ fn an_allocation_that_is_not_active_is_said_once() {
 }
 
 #[test]
-fn a_node_out_of_use_out_of_reach_or_in_use_is_refused() {
+fn inactive_unreachable_or_used_node_is_refused() {
     assert_eq!(codes(|of| of.node_state = NodeState::NeedsReimage), [Code::AllocationInactive]);
     assert_eq!(codes(|of| of.connectivity = Connectivity::Unreachable), [Code::AllocationUnreachable]);
     assert_eq!(codes(|of| of.used_by = Some("train".into())), [Code::AllocationInUse]);
 }
 
 #[test]
-fn an_agent_must_know_every_task_in_the_version_that_the_app_renders() {
+fn agent_without_a_required_task_version_is_refused() {
     assert_eq!(codes(|of| of.support = support(&[1])), [Code::AgentTooOld]);
     assert_eq!(codes(|of| of.support = Vec::new()), [Code::AgentTooOld]);
     let mut candidate = usable();
@@ -90,8 +90,8 @@ fn an_agent_must_know_every_task_in_the_version_that_the_app_renders() {
     let reasons = unusable("f", &candidate, &manifest());
     assert_eq!(reasons[0].detail, "the agent of gpu-1 does not know host.preflight, rke2.start");
     // The task types of a disconnected agent are unknown.
-    let away = |of: &mut Candidate| (of.connectivity, of.support) = (Connectivity::Unreachable, Vec::new());
-    assert_eq!(codes(away), [Code::AllocationUnreachable]);
+    let unreachable = |of: &mut Candidate| (of.connectivity, of.support) = (Connectivity::Unreachable, Vec::new());
+    assert_eq!(codes(unreachable), [Code::AllocationUnreachable]);
 }
 
 #[test]
@@ -103,5 +103,5 @@ fn node_whose_agent_takes_no_tasks_is_not_usable() {
     assert!(reasons[0].detail.contains("ledger.jsonl is missing"), "{reasons:?}");
     candidate.state = AllocationState::Released;
     let reasons = unusable("server_allocation_id", &candidate, &manifest());
-    assert!(reasons.iter().all(|reason| reason.code != Code::AgentLedgerDamaged), "one that is over says no more");
+    assert!(reasons.iter().all(|reason| reason.code != Code::AgentLedgerDamaged), "no reason about the agent");
 }

@@ -171,7 +171,7 @@ impl Plan {
 
     /// Adds a step with exactly its own needs.
     #[must_use]
-    pub fn beside(mut self, step: StepSpec) -> Self {
+    pub fn with(mut self, step: StepSpec) -> Self {
         self.steps.push(step);
         self
     }
@@ -190,7 +190,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::given::step;
+    use crate::test_steps::step;
 
     fn task(key: StepKey, node: NodeId) -> StepSpec {
         let action = StepAction::NodeTask { node, task: TaskType::Noop };
@@ -202,15 +202,15 @@ mod tests {
         let [one, two, absent] = [1, 2, 3].map(|number| NodeId::from_uuid(uuid::Uuid::from_u128(number)));
         let plan = Plan::of(OperationKind::Deploy)
             .then(task(StepKey::of("server-1", "install"), one))
-            .beside(task(StepKey::of("agent-1", "install"), two))
+            .with(task(StepKey::of("agent-1", "install"), two))
             .then(task(StepKey::of("agent-1", "start"), two));
         let key = |step: Option<&StepSpec>| step.map(|step| step.key.to_string());
         assert_eq!(key(plan.step("agent-1/install")), Some("agent-1/install".to_owned()));
         assert_eq!(key(plan.step("install")), None);
         assert_eq!(key(plan.first_touching(two)), Some("agent-1/install".to_owned()));
         assert_eq!(key(plan.first_touching(absent)), None);
-        assert_eq!(plan.steps[1].needs, [], "beside the others");
-        assert_eq!(plan.steps[2].needs, [StepKey::of("agent-1", "install")], "after the one before it");
+        assert_eq!(plan.steps[1].needs, [], "no implicit need");
+        assert_eq!(plan.steps[2].needs, [StepKey::of("agent-1", "install")], "needs the step before it");
         assert_eq!((plan.steps[2].key.what(), StepKey::named("ready").what()), ("start", "ready"));
     }
 

@@ -119,13 +119,13 @@ fn ending(steps: &[StepProgress], cancelled: bool) -> Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{given, plan::Retry};
+    use crate::{plan::Retry, test_steps};
 
     const NOW: Timestamp = Timestamp::from_millis(1_000);
 
     fn step(key: &str, needs: &[&str], state: StepState) -> StepProgress {
         let needs = needs.iter().map(|need| StepKey::named(*need)).collect();
-        let spec = StepSpec { needs, retry: Retry::QUICK, ..given::step(key, "p") };
+        let spec = StepSpec { needs, retry: Retry::QUICK, ..test_steps::step(key, "p") };
         StepProgress { spec, state, attempts: 0, not_before: None }
     }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn independent_steps_run_side_by_side_and_dependent_ones_wait() {
+    fn independent_steps_run_in_parallel_and_dependent_steps_wait() {
         let steps = [
             step("a", &[], StepState::Succeeded),
             step("b", &["a"], StepState::Pending),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_failed_step_is_skipped_and_the_rest_goes_on() {
+    fn dependents_of_a_failed_step_are_skipped_and_others_continue() {
         let steps = [
             step("agent-1", &[], StepState::Failed),
             step("agent-1/after", &["agent-1"], StepState::Pending),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_new_begins_after_the_workload_itself_failed() {
+    fn no_step_begins_after_a_workload_failure() {
         let mut server = step("server", &[], StepState::Failed);
         server.spec.scope = FailureScope::Workload;
         let next = schedule(&[server, step("other", &[], StepState::Pending)], false, NOW);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn cleaning_up_goes_on_past_a_failure() {
+    fn cleanup_continues_after_a_failure() {
         let mut clean = step("clean", &[], StepState::Pending);
         clean.spec.after = vec![StepKey::named("stop")];
         let mut stop = step("stop", &[], StepState::Failed);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_in_backoff_says_when_to_look_again() {
+    fn backoff_sets_the_wake_time() {
         let mut waiting = step("a", &[], StepState::Backoff);
         waiting.not_before = Some(NOW.plus(std::time::Duration::from_secs(3)));
         assert_eq!(schedule(std::slice::from_ref(&waiting), false, NOW).wake_at, waiting.not_before);
@@ -201,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_operation_gives_up_what_waits_for_another_attempt() {
+    fn cancellation_skips_steps_in_backoff() {
         let next = schedule(&[step("a", &[], StepState::Backoff)], true, NOW);
         assert_eq!((keys(&next.skip), next.run.len(), next.ending), (vec!["a"], 0, None));
     }
 
     #[test]
-    fn of_several_in_backoff_the_earliest_says_when_to_look_again() {
+    fn earliest_backoff_sets_the_wake_time() {
         let waits = |key: &str, seconds| {
             let mut step = step(key, &[], StepState::Backoff);
             step.not_before = Some(NOW.plus(std::time::Duration::from_secs(seconds)));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_member_ends_nobody_elses_work_and_cleaning_up_waits_for_the_end_of_what_it_follows() {
+    fn failed_member_stops_no_other_step_and_cleanup_waits_for_its_steps() {
         let failed = step("agent-1", &[], StepState::Failed);
         let mut clean = step("clean", &[], StepState::Pending);
         clean.spec.after = vec![StepKey::named("stop")];
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cancelled_too_late_has_succeeded_and_what_failed_needs_attention_all_the_same() {
+    fn late_cancellation_changes_neither_success_nor_failure() {
         assert_eq!(schedule(&[step("a", &[], StepState::Succeeded)], true, NOW).ending, Some(Ending::Succeeded));
         let failed = [step("a", &[], StepState::Failed), step("b", &["a"], StepState::Skipped)];
         assert_eq!(schedule(&failed, true, NOW).ending, Some(Ending::NeedsAttention));

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    given,
     plan::StepSpec,
+    test_steps,
     view::{NodeView, ReleaseView},
 };
 
@@ -55,7 +55,7 @@ fn name(text: &str) -> gpuaas_model::Name {
 }
 
 fn step(phase: &str, state: StepState, scope: FailureScope) -> StepProgress {
-    let spec = StepSpec { scope, ..given::step(phase, phase) };
+    let spec = StepSpec { scope, ..test_steps::step(phase, phase) };
     StepProgress { spec, state, attempts: 1, not_before: None }
 }
 
@@ -76,7 +76,7 @@ fn well() -> MemberView {
 }
 
 #[test]
-fn a_deployment_fails_only_with_a_step_that_the_workload_cannot_be_without() {
+fn deployment_fails_only_with_a_step_of_workload_scope() {
     let lifecycle = |state, steps: &[StepProgress]| of(OperationKind::Deploy, state, steps, Vec::new()).lifecycle;
     let (whole, part) = (FailureScope::Workload, FailureScope::Member);
     assert_eq!(lifecycle(OperationState::Queued, &[]), Lifecycle::Requested);
@@ -92,7 +92,7 @@ fn a_deployment_fails_only_with_a_step_that_the_workload_cannot_be_without() {
 }
 
 #[test]
-fn the_other_operations_lead_where_their_names_say() {
+fn other_operations_set_their_lifecycle() {
     let lifecycle = |kind, state| of(kind, state, &[], Vec::new()).lifecycle;
     use {OperationKind as K, OperationState as S};
     assert_eq!(lifecycle(K::Decommission, S::Running), Lifecycle::Decommissioning);
@@ -126,7 +126,7 @@ fn a_repairable_cluster_is_degraded_and_never_failed() {
 }
 
 #[test]
-fn the_phase_is_that_of_the_step_under_way_else_of_the_last_that_succeeded() {
+fn phase_is_of_the_active_step_or_the_last_succeeded_one() {
     let phase = |steps: &[StepProgress]| of(OperationKind::Deploy, OperationState::Running, steps, Vec::new()).phase;
     let step = |name: &str, state| step(name, state, FailureScope::Workload);
     let (done, pending) = (StepState::Succeeded, StepState::Pending);
@@ -144,12 +144,12 @@ fn the_phase_is_that_of_the_step_under_way_else_of_the_last_that_succeeded() {
 fn progress_counts_the_steps_that_succeeded() {
     let step = |state| step("p", state, FailureScope::Member);
     let steps = [step(StepState::Succeeded), step(StepState::Skipped), step(StepState::Succeeded)];
-    let told = of(OperationKind::Deploy, OperationState::Running, &steps, Vec::new()).progress;
-    assert_eq!(told, Progress { completed: 2, total: 3 });
+    let counted = of(OperationKind::Deploy, OperationState::Running, &steps, Vec::new()).progress;
+    assert_eq!(counted, Progress { completed: 2, total: 3 });
 }
 
 #[test]
-fn what_can_be_done_follows_the_worst_fault() {
+fn recovery_follows_the_worst_fault() {
     let failed = |class| member(MemberState::Failed { since: SINCE, fault: fault(class) }, Health::Failed);
     let recovery = |members| of(OperationKind::AddMember, OperationState::NeedsAttention, &[], members).recovery;
     use {FaultClass as F, Recovery as R};

@@ -27,7 +27,7 @@ const USER: &str = "gpuaas";
 const START_MAX: Duration = Duration::from_secs(60);
 /// Runs the server until standard input ends, which happens when this process ends in any way; then stops it and removes the directory. If
 /// a signal name arrives on standard input, it stops the server with that signal instead and keeps the directory.
-const KEEPER: &str = r#"folder=$1; shift
+const SUPERVISOR_SCRIPT: &str = r#"folder=$1; shift
 "$@" >>"$folder/log" 2>&1 </dev/null & server=$!
 read -r signal
 kill -"${signal:-INT}" "$server"; wait "$server"
@@ -39,7 +39,7 @@ pub struct Server {
     binaries: PathBuf,
     account: Option<String>,
     settings: Vec<String>,
-    keeper: Child,
+    supervisor: Child,
 }
 
 impl Server {
@@ -57,7 +57,7 @@ impl Server {
     /// Like [`Server::start`], with the server's directory in `parent`, which other accounts must be able to enter.
     pub fn start_in(parent: &Path, settings: &[&str], files: &[(&str, String)]) -> Self {
         let binaries = binaries();
-        let folder = tempfile::Builder::new().prefix("pg").tempdir_in(parent).expect("a folder can be made").keep();
+        let folder = tempfile::Builder::new().prefix("pg").tempdir_in(parent).expect("a folder can be created").keep();
         // PostgreSQL refuses to run as root.
         let account = is_root().then(|| account().to_owned());
         for (name, text) in files {
@@ -74,27 +74,27 @@ impl Server {
                 .unwrap_or_default();
             let places = files.iter().map(|(name, _)| folder.join(name)).chain([folder.clone()]);
             for place in places {
-                chown(place, ids.first().copied(), ids.get(1).copied()).expect("root gives files away");
+                chown(place, ids.first().copied(), ids.get(1).copied()).expect("root can change the owner of files");
             }
         }
         let mut initdb = as_account(account.as_deref(), &binaries.join("initdb"));
         initdb.arg("-D").arg(folder.join("data")).args(["-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-N"]);
         let made = initdb.current_dir(&folder).output().expect("initdb runs");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let keeper = keep(&folder, &binaries, account.as_deref(), settings);
+        let supervisor = spawn_supervisor(&folder, &binaries, account.as_deref(), settings);
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let server = Self { folder, binaries, account, settings, keeper };
-        server.await_answer();
+        let server = Self { folder, binaries, account, settings, supervisor };
+        server.wait_until_ready();
         server
     }
 
     /// Stops the server with `signal` and starts it again. `QUIT` simulates a crash, `INT` closes connections and shuts down.
     pub fn restart(&mut self, signal: &str) {
-        let mut word = self.keeper.stdin.take().expect("the keeper listens");
-        writeln!(word, "{signal}").expect("the keeper listens");
-        self.keeper.wait().expect("the keeper ends");
-        self.keeper = keep(&self.folder, &self.binaries, self.account.as_deref(), &self.settings);
-        self.await_answer();
+        let mut stdin = self.supervisor.stdin.take().expect("the supervisor reads its input");
+        writeln!(stdin, "{signal}").expect("the supervisor reads its input");
+        self.supervisor.wait().expect("the supervisor exits");
+        self.supervisor = spawn_supervisor(&self.folder, &self.binaries, self.account.as_deref(), &self.settings);
+        self.wait_until_ready();
     }
 
     /// Returns the URL of a database.
@@ -119,15 +119,15 @@ impl Server {
     async fn administer(&self, statement: &str) {
         let mut connection = PgConnection::connect(&self.url("postgres")).await.expect("the server answers");
         let statement = AssertSqlSafe(statement.to_owned());
-        sqlx::raw_sql(statement).execute(&mut connection).await.expect("the superuser may");
-        connection.close().await.expect("nothing is pending");
+        sqlx::raw_sql(statement).execute(&mut connection).await.expect("the superuser runs the statement");
+        connection.close().await.expect("the connection closes");
     }
 
-    fn await_answer(&self) {
+    fn wait_until_ready(&self) {
         let began = Instant::now();
         let ready = || {
-            let mut asked = Command::new(self.binaries.join("pg_isready"));
-            asked.arg("-q").arg("-h").arg(&self.folder).status().is_ok_and(|status| status.success())
+            let mut command = Command::new(self.binaries.join("pg_isready"));
+            command.arg("-q").arg("-h").arg(&self.folder).status().is_ok_and(|status| status.success())
         };
         while !ready() {
             let log = || std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
@@ -137,16 +137,16 @@ impl Server {
     }
 }
 
-fn keep(folder: &Path, binaries: &Path, account: Option<&str>, settings: &[impl AsRef<OsStr>]) -> Child {
+fn spawn_supervisor(folder: &Path, binaries: &Path, account: Option<&str>, settings: &[impl AsRef<OsStr>]) -> Child {
     let server = as_account(account, &binaries.join("postgres"));
-    let mut keeper = Command::new("sh");
-    keeper.args(["-c", KEEPER, "sh"]).arg(folder).arg(server.get_program()).args(server.get_args());
-    keeper.arg("-D").arg(folder.join("data")).arg("-k").arg(folder).args(["-c", "listen_addresses="]);
+    let mut supervisor = Command::new("sh");
+    supervisor.args(["-c", SUPERVISOR_SCRIPT, "sh"]).arg(folder).arg(server.get_program()).args(server.get_args());
+    supervisor.arg("-D").arg(folder.join("data")).arg("-k").arg(folder).args(["-c", "listen_addresses="]);
     for setting in settings {
-        keeper.arg("-c").arg(setting);
+        supervisor.arg("-c").arg(setting);
     }
     // In its own process group it survives signals to the tests' group and can still clean up.
-    keeper.current_dir(folder).stdin(Stdio::piped()).process_group(0).spawn().expect("a shell runs")
+    supervisor.current_dir(folder).stdin(Stdio::piped()).process_group(0).spawn().expect("a shell starts")
 }
 
 fn as_account(account: Option<&str>, program: &Path) -> Command {
@@ -182,7 +182,7 @@ fn binaries() -> PathBuf {
             let _ = apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").status();
         }
     }
-    installed().expect("PostgreSQL is installed; where apt-get cannot: install the package `postgresql`")
+    installed().expect("PostgreSQL is missing and apt-get could not install it: install the package `postgresql`")
 }
 
 fn installed() -> Option<PathBuf> {
@@ -191,6 +191,7 @@ fn installed() -> Option<PathBuf> {
         .map(|versions| versions.filter_map(Result::ok).map(|version| version.path().join("bin")).collect())
         .unwrap_or_default();
     versions.sort();
-    let whole = |folder: &PathBuf| ["postgres", "initdb", "pg_isready"].iter().all(|name| folder.join(name).is_file());
-    std::env::split_paths(&path).chain(versions.into_iter().rev()).find(whole)
+    let is_complete =
+        |folder: &PathBuf| ["postgres", "initdb", "pg_isready"].iter().all(|name| folder.join(name).is_file());
+    std::env::split_paths(&path).chain(versions.into_iter().rev()).find(is_complete)
 }

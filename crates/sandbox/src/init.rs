@@ -44,7 +44,7 @@ pub struct InitOptions {
 
 /// The reason why an init does not run.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} {path}: {source}")]
+#[error("cannot {what} {path}: {source}")]
 pub struct InitError {
     what: &'static str,
     path: Utf8PathBuf,
@@ -75,7 +75,7 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
     let environment = prepare(&options)?;
     // Makes orphans of units children of this process, so that it can reap them.
     if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
-        tracing::warn!(%error, "orphans will not be reaped here");
+        tracing::warn!(%error, "cannot become a child subreaper, so orphans are not reaped");
     }
     let listener = listen(&environment.socket)?;
     let init = Rc::new(Init { environment, units: RefCell::default(), journals: RefCell::default() });
@@ -104,13 +104,13 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
     Ok(())
 }
 
-async fn lifeline(held: bool) {
-    if !held {
+async fn lifeline(enabled: bool) {
+    if !enabled {
         return std::future::pending().await;
     }
     let input = rustix::io::dup(std::io::stdin());
     let Ok(Ok(mut input)) = input.map(pipe::Receiver::from_owned_fd) else {
-        tracing::warn!("standard input is no pipe and holds no lifeline");
+        tracing::warn!("standard input is not a pipe, so the lifeline is ignored");
         return std::future::pending().await;
     };
     let mut nothing = [0_u8; 64];
@@ -121,9 +121,9 @@ fn prepare(options: &InitOptions) -> Result<SandboxEnvironment, InitError> {
     let root = &options.root;
     for folder in FOLDERS.iter().chain(&[".sandbox/bin", ".sandbox/journal"]) {
         let folder = root.join(folder);
-        fs::create_dir_all(&folder).map_err(InitError::of("make", &folder))?;
+        fs::create_dir_all(&folder).map_err(InitError::of("create", &folder))?;
     }
-    let root = root.canonicalize_utf8().map_err(InitError::of("find", root))?;
+    let root = root.canonicalize_utf8().map_err(InitError::of("resolve", root))?;
     write_if_absent(&root.join("etc/machine-id"), &format!("{}\n", random_hex(&root)?))?;
     fs::write(root.join("etc/hostname"), format!("{}\n", options.hostname))
         .map_err(InitError::of("write", root.join("etc/hostname")))?;
@@ -173,7 +173,7 @@ impl Init {
             return Some(unit.clone());
         }
         let file = self.load(name)?;
-        let journal = self.opened_journal(name);
+        let journal = self.open_journal(name);
         let unit = Unit::new(name, file, &self.environment, journal);
         self.units.borrow_mut().insert(name.to_owned(), unit.clone());
         Some(unit)
@@ -182,10 +182,10 @@ impl Init {
     /// Returns the journal of a unit that is loaded, or was since this init started.
     pub(crate) fn journal(&self, name: &str) -> Option<Journal> {
         let known = self.journals.borrow().get(name).cloned();
-        known.or_else(|| self.unit(name).map(|_| self.opened_journal(name)))
+        known.or_else(|| self.unit(name).map(|_| self.open_journal(name)))
     }
 
-    fn opened_journal(&self, name: &str) -> Journal {
+    fn open_journal(&self, name: &str) -> Journal {
         let open = || Journal::open(&self.environment.root.join(".sandbox/journal"), name);
         self.journals.borrow_mut().entry(name.to_owned()).or_insert_with(open).clone()
     }
@@ -210,7 +210,7 @@ impl Init {
         match UnitFile::parse(name, &text) {
             Ok(file) => Some(file),
             Err(error) => {
-                tracing::warn!(unit = name, %error, "a unit file is not understood");
+                tracing::warn!(unit = name, %error, "a unit file cannot be parsed");
                 None
             }
         }
@@ -240,7 +240,7 @@ impl Init {
 
     async fn stop_all(&self) {
         let units: Vec<Unit> = self.units.borrow().values().cloned().collect();
-        let stops = units.iter().filter(|unit| !unit.is_at_rest()).map(Unit::stop);
+        let stops = units.iter().filter(|unit| !unit.is_stopped()).map(Unit::stop);
         futures::future::join_all(stops).await;
     }
 }

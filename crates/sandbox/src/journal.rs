@@ -50,26 +50,26 @@ impl Journal {
 
     /// Adds a line of the init itself.
     pub(crate) fn write(&self, text: &str) {
-        self.write_cut(text.as_bytes(), text.len());
+        self.write_bounded(text.as_bytes(), text.len());
     }
 
     /// Adds a line of a program: it has `length` bytes, and `start` is its beginning or all. Removes a priority prefix (`<0>` to `<7>`) and
     /// blanks around the text; adds nothing if no text is left.
-    pub(crate) fn write_said(&self, start: &[u8], length: usize) {
+    pub(crate) fn write_output(&self, start: &[u8], length: usize) {
         let text = match start {
             [b'<', b'0'..=b'7', b'>', text @ ..] => text,
             text => text,
         };
         let left_out = start.len() - text.trim_ascii_start().len();
-        let whole = length == start.len();
-        let text = if whole { text.trim_ascii() } else { text.trim_ascii_start() };
+        let is_complete = length == start.len();
+        let text = if is_complete { text.trim_ascii() } else { text.trim_ascii_start() };
         if !text.is_empty() {
-            self.write_cut(text, if whole { text.len() } else { length - left_out });
+            self.write_bounded(text, if is_complete { text.len() } else { length - left_out });
         }
     }
 
     /// Adds a line, with a note at its end if it is not kept whole.
-    fn write_cut(&self, start: &[u8], length: usize) {
+    fn write_bounded(&self, start: &[u8], length: usize) {
         let mut inner = self.0.borrow_mut();
         let line = JournalLine { cursor: cursor(inner.next), at: now(), text: JournalLine::bounded(start, length) };
         inner.persist(&line);

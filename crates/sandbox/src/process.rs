@@ -136,11 +136,11 @@ fn copy_lines(from: impl AsyncRead + Unpin + 'static, journal: Journal) {
             };
             from.consume(used);
             if ended {
-                journal.write_said(&line, length);
+                journal.write_output(&line, length);
                 (line, length) = (Vec::new(), 0);
             }
         }
-        journal.write_said(&line, length);
+        journal.write_output(&line, length);
     });
 }
 
@@ -207,8 +207,8 @@ pub(crate) fn id(child: &Child) -> Option<Pid> {
 
 /// Ends every process of the sandbox: with SIGTERM first if `politely`, then with SIGKILL. Returns when none is left, or 60 s after
 /// SIGKILL.
-pub(crate) async fn end_all(root: &Utf8Path, politely: bool) {
-    for signal in [Signal::TERM, Signal::KILL].into_iter().skip(usize::from(!politely)) {
+pub(crate) async fn end_all(root: &Utf8Path, graceful: bool) {
+    for signal in [Signal::TERM, Signal::KILL].into_iter().skip(usize::from(!graceful)) {
         let pids = of_root(root);
         for &pid in &pids {
             // A process that has ended since needs no signal.

@@ -60,7 +60,7 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
         Request::Start { unit, wait } => start(init, &unit, wait).await,
         Request::Stop { unit } => match init.unit(&unit) {
             Some(unit) => {
-                let ran = !unit.is_at_rest();
+                let ran = !unit.is_stopped();
                 // If the supervisor has ended, there is nothing to stop.
                 let _ = unit.stop().await;
                 Reply::Changed(ran)
@@ -68,8 +68,8 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
             None => not_loaded(&unit),
         },
         Request::Enable { unit, enabled } => match init.unit(&unit) {
-            Some(known) if enabled && !known.file.borrow().is_wanted => {
-                Reply::Refused(format!("Unit {unit} does not say when it is wanted: it has no [Install]."))
+            Some(known) if enabled && !known.file.borrow().has_install => {
+                Reply::Refused(format!("Unit {unit} has no [Install] section."))
             }
             Some(_) => match init.enable(&unit, enabled) {
                 Ok(changed) => Reply::Changed(changed),
@@ -90,7 +90,7 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
         Request::IsEnabled { unit } => Reply::Enabled(init.enabled().contains(&unit)),
         Request::Watch { unit } => return watch(init, connection, &unit).await,
         Request::Journal { unit, from, follow } => match init.journal(&unit) {
-            Some(journal) => return tell(&journal, connection, from, follow).await,
+            Some(journal) => return stream_journal(&journal, connection, from, follow).await,
             None => not_loaded(&unit),
         },
     };
@@ -116,15 +116,20 @@ async fn start(init: &Init, name: &str, wait: bool) -> Reply {
 }
 
 /// Sends a journal's lines; with `follow`, also new ones until the client disconnects.
-async fn tell(journal: &Journal, mut connection: Connection, from: JournalFrom, follow: bool) -> Result<(), String> {
-    let mut told = journal.before(&from);
+async fn stream_journal(
+    journal: &Journal,
+    mut connection: Connection,
+    from: JournalFrom,
+    follow: bool,
+) -> Result<(), String> {
+    let mut sent = journal.before(&from);
     let mut newest = journal.newest();
     loop {
         newest.borrow_and_update();
         loop {
-            let lines = journal.after(told, JOURNAL_BATCH);
+            let lines = journal.after(sent, JOURNAL_BATCH);
             let Some(last) = lines.last() else { break };
-            told = number(&last.cursor);
+            sent = number(&last.cursor);
             for line in lines {
                 send(&mut connection, &Reply::Line(line)).await?;
             }

@@ -27,7 +27,7 @@ const CLEAN_SIGNALS: &[Signal] = &[Signal::HUP, Signal::INT, Signal::TERM, Signa
 /// Longest wait for processes after SIGKILL, which they cannot catch.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The wait that stands for no time limit.
-const WITHOUT_END: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Supervises one unit.
 pub(crate) struct Supervisor {
@@ -86,14 +86,14 @@ impl Supervisor {
                 }
                 Order::Start(Start { taken, end }) => {
                     self.jobs.push(end);
-                    self.run_until_at_rest(taken).await;
+                    self.run_until_stopped(taken).await;
                 }
             }
         }
     }
 
     /// Runs the unit from a start order until it is inactive or failed.
-    async fn run_until_at_rest(&mut self, taken: oneshot::Sender<bool>) {
+    async fn run_until_stopped(&mut self, taken: oneshot::Sender<bool>) {
         let mut taken = Some(taken);
         self.set(|status| status.n_restarts = 0);
         loop {
@@ -110,7 +110,7 @@ impl Supervisor {
             if let Some(unmet) = file.unmet_path_condition(&self.environment) {
                 self.journal
                     .write(&format!("{} was skipped because of an unmet condition check ({unmet}).", self.name));
-                self.rest();
+                self.set_inactive();
                 self.end_jobs(&Ok(()));
                 taken.take().into_iter().for_each(|taken| answer(taken, true));
                 return;
@@ -129,7 +129,7 @@ impl Supervisor {
                     self.stop_post(&file).await;
                     if self.status.borrow().result == "success" {
                         self.journal.write(&format!("{}: Deactivated successfully.", self.name));
-                        self.rest();
+                        self.set_inactive();
                     } else {
                         self.enter("failed", "failed", None);
                     }
@@ -163,7 +163,7 @@ impl Supervisor {
                         return;
                     }
                     if let Some(done) = self.wait_for_restart(file.restart_after).await {
-                        self.rest();
+                        self.set_inactive();
                         self.end_jobs(&Err(format!("Job for {} canceled.", self.name)));
                         answer(done, ());
                         return;
@@ -185,7 +185,7 @@ impl Supervisor {
                     self.journal.write(&format!("{}: Scheduled restart job, restart counter is at {restarts}.", self.name));
                     return None;
                 }
-                order = self.orders.recv() => if let Some(done) = self.take(order) { return Some(done) },
+                order = self.orders.recv() => if let Some(done) = self.accept_order(order) { return Some(done) },
             }
         }
     }
@@ -202,7 +202,7 @@ impl Supervisor {
                 HelperEnd::Exited(Some(EXIT_CONDITION_FAILED) | None) => return self.failed("exit-code", 0),
                 HelperEnd::Exited(Some(_)) => return RunEnd::Skipped,
                 HelperEnd::TimedOut => return self.failed("timeout", 0),
-                HelperEnd::Stopped(done) => return self.broken_off(done),
+                HelperEnd::Stopped(done) => return self.aborted(done),
             }
         }
         for command in &file.start_pre {
@@ -211,7 +211,7 @@ impl Supervisor {
                 HelperEnd::Exited(_) if command.may_fail => {}
                 HelperEnd::Exited(_) => return self.failed("exit-code", 0),
                 HelperEnd::TimedOut => return self.failed("timeout", 0),
-                HelperEnd::Stopped(done) => return self.broken_off(done),
+                HelperEnd::Stopped(done) => return self.aborted(done),
             }
         }
         let notify = match file.kind {
@@ -248,14 +248,14 @@ impl Supervisor {
         let mut message = [0_u8; 1_024];
         loop {
             let starting = self.status.borrow().active == "activating";
-            let told = async {
+            let notified = async {
                 match &notify {
                     Some(socket) => socket.recv(&mut message).await.unwrap_or(0),
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                length = told => {
+                length = notified => {
                     let ready = message[..length].split(|&byte| byte == b'\n').any(|line| line == b"READY=1");
                     if ready && starting {
                         self.enter("active", "running", None);
@@ -269,7 +269,7 @@ impl Supervisor {
                     self.end_processes(file, Some(&mut child)).await;
                     return self.failed("timeout", 0);
                 }
-                order = self.orders.recv() => if let Some(done) = self.take(order) {
+                order = self.orders.recv() => if let Some(done) = self.accept_order(order) {
                     self.enter("deactivating", "stop-sigterm", None);
                     if !self.end_processes(file, Some(&mut child)).await {
                         self.set(|status| status.result = "timeout".to_owned());
@@ -282,7 +282,7 @@ impl Supervisor {
     }
 
     /// Handles an order to a unit that is already started, and returns a stop order.
-    fn take(&mut self, order: Option<Order>) -> Option<oneshot::Sender<()>> {
+    fn accept_order(&mut self, order: Option<Order>) -> Option<oneshot::Sender<()>> {
         match order {
             Some(Order::Stop(done)) => return Some(done),
             Some(Order::Start(Start { taken, end })) => {
@@ -332,7 +332,7 @@ impl Supervisor {
     }
 
     /// Ends a run that was stopped while a helper ran: the helper was killed, which counts as a failure.
-    fn broken_off(&self, done: oneshot::Sender<()>) -> RunEnd {
+    fn aborted(&self, done: oneshot::Sender<()>) -> RunEnd {
         self.set(|status| status.result = "signal".to_owned());
         RunEnd::Stopped(done)
     }
@@ -349,14 +349,14 @@ impl Supervisor {
     /// Ends the processes that [`UnitFile::kill_mode`] selects: with SIGTERM, and after the unit's stop timeout with SIGKILL. Returns true
     /// if SIGTERM was enough.
     async fn end_processes(&self, file: &UnitFile, mut child: Option<&mut Child>) -> bool {
-        let patience = if file.stop_timeout.is_zero() { WITHOUT_END } else { file.stop_timeout };
-        for (signal, patience) in [(Signal::TERM, patience), (Signal::KILL, KILL_TIMEOUT)] {
-            let rest = match file.kill_mode {
+        let term_timeout = if file.stop_timeout.is_zero() { NO_TIMEOUT } else { file.stop_timeout };
+        for (signal, timeout) in [(Signal::TERM, term_timeout), (Signal::KILL, KILL_TIMEOUT)] {
+            let others = match file.kill_mode {
                 KillMode::Process => Vec::new(),
                 KillMode::ControlGroup => process::of_unit(&self.environment.root, &self.name),
             };
             let main = child.as_ref().and_then(|child| process::id(child));
-            for &pid in main.iter().chain(&rest) {
+            for &pid in main.iter().chain(&others) {
                 // A process that has ended since needs no signal.
                 let _ = rustix::process::kill_process(pid, signal);
             }
@@ -364,9 +364,9 @@ impl Supervisor {
                 if let Some(child) = &mut child {
                     let _ = child.wait().await;
                 }
-                futures::future::join_all(rest.into_iter().map(process::wait_for_end)).await;
+                futures::future::join_all(others.into_iter().map(process::wait_for_end)).await;
             };
-            if tokio::time::timeout(patience, ended).await.is_ok() {
+            if tokio::time::timeout(timeout, ended).await.is_ok() {
                 return signal == Signal::TERM;
             }
             self.journal.write(&format!("{}: State 'stop-sigterm' timed out. Killing.", self.name));
@@ -403,7 +403,7 @@ impl Supervisor {
                     self.end_processes(file, Some(&mut child)).await;
                     return HelperEnd::TimedOut;
                 }
-                order = orders => if let Some(done) = self.take(order) {
+                order = orders => if let Some(done) = self.accept_order(order) {
                     self.enter("deactivating", "stop-sigterm", None);
                     self.end_processes(file, Some(&mut child)).await;
                     return HelperEnd::Stopped(done);
@@ -428,7 +428,7 @@ impl Supervisor {
         }
     }
 
-    fn rest(&self) {
+    fn set_inactive(&self) {
         self.set(|status| *status = inactive(&status.unit));
     }
 

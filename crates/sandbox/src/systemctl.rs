@@ -18,7 +18,7 @@ pub async fn run(arguments: &[String]) -> u8 {
     let environment = match SandboxEnvironment::from_process() {
         Ok(Some(environment)) => environment,
         Ok(None) => {
-            eprintln!("this systemctl works inside of a sandbox only");
+            eprintln!("this systemctl works only in a sandbox");
             return 1;
         }
         Err(error) => {
@@ -34,27 +34,27 @@ pub async fn run(arguments: &[String]) -> u8 {
     let units: Vec<String> =
         words.map(|unit| if unit.contains('.') { unit.clone() } else { format!("{unit}.service") }).collect();
     if verb == "daemon-reload" {
-        return outcome(client.ask(Request::DaemonReload).await);
+        return exit_code(client.ask(Request::DaemonReload).await);
     }
     let mut code = 0;
     for unit in units {
-        code = code.max(one(&client, verb, unit, quiet, no_block).await);
+        code = code.max(run_verb(&client, verb, unit, quiet, no_block).await);
     }
     code
 }
 
-async fn one(client: &InitClient, verb: &str, unit: String, quiet: bool, no_block: bool) -> u8 {
-    let say = |text: &str| {
+async fn run_verb(client: &InitClient, verb: &str, unit: String, quiet: bool, no_block: bool) -> u8 {
+    let print = |text: &str| {
         if !quiet {
             println!("{text}");
         }
     };
     match verb {
-        "start" => outcome(client.ask(Request::Start { unit, wait: !no_block }).await),
-        "stop" => outcome(client.ask(Request::Stop { unit }).await),
+        "start" => exit_code(client.ask(Request::Start { unit, wait: !no_block }).await),
+        "stop" => exit_code(client.ask(Request::Stop { unit }).await),
         "restart" => {
             let _ = client.ask(Request::Stop { unit: unit.clone() }).await;
-            outcome(client.ask(Request::Start { unit, wait: !no_block }).await)
+            exit_code(client.ask(Request::Start { unit, wait: !no_block }).await)
         }
         "enable" | "disable" => match client.ask(Request::Enable { unit, enabled: verb == "enable" }).await {
             // `systemctl` prints this message and succeeds.
@@ -62,26 +62,26 @@ async fn one(client: &InitClient, verb: &str, unit: String, quiet: bool, no_bloc
                 eprintln!("{message}");
                 0
             }
-            reply => outcome(reply),
+            reply => exit_code(reply),
         },
-        "reset-failed" => outcome(client.ask(Request::ResetFailed { unit }).await),
+        "reset-failed" => exit_code(client.ask(Request::ResetFailed { unit }).await),
         "is-active" => match client.ask(Request::Status { unit }).await {
             Ok(Reply::Status(Some(status))) => {
-                say(&status.active);
+                print(&status.active);
                 if status.active == "active" { 0 } else { NOT_ACTIVE }
             }
             _ => {
-                say("inactive");
+                print("inactive");
                 NOT_ACTIVE
             }
         },
         "is-enabled" => match client.ask(Request::IsEnabled { unit }).await {
             Ok(Reply::Enabled(true)) => {
-                say("enabled");
+                print("enabled");
                 0
             }
             _ => {
-                say("disabled");
+                print("disabled");
                 1
             }
         },
@@ -107,7 +107,7 @@ async fn one(client: &InitClient, verb: &str, unit: String, quiet: bool, no_bloc
     }
 }
 
-fn outcome(reply: Result<Reply, HostError>) -> u8 {
+fn exit_code(reply: Result<Reply, HostError>) -> u8 {
     match reply {
         Ok(_) => 0,
         Err(HostError::Unit { message, .. }) => {

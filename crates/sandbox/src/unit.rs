@@ -74,7 +74,7 @@ impl Unit {
     }
 
     /// Returns true if the unit is inactive or failed.
-    pub(crate) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         matches!(self.status.borrow().active.as_str(), "inactive" | "failed")
     }
 }

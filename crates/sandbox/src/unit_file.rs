@@ -28,7 +28,7 @@ pub(crate) struct UnitFile {
     /// Paths that must exist (`true`) or must not (`false`).
     pub(crate) path_conditions: Vec<(bool, Utf8PathBuf)>,
     /// True if the unit has an `[Install]` directive that lets it be enabled.
-    pub(crate) is_wanted: bool,
+    pub(crate) has_install: bool,
 }
 
 /// How a unit becomes ready.
@@ -90,7 +90,7 @@ impl UnitFile {
             start_limit_burst: 5,
             start_limit_interval: Duration::from_secs(10),
             path_conditions: Vec::new(),
-            is_wanted: false,
+            has_install: false,
         };
         let mut section = "";
         for line in text.replace("\\\n", " ").lines().map(str::trim) {
@@ -103,7 +103,7 @@ impl UnitFile {
                 match section {
                     "[Unit]" => unit.set_unit(key, &value)?,
                     "[Service]" => unit.set(key, &value)?,
-                    "[Install]" => unit.is_wanted |= matches!(key, "WantedBy" | "RequiredBy" | "Alias"),
+                    "[Install]" => unit.has_install |= matches!(key, "WantedBy" | "RequiredBy" | "Alias"),
                     _ => {}
                 }
             }
@@ -116,10 +116,10 @@ impl UnitFile {
 
     /// Returns the first unmet path condition, in the file's notation.
     pub(crate) fn unmet_path_condition(&self, environment: &SandboxEnvironment) -> Option<String> {
-        let holds = |wanted: bool, path: &Utf8Path| {
+        let is_met = |wanted: bool, path: &Utf8Path| {
             environment.root.join(path.as_str().trim_start_matches('/')).exists() == wanted
         };
-        let unmet = self.path_conditions.iter().find(|(wanted, path)| !holds(*wanted, path))?;
+        let unmet = self.path_conditions.iter().find(|(wanted, path)| !is_met(*wanted, path))?;
         Some(format!("ConditionPathExists={}{}", if unmet.0 { "" } else { "!" }, unmet.1))
     }
 
@@ -132,10 +132,10 @@ impl UnitFile {
             "StartLimitIntervalSec" => self.start_limit_interval = seconds(value)?,
             "StartLimitBurst" => {
                 self.start_limit_burst =
-                    value.parse().map_err(|_| UnitFileError(format!("{value} is no number of starts")))?;
+                    value.parse().map_err(|_| UnitFileError(format!("invalid number of starts {value}")))?;
             }
             // Descriptions and ordering have no effect; no unit here depends on another.
-            _ => tracing::debug!(key, "a directive without effect in a sandbox"),
+            _ => tracing::debug!(key, "the sandbox ignores this directive"),
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ impl UnitFile {
                 self.kill_mode = if value == "process" { KillMode::Process } else { KillMode::ControlGroup };
             }
             // Limits and delegation have no effect without cgroups; no unit here needs the others.
-            _ => tracing::debug!(key, "a directive without effect in a sandbox"),
+            _ => tracing::debug!(key, "the sandbox ignores this directive"),
         }
         Ok(())
     }
@@ -187,8 +187,8 @@ fn seconds(value: &str) -> Result<Duration, UnitFileError> {
     }
     let number = value.strip_suffix("ms").map(|number| (number, 0.001));
     let (number, unit) = number.or_else(|| value.strip_suffix('s').map(|number| (number, 1.0))).unwrap_or((value, 1.0));
-    let number: f64 = number.trim().parse().map_err(|_| UnitFileError(format!("{value} is no time span")))?;
-    Duration::try_from_secs_f64(number * unit).map_err(|_| UnitFileError(format!("{value} is no time span")))
+    let number: f64 = number.trim().parse().map_err(|_| UnitFileError(format!("invalid time span {value}")))?;
+    Duration::try_from_secs_f64(number * unit).map_err(|_| UnitFileError(format!("invalid time span {value}")))
 }
 
 fn exec(value: &str) -> Result<Exec, UnitFileError> {
@@ -229,7 +229,7 @@ fn words(text: &str) -> Result<Vec<String>, UnitFileError> {
         }
     }
     if quote.is_some() {
-        return Err(UnitFileError(format!("a quote is not closed in {text}")));
+        return Err(UnitFileError(format!("unclosed quote in {text}")));
     }
     if begun {
         words.push(word);
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_of_rke2s_form_is_understood() {
+    fn rke2_unit_file_is_parsed() {
         let text = "[Unit]\nDescription=x\n[Service]\nType=notify\nEnvironmentFile=-/etc/default/%N\nKillMode=process\nRestart=always\n\
                     RestartSec=5s\nTimeoutStartSec=0\nExecCondition=/bin/sh -c 'if x; then exit 1; fi'\nExecStartPre=-/sbin/modprobe overlay\n\
                     ExecStart=/usr/local/bin/rke2 server\n[Install]\nWantedBy=multi-user.target\n";
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!((unit.kind, unit.kill_mode, unit.restart), (Kind::Notify, KillMode::Process, Restart::Always));
         assert_eq!((unit.restart_after, unit.start_timeout), (Duration::from_secs(5), Duration::ZERO));
         assert_eq!(unit.condition[0].words, ["/bin/sh", "-c", "if x; then exit 1; fi"]);
-        assert!(unit.start_pre[0].may_fail && unit.is_wanted);
+        assert!(unit.start_pre[0].may_fail && unit.has_install);
         assert_eq!(unit.environment_files, [(true, "/etc/default/rke2-server".into())]);
     }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gpuaas_artifacts::ArtifactStore;
-use gpuaas_channel::{Admission, ArtifactBody, ChannelBackend, FetchError, Holder, Presented, Refused};
+use gpuaas_channel::{Admission, ArtifactBody, ChannelBackend, FetchError, Holder, PresentedCertificate, Refused};
 use gpuaas_engine::{
     Engine, SignedSet,
     commands::{history, inspect, node},
 };
 use gpuaas_model::{Code, Coded, EnrolledNode, NodeId, NodeState, SecretId};
 use gpuaas_store::{NodeRecord, StoreError};
-use gpuaas_trust::{Standing, standing};
+use gpuaas_trust::{PermittedUse, permitted_use};
 use gpuaas_wire::{
     session::{Hello, RenewRequest},
     task::UnitReport,
@@ -20,7 +20,7 @@ use tokio_util::io::StreamReader;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use crate::recording::until_recorded;
+use crate::recording::record_with_retries;
 
 pub(crate) struct Backend {
     pub(crate) engine: Arc<Engine>,
@@ -30,36 +30,36 @@ pub(crate) struct Backend {
 impl Backend {
     /// Returns the node's row. A certificate that only this control plane can have issued may prove that rows are missing: then it refuses
     /// the node and stops all changes.
-    async fn node(&self, presented: &Presented) -> Result<Result<NodeRecord, Refused>, StoreError> {
+    async fn node(&self, presented: &PresentedCertificate) -> Result<Result<NodeRecord, Refused>, StoreError> {
         let mut reader = self.engine.store().read().await?;
         let node = match reader.node(presented.identity.node).await {
             Ok(node) => Some(node),
             Err(StoreError::NotFound { .. }) => None,
             Err(error) => return Err(error),
         };
-        let Presented { identity, certificate } = presented;
-        if let Some(forgotten) = history::forgotten(&mut reader, identity, certificate, node.as_ref()).await? {
+        let PresentedCertificate { identity, certificate } = presented;
+        if let Some(lost) = history::rollback_evidence(&mut reader, identity, certificate, node.as_ref()).await? {
             drop(reader);
-            self.engine.store().stop_history(&forgotten.why, forgotten.issued_at).await?;
-            return Ok(Err(Refused { code: Code::HistoryWentBack, message: forgotten.why }));
+            self.engine.store().stop_changes(&lost.why, lost.issued_at).await?;
+            return Ok(Err(Refused { code: Code::HistoryRolledBack, message: lost.why }));
         }
-        Ok(node.ok_or_else(|| Refused { code: Code::Forbidden, message: "this node is not known".to_owned() }))
+        Ok(node.ok_or_else(|| Refused { code: Code::Forbidden, message: "this node is unknown".to_owned() }))
     }
 }
 
 #[async_trait]
 impl ChannelBackend for Backend {
-    async fn admit(&self, presented: &Presented) -> Result<Admission, Refused> {
+    async fn admit(&self, presented: &PresentedCertificate) -> Result<Admission, Refused> {
         let refuse = |message: &str| Refused { code: Code::Forbidden, message: message.to_owned() };
         let identity = &presented.identity;
-        let admission = match standing(&presented.certificate, self.engine.ports().clock.now()) {
-            Ok(Standing::Current) => Admission::Full,
-            Ok(Standing::RenewalOnly) => Admission::RenewalOnly,
-            Ok(Standing::Void) => return Err(refuse("this certificate has expired for too long")),
+        let admission = match permitted_use(&presented.certificate, self.engine.ports().clock.now()) {
+            Ok(PermittedUse::Current) => Admission::Full,
+            Ok(PermittedUse::RenewalOnly) => Admission::RenewalOnly,
+            Ok(PermittedUse::Void) => return Err(refuse("this certificate has expired for too long")),
             Err(error) => return Err(refuse(&error.to_string())),
         };
         if identity.control_plane != self.engine.keys().control_plane() {
-            return Err(refuse("this identity was given by another control plane"));
+            return Err(refuse("another control plane issued this identity"));
         }
         let node = match self.node(presented).await {
             Ok(node) => node?,
@@ -73,8 +73,8 @@ impl ChannelBackend for Backend {
         }
         match node.state {
             NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => {
-                if let Err(error) = node::showed_certificate(&self.engine, &node, &presented.certificate).await {
-                    tracing::warn!(node = %node.id, %error, "it could not be recorded which authority certified a node");
+                if let Err(error) = node::record_certificate(&self.engine, &node, &presented.certificate).await {
+                    tracing::warn!(node = %node.id, %error, "the issuer of a node's certificate was not recorded");
                 }
                 Ok(admission)
             }
@@ -88,7 +88,7 @@ impl ChannelBackend for Backend {
         let id = enrolled.node;
         let recorded = node::connected(&self.engine, enrolled, connection, hello).await;
         if recorded.is_ok() {
-            inspect::of_new(&self.engine, id);
+            inspect::inspect_new(&self.engine, id);
         }
         recorded.map_err(|error| {
             tracing::error!(node = %id, %error, "a node's connection could not be recorded");
@@ -98,18 +98,18 @@ impl ChannelBackend for Backend {
 
     async fn disconnected(&self, id: NodeId, connection: Uuid) -> bool {
         let record = || node::disconnected(&self.engine, id, connection);
-        until_recorded(self.engine.stopping(), "the end of a node's connection", record).await.unwrap_or(true)
+        record_with_retries(self.engine.stopping(), "the end of a node's connection", record).await.unwrap_or(true)
     }
 
-    async fn did_not_return(&self, id: NodeId) {
-        let record = || node::did_not_return(&self.engine, id);
-        until_recorded(self.engine.stopping(), "a node's absence", record).await;
+    async fn became_unreachable(&self, id: NodeId) {
+        let record = || node::mark_unreachable(&self.engine, id);
+        record_with_retries(self.engine.stopping(), "a node's absence", record).await;
     }
 
     async fn holder(&self, id: NodeId) -> Option<Holder> {
         let session = async { self.engine.store().read().await?.session(id).await };
         let session = session.await.unwrap_or_else(|error| {
-            tracing::error!(node = %id, %error, "could not tell who holds a node's channel");
+            tracing::error!(node = %id, %error, "could not look up the replica of a node's channel");
             None
         })?;
         let elsewhere = session.replica != self.engine.replica();
@@ -120,13 +120,13 @@ impl ChannelBackend for Backend {
     async fn endpoints(&self) -> Vec<String> {
         let channels = async { node::channels(&self.engine, &mut self.engine.store().read().await?).await };
         channels.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "could not tell where nodes may connect");
+            tracing::error!(%error, "could not look up the endpoints of the node channel");
             vec![self.engine.endpoints().channel.clone()]
         })
     }
 
-    async fn cloned(&self, id: NodeId, newer: &Hello) {
-        if let Err(error) = node::cloned(&self.engine, id, newer).await {
+    async fn identity_cloned(&self, id: NodeId, newer: &Hello) {
+        if let Err(error) = node::identity_cloned(&self.engine, id, newer).await {
             tracing::error!(node = %id, %error, "a clone could not be recorded");
         }
     }
@@ -148,7 +148,7 @@ impl ChannelBackend for Backend {
 
     async fn observed_units(&self, id: NodeId) -> Vec<String> {
         self.engine.units_on(id).await.unwrap_or_else(|error| {
-            tracing::error!(node = %id, %error, "could not tell which units to observe");
+            tracing::error!(node = %id, %error, "could not look up the units to observe");
             Vec::new()
         })
     }
@@ -177,7 +177,7 @@ impl ChannelBackend for Backend {
         self.engine.deposit_for_node(node, secret, &bytes).await.map_err(fetch_error)
     }
 
-    async fn renew(&self, presented: &Presented, ask: &RenewRequest) -> Result<String, Refused> {
+    async fn renew(&self, presented: &PresentedCertificate, ask: &RenewRequest) -> Result<String, Refused> {
         let renewed = node::renew(&self.engine, &presented.identity, &presented.certificate, ask).await;
         renewed.map_err(|error| Refused { code: error.code(), message: error.to_string() })
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use gpuaas_app_rke2::{Deadlines, Rke2};
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::{
-    AppEntry, Catalog, Ended, Keys, KeysError, end_what_came_back, open_authority, port::Ports, record_proof,
-    stored_authority,
+    AppEntry, Catalog, Keys, KeysError, RevokedCredentials, open_authority, port::Ports, record_proof,
+    revoke_restored_credentials, stored_authority,
 };
 use gpuaas_model::{ActorType, AuditAction, AuditResult, KeyState, OwnActor, Timestamp};
-use gpuaas_store::{NewAudit, PLATFORM, SealingRecord, Store, StoreError, StoreOptions, Tx, leapt};
+use gpuaas_store::{NewAudit, PLATFORM, SealingRecord, Store, StoreError, StoreOptions, Tx, raised_number};
 use gpuaas_trust::{Authority, SealingKeys, ServerKey, TaskSigner, TokenKey};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -54,11 +54,11 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
     let id = String::from_utf8(id).map_err(|error| StoreError::corrupt("settings", PLATFORM, "value", error))?;
     let version = first_version(is_new, ports.clock.now());
     let sealing = Arc::new(sealing);
-    store.prove_with(record_proof(sealing.clone()));
+    store.set_record_proof(record_proof(sealing.clone()));
     let authority = authority(&mut tx, &sealing, is_new.then_some(&*id), ports).await?;
     // The authority's key was decrypted, so the sealing key is the right one.
     if named.is_none() {
-        tx.put_sealing(&SealingRecord::settled(sealing.active(), ports.clock.now())).await?;
+        tx.put_sealing(&SealingRecord::new(sealing.active(), ports.clock.now())).await?;
     }
     let tokens = token_key(&mut tx, &sealing, ports).await?;
     let keys = Keys::new(id, authority, sealing, tokens);
@@ -71,17 +71,17 @@ pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> 
                 let seed = open(keys.sealing(), Some(sealed), FIRST_KEY)?;
                 let seed: [u8; 32] = seed.as_slice().try_into().map_err(|error| trust(&error))?;
                 tx.remove_setting(FIRST_KEY).await?;
-                keys.stored(&TaskSigner::from_seed(&seed), KeyState::Active, version, now)
+                keys.stored_signing_key(&TaskSigner::from_seed(&seed), KeyState::Active, version, now)
             }
-            None => keys.make(KeyState::Active, version, now, &*ports.entropy),
+            None => keys.generate_signing_key(KeyState::Active, version, now, &*ports.entropy),
         };
         let made = made.map_err(|error| trust(&error))?;
         tx.insert_signing_key(&made).await?;
         let target = format!("signing-key/{}", made.key.key_id);
-        tx.append_audit(&of_ourselves(AuditAction::KeyActivate, target, json!({ "version": version }))).await?;
+        tx.append_audit(&own_audit(AuditAction::KeyActivate, target, json!({ "version": version }))).await?;
     }
     // Also loads the other authorities, which exist during a rotation.
-    keys.ring(&mut tx).await.map_err(of_keys)?;
+    keys.ring(&mut tx).await.map_err(keys_error)?;
     tx.commit().await?;
     Ok(keys)
 }
@@ -107,7 +107,7 @@ async fn token_key(tx: &mut Tx, sealing: &SealingKeys, ports: &Ports) -> Result<
 /// Returns the version of a key set whose first key is made now. Agents refuse key sets older than theirs. If the control plane existed
 /// before, its agents hold a set, and the rows with its version were lost or forged: the version then leaps past every earlier one.
 fn first_version(is_new: bool, now: Timestamp) -> u64 {
-    if is_new { 1 } else { leapt(0, now) }
+    if is_new { 1 } else { raised_number(0, now) }
 }
 
 /// Loads the active authority. The first start, recognized by the id in `new`, creates it. An authority in the settings, from before there
@@ -127,7 +127,7 @@ async fn authority(
     }
     let ids = tx.authority_ids().await?;
     if !ids.is_empty() {
-        let why = "no active authority verifies with this sealing key: the key is another control plane's, or the rows were changed";
+        let why = "no active authority verifies with this sealing key: the key belongs to another control plane, or the rows were changed";
         return Err(StoreError::corrupt("authorities", ids.join(", "), "code", why).into());
     }
     let now = ports.clock.now();
@@ -150,16 +150,20 @@ async fn authority(
     tx.remove_setting(FIRST_AUTHORITY).await?;
     tx.remove_setting(FIRST_AUTHORITY_KEY).await?;
     let target = format!("authority/{}", stored.authority.id);
-    tx.append_audit(&of_ourselves(AuditAction::AuthorityActivate, target, json!({ "version": 1 }))).await?;
+    tx.append_audit(&own_audit(AuditAction::AuthorityActivate, target, json!({ "version": 1 }))).await?;
     Ok(made)
 }
 
 /// Completes a restore that was interrupted before it had revoked the backup's credentials.
-pub(crate) async fn finish_restore(store: &Store, keys: &Keys, ports: &Ports) -> Result<Option<Ended>, ServerError> {
-    end_what_came_back(store, keys, ports).await.map_err(of_keys)
+pub(crate) async fn finish_restore(
+    store: &Store,
+    keys: &Keys,
+    ports: &Ports,
+) -> Result<Option<RevokedCredentials>, ServerError> {
+    revoke_restored_credentials(store, keys, ports).await.map_err(keys_error)
 }
 
-fn of_keys(error: KeysError) -> ServerError {
+fn keys_error(error: KeysError) -> ServerError {
     match error {
         KeysError::Store(error) => error.into(),
         other => ServerError::Trust(other.to_string()),
@@ -186,7 +190,7 @@ pub(crate) async fn api_key(store: &Store, keys: &Keys) -> Result<ServerKey, Ser
 
 /// Activates the key that the rows name. During a rotation the previous key is needed too, because some rows are encrypted only with it.
 fn use_key(sealing: &SealingKeys, named: &SealingRecord) -> Result<(), ServerError> {
-    must_hold(sealing, named)?;
+    check_held(sealing, named)?;
     sealing.activate(&named.current);
     Ok(())
 }
@@ -194,10 +198,10 @@ fn use_key(sealing: &SealingKeys, named: &SealingRecord) -> Result<(), ServerErr
 /// Refuses key files that lack a key that the rows name. Called before the store is opened, because opening moves SQLite's write-ahead log
 /// into the database file.
 pub(crate) async fn check_keys(options: &StoreOptions, sealing: &SealingKeys) -> Result<(), ServerError> {
-    options.sealing().await?.map_or(Ok(()), |named| must_hold(sealing, &named))
+    options.sealing().await?.map_or(Ok(()), |named| check_held(sealing, &named))
 }
 
-fn must_hold(sealing: &SealingKeys, named: &SealingRecord) -> Result<(), ServerError> {
+fn check_held(sealing: &SealingKeys, named: &SealingRecord) -> Result<(), ServerError> {
     let Some(lacking) = named.ids().find(|id| !sealing.holds(id)) else { return Ok(()) };
     let held: Vec<String> = std::iter::once(sealing.active()).chain(sealing.next()).collect();
     Err(ServerError::SealingKeyMismatch { needed: lacking.clone(), held: held.join(", ") })
@@ -210,7 +214,7 @@ fn open(sealing: &SealingKeys, sealed: Option<Vec<u8>>, name: &str) -> Result<Ze
 }
 
 /// Returns an audit record for an action of the control plane itself.
-fn of_ourselves(action: AuditAction, target: String, metadata: Value) -> NewAudit {
+fn own_audit(action: AuditAction, target: String, metadata: Value) -> NewAudit {
     NewAudit {
         actor: OwnActor::ControlPlane.to_string(),
         actor_type: ActorType::ControlPlane,
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_key_that_a_one_liner_pins_is_the_same_at_every_start_and_never_lies_open() {
+    async fn api_key_stays_the_same_and_is_stored_encrypted() {
         let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
         let store = store_in(folder.path(), &ports).await;
         let mut pins = Vec::new();
@@ -254,55 +258,55 @@ mod tests {
         assert_eq!(pins[0], pins[1]);
         let kept = store.read().await.unwrap().setting(API_KEY).await.unwrap().unwrap();
         assert!(!String::from_utf8_lossy(&kept).contains("PRIVATE KEY"));
-        let foreign = Keys::new(
+        let other = Keys::new(
             "cp-1".into(),
             Authority::generate("cp-1", ports.clock.now()).unwrap(),
             SealingKey::new(&[8; 32]).unwrap(),
             TokenKey::new(&[8; 32]),
         );
-        assert!(api_key(&store, &foreign).await.is_err(), "another sealing key opens nothing");
+        assert!(api_key(&store, &other).await.is_err(), "another sealing key decrypts nothing");
     }
 
     #[tokio::test]
-    async fn key_of_tokens_is_the_same_at_every_start_and_another_one_at_every_control_plane() {
+    async fn token_key_stays_the_same_and_differs_between_control_planes() {
         let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
         let store = store_in(folder.path(), &ports).await;
         let first = keys(&store, sealing(), &ports).await.unwrap();
         let made = first.tokens().generate("gpuaas", &*ports.entropy).text;
         let kept = async || store.read().await.unwrap().setting(TOKEN_KEY).await.unwrap().unwrap();
         let sealed = kept().await;
-        let key = sealing().open(TOKEN_KEY.as_bytes(), &sealed).expect("it lies sealed for its name");
+        let key = sealing().open(TOKEN_KEY.as_bytes(), &sealed).expect("it is encrypted for its name");
         assert_eq!(key.len(), TokenKey::BYTES);
-        assert!(!sealed.windows(key.len()).any(|bytes| bytes == key.as_slice()), "it lies open");
+        assert!(!sealed.windows(key.len()).any(|bytes| bytes == key.as_slice()), "it is stored unencrypted");
 
         // Rotating the sealing key reseals it without changing it.
         let next = SealingKey::new(&[8; 32]).unwrap();
         let (old, now) = (first.sealing().active(), ports.clock.now());
-        assert!(first.sealing().take_next(SealingKey::new(&[8; 32]).unwrap()));
+        assert!(first.sealing().set_next(SealingKey::new(&[8; 32]).unwrap()));
         let mut tx = store.begin().await.unwrap();
-        let rotation = SealingRecord { previous: Some(old), ..SealingRecord::settled(next.id().to_owned(), now) };
+        let rotation = SealingRecord { previous: Some(old), ..SealingRecord::new(next.id().to_owned(), now) };
         tx.put_sealing(&rotation).await.unwrap();
         while !tx.reseal_rows(100).await.unwrap() {}
-        tx.put_sealing(&SealingRecord::settled(next.id().to_owned(), now)).await.unwrap();
+        tx.put_sealing(&SealingRecord::new(next.id().to_owned(), now)).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(next.open(TOKEN_KEY.as_bytes(), &kept().await).unwrap(), key);
         let second = keys(&store, next.into(), &ports).await.unwrap();
-        assert!(second.tokens().is_genuine("gpuaas", made.expose()), "a token of before the restart is none");
+        assert!(second.tokens().has_valid_code("gpuaas", made.expose()), "a restart invalidated a token");
 
         let (elsewhere, other) = (tempfile::tempdir().unwrap(), sealing());
         let other = keys(&store_in(elsewhere.path(), &ports).await, other, &ports).await.unwrap();
-        assert!(!other.tokens().is_genuine("gpuaas", made.expose()), "two control planes share a key");
+        assert!(!other.tokens().has_valid_code("gpuaas", made.expose()), "two control planes share a key");
     }
 
     #[tokio::test]
-    async fn key_made_after_all_were_lost_has_a_version_that_agents_accept() {
+    async fn replacement_of_lost_signing_keys_has_a_version_that_agents_accept() {
         let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
         let store = store_in(folder.path(), &ports).await;
         keys(&store, sealing(), &ports).await.unwrap();
         let before = store.read().await.unwrap().key_set_version().await.unwrap();
         assert_eq!(before, 1);
         // The state after a database writer's change, or after an upgrade from a version whose rows have no authentication codes.
-        store.prove_with(record_proof(SealingKey::new(&[8; 32]).unwrap().into()));
+        store.set_record_proof(record_proof(SealingKey::new(&[8; 32]).unwrap().into()));
         let mut tx = store.begin().await.unwrap();
         assert_eq!(tx.remove_forged_signing_keys().await.unwrap(), 1);
         tx.commit().await.unwrap();
@@ -313,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_authority_of_before_lies_in_a_row_of_its_own_and_opens_with_no_other_key() {
+    async fn authority_in_settings_is_moved_into_a_row() {
         let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
         let store = store_in(folder.path(), &ports).await;
         let before = Authority::generate("cp-1", ports.clock.now()).unwrap();
@@ -326,16 +330,16 @@ mod tests {
             let keys = keys(&store, sealing(), &ports).await.unwrap();
             assert_eq!(keys.authority().digest(), before.digest());
             let mut reader = store.read().await.unwrap();
-            assert_eq!(reader.setting(FIRST_AUTHORITY_KEY).await.unwrap(), None, "it lies in one place alone");
+            assert_eq!(reader.setting(FIRST_AUTHORITY_KEY).await.unwrap(), None, "it is stored in one place only");
             assert_eq!(reader.authority_ids().await.unwrap(), [before.digest()]);
         }
-        let foreign = keys(&store, SealingKey::new(&[8; 32]).unwrap().into(), &ports).await;
-        assert!(foreign.is_err(), "another sealing key");
+        let refused = keys(&store, SealingKey::new(&[8; 32]).unwrap().into(), &ports).await;
+        assert!(refused.is_err(), "another sealing key");
         assert_eq!(store.read().await.unwrap().authority_ids().await.unwrap(), [before.digest()], "nothing is removed");
     }
 
     #[tokio::test]
-    async fn the_one_key_of_before_signs_on_from_where_keys_lie_now() {
+    async fn signing_key_in_settings_is_moved_into_a_row() {
         let (folder, ports) = (tempfile::tempdir().unwrap(), crate::ports::system());
         let store = store_in(folder.path(), &ports).await;
         let signer = TaskSigner::from_seed(&[9; 32]);
@@ -349,11 +353,11 @@ mod tests {
             let kept = reader.signing_keys().await.unwrap();
             let kept: Vec<_> = kept.iter().map(|stored| (stored.key.key_id.as_str(), stored.key.state)).collect();
             assert_eq!(kept, [(signer.key_id(), KeyState::Active)], "{start} start");
-            assert_eq!(reader.setting(FIRST_KEY).await.unwrap(), None, "it lies in one place alone");
-            let told = reader.audits(&AuditFilter::default()).await.unwrap();
-            let told: Vec<_> = told.iter().map(|record| record.action).collect();
-            assert_eq!(told, [AuditAction::AuthorityActivate, AuditAction::KeyActivate]);
-            keys.ring(&mut reader).await.expect("its seed opens");
+            assert_eq!(reader.setting(FIRST_KEY).await.unwrap(), None, "it is stored in one place only");
+            let records = reader.audits(&AuditFilter::default()).await.unwrap();
+            let actions: Vec<_> = records.iter().map(|record| record.action).collect();
+            assert_eq!(actions, [AuditAction::AuthorityActivate, AuditAction::KeyActivate]);
+            keys.ring(&mut reader).await.expect("its seed is decrypted");
         }
     }
 }

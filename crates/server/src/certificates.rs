@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use gpuaas_api::CertificatesEnd;
+use gpuaas_api::CertificateExpiry;
 use gpuaas_engine::{Authorities, Engine};
 use gpuaas_model::Timestamp;
 use gpuaas_trust::{
-    Authority, AuthorityError, ReplicaIdentity, SERVER_CERTIFICATE_LIFE, ServerKey, ShownCertificate, TlsError,
+    Authority, AuthorityError, ReloadableCertificate, ReplicaIdentity, SERVER_CERTIFICATE_LIFE, ServerKey, TlsError,
     TrustedAuthorities, names_issuer,
 };
 use rustls_pki_types::CertificateDer;
@@ -18,15 +18,15 @@ use rustls_pki_types::CertificateDer;
 use crate::{data_dir::write_private, error::ServerError};
 
 /// Age at which certificates are renewed.
-const RENEWED_AFTER: Duration = Duration::from_secs(SERVER_CERTIFICATE_LIFE.as_secs() * 2 / 3);
+const RENEW_AFTER: Duration = Duration::from_secs(SERVER_CERTIFICATE_LIFE.as_secs() * 2 / 3);
 /// Interval of checking whether a renewal is due. It covers clock changes and retries failed renewals.
-const LOOKED_AT_EVERY: Duration = Duration::from_secs(3_600);
+const CHECK_EVERY: Duration = Duration::from_secs(3_600);
 /// Retry delay after a failed switch to other authorities.
-const RETRIED_AFTER: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Reasons why a certificate cannot be issued or used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CertificatesError {
+pub(crate) enum CertificateError {
     #[error(transparent)]
     Authority(#[from] AuthorityError),
     #[error(transparent)]
@@ -38,15 +38,15 @@ pub(crate) enum CertificatesError {
 /// The certificates of this process's listeners and the names, key and identity they are issued for.
 pub(crate) struct Certificates {
     /// Certificate of the API, for the key that enrollment commands pin.
-    pub(crate) api: Arc<ShownCertificate>,
+    pub(crate) api: Arc<ReloadableCertificate>,
     /// Certificate of the node channel, with a fresh key at each renewal.
-    pub(crate) channel: Arc<ShownCertificate>,
+    pub(crate) channel: Arc<ReloadableCertificate>,
     /// Certificate by which other replicas identify this one, as listener and as client; with a fresh key at each renewal.
-    pub(crate) replica: Arc<ShownCertificate>,
+    pub(crate) replica: Arc<ReloadableCertificate>,
     /// Authorities that the node channel and the replicas trust.
     pub(crate) trusted: Arc<TrustedAuthorities>,
     /// Expiry of the certificates.
-    pub(crate) end: Arc<CertificatesEnd>,
+    pub(crate) expiry: Arc<CertificateExpiry>,
     names: Vec<String>,
     api_key: ServerKey,
     identity: ReplicaIdentity,
@@ -60,15 +60,15 @@ impl Certificates {
         names: Vec<String>,
         identity: ReplicaIdentity,
         now: Timestamp,
-    ) -> Result<Self, CertificatesError> {
+    ) -> Result<Self, CertificateError> {
         let (channel, channel_key) = authority.issue_server(&names, now)?;
         let (replica, replica_key) = authority.issue_replica(&identity, now)?;
         Ok(Self {
-            api: ShownCertificate::new(authority.issue_server_for(&api_key, &names, now)?, api_key.to_der())?,
-            channel: ShownCertificate::new(channel, channel_key)?,
-            replica: ShownCertificate::new(replica, replica_key)?,
+            api: ReloadableCertificate::new(authority.issue_server_for(&api_key, &names, now)?, api_key.to_der())?,
+            channel: ReloadableCertificate::new(channel, channel_key)?,
+            replica: ReloadableCertificate::new(replica, replica_key)?,
             trusted: TrustedAuthorities::new(trusted)?,
-            end: Arc::new(CertificatesEnd::at(now.plus(SERVER_CERTIFICATE_LIFE))),
+            expiry: Arc::new(CertificateExpiry::at(now.plus(SERVER_CERTIFICATE_LIFE))),
             names,
             api_key,
             identity,
@@ -76,45 +76,45 @@ impl Certificates {
     }
 
     /// Renews all certificates. Open connections continue; new handshakes use the new certificates.
-    pub(crate) fn renew(&self, authority: &Authority, now: Timestamp) -> Result<(), CertificatesError> {
+    pub(crate) fn renew(&self, authority: &Authority, now: Timestamp) -> Result<(), CertificateError> {
         let (channel, channel_key) = authority.issue_server(&self.names, now)?;
         let (replica, replica_key) = authority.issue_replica(&self.identity, now)?;
         self.api.replace(authority.issue_server_for(&self.api_key, &self.names, now)?, self.api_key.to_der())?;
         self.channel.replace(channel, channel_key)?;
         self.replica.replace(replica, replica_key)?;
-        self.end.set(now.plus(SERVER_CERTIFICATE_LIFE));
+        self.expiry.set(now.plus(SERVER_CERTIFICATE_LIFE));
         Ok(())
     }
 
     /// Renews the certificates when they are due or the active authority changes, and follows changes of the trusted authorities. Writes
     /// the certificates of the active authority and its predecessor to `ca_file`, for clients on this machine.
-    pub(crate) async fn keep(self: Arc<Self>, engine: Arc<Engine>, ca_file: PathBuf) {
+    pub(crate) async fn maintain(self: Arc<Self>, engine: Arc<Engine>, ca_file: PathBuf) {
         let (clock, runtime) = (engine.ports().clock.clone(), engine.ports().runtime.clone());
         let mut authorities = engine.keys().watch_authorities();
         // Also follow a change that happened since the certificates were issued.
         authorities.mark_changed();
         let mut is_current = false;
         loop {
-            let wait = if is_current { LOOKED_AT_EVERY } else { RETRIED_AFTER };
+            let wait = if is_current { CHECK_EVERY } else { RETRY_AFTER };
             tokio::select! {
                 _ = authorities.changed() => is_current = false,
                 () = runtime.sleep_until(clock.now().plus(wait)) => {}
             }
             let present = authorities.borrow_and_update().clone();
             if !is_current {
-                let changed_over = self.change_over(&present, &ca_file, clock.now()).await;
-                is_current = changed_over.is_ok();
-                if let Err(error) = changed_over {
-                    tracing::error!(%error, retry_after = ?RETRIED_AFTER, "the listeners could not change over to the present authorities");
+                let applied = self.apply_authorities(&present, &ca_file, clock.now()).await;
+                is_current = applied.is_ok();
+                if let Err(error) = applied {
+                    tracing::error!(%error, retry_after = ?RETRY_AFTER, "the listeners could not switch to the present authorities");
                 }
             }
             if self.is_due(clock.now()) {
                 match self.renew(present.active(), clock.now()) {
                     Ok(()) => {
-                        tracing::info!(end = %self.end.get(), "the certificates of the listeners were renewed")
+                        tracing::info!(end = %self.expiry.get(), "the certificates of the listeners were renewed")
                     }
                     Err(error) => {
-                        tracing::error!(%error, end = %self.end.get(), "the certificates of the listeners could not be renewed")
+                        tracing::error!(%error, end = %self.expiry.get(), "the certificates of the listeners could not be renewed")
                     }
                 }
             }
@@ -122,34 +122,34 @@ impl Certificates {
     }
 
     /// Follows the present authorities and writes them to `ca_file`.
-    async fn change_over(
+    async fn apply_authorities(
         &self,
         present: &Authorities,
         ca_file: &Path,
         now: Timestamp,
-    ) -> Result<(), CertificatesError> {
+    ) -> Result<(), CertificateError> {
         self.follow(present, now)?;
-        Ok(keep_ca(ca_file.to_owned(), present.pem()).await?)
+        Ok(write_ca_file(ca_file.to_owned(), present.pem()).await?)
     }
 
     /// Trusts the present authorities and renews the certificates if another authority is active. Open connections continue.
-    fn follow(&self, authorities: &Authorities, now: Timestamp) -> Result<(), CertificatesError> {
+    fn follow(&self, authorities: &Authorities, now: Timestamp) -> Result<(), CertificateError> {
         self.trusted.replace(&authorities.trusted())?;
         let issuing = authorities.active().certificate();
         if !self.api.chain().first().is_some_and(|shown| names_issuer(shown, issuing)) {
             self.renew(authorities.active(), now)?;
-            tracing::info!("the listeners show certificates of another authority");
+            tracing::info!("the listeners use certificates of another authority");
         }
         Ok(())
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
-        self.end.get() <= now.plus(SERVER_CERTIFICATE_LIFE - RENEWED_AFTER)
+        self.expiry.get() <= now.plus(SERVER_CERTIFICATE_LIFE - RENEW_AFTER)
     }
 }
 
 /// Writes the authorities' certificates to `path`, for clients on this machine.
-pub(crate) async fn keep_ca(path: PathBuf, pem: String) -> Result<(), ServerError> {
+pub(crate) async fn write_ca_file(path: PathBuf, pem: String) -> Result<(), ServerError> {
     let refuse = |source| ServerError::DataDirNotWritable { path: path.clone(), source };
     let written = tokio::task::spawn_blocking({
         let path = path.clone();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_issued_anew_at_two_thirds_of_their_life() {
+    fn certificates_are_renewed_at_two_thirds_of_their_lifetime() {
         let start = crate::ports::system().clock.now();
         let authority = Authority::generate("cp-1", start).unwrap();
         let certificates = issued(&authority, start);
@@ -191,11 +191,11 @@ mod tests {
         let after = [&certificates.api, &certificates.channel, &certificates.replica].map(|shown| shown.chain());
         assert!(before.iter().zip(&after).all(|(before, after)| before[0] != after[0]), "all are replaced");
         assert!(!certificates.is_due(days(119)));
-        assert_eq!(certificates.end.get(), days(150));
+        assert_eq!(certificates.expiry.get(), days(150));
     }
 
     #[tokio::test]
-    async fn connection_goes_on_while_the_next_one_is_shown_the_new_certificate() {
+    async fn open_connection_continues_and_next_one_gets_the_new_certificate() {
         let start = crate::ports::system().clock.now();
         let authority = Authority::generate("cp-1", start).unwrap();
         let certificates = issued(&authority, start);
@@ -221,14 +221,14 @@ mod tests {
         };
         let shown = |stream: &TlsStream<TcpStream>| stream.get_ref().1.peer_certificates().unwrap()[0].clone();
 
-        let mut standing = connect().await;
+        let mut open = connect().await;
         certificates.renew(&authority, start).unwrap();
-        standing.write_all(b"on").await.unwrap();
+        open.write_all(b"on").await.unwrap();
         let mut echoed = [0; 2];
-        standing.read_exact(&mut echoed).await.unwrap();
-        assert_eq!(&echoed, b"on", "a connection that stands goes on");
+        open.read_exact(&mut echoed).await.unwrap();
+        assert_eq!(&echoed, b"on", "an open connection continues");
         let next = connect().await;
-        assert_ne!(shown(&standing), shown(&next));
+        assert_ne!(shown(&open), shown(&next));
         assert_eq!(shown(&next), certificates.api.chain()[0]);
     }
 }

@@ -62,7 +62,7 @@ impl DataDir {
 
     /// Records `replica` as the user of the directory, and that it has a high-water mark. Call it only after the predecessor's leases were
     /// ended: after a crash in between, the next start ends them again.
-    pub(crate) fn succeed(&self, replica: ReplicaId) -> Result<(), ServerError> {
+    pub(crate) fn record_user(&self, replica: ReplicaId) -> Result<(), ServerError> {
         let path = self.join(REPLICA);
         write_private(&path, format!("{replica}\n{MARKED}\n").as_bytes())
             .map_err(|source| ServerError::DataDirNotWritable { path, source })
@@ -70,13 +70,13 @@ impl DataDir {
 }
 
 /// Reports whether the last user of the directory kept a high-water mark.
-pub(crate) fn keeps_mark(folder: &Path) -> bool {
+pub(crate) fn requires_mark(folder: &Path) -> bool {
     std::fs::read_to_string(folder.join(REPLICA)).is_ok_and(|text| text.lines().nth(1) == Some(MARKED))
 }
 
 /// Gives a file in a folder to the folder's owner: root may run a command while the control plane runs as another user. Only root can do
 /// that; for others it does nothing.
-pub(crate) fn give_to_owner(folder: &Path, name: &str) -> std::io::Result<()> {
+pub(crate) fn set_owner(folder: &Path, name: &str) -> std::io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
@@ -85,7 +85,7 @@ pub(crate) fn give_to_owner(folder: &Path, name: &str) -> std::io::Result<()> {
 }
 
 /// Checks that the directory, or the one in which it would be created, is writable. Changes nothing.
-pub(crate) fn look_at(path: &Path) -> Result<(), ServerError> {
+pub(crate) fn check_writable(path: &Path) -> Result<(), ServerError> {
     let present = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(path);
     let refuse = |source| ServerError::DataDirNotWritable { path: path.to_owned(), source };
     if !present.is_dir() {
@@ -95,7 +95,7 @@ pub(crate) fn look_at(path: &Path) -> Result<(), ServerError> {
 }
 
 /// Checks that a required sealing key exists and that existing keys are usable. Changes nothing.
-pub(crate) fn look_at_key(options: &ServerOptions) -> Result<(), ServerError> {
+pub(crate) fn check_key(options: &ServerOptions) -> Result<(), ServerError> {
     let files = KeyFiles::of(options)?;
     if files.present()?.is_some() || options.sealing_key_file.is_some() { files.keys().map(drop) } else { Ok(()) }
 }
@@ -114,7 +114,7 @@ fn write_owned(owner: Option<(u32, u32)>, path: &Path, bytes: &[u8]) -> std::io:
     let path = std::path::absolute(path)?;
     let folder = path.parent().ok_or_else(|| std::io::Error::new(ErrorKind::InvalidInput, "the path has no folder"))?;
     let draft = path.with_extension("draft");
-    let mut file = fresh_private(&draft)?;
+    let mut file = create_private(&draft)?;
     if let Some((user, group)) = owner
         && rustix::process::geteuid().is_root()
     {
@@ -128,7 +128,7 @@ fn write_owned(owner: Option<(u32, u32)>, path: &Path, bytes: &[u8]) -> std::io:
 }
 
 /// Creates an empty file of mode 0600. Removes an existing file, a leftover or a planted link, instead of writing through it.
-pub(crate) fn fresh_private(path: &Path) -> std::io::Result<File> {
+pub(crate) fn create_private(path: &Path) -> std::io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -141,10 +141,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::{ports::SystemEntropy, prior_use::Beginning};
+    use crate::{ports::SystemEntropy, prior_use::StartKind};
 
     #[test]
-    fn a_second_process_is_told_that_the_directory_is_in_use() {
+    fn second_process_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let first = DataDir::open(folder.path()).unwrap();
         assert!(matches!(DataDir::open(folder.path()), Err(ServerError::DataDirInUse { .. })));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_written_is_named() {
+    fn unwritable_directory_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("file"), "").unwrap();
         let error = DataDir::open(&folder.path().join("file/inside")).unwrap_err();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_file_is_not_written_through_what_lies_where_its_draft_would() {
+    fn private_file_is_not_written_through_a_planted_link() {
         let folder = tempfile::tempdir().unwrap();
         let (path, elsewhere) = (folder.path().join("bundle.gz"), folder.path().join("elsewhere"));
         std::fs::write(&elsewhere, "kept").unwrap();
@@ -181,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn the_sealing_key_is_made_once_and_is_private() {
+    fn sealing_key_is_created_once_and_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::open(folder.path()).unwrap();
         let options = ServerOptions::local(folder.path().to_owned());
-        let keys = || Beginning::First.sealing_keys(&data, &options, &SystemEntropy);
+        let keys = || StartKind::First.sealing_keys(&data, &options, &SystemEntropy);
         assert_eq!(keys().unwrap().active(), keys().unwrap().active());
         let mode = std::fs::metadata(data.join("sealing.key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

@@ -54,20 +54,20 @@ pub enum ServerError {
         /// Names of the files there that a platform left, separated by commas.
         left: String,
     },
-    /// `--begin-anew` was given, but the store holds a platform.
-    #[error("--begin-anew was given, and {place} holds a control plane")]
-    NothingToBeginAnew {
+    /// `--reinitialize` was given, but the store holds a platform.
+    #[error("--reinitialize is refused: {place} contains a control plane")]
+    PlatformExists {
         /// Location of the store.
         place: String,
     },
     /// A different next sealing key exists already.
-    #[error("a next sealing key lies in {path} already")]
+    #[error("{path} already contains a next sealing key")]
     NextSealingKeyExists {
         /// The file of the existing key.
         path: PathBuf,
     },
     /// The rows are encrypted with a sealing key that the key files do not hold.
-    #[error("the store is under the sealing key {needed}, and the files hold {held}")]
+    #[error("the store is encrypted with the sealing key {needed}, but the key files contain {held}")]
     SealingKeyMismatch {
         /// Id of the key that the rows need.
         needed: String,
@@ -75,17 +75,17 @@ pub enum ServerError {
         held: String,
     },
     /// The store is shared, and no sealing key file was named.
-    #[error("a shared store needs a sealing key that every replica has")]
+    #[error("a shared store requires a sealing key file, the same for every replica")]
     SealingKeyRequired,
     /// The store lacks changes that were acknowledged.
     #[error("history went back: {0}")]
-    HistoryWentBack(String),
+    HistoryRolledBack(String),
     /// Nothing proves that the store has all acknowledged changes, for example because the high-water mark is missing.
-    #[error("nothing tells whether this store is the newest: {0}")]
-    HistoryUnproven(String),
+    #[error("this store may not be the newest: {0}")]
+    HistoryUnverified(String),
     /// `accept-history` was run, but the history is complete.
-    #[error("nothing shows that history went back: there is nothing to accept")]
-    HistoryGoesOn,
+    #[error("the history is complete: there is nothing to accept")]
+    HistoryComplete,
     /// A listener cannot bind its address.
     #[error("{what} cannot listen on {address}: {source}")]
     Listen {
@@ -130,7 +130,7 @@ pub enum ServerError {
         source: std::io::Error,
     },
     /// The named import directory is not an absolute path of an existing directory.
-    #[error("no release can be imported from below {folder}: {source}")]
+    #[error("releases cannot be imported from {folder}: {source}")]
     ImportDir {
         /// The directory.
         folder: PathBuf,
@@ -160,19 +160,19 @@ pub enum ServerError {
 fn was_used(data_dir: &Path, left: &str) -> String {
     match left {
         "" => String::new(),
-        left => format!(", and {} was in use before: it has {left}", data_dir.display()),
+        left => format!(", but {} was used before: it contains {left}", data_dir.display()),
     }
 }
 
 /// Returns the code of a store failure; backup and restore use it too.
-fn of_store(error: &StoreError) -> Code {
+fn store_code(error: &StoreError) -> Code {
     match error {
         StoreError::TooNew { .. } => Code::StoreTooNew,
-        StoreError::HistoryWentBack(_) => Code::HistoryWentBack,
+        StoreError::HistoryRolledBack(_) => Code::HistoryRolledBack,
         StoreError::Migration { .. } => Code::MigrationFailed,
         StoreError::Unreachable(_) | StoreError::Busy => Code::Unavailable,
         StoreError::Full(_) => Code::DiskFull,
-        StoreError::Unverified { .. } => Code::DatabaseUnverified,
+        StoreError::InsecureConnection { .. } => Code::DatabaseUnverified,
         StoreError::Damaged { .. } => Code::StoreDamaged,
         StoreError::Corrupt(_) => Code::RowUnreadable,
         StoreError::SealingKeyMissing { .. } => Code::SealingKeyMismatch,
@@ -182,7 +182,7 @@ fn of_store(error: &StoreError) -> Code {
 
 impl ServerError {
     /// Adds the store's location to an error about one of its rows.
-    pub(crate) fn of_rows_in(self, place: String) -> Self {
+    pub(crate) fn with_place(self, place: String) -> Self {
         match self {
             Self::Store(StoreError::Corrupt(row)) => Self::RowUnreadable { place, row },
             other => other,
@@ -195,27 +195,27 @@ impl Coded for ServerError {
         match self {
             Self::DataDirNotWritable { .. } => Code::DataDirNotWritable,
             Self::DataDirInUse { .. } => Code::DataDirInUse,
-            Self::NextSealingKeyExists { .. } | Self::NothingToBeginAnew { .. } | Self::HistoryGoesOn => {
+            Self::NextSealingKeyExists { .. } | Self::PlatformExists { .. } | Self::HistoryComplete => {
                 Code::StateConflict
             }
-            Self::HistoryWentBack(_) => Code::HistoryWentBack,
-            Self::HistoryUnproven(_) => Code::HistoryUnproven,
+            Self::HistoryRolledBack(_) => Code::HistoryRolledBack,
+            Self::HistoryUnverified(_) => Code::HistoryUnverified,
             Self::StoreMissing { .. } => Code::StoreMissing,
             Self::SealingKeyMissing { .. } => Code::SealingKeyMissing,
             Self::Key { source, .. } if source.kind() == ErrorKind::InvalidData => Code::SealingKeyInvalid,
             Self::SealingKeyMismatch { .. } => Code::SealingKeyMismatch,
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => Code::AddressInUse,
             Self::RowUnreadable { .. } => Code::RowUnreadable,
-            Self::Store(error) => of_store(error),
+            Self::Store(error) => store_code(error),
             Self::RestoreUnfinished { .. } => Code::RestoreUnfinished,
             Self::Backup(BackupError::OtherKey { .. }) => Code::StateConflict,
-            Self::Backup(BackupError::Rows(DumpError::Store(error))) => of_store(error),
+            Self::Backup(BackupError::Rows(DumpError::Store(error))) => store_code(error),
             Self::Packages { .. } => Code::PackagesMissing,
             Self::ReimageHook { .. } => Code::ReimageHookMissing,
             Self::ImportDir { .. } => Code::ReleaseUnreachable,
             Self::SealingKeyRequired | Self::Backup(BackupError::KeyRequired) => Code::SealingKeyRequired,
             Self::Backup(BackupError::Rows(DumpError::NotEmpty(_))) => Code::StoreNotEmpty,
-            Self::Backup(BackupError::NotWhole { .. } | BackupError::Artifact(_)) => Code::BackupInvalid,
+            Self::Backup(BackupError::Invalid { .. } | BackupError::Artifact(_)) => Code::BackupInvalid,
             Self::Backup(BackupError::Rows(DumpError::Malformed { .. } | DumpError::Schema { .. })) => {
                 Code::BackupInvalid
             }
@@ -233,27 +233,27 @@ impl Coded for ServerError {
             Self::DataDirNotWritable { .. } => {
                 "choose another with --data-dir, or make it writable for this user".to_owned()
             }
-            Self::DataDirInUse { .. } => "end the other process, or choose another with --data-dir".to_owned(),
+            Self::DataDirInUse { .. } => "stop the other process, or choose another with --data-dir".to_owned(),
             Self::Listen { address, .. } => {
-                format!("see who listens there (ss -ltnp 'sport = :{}'), or choose another address", address.port())
+                format!("stop the process there (ss -ltnp 'sport = :{}'), or choose another address", address.port())
             }
             Self::Store(StoreError::TooNew { .. }) => {
                 "run a version at least as new as the one that wrote it".to_owned()
             }
             Self::StoreMissing { data_dir, .. } => format!(
-                "bring it back, or restore a backup (gpuaas server restore FILE); to give up all that it held: gpuaas server --begin-anew, \
-                 which moves what is left in {} into a folder there",
+                "bring the store back, or restore a backup (gpuaas server restore FILE); to start without its data: gpuaas server --reinitialize, \
+                 which moves the remaining files in {} into a folder there",
                 data_dir.display()
             ),
-            Self::NothingToBeginAnew { .. } => {
-                "leave the flag out; for another control plane name another --data-dir and store".to_owned()
+            Self::PlatformExists { .. } => {
+                "omit the flag; for another control plane choose another --data-dir and store".to_owned()
             }
             Self::SealingKeyMissing { .. } => {
-                "put the key back, from a backup of the data directory or from another replica: no other opens what the store keeps sealed"
+                "put the key back, from a backup of the data directory or from another replica: no other key decrypts the store's secrets"
                     .to_owned()
             }
             Self::Store(StoreError::Damaged { .. }) => {
-                "end whatever uses it, keep a copy of its files, and restore a backup into a fresh --data-dir or database \
+                "stop all processes that use it, copy its files, and restore a backup into a fresh --data-dir or database \
                  (gpuaas server restore FILE); gpuaas server verify lists what is damaged"
                     .to_owned()
             }
@@ -267,30 +267,30 @@ impl Coded for ServerError {
                     .to_owned()
             }
             Self::RestoreUnfinished { .. } => {
-                "run the same restore again, with the same settings: it removes what the interrupted one left and starts \
-                 over, or finds it complete"
+                "run the same restore again, with the same settings: it removes the interrupted one and starts over, or \
+                 finds that it is complete"
                     .to_owned()
             }
             Self::Backup(BackupError::OtherKey { path }) => {
                 format!("move {} away, or restore into a fresh --data-dir", path.display())
             }
-            Self::Key { .. } => "restore the file from a backup: without it sealed secrets cannot be opened".to_owned(),
+            Self::Key { .. } => "restore the file from a backup: secrets cannot be decrypted without it".to_owned(),
             Self::NextSealingKeyExists { .. } => {
-                "put it into use (gpuaas keys rotate sealing), or remove the file where no replica is to take it".to_owned()
+                "put it into use (gpuaas keys rotate sealing), or remove the file on every machine".to_owned()
             }
-            Self::HistoryWentBack(_) | Self::Store(StoreError::HistoryWentBack(_)) => {
-                "if this is not the right database, put the right one in its place; else restore a backup (gpuaas server restore), or go on \
-                 without what is missing: gpuaas server accept-history, which revokes every credential"
+            Self::HistoryRolledBack(_) | Self::Store(StoreError::HistoryRolledBack(_)) => {
+                "if this is not the right database, put the right one in its place; otherwise restore a backup (gpuaas server restore), or \
+                 continue without the missing changes: gpuaas server accept-history, which revokes every credential"
                     .to_owned()
             }
-            Self::HistoryUnproven(_) => {
-                "put back what is missing; where you know that the database is the newest: gpuaas server accept-history --as-it-is; where it \
+            Self::HistoryUnverified(_) => {
+                "bring the missing file back; if the database is certainly the newest: gpuaas server accept-history --keep-credentials; if it \
                  may be older: gpuaas server accept-history, which revokes every credential"
                     .to_owned()
             }
-            Self::HistoryGoesOn => "start the control plane as it is".to_owned(),
+            Self::HistoryComplete => "start the control plane".to_owned(),
             Self::SealingKeyMismatch { .. } => {
-                "give this replica the key files of the others, also FILE.next during a rotation; of a backup, the key of its time"
+                "give this replica the key files of the others, during a rotation also FILE.next; for a backup, the key of that time"
                     .to_owned()
             }
             Self::SealingKeyRequired => {
@@ -298,25 +298,25 @@ impl Coded for ServerError {
                     .to_owned()
             }
             Self::Store(StoreError::Unreachable(_)) => {
-                "see whether the database runs and can be reached from here".to_owned()
+                "check that the database runs and is reachable from this machine".to_owned()
             }
             Self::ReimageHook { .. } => {
-                "name a program that may be executed with --reimage-hook, or leave the setting out".to_owned()
+                "set --reimage-hook to an executable program, or omit the setting".to_owned()
             }
             Self::Packages { .. } => {
-                "make them with cargo xtask package, and name their folder with --packages-dir".to_owned()
+                "build them with cargo xtask package, and set their folder with --packages-dir".to_owned()
             }
             Self::ImportDir { .. } => {
-                "name the absolute path of a folder that the control plane may read: --release-import-dir".to_owned()
+                "set --release-import-dir to the absolute path of a folder that the control plane can read".to_owned()
             }
-            Self::Store(StoreError::Unverified { .. }) => {
-                "write sslmode=verify-full into the store's address (--store-url-file, GPUAAS_STORE_URL), with \
-                 sslrootcert=FILE where an authority of your own signed the database's certificate"
+            Self::Store(StoreError::InsecureConnection { .. }) => {
+                "set sslmode=verify-full in the store's URL (--store-url-file, GPUAAS_STORE_URL), with \
+                 sslrootcert=FILE if a private authority signed the database's certificate"
                     .to_owned()
             }
-            Self::Store(StoreError::Full(_)) => "make room on the disk of the database".to_owned(),
+            Self::Store(StoreError::Full(_)) => "make room on the database's disk".to_owned(),
             Self::Backup(BackupError::KeyRequired) => {
-                "name the key that sealed its secrets: --sealing-key-file, or GPUAAS_SEALING_KEY_FILE".to_owned()
+                "configure the key that encrypts its secrets: --sealing-key-file, or GPUAAS_SEALING_KEY_FILE".to_owned()
             }
             Self::Backup(BackupError::Rows(DumpError::NotEmpty(_))) => {
                 "restore into a fresh --data-dir, or a fresh database".to_owned()

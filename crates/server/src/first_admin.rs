@@ -28,7 +28,7 @@ use crate::{
 /// File name of the one-time token in the data directory.
 pub(crate) const FILE: &str = "admin.token";
 /// Setting that records that the first one-time token was made. Its value is the token's id.
-const DONE: &str = "bootstrap.done";
+const FIRST_TOKEN_MADE: &str = "bootstrap.done";
 
 /// Longest user name taken from the environment, in bytes: the limit of Linux.
 const USER_BYTES_MAX: usize = 32;
@@ -44,7 +44,7 @@ pub struct OneTimeAdmin {
 
 /// Reasons for making a one-time token, for its audit record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Occasion {
+pub(crate) enum TokenReason {
     /// The first start: there was never an administrator.
     FirstStart,
     /// A request on this machine, by `gpuaas server recover-admin`.
@@ -65,13 +65,13 @@ pub(crate) async fn one_time_admin(
     keys: &Keys,
     folder: &Path,
     ports: &Ports,
-    occasion: Occasion,
+    reason: TokenReason,
 ) -> Result<OneTimeAdmin, ServerError> {
     let (token, text) = bootstrap::generate(keys, ports);
     let made = write(folder, &token, &text)?;
     let mut tx = store.begin().await?;
-    tx.put_setting_if_absent(DONE, token.id.to_string().as_bytes()).await?;
-    let (actor, action, metadata) = occasion.told(&made);
+    tx.put_setting_if_absent(FIRST_TOKEN_MADE, token.id.to_string().as_bytes()).await?;
+    let (actor, action, metadata) = reason.audit_entry(&made);
     bootstrap::insert(&mut tx, &token, actor, action, metadata).await?;
     tx.commit().await?;
     Ok(made)
@@ -91,17 +91,17 @@ pub(crate) async fn at_start(
         let mut tx = store.begin().await?;
         let id = token.id.to_string();
         // Another replica may have been first.
-        if tx.put_setting_if_absent(DONE, id.as_bytes()).await? == id.as_bytes() {
-            let (actor, action, metadata) = Occasion::FirstStart.told(&made);
+        if tx.put_setting_if_absent(FIRST_TOKEN_MADE, id.as_bytes()).await? == id.as_bytes() {
+            let (actor, action, metadata) = TokenReason::FirstStart.audit_entry(&made);
             bootstrap::insert(&mut tx, &token, actor, action, metadata).await?;
             tx.commit().await?;
             return Ok(Some(made.token_file));
         }
     }
-    match standing(store, folder, ports.clock.now()).await? {
-        Standing::Good(file) => Ok(Some(file)),
-        Standing::Absent => Ok(None),
-        Standing::Unknown | Standing::Ended => {
+    match file_state(store, folder, ports.clock.now()).await? {
+        FileState::Valid(file) => Ok(Some(file)),
+        FileState::Absent => Ok(None),
+        FileState::Unknown | FileState::Ended => {
             remove(folder);
             Ok(None)
         }
@@ -121,7 +121,7 @@ async fn is_first_start(store: &Store) -> Result<bool, StoreError> {
         |record: &AuditRecord| matches!(record.action, AuditAction::AuthorityActivate | AuditAction::KeyActivate);
     // Higher numbers follow records that are in an archive already.
     let is_new = audit.iter().all(|record| record.sequence <= u64::from(FIRST_RECORDS) && is_made_at_start(record));
-    Ok(is_new && reader.setting(DONE).await?.is_none())
+    Ok(is_new && reader.setting(FIRST_TOKEN_MADE).await?.is_none())
 }
 
 /// Removes the file as soon as its token is spent or revoked, at any replica.
@@ -134,7 +134,7 @@ pub(crate) async fn remove_when_spent(store: Store, folder: PathBuf, ports: Port
             Err(RecvError::Closed) => return,
         }
         // An unknown token may be one that another process is creating now. After a read error the next start checks again.
-        if matches!(standing(&store, &folder, ports.clock.now()).await, Ok(Standing::Ended)) {
+        if matches!(file_state(&store, &folder, ports.clock.now()).await, Ok(FileState::Ended)) {
             remove(&folder);
         }
     }
@@ -150,7 +150,7 @@ pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, Serv
     let made = async {
         // Fails if the sealing key does not decrypt the store's secrets: it is then another control plane's store.
         let keys = keys(&store, sealing, &ports).await?;
-        one_time_admin(&store, &keys, &options.data_dir, &ports, Occasion::Recovery).await
+        one_time_admin(&store, &keys, &options.data_dir, &ports, TokenReason::Recovery).await
     };
     let made = made.await;
     store.close().await;
@@ -158,34 +158,34 @@ pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, Serv
 }
 
 /// The state of the token's file.
-enum Standing {
+enum FileState {
     /// The file does not exist.
     Absent,
     /// The token in the file can be exchanged.
-    Good(PathBuf),
+    Valid(PathBuf),
     /// The token was exchanged, revoked or has expired, or is not a one-time token.
     Ended,
     /// The store has no such token.
     Unknown,
 }
 
-async fn standing(store: &Store, folder: &Path, now: Timestamp) -> Result<Standing, StoreError> {
+async fn file_state(store: &Store, folder: &Path, now: Timestamp) -> Result<FileState, StoreError> {
     let file = folder.join(FILE);
-    let Ok(text) = std::fs::read_to_string(&file) else { return Ok(Standing::Absent) };
+    let Ok(text) = std::fs::read_to_string(&file) else { return Ok(FileState::Absent) };
     let sha256 = SecretText::new(text.trim().to_owned()).sha256();
     Ok(match store.read().await?.token_by_sha256(&sha256).await? {
-        None => Standing::Unknown,
-        Some(token) if bootstrap::holder(&token, now).is_ok() => Standing::Good(file),
-        Some(_) => Standing::Ended,
+        None => FileState::Unknown,
+        Some(token) if bootstrap::holder(&token, now).is_ok() => FileState::Valid(file),
+        Some(_) => FileState::Ended,
     })
 }
 
 fn write(folder: &Path, token: &TokenRecord, text: &SecretText) -> Result<OneTimeAdmin, ServerError> {
-    let keeping = |source| ServerError::Io { what: "keeping the one-time admin token", source };
+    let failed = |source| ServerError::Io { what: "writing the one-time admin token", source };
     // Root may run this while the control plane runs as another user.
-    let owner = std::fs::metadata(folder).map_err(keeping)?;
+    let owner = std::fs::metadata(folder).map_err(failed)?;
     let token_file = folder.join(FILE);
-    write_private_for((owner.uid(), owner.gid()), &token_file, text.expose().as_bytes()).map_err(keeping)?;
+    write_private_for((owner.uid(), owner.gid()), &token_file, text.expose().as_bytes()).map_err(failed)?;
     let expires_at = token.expires_at.map(|at| at.to_string()).unwrap_or_default();
     Ok(OneTimeAdmin { token_file, expires_at })
 }
@@ -200,25 +200,26 @@ fn remove(folder: &Path) {
     }
 }
 
-impl Occasion {
+impl TokenReason {
     /// Returns the actor, action and metadata of the audit record.
-    fn told(self, made: &OneTimeAdmin) -> (OwnActor, AuditAction, Value) {
+    fn audit_entry(self, made: &OneTimeAdmin) -> (OwnActor, AuditAction, Value) {
         let expires_at = &made.expires_at;
         match self {
             Self::FirstStart => {
-                let told = json!({ "occasion": "first_start", "role": Role::PlatformAdmin, "expires_at": expires_at });
-                (OwnActor::ControlPlane, AuditAction::TokenCreate, told)
+                let metadata =
+                    json!({ "occasion": "first_start", "role": Role::PlatformAdmin, "expires_at": expires_at });
+                (OwnActor::ControlPlane, AuditAction::TokenCreate, metadata)
             }
             Self::Recovery => {
                 let uid = nix::unistd::getuid();
                 let user = nix::unistd::User::from_uid(uid).ok().flatten().map(|user| user.name);
                 // Set by sudo: the user who became root.
                 let sudo_user = std::env::var("SUDO_USER").ok().filter(|name| name.len() <= USER_BYTES_MAX);
-                let told = json!({
+                let metadata = json!({
                     "occasion": "recovery", "expires_at": expires_at, "uid": uid.as_raw(), "os_user": user,
                     "sudo_user": sudo_user,
                 });
-                (OwnActor::Local, AuditAction::AdminRecover, told)
+                (OwnActor::Local, AuditAction::AdminRecover, metadata)
             }
             Self::Restore | Self::AcceptedHistory => {
                 let occasion = if self == Self::Restore { "restore" } else { "accepted_history" };
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn first_start_makes_a_one_time_token_and_no_later_one_does_whatever_was_lost() {
+    async fn only_the_first_start_makes_a_one_time_token() {
         let (folder, ports) = (tempfile::tempdir().unwrap(), ports::system());
         let (store, keys) = store_in(folder.path(), &ports).await;
         let start = async || at_start(&store, &keys, folder.path(), &ports).await.unwrap();
@@ -262,16 +263,16 @@ mod tests {
         let token = tx.all_tokens().await.unwrap().remove(0);
         tx.revoke_token(token.id, ports.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(start().await, None, "it was withdrawn");
-        assert!(!file.exists(), "the file of a withdrawn token stays");
+        assert_eq!(start().await, None, "it was revoked");
+        assert!(!file.exists(), "the file of a revoked token remains");
 
         let later = ports.clock.now().plus(Duration::from_secs(60));
         assert!(store.delete_expired(Expired::Tokens(later)).await.unwrap());
         assert_eq!(start().await, None, "its row was lost");
         assert!(!file.exists());
         let mut tx = store.begin().await.unwrap();
-        tx.remove_setting(DONE).await.unwrap();
+        tx.remove_setting(FIRST_TOKEN_MADE).await.unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(start().await, None, "somebody removed what says that it was made");
+        assert_eq!(start().await, None, "the setting that records it was removed");
     }
 }

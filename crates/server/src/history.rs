@@ -7,9 +7,9 @@
 
 use std::{path::Path, time::Duration};
 
-use gpuaas_engine::{Ended, port::Ports};
+use gpuaas_engine::{RevokedCredentials, port::Ports};
 use gpuaas_model::{ActorType, AuditAction, AuditResult, OwnActor, Timestamp};
-use gpuaas_store::{Burial, Compared, FoundMark, HistoryPoint, Mark, MarkFile, NewAudit, Store};
+use gpuaas_store::{Comparison, Eviction, FoundMark, HistoryPoint, Mark, MarkFile, NewAudit, Store};
 use gpuaas_trust::SealingKeys;
 use serde::Serialize;
 use serde_json::json;
@@ -17,9 +17,9 @@ use uuid::Uuid;
 
 use crate::{
     bootstrap,
-    data_dir::{self, DataDir, give_to_owner},
+    data_dir::{self, DataDir, set_owner},
     error::ServerError,
-    first_admin::{self, Occasion, OneTimeAdmin},
+    first_admin::{self, OneTimeAdmin, TokenReason},
     options::ServerOptions,
     ports, prior_use,
     sealing_key::KeyFiles,
@@ -31,11 +31,11 @@ pub(crate) const MARK: &str = "history.mark";
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// A store that the control plane may serve from.
-pub(crate) enum Standing {
+pub(crate) enum HistoryCheck {
     /// The store has everything that the mark states.
-    GoesOn(MarkFile),
+    Complete(MarkFile),
     /// The store is not known to lack anything. A new mark replaces the one with this id, if there was one.
-    Anew(Option<Uuid>),
+    NewMark(Option<Uuid>),
 }
 
 /// The result of accepting a history.
@@ -43,14 +43,14 @@ pub(crate) enum Standing {
 pub struct AcceptedHistory {
     /// Description of the problem that was accepted.
     pub found: String,
-    /// Credentials that were revoked and nodes that must enroll again. Absent with `as_it_is`.
-    pub ended: Option<Ended>,
-    /// One-time token for a new platform admin. Absent with `as_it_is`.
+    /// Credentials that were revoked and nodes that must enroll again. Absent with `keep_credentials`.
+    pub ended: Option<RevokedCredentials>,
+    /// One-time token for a new platform admin. Absent with `keep_credentials`.
     pub admin: Option<OneTimeAdmin>,
 }
 
 /// Reasons why the control plane may not serve from a store.
-enum Doubt {
+enum HistoryProblem {
     /// The store lacks a change that the mark states, written at that time; without a time another process recorded the problem.
     WentBack(String, Option<Timestamp>),
     /// Nothing proves that the store is complete.
@@ -59,75 +59,80 @@ enum Doubt {
 
 /// Compares the store with the mark of the data directory. Called before the store is opened, because opening moves the write-ahead log
 /// into the database file: a damaged log stays available for recovery.
-pub(crate) async fn look(options: &ServerOptions, ports: &Ports) -> Result<Standing, ServerError> {
-    match standing(options).await? {
+pub(crate) async fn check(options: &ServerOptions, ports: &Ports) -> Result<HistoryCheck, ServerError> {
+    match evaluate_store(options).await? {
         Ok(standing) => Ok(standing),
-        Err(Doubt::Unproven(why)) => Err(ServerError::HistoryUnproven(why)),
-        Err(Doubt::WentBack(why, noticed)) => {
+        Err(HistoryProblem::Unproven(why)) => Err(ServerError::HistoryUnverified(why)),
+        Err(HistoryProblem::WentBack(why, noticed)) => {
             if let Some(noticed) = noticed.filter(|_| options.store_url.is_some()) {
                 // Other replicas may not have noticed and must stop too.
                 let store = Store::open(&options.store(), ports.clock.clone()).await?;
-                let stopped = store.stop_history(&why, noticed).await;
+                let stopped = store.stop_changes(&why, noticed).await;
                 store.close().await;
                 stopped?;
             }
-            Err(ServerError::HistoryWentBack(why))
+            Err(ServerError::HistoryRolledBack(why))
         }
     }
 }
 
 /// Describes, as a phrase, what is wrong with a store's history; `None` if nothing is. Changes nothing. May run while the control plane
 /// runs, because that raises the mark only after it changed the store.
-pub(crate) async fn doubt(options: &ServerOptions) -> Result<Option<String>, ServerError> {
-    Ok(match standing(options).await? {
+pub(crate) async fn problem(options: &ServerOptions) -> Result<Option<String>, ServerError> {
+    Ok(match evaluate_store(options).await? {
         Ok(_) => None,
-        Err(Doubt::WentBack(why, _)) => Some(format!("history went back: {why}")),
-        Err(Doubt::Unproven(why)) => Some(format!("nothing tells whether history went back: {why}")),
+        Err(HistoryProblem::WentBack(why, _)) => Some(format!("history went back: {why}")),
+        Err(HistoryProblem::Unproven(why)) => Some(format!("the store may not be the newest: {why}")),
     })
 }
 
-async fn standing(options: &ServerOptions) -> Result<Result<Standing, Doubt>, ServerError> {
+async fn evaluate_store(options: &ServerOptions) -> Result<Result<HistoryCheck, HistoryProblem>, ServerError> {
     // Read the mark first: a running control plane raises it after it changed the store.
     let found = open(&options.data_dir)?;
     let id = id_of(&found);
     Ok(match options.store().history(id).await? {
-        Some(point) => judge(found, point, &options.data_dir, options.store_url.is_some()),
-        None => Ok(Standing::Anew(id)),
+        Some(point) => evaluate(found, point, &options.data_dir, options.store_url.is_some()),
+        None => Ok(HistoryCheck::NewMark(id)),
     })
 }
 
-fn judge(found: FoundMark, point: HistoryPoint, folder: &Path, is_shared: bool) -> Result<Standing, Doubt> {
+fn evaluate(
+    found: FoundMark,
+    point: HistoryPoint,
+    folder: &Path,
+    is_shared: bool,
+) -> Result<HistoryCheck, HistoryProblem> {
     let (path, id) = (folder.join(MARK), id_of(&found));
-    if point.is_decided {
-        return Ok(Standing::Anew(id));
+    if point.is_restored_or_accepted {
+        return Ok(HistoryCheck::NewMark(id));
     }
-    let unproven = |why: String| Err(Doubt::Unproven(why));
+    let unproven = |why: String| Err(HistoryProblem::Unproven(why));
     // Any number of data directories may use a shared store, so only the directory itself shows whether it had a mark.
-    let must_have_mark = data_dir::keeps_mark(folder) || (!is_shared && point.generation.is_some());
+    let needs_mark = data_dir::requires_mark(folder) || (!is_shared && point.generation.is_some());
     let compared = match found {
         FoundMark::Damaged(why) => return unproven(format!("{} is damaged: {why}", path.display())),
-        FoundMark::Absent if must_have_mark => {
-            return unproven(format!("{} is missing, and this store is known to have one", path.display()));
+        FoundMark::Absent if needs_mark => {
+            return unproven(format!("{} is missing, although the store has one", path.display()));
         }
         FoundMark::Absent => None,
-        FoundMark::Whole(file) => Some((point.compare(file.mark()), file)),
+        FoundMark::Valid(file) => Some((point.compare(file.mark()), file)),
     };
-    if let Some((Compared::WentBack(why), file)) = &compared {
-        return Err(Doubt::WentBack(why.clone(), Some(file.mark().at)));
+    if let Some((Comparison::WentBack(why), file)) = &compared {
+        return Err(HistoryProblem::WentBack(why.clone(), Some(file.mark().at)));
     }
     if let Some(why) = point.went_back {
-        return Err(Doubt::WentBack(why, None));
+        return Err(HistoryProblem::WentBack(why, None));
     }
     match compared {
-        Some((Compared::GoesOn, file)) => Ok(Standing::GoesOn(file)),
-        Some((Compared::Foreign(why), _)) => unproven(format!("{}: {why}", path.display())),
-        Some((Compared::SaysNothing | Compared::WentBack(_), _)) | None => Ok(Standing::Anew(id)),
+        Some((Comparison::Continues, file)) => Ok(HistoryCheck::Complete(file)),
+        Some((Comparison::OtherControlPlane(why), _)) => unproven(format!("{}: {why}", path.display())),
+        Some((Comparison::Inconclusive | Comparison::WentBack(_), _)) | None => Ok(HistoryCheck::NewMark(id)),
     }
 }
 
 fn id_of(found: &FoundMark) -> Option<Uuid> {
     match found {
-        FoundMark::Whole(file) => Some(file.mark().id),
+        FoundMark::Valid(file) => Some(file.mark().id),
         FoundMark::Absent | FoundMark::Damaged(_) => None,
     }
 }
@@ -137,23 +142,23 @@ fn open(folder: &Path) -> Result<FoundMark, ServerError> {
 }
 
 /// Uses the checked mark, or a new one, for all later changes.
-pub(crate) async fn keep(
+pub(crate) async fn use_mark(
     store: &Store,
     data: &DataDir,
-    standing: Standing,
+    check: HistoryCheck,
     control_plane: &str,
     ports: &Ports,
 ) -> Result<(), ServerError> {
-    let file = match standing {
-        Standing::GoesOn(file) => file,
-        Standing::Anew(replaced) => make(store, data.path(), replaced, control_plane, ports).await?,
+    let file = match check {
+        HistoryCheck::Complete(file) => file,
+        HistoryCheck::NewMark(replaced) => create_mark(store, data.path(), replaced, control_plane, ports).await?,
     };
     store.keep_mark(file);
     Ok(())
 }
 
 /// Creates a mark in a folder. Writes its file before the row that records it, so a crash in between leaves a mark that states nothing yet.
-pub(crate) async fn make(
+pub(crate) async fn create_mark(
     store: &Store,
     folder: &Path,
     replaced: Option<Uuid>,
@@ -166,14 +171,14 @@ pub(crate) async fn make(
     let create = |generation| {
         let mark = Mark::fresh(control_plane.to_owned(), generation, point.audit.0, now);
         let created =
-            MarkFile::create(&folder.join(MARK), mark).and_then(|file| give_to_owner(folder, MARK).map(|()| file));
-        created.map_err(|source| ServerError::Io { what: "keeping the high-water mark", source })
+            MarkFile::create(&folder.join(MARK), mark).and_then(|file| set_owner(folder, MARK).map(|()| file));
+        created.map_err(|source| ServerError::Io { what: "writing the high-water mark", source })
     };
     let file = create(first)?;
     let mut tx = store.begin().await?;
     let generation = tx.begin_marks(first).await?;
     if let Some(replaced) = replaced {
-        tx.forget_mark(replaced).await?;
+        tx.delete_mark(replaced).await?;
     }
     tx.commit().await?;
     // Another replica may have recorded its generation first.
@@ -194,58 +199,60 @@ pub(crate) async fn sync(store: Store) {
 }
 
 /// Accepts a history that went back or cannot be proven complete. Missing changes are lost, and all credentials are revoked, as after a
-/// restore. With `as_it_is` an operator confirms that nothing is missing; this is refused if the store lacks a change. Fails while another
+/// restore. With `keep_credentials` an operator confirms that nothing is missing; this is refused if the store lacks a change. Fails while another
 /// process uses the data directory.
-pub async fn accept_history(options: &ServerOptions, as_it_is: bool) -> Result<AcceptedHistory, ServerError> {
+pub async fn accept_history(options: &ServerOptions, keep_credentials: bool) -> Result<AcceptedHistory, ServerError> {
     let ports = ports::system();
     let data = DataDir::open(&options.data_dir)?;
     prior_use::require_platform(options).await?;
     let sealing = KeyFiles::of(options)?.keys()?;
     // Refuse a wrong sealing key before anything is changed.
     bootstrap::check_keys(&options.store(), &sealing).await?;
-    let found = match look(options, &ports).await {
-        Ok(_) => return Err(ServerError::HistoryGoesOn),
-        Err(ServerError::HistoryWentBack(why)) if as_it_is => return Err(ServerError::HistoryWentBack(why)),
-        Err(ServerError::HistoryWentBack(why) | ServerError::HistoryUnproven(why)) => why,
+    let found = match check(options, &ports).await {
+        Ok(_) => return Err(ServerError::HistoryComplete),
+        Err(ServerError::HistoryRolledBack(why)) if keep_credentials => {
+            return Err(ServerError::HistoryRolledBack(why));
+        }
+        Err(ServerError::HistoryRolledBack(why) | ServerError::HistoryUnverified(why)) => why,
         Err(error) => return Err(error),
     };
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
-    let accepted = accepted(found, sealing, &data, &store, &ports, as_it_is).await;
+    let accepted = apply_acceptance(found, sealing, &data, &store, &ports, keep_credentials).await;
     store.close().await;
     accepted
 }
 
-async fn accepted(
+async fn apply_acceptance(
     found: String,
     sealing: SealingKeys,
     data: &DataDir,
     store: &Store,
     ports: &Ports,
-    as_it_is: bool,
+    keep_credentials: bool,
 ) -> Result<AcceptedHistory, ServerError> {
     let keys = bootstrap::keys(store, sealing, ports).await?;
-    decide(store, &found, as_it_is).await?;
+    record_decision(store, &found, keep_credentials).await?;
     let replaced = id_of(&open(data.path())?);
-    make(store, data.path(), replaced, keys.control_plane(), ports).await?;
-    if as_it_is {
+    create_mark(store, data.path(), replaced, keys.control_plane(), ports).await?;
+    if keep_credentials {
         return Ok(AcceptedHistory { found, ended: None, admin: None });
     }
     let ended = bootstrap::finish_restore(store, &keys, ports).await?;
-    let admin = first_admin::one_time_admin(store, &keys, data.path(), ports, Occasion::AcceptedHistory).await?;
+    let admin = first_admin::one_time_admin(store, &keys, data.path(), ports, TokenReason::AcceptedHistory).await?;
     Ok(AcceptedHistory { found, ended, admin: Some(admin) })
 }
 
 /// Records the decision. If the process dies later, the next start does the rest.
-async fn decide(store: &Store, found: &str, as_it_is: bool) -> Result<(), ServerError> {
+async fn record_decision(store: &Store, found: &str, keep_credentials: bool) -> Result<(), ServerError> {
     if !store.is_shared() {
         // This process holds the data directory's lock, so no replica of the store is alive.
         for life in store.read().await?.replicas().await? {
-            store.bury_replica(life.replica.id, Burial::Known).await?;
+            store.evict_replica(life.replica.id, Eviction::Unconditional).await?;
         }
     }
     let mut tx = store.begin().await?;
-    if !as_it_is {
-        tx.begin_history_anew().await?;
+    if !keep_credentials {
+        tx.begin_next_generation().await?;
     }
     tx.append_audit(&NewAudit {
         actor: OwnActor::Operator.to_string(),
@@ -256,7 +263,7 @@ async fn decide(store: &Store, found: &str, as_it_is: bool) -> Result<(), Server
         project: None,
         result: AuditResult::Accepted,
         correlation: None,
-        metadata: json!({ "found": found, "as_it_is": as_it_is }),
+        metadata: json!({ "found": found, "keep_credentials": keep_credentials }),
     })
     .await?;
     Ok(tx.commit().await?)

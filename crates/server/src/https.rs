@@ -3,7 +3,7 @@
 use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
-use gpuaas_api::{HEADERS_BYTES_MAX, NoShare, PeerAddress, Share, Shares, SharesMax, Standing};
+use gpuaas_api::{Activity, HEADERS_BYTES_MAX, PeerAddress, Share, ShareError, ShareLimits, Shares};
 use gpuaas_channel::{Idle, Peer, ProxyError, ProxyProtocol};
 use gpuaas_model::PeerSite;
 use hyper::{
@@ -27,8 +27,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
 use crate::{
-    answers::Answers,
-    progress::{MustProgress, ProgressRule},
+    progress::{ProgressRule, StallGuard},
+    responses::Responses,
     sockets,
 };
 
@@ -41,17 +41,17 @@ const REQUESTS_MAX: u32 = 128;
 /// Most bytes of a response that HTTP/2 buffers until the client takes them.
 const UNSENT_BYTES_MAX: usize = 32 * 1_024;
 /// An HTTP/2 connection gets a PING after this long without a frame from the client.
-const BEAT_EVERY: Duration = Duration::from_secs(20);
+const PING_EVERY: Duration = Duration::from_secs(20);
 /// A connection without a request for this long is closed, even if the client answers PINGs.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Longest time for requests in progress when a connection closes.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// ALPN protocol of HTTP/2. A client without ALPN speaks HTTP/1: the server does not wait to detect the protocol from its bytes.
 const ALPN_HTTP2: &[u8] = b"h2";
 
 /// Most connections in total, and per address (per site for IPv6): a sixteenth of all. One address may be the NAT of a whole office, and an
 /// HTTP/2 client needs one connection.
-const CONNECTIONS_MAX: SharesMax = SharesMax { all: 4_096, per_address: 256 };
+const CONNECTIONS_MAX: ShareLimits = ShareLimits { total: 4_096, per_address: 256 };
 
 /// The shared state of all connections. Cheap to clone.
 #[derive(Clone)]
@@ -64,12 +64,12 @@ pub(crate) struct Api {
 
 /// Reasons why a connection ended early.
 #[derive(Debug, thiserror::Error)]
-enum Broken {
+enum ConnectionError {
     #[error(transparent)]
     Proxy(#[from] ProxyError),
     #[error("too many connections: {0}")]
-    NoShare(#[from] NoShare),
-    #[error("its place was needed for an address with fewer connections")]
+    Share(#[from] ShareError),
+    #[error("it was displaced by an address with fewer connections")]
     Displaced,
     #[error("the TLS handshake failed or took too long")]
     Handshake,
@@ -87,7 +87,7 @@ impl Api {
     pub(crate) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let served = TaskTracker::new();
         if let Err(error) = sockets::limit(&listener) {
-            tracing::warn!(%error, "the API's connections keep the kernel's own limits");
+            tracing::warn!(%error, "the kernel's default limits apply to the API's connections");
         }
         loop {
             let accepted = tokio::select! {
@@ -104,15 +104,17 @@ impl Api {
             };
             let (api, stop) = (self.clone(), stop.clone());
             // Direct connections are counted in the order of their arrival; proxied ones once their PROXY header was read.
-            let names_itself = !self.proxies.speak_for(from.ip());
-            let share = names_itself.then(|| self.shares.take(PeerSite::of(from.ip())));
+            let is_direct = !self.proxies.is_trusted(from.ip());
+            let share = is_direct.then(|| self.shares.take(PeerSite::of(from.ip())));
             served.spawn(async move {
-                match api.hold(stream, from.ip(), share, &stop).await {
+                match api.handle(stream, from.ip(), share, &stop).await {
                     Ok(()) => {}
-                    Err(error @ (Broken::Proxy(_) | Broken::NoShare(_) | Broken::Displaced)) => {
+                    Err(
+                        error @ (ConnectionError::Proxy(_) | ConnectionError::Share(_) | ConnectionError::Displaced),
+                    ) => {
                         tracing::warn!(%from, %error, "a connection was dropped");
                     }
-                    Err(error) => tracing::debug!(%from, %error, "a connection broke"),
+                    Err(error) => tracing::debug!(%from, %error, "a connection failed"),
                 }
             });
         }
@@ -120,108 +122,113 @@ impl Api {
         drop(listener);
         served.close();
         // Event streams end with the process; other requests get the grace period.
-        let _ = timeout(GOODBYE_TIMEOUT, served.wait()).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, served.wait()).await;
     }
 
     /// Serves a connection until it ends or another address displaces it.
-    async fn hold(
+    async fn handle(
         self,
         mut stream: TcpStream,
         from: IpAddr,
-        share: Option<Result<Share, NoShare>>,
+        share: Option<Result<Share, ShareError>>,
         stop: &CancellationToken,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ConnectionError> {
         let peer = tokio::select! {
             () = stop.cancelled() => return Ok(()),
             peer = self.proxies.peer(&mut stream, from) => peer?,
         };
         let share = share.unwrap_or_else(|| self.shares.take(PeerSite::of(peer.address)))?;
         tokio::select! {
-            () = share.displaced().cancelled() => Err(Broken::Displaced),
-            ended = self.converse(stream, peer, share.standing(), stop) => ended,
+            () = share.displaced().cancelled() => Err(ConnectionError::Displaced),
+            ended = self.serve_http(stream, peer, share.activity(), stop) => ended,
         }
     }
 
     /// Serves the connection with the protocol that its handshake negotiated.
-    async fn converse(
+    async fn serve_http(
         self,
         stream: TcpStream,
         peer: Peer,
-        standing: &Standing,
+        activity: &Activity,
         stop: &CancellationToken,
-    ) -> Result<(), Broken> {
-        let shaken = tokio::select! {
+    ) -> Result<(), ConnectionError> {
+        let accepted = tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            shaken = shaken(&self.acceptor, stream) => shaken,
+            accepted = accept_tls(&self.acceptor, stream) => accepted,
         };
-        let stream = shaken.ok_or(Broken::Handshake)?;
+        let stream = accepted.ok_or(ConnectionError::Handshake)?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
         let from = match peer.is_proxied {
-            true => PeerAddress::named_by_proxy(peer.address),
+            true => PeerAddress::from_proxy(peer.address),
             false => PeerAddress::of(peer.address),
         };
-        Ok(answer(stream, is_http2, (from, standing.clone()), self.router, stop).await?)
+        Ok(serve_stream(stream, is_http2, (from, activity.clone()), self.router, stop).await?)
     }
 }
 
-async fn shaken(acceptor: &TlsAcceptor, stream: TcpStream) -> Option<TlsStream<MustProgress<TcpStream>>> {
+async fn accept_tls(acceptor: &TlsAcceptor, stream: TcpStream) -> Option<TlsStream<StallGuard<TcpStream>>> {
     let _ = stream.set_nodelay(true);
-    let stream = MustProgress::new(stream, ProgressRule::default());
+    let stream = StallGuard::new(stream, ProgressRule::default());
     timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.ok()?.ok()
 }
 
 /// Serves a connection. Headers and requests have limits. The connection closes when it is idle for [`IDLE_MAX`] or the client does not
 /// take its responses.
-async fn answer<S>(
+async fn serve_stream<S>(
     stream: S,
     is_http2: bool,
-    (from, standing): (PeerAddress, Standing),
+    (from, activity): (PeerAddress, Activity),
     router: Router,
     stop: &CancellationToken,
 ) -> Result<(), hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (idle, answers) = (Idle::default(), Answers::default());
-    let (carried, told) = (idle.clone(), answers.clone());
+    let (idle, responses) = (Idle::default(), Responses::default());
+    let (tracked_idle, tracked) = (idle.clone(), responses.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(from);
-        request.extensions_mut().insert(standing.clone());
-        let held = (carried.busy(), standing.begin());
-        let (answer, told) = (router.clone().oneshot(request), told.clone());
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| told.begin(body, held))) }
+        request.extensions_mut().insert(activity.clone());
+        let guards = (tracked_idle.busy(), activity.begin_request());
+        let (response, tracked) = (router.clone().oneshot(request), tracked.clone());
+        async move { Ok::<_, Infallible>(response.await?.map(|body| tracked.track(body, guards))) }
     });
     let stream = TokioIo::new(stream);
     if is_http2 {
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())
-            .keep_alive_interval(BEAT_EVERY)
+            .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(HEADERS_TIMEOUT)
             .max_concurrent_streams(REQUESTS_MAX)
             .max_send_buf_size(UNSENT_BYTES_MAX)
             .max_header_list_size(HEADERS_BYTES_MAX);
-        until_idle(http.serve_connection(stream, service), &idle, &answers, stop).await
+        serve_until_idle(http.serve_connection(stream, service), &idle, &responses, stop).await
     } else {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT).max_buf_size(HEADERS_BYTES_MAX as usize);
-        until_idle(http.serve_connection(stream, service), &idle, &answers, stop).await
+        serve_until_idle(http.serve_connection(stream, service), &idle, &responses, stop).await
     }
 }
 
 /// Shuts a connection down gracefully when it is idle or everything stops; drops it when the client does not take its responses.
-async fn until_idle<C>(connection: C, idle: &Idle, answers: &Answers, stop: &CancellationToken) -> Result<(), C::Error>
+async fn serve_until_idle<C>(
+    connection: C,
+    idle: &Idle,
+    responses: &Responses,
+    stop: &CancellationToken,
+) -> Result<(), C::Error>
 where
     C: GracefulConnection,
 {
     let mut connection = pin!(connection);
     tokio::select! {
         ended = &mut connection => return ended,
-        () = answers.stalled() => return Ok(()),
+        () = responses.stalled() => return Ok(()),
         () = stop.cancelled() => {}
-        () = idle.for_long(IDLE_MAX) => {}
+        () = idle.wait_idle_for(IDLE_MAX) => {}
     }
     connection.as_mut().graceful_shutdown();
-    timeout(GOODBYE_TIMEOUT, connection).await.unwrap_or(Ok(()))
+    timeout(SHUTDOWN_TIMEOUT, connection).await.unwrap_or(Ok(()))
 }
 
 #[cfg(test)]
@@ -258,8 +265,8 @@ mod tests {
         let router = router
             .route("/quiet", get(|| async { Body::from_stream(stream::iter([part()]).chain(stream::pending())) }));
         let answering = tokio::spawn(async move {
-            let (from, far) = (PeerAddress::of([192, 0, 2, 1].into()), MustProgress::new(far, ProgressRule::default()));
-            let _ = answer(far, is_http2, (from, Standing::default()), router, &CancellationToken::new()).await;
+            let (from, far) = (PeerAddress::of([192, 0, 2, 1].into()), StallGuard::new(far, ProgressRule::default()));
+            let _ = serve_stream(far, is_http2, (from, Activity::default()), router, &CancellationToken::new()).await;
         });
         (near, answering)
     }
@@ -270,41 +277,41 @@ mod tests {
 
     /// Ten parts, one every 30 seconds.
     fn parts() -> impl Stream<Item = Result<&'static str, Infallible>> + Send {
-        stream::unfold(0, |told| async move {
+        stream::unfold(0, |sent| async move {
             tokio::time::sleep(A_MINUTE / 2).await;
-            (told < 10).then(|| (Ok("part "), told + 1))
+            (sent < 10).then(|| (Ok("part "), sent + 1))
         })
     }
 
-    async fn until_it_ends(stream: &mut DuplexStream) {
+    async fn read_to_end(stream: &mut DuplexStream) {
         while stream.read(&mut [0; 1_024]).await.is_ok_and(|bytes| bytes > 0) {}
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_says_half_of_its_protocol_or_nothing_ends() {
-        let (given_up, beaten) = (A_MINUTE + GOODBYE_TIMEOUT, BEAT_EVERY + HEADERS_TIMEOUT);
-        for (is_http2, said, after) in [
+    async fn connection_without_a_complete_request_is_closed() {
+        let (after_idle, after_ping) = (A_MINUTE + SHUTDOWN_TIMEOUT, PING_EVERY + HEADERS_TIMEOUT);
+        for (is_http2, sent, after) in [
             (false, &b""[..], HEADERS_TIMEOUT),
             (false, b"P", HEADERS_TIMEOUT),
-            (true, b"", given_up),
-            (true, b"PRI * HT", given_up),
-            (true, PREFACE, beaten),
+            (true, b"", after_idle),
+            (true, b"PRI * HT", after_idle),
+            (true, PREFACE, after_ping),
         ] {
             let (mut near, answering) = open(is_http2);
             let began = Instant::now();
-            near.write_all(said).await.unwrap();
-            until_it_ends(&mut near).await;
+            near.write_all(sent).await.unwrap();
+            read_to_end(&mut near).await;
             answering.await.unwrap();
-            assert_eq!(began.elapsed(), after, "{said:?}");
+            assert_eq!(began.elapsed(), after, "{sent:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_told_for_minutes_is_told_to_its_end() {
+    async fn slow_response_is_sent_completely() {
         let (near, _answering) = open(true);
-        let answer = client(near, 64 * 1_024).await.send_request(ask("/slow")).await.unwrap();
-        let told = axum::body::to_bytes(Body::new(answer.into_body()), 1_024).await.unwrap();
-        assert_eq!(told.len(), 50);
+        let answer = client(near, 64 * 1_024).await.send_request(request("/slow")).await.unwrap();
+        let body = axum::body::to_bytes(Body::new(answer.into_body()), 1_024).await.unwrap();
+        assert_eq!(body.len(), 50);
     }
 
     type Sender = hyper::client::conn::http2::SendRequest<Body>;
@@ -318,42 +325,42 @@ mod tests {
         sender
     }
 
-    fn ask(path: &str) -> Request<Body> {
+    fn request(path: &str) -> Request<Body> {
         Request::get(format!("https://x{path}")).body(Body::empty()).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_that_never_reads_its_answer_is_ended_after_thirty_seconds() {
+    async fn client_that_never_reads_is_disconnected_after_thirty_seconds() {
         for path in ["/large", "/endless"] {
             let (mut near, answering) = open(false);
             let began = Instant::now();
             near.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
-            timeout(A_MINUTE * 60, answering).await.expect("it is served for ever").unwrap();
+            timeout(A_MINUTE * 60, answering).await.expect("it is served forever").unwrap();
             assert_eq!(began.elapsed(), STALLED_AFTER, "{path}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_of_http2_that_opens_no_window_is_ended_after_thirty_seconds() {
+    async fn http2_client_without_window_is_disconnected_after_thirty_seconds() {
         for (path, window_bytes) in [("/large", 0), ("/large", 64 * 1_024), ("/endless", 1), ("/endless", 64 * 1_024)] {
             let (near, answering) = open(true);
             let began = Instant::now();
-            let unread = client(near, window_bytes).await.send_request(ask(path)).await.unwrap();
-            timeout(A_MINUTE * 60, answering).await.expect("it is served for ever").unwrap();
+            let unread = client(near, window_bytes).await.send_request(request(path)).await.unwrap();
+            timeout(A_MINUTE * 60, answering).await.expect("it is served forever").unwrap();
             assert_eq!(began.elapsed(), STALLED_AFTER, "{path}, {window_bytes}");
             drop(unread);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answer_that_never_moves_ends_its_connection_after_five_minutes_however_busy_the_others_are() {
+    async fn stalled_response_closes_its_busy_connection_after_five_minutes() {
         let (near, answering) = open(true);
         let began = Instant::now();
         let mut sender = client(near, 64 * 1_024).await;
-        let unread = sender.send_request(ask("/endless")).await.unwrap();
-        while let Ok(answer) = sender.send_request(ask("/")).await {
+        let unread = sender.send_request(request("/endless")).await.unwrap();
+        while let Ok(answer) = sender.send_request(request("/")).await {
             drop(answer);
-            assert!(began.elapsed() < A_MINUTE * 60, "it is served for ever");
+            assert!(began.elapsed() < A_MINUTE * 60, "it is served forever");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         answering.await.unwrap();
@@ -363,48 +370,48 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stream_that_has_nothing_to_say_stays_open() {
+    async fn stream_without_data_stays_open() {
         let (near, answering) = open(true);
-        let mut answer = client(near, 64 * 1_024).await.send_request(ask("/quiet")).await.unwrap().into_body();
-        let mut told = 0;
-        while told < 64 * 1_024 {
-            told += answer.frame().await.expect("a frame").expect("a frame").into_data().expect("data").len();
+        let mut answer = client(near, 64 * 1_024).await.send_request(request("/quiet")).await.unwrap().into_body();
+        let mut received = 0;
+        while received < 64 * 1_024 {
+            received += answer.frame().await.expect("a frame").expect("a frame").into_data().expect("data").len();
         }
         assert!(timeout(A_MINUTE * 60, answer.frame()).await.is_err(), "it was ended");
         let (mut near, answering_in_text) = open(false);
         near.write_all(b"GET /quiet HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-        assert!(timeout(A_MINUTE * 60, until_it_ends(&mut near)).await.is_err(), "it was ended");
+        assert!(timeout(A_MINUTE * 60, read_to_end(&mut near)).await.is_err(), "it was ended");
         assert!(!answering.is_finished() && !answering_in_text.is_finished());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn large_answer_arrives_whole_with_its_length() {
+    async fn large_response_is_complete_and_has_its_length() {
         let (near, _answering) = open(true);
-        let answer = client(near, 64 * 1_024).await.send_request(ask("/large")).await.unwrap();
+        let answer = client(near, 64 * 1_024).await.send_request(request("/large")).await.unwrap();
         assert_eq!(answer.headers()["content-length"], "1048576");
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 1_024 * 1_024);
         let (mut near, _answering) = open(false);
         near.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
-        let mut told = String::new();
-        near.read_to_string(&mut told).await.unwrap();
-        let (head, body) = told.split_once("\r\n\r\n").expect("a head");
+        let mut response = String::new();
+        near.read_to_string(&mut response).await.unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").expect("a head");
         assert!(head.contains("content-length: 1048576"), "{head}");
         assert_eq!(body.len(), 1_024 * 1_024);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_answers_beats_and_asks_nothing_is_sent_away_and_one_that_waits_for_an_answer_is_not() {
+    async fn idle_client_is_disconnected_and_waiting_client_is_not() {
         let (near, answering) = open(true);
         let began = Instant::now();
         let mut sender = client(near, 64 * 1_024).await;
-        let waited_for = sender.send_request(ask("/long")).await.unwrap();
+        let waited_for = sender.send_request(request("/long")).await.unwrap();
         assert_eq!((waited_for.status().as_u16(), began.elapsed()), (200, A_MINUTE * 10));
         drop(waited_for);
         tokio::time::sleep(A_MINUTE / 2).await;
-        assert_eq!(sender.send_request(ask("/")).await.unwrap().status().as_u16(), 200);
+        assert_eq!(sender.send_request(request("/")).await.unwrap().status().as_u16(), 200);
         answering.await.unwrap();
         let idle = began.elapsed() - A_MINUTE * 10 - A_MINUTE / 2;
-        assert!(idle >= A_MINUTE && idle <= A_MINUTE + GOODBYE_TIMEOUT, "{idle:?}");
-        assert!(sender.send_request(ask("/")).await.is_err());
+        assert!(idle >= A_MINUTE && idle <= A_MINUTE + SHUTDOWN_TIMEOUT, "{idle:?}");
+        assert!(sender.send_request(request("/")).await.is_err());
     }
 }

@@ -10,18 +10,18 @@ use gpuaas_engine::{CommandError, ownership::NodeAccess};
 use gpuaas_model::Code;
 use gpuaas_wire::session::{JournalLine, JournalRequest};
 
-use crate::reach::LateChannel;
+use crate::channel_nodes::ChannelSlot;
 
-pub(crate) struct ChannelJournals(pub(crate) Arc<LateChannel>);
+pub(crate) struct ChannelJournals(pub(crate) Arc<ChannelSlot>);
 
 #[async_trait]
 impl Journals for ChannelJournals {
     async fn journal(
         &self,
         access: &NodeAccess,
-        ask: &JournalRequest,
+        request: &JournalRequest,
     ) -> Result<BoxStream<'static, Result<JournalLine, String>>, CommandError> {
-        let lines = async { self.0.get()?.journal(access.node(), ask).await };
+        let lines = async { self.0.get()?.journal(access.node(), request).await };
         let lines = lines.await.map_err(refused)?;
         Ok(lines.map(|line| line.map_err(|error| error.to_string())).boxed())
     }

@@ -2,12 +2,12 @@
 //!
 //! Deliberately absent: decisions. `planner` and `engine` make them; this crate only wires.
 
-mod answers;
 mod archives;
 mod backend;
 mod backup;
 mod bootstrap;
 mod certificates;
+mod channel_nodes;
 mod data_dir;
 mod error;
 mod first_admin;
@@ -18,10 +18,10 @@ mod options;
 pub mod ports;
 mod prior_use;
 mod progress;
-mod reach;
 mod recording;
 mod reimage;
 mod replicas;
+mod responses;
 mod sealing_key;
 mod sockets;
 mod verify;
@@ -30,10 +30,10 @@ pub use backup::{BackupError, Manifest, Restored, backup, restore};
 pub use data_dir::{CA_FILE, write_private};
 pub use error::ServerError;
 pub use first_admin::{OneTimeAdmin, recover_admin};
-pub use gpuaas_api::{Paces, SUMS_FILE};
+pub use gpuaas_api::{Rates, SUMS_FILE};
 pub use gpuaas_app_rke2::Deadlines;
 pub use gpuaas_artifacts::{Network, TrustedKey};
-pub use gpuaas_engine::{Ended, EndedNode, KeepFor, Retention};
+pub use gpuaas_engine::{KeepFor, Retention, RevokedCredentials, RevokedNode};
 pub use gpuaas_store::{Finding, FindingKind};
 pub use history::{AcceptedHistory, accept_history};
 pub use options::ServerOptions;
@@ -49,7 +49,7 @@ use gpuaas_channel::{Channel, ChannelOptions};
 use gpuaas_crash_points::{Point, StartStage, reach};
 use gpuaas_engine::{Endpoints, Engine, EngineParts};
 use gpuaas_model::ReplicaId;
-use gpuaas_store::{Burial, Store};
+use gpuaas_store::{Eviction, Store};
 use gpuaas_trust::{ReplicaIdentity, api_server_config, channel_server_config};
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
@@ -58,17 +58,17 @@ use crate::{
     archives::Archives,
     backend::Backend,
     certificates::Certificates,
+    channel_nodes::{ChannelNodes, ChannelSlot, ChannelTunnels},
     data_dir::DataDir,
-    history::Standing,
+    history::HistoryCheck,
     journals::ChannelJournals,
-    prior_use::Beginning,
-    reach::{ChannelNodes, ChannelTunnels, LateChannel},
+    prior_use::StartKind,
     reimage::HookProgram,
     sealing_key::KeyFiles,
 };
 
 /// Longest time to record the last audit entries at shutdown, so that an unreachable store does not delay the exit.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(5);
+const LAST_AUDIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running control plane.
 pub struct ControlPlane {
@@ -91,28 +91,31 @@ pub struct ControlPlane {
 /// Starts a control plane. It serves when this returns.
 pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     // Boxed to keep the callers' futures small.
-    Box::pin(started(options)).await.map_err(|error| error.of_rows_in(options.store().place()))
+    Box::pin(start_parts(options)).await.map_err(|error| error.with_place(options.store().place()))
 }
 
-async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
+async fn start_parts(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     let ports = ports::system();
     let data = DataDir::open(&options.data_dir)?;
     backup::refuse_unfinished(data.path())?;
     let api_listener = bind("the API", options.listen).await?;
-    let url = options.public_url.clone().unwrap_or_else(|| format!("https://{}", shown(&api_listener, options.listen)));
+    let url = options
+        .public_url
+        .clone()
+        .unwrap_or_else(|| format!("https://{}", bound_address(&api_listener, options.listen)));
     if options.store_url.is_some() || options.sealing_key_file.is_some() {
         // A named or required key is checked before any access to the database.
         KeyFiles::of(options)?.keys()?;
     }
-    let beginning = prior_use::settle(&data, options, &*ports.clock).await?;
-    let sealing = beginning.sealing_keys(&data, options, &*ports.entropy)?;
+    let start_kind = prior_use::start_kind(&data, options, &*ports.clock).await?;
+    let sealing = start_kind.sealing_keys(&data, options, &*ports.entropy)?;
     reach(Point::Start(StartStage::KeyKept));
-    let standing = match beginning {
+    let history_check = match start_kind {
         // No rows exist that could contradict the key or the mark.
-        Beginning::First => Standing::Anew(None),
-        Beginning::Later => {
+        StartKind::First => HistoryCheck::NewMark(None),
+        StartKind::Later => {
             bootstrap::check_keys(&options.store(), &sealing).await?;
-            history::look(options, &ports).await?
+            history::check(options, &ports).await?
         }
     };
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
@@ -121,14 +124,14 @@ async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     let keys = bootstrap::keys(&store, sealing, &ports).await?;
     reach(Point::Start(StartStage::RowsKept));
     // From here on files may be written that mark the data directory as used.
-    history::keep(&store, &data, standing, keys.control_plane(), &ports).await?;
-    prior_use::first_start_is_over(&data)?;
+    history::use_mark(&store, &data, history_check, keys.control_plane(), &ports).await?;
+    prior_use::finish_first_start(&data)?;
     let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
     // The lock of the data directory proves that its previous user is dead, so its leases end.
     if let Some(predecessor) = data.predecessor() {
-        store.bury_replica(predecessor, Burial::Known).await?;
+        store.evict_replica(predecessor, Eviction::Unconditional).await?;
     }
-    data.succeed(replica)?;
+    data.record_user(replica)?;
     reach(Point::Start(StartStage::UseKept));
     if let Some(ended) = bootstrap::finish_restore(&store, &keys, &ports).await? {
         tracing::warn!(
@@ -151,14 +154,14 @@ async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     let channel_tls = channel_server_config(certificates.channel.clone(), &certificates.trusted);
     let channel_tls = Arc::new(channel_tls.map_err(|error| trust(&error))?);
     let ca_file = data.join(CA_FILE);
-    certificates::keep_ca(ca_file.clone(), authorities.pem()).await?;
+    certificates::write_ca_file(ca_file.clone(), authorities.pem()).await?;
     reach(Point::Start(StartStage::CaKept));
 
-    let late = Arc::new(LateChannel::default());
+    let channel_slot = Arc::new(ChannelSlot::default());
     let channel_listener = bind("the node channel", options.channel_listen).await?;
-    let channel_address = shown(&channel_listener, options.channel_listen);
+    let channel_address = bound_address(&channel_listener, options.channel_listen);
     let peers = match store.is_shared() {
-        true => Some(replicas::Listening::open(options, &keys, &certificates).await?),
+        true => Some(replicas::ReplicaListener::open(options, &keys, &certificates).await?),
         false => None,
     };
     let artifacts = options.artifacts()?;
@@ -168,8 +171,8 @@ async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
         ports: ports.clone(),
         catalog: bootstrap::catalog(options.rke2_deadlines),
         keys,
-        nodes: Arc::new(ChannelNodes(late.clone())),
-        tunnels: Arc::new(ChannelTunnels(late.clone())),
+        nodes: Arc::new(ChannelNodes(channel_slot.clone())),
+        tunnels: Arc::new(ChannelTunnels(channel_slot.clone())),
         endpoints: Endpoints {
             api_url: url.clone(),
             channel: options.channel_endpoint(channel_address),
@@ -179,7 +182,7 @@ async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
         archives: Arc::new(Archives(artifacts.clone())),
         retention: options.retention,
     });
-    verify::name_missing_artifacts(&store, &artifacts).await?;
+    verify::log_missing_artifacts(&store, &artifacts).await?;
     let downloads = data.join("downloads");
     let backend = Arc::new(Backend { engine: engine.clone(), artifacts: artifacts.clone() });
     let channel_options = ChannelOptions {
@@ -189,7 +192,7 @@ async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
         clock: ports.clock.clone(),
     };
     let (channel, service) = Channel::new(channel_listener, &channel_options, channel_tls, backend);
-    late.set(channel.clone());
+    channel_slot.set(channel.clone());
     engine.join().await?;
 
     let stop = CancellationToken::new();
@@ -200,23 +203,23 @@ async fn started(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     running.spawn(service.run(stop.clone()));
     let importer = Importer { store: artifacts, scratch: downloads, sources: options.sources() };
     if options.allow_unverified_releases {
-        tracing::warn!("allow-unverified-releases is set: a release is imported although nothing verifies it");
+        tracing::warn!("allow-unverified-releases is set: releases are imported without verification");
     }
     let install = Install { api_pin, packages: options.packages_dir.clone() };
     let api = ApiOptions {
-        paces: options.paces,
+        rates: options.rates,
         install,
         metrics_over_loopback: options.metrics_over_loopback,
-        certificates: certificates.end.clone(),
+        certificates: certificates.expiry.clone(),
     };
-    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(late)), api);
+    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(channel_slot)), api);
     let api = https::Api::new(api_tls, gpuaas_api::router(state.clone()), options.proxies());
     running.spawn(api.serve(api_listener, stop.clone()));
-    let (kept, stopped) = (certificates.keep(engine.clone(), ca_file.clone()), stop.clone());
-    running.spawn(async move { stopped.run_until_cancelled(kept).await.unwrap_or_default() });
+    let (renewal, stopped) = (certificates.maintain(engine.clone(), ca_file.clone()), stop.clone());
+    running.spawn(async move { stopped.run_until_cancelled(renewal).await.unwrap_or_default() });
     let reload = Arc::new(Notify::new());
-    let tending = sealing_key::tend(KeyFiles::of(options)?, engine.clone(), reload.clone());
-    running.spawn(stop.clone().run_until_cancelled_owned(tending).map(drop));
+    let maintenance = sealing_key::maintain(KeyFiles::of(options)?, engine.clone(), reload.clone());
+    running.spawn(stop.clone().run_until_cancelled_owned(maintenance).map(drop));
     running.spawn(drive(engine, stop.clone()));
     running.spawn(stop.clone().run_until_cancelled_owned(history::sync(store.clone())).map(drop));
     let removing = first_admin::remove_when_spent(store.clone(), data.path().to_owned(), ports);
@@ -229,12 +232,12 @@ impl ControlPlane {
     pub async fn serve(mut self, until: impl Future<Output = ()>) {
         tokio::select! {
             () = until => {}
-            _ = self.running.join_next() => tracing::error!("a part of the control plane ended by itself"),
+            _ = self.running.join_next() => tracing::error!("a task of the control plane ended unexpectedly"),
         }
         self.stop.cancel();
         while self.running.join_next().await.is_some() {}
-        if tokio::time::timeout(LAST_WORDS_TIMEOUT, self.state.summarise_refusals()).await.is_err() {
-            tracing::error!("refusals that were left out of the audit could not be recorded in time");
+        if tokio::time::timeout(LAST_AUDIT_TIMEOUT, self.state.summarise_refusals()).await.is_err() {
+            tracing::error!("the summaries of refused requests could not be recorded in time");
         }
         // Closed last: requests in progress need the store.
         self.store.close().await;
@@ -246,13 +249,13 @@ async fn drive(engine: Arc<Engine>, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => engine.stop(),
         () = async {
-            tokio::join!(engine.keep_alive(), engine.keep_keys(), engine.watch_access(), engine.tell_forged_rows(), engine.keep_sealing(), engine.keep_history());
+            tokio::join!(engine.keep_alive(), engine.run_key_rotation(), engine.watch_access(), engine.report_forged_rows(), engine.run_sealing_rotation(), engine.run_retention());
             std::future::pending().await
         } => {}
         () = engine.run() => {}
     }
     if let Err(error) = engine.leave().await {
-        tracing::warn!(%error, "the other replicas could not be told; they will notice");
+        tracing::warn!(%error, "the other replicas could not be notified; they will notice");
     }
 }
 
@@ -261,6 +264,6 @@ async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, Se
 }
 
 /// Returns the listener's actual address; port 0 requests any free port.
-fn shown(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
-    listener.local_addr().unwrap_or(asked)
+fn bound_address(listener: &TcpListener, configured: SocketAddr) -> SocketAddr {
+    listener.local_addr().unwrap_or(configured)
 }

@@ -6,9 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gpuaas_api::{Paces, SUMS_FILE};
+use gpuaas_api::{Rates, SUMS_FILE};
 use gpuaas_app_rke2::Deadlines;
-use gpuaas_artifacts::{ArtifactStore, Network, Reach, SYSTEM_CA_BUNDLE, Sources, TrustedKey, Users, Verification};
+use gpuaas_artifacts::{
+    ArtifactStore, EgressPolicy, Network, SYSTEM_CA_BUNDLE, Sources, TrustedKey, Verification, Writers,
+};
 use gpuaas_channel::ProxyProtocol;
 use gpuaas_engine::Retention;
 use gpuaas_store::StoreOptions;
@@ -68,7 +70,7 @@ pub struct ServerOptions {
     /// the client's.
     pub proxy_protocol_from: Vec<Network>,
     /// Rate limits per token, project and address.
-    pub paces: Paces,
+    pub rates: Rates,
     /// How long history stays in the database.
     pub retention: Retention,
     /// Whether direct loopback connections may read `/metrics` without a token.
@@ -76,7 +78,7 @@ pub struct ServerOptions {
     /// Deadlines for steps of RKE2.
     pub rke2_deadlines: Deadlines,
     /// Whether the start creates a new platform if the data directory was used and its store is missing.
-    pub begin_anew: bool,
+    pub reinitialize: bool,
 }
 
 impl ServerOptions {
@@ -102,20 +104,20 @@ impl ServerOptions {
             release_trusted_keys: Vec::new(),
             allow_unverified_releases: false,
             proxy_protocol_from: Vec::new(),
-            paces: Paces::USUAL,
-            retention: Retention::USUAL,
+            rates: Rates::DEFAULT,
+            retention: Retention::DEFAULT,
             metrics_over_loopback: false,
             rke2_deadlines: Deadlines::default(),
-            begin_anew: false,
+            reinitialize: false,
         }
     }
 
     /// Returns the problems of these settings that can be found without starting or changing anything.
     pub fn problems(&self) -> Vec<ServerError> {
         let mut problems: Vec<ServerError> = Vec::new();
-        problems.extend(data_dir::look_at(&self.data_dir).err());
+        problems.extend(data_dir::check_writable(&self.data_dir).err());
         problems.extend(backup::refuse_unfinished(&self.data_dir).err());
-        problems.extend(data_dir::look_at_key(self).err());
+        problems.extend(data_dir::check_key(self).err());
         problems.extend(self.store().problem().map(ServerError::from));
         problems.extend(self.packages_dir.as_deref().and_then(packages_problem));
         problems.extend(self.reimage_hook.as_deref().and_then(hook_problem));
@@ -141,22 +143,22 @@ impl ServerOptions {
 
     /// Opens the artifact store.
     pub(crate) fn artifacts(&self) -> Result<ArtifactStore, ServerError> {
-        let users = if self.store_url.is_some() { Users::Several } else { Users::One };
-        ArtifactStore::in_folder(&self.artifacts_folder(), users)
+        let writers = if self.store_url.is_some() { Writers::Several } else { Writers::One };
+        ArtifactStore::open(&self.artifacts_folder(), writers)
             .map_err(|error| ServerError::Artifacts(error.to_string()))
     }
 
     /// Opens the artifact store for reading only.
-    pub(crate) fn artifacts_to_read(&self) -> Result<ArtifactStore, ServerError> {
-        let kept = ArtifactStore::to_read(&self.artifacts_folder());
-        kept.map_err(|error| ServerError::Artifacts(error.to_string()))
+    pub(crate) fn artifacts_read_only(&self) -> Result<ArtifactStore, ServerError> {
+        let store = ArtifactStore::open_read_only(&self.artifacts_folder());
+        store.map_err(|error| ServerError::Artifacts(error.to_string()))
     }
 
     /// Returns the allowed sources of releases and how releases are verified.
     pub(crate) fn sources(&self) -> Sources {
         Sources {
             ca_bundle: self.release_ca_bundle.clone(),
-            reach: Reach::with_private(self.release_private_networks.clone()),
+            egress: EgressPolicy::with_private(self.release_private_networks.clone()),
             import_dir: self.release_import_dir.clone(),
             verification: Verification {
                 trusted_keys: self.release_trusted_keys.clone(),
@@ -201,7 +203,7 @@ fn packages_problem(folder: &Path) -> Option<ServerError> {
 fn hook_problem(program: &Path) -> Option<ServerError> {
     let source = match std::fs::metadata(program) {
         Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => return None,
-        Ok(_) => std::io::Error::other("it is no program"),
+        Ok(_) => std::io::Error::other("it is not an executable file"),
         Err(error) => error,
     };
     Some(ServerError::ReimageHook { program: program.to_owned(), source })
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_of_releases_is_an_absolute_path_of_a_folder() {
+    fn import_directory_must_be_an_absolute_path_of_a_directory() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_carry_every_name_under_which_the_control_plane_is_called() {
+    fn certificates_contain_every_name_of_the_control_plane() {
         let options =
             ServerOptions { public_url: Some("https://cp.example:7443".into()), ..ServerOptions::local("/d".into()) };
         assert!(options.names("https://cp.example:7443").contains(&"cp.example".to_owned()));

@@ -23,7 +23,7 @@ pub struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     fn fill(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("Linux has given random bytes to every process since its boot ended");
+        getrandom::fill(bytes).expect("Linux provides random bytes to every process after its boot");
     }
 }
 
@@ -40,7 +40,7 @@ impl Runtime for TokioRuntime {
             if guarded.await.is_err() {
                 tracing::error!(
                     task = name,
-                    "a background task panicked; it ends alone and the safety sweep takes over"
+                    "a background task panicked; only this task ends, and the sweep takes over"
                 );
             }
         });

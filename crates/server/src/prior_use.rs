@@ -30,7 +30,7 @@ use crate::{
 const FIRST_START: &str = "first-start";
 /// Explanation in the marker file.
 const ABOUT_FIRST_START: &[u8] =
-    b"The first start of this control plane is not over: the sealing key here may have no rows under it yet.\n";
+    b"The first start of this control plane is not complete: no row may be encrypted with this sealing key yet.\n";
 /// Folder of imported artifacts, unless another one is configured.
 const ARTIFACTS: &str = "artifacts";
 /// Name prefix of the folder that receives the remains of an earlier platform.
@@ -38,31 +38,31 @@ const MOVED: &str = "before-";
 
 /// The state of the store at a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beginning {
+pub(crate) enum StartKind {
     /// No platform: this start creates it.
     First,
     /// A platform.
     Later,
 }
 
-/// Decides which start this is. Moves or changes files only with `begin_anew`.
-pub(crate) async fn settle(
+/// Decides which start this is. Moves or changes files only with `reinitialize`.
+pub(crate) async fn start_kind(
     data: &DataDir,
     options: &ServerOptions,
     clock: &dyn Clock,
-) -> Result<Beginning, ServerError> {
+) -> Result<StartKind, ServerError> {
     let store = options.store();
     store.quick_check().await?;
     let contents = store.inspect().await?;
-    let left = left_of_a_platform(options, contents);
-    match (contents, options.begin_anew) {
-        (Contents::Platform, true) => Err(ServerError::NothingToBeginAnew { place: store.place() }),
-        (Contents::Platform, false) => Ok(Beginning::Later),
-        (_, _) if left.is_empty() => Ok(Beginning::First),
+    let left = platform_files(options, contents);
+    match (contents, options.reinitialize) {
+        (Contents::Platform, true) => Err(ServerError::PlatformExists { place: store.place() }),
+        (Contents::Platform, false) => Ok(StartKind::Later),
+        (_, _) if left.is_empty() => Ok(StartKind::First),
         (_, true) => {
             let folder = move_aside(data.path(), options, clock)?;
-            tracing::warn!(folder = %folder.display(), "begins anew; what was left of the earlier control plane was moved");
-            Ok(Beginning::First)
+            tracing::warn!(folder = %folder.display(), "a new control plane begins; the old files were moved");
+            Ok(StartKind::First)
         }
         (lack, false) => Err(missing(options, lack, left)),
     }
@@ -72,16 +72,16 @@ pub(crate) async fn settle(
 pub(crate) async fn require_platform(options: &ServerOptions) -> Result<(), ServerError> {
     match options.store().inspect().await? {
         Contents::Platform => Ok(()),
-        lack => Err(missing(options, lack, left_of_a_platform(options, lack))),
+        lack => Err(missing(options, lack, platform_files(options, lack))),
     }
 }
 
 fn missing(options: &ServerOptions, lack: Contents, left: Vec<String>) -> ServerError {
     let (place, data_dir) = (options.store().place(), options.data_dir.clone());
-    ServerError::StoreMissing { place, lack: lack.lack(), data_dir, left: left.join(", ") }
+    ServerError::StoreMissing { place, lack: lack.description(), data_dir, left: left.join(", ") }
 }
 
-impl Beginning {
+impl StartKind {
     /// Returns the sealing keys. Only the first start creates one; if rows exist, their key must exist too.
     pub(crate) fn sealing_keys(
         self,
@@ -94,14 +94,14 @@ impl Beginning {
             let marker = data.join(FIRST_START);
             write_private(&marker, ABOUT_FIRST_START)
                 .map_err(|source| ServerError::DataDirNotWritable { path: marker, source })?;
-            files.keep_present(&sealing_key::fresh(entropy))?;
+            files.write_present(&sealing_key::generate(entropy))?;
         }
         files.keys()
     }
 }
 
 /// Removes the marker file. From now on the sealing key proves that the directory was used.
-pub(crate) fn first_start_is_over(data: &DataDir) -> Result<(), ServerError> {
+pub(crate) fn finish_first_start(data: &DataDir) -> Result<(), ServerError> {
     let marker = data.join(FIRST_START);
     let removed = match fs::remove_file(&marker) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -111,11 +111,11 @@ pub(crate) fn first_start_is_over(data: &DataDir) -> Result<(), ServerError> {
 }
 
 /// Returns the names of files in the data directory that only a platform with rows has written.
-fn left_of_a_platform(options: &ServerOptions, contents: Contents) -> Vec<String> {
+fn platform_files(options: &ServerOptions, contents: Contents) -> Vec<String> {
     let folder = &options.data_dir;
     let mut left: Vec<String> = Vec::new();
-    let mut note = |name: &str, is_there: bool| {
-        if is_there {
+    let mut note = |name: &str, exists: bool| {
+        if exists {
             left.push(name.to_owned());
         }
     };
@@ -130,8 +130,8 @@ fn left_of_a_platform(options: &ServerOptions, contents: Contents) -> Vec<String
         // A write-ahead log without its database holds rows that SQLite would discard.
         let log = format!("{LOCAL_STORE}-wal");
         let has_log = fs::metadata(folder.join(&log)).is_ok_and(|log| log.len() > 0);
-        let is_alone = options.store_url.is_none() && matches!(contents, Contents::NoFile | Contents::EmptyFile);
-        note(&log, has_log && is_alone);
+        let lacks_database = options.store_url.is_none() && matches!(contents, Contents::NoFile | Contents::EmptyFile);
+        note(&log, has_log && lacks_database);
     }
     left
 }
@@ -155,7 +155,7 @@ fn move_aside(folder: &Path, options: &ServerOptions, clock: &dyn Clock) -> Resu
         let others = [ARTIFACTS, FIRST_START, first_admin::FILE, history::MARK, CA_FILE, REPLICA];
         // Files that show that there was a platform come last, so that a directory moved by half still counts as used.
         for name in store.iter().map(OsStr::new).chain(keys).chain(others.iter().map(OsStr::new)) {
-            move_if_there(&folder.join(name), &into.join(name))?;
+            move_if_exists(&folder.join(name), &into.join(name))?;
         }
         File::open(&into)?.sync_all()?;
         File::open(folder)?.sync_all()
@@ -164,7 +164,7 @@ fn move_aside(folder: &Path, options: &ServerOptions, clock: &dyn Clock) -> Resu
     Ok(into)
 }
 
-fn move_if_there(from: &Path, to: &Path) -> io::Result<()> {
+fn move_if_exists(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         moved => moved,
@@ -177,11 +177,11 @@ mod tests {
     use crate::ports;
 
     /// Runs the checks of a start on that folder, up to the sealing keys.
-    async fn start(folder: &Path, begin_anew: bool) -> Result<Beginning, ServerError> {
+    async fn start(folder: &Path, reinitialize: bool) -> Result<StartKind, ServerError> {
         let ports = ports::system();
-        let options = ServerOptions { begin_anew, ..ServerOptions::local(folder.to_owned()) };
+        let options = ServerOptions { reinitialize, ..ServerOptions::local(folder.to_owned()) };
         let data = DataDir::open(folder)?;
-        let beginning = settle(&data, &options, &*ports.clock).await?;
+        let beginning = start_kind(&data, &options, &*ports.clock).await?;
         beginning.sealing_keys(&data, &options, &*ports.entropy).map(|_| beginning)
     }
 
@@ -193,9 +193,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn start_that_died_before_its_first_rows_is_the_first_again() {
+    async fn start_after_a_crash_before_the_first_rows_is_the_first_start() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(start(folder.path(), false).await.unwrap(), Beginning::First);
+        assert_eq!(start(folder.path(), false).await.unwrap(), StartKind::First);
         let key = fs::read(folder.path().join("sealing.key")).unwrap();
         for file in ["", "a file that was not written", "an empty database"] {
             match file {
@@ -208,13 +208,13 @@ mod tests {
                 }
                 _ => fs::write(folder.path().join("gpuaas.db"), "").unwrap(),
             }
-            assert_eq!(start(folder.path(), false).await.unwrap(), Beginning::First, "{file}");
+            assert_eq!(start(folder.path(), false).await.unwrap(), StartKind::First, "{file}");
         }
-        assert_eq!(fs::read(folder.path().join("sealing.key")).unwrap(), key, "one key was made");
+        assert_eq!(fs::read(folder.path().join("sealing.key")).unwrap(), key, "only one key is created");
     }
 
     #[tokio::test]
-    async fn each_thing_that_a_platform_leaves_says_that_its_store_is_missing() {
+    async fn each_file_of_a_platform_without_its_store_is_reported_as_store_missing() {
         for name in
             ["replica.id", "ca.pem", "admin.token", "sealing.key", "sealing-next.key", "artifacts/a", "gpuaas.db-wal"]
         {
@@ -239,17 +239,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn key_that_was_named_says_nothing_of_a_platform() {
+    async fn configured_key_does_not_count_as_prior_use() {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("sealing.key");
         fs::write(&key, [7; 32]).unwrap();
         let options = ServerOptions { sealing_key_file: Some(key), ..ServerOptions::local(folder.path().to_owned()) };
         let data = DataDir::open(folder.path()).unwrap();
-        assert_eq!(settle(&data, &options, &*ports::system().clock).await.unwrap(), Beginning::First);
+        assert_eq!(start_kind(&data, &options, &*ports::system().clock).await.unwrap(), StartKind::First);
     }
 
     #[tokio::test]
-    async fn beginning_anew_moves_what_is_left_and_writes_over_nothing() {
+    async fn reinitialize_moves_old_files_and_overwrites_nothing() {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in
             [("replica.id", "r"), ("ca.pem", "c"), ("admin.token", "a"), ("gpuaas.db", ""), ("gpuaas.db-wal", "w")]
@@ -257,40 +257,32 @@ mod tests {
             fs::write(folder.path().join(name), text).unwrap();
         }
         fs::write(folder.path().join("sealing.key"), [7; 32]).unwrap();
-        assert_eq!(start(folder.path(), true).await.unwrap(), Beginning::First);
+        assert_eq!(start(folder.path(), true).await.unwrap(), StartKind::First);
         let moved = names(folder.path()).into_iter().find(|name| name.starts_with(MOVED)).unwrap();
         let moved = folder.path().join(moved);
         assert_eq!(names(&moved), ["admin.token", "ca.pem", "gpuaas.db", "gpuaas.db-wal", "replica.id", "sealing.key"]);
         assert_eq!(fs::read(moved.join("sealing.key")).unwrap(), [7; 32]);
         assert_eq!(fs::read(moved.join("gpuaas.db-wal")).unwrap(), b"w");
-        assert_ne!(
-            fs::read(folder.path().join("sealing.key")).unwrap(),
-            [7; 32],
-            "the new platform has a key of its own"
-        );
-        assert_eq!(
-            start(folder.path(), false).await.unwrap(),
-            Beginning::First,
-            "nothing of the old one is left to find"
-        );
+        assert_ne!(fs::read(folder.path().join("sealing.key")).unwrap(), [7; 32], "the new platform has its own key");
+        assert_eq!(start(folder.path(), false).await.unwrap(), StartKind::First, "no file of the old platform remains");
     }
 
     #[tokio::test]
-    async fn no_sealing_key_is_made_beside_rows() {
+    async fn no_sealing_key_is_created_if_rows_exist() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(start(folder.path(), false).await.unwrap(), Beginning::First);
+        assert_eq!(start(folder.path(), false).await.unwrap(), StartKind::First);
         let (ports, options) = (ports::system(), ServerOptions::local(folder.path().to_owned()));
         let store = gpuaas_store::Store::open(&options.store(), ports.clock.clone()).await.unwrap();
         let sealing = KeyFiles::of(&options).unwrap().keys().unwrap();
         crate::bootstrap::keys(&store, sealing, &ports).await.unwrap();
         store.close().await;
-        assert_eq!(start(folder.path(), false).await.unwrap(), Beginning::Later);
+        assert_eq!(start(folder.path(), false).await.unwrap(), StartKind::Later);
         let refused = start(folder.path(), true).await.unwrap_err();
-        assert!(matches!(refused, ServerError::NothingToBeginAnew { .. }), "{refused}");
+        assert!(matches!(refused, ServerError::PlatformExists { .. }), "{refused}");
         for is_marked in [true, false] {
             let _ = fs::remove_file(folder.path().join("sealing.key"));
             if !is_marked {
-                first_start_is_over(&DataDir::open(folder.path()).unwrap()).unwrap();
+                finish_first_start(&DataDir::open(folder.path()).unwrap()).unwrap();
             }
             let refused = start(folder.path(), false).await.unwrap_err();
             assert!(matches!(refused, ServerError::SealingKeyMissing { .. }), "{refused}");

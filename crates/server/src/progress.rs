@@ -55,7 +55,7 @@ impl Discard for TcpStream {
 
 /// A stream that fails writes when the other end does not take them.
 #[derive(Debug)]
-pub(crate) struct MustProgress<S: Discard> {
+pub(crate) struct StallGuard<S: Discard> {
     stream: S,
     rule: ProgressRule,
     /// Set from the first write that had to wait until all bytes are written.
@@ -76,7 +76,7 @@ impl Backlog {
         Self { counted_from: now, counted_bytes: 0, deadline: Box::pin(sleep_until(deadline)) }
     }
 
-    fn taken(&mut self, bytes: usize, rule: &ProgressRule) {
+    fn record_written(&mut self, bytes: usize, rule: &ProgressRule) {
         let now = Instant::now();
         self.counted_bytes += bytes;
         if self.counted_bytes >= rule.least_bytes {
@@ -87,31 +87,31 @@ impl Backlog {
     }
 }
 
-impl<S: Discard> MustProgress<S> {
+impl<S: Discard> StallGuard<S> {
     pub(crate) fn new(stream: S, rule: ProgressRule) -> Self {
         Self { stream, rule, backlog: None }
     }
 
     /// Counts the bytes that a write took, and fails a write that waits too long.
-    fn judge(&mut self, context: &mut Context<'_>, taken: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn check_stall(&mut self, context: &mut Context<'_>, taken: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &taken {
             Poll::Ready(Ok(bytes)) => {
                 if let Some(backlog) = &mut self.backlog {
-                    backlog.taken(*bytes, &self.rule);
+                    backlog.record_written(*bytes, &self.rule);
                 }
                 taken
             }
             Poll::Ready(Err(_)) => taken,
             Poll::Pending => {
                 let backlog = self.backlog.get_or_insert_with(|| Backlog::new(&self.rule));
-                let stalled = || io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer");
+                let stalled = || io::Error::new(io::ErrorKind::TimedOut, "the client does not read its response");
                 backlog.deadline.as_mut().poll(context).map(|()| Err(stalled()))
             }
         }
     }
 }
 
-impl<S: Discard> Drop for MustProgress<S> {
+impl<S: Discard> Drop for StallGuard<S> {
     fn drop(&mut self) {
         if self.backlog.is_some() {
             self.stream.discard_unsent();
@@ -119,7 +119,7 @@ impl<S: Discard> Drop for MustProgress<S> {
     }
 }
 
-impl<S: AsyncRead + Discard + Unpin> AsyncRead for MustProgress<S> {
+impl<S: AsyncRead + Discard + Unpin> AsyncRead for StallGuard<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -129,10 +129,10 @@ impl<S: AsyncRead + Discard + Unpin> AsyncRead for MustProgress<S> {
     }
 }
 
-impl<S: AsyncWrite + Discard + Unpin> AsyncWrite for MustProgress<S> {
+impl<S: AsyncWrite + Discard + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let taken = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, taken)
+        self.check_stall(context, taken)
     }
 
     fn poll_write_vectored(
@@ -141,7 +141,7 @@ impl<S: AsyncWrite + Discard + Unpin> AsyncWrite for MustProgress<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let taken = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.judge(context, taken)
+        self.check_stall(context, taken)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -154,12 +154,12 @@ impl<S: AsyncWrite + Discard + Unpin> AsyncWrite for MustProgress<S> {
         if flushed.is_ready() {
             self.backlog = None;
         }
-        self.judge(context, flushed.map_ok(|()| 0)).map_ok(|_| ())
+        self.check_stall(context, flushed.map_ok(|()| 0)).map_ok(|_| ())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(context, shut.map_ok(|()| 0)).map_ok(|_| ())
+        self.check_stall(context, shut.map_ok(|()| 0)).map_ok(|_| ())
     }
 }
 
@@ -178,29 +178,29 @@ mod tests {
 
     use super::*;
 
-    fn open(buffer_bytes: usize) -> (DuplexStream, MustProgress<DuplexStream>) {
+    fn open(buffer_bytes: usize) -> (DuplexStream, StallGuard<DuplexStream>) {
         let (near, far) = duplex(buffer_bytes);
-        (near, MustProgress::new(far, ProgressRule::default()))
+        (near, StallGuard::new(far, ProgressRule::default()))
     }
 
-    async fn write_all(stream: &mut MustProgress<DuplexStream>, bytes: usize) -> io::Result<()> {
+    async fn write_all(stream: &mut StallGuard<DuplexStream>, bytes: usize) -> io::Result<()> {
         let written = async {
             stream.write_all(&vec![0; bytes]).await?;
             stream.flush().await
         };
-        tokio::time::timeout(LEAST_BYTES_WITHIN * 100, written).await.expect("it waits for ever")
+        tokio::time::timeout(LEAST_BYTES_WITHIN * 100, written).await.expect("it waits forever")
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_that_takes_nothing_is_ended_after_thirty_seconds() {
+    async fn client_that_reads_nothing_is_disconnected_after_thirty_seconds() {
         let (_near, mut stream) = open(1_024);
         let began = Instant::now();
-        let ended = write_all(&mut stream, 4_096).await.expect_err("nobody reads");
+        let ended = write_all(&mut stream, 4_096).await.expect_err("the client does not read");
         assert_eq!((ended.kind(), began.elapsed()), (io::ErrorKind::TimedOut, STALLED_AFTER));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_that_takes_a_byte_every_twenty_nine_seconds_is_ended_after_five_minutes() {
+    async fn trickling_client_is_disconnected_after_five_minutes() {
         let (mut near, mut stream) = open(1_024);
         let trickle = async {
             loop {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_client_gets_all_of_its_answer() {
+    async fn slow_client_gets_the_complete_response() {
         let (mut near, mut stream) = open(4 * 1_024);
         let read = async {
             let (mut buffer, mut read) = ([0; 4 * 1_024], 0);
@@ -233,25 +233,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn little_that_is_taken_whole_is_progress_and_silence_is_no_stall() {
+    async fn small_complete_reads_are_progress_and_silence_is_no_stall() {
         let (mut near, mut stream) = open(16);
         for _ in 0..50 {
             let read = async {
                 sleep(STALLED_AFTER / 2).await;
-                near.read_exact(&mut [0; 32]).await.expect("a beat");
+                near.read_exact(&mut [0; 32]).await.expect("32 bytes");
             };
             let (written, ()) = tokio::join!(write_all(&mut stream, 32), read);
-            written.expect("it is taken in time");
+            written.expect("it is read in time");
             sleep(STALLED_AFTER * 2).await;
         }
     }
 
     #[tokio::test]
-    async fn bytes_that_nobody_took_are_forgotten_with_their_connection() {
+    async fn unsent_bytes_are_discarded_with_their_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let rule = ProgressRule { stalled_after: Duration::from_millis(100), ..ProgressRule::default() };
-        let mut stream = MustProgress::new(listener.accept().await.unwrap().0, rule);
+        let mut stream = StallGuard::new(listener.accept().await.unwrap().0, rule);
         while stream.write(&[0; 64 * 1_024]).await.is_ok() {}
         drop(stream);
         let mut buffer = vec![0; 64 * 1_024];
@@ -262,6 +262,6 @@ mod tests {
                 Err(error) => break Some(error.kind()),
             }
         };
-        assert_eq!(end, Some(io::ErrorKind::ConnectionReset), "the kernel goes on to offer what nobody takes");
+        assert_eq!(end, Some(io::ErrorKind::ConnectionReset), "the kernel keeps sending unread bytes");
     }
 }

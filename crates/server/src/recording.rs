@@ -12,7 +12,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Calls `record` until it succeeds. Returns `None` if the object no longer exists or this process stops.
-pub(crate) async fn until_recorded<T, F>(stop: &CancellationToken, what: &str, record: impl Fn() -> F) -> Option<T>
+pub(crate) async fn record_with_retries<T, F>(stop: &CancellationToken, what: &str, record: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T, CommandError>>,
 {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_recorded_is_recorded_when_it_can_be() {
+    async fn failed_record_is_retried_until_it_succeeds() {
         let (stop, tries, began) = (CancellationToken::new(), AtomicUsize::new(0), Instant::now());
         let failing = |code, times| {
             let tries = &tries;
@@ -48,14 +48,15 @@ mod tests {
                 if number < times { Err(CommandError::new(code, "on purpose")) } else { Ok(number) }
             }
         };
-        assert_eq!(until_recorded(&stop, "it", failing(Code::Internal, 10)).await, Some(10));
+        assert_eq!(record_with_retries(&stop, "it", failing(Code::Internal, 10)).await, Some(10));
         assert!(began.elapsed() < RETRY_MAX * 10, "{:?}", began.elapsed());
-        assert_eq!(until_recorded(&stop, "it", failing(Code::NotFound, usize::MAX)).await, None);
+        assert_eq!(record_with_retries(&stop, "it", failing(Code::NotFound, usize::MAX)).await, None);
         let stopped = async {
             tokio::time::sleep(RETRY_MAX * 10).await;
             stop.cancel();
         };
-        let (never, ()) = tokio::join!(until_recorded(&stop, "it", failing(Code::Unavailable, usize::MAX)), stopped);
+        let (never, ()) =
+            tokio::join!(record_with_retries(&stop, "it", failing(Code::Unavailable, usize::MAX)), stopped);
         assert_eq!(never, None);
     }
 }

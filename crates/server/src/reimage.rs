@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn hook_reads_the_order_and_finds_no_secret_elsewhere() {
+    async fn hook_gets_secrets_only_on_standard_input() {
         let (folder, hook) = hook(
             "cat >\"$(dirname \"$0\")/order\"; env >\"$(dirname \"$0\")/env\"; echo \"$@\" >>\"$(dirname \"$0\")/env\"",
         );
@@ -72,12 +72,12 @@ mod tests {
         let read: serde_json::Value = serde_json::from_slice(&fs::read(folder.path().join("order")).unwrap()).unwrap();
         assert_eq!((read["name"].as_str(), read["enrollment"].as_str()), (Some("gpu-07"), Some("gpuaas1.string")));
         assert_eq!(read["reimage"].as_str(), Some("gpuaas-reimage_value"));
-        let around = fs::read_to_string(folder.path().join("env")).unwrap();
-        assert!(!around.contains("gpuaas"), "{around}");
+        let environment = fs::read_to_string(folder.path().join("env")).unwrap();
+        assert!(!environment.contains("gpuaas"), "{environment}");
     }
 
     #[tokio::test]
-    async fn hook_that_fails_or_is_missing_says_so_without_the_order() {
+    async fn hook_error_contains_no_secret() {
         let (_folder, failing) = hook("exit 3");
         let refused = failing.reimage(order()).await.unwrap_err();
         assert!(refused.contains("exit status: 3") && !refused.contains("value"), "{refused}");

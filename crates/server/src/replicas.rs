@@ -8,10 +8,10 @@ use gpuaas_trust::{ReplicaIdentity, replica_client_config, replica_server_config
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
-use crate::{bind, certificates::Certificates, error::ServerError, options::ServerOptions, shown};
+use crate::{bind, bound_address, certificates::Certificates, error::ServerError, options::ServerOptions};
 
 /// A bound listener. It accepts connections once its service runs.
-pub(crate) struct Listening {
+pub(crate) struct ReplicaListener {
     /// Address `host:port` at which other replicas reach this one.
     pub(crate) address: String,
     /// Settings for connecting to other replicas.
@@ -20,7 +20,7 @@ pub(crate) struct Listening {
     tls: Arc<ServerConfig>,
 }
 
-impl Listening {
+impl ReplicaListener {
     pub(crate) async fn open(
         options: &ServerOptions,
         keys: &Keys,
@@ -28,7 +28,7 @@ impl Listening {
     ) -> Result<Self, ServerError> {
         let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
         let listener = bind("the replicas' listener", options.replica_listen).await?;
-        let bound = shown(&listener, options.replica_listen);
+        let bound = bound_address(&listener, options.replica_listen);
         let address = options.replica_address.clone().unwrap_or_else(|| bound.to_string());
         let tls = replica_server_config(certificates.replica.clone(), &certificates.trusted)
             .map_err(|error| trust(&error))?;

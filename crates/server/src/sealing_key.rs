@@ -32,7 +32,7 @@ const NEXT: &str = "sealing-next.key";
 const NEXT_SUFFIX: &str = ".next";
 /// The previous key stays usable for this long after the last row that needed it changed: a transaction that encrypted a value with it may
 /// still wait for the write lock, for at most 30 s.
-const FORGET_AFTER: Duration = Duration::from_secs(60);
+const DROP_PREVIOUS_AFTER: Duration = Duration::from_secs(60);
 /// Retry interval for replacing the key file, which also covers lost hints.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
@@ -92,25 +92,25 @@ impl KeyFiles {
         let missing = || ServerError::SealingKeyMissing { path: self.present.clone() };
         // The next key first: if it replaces the present one in between, it is read twice instead of not at all.
         let next = self.next()?;
-        let keys = SealingKeys::from(self.usable(&self.present()?.ok_or_else(missing)?)?);
+        let keys = SealingKeys::from(self.parse(&self.present()?.ok_or_else(missing)?)?);
         if let Some(next) = next {
-            keys.take_next(self.usable(&next)?);
+            keys.set_next(self.parse(&next)?);
         }
         Ok(keys)
     }
 
     /// Writes the present key. Fails if its file exists.
-    pub(crate) fn keep_present(&self, key: &[u8]) -> Result<(), ServerError> {
-        keep(&self.present, key, None)
+    pub(crate) fn write_present(&self, key: &[u8]) -> Result<(), ServerError> {
+        write_new(&self.present, key, None)
     }
 
     /// Writes the next key. Succeeds if the file already holds the same key, and fails if it holds another.
-    pub(crate) fn keep_next(&self, key: &[u8]) -> Result<(), ServerError> {
+    pub(crate) fn write_next(&self, key: &[u8]) -> Result<(), ServerError> {
         match self.next()? {
             Some(kept) if *kept == *key => Ok(()),
             Some(_) => Err(ServerError::NextSealingKeyExists { path: self.next.clone() }),
             // Root may run this while the control plane runs as another user.
-            None => keep(&self.next, key, fs::metadata(&self.present).ok().map(|of| (of.uid(), of.gid()))),
+            None => write_new(&self.next, key, fs::metadata(&self.present).ok().map(|of| (of.uid(), of.gid()))),
         }
     }
 
@@ -131,7 +131,7 @@ impl KeyFiles {
         Ok(is(self.present()?))
     }
 
-    fn usable(&self, key: &[u8]) -> Result<SealingKey, ServerError> {
+    fn parse(&self, key: &[u8]) -> Result<SealingKey, ServerError> {
         SealingKey::new(key).map_err(|error| key_error(&self.present, std::io::Error::other(error)))
     }
 }
@@ -143,25 +143,25 @@ pub fn next_sealing_key(options: &ServerOptions, from: Option<&Path>) -> Result<
     let present = files.keys()?.active();
     let key = match from {
         Some(from) => read(from)?.ok_or_else(|| key_error(from, ErrorKind::NotFound.into()))?,
-        None => fresh(&*ports::system().entropy),
+        None => generate(&*ports::system().entropy),
     };
-    let id = files.usable(&key)?.id().to_owned();
+    let id = files.parse(&key)?.id().to_owned();
     if id == present {
-        let same = std::io::Error::new(ErrorKind::AlreadyExists, "it holds the key that is in use");
+        let same = std::io::Error::new(ErrorKind::AlreadyExists, "it contains the key that is in use");
         return Err(key_error(from.unwrap_or(&files.next), same));
     }
-    files.keep_next(&key)?;
+    files.write_next(&key)?;
     Ok(NextSealingKey { id, file: files.next })
 }
 
 /// Loads the next key whenever `reload` is notified. Once no row needs the previous key, replaces the present key by the next one on disk
 /// and then in memory.
-pub(crate) async fn tend(files: KeyFiles, engine: Arc<Engine>, reload: Arc<Notify>) {
+pub(crate) async fn maintain(files: KeyFiles, engine: Arc<Engine>, reload: Arc<Notify>) {
     let mut changes = engine.store().changes();
     loop {
         while changes.try_recv().is_ok() {}
-        if let Err(error) = settle(&files, &engine).await {
-            tracing::warn!(%error, "it could not be seen which sealing key is in use");
+        if let Err(error) = finish_rotation(&files, &engine).await {
+            tracing::warn!(%error, "the sealing key in use could not be determined");
         }
         let changed = async {
             loop {
@@ -174,30 +174,30 @@ pub(crate) async fn tend(files: KeyFiles, engine: Arc<Engine>, reload: Arc<Notif
         };
         tokio::select! {
             biased;
-            () = reload.notified() => take_next(&files, &engine),
+            () = reload.notified() => load_next(&files, &engine),
             () = changed => {}
             () = tokio::time::sleep(SWEEP_EVERY) => {}
         }
     }
 }
 
-fn take_next(files: &KeyFiles, engine: &Engine) {
-    let taken = files.next().and_then(|key| key.map(|key| files.usable(&key)).transpose());
+fn load_next(files: &KeyFiles, engine: &Engine) {
+    let taken = files.next().and_then(|key| key.map(|key| files.parse(&key)).transpose());
     match taken {
         Ok(Some(key)) => {
             let id = key.id().to_owned();
-            if engine.keys().sealing().take_next(key) {
-                tracing::info!(key = id, "the next sealing key was taken");
+            if engine.keys().sealing().set_next(key) {
+                tracing::info!(key = id, "the next sealing key was loaded");
                 engine.sealing_keys_changed(false);
             }
         }
         Ok(None) => {}
-        Err(error) => tracing::error!(%error, "the next sealing key could not be taken"),
+        Err(error) => tracing::error!(%error, "the next sealing key could not be loaded"),
     }
 }
 
 /// Finishes a completed rotation on this machine: replaces the key file, then forgets the previous key.
-async fn settle(files: &KeyFiles, engine: &Arc<Engine>) -> Result<(), gpuaas_store::StoreError> {
+async fn finish_rotation(files: &KeyFiles, engine: &Arc<Engine>) -> Result<(), gpuaas_store::StoreError> {
     let sealing = engine.store().read().await?.sealing().await?;
     let Some(current) = sealing.filter(|sealing| sealing.previous.is_none()).map(|sealing| sealing.current) else {
         return Ok(());
@@ -208,18 +208,18 @@ async fn settle(files: &KeyFiles, engine: &Arc<Engine>) -> Result<(), gpuaas_sto
     }
     let is_replaced = files.promote(&current).unwrap_or_else(|error| {
         let (present, next) = (files.present.display(), files.next.display());
-        tracing::error!(%error, "the sealing key {current} is in use, and its file could not be put in place: mv {next} {present}");
+        tracing::error!(%error, "the sealing key {current} is in use, but its file could not be moved; run: mv {next} {present}");
         false
     });
     engine.sealing_keys_changed(!is_replaced);
     if is_replaced && keys.has_previous() {
         let engine = engine.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(FORGET_AFTER).await;
+            tokio::time::sleep(DROP_PREVIOUS_AFTER).await;
             let sealing = engine.keys().sealing();
             // Unless another rotation has followed.
             if sealing.active() == current {
-                sealing.forget_previous();
+                sealing.drop_previous();
             }
         });
     }
@@ -227,7 +227,7 @@ async fn settle(files: &KeyFiles, engine: &Arc<Engine>) -> Result<(), gpuaas_sto
 }
 
 /// Returns a new random key.
-pub(crate) fn fresh(entropy: &dyn Entropy) -> Zeroizing<Vec<u8>> {
+pub(crate) fn generate(entropy: &dyn Entropy) -> Zeroizing<Vec<u8>> {
     let mut key = Zeroizing::new(vec![0; KEY_BYTES]);
     entropy.fill(&mut key);
     key
@@ -246,7 +246,7 @@ fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
             if key.len() == KEY_BYTES {
                 return Ok(Some(key));
             }
-            let wrong = std::io::Error::new(ErrorKind::InvalidData, "it does not hold exactly 32 bytes");
+            let wrong = std::io::Error::new(ErrorKind::InvalidData, "it does not contain exactly 32 bytes");
             Err(key_error(path, wrong))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -255,7 +255,7 @@ fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, ServerError> {
 }
 
 /// Writes a key of mode 0600, for `owner` if given and running as root. Fails if the file exists.
-fn keep(path: &Path, key: &[u8], owner: Option<(u32, u32)>) -> Result<(), ServerError> {
+fn write_new(path: &Path, key: &[u8], owner: Option<(u32, u32)>) -> Result<(), ServerError> {
     let failed = |source| key_error(path, source);
     if key.len() != KEY_BYTES {
         return Err(failed(std::io::Error::new(ErrorKind::InvalidData, "a sealing key has 32 bytes")));
@@ -301,11 +301,11 @@ mod tests {
     }
 
     #[test]
-    fn next_key_is_private_and_is_written_over_nothing() {
+    fn next_key_is_private_and_overwrites_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let files = KeyFiles::in_folder(folder.path());
-        assert!(next_sealing_key(&options(folder.path()), None).is_err(), "there is none to follow");
-        files.keep_present(&[1; 32]).unwrap();
+        assert!(next_sealing_key(&options(folder.path()), None).is_err(), "there is no present key");
+        files.write_present(&[1; 32]).unwrap();
         let made = next_sealing_key(&options(folder.path()), None).unwrap();
         assert_eq!(made.file, folder.path().join("sealing-next.key"));
         assert_eq!(made.file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -317,11 +317,11 @@ mod tests {
         assert_eq!(next_sealing_key(&options(folder.path()), Some(&folder.path().join("copy"))).unwrap(), made);
         fs::remove_file(&made.file).unwrap();
         let same = next_sealing_key(&options(folder.path()), Some(&folder.path().join("sealing.key")));
-        assert!(same.is_err() && !made.file.exists(), "the key in use follows nothing");
+        assert!(same.is_err() && !made.file.exists(), "the key in use is no next key");
     }
 
     #[test]
-    fn key_that_was_named_has_its_successor_beside_it() {
+    fn next_key_lies_next_to_a_configured_key() {
         let folder = tempfile::tempdir().unwrap();
         let named = folder.path().join("a.key");
         fs::write(&named, [1; 32]).unwrap();
@@ -332,11 +332,11 @@ mod tests {
     }
 
     #[test]
-    fn next_key_takes_the_place_of_the_present_one_when_it_is_the_one_in_use() {
+    fn next_key_replaces_the_present_one_once_in_use() {
         let folder = tempfile::tempdir().unwrap();
         let files = KeyFiles::in_folder(folder.path());
-        files.keep_present(&[1; 32]).unwrap();
-        files.keep_next(&[2; 32]).unwrap();
+        files.write_present(&[1; 32]).unwrap();
+        files.write_next(&[2; 32]).unwrap();
         let (old, new) = (SealingKey::new(&[1; 32]).unwrap(), SealingKey::new(&[2; 32]).unwrap());
         assert!(!files.promote("another").unwrap());
         assert!(files.promote(old.id()).unwrap(), "it is the present one");

@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn kernel_takes_little_for_a_client_that_does_not_read() {
+    async fn kernel_buffers_little_for_a_client_that_does_not_read() {
         let (_client, mut accepted) = connected().await;
         let mut taken = 0;
         while let Ok(written) = timeout(Duration::from_millis(200), accepted.write(&[0; 64 * 1_024])).await {
             taken += written.unwrap();
-            assert!(taken < 16 * 1_024 * 1_024, "the kernel takes everything");
+            assert!(taken < 16 * 1_024 * 1_024, "the kernel buffers everything");
         }
-        println!("the kernel took {taken} bytes");
+        println!("the kernel buffered {taken} bytes");
         assert!(taken < 4 * SEND_BUFFER_BYTES, "{taken}");
     }
 }

@@ -41,27 +41,27 @@ pub async fn verify(options: &ServerOptions) -> Result<Verified, ServerError> {
     let keys = match KeyFiles::of(options).and_then(|files| files.keys()) {
         Ok(keys) => Some(keys),
         Err(error) => {
-            findings.push(of_key(error.to_string()));
+            findings.push(key_finding(error.to_string()));
             None
         }
     };
-    match history::doubt(options).await {
-        Ok(doubt) => findings.extend(doubt.map(of_history)),
+    match history::problem(options).await {
+        Ok(problem) => findings.extend(problem.map(history_finding)),
         // The verification of the rows below reports damage and unreadable rows.
         Err(ServerError::Store(StoreError::Damaged { .. } | StoreError::Corrupt(_))) => {}
         Err(error) => return Err(error),
     }
     let rows = rows(options, keys).await?;
-    let VerifiedRows { schema, rows, sealed, artifacts: named, findings: of_rows } = rows;
-    findings.extend(of_rows);
+    let VerifiedRows { schema, rows, sealed, artifacts: named, findings: row_findings } = rows;
+    findings.extend(row_findings);
     let mut artifacts = 0;
-    let kept = options.artifacts_to_read();
+    let store_to_check = options.artifacts_read_only();
     let mut digests: Vec<(String, String)> =
         named.into_iter().map(|of| (of.sha256, format!("{} {} of {}", of.app, of.version, of.name))).collect();
     digests.sort();
     digests.dedup_by(|one, other| one.0 == other.0);
     for (sha256, name) in digests {
-        let read = match &kept {
+        let read = match &store_to_check {
             Ok(kept) => kept.verify(&sha256).await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
@@ -88,21 +88,22 @@ async fn rows(options: &ServerOptions, keys: Option<SealingKeys>) -> Result<Veri
     let proof = keys.filter(|_| lacking.is_none()).map(|keys| record_proof(keys.into()));
     let mut rows = store.verify(proof, &bootstrap::SEALED_SETTINGS).await?;
     if let Some(id) = lacking {
-        rows.findings.insert(0, of_key(format!("the rows are under the sealing key {id}, which is not held here")));
+        rows.findings
+            .insert(0, key_finding(format!("the rows are encrypted with the sealing key {id}, which is missing")));
     }
     Ok(rows)
 }
 
 /// Logs each artifact that rows name and that is missing or has another size. The control plane starts without it. Digests are compared
 /// when an artifact is used.
-pub(crate) async fn name_missing_artifacts(store: &Store, kept: &ArtifactStore) -> Result<(), ServerError> {
+pub(crate) async fn log_missing_artifacts(store: &Store, artifacts: &ArtifactStore) -> Result<(), ServerError> {
     let named = store.read().await?.artifacts(None, None).await?;
     for artifact in named {
-        let size = kept.size(&artifact.sha256).await;
+        let size = artifacts.size(&artifact.sha256).await;
         if !matches!(size, Ok(Some(size)) if size == artifact.size_bytes) {
             let found = match size {
-                Ok(Some(size)) => format!("it has {size} bytes of {}", artifact.size_bytes),
-                Ok(None) => "it is not there".to_owned(),
+                Ok(Some(size)) => format!("it has {size} of {} bytes", artifact.size_bytes),
+                Ok(None) => "the file does not exist".to_owned(),
                 Err(error) => error.to_string(),
             };
             let ArtifactRecord { app, version, name, sha256, .. } = artifact;
@@ -112,18 +113,18 @@ pub(crate) async fn name_missing_artifacts(store: &Store, kept: &ArtifactStore) 
                 name,
                 sha256,
                 found,
-                "an artifact is missing or cut: import that release again"
+                "an artifact is missing or truncated: import its release again"
             );
         }
     }
     Ok(())
 }
 
-fn of_history(detail: String) -> Finding {
+fn history_finding(detail: String) -> Finding {
     Finding { kind: FindingKind::History, place: history::MARK.to_owned(), detail }
 }
 
-fn of_key(detail: String) -> Finding {
-    let detail = format!("{detail}; no sealed value was opened, and no code was checked");
+fn key_finding(detail: String) -> Finding {
+    let detail = format!("{detail}; no secret was decrypted, and no authentication code was checked");
     Finding { kind: FindingKind::Key, place: "sealing key".to_owned(), detail }
 }

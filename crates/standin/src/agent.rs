@@ -30,14 +30,14 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let Joined { identity, .. } = join.run().await?;
     identity.write(&settings.paths)?;
     if faults.has(Fault::KubeletExited) {
-        kubelet_exits_for_ever().await;
+        log_kubelet_exits_forever().await;
     }
     kubelet_api::start(&identity).await?;
     let node = KubeNode::new(&settings, &identity)?;
     // Returns once the apiserver is reachable and the KubeNode carries its labels: the two conditions for `READY=1`.
     node.register().await;
     if !faults.has(Fault::NeverReady) {
-        say_ready(&settings)?;
+        report_ready(&settings)?;
     }
     let readiness = if faults.has(Fault::CniNotInitialized) { Readiness::NoCni } else { Readiness::Ready };
     node.keep_alive(readiness).await;
@@ -45,7 +45,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
 }
 
 /// Reports the agent as ready to the journal, the service manager and the counters.
-pub(crate) fn say_ready(settings: &Settings) -> anyhow::Result<()> {
+pub(crate) fn report_ready(settings: &Settings) -> anyhow::Result<()> {
     log::info!("rke2 agent is up and running");
     notify::ready().context("NOTIFY_SOCKET")?;
     counters::record(&settings.paths, settings.role.name(), "ready");
@@ -53,7 +53,7 @@ pub(crate) fn say_ready(settings: &Settings) -> anyhow::Result<()> {
 }
 
 /// Logs forever the line that RKE2 logs when its kubelet exits because of a removed flag.
-pub(crate) async fn kubelet_exits_for_ever() -> ! {
+pub(crate) async fn log_kubelet_exits_forever() -> ! {
     loop {
         log::error!("Kubelet exited: exit status 1");
         tokio::time::sleep(KUBELET_RESTART_EVERY).await;

@@ -33,7 +33,7 @@ pub(crate) enum ClientError {
     #[error("{status}: {message}")]
     Status { status: StatusCode, message: String },
     /// The body could not be read, is too large or is not the expected JSON, or the request could not be built.
-    #[error("unusable answer: {0}")]
+    #[error("invalid response: {0}")]
     Answer(String),
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Client {
     host: String,
     port: u16,
     /// The name that the server's certificate must contain.
-    believed: String,
+    server_name: String,
     tls: Arc<ClientConfig>,
     headers: Vec<(&'static str, String)>,
     connection: Mutex<Option<SendRequest<Full<Bytes>>>>,
@@ -66,13 +66,13 @@ pub(crate) struct Call<'a> {
 impl Client {
     /// Creates a client of `host:port` that sends `headers` with every request.
     pub(crate) fn new(host: &str, port: u16, tls: Arc<ClientConfig>, headers: Vec<(&'static str, String)>) -> Self {
-        let (host, believed) = (host.to_owned(), host.to_owned());
-        Self { host, port, believed, tls, headers, connection: Mutex::new(None) }
+        let (host, server_name) = (host.to_owned(), host.to_owned());
+        Self { host, port, server_name, tls, headers, connection: Mutex::new(None) }
     }
 
     /// Verifies the server's certificate for `name` instead of for the host that the client connects to.
-    pub(crate) fn believing(self, name: &str) -> Self {
-        Self { believed: name.to_owned(), ..self }
+    pub(crate) fn with_server_name(self, name: &str) -> Self {
+        Self { server_name: name.to_owned(), ..self }
     }
 
     /// Sends a request and returns the body of a successful response.
@@ -177,8 +177,8 @@ impl Client {
             stream.map_err(|error| ClientError::Unreachable(format!("dial tcp {target}: {}", go_text(&error))))?;
         // Requests are small, and the caller waits for each response.
         let _ = stream.set_nodelay(true);
-        let name =
-            ServerName::try_from(self.believed.clone()).map_err(|error| ClientError::Unreachable(error.to_string()))?;
+        let name = ServerName::try_from(self.server_name.clone())
+            .map_err(|error| ClientError::Unreachable(error.to_string()))?;
         let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await;
         let stream = stream.map_err(|error| ClientError::Unreachable(format!("tls: {error}")))?;
         let (sender, connection) =
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_may_be_reached_by_a_name_that_its_certificate_does_not_know() {
+    async fn server_may_have_another_name_than_its_certificate() {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let dir = tempfile::tempdir().unwrap();
         let dir = Utf8Path::from_path(dir.path()).unwrap();
@@ -248,9 +248,9 @@ mod tests {
         let client =
             |ca: &Ca| Client::new("localhost", port, crate::tls::client_config(&ca.pem, None).unwrap(), Vec::new());
         assert!(client(&ca).get("/ping").await.is_err(), "the name is not in the certificate");
-        assert_eq!(client(&ca).believing("127.0.0.1").get("/ping").await.unwrap(), "pong");
+        assert_eq!(client(&ca).with_server_name("127.0.0.1").get("/ping").await.unwrap(), "pong");
         assert!(
-            client(&other).believing("127.0.0.1").get("/ping").await.is_err(),
+            client(&other).with_server_name("127.0.0.1").get("/ping").await.is_err(),
             "another CA's server is still refused"
         );
     }

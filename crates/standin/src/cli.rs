@@ -10,7 +10,7 @@ use crate::paths::{DEFAULT_DATA_DIR, HostPaths};
 use crate::settings::{Role, Settings};
 use crate::{agent, counters, log, server, version};
 
-const USAGE: &str = "rke2 (stand-in) - a double of the RKE2 distribution\n\nUSAGE:\n   rke2 server|agent [--config FILE] [--KEY VALUE]...\n   \
+const USAGE: &str = "rke2 (stand-in) - replaces RKE2 in tests\n\nUSAGE:\n   rke2 server|agent [--config FILE] [--KEY VALUE]...\n   \
                      rke2 --version";
 
 /// Runs the command that `arguments` name; without arguments, prints the usage.

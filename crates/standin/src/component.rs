@@ -30,7 +30,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const LOG_BYTES_MAX: u64 = 10 << 20;
 
 /// Length of the log's end that is searched for the reason why a component exited.
-const LAST_WORDS_BYTES_MAX: u64 = 1024;
+const LOG_TAIL_BYTES_MAX: u64 = 1024;
 
 /// Variables that a component inherits from `rke2`, in addition to those that begin with [`SANDBOX_PREFIX`].
 const INHERITED: [&str; 3] = ["PATH", "HOME", "TMPDIR"];
@@ -59,30 +59,30 @@ enum Process {
 struct Handle {
     pidfd: Arc<OwnedFd>,
     /// Completes when the process has exited.
-    gone: oneshot::Receiver<()>,
+    ended: oneshot::Receiver<()>,
 }
 
 impl Handle {
     /// Opens a handle to the process; none if it has exited.
     fn of(pid: Pid) -> Option<Self> {
         let pidfd = Arc::new(pidfd_open(pid, PidfdFlags::empty()).ok()?);
-        let (tell, gone) = oneshot::channel();
+        let (sender, ended) = oneshot::channel();
         let watched = pidfd.clone();
         // A detached thread: the exit of a process that is not a child can only be observed by polling its pidfd.
         std::thread::spawn(move || {
             while let Err(rustix::io::Errno::INTR) = poll(&mut [PollFd::new(&watched.as_fd(), PollFlags::IN)], None) {}
             // Fails only if the handle was dropped.
-            let _ = tell.send(());
+            let _ = sender.send(());
         });
-        Some(Self { pidfd, gone })
+        Some(Self { pidfd, ended })
     }
 
     /// Sends SIGTERM, then SIGKILL after [`STOP_TIMEOUT`], and returns when the process has exited.
     async fn end(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
-        if tokio::time::timeout(STOP_TIMEOUT, &mut self.gone).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, &mut self.ended).await.is_err() {
             self.signal(Signal::KILL)?;
-            let _ = self.gone.await;
+            let _ = self.ended.await;
         }
         Ok(())
     }
@@ -137,13 +137,13 @@ impl Component {
     }
 
     /// The last line of the component's log, which usually names the reason for the exit; empty if it cannot be read.
-    fn last_words(&self) -> String {
+    fn last_log_line(&self) -> String {
         let read = || -> std::io::Result<String> {
             let mut file = fs::File::open(&self.log)?;
             let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES_MAX)))?;
+            file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES_MAX)))?;
             let mut tail = Vec::new();
-            file.take(LAST_WORDS_BYTES_MAX).read_to_end(&mut tail)?;
+            file.take(LOG_TAIL_BYTES_MAX).read_to_end(&mut tail)?;
             let tail = String::from_utf8_lossy(&tail);
             Ok(tail.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned())
         };
@@ -154,12 +154,12 @@ impl Component {
         loop {
             match process {
                 Process::Started(mut child) => match child.wait().await {
-                    Ok(status) => log::error!("{} exited: {status}: {}", self.name, self.last_words()),
-                    Err(error) => log::error!("{} cannot be waited for: {error}", self.name),
+                    Ok(status) => log::error!("{} exited: {status}: {}", self.name, self.last_log_line()),
+                    Err(error) => log::error!("Failed to wait for {}: {error}", self.name),
                 },
                 Process::Adopted(handle) => {
-                    let _ = handle.gone.await;
-                    log::error!("{} exited: {}", self.name, self.last_words());
+                    let _ = handle.ended.await;
+                    log::error!("{} exited: {}", self.name, self.last_log_line());
                 }
             }
             process = loop {

@@ -26,18 +26,18 @@ pub(crate) struct Options {
 impl Options {
     /// Every value of `name`, with values split at commas, as RKE2 allows for lists.
     pub(crate) fn list(&self, name: &str) -> Vec<String> {
-        let values = self.whole(name).iter();
+        let values = self.values(name).iter();
         values.flat_map(|value| value.split(',')).map(|part| part.trim().to_owned()).filter(|p| !p.is_empty()).collect()
     }
 
     /// Every value of `name` unsplit, for options whose values may contain commas (`key=value` arguments).
-    pub(crate) fn whole(&self, name: &str) -> &[String] {
+    pub(crate) fn values(&self, name: &str) -> &[String] {
         self.given.get(name).or_else(|| self.variables.get(name)).map_or(&[], Vec::as_slice)
     }
 
     /// The last value of `name`; none if it is empty.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        self.whole(name).last().map(String::as_str).filter(|value| !value.is_empty())
+        self.values(name).last().map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// Whether the switch `name` is on; a missing or malformed value counts as off.
@@ -52,7 +52,7 @@ impl Options {
     }
 
     /// Adds the options of the environment, which apply where these options have no value.
-    pub(crate) fn above(mut self, environment: Self) -> Self {
+    pub(crate) fn with_environment(mut self, environment: Self) -> Self {
         self.variables = environment.given;
         self
     }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_skipped_and_the_rest_counts() {
+    fn unknown_key_is_skipped() {
         let (_dir, options) = folder(&[("config.yaml", "node-nam: a\ndebug: true\nlb-server-port: 6444\n")]);
         assert!(options.switch("debug"));
         assert_eq!(options.value("lb-server-port"), Some("6444"));
@@ -226,11 +226,11 @@ mod tests {
         let set = ["RKE2_TOKEN", "RKE2_NODE_NAME", "RKE2_URL"];
         let environment = crate::environment::options(|name| set.contains(&name).then(|| format!("of {name}")));
         let (_dir, files) = folder(&[("config.yaml", "node-name: of the file\ntoken: of the file\n")]);
-        let merged = files.overlay(arguments(&["--token=of the line"]).unwrap()).above(environment.unwrap());
+        let merged = files.overlay(arguments(&["--token=of the line"]).unwrap()).with_environment(environment.unwrap());
         assert_eq!(merged.value("token"), Some("of the line"));
         assert_eq!(merged.value("node-name"), Some("of the file"));
         assert_eq!(merged.value("server"), Some("of RKE2_URL"));
-        assert!(!merged.as_arguments().iter().any(|argument| argument.contains("RKE2_")), "variables are no arguments");
+        assert!(!merged.as_arguments().iter().any(|argument| argument.contains("RKE2_")), "variables are not shown");
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_refused_without_quoting_what_it_holds() {
+    fn invalid_file_is_refused_without_quoting_its_content() {
         let dir = tempfile::tempdir().unwrap();
         let file = camino::Utf8PathBuf::from_path_buf(dir.path().join("config.yaml")).unwrap();
         std::fs::write(&file, "token: [hunter2\n").unwrap();

@@ -31,7 +31,7 @@ pub(crate) fn layout(settings: &Settings, bin: &Utf8PathBuf) -> ControlPlane {
         name,
         bin: bin.clone(),
         data_root: settings.paths.data("data"),
-        arguments: with_extra(arguments, settings.options.whole(option)),
+        arguments: with_extra(arguments, settings.options.values(option)),
         // Frequent garbage collection takes a little more CPU time and saves a third of the memory.
         environment: vec![
             ("GOGC", "40".to_owned()),

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_variable_sets_an_option_that_there_is() {
+    fn every_variable_sets_a_known_option() {
         for (option, name) in VARIABLES {
             assert!(flags::shape(option).is_some(), "{name} sets {option}");
         }

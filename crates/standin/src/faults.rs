@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_fault_is_refused_instead_of_passing_as_health() {
+    fn unknown_fault_is_refused() {
         assert!(Faults::parse("never-redy").unwrap_err().to_string().contains("never-redy"));
     }
 

@@ -38,7 +38,7 @@ impl Identity {
     /// Returns a client of the apiserver that authenticates as this node.
     pub(crate) fn client(&self) -> anyhow::Result<Arc<Client>> {
         let tls = tls::client_config(&self.server_ca, Some(&self.client))?;
-        Ok(Arc::new(Client::new(&self.apiserver, APISERVER_PORT, tls, Vec::new()).believing(LOAD_BALANCER)))
+        Ok(Arc::new(Client::new(&self.apiserver, APISERVER_PORT, tls, Vec::new()).with_server_name(LOAD_BALANCER)))
     }
 
     /// Writes the node's certificates and its kubeconfig to RKE2's paths.

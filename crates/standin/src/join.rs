@@ -70,7 +70,7 @@ impl<'a> Join<'a> {
 
     /// Joins, retrying without limit. Fails only on an unreadable node password or a CA that is no certificate.
     pub(crate) async fn run(&self) -> anyhow::Result<Joined> {
-        let password = node_password::of_this_node(&self.settings.paths)?;
+        let password = node_password::load_or_create(&self.settings.paths)?;
         log::info!(
             "Running load balancer rke2-agent-load-balancer 127.0.0.1:6444 -> [{0}:{1}] [default: {0}:{1}]",
             self.host,
@@ -78,7 +78,7 @@ impl<'a> Join<'a> {
         );
         let ca = self.trusted_ca().await?;
         let client = Client::new(&self.host, self.port, tls::client_config(&ca, None)?, self.headers(&password));
-        let client = client.believing(LOAD_BALANCER);
+        let client = client.with_server_name(LOAD_BALANCER);
         loop {
             match self.retrieve(&client, &ca).await {
                 Ok(joined) => return Ok(joined),

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_never_becomes_two_lines() {
+    fn message_is_always_one_line() {
         assert_eq!(render("t", "info", "a\nb\u{1b}c").matches('\n').count(), 1);
     }
 }

@@ -27,13 +27,13 @@ pub(crate) const REJECTED: &str = "Node password rejected, duplicate hostname or
 
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Outcome {
     Accepted,
     Rejected,
 }
 
 /// Returns this node's password. The first call generates the file: 32 hex characters and a newline, mode 0600.
-pub(crate) fn of_this_node(host: &HostPaths) -> anyhow::Result<String> {
+pub(crate) fn load_or_create(host: &HostPaths) -> anyhow::Result<String> {
     let file = host.at(FILE);
     if let Some(text) = paths::read_optional(&file)? {
         return Ok(text.trim().to_owned());
@@ -50,7 +50,7 @@ pub(crate) fn secret_path(node: &str) -> String {
 }
 
 /// Checks `password` against the hash in the cluster; creates the Secret if the node has none.
-pub(crate) async fn check(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Result<Verdict> {
+pub(crate) async fn check(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Result<Outcome> {
     match admin.get_json(&secret_path(node)).await {
         Ok(secret) => {
             let hash = secret["data"]["hash"].as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
@@ -61,7 +61,7 @@ pub(crate) async fn check(admin: &Arc<Client>, node: &str, password: &str) -> an
     }
 }
 
-async fn create(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Result<Verdict> {
+async fn create(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Result<Outcome> {
     let password = password.to_owned();
     let hash = tokio::task::spawn_blocking(move || hash(&password)).await??;
     let secret = json!({
@@ -73,7 +73,7 @@ async fn create(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Resu
         "data": { "hash": STANDARD.encode(hash) },
     });
     match admin.send_json(Method::POST, "/api/v1/namespaces/kube-system/secrets", &secret).await {
-        Ok(_) => Ok(Verdict::Accepted),
+        Ok(_) => Ok(Outcome::Accepted),
         // A concurrent request created the Secret first; the caller retries and is checked against it.
         Err(ClientError::Status { status: StatusCode::CONFLICT, .. }) => {
             Err(anyhow::anyhow!("node password is being recorded"))
@@ -84,17 +84,17 @@ async fn create(admin: &Arc<Client>, node: &str, password: &str) -> anyhow::Resu
 
 fn hash(password: &str) -> anyhow::Result<String> {
     let mut salt = [0; 8];
-    getrandom::fill(&mut salt).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    getrandom::fill(&mut salt).map_err(|error| anyhow::anyhow!("failed to read random bytes: {error}"))?;
     let salt = hex::encode(salt);
     Ok(format!("$1:{salt}:{LOG_N}:{BLOCK_SIZE}:{PARALLELISM}:{}", derive(password, &salt)?))
 }
 
-async fn verify(password: String, recorded: String) -> anyhow::Result<Verdict> {
+async fn verify(password: String, recorded: String) -> anyhow::Result<Outcome> {
     tokio::task::spawn_blocking(move || {
         let parts: Vec<&str> = recorded.split(':').collect();
-        let ["$1", salt, "15", "8", "1", expected] = parts.as_slice() else { return Ok(Verdict::Rejected) };
+        let ["$1", salt, "15", "8", "1", expected] = parts.as_slice() else { return Ok(Outcome::Rejected) };
         let same = token::same_secret(&derive(&password, salt)?, expected);
-        Ok(if same { Verdict::Accepted } else { Verdict::Rejected })
+        Ok(if same { Outcome::Accepted } else { Outcome::Rejected })
     })
     .await?
 }
@@ -116,8 +116,8 @@ mod tests {
     #[tokio::test]
     async fn only_the_password_that_was_recorded_is_accepted() {
         let recorded = hash("one").unwrap();
-        assert_eq!(verify("one".into(), recorded.clone()).await.unwrap(), Verdict::Accepted);
-        assert_eq!(verify("two".into(), recorded).await.unwrap(), Verdict::Rejected);
-        assert_eq!(verify("one".into(), "$1:broken".into()).await.unwrap(), Verdict::Rejected);
+        assert_eq!(verify("one".into(), recorded.clone()).await.unwrap(), Outcome::Accepted);
+        assert_eq!(verify("two".into(), recorded).await.unwrap(), Outcome::Rejected);
+        assert_eq!(verify("one".into(), "$1:broken".into()).await.unwrap(), Outcome::Rejected);
     }
 }

@@ -33,7 +33,7 @@ fn send(socket: &str, message: &[u8]) -> io::Result<()> {
     }
     let path = Utf8Path::new(socket);
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "NOTIFY_SOCKET names no socket"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "NOTIFY_SOCKET is not the path of a socket"));
     };
     let dir = rustix::fs::open(dir.as_std_path(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     datagram.send_to(message, format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))?;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_deep_in_the_tree_is_reached() {
+    fn socket_with_a_long_path_is_reached() {
         let dir = tempfile::tempdir().unwrap();
         let deep = dir.path().join("d".repeat(120));
         std::fs::create_dir(&deep).unwrap();

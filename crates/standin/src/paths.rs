@@ -140,9 +140,9 @@ mod tests {
         let path = Utf8PathBuf::from_path_buf(dir.path().join("f")).unwrap();
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         write_durable(&path, 0o666, "one").unwrap();
-        assert_eq!(mode(), 0o666, "whatever the umask");
+        assert_eq!(mode(), 0o666, "the mode does not depend on the umask");
         write(&path, 0o600, "two").unwrap();
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode()), ("two", 0o600));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file remains");
     }
 }

@@ -86,7 +86,7 @@ impl Ca {
     pub(crate) fn load_or_create(base: &Utf8Path, common_name: &str) -> anyhow::Result<Self> {
         let (certificate, key) = (with_suffix(base, "crt"), with_suffix(base, "key"));
         if let Some(pem) = paths::read_optional(&certificate)? {
-            let key_pem = std::fs::read_to_string(&key).with_context(|| format!("{certificate} is without its key"))?;
+            let key_pem = std::fs::read_to_string(&key).with_context(|| format!("{certificate} has no key"))?;
             return Self::from_pem(pem, &key_pem).with_context(|| format!("unusable CA {certificate}"));
         }
         let pair = KeyPair::generate()?;
@@ -126,10 +126,10 @@ impl Ca {
     }
 
     /// Returns the leaf at `<base>.crt` and `<base>.key`, reissued under the conditions in the module documentation.
-    pub(crate) fn keep(&self, base: &Utf8Path, subject: &Subject) -> anyhow::Result<Leaf> {
+    pub(crate) fn load_or_issue(&self, base: &Utf8Path, subject: &Subject) -> anyhow::Result<Leaf> {
         let (certificate, key) = (with_suffix(base, "crt"), with_suffix(base, "key"));
         if let (Some(pem), Some(key)) = (paths::read_optional(&certificate)?, paths::read_optional(&key)?)
-            && self.still_good(&pem, subject)
+            && self.is_reusable(&pem, subject)
         {
             return Ok(Leaf { certificate: pem, key });
         }
@@ -142,7 +142,7 @@ impl Ca {
         Ok(leaf)
     }
 
-    fn still_good(&self, pem: &str, subject: &Subject) -> bool {
+    fn is_reusable(&self, pem: &str, subject: &Subject) -> bool {
         let check = || -> anyhow::Result<bool> {
             let (_, leaf) = x509_parser::pem::parse_x509_pem(pem.as_bytes())?;
             let (_, ca) = x509_parser::pem::parse_x509_pem(self.pem.as_bytes())?;
@@ -226,12 +226,12 @@ mod tests {
         let ca = Ca::load_or_create(&dir.join("a"), "a").unwrap();
         let subject = |names: &[&str]| Subject::server("s", names.iter().map(|&n| n.to_owned()).collect());
         let base = dir.join("leaf");
-        let first = ca.keep(&base, &subject(&["127.1.2.3", "h"])).unwrap();
-        assert_eq!(ca.keep(&base, &subject(&["h", "127.1.2.3"])).unwrap().certificate, first.certificate);
-        assert_ne!(ca.keep(&base, &subject(&["h"])).unwrap().certificate, first.certificate);
-        let kept = ca.keep(&base, &subject(&["h"])).unwrap();
+        let first = ca.load_or_issue(&base, &subject(&["127.1.2.3", "h"])).unwrap();
+        assert_eq!(ca.load_or_issue(&base, &subject(&["h", "127.1.2.3"])).unwrap().certificate, first.certificate);
+        assert_ne!(ca.load_or_issue(&base, &subject(&["h"])).unwrap().certificate, first.certificate);
+        let kept = ca.load_or_issue(&base, &subject(&["h"])).unwrap();
         let other = Ca::load_or_create(&dir.join("b"), "b").unwrap();
-        assert_ne!(other.keep(&base, &subject(&["h"])).unwrap().certificate, kept.certificate);
+        assert_ne!(other.load_or_issue(&base, &subject(&["h"])).unwrap().certificate, kept.certificate);
     }
 
     #[test]
@@ -239,9 +239,9 @@ mod tests {
         let (_guard, dir) = dir();
         let ca = Ca::load_or_create(&dir.join("a"), "a").unwrap();
         let pair = KeyPair::generate().unwrap();
-        let mut wish = CertificateParams::default();
-        wish.distinguished_name = distinguished_name("system:admin", Some("system:masters"));
-        let csr = wish.serialize_request(&pair).unwrap();
+        let mut requested = CertificateParams::default();
+        requested.distinguished_name = distinguished_name("system:admin", Some("system:masters"));
+        let csr = requested.serialize_request(&pair).unwrap();
         let subject = Subject::client("system:node:n1", Some("system:nodes"));
         let pem = ca.sign_request(&subject, csr.der()).unwrap();
         let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();

@@ -42,7 +42,7 @@ struct Entry {
 
 /// Metadata of a file when its digest was last verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Seen {
+struct VerifiedFile {
     sha256: String,
     size: u64,
     inode: u64,
@@ -85,11 +85,11 @@ fn link_components(host: &HostPaths, target: &Utf8Path) -> anyhow::Result<()> {
     let archive = host.data(ARCHIVE);
     if !archive.exists() {
         log::info!("Pulling runtime image {RUNTIME_IMAGE}");
-        anyhow::bail!("no images archive in {} and the stand-in pulls nothing", archive.parent().unwrap_or(&archive));
+        anyhow::bail!("no images archive in {} and the stand-in does not pull", archive.parent().unwrap_or(&archive));
     }
     let list = read_list(&archive)?;
-    anyhow::ensure!(list.version == RELEASE, "the archive holds {}, not {RELEASE}", list.version);
-    let mut records: BTreeMap<Utf8PathBuf, BTreeMap<String, Seen>> = BTreeMap::new();
+    anyhow::ensure!(list.version == RELEASE, "the archive is of {}, expected {RELEASE}", list.version);
+    let mut records: BTreeMap<Utf8PathBuf, BTreeMap<String, VerifiedFile>> = BTreeMap::new();
     for entry in &list.components {
         anyhow::ensure!(Utf8Path::new(&entry.name).file_name() == Some(entry.name.as_str()), "bad component name");
         let cache = entry.path.parent().unwrap_or(Utf8Path::new("/")).to_owned();
@@ -115,19 +115,19 @@ fn read_list(archive: &Utf8Path) -> anyhow::Result<ComponentList> {
             return serde_json::from_str(&text).with_context(|| format!("{LIST} in {archive}"));
         }
     }
-    anyhow::bail!("{archive} holds no {LIST}: it is not an archive of the stand-in")
+    anyhow::bail!("{archive} does not contain {LIST}: it is not an archive of the stand-in")
 }
 
-fn recorded(cache: &Utf8Path) -> BTreeMap<String, Seen> {
+fn recorded(cache: &Utf8Path) -> BTreeMap<String, VerifiedFile> {
     // An unreadable record counts as empty: all digests are computed again.
     fs::read(cache.join(VERIFIED)).ok().and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default()
 }
 
-fn verify(entry: &Entry, record: &mut BTreeMap<String, Seen>) -> anyhow::Result<()> {
+fn verify(entry: &Entry, record: &mut BTreeMap<String, VerifiedFile>) -> anyhow::Result<()> {
     let mut file = fs::File::open(&entry.path).with_context(|| entry.path.to_string())?;
     let meta = file.metadata()?;
     anyhow::ensure!(meta.len() == entry.size, "{} has {} bytes, not {}", entry.path, meta.len(), entry.size);
-    let seen = Seen {
+    let seen = VerifiedFile {
         sha256: entry.sha256.clone(),
         size: meta.len(),
         inode: meta.ino(),

@@ -18,7 +18,7 @@ use crate::control_plane::{self, ControlPlane};
 use crate::faults::{Fault, Faults};
 use crate::identity::Identity;
 use crate::kubenode::{KubeNode, Readiness};
-use crate::node_password::{self, Verdict};
+use crate::node_password::{self, Outcome};
 use crate::paths::DEFAULT_DATA_DIR;
 use crate::pki::Subject;
 use crate::server_files::{self, ServerFiles};
@@ -31,7 +31,7 @@ use crate::{agent, booted, counters, kubelet_api, log, notify, runtime, tls};
 /// Interval between probes of a starting component; `/readyz` cannot be watched.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
 /// Interval between log lines that name the awaited component; also the timeout of an etcd health probe.
-const SAY_EVERY: Duration = Duration::from_secs(10);
+const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Limit of etcd's health response, which is one line.
 const HEALTH_BYTES_MAX: u64 = 4096;
 
@@ -42,9 +42,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         return booted::server::run(settings, faults).await;
     }
     let bin = runtime::install(&settings.paths)?;
-    let server = Opened::open(&settings).await?;
+    let server = ServerContext::open(&settings).await?;
     if faults.has(Fault::KubeletExited) {
-        agent::kubelet_exits_for_ever().await;
+        agent::log_kubelet_exits_forever().await;
     }
     let plane = control_plane::layout(&settings, &bin);
     start_core(&settings, &faults, &server, &plane).await?;
@@ -66,7 +66,7 @@ fn begin(settings: &Settings) -> anyhow::Result<Faults> {
 }
 
 /// A server whose files are written and whose supervisor accepts connections.
-pub(crate) struct Opened {
+pub(crate) struct ServerContext {
     pub(crate) files: Arc<ServerFiles>,
     /// Client of the local apiserver as the cluster's administrator.
     pub(crate) admin: Arc<Client>,
@@ -74,7 +74,7 @@ pub(crate) struct Opened {
     pub(crate) core_ready: watch::Sender<bool>,
 }
 
-impl Opened {
+impl ServerContext {
     /// Binds the supervisor's port first, so that a port in use is reported before anything else is done.
     pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Self> {
         let listeners = kubelet_api::listen_on(&settings.supervisor_listens_on()?, SUPERVISOR_PORT).await?;
@@ -109,34 +109,40 @@ fn refuse_second_server(settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
-async fn start_core(settings: &Settings, faults: &Faults, server: &Opened, plane: &ControlPlane) -> anyhow::Result<()> {
+async fn start_core(
+    settings: &Settings,
+    faults: &Faults,
+    server: &ServerContext,
+    plane: &ControlPlane,
+) -> anyhow::Result<()> {
     log::info!("Managed etcd cluster initializing");
     if faults.has(Fault::EtcdNeverReady) {
-        etcd_is_waited_for_for_ever().await;
+        wait_for_etcd_forever().await;
     }
     for component in [&plane.etcd, &plane.apiserver] {
         control_plane::write_manifest(settings, component)?;
         component.clone().run().await?;
     }
-    say_how_to_join(settings);
+    log_join_commands(settings);
     server_files::write_kubeconfig(settings, &server.files)?;
-    until("Waiting for API server to become available", || async { server.admin.get("/readyz").await.is_ok() }).await;
+    wait_until("Waiting for API server to become available", || async { server.admin.get("/readyz").await.is_ok() })
+        .await;
     log::info!("Kube API server is now running");
-    until("Waiting for etcd server to become available", || etcd_healthy(settings)).await;
+    wait_until("Waiting for etcd server to become available", || etcd_healthy(settings)).await;
     log::info!("ETCD server is now running");
     Ok(())
 }
 
 /// Logs forever the line that RKE2 logs while its etcd does not respond.
-pub(crate) async fn etcd_is_waited_for_for_ever() -> ! {
+pub(crate) async fn wait_for_etcd_forever() -> ! {
     loop {
         log::info!("Waiting for etcd server to become available");
-        tokio::time::sleep(SAY_EVERY).await;
+        tokio::time::sleep(LOG_EVERY).await;
     }
 }
 
 /// Logs the token's file and the commands that join a server or an agent.
-pub(crate) fn say_how_to_join(settings: &Settings) {
+pub(crate) fn log_join_commands(settings: &Settings) {
     let shown = settings.options.value("data-dir").unwrap_or(DEFAULT_DATA_DIR);
     let url = format!("https://{}:{SUPERVISOR_PORT}", settings.address);
     log::info!("Server node token is available at {shown}/server/token");
@@ -147,7 +153,7 @@ pub(crate) fn say_how_to_join(settings: &Settings) {
 async fn join_own_cluster(
     settings: Settings,
     faults: Faults,
-    server: &Opened,
+    server: &ServerContext,
     plane: ControlPlane,
 ) -> anyhow::Result<()> {
     for component in [plane.controller_manager, plane.scheduler] {
@@ -160,7 +166,7 @@ async fn join_own_cluster(
     kubelet_api::start(&identity).await?;
     tokio::spawn(server_nodes::follow(server.admin.clone(), OwnNode::new(&settings)));
     if !faults.has(Fault::NeverReady) {
-        say_ready(&settings)?;
+        report_ready(&settings)?;
     }
     let node = KubeNode::new(&settings, &identity)?;
     node.register().await;
@@ -170,16 +176,16 @@ async fn join_own_cluster(
 }
 
 /// Checks the password of the server's own node, as for every other node.
-pub(crate) async fn check_own_password(settings: &Settings, server: &Opened) -> anyhow::Result<()> {
-    let password = node_password::of_this_node(&settings.paths)?;
+pub(crate) async fn check_own_password(settings: &Settings, server: &ServerContext) -> anyhow::Result<()> {
+    let password = node_password::load_or_create(&settings.paths)?;
     match node_password::check(&server.admin, &settings.node_name, &password).await? {
-        Verdict::Accepted => Ok(()),
-        Verdict::Rejected => anyhow::bail!("starting kubernetes: {}", node_password::REJECTED),
+        Outcome::Accepted => Ok(()),
+        Outcome::Rejected => anyhow::bail!("starting kubernetes: {}", node_password::REJECTED),
     }
 }
 
 /// Reports the server as ready to the journal, the service manager and the counters.
-pub(crate) fn say_ready(settings: &Settings) -> anyhow::Result<()> {
+pub(crate) fn report_ready(settings: &Settings) -> anyhow::Result<()> {
     log::info!("rke2 is up and running");
     notify::ready().context("NOTIFY_SOCKET")?;
     counters::record(&settings.paths, settings.role.name(), "ready");
@@ -208,27 +214,27 @@ fn cluster_facts(settings: &Settings) -> serde_json::Value {
     })
 }
 
-/// Probes every [`PROBE_EVERY`] until `done` returns true; logs `what` at the start and every [`SAY_EVERY`].
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() -> F) {
+/// Probes every [`PROBE_EVERY`] until `done` returns true; logs `what` at the start and every [`LOG_EVERY`].
+pub(crate) async fn wait_until<F: Future<Output = bool>>(what: &str, done: impl Fn() -> F) {
     log::info!("{what}");
-    let mut said = Instant::now();
+    let mut logged_at = Instant::now();
     while !done().await {
         tokio::time::sleep(PROBE_EVERY).await;
-        if said.elapsed() >= SAY_EVERY {
+        if logged_at.elapsed() >= LOG_EVERY {
             log::info!("{what}");
-            said = Instant::now();
+            logged_at = Instant::now();
         }
     }
 }
 
 /// Whether etcd's metrics port, which is plain HTTP, reports it as healthy.
 pub(crate) async fn etcd_healthy(settings: &Settings) -> bool {
-    let ask = async {
+    let check = async {
         let mut stream = TcpStream::connect((settings.local(), 2381)).await?;
         stream.write_all(b"GET /health?serializable=false HTTP/1.0\r\n\r\n").await?;
         let mut answer = String::new();
         stream.take(HEALTH_BYTES_MAX).read_to_string(&mut answer).await?;
         std::io::Result::Ok(answer.contains("\"health\":\"true\""))
     };
-    tokio::time::timeout(SAY_EVERY, ask).await.is_ok_and(|answer| answer.unwrap_or(false))
+    tokio::time::timeout(LOG_EVERY, check).await.is_ok_and(|answer| answer.unwrap_or(false))
 }

@@ -52,25 +52,27 @@ pub(crate) fn prepare(settings: &Settings) -> anyhow::Result<ServerFiles> {
     let (server_password, node_password) = tokens(settings, &server_ca)?;
 
     let names = serving_names(settings)?;
-    let admin = client_ca.keep(&host.tls("client-admin"), &Subject::client("system:admin", Some("system:masters")))?;
-    let client =
-        |file: &str, name: &str, group: Option<&str>| client_ca.keep(&host.tls(file), &Subject::client(name, group));
+    let admin =
+        client_ca.load_or_issue(&host.tls("client-admin"), &Subject::client("system:admin", Some("system:masters")))?;
+    let client = |file: &str, name: &str, group: Option<&str>| {
+        client_ca.load_or_issue(&host.tls(file), &Subject::client(name, group))
+    };
     let controller = client("client-controller", "system:kube-controller-manager", None)?;
     let scheduler = client("client-scheduler", "system:kube-scheduler", None)?;
     client("client-kube-apiserver", "system:apiserver", Some("system:masters"))?;
     let proxy = client("client-kube-proxy", "system:kube-proxy", None)?;
     client("client-rke2-controller", "system:rke2-controller", None)?;
     client("client-supervisor", "system:rke2-supervisor", Some("system:masters"))?;
-    front_ca.keep(&host.tls("client-auth-proxy"), &Subject::client("system:auth-proxy", None))?;
-    server_ca.keep(&host.tls("serving-kube-apiserver"), &Subject::server("kube-apiserver", names.clone()))?;
+    front_ca.load_or_issue(&host.tls("client-auth-proxy"), &Subject::client("system:auth-proxy", None))?;
+    server_ca.load_or_issue(&host.tls("serving-kube-apiserver"), &Subject::server("kube-apiserver", names.clone()))?;
     let local = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), settings.address.to_string()];
     for name in ["kube-controller-manager", "kube-scheduler"] {
-        server_ca.keep(&host.tls(&format!("{name}/{name}")), &Subject::server(name, local.clone()))?;
+        server_ca.load_or_issue(&host.tls(&format!("{name}/{name}")), &Subject::server(name, local.clone()))?;
     }
     let both = |name: &str| Subject { usage: Usage::Both, ..Subject::server(name, local.clone()) };
-    etcd_ca.keep(&host.tls("etcd/server-client"), &both("etcd-server"))?;
-    etcd_ca.keep(&host.tls("etcd/client"), &Subject::client("etcd-client", None))?;
-    peer_ca.keep(&host.tls("etcd/peer-server-client"), &both("etcd-peer"))?;
+    etcd_ca.load_or_issue(&host.tls("etcd/server-client"), &both("etcd-server"))?;
+    etcd_ca.load_or_issue(&host.tls("etcd/client"), &Subject::client("etcd-client", None))?;
+    peer_ca.load_or_issue(&host.tls("etcd/peer-server-client"), &both("etcd-peer"))?;
     let supervisor = server_ca.issue(&Subject::server("rke2", names))?;
 
     service_account_key(host)?;
@@ -151,7 +153,7 @@ fn encryption_config(host: &HostPaths) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut key = [0; 32];
-    getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("failed to read random bytes: {error}"))?;
     let config = json!({
         "kind": "EncryptionConfiguration",
         "apiVersion": "apiserver.config.k8s.io/v1",

@@ -60,7 +60,8 @@ impl Settings {
         let variable = |name: &str| std::env::var(name).ok();
         let named = variable(environment::CONFIG_FILE).filter(|path| !path.is_empty());
         let file = named.as_deref().or_else(|| given.value("config")).unwrap_or(config::DEFAULT_FILE);
-        let options = config::read_files(&host.at(file))?.overlay(given).above(environment::options(variable)?);
+        let options =
+            config::read_files(&host.at(file))?.overlay(given).with_environment(environment::options(variable)?);
         let paths = HostPaths::new(root, options.value("data-dir").unwrap_or(paths::DEFAULT_DATA_DIR));
         Self::from_options(role, paths, options)
     }
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_booted_node_listens_everywhere_and_a_sandbox_node_on_its_own_address_alone() {
+    fn booted_node_listens_everywhere_and_sandbox_node_on_its_address() {
         let given = ["--node-ip", "127.3.2.1", "--bind-address", "127.3.2.1"].map(str::to_owned);
         let of = |root: Option<&str>| {
             let paths = HostPaths::new(root.map(Into::into), paths::DEFAULT_DATA_DIR);
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn supervisor_listens_on_loopback_beside_its_bind_address_except_in_a_sandbox() {
+    fn supervisor_listens_on_bind_address_and_loopback_except_in_a_sandbox() {
         let of = |root: Option<&str>, bind: &[&str]| {
             let given = [&["--node-ip=127.3.2.1"][..], bind].concat().iter().map(|&a| a.to_owned()).collect::<Vec<_>>();
             let paths = HostPaths::new(root.map(Into::into), paths::DEFAULT_DATA_DIR);
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!(of(None, &["--bind-address=127.0.0.1"]), "127.0.0.1 ::1");
         assert_eq!(of(None, &["--bind-address=::"]), "::");
         assert_eq!(of(None, &[]), "0.0.0.0");
-        assert_eq!(of(Some("/s/n1"), &["--bind-address=10.4.0.7"]), "127.3.2.1", "loopback is its machine's");
+        assert_eq!(of(Some("/s/n1"), &["--bind-address=10.4.0.7"]), "127.3.2.1", "loopback belongs to the machine");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::api_client::Client;
-use crate::node_password::{self, Verdict};
+use crate::node_password::{self, Outcome};
 use crate::pki::{Leaf, Subject};
 use crate::server_files::ServerFiles;
 use crate::settings::APISERVER_PORT;
@@ -171,8 +171,8 @@ async fn issue_to_node(
         return not_ready();
     }
     match node_password::check(&supervisor.admin, node, password).await {
-        Ok(Verdict::Accepted) => {}
-        Ok(Verdict::Rejected) => {
+        Ok(Outcome::Accepted) => {}
+        Ok(Outcome::Rejected) => {
             log::error!("unable to verify password for node {node}: hash does not match");
             return refuse(StatusCode::FORBIDDEN, "Forbidden", "unable to verify password for node");
         }
@@ -217,7 +217,7 @@ mod tests {
     use super::is_node_name;
 
     #[test]
-    fn a_node_name_cannot_leave_its_place_in_a_path_or_a_certificate() {
+    fn node_name_cannot_inject_into_paths_or_certificates() {
         assert!(is_node_name("gpu-7.fra1"));
         for bad in ["", "a/b", "../x", "A", "a_b", "-a", "a-", "a..b", "a%2fb", "a,O=system:masters"] {
             assert!(!is_node_name(bad), "{bad}");

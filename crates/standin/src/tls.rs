@@ -61,7 +61,8 @@ pub(crate) fn client_config(ca_pem: &str, identity: Option<&Leaf>) -> anyhow::Re
 /// Builds a client configuration that accepts any server certificate. Only for fetching the CA, whose hash is checked afterwards.
 pub(crate) fn unverified_client_config() -> anyhow::Result<Arc<ClientConfig>> {
     let provider = CryptoProvider::get_default().context("no TLS provider is installed")?.clone();
-    let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(BelieveAny(provider)));
+    let builder =
+        ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)));
     Ok(Arc::new(builder.with_no_client_auth()))
 }
 
@@ -104,9 +105,9 @@ pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, app: Ro
 }
 
 #[derive(Debug)]
-struct BelieveAny(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for BelieveAny {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

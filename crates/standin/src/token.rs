@@ -64,7 +64,7 @@ impl Token {
 /// Generates a password of 32 hex characters.
 pub(crate) fn generate() -> anyhow::Result<String> {
     let mut bytes = [0; GENERATED_BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("failed to read random bytes: {error}"))?;
     Ok(hex::encode(bytes))
 }
 
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_of_a_bundle_is_its_roots_and_of_one_certificate_the_files() {
+    fn hash_of_a_bundle_is_of_its_root_certificate() {
         use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
         let params = |name: &str| {
             let mut params = CertificateParams::default();
@@ -144,9 +144,9 @@ mod tests {
         let sha256 = |bytes: &[u8]| hex::encode(digest(&SHA256, bytes));
         assert_eq!(ca_hash(&root.pem()), sha256(root.pem().as_bytes()));
         assert_eq!(ca_hash(&format!("{}{}", server.pem(), root.pem())), sha256(root.der()));
-        let (reversed, alone) = (format!("{}{}", root.pem(), server.pem()), server.pem());
-        assert_eq!(ca_hash(&reversed), sha256(reversed.as_bytes()), "the first chains to none behind it");
-        assert_eq!(ca_hash(&alone), sha256(alone.as_bytes()));
+        let (reversed, single) = (format!("{}{}", root.pem(), server.pem()), server.pem());
+        assert_eq!(ca_hash(&reversed), sha256(reversed.as_bytes()), "the first certificate has no issuer after it");
+        assert_eq!(ca_hash(&single), sha256(single.as_bytes()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The life of a cluster of one server and one agent: from start to two Ready KubeNodes to uninstall. Checked with kubectl and
 //! the apiserver's audit log. One test, because a cluster takes half a gigabyte of memory.
 
-#![allow(clippy::unwrap_used, reason = "a test says by a panic what is wrong")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod node;
 
@@ -41,7 +41,7 @@ impl Kubectl<'_> {
 }
 
 #[test]
-fn a_cluster_comes_up_survives_a_stop_and_leaves_nothing_behind() {
+fn cluster_starts_survives_a_stop_and_is_uninstalled() {
     let (programs, list) = components();
     let (server, agent) = (Node::new("s1", &list), Node::new("a1", &list));
     let began = Instant::now();
@@ -49,8 +49,8 @@ fn a_cluster_comes_up_survives_a_stop_and_leaves_nothing_behind() {
     let mut running = server.start("server");
     assert!(server.is_ready_within(START), "no READY=1");
     let ready = began.elapsed();
-    the_log_tells_the_start_in_order(&mut running);
-    the_files_have_the_true_modes(&server);
+    check_log_order(&mut running);
+    check_file_modes(&server);
     let kubectl = kubectl(&server, &programs);
     kubectl.wait_ready("s1");
     let node_ready = began.elapsed();
@@ -68,31 +68,31 @@ fn a_cluster_comes_up_survives_a_stop_and_leaves_nothing_behind() {
     );
     print_memory(&server, &[running.pid(), agent_running.pid()]);
 
-    the_nodes_are_who_they_say(&kubectl, &server, &agent);
-    each_node_wrote_itself(&server);
-    anonymous_callers_learn_nothing(&kubectl, &server);
+    check_node_objects(&kubectl, &server, &agent);
+    check_nodes_registered_themselves(&server);
+    check_anonymous_requests_are_refused(&kubectl, &server);
     a_node_joins_at_a_registration_address(&server, &list, &kubectl, &token);
     a_node_with_another_password_is_rejected(&server, &list, &token);
     deleting_a_node_frees_its_name(&kubectl);
     stop_leaves_the_cluster_and_start_adopts_it(&server, running, &kubectl);
-    killall_ends_all_and_keeps_the_data(&server, &agent_running_is(&agent));
+    killall_ends_all_and_keeps_the_data(&server, &is_agent_running(&agent));
     uninstall_leaves_only_the_counters(&server);
     assert!(agent_running.stop().success());
 }
 
-fn agent_running_is(agent: &Node) -> impl Fn() -> bool + '_ {
+fn is_agent_running(agent: &Node) -> impl Fn() -> bool + '_ {
     || agent.listens(10250)
 }
 
 fn kubectl<'a>(server: &Node, programs: &'a Path) -> Kubectl<'a> {
     let text = server.read("etc/rancher/rke2/rke2.yaml");
-    assert!(text.contains("server: https://127.0.0.1:6443"), "the file is as the real one");
+    assert!(text.contains("server: https://127.0.0.1:6443"), "the kubeconfig has RKE2's server address");
     let kubeconfig = server.path("kubeconfig");
     fs::write(&kubeconfig, text.replace("127.0.0.1", &server.address)).unwrap();
     Kubectl { programs, kubeconfig }
 }
 
-fn the_log_tells_the_start_in_order(running: &mut Rke2) {
+fn check_log_order(running: &mut Rke2) {
     for text in [
         "not running in CIS mode",
         "Starting rke2 v1.36.3+rke2r1 (",
@@ -108,7 +108,7 @@ fn the_log_tells_the_start_in_order(running: &mut Rke2) {
     }
 }
 
-fn the_files_have_the_true_modes(server: &Node) {
+fn check_file_modes(server: &Node) {
     let mode = |path: &str| fs::metadata(server.path(path)).unwrap().permissions().mode() & 0o777;
     for path in [
         "var/lib/rancher/rke2/server/token",
@@ -129,7 +129,7 @@ fn the_files_have_the_true_modes(server: &Node) {
     assert!(password.len() == 33 && password.ends_with('\n'), "32 hex characters and a newline");
 }
 
-fn the_nodes_are_who_they_say(kubectl: &Kubectl<'_>, server: &Node, agent: &Node) {
+fn check_node_objects(kubectl: &Kubectl<'_>, server: &Node, agent: &Node) {
     let list: Value = serde_json::from_str(&kubectl.run(&["get", "nodes", "-o", "json"])).unwrap();
     let nodes = list["items"].as_array().unwrap();
     assert_eq!(nodes.len(), 2);
@@ -154,7 +154,7 @@ fn the_nodes_are_who_they_say(kubectl: &Kubectl<'_>, server: &Node, agent: &Node
 }
 
 /// Checks in the apiserver's audit log that each KubeNode and each Lease was created with that node's certificate.
-fn each_node_wrote_itself(server: &Node) {
+fn check_nodes_registered_themselves(server: &Node) {
     let audit = server.read("var/lib/rancher/rke2/server/logs/audit.log");
     let events: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for name in ["s1", "a1"] {
@@ -171,7 +171,7 @@ fn each_node_wrote_itself(server: &Node) {
     }
 }
 
-fn anonymous_callers_learn_nothing(kubectl: &Kubectl<'_>, server: &Node) {
+fn check_anonymous_requests_are_refused(kubectl: &Kubectl<'_>, server: &Node) {
     let ask = |port: u16, path: &str, password: Option<&str>| {
         let mut command = Command::new(kubectl.programs.join("kubectl"));
         command.args(["--kubeconfig", "/dev/null", "--insecure-skip-tls-verify", "get", "--raw", path]);
@@ -205,7 +205,7 @@ fn anonymous_callers_learn_nothing(kubectl: &Kubectl<'_>, server: &Node) {
 /// Joins by a DNS name and port other than the server's. Only the join uses them; the node gets the apiserver's address from the
 /// supervisor.
 fn a_node_joins_at_a_registration_address(server: &Node, list: &Value, kubectl: &Kubectl<'_>, token: &str) {
-    let port = node::led_to(format!("{}:9345", server.address));
+    let port = node::forward_to(format!("{}:9345", server.address));
     let agent = Node::new("a2", list);
     agent.configure(&format!("server: https://localhost:{port}\ntoken: {token}"));
     let running = agent.start("agent");
@@ -239,7 +239,7 @@ fn stop_leaves_the_cluster_and_start_adopts_it(server: &Node, running: Rke2, kub
     let before = server.components();
     assert_eq!(before.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), CORE);
     assert!(running.stop().success());
-    assert!(!server.listens(9345) && !server.listens(10250), "the program's own ports are gone with it");
+    assert!(!server.listens(9345) && !server.listens(10250), "the program's own ports are closed");
     assert_eq!(server.components(), before);
     assert_eq!(kubectl.run(&["get", "--raw", "/readyz"]), "ok");
     let again = server.start("server");
@@ -251,7 +251,7 @@ fn stop_leaves_the_cluster_and_start_adopts_it(server: &Node, running: Rke2, kub
     again.line("Replacing kube-scheduler", START);
     assert!(server.is_ready_within(START));
     let after = server.components();
-    assert_eq!((&after[..3], after.len()), (&before[..3], 4), "only what changed is replaced");
+    assert_eq!((&after[..3], after.len()), (&before[..3], 4), "only the changed component is replaced");
     assert_ne!(after[3], before[3]);
     assert!(again.stop().success());
 }
@@ -261,7 +261,7 @@ fn killall_ends_all_and_keeps_the_data(server: &Node, agent_lives: &dyn Fn() -> 
     succeeded(&server.command("rke2-killall.sh").output().unwrap());
     eprintln!("killall took {:?}", began.elapsed());
     assert_eq!(server.components(), []);
-    assert!(agent_lives(), "another node's processes are not this one's");
+    assert!(agent_lives(), "the processes of another node keep running");
     assert!(!server.path("var/lib/rancher/rke2/agent/pod-manifests/etcd.yaml").exists());
     let began = Instant::now();
     let running = server.start("server");
@@ -283,7 +283,7 @@ fn uninstall_leaves_only_the_counters(server: &Node) {
     ] {
         assert!(!server.path(gone).exists(), "{gone}");
     }
-    assert!(server.path("run/k3s").exists(), "left until the next boot, as by the real one");
+    assert!(server.path("run/k3s").exists(), "RKE2 leaves it until the next boot too");
     assert!(server.read("var/lib/stand-in/counters.jsonl").lines().count() >= 6);
 }
 

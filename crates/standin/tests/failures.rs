@@ -1,6 +1,6 @@
 //! Failures of the stand-in: it logs RKE2's texts, and exits or retries where RKE2 does.
 
-#![allow(clippy::unwrap_used, reason = "a test says by a panic what is wrong")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod node;
 
@@ -76,7 +76,7 @@ fn an_agent_of_a_server_that_is_not_ready_waits_with_503() {
 }
 
 #[test]
-fn an_agent_without_a_server_loops_and_never_says_that_it_is_ready() {
+fn agent_without_a_server_loops_and_never_reports_ready() {
     let agent = Node::new("a1", &node::no_components());
     agent.configure("server: https://127.63.0.1:9345\ntoken: secret");
     let running = agent.start("agent");
@@ -88,7 +88,7 @@ fn an_agent_without_a_server_loops_and_never_says_that_it_is_ready() {
 }
 
 #[test]
-fn a_distribution_told_to_exit_at_once_does_so_with_a_fatal_line_and_is_counted() {
+fn exit_at_once_fault_logs_a_fatal_line_and_is_counted() {
     let server = Node::new("s1", &node::no_components());
     server.configure("");
     server.fault("exit-at-once");
@@ -121,7 +121,7 @@ fn another_token_over_existing_data_is_refused() {
 }
 
 #[test]
-fn an_unknown_key_is_warned_about_and_the_start_goes_on() {
+fn unknown_key_is_only_a_warning() {
     let server = Node::new("s1", &node::no_components());
     server.configure("cluster-init: true");
     server.fault("etcd-never-ready");
@@ -134,20 +134,20 @@ fn an_unknown_key_is_warned_about_and_the_start_goes_on() {
 /// A server that ignored the option and started normally would look like one that was reset.
 #[test]
 fn cluster_reset_is_refused_as_option_key_and_variable() {
-    type Asked<'a> = (&'a [&'a str], &'a str, &'a [(&'a str, &'a str)]);
-    let asked: [Asked<'_>; 3] = [
+    type Invocation<'a> = (&'a [&'a str], &'a str, &'a [(&'a str, &'a str)]);
+    let invocations: [Invocation<'_>; 3] = [
         (&["server", "--cluster-reset"], "", &[]),
         (&["server"], "cluster-reset: true", &[]),
         (&["server"], "", &[("RKE2_CLUSTER_RESET", "true")]),
     ];
-    for (arguments, config, variables) in asked {
+    for (arguments, config, variables) in invocations {
         let server = Node::new("s1", &node::no_components());
         server.configure(config);
         server.fault("etcd-never-ready");
         let mut running = server.start_with(arguments, variables);
         running.line("level=fatal msg=\"the stand-in has no cluster reset", SOON);
         assert_eq!(running.wait().code(), Some(1));
-        assert!(!server.path("var/lib/rancher/rke2/server/db").exists(), "nothing was begun");
+        assert!(!server.path("var/lib/rancher/rke2/server/db").exists(), "the server was not started");
     }
 }
 
@@ -166,7 +166,7 @@ fn agent_takes_server_and_token_from_variables() {
 }
 
 #[test]
-fn config_file_variable_beats_the_command_line_and_other_variables_lose_to_the_file() {
+fn config_file_variable_has_precedence_and_others_do_not() {
     let server = Node::new("s1", &node::no_components());
     server.configure("");
     server.fault("etcd-never-ready");
@@ -178,24 +178,24 @@ fn config_file_variable_beats_the_command_line_and_other_variables_lose_to_the_f
     let config = std::fs::read_to_string(server.path("etc/rancher/rke2/config.yaml")).unwrap();
     std::fs::write(server.path("etc/other.yaml"), format!("{config}data-dir: /srv/other\n")).unwrap();
     // Starts a server and checks in which data directory it writes its token.
-    let keeps = |arguments: &[&str], variables: &[(&str, &str)], folder: &str| {
+    let check_data_dir = |arguments: &[&str], variables: &[(&str, &str)], folder: &str| {
         let mut running = server.start_with(arguments, variables);
         running.line("Waiting for etcd server to become available", SOON);
         assert!(running.stop().success());
         let token = server.path(folder).join("server/token");
-        assert!(token.exists(), "{folder} holds no token");
+        assert!(token.exists(), "{folder} has no token");
         std::fs::remove_file(token).unwrap();
     };
     let arguments = ["server", "--config", "/etc/rancher/rke2/config.yaml"];
-    keeps(&arguments, &[("RKE2_CONFIG_FILE", "/etc/other.yaml")], "srv/other");
-    keeps(&arguments, &[("RKE2_DATA_DIR", "/srv/third")], "srv/third");
+    check_data_dir(&arguments, &[("RKE2_CONFIG_FILE", "/etc/other.yaml")], "srv/other");
+    check_data_dir(&arguments, &[("RKE2_DATA_DIR", "/srv/third")], "srv/third");
     // The file overrides the variable.
     server.configure("data-dir: /srv/other");
-    keeps(&["server"], &[("RKE2_DATA_DIR", "/srv/third")], "srv/other");
+    check_data_dir(&["server"], &[("RKE2_DATA_DIR", "/srv/third")], "srv/other");
 }
 
 #[test]
-fn the_version_has_two_lines_and_says_stand_in() {
+fn version_has_two_lines_and_names_the_stand_in() {
     let server = Node::new("s1", &node::no_components());
     let shown = node::succeeded(&server.command("rke2").arg("--version").output().unwrap());
     let lines: Vec<&str> = shown.lines().collect();

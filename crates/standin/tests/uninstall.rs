@@ -64,16 +64,16 @@ fn uninstall_removes_every_unit_of_its_name_and_leaves_drop_ins_and_environment_
     node::succeeded(&uninstalled(&node, &[]));
     let programs = ["usr/local/bin/rke2", "usr/local/bin/rke2-killall.sh", "usr/local/bin/rke2-uninstall.sh"];
     for gone in REMOVED.iter().chain(&UNITS).chain(&programs).chain(&["etc/rancher"]) {
-        assert!(!node.path(gone).exists(), "{gone} is left");
+        assert!(!node.path(gone).exists(), "{gone} still exists");
     }
     for left in LEFT {
-        assert!(node.path(left).exists(), "{left} is gone");
+        assert!(node.path(left).exists(), "{left} was removed");
     }
 }
 
 /// On SUSE with /usr/local as a separate mount, RKE2's script uses /opt/rke2, even if RKE2 is installed in /usr/local.
 #[test]
-fn uninstall_on_suse_fails_at_once_where_usr_local_is_a_mount_unless_it_gets_the_root() {
+fn uninstall_on_suse_with_usr_local_mounted_needs_install_root() {
     let node = node_with(&["etc/systemd/system/rke2-server.service", "var/lib/rancher/rke2/server/token"]);
     // This `mountpoint` reports every path as a mount.
     let programs = node.path("programs");
@@ -85,7 +85,7 @@ fn uninstall_on_suse_fails_at_once_where_usr_local_is_a_mount_unless_it_gets_the
     assert!(!ended.status.success());
     assert!(String::from_utf8_lossy(&ended.stdout).contains("Cleanup didn't complete successfully"), "{ended:?}");
     for left in ["usr/local/bin/rke2", "usr/local/bin/rke2-uninstall.sh", "var/lib/rancher/rke2/server/token"] {
-        assert!(node.path(left).exists(), "{left} is gone");
+        assert!(node.path(left).exists(), "{left} was removed");
     }
     node::succeeded(&uninstalled(&node, &[("PATH", &path), ("INSTALL_RKE2_ROOT", "/usr/local")]));
     assert!(!node.path("usr/local/bin/rke2").exists() && !node.path("var/lib/rancher").exists());

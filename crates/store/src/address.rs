@@ -17,11 +17,14 @@ pub(crate) fn check(dialect: Dialect, url: &str) -> Result<(), StoreError> {
     }
     // The driver's own errors quote option names but no password.
     let options: PgConnectOptions =
-        url.parse().map_err(|error| StoreError::Database(format!("its address cannot be read: {error}")))?;
+        url.parse().map_err(|error| StoreError::Database(format!("cannot parse its address: {error}")))?;
     if is_local(&options) || matches!(options.get_ssl_mode(), PgSslMode::VerifyFull) {
         return Ok(());
     }
-    Err(StoreError::Unverified { host: options.get_host().to_owned(), sslmode: called(options.get_ssl_mode()) })
+    Err(StoreError::InsecureConnection {
+        host: options.get_host().to_owned(),
+        sslmode: sslmode_name(options.get_ssl_mode()),
+    })
 }
 
 /// Returns whether the connection stays on this machine. A name other than `localhost` may resolve to any address.
@@ -35,7 +38,7 @@ fn is_local(options: &PgConnectOptions) -> bool {
 }
 
 /// Returns the value as written in an address.
-const fn called(mode: PgSslMode) -> &'static str {
+const fn sslmode_name(mode: PgSslMode) -> &'static str {
     match mode {
         PgSslMode::Disable => "disable",
         PgSslMode::Allow => "allow",
@@ -51,8 +54,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_over_a_network_says_verify_full() {
-        for (url, is_taken) in [
+    fn remote_address_without_verify_full_is_refused() {
+        for (url, is_accepted) in [
             ("postgres://u:hunter2@db.example/gpuaas?sslmode=verify-full", true),
             ("postgresql://u:hunter2@db.example/gpuaas?ssl-mode=verify-full&sslrootcert=/ca.pem", true),
             ("postgres://u:hunter2@db.example/gpuaas?sslmode=require&sslmode=verify-full", true),
@@ -88,7 +91,7 @@ mod tests {
             ("postgres://u:hunter2/x@db.example/gpuaas?sslmode=verify-full", false),
         ] {
             let checked = check(Dialect::of(url).expect("it is known"), url);
-            assert_eq!(checked.is_ok(), is_taken, "{url}: {checked:?}");
+            assert_eq!(checked.is_ok(), is_accepted, "{url}: {checked:?}");
             if let Err(refused) = checked {
                 assert!(!refused.to_string().contains("hunter2"), "{url}: {refused}");
             }

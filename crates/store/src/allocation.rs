@@ -101,7 +101,7 @@ impl Reader {
     }
 
     /// Returns a page of the open allocations of a project, oldest first.
-    pub async fn held_allocations(
+    pub async fn open_allocations(
         &mut self,
         project: ProjectId,
         page: &Page,
@@ -112,12 +112,12 @@ impl Reader {
     }
 
     /// Returns the workload with a member on the allocation.
-    pub async fn allocation_user(&mut self, id: AllocationId) -> Result<Option<(WorkloadId, Name)>, StoreError> {
-        Ok(self.allocation_users(&[id]).await?.remove(&id))
+    pub async fn allocation_workload(&mut self, id: AllocationId) -> Result<Option<(WorkloadId, Name)>, StoreError> {
+        Ok(self.allocation_workloads(&[id]).await?.remove(&id))
     }
 
     /// Returns the workloads with members on these allocations.
-    pub async fn allocation_users(
+    pub async fn allocation_workloads(
         &mut self,
         ids: &[AllocationId],
     ) -> Result<BTreeMap<AllocationId, (WorkloadId, Name)>, StoreError> {

@@ -117,7 +117,7 @@ impl Reader {
         let newest = self.last_sequence(stream).await?;
         let mut after = self.archived_until(&stream.to_string()).await?;
         // Most streams have no due event, which their first row shows.
-        if !is_due(self.events(stream, after, 1).await?.first().map(|event| event.at), before) {
+        if !is_older_than(self.events(stream, after, 1).await?.first().map(|event| event.at), before) {
             return Ok(Vec::new());
         }
         let mut due: Vec<EventRecord> = Vec::new();
@@ -140,7 +140,7 @@ impl Reader {
     pub async fn audits_to_archive(&mut self, before: Timestamp, limit: u32) -> Result<Vec<AuditRecord>, StoreError> {
         let newest = self.last_audit().await?;
         let mut after = self.archived_until(ArchivedRange::AUDIT).await?;
-        if !is_due(self.audits_after(after, 1).await?.first().map(|record| record.at), before) {
+        if !is_older_than(self.audits_after(after, 1).await?.first().map(|record| record.at), before) {
             return Ok(Vec::new());
         }
         let mut due: Vec<AuditRecord> = Vec::new();
@@ -184,7 +184,7 @@ impl Reader {
     }
 }
 
-fn is_due(oldest: Option<Timestamp>, before: Timestamp) -> bool {
+fn is_older_than(oldest: Option<Timestamp>, before: Timestamp) -> bool {
     oldest.is_some_and(|at| at < before)
 }
 

@@ -57,7 +57,7 @@ impl Tx {
             text_or_empty(record.project),
             text(record.result),
             text_or_empty(record.correlation),
-            text(stored(record)?),
+            text(metadata_to_store(record)?),
         ];
         self.insert_numbered(&AUDIT, text(SEQUENCE), values).await?;
         Ok(())
@@ -81,13 +81,13 @@ impl Reader {
 }
 
 /// Returns the metadata to store, including the token that acted.
-fn stored(record: &NewAudit) -> Result<Json, StoreError> {
+fn metadata_to_store(record: &NewAudit) -> Result<Json, StoreError> {
     let mut metadata = record.metadata.clone();
     if let Some(by) = record.by {
         let fields = metadata.as_object_mut();
-        let none = || StoreError::Database("the metadata of an audit record is no object".to_owned());
+        let none = || StoreError::Database("the metadata of an audit record is not a JSON object".to_owned());
         let fields = fields.ok_or_else(none)?;
-        fields.insert(BY.to_owned(), serde_json::to_value(by).map_err(StoreError::unwritable)?);
+        fields.insert(BY.to_owned(), serde_json::to_value(by).map_err(StoreError::not_serializable)?);
     }
     Ok(metadata)
 }
@@ -119,5 +119,5 @@ pub(crate) fn list(filter: &AuditFilter) -> Select {
         .equal("action", filter.action)
         .equal_indexed("project_id", filter.project)
         .since("at", filter.since)
-        .behind("sequence", int(filter.after), Value::Int(i64::from(limit)))
+        .page_after("sequence", int(filter.after), Value::Int(i64::from(limit)))
 }

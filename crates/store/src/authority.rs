@@ -25,7 +25,7 @@ pub struct StoredAuthority {
 
 impl StoredAuthority {
     /// Returns the owner that the private key of this authority is sealed for. It does not open for another authority.
-    pub fn sealed_for(id: &str) -> Vec<u8> {
+    pub fn seal_owner(id: &str) -> Vec<u8> {
         format!("authority.key/{id}").into_bytes()
     }
 }
@@ -55,8 +55,8 @@ impl Tx {
         authority: &AuthorityRecord,
         key: &[u8],
     ) -> Result<(), StoreError> {
-        let key = self.sealed_now(&StoredAuthority::sealed_for(&authority.id), key).await?;
-        let [doc, code] = self.proven(TABLE, authority, &key).await?;
+        let key = self.reseal_value(&StoredAuthority::seal_owner(&authority.id), key).await?;
+        let [doc, code] = self.doc_and_code(TABLE, authority, &key).await?;
         let (id, state, version) = (text(&authority.id), text(authority.state), int(authority.version));
         self.execute(sql, vec![id, state, version, Value::Blob(key), doc, code]).await?;
         self.hints.push(Change::Keys);
@@ -66,12 +66,12 @@ impl Tx {
     /// Deletes authorities that no key proves, because they would block genuine ones. If none is genuine, deletes
     /// nothing: the sealing key may be the wrong one.
     pub async fn remove_forged_authorities(&mut self) -> Result<(), StoreError> {
-        let genuine: Vec<String> = self.authorities().await?.into_iter().map(|stored| stored.authority.id).collect();
-        if genuine.is_empty() {
+        let verified: Vec<String> = self.authorities().await?.into_iter().map(|stored| stored.authority.id).collect();
+        if verified.is_empty() {
             return Ok(());
         }
         for id in self.authority_ids().await? {
-            if !genuine.contains(&id) {
+            if !verified.contains(&id) {
                 self.execute("delete from authorities where id = $1", vec![text(id)]).await?;
             }
         }
@@ -86,14 +86,14 @@ impl Reader {
         let mut authorities = Vec::with_capacity(rows.len());
         for row in &rows {
             let key = get_blob(row, "sealed_key")?;
-            let Some(authority) = self.genuine.record::<AuthorityRecord>(TABLE, row, &key)? else { continue };
-            let is_in_its_row = get_text(row, "id")? == authority.id
+            let Some(authority) = self.record_verifier.record::<AuthorityRecord>(TABLE, row, &key)? else { continue };
+            let matches_row = get_text(row, "id")? == authority.id
                 && get_text(row, "state")? == authority.state.as_str()
                 && get_count(row, "version")? == authority.version;
-            if is_in_its_row {
+            if matches_row {
                 authorities.push(StoredAuthority { authority, key });
             } else {
-                self.genuine.refuse(TABLE, get_text(row, "id")?);
+                self.record_verifier.refuse(TABLE, get_text(row, "id")?);
             }
         }
         authorities.sort_by_key(|stored: &StoredAuthority| stored.authority.created_at);

@@ -10,7 +10,7 @@ pub(crate) struct Damage(Arc<OnceLock<String>>);
 
 impl Damage {
     /// Records a failed statement, `begin` or commit if it reports damage.
-    pub(crate) fn take_note(&self, error: &StoreError) {
+    pub(crate) fn record(&self, error: &StoreError) {
         if matches!(error, StoreError::Damaged { .. }) && self.0.set(error.to_string()).is_ok() {
             tracing::error!(%error, "the database is damaged: stop the control plane, keep a copy of its files, and restore a backup");
         }
@@ -33,9 +33,9 @@ mod tests {
     use super::*;
     use crate::StoreOptions;
 
-    struct Noon;
+    struct FixedClock;
 
-    impl Clock for Noon {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp::from_millis(1_790_000_000_000)
         }
@@ -45,7 +45,7 @@ mod tests {
 
     async fn open(file: &Path) -> Result<Store, StoreError> {
         let url = format!("sqlite://{}", file.display());
-        Store::open(&StoreOptions { url }, Arc::new(Noon)).await
+        Store::open(&StoreOptions { url }, Arc::new(FixedClock)).await
     }
 
     async fn put(store: &Store, name: &str) -> Result<(), StoreError> {
@@ -71,7 +71,7 @@ mod tests {
         store.close().await;
     }
 
-    fn is_named(failed: Result<impl Sized, StoreError>, file: &Path, when: &str) {
+    fn assert_damaged(failed: Result<impl Sized, StoreError>, file: &Path, when: &str) {
         match failed.err() {
             Some(StoreError::Damaged { place, .. }) => assert_eq!(place, file.display().to_string(), "{when}"),
             other => panic!("{when}: {other:?}"),
@@ -79,8 +79,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn damaged_database_is_named_with_its_file_at_once_wherever_it_shows() {
-        for (from, when) in [(1, "behind its first page"), (0, "from its first byte on")] {
+    async fn damage_is_reported_with_its_file_by_reads_changes_and_starts() {
+        for (from, when) in [(1, "after its first page"), (0, "from its first byte")] {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("store.db");
             filled(&file).await;
@@ -89,22 +89,22 @@ mod tests {
             damage(&file, from);
             let began = Instant::now();
             let read = async { store.read().await?.setting("setting-7").await };
-            is_named(read.await, &file, &format!("a reader, {when}"));
+            assert_damaged(read.await, &file, &format!("a reader, {when}"));
             // The first failures replace the old connection, which caches intact pages.
             for _ in 0..3 {
                 let _ = put(&store, "another").await;
             }
-            is_named(put(&store, "another").await, &file, &format!("a change, {when}"));
-            assert!(store.damage().is_some_and(|told| told.contains("store.db")), "{:?}", store.damage());
-            is_named(open(&file).await, &file, &format!("a start, {when}"));
+            assert_damaged(put(&store, "another").await, &file, &format!("a change, {when}"));
+            assert!(store.damage().is_some_and(|damage| damage.contains("store.db")), "{:?}", store.damage());
+            assert_damaged(open(&file).await, &file, &format!("a start, {when}"));
             let options = StoreOptions { url: format!("sqlite://{}", file.display()) };
-            is_named(options.quick_check().await, &file, &format!("the check before a start, {when}"));
+            assert_damaged(options.quick_check().await, &file, &format!("the check before a start, {when}"));
             assert!(began.elapsed().as_secs() < 5, "{when}: it took {:?}", began.elapsed());
         }
     }
 
     #[tokio::test]
-    async fn change_whose_statement_met_damage_says_so_when_it_is_committed() {
+    async fn commit_reports_damage_that_a_statement_found() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("store.db");
         filled(&file).await;
@@ -118,11 +118,11 @@ mod tests {
             met |= tx.setting(&format!("setting-{number}")).await.is_err();
         }
         assert!(met);
-        is_named(tx.commit().await, &file, "a commit");
+        assert_damaged(tx.commit().await, &file, "a commit");
     }
 
     #[tokio::test]
-    async fn check_before_a_start_passes_a_sound_database_and_makes_nothing() {
+    async fn quick_check_accepts_an_intact_database_and_creates_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a folder with ? and %41.db");
         let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("none.db").display()) };

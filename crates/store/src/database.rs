@@ -12,7 +12,7 @@ pub(crate) use row::{Cell, Row, Value};
 
 use std::{borrow::Cow, path::Path};
 
-use crate::{dialect::Dialect, error::StoreError, repeat::repeated};
+use crate::{dialect::Dialect, error::StoreError, retry::with_retries};
 use postgres::Postgres;
 use sqlite::Sqlite;
 
@@ -29,7 +29,7 @@ impl Connection {
         Ok(match dialect {
             // If several connections create the first page at once, SQLite refuses some at once, because they would
             // wait for each other.
-            Dialect::Sqlite => Self::Sqlite(repeated(async || Sqlite::open(url, &setup)).await?),
+            Dialect::Sqlite => Self::Sqlite(with_retries(async || Sqlite::open(url, &setup)).await?),
             Dialect::Postgres => Self::Postgres(Box::new(Box::pin(Postgres::open(url, setup)).await?)),
         })
     }

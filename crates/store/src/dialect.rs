@@ -69,7 +69,7 @@ impl Dialect {
     pub(crate) const fn begin(self) -> &'static str {
         match self {
             Self::Sqlite => "begin immediate; savepoint change",
-            // Read committed is enough: while the lock is held, nobody else commits. The lock number is arbitrary and
+            // Read committed is enough: while the lock is held, no other transaction commits. The lock number is arbitrary and
             // the same in every version.
             Self::Postgres => {
                 "begin isolation level read committed; select pg_advisory_xact_lock(7253418160); savepoint change"
@@ -78,15 +78,15 @@ impl Dialect {
     }
 
     /// Ends a savepoint, rolled back if `is_dropped`, and begins the next.
-    pub(crate) const fn next_savepoint(self, is_dropped: bool) -> &'static str {
-        match is_dropped {
+    pub(crate) const fn next_savepoint(self, is_rolled_back: bool) -> &'static str {
+        match is_rolled_back {
             true => "rollback to savepoint change; release savepoint change; savepoint change",
             false => "release savepoint change; savepoint change",
         }
     }
 
     /// Rolls back to the savepoint.
-    pub(crate) const fn drop_savepoint(self) -> &'static str {
+    pub(crate) const fn rollback_savepoint(self) -> &'static str {
         "rollback to savepoint change"
     }
 
@@ -159,7 +159,7 @@ impl Dialect {
     }
 
     /// Yields one row, with the message in `problem`, if the server is too old.
-    pub(crate) fn refuses_server(self) -> Option<String> {
+    pub(crate) fn server_version_check(self) -> Option<String> {
         match self {
             Self::Sqlite => None,
             Self::Postgres => Some(format!(

@@ -58,7 +58,7 @@ pub(crate) fn every_table() -> impl Iterator<Item = &'static str> {
 
 /// How far a restore raises numbers that only grow above their dumped values: fences, the version of the key set, a
 /// node's epoch. Each change raises them by one.
-const LEAP: u64 = 1_000_000;
+const RAISED_BY: u64 = 1_000_000;
 /// Setting that marks rows from a backup until credentials that must not come back have been ended.
 pub const RESTORED: &str = "restore.unfinished";
 /// Setting with the id of the restore that loaded the rows. After an interruption it shows whether they were committed.
@@ -73,10 +73,10 @@ pub enum DumpError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Reading or writing the file failed.
-    #[error("the rows cannot be read or written: {0}")]
+    #[error("the dump cannot be read or written: {0}")]
     Io(#[from] std::io::Error),
     /// The file is not a dump, or it is incomplete.
-    #[error("line {line} of the rows makes no sense: {why}")]
+    #[error("line {line} of the dump is invalid: {why}")]
     Malformed {
         /// The line number, from 1.
         line: u64,
@@ -84,7 +84,7 @@ pub enum DumpError {
         why: String,
     },
     /// The dump has another schema version than this version of the program.
-    #[error("the rows are of schema {found}, and this version's is {known}")]
+    #[error("the dump has schema version {found}, but this program needs {known}")]
     Schema {
         /// The schema version of the dump.
         found: i64,
@@ -143,7 +143,7 @@ impl Store {
     pub async fn restore(&self, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpError> {
         let mut tx = self.begin().await?;
         let rows = load(&mut tx, from).await?;
-        tx.begin_history_anew().await?;
+        tx.begin_next_generation().await?;
         tx.commit().await?;
         Ok(rows)
     }
@@ -182,16 +182,16 @@ impl Store {
 /// Returns a number that only grows as it has to be after a restore at `now`: higher than any value that it can have
 /// reached since the dump. A second restore of the same dump yields a higher number than the first, because the number
 /// is at least the time in seconds and no number grows by one per second.
-pub fn leapt(known: u64, now: Timestamp) -> u64 {
+pub fn raised_number(known: u64, now: Timestamp) -> u64 {
     let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or(0);
-    known.saturating_add(LEAP).max(seconds)
+    known.saturating_add(RAISED_BY).max(seconds)
 }
 
 /// Expires every lease and raises its fence above any value that it can have had.
-pub(crate) async fn leap_fences(tx: &mut Tx, now: Timestamp) -> Result<(), StoreError> {
-    let least = leapt(0, now);
+pub(crate) async fn raise_fences(tx: &mut Tx, now: Timestamp) -> Result<(), StoreError> {
+    let least = raised_number(0, now);
     let sql = format!(
-        "update leases set expires_at = 0, fence = case when fence + {LEAP} > {least} then fence + {LEAP} else {least} end"
+        "update leases set expires_at = 0, fence = case when fence + {RAISED_BY} > {least} then fence + {RAISED_BY} else {least} end"
     );
     tx.execute(sql, Vec::new()).await?;
     Ok(())
@@ -219,7 +219,7 @@ async fn load(tx: &mut Tx, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpE
                 table = Some((name, columns));
             }
             Line::Row(cells) => {
-                let into = table.as_ref().ok_or_else(|| malformed("a row without its table".to_owned()))?;
+                let into = table.as_ref().ok_or_else(|| malformed("a row comes before its table".to_owned()))?;
                 let (sql, values) = insertion(&into.0, &into.1, cells).map_err(malformed)?;
                 tx.execute(sql, values).await.map_err(|error| match error {
                     // The row violates a rule of its table: a duplicate name, a missing value, or a missing referenced
@@ -229,9 +229,9 @@ async fn load(tx: &mut Tx, from: &mut (dyn BufRead + Send)) -> Result<u64, DumpE
                 })?;
                 rows += 1;
             }
-            Line::End { rows: told } if told == rows => return Ok(rows),
+            Line::End { rows: stated } if stated == rows => return Ok(rows),
             Line::Schema(_) | Line::Table { .. } | Line::End { .. } => {
-                return Err(malformed("it does not follow from the lines before".to_owned()));
+                return Err(malformed("the line is out of order, or the number of rows is wrong".to_owned()));
             }
         }
     }
@@ -255,7 +255,7 @@ fn read(from: &mut (dyn BufRead + Send), number: u64) -> Result<Line, DumpError>
     std::io::Read::take(from, LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
     let malformed = |why: String| DumpError::Malformed { line: number, why };
     if !line.ends_with(b"\n") {
-        return Err(malformed("it breaks off".to_owned()));
+        return Err(malformed("the line is incomplete".to_owned()));
     }
     serde_json::from_slice(&line).map_err(|error| malformed(error.to_string()))
 }
@@ -292,7 +292,7 @@ struct Columns(Vec<(String, Kind)>);
 impl Columns {
     fn of(table: &str, names: Vec<String>, types: &BTreeMap<String, String>) -> Result<Self, String> {
         if !TABLES.contains(&table) {
-            return Err(format!("there is no table {table}"));
+            return Err(format!("table {table} is unknown"));
         }
         let kind = |name: String| {
             let kind = match types.get(&name).map(String::as_str) {
@@ -315,10 +315,10 @@ fn value(cell: Cell, kind: Kind) -> Result<Option<Value>, String> {
         (Cell::Int(int), Kind::Int) => Value::Int(int),
         (Cell::Text(text), Kind::Text) if !text.contains('\0') => Value::Text(text),
         (Cell::Blob { hex }, Kind::Blob) => {
-            Value::Blob(hex::decode(hex).map_err(|_| "bytes that are not hex".to_owned())?)
+            Value::Blob(hex::decode(hex).map_err(|_| "the bytes are not valid hex".to_owned())?)
         }
         (Cell::Int(_) | Cell::Text(_) | Cell::Blob { .. }, _) => {
-            return Err(format!("a value that is not of its column's type, {kind:?}"));
+            return Err(format!("a value does not have its column's type, {kind:?}"));
         }
     }))
 }
@@ -327,7 +327,7 @@ fn value(cell: Cell, kind: Kind) -> Result<Option<Value>, String> {
 /// left out, so that no null needs a type.
 fn insertion(table: &str, columns: &Columns, cells: Vec<Cell>) -> Result<(String, Vec<Value>), String> {
     if cells.len() != columns.0.len() {
-        return Err("a row with other columns than its table".to_owned());
+        return Err("the row has more or fewer values than its table has columns".to_owned());
     }
     let (mut names, mut values) = (Vec::new(), Vec::new());
     for ((name, kind), cell) in columns.0.iter().zip(cells) {

@@ -15,8 +15,8 @@ pub(crate) const TABLE: &str = "enrollments";
 impl Tx {
     /// Inserts a token and ends the node's earlier unused ones.
     pub async fn insert_enrollment(&mut self, enrollment: &EnrollmentRecord) -> Result<(), StoreError> {
-        self.withdraw_enrollments(enrollment.node, enrollment.created_at).await?;
-        let [doc, code] = self.proven(TABLE, enrollment, &[]).await?;
+        self.expire_enrollments(enrollment.node, enrollment.created_at).await?;
+        let [doc, code] = self.doc_and_code(TABLE, enrollment, &[]).await?;
         let (id, node, sha256) = (text(enrollment.id), text(enrollment.node), text(&enrollment.sha256));
         let values = vec![id, node, sha256, ends_at(enrollment), doc, code];
         let sql = "insert into enrollments (id, node_id, sha256, ends_at, doc, code) values ($1, $2, $3, $4, $5, $6)";
@@ -25,7 +25,7 @@ impl Tx {
     }
 
     /// Ends the unused tokens of a node.
-    pub async fn withdraw_enrollments(&mut self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn expire_enrollments(&mut self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
         for mut earlier in self.enrollments_of(node).await? {
             if earlier.used_at.is_none() && earlier.expires_at > now {
                 earlier.expires_at = now;
@@ -43,7 +43,7 @@ impl Tx {
         node: NodeId,
         now: Timestamp,
     ) -> Result<EnrollmentTerms, StoreError> {
-        let mut enrollment = self.look_at_enrollment(sha256, node, now).await?;
+        let mut enrollment = self.check_enrollment(sha256, node, now).await?;
         enrollment.used_at = Some(now);
         self.update_enrollment(&enrollment).await?;
         Ok(EnrollmentTerms { is_forced: enrollment.is_forced, reimage_sha256: enrollment.reimage_sha256 })
@@ -55,7 +55,7 @@ impl Tx {
     }
 
     async fn update_enrollment(&mut self, enrollment: &EnrollmentRecord) -> Result<(), StoreError> {
-        let [doc, code] = self.proven(TABLE, enrollment, &[]).await?;
+        let [doc, code] = self.doc_and_code(TABLE, enrollment, &[]).await?;
         let sql = "update enrollments set ends_at = $2, doc = $3, code = $4 where id = $1";
         self.execute(sql, vec![text(enrollment.id), ends_at(enrollment), doc, code]).await?;
         Ok(())
@@ -80,7 +80,7 @@ pub struct EnrollmentTerms {
 impl Reader {
     /// Returns the token if it is valid for this node now; fails like [`Tx::redeem_enrollment`] otherwise. Changes
     /// nothing, so guesses never take the write lock.
-    pub async fn look_at_enrollment(
+    pub async fn check_enrollment(
         &mut self,
         sha256: &str,
         node: NodeId,
@@ -88,9 +88,9 @@ impl Reader {
     ) -> Result<EnrollmentRecord, StoreError> {
         let sql = "select id, node_id, sha256, doc, code from enrollments where sha256 = $1";
         let row = self.row(sql, vec![text(sha256)]).await?;
-        let refusal = match self.genuine_enrollments(row)?.pop() {
+        let refusal = match self.verified_enrollments(row)?.pop() {
             None => EnrollmentRefusal::Unknown,
-            Some(other) if other.node != node => EnrollmentRefusal::Foreign,
+            Some(other) if other.node != node => EnrollmentRefusal::OtherNode,
             Some(used) if used.used_at.is_some() => EnrollmentRefusal::Used,
             Some(late) if late.expires_at <= now => EnrollmentRefusal::Expired,
             Some(good) => return Ok(good),
@@ -105,7 +105,7 @@ impl Reader {
         now: Timestamp,
     ) -> Result<Vec<EnrollmentRecord>, StoreError> {
         let rows = self.rows("select id, node_id, sha256, doc, code from enrollments", Vec::new()).await?;
-        let mut open = self.genuine_enrollments(rows)?;
+        let mut open = self.verified_enrollments(rows)?;
         let pins_another = |token: &EnrollmentRecord| token.pinned.as_deref() != Some(active);
         open.retain(|token| token.used_at.is_none() && token.expires_at > now && pins_another(token));
         Ok(open)
@@ -114,16 +114,16 @@ impl Reader {
     async fn enrollments_of(&mut self, node: NodeId) -> Result<Vec<EnrollmentRecord>, StoreError> {
         let sql = "select id, node_id, sha256, doc, code from enrollments where node_id = $1";
         let rows = self.rows(sql, vec![text(node)]).await?;
-        self.genuine_enrollments(rows)
+        self.verified_enrollments(rows)
     }
 
-    fn genuine_enrollments(&self, rows: impl IntoIterator<Item = Row>) -> Result<Vec<EnrollmentRecord>, StoreError> {
-        self.genuine_records(TABLE, rows, is_in_its_row)
+    fn verified_enrollments(&self, rows: impl IntoIterator<Item = Row>) -> Result<Vec<EnrollmentRecord>, StoreError> {
+        self.verified_records(TABLE, rows, matches_row)
     }
 }
 
 /// Returns whether the columns used in queries agree with the record.
-pub(crate) fn is_in_its_row(enrollment: &EnrollmentRecord, row: &Row) -> Result<bool, StoreError> {
+pub(crate) fn matches_row(enrollment: &EnrollmentRecord, row: &Row) -> Result<bool, StoreError> {
     Ok(get_text(row, "id")? == enrollment.id.to_string()
         && get_text(row, "node_id")? == enrollment.node.to_string()
         && get_text(row, "sha256")? == enrollment.sha256)

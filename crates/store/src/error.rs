@@ -10,7 +10,7 @@ use crate::bad_row::BadRow;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another object of this kind has the name.
-    #[error("{what} {name} exists already")]
+    #[error("{what} {name} already exists")]
     NameTaken {
         /// The kind of object.
         what: &'static str,
@@ -32,7 +32,7 @@ pub enum StoreError {
         node: String,
     },
     /// Another operation of this workload is open.
-    #[error("operation {operation} ({kind}) is under way")]
+    #[error("operation {operation} ({kind}) is in progress")]
     OperationInProgress {
         /// The open operation.
         operation: OperationId,
@@ -57,19 +57,19 @@ pub enum StoreError {
     #[error("the enrollment token was refused: {0}")]
     EnrollmentRefused(EnrollmentRefusal),
     /// The key was already certified.
-    #[error("the key was certified before")]
+    #[error("a certificate was already issued for this key")]
     KeyReused,
     /// The record needs a proof, but this process has not set a [`crate::RecordProof`].
-    #[error("the store was not told how it proves its records")]
+    #[error("the store has no key to verify its records with")]
     NoProof,
     /// The records of this store are under a sealing key that this process does not hold. Nothing was changed.
-    #[error("the sealing key {id} that this store is under is not held here")]
+    #[error("the store needs the sealing key {id}, which this process does not have")]
     SealingKeyMissing {
         /// The id of the missing key.
         id: String,
     },
     /// A newer version wrote this store.
-    #[error("the store has schema {found}, and this version knows {known}")]
+    #[error("the store has schema version {found}, but this program supports at most {known}")]
     TooNew {
         /// The schema version of the store.
         found: i64,
@@ -77,7 +77,7 @@ pub enum StoreError {
         known: i64,
     },
     /// A migration failed; the schema is unchanged.
-    #[error("the schema could not be brought to version {version}, and nothing was changed: {detail}")]
+    #[error("the migration to schema version {version} failed, and nothing was changed: {detail}")]
     Migration {
         /// The schema version that the migration leads to.
         version: i64,
@@ -94,12 +94,12 @@ pub enum StoreError {
     Unreachable(String),
     /// The connection was lost during a commit, so the change may or may not have happened. Read the rows before
     /// repeating it.
-    #[error("the database went away during a commit, which may have happened: {0}")]
-    Unsettled(String),
+    #[error("the connection was lost during a commit, which may have succeeded: {0}")]
+    UnknownOutcome(String),
     /// The database is on another machine, and the connection would neither verify its identity nor be protected from
     /// eavesdropping.
-    #[error("the database at {host:?} would be spoken to with sslmode={sslmode}, which over a network is not enough")]
-    Unverified {
+    #[error("the connection to the database at {host:?} needs sslmode=verify-full, but has sslmode={sslmode}")]
+    InsecureConnection {
         /// The host in the address.
         host: String,
         /// The effective `sslmode`, from the address and the environment.
@@ -110,7 +110,7 @@ pub enum StoreError {
     Full(String),
     /// The store lacks acknowledged changes and refuses every change until a person decides. Nothing was changed.
     #[error("history went back: {0}")]
-    HistoryWentBack(String),
+    HistoryRolledBack(String),
     /// A row holds an invalid value. Created only by [`StoreError::corrupt`].
     #[error("the store has a row that cannot be read: {0}")]
     Corrupt(Box<BadRow>),
@@ -131,14 +131,14 @@ pub enum StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnrollmentRefusal {
     /// The token was already redeemed.
-    #[error("it was used")]
+    #[error("it was already used")]
     Used,
     /// The token has expired.
     #[error("it has expired")]
     Expired,
     /// The token belongs to another node.
-    #[error("it is another node's")]
-    Foreign,
+    #[error("it belongs to another node")]
+    OtherNode,
     /// The token was not issued by this control plane.
     #[error("it is unknown")]
     Unknown,
@@ -157,7 +157,7 @@ impl StoreError {
 
     /// Returns the error for a record that cannot be written as JSON. This is a defect, because records are plain data.
     #[allow(clippy::needless_pass_by_value, reason = "a function of `map_err`")]
-    pub(crate) fn unwritable(error: serde_json::Error) -> Self {
+    pub(crate) fn not_serializable(error: serde_json::Error) -> Self {
         Self::Database(format!("a record cannot be written as JSON: {error}"))
     }
 
@@ -166,14 +166,14 @@ impl StoreError {
     }
 
     /// Returns whether nothing was changed and a retry of the same change may succeed.
-    pub const fn is_worth_repeating(&self) -> bool {
+    pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Busy | Self::Unreachable(_))
     }
 
     /// Converts an error of a commit: if the connection is lost after the commit was sent, its outcome is unknown.
-    pub(crate) fn of_commit(self) -> Self {
+    pub(crate) fn into_commit_error(self) -> Self {
         match self {
-            Self::Unreachable(why) => Self::Unsettled(why),
+            Self::Unreachable(why) => Self::UnknownOutcome(why),
             settled => settled,
         }
     }
@@ -186,7 +186,7 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::Io(_) => Self::Unreachable(error.to_string()),
             _ if is_full(&code) => Self::Full(error.to_string()),
             _ if is_busy(&code) => Self::Busy,
-            _ if is_gone(&code) => Self::Unreachable(error.to_string()),
+            _ if is_disconnected(&code) => Self::Unreachable(error.to_string()),
             _ if is_damaged(&code) => {
                 Self::Damaged { place: "the PostgreSQL database".to_owned(), detail: error.to_string() }
             }
@@ -197,7 +197,7 @@ impl From<sqlx::Error> for StoreError {
 
 impl StoreError {
     /// Converts an error of SQLite on the given database file.
-    pub(crate) fn of_sqlite(error: &rusqlite::Error, file: &Path) -> Self {
+    pub(crate) fn from_sqlite(error: &rusqlite::Error, file: &Path) -> Self {
         let code = error.sqlite_error().map(|error| error.extended_code.to_string()).unwrap_or_default();
         match code.as_str() {
             code if is_full(code) => Self::Full(error.to_string()),
@@ -225,7 +225,7 @@ fn is_busy(code: &str) -> bool {
 
 /// PostgreSQL: connection failures (class 08), shutdowns, too many connections, and sessions ended for idling in a
 /// transaction.
-fn is_gone(code: &str) -> bool {
+fn is_disconnected(code: &str) -> bool {
     code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25P03")
 }
 

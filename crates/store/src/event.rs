@@ -89,7 +89,7 @@ impl Tx {
         sequence: Value,
         values: Vec<Value>,
     ) -> Result<u64, StoreError> {
-        let none = || StoreError::Database("a counter gave no number".to_owned());
+        let none = || StoreError::Database("a sequence returned no number".to_owned());
         match self.dialect {
             Dialect::Postgres => {
                 let values = [vec![sequence], values].concat();

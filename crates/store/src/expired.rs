@@ -22,7 +22,7 @@ pub enum Expired {
     /// Archived tasks without an operation.
     ArchivedTasks,
     /// Archived events and audit records.
-    ArchivedNumbers,
+    ArchivedEntries,
     /// Idempotency keys whose answer was stored before this time.
     IdempotencyKeys(Timestamp),
     /// Enrollments that were redeemed or expired before this time.
@@ -53,7 +53,7 @@ impl Reader {
     async fn has_expired(&mut self, what: Expired) -> Result<bool, StoreError> {
         let ended = |sql, before: Timestamp| (sql, vec![Value::Int(before.as_millis())]);
         let (sql, values) = match what {
-            Expired::ArchivedNumbers => return Ok(self.next_range_to_delete().await?.is_some()),
+            Expired::ArchivedEntries => return Ok(self.next_range_to_delete().await?.is_some()),
             Expired::ArchivedOperations => ("select id from operations where archive_id <> '' limit 1", Vec::new()),
             Expired::ArchivedTasks => {
                 ("select id from tasks where archive_id <> '' and operation_id = '' limit 1", Vec::new())
@@ -86,7 +86,7 @@ impl Tx {
         let some = |sql, before: Timestamp| (sql, vec![Value::Int(before.as_millis()), int(ROWS_MAX)]);
         let (sql, values) = match what {
             Expired::ArchivedOperations => return self.delete_archived_operation().await,
-            Expired::ArchivedNumbers => return self.delete_archived_numbers().await,
+            Expired::ArchivedEntries => return self.delete_archived_entries().await,
             Expired::ArchivedTasks => {
                 let sql = "delete from tasks where id in \
                            (select id from tasks where archive_id <> '' and operation_id = '' limit $1)";
@@ -138,7 +138,7 @@ impl Tx {
     }
 
     /// Deletes the next rows of an archived range, or marks the range as deleted if no row remains.
-    async fn delete_archived_numbers(&mut self) -> Result<(), StoreError> {
+    async fn delete_archived_entries(&mut self) -> Result<(), StoreError> {
         let Some(range) = self.next_range_to_delete().await? else { return Ok(()) };
         let is_audit = range.stream == crate::record::ArchivedRange::AUDIT;
         let (stream, last) = (text(&range.stream), int(range.last));

@@ -44,13 +44,13 @@ pub(crate) async fn listen(
     let relay = async move {
         loop {
             while let Ok(Some(notification)) = listener.try_recv().await {
-                for change in heard(origin, notification.payload()) {
+                for change in received_changes(origin, notification.payload()) {
                     // Without subscribers the hint is not needed: they read rows.
                     let _ = changes.send(change);
                 }
             }
-            tracing::warn!("the database's notifications were cut off; connecting again");
-            listener = connect_again(&url).await;
+            tracing::warn!("the connection for the database's notifications was lost; reconnecting");
+            listener = reconnect(&url).await;
             let _ = changes.send(Change::Missed);
         }
     };
@@ -65,14 +65,14 @@ async fn connect(url: &str) -> Result<PgListener, StoreError> {
     Ok(listener)
 }
 
-async fn connect_again(url: &str) -> PgListener {
-    let patience = ExponentialBuilder::default()
+async fn reconnect(url: &str) -> PgListener {
+    let backoff = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(100))
         .with_max_delay(Duration::from_secs(5))
         .with_jitter()
         .without_max_times();
     loop {
-        if let Ok(listener) = (|| connect(url)).retry(patience).await {
+        if let Ok(listener) = (|| connect(url)).retry(backoff).await {
             return listener;
         }
     }
@@ -80,7 +80,7 @@ async fn connect_again(url: &str) -> PgListener {
 
 fn payloads<'a>(origin: Uuid, hints: impl Iterator<Item = &'a Change>) -> Vec<String> {
     let mut payloads: Vec<String> = Vec::new();
-    for line in hints.filter_map(written) {
+    for line in hints.filter_map(encode) {
         match payloads.last_mut().filter(|payload| payload.len() + line.len() < PAYLOAD_BYTES_MAX) {
             Some(payload) => {
                 payload.push('\n');
@@ -92,7 +92,7 @@ fn payloads<'a>(origin: Uuid, hints: impl Iterator<Item = &'a Change>) -> Vec<St
     payloads
 }
 
-fn written(change: &Change) -> Option<String> {
+fn encode(change: &Change) -> Option<String> {
     match change {
         Change::Event { stream, sequence } => Some(format!("event {stream} {sequence}")),
         Change::Operation(id) => Some(format!("operation {id}")),
@@ -106,26 +106,26 @@ fn written(change: &Change) -> Option<String> {
 
 /// Parses a payload; empty for one of this process. A line that this version does not know counts as
 /// [`Change::Missed`].
-fn heard(origin: Uuid, payload: &str) -> Vec<Change> {
+fn received_changes(origin: Uuid, payload: &str) -> Vec<Change> {
     let (from, lines) = payload.split_once('\n').unwrap_or((payload, ""));
     if from == origin.to_string() {
         return Vec::new();
     }
-    lines.lines().map(|line| read(line).unwrap_or(Change::Missed)).collect()
+    lines.lines().map(|line| decode(line).unwrap_or(Change::Missed)).collect()
 }
 
-fn read(line: &str) -> Option<Change> {
-    let mut words = line.split(' ');
-    let change = match words.next()? {
-        "event" => Change::Event { stream: words.next()?.parse().ok()?, sequence: words.next()?.parse().ok()? },
-        "operation" => Change::Operation(words.next()?.parse().ok()?),
-        "node" => Change::Node(words.next()?.parse().ok()?),
-        "token" => Change::Token(words.next()?.parse().ok()?),
+fn decode(line: &str) -> Option<Change> {
+    let mut fields = line.split(' ');
+    let change = match fields.next()? {
+        "event" => Change::Event { stream: fields.next()?.parse().ok()?, sequence: fields.next()?.parse().ok()? },
+        "operation" => Change::Operation(fields.next()?.parse().ok()?),
+        "node" => Change::Node(fields.next()?.parse().ok()?),
+        "token" => Change::Token(fields.next()?.parse().ok()?),
         "keys" => Change::Keys,
         "sealing" => Change::Sealing,
         _ => return None,
     };
-    words.next().is_none().then_some(change)
+    fields.next().is_none().then_some(change)
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_hear_what_was_announced_and_the_announcer_does_not_hear_itself() {
+    fn hints_are_received_by_other_processes_but_not_by_their_sender() {
         let (here, there) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let hints = [
             Change::Event { stream: StreamName::Platform, sequence: 7 },
@@ -148,8 +148,8 @@ mod tests {
         ];
         let payloads = payloads(here, hints.iter());
         assert_eq!(payloads.len(), 1);
-        assert_eq!(heard(there, &payloads[0]), hints);
-        assert_eq!(heard(here, &payloads[0]), []);
+        assert_eq!(received_changes(there, &payloads[0]), hints);
+        assert_eq!(received_changes(here, &payloads[0]), []);
     }
 
     #[test]
@@ -157,13 +157,13 @@ mod tests {
         let hint = Change::Operation(OperationId::from_uuid(Uuid::from_u128(4)));
         let payloads = payloads(Uuid::from_u128(1), [hint; 1_000].iter());
         assert!(payloads.iter().all(|payload| payload.len() < 8_000));
-        let heard: usize = payloads.iter().map(|payload| heard(Uuid::nil(), payload).len()).sum();
-        assert_eq!(heard, 1_000);
+        let total: usize = payloads.iter().map(|payload| received_changes(Uuid::nil(), payload).len()).sum();
+        assert_eq!(total, 1_000);
     }
 
     #[test]
-    fn what_a_newer_version_announces_counts_as_missed() {
-        let payload = format!("{}\nfuture thing", Uuid::from_u128(1));
-        assert_eq!(heard(Uuid::from_u128(2), &payload), [Change::Missed]);
+    fn unknown_hint_counts_as_missed() {
+        let payload = format!("{}\nfuture hint", Uuid::from_u128(1));
+        assert_eq!(received_changes(Uuid::from_u128(2), &payload), [Change::Missed]);
     }
 }

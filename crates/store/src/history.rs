@@ -22,7 +22,7 @@ use crate::{
     audit,
     database::Connection,
     dialect::Dialect,
-    dump::{RESTORED, leap_fences},
+    dump::{RESTORED, raise_fences},
     error::StoreError,
     inspect::{self, PLATFORM},
     mark::{Mark, MarkFile},
@@ -40,7 +40,7 @@ const NUMBER: &str = "history/";
 
 /// The numbers that a commit of this process reached.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CommitNumbers {
     number: u64,
     audit: u64,
 }
@@ -51,7 +51,7 @@ pub(crate) struct History(Arc<Inner>);
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    kept: OnceLock<Kept>,
+    kept: OnceLock<KeptMark>,
     went_back: OnceLock<WentBack>,
 }
 
@@ -63,7 +63,7 @@ struct WentBack {
     latest: Timestamp,
 }
 
-struct Kept {
+struct KeptMark {
     mark: Mutex<MarkFile>,
     /// The name of this process's number in the store.
     number: String,
@@ -88,18 +88,18 @@ pub struct HistoryPoint {
     pub went_back: Option<String>,
     /// Whether a person has restored a backup or accepted a history that went back, and no start since has ended the
     /// credentials yet.
-    pub is_decided: bool,
+    pub is_restored_or_accepted: bool,
 }
 
 /// The result of comparing a store with a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Compared {
+pub enum Comparison {
     /// The store has every commit that the mark records.
-    GoesOn,
+    Continues,
     /// The mark gives no evidence: it belongs to an earlier generation, or no commit was ever acknowledged under it.
-    SaysNothing,
+    Inconclusive,
     /// The store belongs to another control plane; the text names both.
-    Foreign(String),
+    OtherControlPlane(String),
     /// The store lacks acknowledged commits; the text describes them.
     WentBack(String),
 }
@@ -110,8 +110,8 @@ impl History {
     }
 
     /// Fails while changes are stopped.
-    pub(crate) fn must_go_on(&self) -> Result<(), StoreError> {
-        self.0.went_back.get().map_or(Ok(()), |back| Err(StoreError::HistoryWentBack(back.why.clone())))
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        self.0.went_back.get().map_or(Ok(()), |back| Err(StoreError::HistoryRolledBack(back.why.clone())))
     }
 
     /// Raises this process's number in the transaction that is about to be committed. `changed_before` is the number of
@@ -122,17 +122,17 @@ impl History {
         connection: &mut Connection,
         dialect: Dialect,
         changed_before: u64,
-    ) -> Result<Option<Counted>, StoreError> {
+    ) -> Result<Option<CommitNumbers>, StoreError> {
         let Some(kept) = self.0.kept.get() else { return Ok(None) };
-        self.must_go_on()?;
+        self.check()?;
         let values = vec![text(&kept.number), text(WENT_BACK), int(changed_before)];
         let Some(row) = connection.rows(dialect.count_commit(), values, 1).await?.pop() else { return Ok(None) };
         if get_int(&row, "stops")? > 0 {
             let found = connection.rows(GET, vec![text(WENT_BACK)], 1).await?;
-            let word = found.first().map_or(Ok(Vec::new()), |row| get_blob(row, "value"))?;
-            return Err(self.stop(words(&word), self.0.clock.now()));
+            let value = found.first().map_or(Ok(Vec::new()), |row| get_blob(row, "value"))?;
+            return Err(self.stop(went_back_reason(&value), self.0.clock.now()));
         }
-        let counted = Counted { number: get_count(&row, "number")?, audit: get_count(&row, "audit")? };
+        let counted = CommitNumbers { number: get_count(&row, "number")?, audit: get_count(&row, "audit")? };
         let mark = kept.mark.lock().unwrap_or_else(PoisonError::into_inner).mark().clone();
         if counted.number > mark.number {
             return Ok(Some(counted));
@@ -142,14 +142,14 @@ impl History {
     }
 
     /// Raises the mark for a finished commit, before its callers get success.
-    pub(crate) fn acknowledge(&self, counted: Option<Counted>) {
-        let (Some(kept), Some(Counted { number, audit })) = (self.0.kept.get(), counted) else { return };
+    pub(crate) fn acknowledge(&self, counted: Option<CommitNumbers>) {
+        let (Some(kept), Some(CommitNumbers { number, audit })) = (self.0.kept.get(), counted) else { return };
         let mut mark = kept.mark.lock().unwrap_or_else(PoisonError::into_inner);
         // The commit is durable, and an older mark remains true.
         match mark.raise(number, audit, self.0.clock.now()) {
             Ok(()) => kept.is_failing.store(false, Ordering::Relaxed),
             Err(error) if !kept.is_failing.swap(true, Ordering::Relaxed) => {
-                tracing::error!(%error, "the high-water mark cannot be written: history that goes back from now on may pass unnoticed");
+                tracing::error!(%error, "the high-water mark cannot be written: a loss of changes may go undetected");
             }
             Err(_) => {}
         }
@@ -163,24 +163,24 @@ impl History {
         if self.0.went_back.set(WentBack { why: why.clone(), latest }).is_ok() {
             tracing::error!(
                 why,
-                "history went back: changes are refused until a person decides; see `gpuaas server accept-history`"
+                "history went back: changes are refused until an operator decides; see `gpuaas server accept-history`"
             );
         }
-        StoreError::HistoryWentBack(self.0.went_back.get().map_or(why, |back| back.why.clone()))
+        StoreError::HistoryRolledBack(self.0.went_back.get().map_or(why, |back| back.why.clone()))
     }
 
     /// Records in the store that history went back, for other processes and for the next start of this one. The record
     /// is written only to the store that went back, so replacing it with the right one leaves nothing to decide.
-    pub(crate) async fn leave_word(&self, connection: &mut Connection, dialect: Dialect) {
+    pub(crate) async fn record_went_back(&self, connection: &mut Connection, dialect: Dialect) {
         let Some(WentBack { why, latest }) = self.0.went_back.get() else { return };
         let left = async {
             connection.run("rollback").await?;
             connection.run(dialect.begin()).await?;
-            connection.execute(PUT, vec![text(WENT_BACK), word(*latest, why)]).await?;
+            connection.execute(PUT, vec![text(WENT_BACK), encode_went_back(*latest, why)]).await?;
             connection.run("commit").await
         };
         if let Err(error) = left.await {
-            tracing::error!(%error, "it could not be written down that history went back");
+            tracing::error!(%error, "the store could not record that history went back");
         }
     }
 
@@ -205,7 +205,7 @@ impl Store {
     pub fn keep_mark(&self, mark: MarkFile) {
         let (number, generation) = (number_of(mark.mark().id), mark.mark().generation);
         let (is_dirty, is_failing) = (AtomicBool::new(true), AtomicBool::new(false));
-        let kept = Kept { mark: Mutex::new(mark), number, generation, is_dirty, raised: Notify::new(), is_failing };
+        let kept = KeptMark { mark: Mutex::new(mark), number, generation, is_dirty, raised: Notify::new(), is_failing };
         // A process keeps one mark: a second call has no effect.
         let _ = self.history.0.kept.set(kept);
     }
@@ -226,22 +226,22 @@ impl Store {
     }
 
     /// Returns the reason why changes are stopped; `None` if they are not.
-    pub fn history_went_back(&self) -> Option<String> {
+    pub fn history_rolled_back(&self) -> Option<String> {
         self.history.0.went_back.get().map(|back| back.why.clone())
     }
 
     /// Fails while changes are stopped. Call it before acting on rows that may have gone back.
-    pub fn must_go_on(&self) -> Result<(), StoreError> {
-        self.history.must_go_on()
+    pub fn check_history(&self) -> Result<(), StoreError> {
+        self.history.check()
     }
 
     /// Stops changes here and, through a row, in every other process, because evidence dated `latest` shows that
     /// history went back.
-    pub async fn stop_history(&self, why: &str, latest: Timestamp) -> Result<(), StoreError> {
+    pub async fn stop_changes(&self, why: &str, latest: Timestamp) -> Result<(), StoreError> {
         let stopped = async {
-            let mut turn = self.writer.turn().await?;
+            let mut turn = self.writer.acquire().await?;
             if self.history.0.kept.get().is_none() {
-                turn.connection()?.execute(PUT, vec![text(WENT_BACK), word(latest, why)]).await?;
+                turn.connection()?.execute(PUT, vec![text(WENT_BACK), encode_went_back(latest, why)]).await?;
                 return turn.commit(Vec::new()).await;
             }
             // From here on every commit fails, and the first one that does records the reason in the store.
@@ -249,7 +249,7 @@ impl Store {
             turn.commit(Vec::new()).await
         };
         stopped.await.or_else(|error| match error {
-            StoreError::HistoryWentBack(_) => Ok(()),
+            StoreError::HistoryRolledBack(_) => Ok(()),
             error => Err(error),
         })
     }
@@ -264,12 +264,12 @@ impl Tx {
 
     /// Accepts the rows as they are, whatever is missing: raises every fence above any value that nodes can have seen,
     /// begins the next generation, and makes the next start end all credentials. Writes no audit record.
-    pub async fn begin_history_anew(&mut self) -> Result<(), StoreError> {
+    pub async fn begin_next_generation(&mut self) -> Result<(), StoreError> {
         let now = self.clock.now();
         let before = self.setting(GENERATION).await?.map_or(Ok(0), |kept| generation(&kept))?;
-        let shown_by = self.setting(WENT_BACK).await?.map_or(0, |word| latest(&word));
-        let next = millis(now).max(before.max(shown_by) + 1);
-        leap_fences(self, now).await?;
+        let evidence_at = self.setting(WENT_BACK).await?.map_or(0, |value| latest_evidence(&value));
+        let next = millis(now).max(before.max(evidence_at) + 1);
+        raise_fences(self, now).await?;
         self.remove_setting(WENT_BACK).await?;
         self.remove_setting(GENERATION).await?;
         self.put_setting_if_absent(GENERATION, next.to_string().as_bytes()).await?;
@@ -278,7 +278,7 @@ impl Tx {
     }
 
     /// Deletes the number of a mark that was replaced.
-    pub async fn forget_mark(&mut self, id: Uuid) -> Result<(), StoreError> {
+    pub async fn delete_mark(&mut self, id: Uuid) -> Result<(), StoreError> {
         self.execute("delete from streams where stream = $1", vec![text(number_of(id))]).await?;
         Ok(())
     }
@@ -325,8 +325,8 @@ async fn point(connection: &mut Connection, mark: Option<Uuid>) -> Result<Histor
         generation: generation_kept.map(|kept| generation(&kept)).transpose()?,
         number,
         audit: (last_number(connection, audit::SEQUENCE.to_owned()).await?, at),
-        went_back: went_back.map(|word| words(&word)),
-        is_decided: setting(connection, RESTORED).await?.is_some(),
+        went_back: went_back.map(|value| went_back_reason(&value)),
+        is_restored_or_accepted: setting(connection, RESTORED).await?.is_some(),
     })
 }
 
@@ -343,25 +343,25 @@ async fn last_number(connection: &mut Connection, stream: String) -> Result<u64,
 
 impl HistoryPoint {
     /// Compares the store with the mark whose number this point contains.
-    pub fn compare(&self, mark: &Mark) -> Compared {
+    pub fn compare(&self, mark: &Mark) -> Comparison {
         if mark.number == 0 {
-            return Compared::SaysNothing;
+            return Comparison::Inconclusive;
         }
         if let Some(other) = self.control_plane.as_ref().filter(|id| **id != mark.control_plane) {
-            return Compared::Foreign(format!(
-                "the mark is of control plane {}, and the store of {other}",
+            return Comparison::OtherControlPlane(format!(
+                "the mark belongs to control plane {}, and the store to {other}",
                 mark.control_plane
             ));
         }
         let is_empty = self.control_plane.is_none();
         match self.generation.unwrap_or(0) {
-            later if later > mark.generation => Compared::SaysNothing,
+            later if later > mark.generation => Comparison::Inconclusive,
             earlier if earlier < mark.generation && !is_empty => {
-                let detail = "the store is of before a backup was restored or a history was accepted";
-                Compared::WentBack(format!("{}; {detail}", missing_since(mark, self.audit)))
+                let detail = "the store is older than a restore or an accepted history";
+                Comparison::WentBack(format!("{}; {detail}", missing_since(mark, self.audit)))
             }
-            _ if self.number >= mark.number && !is_empty => Compared::GoesOn,
-            _ => Compared::WentBack(missing(mark, self.number, self.audit)),
+            _ if self.number >= mark.number && !is_empty => Comparison::Continues,
+            _ => Comparison::WentBack(missing(mark, self.number, self.audit)),
         }
     }
 }
@@ -377,7 +377,7 @@ fn missing(mark: &Mark, number: u64, audit: (u64, Option<Timestamp>)) -> String 
 fn missing_since(mark: &Mark, (audit, at): (u64, Option<Timestamp>)) -> String {
     let at = at.map(|at| format!(" of {at}")).unwrap_or_default();
     format!(
-        "the store ends at audit record {audit}{at}, and the last that this process has acknowledged was at {}, with audit record {}.",
+        "the store ends at audit record {audit}{at}, but this process acknowledged a change at {}, audit record {}.",
         mark.at, mark.audit
     )
 }
@@ -393,22 +393,22 @@ pub(crate) fn is_number(stream: &str) -> bool {
 
 fn generation(kept: &[u8]) -> Result<u64, StoreError> {
     let text = String::from_utf8_lossy(kept);
-    text.parse().map_err(|_| StoreError::corrupt("settings", GENERATION, "value", format_args!("it holds {text:?}")))
+    text.parse().map_err(|_| StoreError::corrupt("settings", GENERATION, "value", format_args!("{text:?} is invalid")))
 }
 
 fn millis(at: Timestamp) -> u64 {
     u64::try_from(at.as_millis()).unwrap_or(0)
 }
 
-fn word(latest: Timestamp, why: &str) -> Value {
+fn encode_went_back(latest: Timestamp, why: &str) -> Value {
     Value::Blob(format!("{} {why}", millis(latest)).into_bytes())
 }
 
-fn latest(word: &[u8]) -> u64 {
-    String::from_utf8_lossy(word).split(' ').next().and_then(|millis| millis.parse().ok()).unwrap_or(0)
+fn latest_evidence(value: &[u8]) -> u64 {
+    String::from_utf8_lossy(value).split(' ').next().and_then(|millis| millis.parse().ok()).unwrap_or(0)
 }
 
-fn words(word: &[u8]) -> String {
-    let text = String::from_utf8_lossy(word);
+fn went_back_reason(value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(value);
     text.split_once(' ').map_or(text.as_ref(), |(_, why)| why).to_owned()
 }

@@ -14,15 +14,15 @@ impl Tx {
     pub async fn put_idempotency(
         &mut self,
         answer: &IdempotencyRecord,
-        forgotten_before: Option<Timestamp>,
+        expired_before: Option<Timestamp>,
     ) -> Result<(), StoreError> {
-        let answer = self.answer_sealed_now(answer).await?;
+        let answer = self.resealed_answer(answer).await?;
         let values = vec![
             text(answer.token),
             text(&answer.key),
             Value::Int(answer.created_at.as_millis()),
             document(&answer)?,
-            Value::Int(forgotten_before.map_or(i64::MIN, Timestamp::as_millis)),
+            Value::Int(expired_before.map_or(i64::MIN, Timestamp::as_millis)),
         ];
         let sql = "insert into idempotency (token_id, key, created_at, doc) values ($1, $2, $3, $4) \
                    on conflict (token_id, key) do update set created_at = excluded.created_at, doc = excluded.doc \
@@ -32,13 +32,13 @@ impl Tx {
     }
 
     /// Returns the answer with its body resealed under the current sealing key.
-    pub(crate) async fn answer_sealed_now(
+    pub(crate) async fn resealed_answer(
         &mut self,
         answer: &IdempotencyRecord,
     ) -> Result<IdempotencyRecord, StoreError> {
         let mut answer = answer.clone();
         if let Ok(sealed) = hex::decode(&answer.body) {
-            answer.body = hex::encode(self.sealed_now(&answer.sealed_for(), &sealed).await?);
+            answer.body = hex::encode(self.reseal_value(&answer.seal_owner(), &sealed).await?);
         }
         Ok(answer)
     }

@@ -17,9 +17,9 @@ use crate::{
 /// The setting with the control plane's id. It is written with the first rows, so a store without it has no platform.
 pub const PLATFORM: &str = "control-plane.id";
 /// Most of SQLite's findings that an error repeats.
-const FINDINGS_TOLD: usize = 3;
+const FINDINGS_SHOWN: usize = 3;
 /// Tables that are empty while the store has no platform.
-const OF_A_PLATFORM: [&str; 7] = ["settings", "authorities", "signing_keys", "projects", "nodes", "tokens", "audit"];
+const PLATFORM_TABLES: [&str; 7] = ["settings", "authorities", "signing_keys", "projects", "nodes", "tokens", "audit"];
 
 /// The contents of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +38,12 @@ pub enum Contents {
 
 impl Contents {
     /// Returns what a store lacks that should hold a platform, as a phrase for messages.
-    pub const fn lack(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::NoFile => "does not exist",
             Self::EmptyFile => "is empty",
             Self::NoTables => "has no tables of a control plane",
-            Self::NoRows => "has the tables of a control plane and no rows",
+            Self::NoRows => "has the tables of a control plane, but no rows",
             Self::Platform => "holds a control plane",
         }
     }
@@ -81,7 +81,7 @@ impl StoreOptions {
             return Ok(());
         }
         let Some(mut connection) = self.open_to_read().await? else { return Ok(()) };
-        let found = findings(&mut connection, "quick_check", FINDINGS_TOLD).await?;
+        let found = findings(&mut connection, "quick_check", FINDINGS_SHOWN).await?;
         match found.is_empty() {
             true => Ok(()),
             false => Err(StoreError::Damaged { place: self.place(), detail: found.join("; ") }),
@@ -162,7 +162,7 @@ async fn contents(connection: &mut Connection, dialect: Dialect) -> Result<Conte
     if !connection.rows(sql, vec![Value::Text(PLATFORM.to_owned())], 1).await?.is_empty() {
         return Ok(Contents::Platform);
     }
-    for table in OF_A_PLATFORM.into_iter().filter(|table| has(table)) {
+    for table in PLATFORM_TABLES.into_iter().filter(|table| has(table)) {
         if !connection.rows(format!("select * from {table} limit 1"), Vec::new(), 1).await?.is_empty() {
             let why = format!("the row is missing, although table {table} has rows");
             return Err(StoreError::corrupt("settings", PLATFORM, "value", why));

@@ -8,7 +8,7 @@ use crate::{
     error::StoreError,
     query::{Value, get_count, get_int, get_parsed, int, text},
     record::LeaseRecord,
-    repeat::repeated,
+    retry::with_retries,
     store::{Reader, Store, Tx},
 };
 
@@ -24,7 +24,7 @@ impl Store {
         if self.read().await?.is_held_by_another(name, holder).await? {
             return Ok(None);
         }
-        repeated(async || {
+        with_retries(async || {
             let mut tx = self.begin().await?;
             let lease = tx.acquire_lease(name, holder, ttl).await?;
             tx.commit().await?;
@@ -41,12 +41,12 @@ impl Store {
 
     /// Deletes a lease: the next holder starts with the first fence. Only for leases that grant turns and under which
     /// nothing is signed.
-    pub async fn give_up_lease(&self, name: &str, holder: ReplicaId) -> Result<(), StoreError> {
+    pub async fn delete_lease(&self, name: &str, holder: ReplicaId) -> Result<(), StoreError> {
         self.end_leases("delete from leases where name = $1 and holder = $2", &[text(name), text(holder)]).await
     }
 
     async fn end_leases(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
-        repeated(async || {
+        with_retries(async || {
             let mut tx = self.begin().await?;
             tx.execute(sql, values.to_vec()).await?;
             tx.commit().await
@@ -86,7 +86,7 @@ impl Tx {
 impl Reader {
     /// Returns whether the holder still has the lease with this fence. Call it inside the transaction that depends on
     /// it.
-    pub async fn lease_held(&mut self, name: &str, holder: ReplicaId, fence: u64) -> Result<bool, StoreError> {
+    pub async fn holds_lease(&mut self, name: &str, holder: ReplicaId, fence: u64) -> Result<bool, StoreError> {
         // Expiry alone does not end a lease: only another holder does, and that raises the fence.
         Ok(self.lease(name).await?.is_some_and(|lease| lease.holder == holder && lease.fence == fence))
     }
@@ -117,7 +117,8 @@ impl Reader {
             return Ok(self.clock.now());
         }
         let sql = self.dialect.now_ms();
-        let row = self.row(sql, Vec::new()).await?.ok_or_else(|| StoreError::Database("no clock".to_owned()))?;
+        let row =
+            self.row(sql, Vec::new()).await?.ok_or_else(|| StoreError::Database("no clock reading".to_owned()))?;
         Ok(Timestamp::from_millis(get_int(&row, "now_ms")?))
     }
 }

@@ -24,18 +24,17 @@ mod counts;
 mod damage;
 mod database;
 mod dialect;
+mod disk_space;
 mod dump;
 mod enrollment;
 mod error;
 mod event;
 mod expired;
-mod genuine;
 mod hint;
 mod history;
 mod idempotency;
 mod inspect;
 mod lease;
-mod look;
 mod mark;
 mod member;
 mod migrate;
@@ -47,9 +46,10 @@ mod project;
 mod query;
 mod readers;
 mod record;
-mod repeat;
+mod record_verifier;
 mod replica;
-mod room;
+mod restore_target;
+mod retry;
 mod sealing;
 mod secret;
 mod select;
@@ -72,31 +72,31 @@ pub use audit::AuditFilter;
 pub use authority::StoredAuthority;
 pub use bad_row::BadRow;
 pub use counts::StoreCounts;
-pub use dump::{DumpError, RESTORE_ID, RESTORED, leapt};
+pub use dump::{DumpError, RESTORE_ID, RESTORED, raised_number};
 pub use enrollment::EnrollmentTerms;
 pub use error::{EnrollmentRefusal, StoreError};
 pub use expired::Expired;
-pub use genuine::{ForgedRow, RecordProof};
-pub use history::{Compared, GENERATION, HistoryPoint};
+pub use history::{Comparison, GENERATION, HistoryPoint};
 pub use inspect::{Contents, PLATFORM};
-pub use look::Found;
 pub use mark::{FoundMark, Mark, MarkFile};
 pub use node::NodeFilter;
 pub use operation::OperationFilter;
 pub use page::Page;
 pub use record::{
     AccessGrantRecord, ActorToken, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuditRecord,
-    AuthorityRecord, EnrollmentRecord, EventRecord, IdempotencyRecord, LeaseRecord, LeftMachine, MachineChange,
-    MemberRecord, NewAudit, NewEvent, NodeKeyRecord, NodeProblem, NodeRecord, OperationRecord, ProjectRecord,
-    ReplicaRecord, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord,
+    AuthorityRecord, EnrollmentRecord, EventRecord, IdempotencyRecord, LeaseRecord, MachineChange, MemberRecord,
+    NewAudit, NewEvent, NodeKeyRecord, NodeProblem, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
+    ReturnedMachine, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord,
     TokenRecord, WorkloadRecord,
 };
-pub use repeat::repeated;
-pub use replica::{Burial, ReplicaLife};
+pub use record_verifier::{ForgedRow, RecordProof};
+pub use replica::{Eviction, ReplicaLiveness};
+pub use restore_target::RestoreTarget;
+pub use retry::with_retries;
 pub use sealing::SealingRecord;
 pub use signing_key::StoredSigningKey;
 #[cfg(feature = "simulation")]
-pub use simulation::{Answers, Gate};
+pub use simulation::{CommitTiming, Gate};
 pub use sizes::{StoreSize, TableSize};
 pub use store::{Change, Reader, Store, StoreOptions, Tx};
 pub use task::TaskFilter;

@@ -50,7 +50,7 @@ pub enum FoundMark {
     /// The file holds no valid mark; the text is the reason.
     Damaged(String),
     /// The file holds a mark.
-    Whole(MarkFile),
+    Valid(MarkFile),
 }
 
 /// An open file with its newest mark.
@@ -86,7 +86,7 @@ impl MarkFile {
         }
         made.file.sync_all()?;
         std::fs::rename(&draft, path)?;
-        let folder = path.parent().ok_or_else(|| io::Error::other("a mark lies in a folder"))?;
+        let folder = path.parent().ok_or_else(|| io::Error::other("the path of the mark has no parent folder"))?;
         File::open(folder)?.sync_all()?;
         Ok(made)
     }
@@ -106,7 +106,7 @@ impl MarkFile {
         let read = SLOTS.map(|at| decoded(&bytes[at as usize..at as usize + SLOT_BYTES]));
         let newest = read.into_iter().enumerate().filter_map(|(slot, mark)| Some((slot, mark?)));
         Ok(match newest.max_by_key(|(_, mark)| mark.number) {
-            Some((slot, mark)) => FoundMark::Whole(Self { file: Arc::new(file), mark, slot }),
+            Some((slot, mark)) => FoundMark::Valid(Self { file: Arc::new(file), mark, slot }),
             None => FoundMark::Damaged("the checksums of both its entries are wrong".to_owned()),
         })
     }
@@ -135,8 +135,8 @@ fn encoded(mark: &Mark) -> io::Result<[u8; SLOT_BYTES]> {
     let json = serde_json::to_string(mark)?;
     let mut body = format!(" {json:<width$}", width = SLOT_BYTES - 10);
     body.push('\n');
-    let whole = format!("{:08x}{body}", crc32fast::hash(body.as_bytes()));
-    whole.into_bytes().try_into().map_err(|_| io::Error::other("the mark is too long"))
+    let slot = format!("{:08x}{body}", crc32fast::hash(body.as_bytes()));
+    slot.into_bytes().try_into().map_err(|_| io::Error::other("the mark is too long"))
 }
 
 fn decoded(slot: &[u8]) -> Option<Mark> {
@@ -158,13 +158,13 @@ mod tests {
 
     fn found(path: &Path) -> Option<Mark> {
         match MarkFile::open(path).unwrap() {
-            FoundMark::Whole(file) => Some(file.mark().clone()),
+            FoundMark::Valid(file) => Some(file.mark().clone()),
             FoundMark::Absent | FoundMark::Damaged(_) => None,
         }
     }
 
     #[test]
-    fn a_mark_is_read_as_it_was_raised_and_goes_on_from_there() {
+    fn mark_survives_reopening_after_every_raise() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.mark");
         assert!(matches!(MarkFile::open(&path).unwrap(), FoundMark::Absent));
@@ -173,7 +173,7 @@ mod tests {
         for number in 1..=5 {
             file.raise(number, number * 2, Timestamp::from_millis(number as i64)).unwrap();
             assert_eq!(found(&path), Some(file.mark().clone()));
-            let FoundMark::Whole(again) = MarkFile::open(&path).unwrap() else { panic!("no mark") };
+            let FoundMark::Valid(again) = MarkFile::open(&path).unwrap() else { panic!("no mark") };
             file = again;
         }
         assert_eq!((file.mark().id, file.mark().number, file.mark().audit), (id, 5, 10));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_write_leaves_the_mark_before_it_whichever_byte_was_the_last() {
+    fn torn_write_leaves_the_previous_mark() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.mark");
         let mut file = MarkFile::create(&path, fresh()).unwrap();
@@ -193,33 +193,33 @@ mod tests {
         for last in &changed[..changed.len() - 1] {
             let torn: Vec<u8> = (0..before.len()).map(|at| if at <= *last { after[at] } else { before[at] }).collect();
             std::fs::write(&path, torn).unwrap();
-            assert_eq!(found(&path).map(|mark| mark.number), Some(1), "torn behind byte {last}");
+            assert_eq!(found(&path).map(|mark| mark.number), Some(1), "torn after byte {last}");
         }
         std::fs::write(&path, &after).unwrap();
         assert_eq!(found(&path).map(|mark| mark.number), Some(2));
     }
 
     #[test]
-    fn a_file_that_was_cut_emptied_or_overwritten_holds_no_mark_and_a_changed_bit_makes_no_other_one() {
+    fn damaged_file_is_detected_and_a_flipped_bit_never_changes_the_mark() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.mark");
         let mut file = MarkFile::create(&path, fresh()).unwrap();
         file.raise(1, 8, Timestamp::from_millis(1)).unwrap();
-        let (whole, marks) = (std::fs::read(&path).unwrap(), [fresh().number, 1]);
+        let (intact, marks) = (std::fs::read(&path).unwrap(), [fresh().number, 1]);
         let damaged = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
             matches!(MarkFile::open(&path).unwrap(), FoundMark::Damaged(_))
         };
-        for length in [0, 1, 511, 512, 4_096, whole.len() - 1] {
-            assert!(damaged(&whole[..length]), "cut to {length}");
+        for length in [0, 1, 511, 512, 4_096, intact.len() - 1] {
+            assert!(damaged(&intact[..length]), "cut to {length}");
         }
-        assert!(damaged(&vec![0; whole.len()]) && damaged(&[&whole[..], b" "].concat()));
-        for at in (0..SLOT_BYTES).chain(SLOTS[1] as usize..whole.len()) {
+        assert!(damaged(&vec![0; intact.len()]) && damaged(&[&intact[..], b" "].concat()));
+        for at in (0..SLOT_BYTES).chain(SLOTS[1] as usize..intact.len()) {
             for bit in 0..8 {
-                let mut flipped = whole.clone();
+                let mut flipped = intact.clone();
                 flipped[at] ^= 1 << bit;
                 std::fs::write(&path, &flipped).unwrap();
-                let mark = found(&path).expect("the other slot is whole");
+                let mark = found(&path).expect("the other slot is intact");
                 assert!(marks.contains(&mark.number) && mark.control_plane == fresh().control_plane, "{at} {bit}");
             }
         }

@@ -13,7 +13,7 @@ impl Tx {
     /// Appends members to a workload. Fails with [`StoreError::AllocationInUse`] if another member uses an allocation.
     pub async fn insert_members(&mut self, members: &[MemberRecord]) -> Result<(), StoreError> {
         for member in members {
-            if let Some((_, workload)) = self.allocation_user(member.allocation).await? {
+            if let Some((_, workload)) = self.allocation_workload(member.allocation).await? {
                 return Err(StoreError::AllocationInUse {
                     allocation: member.allocation,
                     workload: workload.to_string(),

@@ -47,7 +47,7 @@ pub(crate) async fn run(connection: &mut Connection, dialect: Dialect) -> Result
             Some(_) => return Err(edited(*version)),
             None => {
                 let applied = apply(connection, dialect, *version, sql, checksum).await;
-                applied.map_err(|error| of_migration(*version, error))?;
+                applied.map_err(|error| migration_error(*version, error))?;
             }
         }
     }
@@ -69,7 +69,7 @@ async fn begin_with_baseline(connection: &mut Connection, dialect: Dialect) -> R
         dialect.extra_baseline(),
         rows.join(", ")
     );
-    connection.run(sql).await.map_err(|error| of_migration(version, error))?;
+    connection.run(sql).await.map_err(|error| migration_error(version, error))?;
     Ok(contained)
 }
 
@@ -92,13 +92,13 @@ pub(crate) async fn check(connection: &mut Connection) -> Result<(), StoreError>
 }
 
 fn edited(version: i64) -> StoreError {
-    let why = format!("migration {version} is not the one that was applied");
+    let why = format!("migration {version} differs from the one that was applied");
     StoreError::corrupt("schema_versions", version, "checksum", why)
 }
 
 /// Converts an error of a migration. Errors of a busy, full or unreachable database are not attributed to the
 /// migration.
-fn of_migration(version: i64, error: StoreError) -> StoreError {
+fn migration_error(version: i64, error: StoreError) -> StoreError {
     match error {
         StoreError::Database(detail) => StoreError::Migration { version, detail },
         other => other,

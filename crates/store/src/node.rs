@@ -105,13 +105,13 @@ impl Reader {
     }
 
     /// Returns all nodes for which `is_one` is true, oldest first, without a limit.
-    pub async fn every_node(&mut self, is_one: impl Fn(&NodeRecord) -> bool) -> Result<Vec<NodeRecord>, StoreError> {
+    pub async fn every_node(&mut self, predicate: impl Fn(&NodeRecord) -> bool) -> Result<Vec<NodeRecord>, StoreError> {
         let (mut found, mut filter) = (Vec::new(), NodeFilter::default());
         loop {
             let page = self.nodes(&filter).await?;
             let Some(last) = page.last() else { return Ok(found) };
             filter.page.after = Some(last.id.to_string());
-            found.extend(page.into_iter().filter(&is_one));
+            found.extend(page.into_iter().filter(&predicate));
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{
 
 /// Newest keys remembered per node. A certificate is renewed every 16 hours with a new key, so 256 keys cover about 170
 /// days; an agent has long replaced any key that is forgotten.
-const KEPT_PER_NODE: i64 = 256;
+const KEYS_PER_NODE_MAX: i64 = 256;
 
 impl Tx {
     /// Stores a key and forgets the node's oldest ones. Fails with [`StoreError::KeyReused`] if the key was already
@@ -22,17 +22,19 @@ impl Tx {
         if self.is_node_key(&key.sha256).await? {
             return Err(StoreError::KeyReused);
         }
-        self.forget_old_keys(key.node).await?;
+        self.delete_old_keys(key.node).await?;
         let values = vec![text(&key.sha256), text(key.node), int(key.epoch), Value::Int(key.created_at.as_millis())];
         let sql = "insert into node_keys (sha256, node_id, epoch, created_at) values ($1, $2, $3, $4)";
         self.execute(sql, values).await?;
         Ok(())
     }
 
-    async fn forget_old_keys(&mut self, node: NodeId) -> Result<(), StoreError> {
+    async fn delete_old_keys(&mut self, node: NodeId) -> Result<(), StoreError> {
         let sql =
             "select sha256, created_at from node_keys where node_id = $1 order by created_at desc limit 1 offset $2";
-        let Some(row) = self.row(sql, vec![text(node), Value::Int(KEPT_PER_NODE - 1)]).await? else { return Ok(()) };
+        let Some(row) = self.row(sql, vec![text(node), Value::Int(KEYS_PER_NODE_MAX - 1)]).await? else {
+            return Ok(());
+        };
         let oldest = get_int(&row, "created_at")?;
         let values = vec![text(node), Value::Int(oldest)];
         self.execute("delete from node_keys where node_id = $1 and created_at <= $2", values).await?;

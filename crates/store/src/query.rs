@@ -30,7 +30,7 @@ pub(crate) fn list_of(items: impl IntoIterator<Item = impl std::fmt::Display>) -
 
 /// Returns a record as JSON.
 pub(crate) fn document(record: &impl Serialize) -> Result<Value, StoreError> {
-    serde_json::to_string(record).map(Value::Text).map_err(StoreError::unwritable)
+    serde_json::to_string(record).map(Value::Text).map_err(StoreError::not_serializable)
 }
 
 impl Reader {
@@ -42,7 +42,7 @@ impl Reader {
         values: Vec<Value>,
     ) -> Result<u64, StoreError> {
         let ran = self.connection()?.execute(sql, values).await;
-        self.noted(ran)
+        self.record_outcome(ran)
     }
 
     /// Returns all rows of a statement.
@@ -97,7 +97,7 @@ pub(crate) fn get_int(row: &Row, column: &'static str) -> Result<i64, StoreError
 
 /// Returns an integer column that must not be negative.
 pub(crate) fn get_count(row: &Row, column: &'static str) -> Result<u64, StoreError> {
-    u64::try_from(get_int(row, column)?).map_err(|_| row.corrupt(column, "it is negative"))
+    u64::try_from(get_int(row, column)?).map_err(|_| row.corrupt(column, "the number is negative"))
 }
 
 /// Returns a column of bytes.
@@ -108,7 +108,7 @@ pub(crate) fn get_blob(row: &Row, column: &'static str) -> Result<Vec<u8>, Store
 /// Parses a text column.
 pub(crate) fn get_parsed<T: std::str::FromStr>(row: &Row, column: &'static str) -> Result<T, StoreError> {
     let text = row.text(column)?;
-    text.parse().map_err(|_| row.corrupt(column, format_args!("it holds {text:?}")))
+    text.parse().map_err(|_| row.corrupt(column, format_args!("{text:?} is invalid")))
 }
 
 /// Parses a text column; `None` if it is empty.

@@ -32,14 +32,14 @@ struct Opener {
 }
 
 /// A connection in a transaction with one snapshot.
-pub(crate) struct Lent {
+pub(crate) struct Snapshot {
     connection: Option<Object<Opener>>,
     dialect: Dialect,
 }
 
 /// A reader for a single statement. One statement is consistent without a transaction, which saves two of three round
 /// trips to PostgreSQL.
-pub(crate) struct Once {
+pub(crate) struct SingleStatement {
     readers: Readers,
     has_read: bool,
 }
@@ -48,37 +48,37 @@ impl Readers {
     pub(crate) fn new(dialect: Dialect, url: String) -> Self {
         let timeouts = Timeouts { wait: Some(TURN_WAIT_MAX), create: None, recycle: None };
         let pool = Pool::builder(Opener { dialect, url }).max_size(READERS_MAX).timeouts(timeouts);
-        let pool = pool.runtime(Runtime::Tokio1).build().expect("a runtime is given for the timeouts");
+        let pool = pool.runtime(Runtime::Tokio1).build().expect("the pool has a runtime for its timeouts");
         Self { pool, dialect }
     }
 
     /// Waits for a connection and begins a transaction for reading.
-    pub(crate) async fn lend(&self) -> Result<Lent, StoreError> {
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         // A restarted server has closed every pooled connection; the attempt after the last one opens a new connection.
         for _ in 0..READERS_MAX {
-            match self.begun().await {
+            match self.begin().await {
                 Err(StoreError::Unreachable(_)) => {}
                 begun => return begun,
             }
         }
-        self.begun().await
+        self.begin().await
     }
 
     /// Returns a reader for one statement. It waits for a connection when the statement runs.
-    pub(crate) fn once(&self) -> Once {
-        Once { readers: self.clone(), has_read: false }
+    pub(crate) fn single_statement(&self) -> SingleStatement {
+        SingleStatement { readers: self.clone(), has_read: false }
     }
 
-    async fn begun(&self) -> Result<Lent, StoreError> {
-        let connection = self.pool.get().await.map_err(refused)?;
-        let mut lent = Lent { connection: Some(connection), dialect: self.dialect };
-        lent.connection()?.run(self.dialect.begin_reading()).await?;
-        Ok(lent)
+    async fn begin(&self) -> Result<Snapshot, StoreError> {
+        let connection = self.pool.get().await.map_err(pool_error)?;
+        let mut snapshot = Snapshot { connection: Some(connection), dialect: self.dialect };
+        snapshot.connection()?.run(self.dialect.begin_reading()).await?;
+        Ok(snapshot)
     }
 
     /// Returns whether no reader is active.
     #[cfg(feature = "simulation")]
-    pub(crate) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let status = self.pool.status();
         status.available == status.size && status.waiting == 0
     }
@@ -89,14 +89,14 @@ impl Readers {
     }
 }
 
-impl Lent {
+impl Snapshot {
     pub(crate) fn connection(&mut self) -> Result<&mut Connection, StoreError> {
         let connection = self.connection.as_deref_mut();
-        connection.ok_or_else(|| StoreError::Unreachable("the connection was given back".to_owned()))
+        connection.ok_or_else(|| StoreError::Unreachable("the connection was returned to the pool".to_owned()))
     }
 }
 
-impl Once {
+impl SingleStatement {
     /// Returns the rows of the statement, at most `most` of them. Refuses a second statement, which would see another
     /// snapshot.
     pub(crate) async fn rows(
@@ -106,7 +106,7 @@ impl Once {
         most: usize,
     ) -> Result<Vec<Row>, StoreError> {
         if mem::replace(&mut self.has_read, true) {
-            return Err(StoreError::Database("a reader of one statement was asked for a second".to_owned()));
+            return Err(StoreError::Database("a reader for one statement cannot run another".to_owned()));
         }
         // As in `lend`: the attempt after the last pooled connection opens a new one.
         for _ in 0..READERS_MAX {
@@ -119,11 +119,11 @@ impl Once {
     }
 
     async fn read(&self, sql: Cow<'static, str>, values: Vec<Value>, most: usize) -> Result<Vec<Row>, StoreError> {
-        self.readers.pool.get().await.map_err(refused)?.rows(sql, values, most).await
+        self.readers.pool.get().await.map_err(pool_error)?.rows(sql, values, most).await
     }
 }
 
-impl Drop for Lent {
+impl Drop for Snapshot {
     /// Ends the transaction at once; PostgreSQL would otherwise keep old row versions for it.
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
@@ -161,7 +161,7 @@ impl Manager for Opener {
     }
 }
 
-fn refused(error: PoolError<StoreError>) -> StoreError {
+fn pool_error(error: PoolError<StoreError>) -> StoreError {
     match error {
         PoolError::Backend(error) => error,
         PoolError::Timeout(_) => StoreError::Busy,

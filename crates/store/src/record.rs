@@ -13,8 +13,8 @@ pub use {
     credential::{AuthorityRecord, ServiceAccountRecord, SigningKeyRecord, TokenRecord},
     history::{ActorToken, AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
     inventory::{
-        AllocationRecord, ArtifactRecord, EnrollmentRecord, LeftMachine, MachineChange, NodeKeyRecord, NodeProblem,
-        NodeRecord, ProjectRecord,
+        AllocationRecord, ArtifactRecord, EnrollmentRecord, MachineChange, NodeKeyRecord, NodeProblem, NodeRecord,
+        ProjectRecord, ReturnedMachine,
     },
     operation::{OperationRecord, StepRecord, TaskRecord},
     replica::{LeaseRecord, ReplicaRecord, SessionRecord},

@@ -12,32 +12,32 @@ use crate::{
     error::StoreError,
     query::{Value, document, get_text, text},
     record::{ReplicaRecord, SessionRecord},
-    repeat::repeated,
+    retry::with_retries,
     store::{Change, Reader, Store, Tx},
 };
 
 /// A replica with the time left on its lease; zero if it is dead.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReplicaLife {
+pub struct ReplicaLiveness {
     /// The replica.
     pub replica: ReplicaRecord,
     /// The time until its lease expires, by the database's clock.
-    pub left: Duration,
+    pub time_left: Duration,
 }
 
 /// The condition under which a replica is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Burial {
+pub enum Eviction {
     /// Evict unconditionally: the replica is shutting down, or its successor knows that it is dead.
-    Known,
+    Unconditional,
     /// Evict only if its lease has expired; a replica that renewed it stays.
-    Expired,
+    IfExpired,
 }
 
 impl Store {
     /// Registers a replica that is alive for `ttl`.
     pub async fn join_replica(&self, replica: &ReplicaRecord, ttl: Duration) -> Result<(), StoreError> {
-        repeated(async || {
+        with_retries(async || {
             let mut tx = self.begin().await?;
             let sql =
                 "insert into replicas (id, doc) values ($1, $2) on conflict (id) do update set doc = excluded.doc";
@@ -50,7 +50,7 @@ impl Store {
 
     /// Renews a replica's lease. Returns false if it was evicted, which also ended its sessions and leases.
     pub async fn renew_replica(&self, id: ReplicaId, ttl: Duration) -> Result<bool, StoreError> {
-        repeated(async || {
+        with_retries(async || {
             let mut tx = self.begin().await?;
             let known = tx.row("select id from replicas where id = $1", vec![text(id)]).await?.is_some();
             if known {
@@ -64,19 +64,19 @@ impl Store {
 
     /// Evicts a replica with all its sessions and leases, and hints its operations to the other replicas. Returns false
     /// if it was already evicted, or if it is alive and `burial` requires an expired lease.
-    pub async fn bury_replica(&self, id: ReplicaId, burial: Burial) -> Result<bool, StoreError> {
-        repeated(async || {
+    pub async fn evict_replica(&self, id: ReplicaId, eviction: Eviction) -> Result<bool, StoreError> {
+        with_retries(async || {
             let mut tx = self.begin().await?;
-            if burial == Burial::Expired && !tx.time_left(id).await?.is_zero() {
+            if eviction == Eviction::IfExpired && !tx.time_left(id).await?.is_zero() {
                 return Ok(false);
             }
-            let buried = tx.execute("delete from replicas where id = $1", vec![text(id)]).await? > 0;
+            let is_evicted = tx.execute("delete from replicas where id = $1", vec![text(id)]).await? > 0;
             tx.execute("delete from sessions where replica_id = $1", vec![text(id)]).await?;
             let freed = tx.operations_driven_by(id).await?;
             tx.hints.extend(freed.into_iter().map(Change::Operation));
             tx.execute("update leases set expires_at = 0 where holder = $1 and expires_at > 0", vec![text(id)]).await?;
             tx.commit().await?;
-            Ok(buried)
+            Ok(is_evicted)
         })
         .await
     }
@@ -103,11 +103,11 @@ impl Tx {
             Value::Int(session.since.as_millis()),
             document(session)?,
         ];
-        let stands = self.execute(sql, values).await? > 0;
-        if stands {
+        let is_current = self.execute(sql, values).await? > 0;
+        if is_current {
             self.hints.push(Change::Node(session.node));
         }
-        Ok(stands)
+        Ok(is_current)
     }
 
     /// Records that a connection has ended. Returns false if another connection carries the node channel.
@@ -119,11 +119,11 @@ impl Tx {
 
 impl Reader {
     /// Returns every replica that was not evicted, oldest first.
-    pub async fn replicas(&mut self) -> Result<Vec<ReplicaLife>, StoreError> {
+    pub async fn replicas(&mut self) -> Result<Vec<ReplicaLiveness>, StoreError> {
         let known: Vec<ReplicaRecord> = self.list("select id, doc from replicas order by id", Vec::new()).await?;
         let mut lives = Vec::with_capacity(known.len());
         for replica in known {
-            lives.push(ReplicaLife { left: self.time_left(replica.id).await?, replica });
+            lives.push(ReplicaLiveness { time_left: self.time_left(replica.id).await?, replica });
         }
         Ok(lives)
     }

@@ -32,7 +32,7 @@ pub struct SealingRecord {
     /// The id of the previous key, while rows under it may remain.
     pub previous: Option<String>,
     /// The last row that was moved to the current key; absent before the first.
-    pub reached: Option<Reached>,
+    pub reached: Option<ResealPosition>,
     /// When the key came into use, or when the last row was moved to it.
     pub since: Timestamp,
     /// The request that put the key into use; absent for the first key.
@@ -44,7 +44,7 @@ impl SealingRecord {
     pub(crate) const SETTING: &str = "sealing.current";
 
     /// Returns a record for this key without a rotation in progress.
-    pub fn settled(current: String, since: Timestamp) -> Self {
+    pub fn new(current: String, since: Timestamp) -> Self {
         Self { current, previous: None, reached: None, since, correlation: None }
     }
 
@@ -56,7 +56,7 @@ impl SealingRecord {
 
 /// A position in the order in which rows are resealed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reached {
+pub struct ResealPosition {
     table: Table,
     after: String,
 }
@@ -122,7 +122,7 @@ impl Table {
     }
 
     /// Returns the tables that remain, each with the id of the last finished row.
-    fn left(reached: Option<&Reached>) -> impl Iterator<Item = (Self, String)> + use<> {
+    fn remaining(reached: Option<&ResealPosition>) -> impl Iterator<Item = (Self, String)> + use<> {
         let from = reached.and_then(|reached| TABLES.iter().position(|table| *table == reached.table)).unwrap_or(0);
         let first = reached.map(|reached| reached.after.clone()).unwrap_or_default();
         let after = std::iter::once(first).chain(std::iter::repeat(String::new()));
@@ -150,7 +150,7 @@ impl Reader {
     pub async fn rows_to_reseal(&mut self) -> Result<u64, StoreError> {
         let Some(record) = self.sealing().await?.filter(|record| record.previous.is_some()) else { return Ok(0) };
         let mut left = 0;
-        for (table, after) in Table::left(record.reached.as_ref()) {
+        for (table, after) in Table::remaining(record.reached.as_ref()) {
             let row = self.row(table.count(), vec![text(after)]).await?;
             left += row.map_or(Ok(0), |row| get_count(&row, "rows"))?;
         }
@@ -161,7 +161,7 @@ impl Reader {
 impl Tx {
     /// Sets the sealing record. This change writes everything that follows under its key.
     pub async fn put_sealing(&mut self, record: &SealingRecord) -> Result<(), StoreError> {
-        let value = Value::Blob(serde_json::to_vec(record).map_err(StoreError::unwritable)?);
+        let value = Value::Blob(serde_json::to_vec(record).map_err(StoreError::not_serializable)?);
         let sql = "insert into settings (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value";
         self.execute(sql, vec![text(SealingRecord::SETTING), value]).await?;
         self.sealing = Some(Box::new(Some(record.clone())));
@@ -174,16 +174,16 @@ impl Tx {
         let Some(mut record) = self.sealing().await?.filter(|record| record.previous.is_some()) else {
             return Ok(true);
         };
-        let mut room = i64::from(rows_max);
-        for (table, mut after) in Table::left(record.reached.as_ref()) {
-            let rows = self.rows(table.rows(), vec![text(&after), Value::Int(room)]).await?;
+        let mut limit = i64::from(rows_max);
+        for (table, mut after) in Table::remaining(record.reached.as_ref()) {
+            let rows = self.rows(table.rows(), vec![text(&after), Value::Int(limit)]).await?;
             for row in &rows {
                 after = get_text(row, "id")?;
                 self.reseal_row(table, row, &after, &record.current).await?;
             }
-            record.reached = Some(Reached { table, after });
-            room -= i64::try_from(rows.len()).unwrap_or(i64::MAX);
-            if room <= 0 {
+            record.reached = Some(ResealPosition { table, after });
+            limit -= i64::try_from(rows.len()).unwrap_or(i64::MAX);
+            if limit <= 0 {
                 self.put_sealing(&record).await?;
                 return Ok(false);
             }
@@ -199,8 +199,10 @@ impl Tx {
 
     /// Returns a value sealed for `owner`, resealed under the current key. A value that no available key opens for that
     /// owner is returned unchanged and remains unreadable.
-    pub(crate) async fn sealed_now(&mut self, owner: &[u8], sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let Some(proof) = self.genuine.proof().filter(|_| !sealed.is_empty()) else { return Ok(sealed.to_vec()) };
+    pub(crate) async fn reseal_value(&mut self, owner: &[u8], sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let Some(proof) = self.record_verifier.proof().filter(|_| !sealed.is_empty()) else {
+            return Ok(sealed.to_vec());
+        };
         let key = self.sealing_key_id().await?;
         Ok(proof.reseal(key.as_deref(), owner, sealed).map_or_else(|| sealed.to_vec(), |sealed| sealed.into_owned()))
     }
@@ -209,26 +211,26 @@ impl Tx {
         match table {
             Table::Settings => {
                 let before = get_blob(row, "value")?;
-                let value = self.sealed_now(id.as_bytes(), &before).await?;
+                let value = self.reseal_value(id.as_bytes(), &before).await?;
                 let sql = "update settings set value = $2 where name = $1";
                 self.replace(sql, id, (value != before).then_some(Value::Blob(value))).await
             }
             Table::Secrets => {
                 let before = get_blob(row, "sealed")?;
-                let sealed = self.sealed_now(id.as_bytes(), &before).await?;
+                let sealed = self.reseal_value(id.as_bytes(), &before).await?;
                 let sql = "update secrets set sealed = $2 where id = $1";
                 self.replace(sql, id, (sealed != before).then_some(Value::Blob(sealed))).await
             }
             Table::ServiceAccounts => {
-                let code = self.code_anew(service_account::TABLE, row, (&[], &[]), key)?;
+                let code = self.new_code(service_account::TABLE, row, (&[], &[]), key)?;
                 self.replace("update service_accounts set code = $2 where id = $1", id, code).await
             }
             Table::Tokens => {
-                let code = self.code_anew(token::TABLE, row, (&[], &[]), key)?;
+                let code = self.new_code(token::TABLE, row, (&[], &[]), key)?;
                 self.replace("update tokens set code = $2 where id = $1", id, code).await
             }
             Table::Enrollments => {
-                let code = self.code_anew(enrollment::TABLE, row, (&[], &[]), key)?;
+                let code = self.new_code(enrollment::TABLE, row, (&[], &[]), key)?;
                 self.replace("update enrollments set code = $2 where id = $1", id, code).await
             }
             Table::SigningKeys => self.reseal_signing_key(row, id, key).await,
@@ -247,24 +249,24 @@ impl Tx {
     /// Returns a new code under `key` for a row that an available key proves; `None` for a row that is already under
     /// `key` and for one that no key proves. `before` and `after` are the data outside of the document that the code
     /// covers.
-    fn code_anew(
+    fn new_code(
         &self,
         table: &'static str,
         row: &Row,
         (before, after): (&[u8], &[u8]),
         key: &str,
     ) -> Result<Option<Value>, StoreError> {
-        let Some(proven_by) = self.genuine.proven_by(table, row, before)? else { return Ok(None) };
+        let Some(proven_by) = self.record_verifier.proven_by(table, row, before)? else { return Ok(None) };
         if proven_by == key && before == after {
             return Ok(None);
         }
-        self.genuine.code(Some(key), table, &get_text(row, "doc")?, after).map(Some)
+        self.record_verifier.code(Some(key), table, &get_text(row, "doc")?, after).map(Some)
     }
 
     async fn reseal_signing_key(&mut self, row: &Row, id: &str, key: &str) -> Result<(), StoreError> {
         let before = get_blob(row, "seed")?;
-        let seed = self.sealed_now(&StoredSigningKey::sealed_for(id), &before).await?;
-        if let Some(code) = self.code_anew(signing_key::TABLE, row, (&before, &seed), key)? {
+        let seed = self.reseal_value(&StoredSigningKey::seal_owner(id), &before).await?;
+        if let Some(code) = self.new_code(signing_key::TABLE, row, (&before, &seed), key)? {
             let sql = "update signing_keys set seed = $2, code = $3 where key_id = $1";
             self.execute(sql, vec![text(id), Value::Blob(seed), code]).await?;
         }
@@ -273,8 +275,8 @@ impl Tx {
 
     async fn reseal_authority(&mut self, row: &Row, id: &str, key: &str) -> Result<(), StoreError> {
         let before = get_blob(row, "sealed_key")?;
-        let sealed = self.sealed_now(&StoredAuthority::sealed_for(id), &before).await?;
-        if let Some(code) = self.code_anew(authority::TABLE, row, (&before, &sealed), key)? {
+        let sealed = self.reseal_value(&StoredAuthority::seal_owner(id), &before).await?;
+        if let Some(code) = self.new_code(authority::TABLE, row, (&before, &sealed), key)? {
             let sql = "update authorities set sealed_key = $2, code = $3 where id = $1";
             self.execute(sql, vec![text(id), Value::Blob(sealed), code]).await?;
         }
@@ -283,9 +285,9 @@ impl Tx {
 
     async fn reseal_answer(&mut self, row: &Row) -> Result<(), StoreError> {
         let before: IdempotencyRecord = row.record("doc")?;
-        let after = self.answer_sealed_now(&before).await?;
+        let after = self.resealed_answer(&before).await?;
         if after != before {
-            let doc = serde_json::to_string(&after).map_err(StoreError::unwritable)?;
+            let doc = serde_json::to_string(&after).map_err(StoreError::not_serializable)?;
             let sql = "update idempotency set doc = $3 where token_id = $1 and key = $2";
             self.execute(sql, vec![text(after.token), text(&after.key), Value::Text(doc)]).await?;
         }

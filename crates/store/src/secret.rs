@@ -12,7 +12,7 @@ use crate::{
 impl Tx {
     /// Inserts a secret, replacing the workload's earlier one with the same name.
     pub async fn put_secret(&mut self, secret: &SecretRecord) -> Result<(), StoreError> {
-        let sealed = self.sealed_now(secret.id.to_string().as_bytes(), &secret.sealed).await?;
+        let sealed = self.reseal_value(secret.id.to_string().as_bytes(), &secret.sealed).await?;
         let values = vec![text_or_empty(secret.workload), text(&secret.name)];
         self.execute("delete from secrets where workload_id = $1 and name = $2", values).await?;
         let values = vec![

@@ -40,9 +40,9 @@ impl Select {
 
     /// Like [`Select::equal`], for a column whose partial index leaves out rows with an empty text.
     pub(crate) fn equal_indexed(self, column: &'static str, value: Option<impl Display>) -> Self {
-        let is_asked = value.is_some();
+        let has_value = value.is_some();
         let mut list = self.equal(column, value);
-        if is_asked {
+        if has_value {
             // Without this the planner cannot use the partial index, because it does not know the value.
             list.conditions.push(format!("{column} <> ''"));
         }
@@ -65,11 +65,11 @@ impl Select {
 
     /// Selects a page of rows in the order of their ids.
     pub(crate) fn page(self, page: &Page) -> Self {
-        self.behind("id", page.after(), page.limit())
+        self.page_after("id", page.after(), page.limit())
     }
 
     /// Selects at most `limit` rows after this key, in the order of the keys.
-    pub(crate) fn behind(self, key: &'static str, after: Value, limit: Value) -> Self {
+    pub(crate) fn page_after(self, key: &'static str, after: Value, limit: Value) -> Self {
         let mut list = self.when(key, ">", after);
         list.values.push(limit);
         list.rest = format!(" order by {key} limit ${}", list.values.len());
@@ -119,9 +119,9 @@ mod tests {
     use super::*;
     use crate::{AllocationFilter, AuditFilter, OperationFilter, Store, StoreOptions, TaskFilter, WorkloadFilter};
 
-    struct Noon;
+    struct FixedClock;
 
-    impl Clock for Noon {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp::from_millis(1_790_000_000_000)
         }
@@ -170,20 +170,20 @@ mod tests {
     }
 
     #[test]
-    fn conditions_that_were_not_asked_for_are_not_in_the_statement() {
+    fn absent_conditions_add_nothing_to_the_statement() {
         let list = Select::all("id, doc from tasks").equal("state", None::<&str>).equal("node_id", Some("n"));
-        let list = list.since("at", Some(Noon.now())).page(&Page::default());
+        let list = list.since("at", Some(FixedClock.now())).page(&Page::default());
         let expected = "select id, doc from tasks where node_id = $1 and at >= $2 and id > $3 order by id limit $4";
         assert_eq!((list.sql().as_str(), list.values.len()), (expected, 4));
         assert_eq!(Select::all("id from tasks").then("order by id").sql(), "select id from tasks order by id");
     }
 
     #[tokio::test]
-    async fn page_of_a_project_a_node_or_a_workload_reads_no_row_of_another() {
+    async fn filtered_pages_are_found_by_an_index() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("store.db");
         let options = StoreOptions { url: format!("sqlite://{}", file.display()) };
-        Store::open(&options, Arc::new(Noon)).await.unwrap().close().await;
+        Store::open(&options, Arc::new(FixedClock)).await.unwrap().close().await;
         let store = rusqlite::Connection::open(&file).unwrap();
         for (list, found_by) in lists() {
             let mut plan = store.prepare(&format!("explain query plan {}", list.sql())).unwrap();

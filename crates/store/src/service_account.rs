@@ -17,7 +17,7 @@ impl Tx {
     /// Inserts a service account, replacing a forged row with the same name. Fails with [`StoreError::NameTaken`] if an
     /// account that is not deleted has the name.
     pub async fn insert_service_account(&mut self, account: &ServiceAccountRecord) -> Result<(), StoreError> {
-        let [doc, code] = self.proven(TABLE, account, &[]).await?;
+        let [doc, code] = self.doc_and_code(TABLE, account, &[]).await?;
         self.remove_forged_service_account(account.project, &account.name).await?;
         let values = vec![text(account.id), text(account.project), text(&account.name), doc, code];
         let sql = "insert into service_accounts (id, project_id, name, deleted_at, doc, code) \
@@ -35,25 +35,25 @@ impl Tx {
         at: Timestamp,
     ) -> Result<Vec<TokenRecord>, StoreError> {
         let deleted = ServiceAccountRecord { deleted_at: Some(at), ..account.clone() };
-        let [doc, code] = self.proven(TABLE, &deleted, &[]).await?;
+        let [doc, code] = self.doc_and_code(TABLE, &deleted, &[]).await?;
         let values = vec![text(account.id), Value::Int(deleted_at(&deleted)), doc, code];
         let sql = "update service_accounts set deleted_at = $2, doc = $3, code = $4 where id = $1 and deleted_at = 0";
         if self.execute(sql, values).await? == 0 {
             return Ok(Vec::new());
         }
         let held = self.tokens_of_service_account(account.id).await?;
-        let mut withdrawn = Vec::new();
+        let mut revoked = Vec::new();
         for token in held.into_iter().filter(|token| token.revoked_at.is_none()) {
-            withdrawn.push(self.revoke_token(token.id, at).await?);
+            revoked.push(self.revoke_token(token.id, at).await?);
         }
-        Ok(withdrawn)
+        Ok(revoked)
     }
 
     /// Deletes a forged row that would block this name for a new account.
     async fn remove_forged_service_account(&mut self, project: ProjectId, name: &Name) -> Result<(), StoreError> {
-        let Some(row) = self.row(LIVING_BY_NAME, vec![text(project), text(name)]).await? else { return Ok(()) };
+        let Some(row) = self.row(ACTIVE_BY_NAME, vec![text(project), text(name)]).await? else { return Ok(()) };
         let id = get_text(&row, "id")?;
-        if self.genuine_service_accounts(Some(row))?.is_empty() {
+        if self.verified_service_accounts(Some(row))?.is_empty() {
             self.execute("delete from service_accounts where id = $1", vec![text(id)]).await?;
         }
         Ok(())
@@ -61,7 +61,7 @@ impl Tx {
 }
 
 /// Selects the service account with this name in a project that is not deleted.
-const LIVING_BY_NAME: &str = "select id, project_id, name, deleted_at, doc, code from service_accounts \
+const ACTIVE_BY_NAME: &str = "select id, project_id, name, deleted_at, doc, code from service_accounts \
                               where project_id = $1 and name = $2 and deleted_at = 0";
 
 impl Reader {
@@ -71,8 +71,8 @@ impl Reader {
         project: ProjectId,
         name: &Name,
     ) -> Result<ServiceAccountRecord, StoreError> {
-        let row = self.row(LIVING_BY_NAME, vec![text(project), text(name)]).await?;
-        let found = self.genuine_service_accounts(row)?.pop();
+        let row = self.row(ACTIVE_BY_NAME, vec![text(project), text(name)]).await?;
+        let found = self.verified_service_accounts(row)?.pop();
         found.ok_or_else(|| StoreError::not_found("service account", name))
     }
 
@@ -82,11 +82,11 @@ impl Reader {
         project: ProjectId,
         page: &Page,
     ) -> Result<Vec<ServiceAccountRecord>, StoreError> {
-        self.genuine_page(TABLE, &list(project), page, is_in_its_row).await
+        self.verified_page(TABLE, &list(project), page, matches_row).await
     }
 
-    fn genuine_service_accounts(&self, row: Option<Row>) -> Result<Vec<ServiceAccountRecord>, StoreError> {
-        self.genuine_records(TABLE, row, is_in_its_row)
+    fn verified_service_accounts(&self, row: Option<Row>) -> Result<Vec<ServiceAccountRecord>, StoreError> {
+        self.verified_records(TABLE, row, matches_row)
     }
 }
 
@@ -96,7 +96,7 @@ fn deleted_at(account: &ServiceAccountRecord) -> i64 {
 }
 
 /// Returns whether the columns used in queries agree with the record.
-pub(crate) fn is_in_its_row(account: &ServiceAccountRecord, row: &Row) -> Result<bool, StoreError> {
+pub(crate) fn matches_row(account: &ServiceAccountRecord, row: &Row) -> Result<bool, StoreError> {
     Ok(get_text(row, "id")? == account.id.to_string()
         && get_text(row, "project_id")? == account.project.to_string()
         && get_text(row, "name")? == account.name.to_string()

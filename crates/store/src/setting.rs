@@ -11,7 +11,7 @@ impl Tx {
     /// setting's name.
     pub async fn put_setting_if_absent(&mut self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
         let sql = "insert into settings (name, value) values ($1, $2) on conflict do nothing";
-        let value = self.sealed_now(name.as_bytes(), value).await?;
+        let value = self.reseal_value(name.as_bytes(), value).await?;
         self.execute(sql, vec![text(name), Value::Blob(value)]).await?;
         self.setting(name).await?.ok_or_else(|| StoreError::not_found("setting", name))
     }

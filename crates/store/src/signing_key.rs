@@ -24,7 +24,7 @@ pub struct StoredSigningKey {
 
 impl StoredSigningKey {
     /// Returns the owner that the seed of this key is sealed for. It does not open for another key.
-    pub fn sealed_for(key_id: &str) -> Vec<u8> {
+    pub fn seal_owner(key_id: &str) -> Vec<u8> {
         format!("task-signing.key/{key_id}").into_bytes()
     }
 }
@@ -33,8 +33,8 @@ impl Tx {
     /// Inserts a key.
     pub async fn insert_signing_key(&mut self, stored: &StoredSigningKey) -> Result<(), StoreError> {
         let key = &stored.key;
-        let seed = self.sealed_now(&StoredSigningKey::sealed_for(&key.key_id), &stored.seed).await?;
-        let [doc, code] = self.proven(TABLE, key, &seed).await?;
+        let seed = self.reseal_value(&StoredSigningKey::seal_owner(&key.key_id), &stored.seed).await?;
+        let [doc, code] = self.doc_and_code(TABLE, key, &seed).await?;
         let sql = "insert into signing_keys (key_id, state, version, seed, doc, code) values ($1, $2, $3, $4, $5, $6)";
         let seed = Value::Blob(seed);
         self.execute(sql, vec![text(&key.key_id), text(key.state), int(key.version), seed, doc, code]).await?;
@@ -50,8 +50,8 @@ impl Tx {
             KeyState::Staged | KeyState::Active => before.seed,
             KeyState::Grace | KeyState::Retired | KeyState::Revoked => Vec::new(),
         };
-        let seed = self.sealed_now(&StoredSigningKey::sealed_for(&key.key_id), &seed).await?;
-        let [doc, code] = self.proven(TABLE, key, &seed).await?;
+        let seed = self.reseal_value(&StoredSigningKey::seal_owner(&key.key_id), &seed).await?;
+        let [doc, code] = self.doc_and_code(TABLE, key, &seed).await?;
         let values = vec![text(&key.key_id), text(key.state), int(key.version), Value::Blob(seed), doc, code];
         let sql = "update signing_keys set state = $2, version = $3, seed = $4, doc = $5, code = $6 where key_id = $1";
         self.execute(sql, values).await?;
@@ -61,12 +61,12 @@ impl Tx {
 
     /// Deletes keys that no sealing key proves: they sign nothing and would block genuine ones. Returns how many.
     pub async fn remove_forged_signing_keys(&mut self) -> Result<usize, StoreError> {
-        let genuine: Vec<String> = self.signing_keys().await?.into_iter().map(|stored| stored.key.key_id).collect();
+        let verified: Vec<String> = self.signing_keys().await?.into_iter().map(|stored| stored.key.key_id).collect();
         let rows = self.rows("select key_id from signing_keys", Vec::new()).await?;
         let mut removed = 0;
         for row in &rows {
             let key_id = get_text(row, "key_id")?;
-            if !genuine.contains(&key_id) {
+            if !verified.contains(&key_id) {
                 self.execute("delete from signing_keys where key_id = $1", vec![text(key_id)]).await?;
                 removed += 1;
             }
@@ -106,14 +106,14 @@ impl Reader {
         let mut keys = Vec::with_capacity(rows.len());
         for row in &rows {
             let seed = get_blob(row, "seed")?;
-            let Some(key) = self.genuine.record::<SigningKeyRecord>(TABLE, row, &seed)? else { continue };
-            let is_in_its_row = get_text(row, "id")? == key.key_id
+            let Some(key) = self.record_verifier.record::<SigningKeyRecord>(TABLE, row, &seed)? else { continue };
+            let matches_row = get_text(row, "id")? == key.key_id
                 && get_text(row, "state")? == key.state.as_str()
                 && get_count(row, "version")? == key.version;
-            if is_in_its_row {
+            if matches_row {
                 keys.push(StoredSigningKey { key, seed });
             } else {
-                self.genuine.refuse(TABLE, get_text(row, "id")?);
+                self.record_verifier.refuse(TABLE, get_text(row, "id")?);
             }
         }
         keys.sort_by_key(|stored: &StoredSigningKey| stored.key.created_at);

@@ -17,11 +17,11 @@ use crate::{error::StoreError, store::Store};
 /// When the store of a simulation completes a commit.
 #[cfg(feature = "simulation")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answers {
+pub enum CommitTiming {
     /// At once, before anything else happens.
-    AtOnce,
+    Immediate,
     /// When the database has finished, as in production; other tasks of the caller run meanwhile.
-    InTheirTime,
+    Asynchronous,
 }
 
 /// Awaited before every change and every reader. An error prevents both.
@@ -42,25 +42,25 @@ impl Store {
     pub async fn open_simulated(
         options: &StoreOptions,
         clock: Arc<dyn Clock>,
-        answers: Answers,
+        timing: CommitTiming,
     ) -> Result<Self, StoreError> {
         let mut store = Self::open(options, clock).await?;
         store.simulated = Simulated { shared: true };
-        if answers == Answers::AtOnce {
-            store.writer.commit_at_once();
+        if timing == CommitTiming::Immediate {
+            store.writer.commit_inline();
         }
         Ok(store)
     }
 
     /// Returns whether no change, reader or commit is in progress.
-    pub fn is_at_rest(&self) -> bool {
-        self.writer.is_at_rest() && self.readers.is_at_rest()
+    pub fn is_idle(&self) -> bool {
+        self.writer.is_idle() && self.readers.is_idle()
     }
 
     /// Returns the same store with a gate that is awaited before every change and every reader. It simulates a database
     /// that is hard to reach.
     #[must_use]
-    pub fn behind(mut self, gate: Gate) -> Self {
+    pub fn with_gate(mut self, gate: Gate) -> Self {
         self.gate = Some(gate);
         self
     }

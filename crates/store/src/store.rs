@@ -24,15 +24,15 @@ use crate::{
     damage::Damage,
     database::{Connection, Row, Value},
     dialect::Dialect,
+    disk_space::DiskFull,
     error::StoreError,
-    genuine::Genuine,
     hint::{self, Listener},
     history::History,
     migrate,
-    readers::{Lent, Once, Readers},
-    room::Room,
+    readers::{Readers, SingleStatement, Snapshot},
+    record_verifier::RecordVerifier,
     sealing::SealingRecord,
-    writer::{Told, Turn, Writer},
+    writer::{CommitObservers, WriteTurn, Writer},
 };
 
 /// How long a change waits for its turn, or a reader for a connection, within this process.
@@ -65,7 +65,7 @@ impl StoreOptions {
 
     pub(crate) fn check(&self) -> Result<Dialect, StoreError> {
         let dialect = Dialect::of(&self.url)
-            .ok_or_else(|| StoreError::Database(format!("{}: is no database that is known", self.scheme())))?;
+            .ok_or_else(|| StoreError::Database(format!("unsupported database scheme: {}", self.scheme())))?;
         address::check(dialect, &self.url)?;
         Ok(dialect)
     }
@@ -86,9 +86,9 @@ pub struct Store {
     pub(crate) clock: Arc<dyn Clock>,
     changes: broadcast::Sender<Change>,
     listener: Option<Listener>,
-    pub(crate) room: Room,
+    pub(crate) disk_full: DiskFull,
     pub(crate) damage: Damage,
-    pub(crate) genuine: Genuine,
+    pub(crate) record_verifier: RecordVerifier,
     pub(crate) counters: Counters,
     pub(crate) history: History,
     pub(crate) simulated: Simulated,
@@ -129,13 +129,13 @@ pub enum Change {
 
 /// A consistent view of all rows.
 pub struct Reader {
-    held: Held,
+    source: ConnectionSource,
     pub(crate) dialect: Dialect,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) simulated: Simulated,
-    pub(crate) room: Room,
+    pub(crate) disk_full: DiskFull,
     pub(crate) damage: Damage,
-    pub(crate) genuine: Genuine,
+    pub(crate) record_verifier: RecordVerifier,
     pub(crate) counters: Counters,
     pub(crate) history: History,
     /// The sealing record, cached after its first read: it cannot change while this reader lives.
@@ -143,10 +143,10 @@ pub struct Reader {
 }
 
 /// The connection behind a reader or a change.
-enum Held {
-    Lent(Lent),
-    Once(Once),
-    Turn(Turn),
+enum ConnectionSource {
+    Snapshot(Snapshot),
+    SingleStatement(SingleStatement),
+    WriteTurn(WriteTurn),
 }
 
 /// A change of rows: all or nothing. Dropping it without [`Tx::commit`] rolls it back. Reads like a [`Reader`].
@@ -159,7 +159,7 @@ impl Store {
     /// Opens the store, creates it if it does not exist, and migrates its schema to this version.
     pub async fn open(options: &StoreOptions, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let (mut store, origin) = Self::connect(options, clock)?;
-        let mut turn = store.writer.turn().await?;
+        let mut turn = store.writer.acquire().await?;
         prepare(turn.connection()?, store.dialect).await?;
         turn.commit(Vec::new()).await?;
         if store.dialect.is_shared() {
@@ -176,13 +176,13 @@ impl Store {
             make_private(&file).map_err(|error| StoreError::Database(format!("{}: {error}", file.display())))?;
         }
         let (changes, origin) = (broadcast::Sender::new(HINTS_KEPT), Uuid::new_v4());
-        let (room, damage, counters) = (Room::default(), Damage::default(), Counters::default());
+        let (disk_full, damage, counters) = (DiskFull::default(), Damage::default(), Counters::default());
         let history = History::new(clock.clone());
         let writer = Writer::new(
-            Told {
+            CommitObservers {
                 changes: changes.clone(),
-                announces_as: dialect.is_shared().then_some(origin),
-                room: room.clone(),
+                hint_origin: dialect.is_shared().then_some(origin),
+                disk_full: disk_full.clone(),
                 damage: damage.clone(),
                 counters: counters.clone(),
                 history: history.clone(),
@@ -198,9 +198,9 @@ impl Store {
             clock,
             changes,
             listener: None,
-            room,
+            disk_full,
             damage,
-            genuine: Genuine::default(),
+            record_verifier: RecordVerifier::default(),
             counters,
             history,
             simulated: Simulated::default(),
@@ -214,23 +214,23 @@ impl Store {
     /// statements.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         self.pass_gate().await?;
-        let turn = self.writer.turn().await.inspect_err(|error| self.damage.take_note(error))?;
-        Ok(Tx { reader: self.reader(Held::Turn(turn)), hints: Vec::new() })
+        let turn = self.writer.acquire().await.inspect_err(|error| self.damage.record(error))?;
+        Ok(Tx { reader: self.reader(ConnectionSource::WriteTurn(turn)), hints: Vec::new() })
     }
 
     /// Returns a consistent view of everything committed until now. Drop it soon: PostgreSQL ends a session that is
     /// idle in a transaction for ten seconds.
     pub async fn read(&self) -> Result<Reader, StoreError> {
         self.pass_gate().await?;
-        let lent = self.readers.lend().await.inspect_err(|error| self.damage.take_note(error))?;
-        Ok(self.reader(Held::Lent(lent)))
+        let snapshot = self.readers.snapshot().await.inspect_err(|error| self.damage.record(error))?;
+        Ok(self.reader(ConnectionSource::Snapshot(snapshot)))
     }
 
     /// Returns a view for one statement, which sees everything committed when it runs. It holds a connection only while
     /// that statement runs.
     pub async fn read_once(&self) -> Result<Reader, StoreError> {
         self.pass_gate().await?;
-        Ok(self.reader(Held::Once(self.readers.once())))
+        Ok(self.reader(ConnectionSource::SingleStatement(self.readers.single_statement())))
     }
 
     /// Subscribes to hints about commits from now on.
@@ -256,30 +256,46 @@ impl Store {
         }
     }
 
-    fn reader(&self, held: Held) -> Reader {
+    fn reader(&self, source: ConnectionSource) -> Reader {
         let (dialect, clock, simulated) = (self.dialect, self.clock.clone(), self.simulated);
-        let (room, damage, genuine) = (self.room.clone(), self.damage.clone(), self.genuine.clone());
+        let (disk_full, damage, record_verifier) =
+            (self.disk_full.clone(), self.damage.clone(), self.record_verifier.clone());
         let (counters, history) = (self.counters.clone(), self.history.clone());
-        Reader { held, dialect, clock, simulated, room, damage, genuine, counters, history, sealing: None }
+        Reader {
+            source,
+            dialect,
+            clock,
+            simulated,
+            disk_full,
+            damage,
+            record_verifier,
+            counters,
+            history,
+            sealing: None,
+        }
     }
 }
 
 impl Tx {
     /// Makes the change durable, then sends its hints. Fails without any effect if one of its statements failed.
     pub async fn commit(self) -> Result<(), StoreError> {
-        match self.reader.held {
-            Held::Turn(turn) => turn.commit(self.hints).await,
-            Held::Lent(_) | Held::Once(_) => Err(StoreError::Database("a reader changes nothing".to_owned())),
+        match self.reader.source {
+            ConnectionSource::WriteTurn(turn) => turn.commit(self.hints).await,
+            ConnectionSource::Snapshot(_) | ConnectionSource::SingleStatement(_) => {
+                Err(StoreError::Database("a reader cannot commit".to_owned()))
+            }
         }
     }
 }
 
 impl Reader {
     pub(crate) fn connection(&mut self) -> Result<&mut Connection, StoreError> {
-        match &mut self.held {
-            Held::Lent(lent) => lent.connection(),
-            Held::Turn(turn) => turn.connection(),
-            Held::Once(_) => Err(StoreError::Database("a reader of one statement has no connection".to_owned())),
+        match &mut self.source {
+            ConnectionSource::Snapshot(snapshot) => snapshot.connection(),
+            ConnectionSource::WriteTurn(turn) => turn.connection(),
+            ConnectionSource::SingleStatement(_) => {
+                Err(StoreError::Database("a reader for one statement has no connection".to_owned()))
+            }
         }
     }
 
@@ -290,22 +306,24 @@ impl Reader {
         values: Vec<Value>,
         most: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        let ran = match &mut self.held {
+        let ran = match &mut self.source {
             // Boxed to keep the futures of the other variants small.
-            Held::Once(once) => Box::pin(once.rows(sql, values, most)).await,
-            Held::Lent(_) | Held::Turn(_) => self.connection()?.rows(sql, values, most).await,
+            ConnectionSource::SingleStatement(once) => Box::pin(once.rows(sql, values, most)).await,
+            ConnectionSource::Snapshot(_) | ConnectionSource::WriteTurn(_) => {
+                self.connection()?.rows(sql, values, most).await
+            }
         };
-        self.noted(ran)
+        self.record_outcome(ran)
     }
 
     /// Counts a statement and records its failure: after a failed statement, the change must not commit the others.
-    pub(crate) fn noted<T>(&mut self, ran: Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(crate) fn record_outcome<T>(&mut self, ran: Result<T, StoreError>) -> Result<T, StoreError> {
         self.counters.count_statement();
         if let Err(error) = &ran {
-            self.room.take_note(error);
-            self.damage.take_note(error);
-            if let Held::Turn(turn) = &mut self.held {
-                turn.note(error);
+            self.disk_full.record(error);
+            self.damage.record(error);
+            if let ConnectionSource::WriteTurn(turn) = &mut self.source {
+                turn.record_failure(error);
             }
         }
         ran
@@ -333,7 +351,7 @@ pub(crate) async fn prepare(connection: &mut Connection, dialect: Dialect) -> Re
 }
 
 async fn refuse_old_server(connection: &mut Connection, dialect: Dialect) -> Result<(), StoreError> {
-    let Some(sql) = dialect.refuses_server() else { return Ok(()) };
+    let Some(sql) = dialect.server_version_check() else { return Ok(()) };
     match connection.rows(sql, Vec::new(), 1).await?.first() {
         Some(row) => Err(StoreError::Database(row.text("problem")?.to_owned())),
         None => Ok(()),

@@ -17,7 +17,7 @@ pub(crate) const TABLE: &str = "tokens";
 impl Tx {
     /// Inserts a token.
     pub async fn insert_token(&mut self, token: &TokenRecord) -> Result<(), StoreError> {
-        let [doc, code] = self.proven(TABLE, token, &[]).await?;
+        let [doc, code] = self.doc_and_code(TABLE, token, &[]).await?;
         let values = vec![
             text(token.id),
             text(&token.sha256),
@@ -40,7 +40,7 @@ impl Tx {
             return Ok(token);
         }
         token.revoked_at = Some(at);
-        let [doc, code] = self.proven(TABLE, &token, &[]).await?;
+        let [doc, code] = self.doc_and_code(TABLE, &token, &[]).await?;
         let values = vec![text(id), Value::Int(ends_at(&token)), doc, code];
         self.execute("update tokens set ends_at = $2, doc = $3, code = $4 where id = $1", values).await?;
         self.hints.push(Change::Token(id));
@@ -48,9 +48,9 @@ impl Tx {
     }
 
     /// Deletes every token. Returns how many were valid at `at`.
-    pub async fn end_tokens(&mut self, at: Timestamp) -> Result<u64, StoreError> {
-        let is_good = |token: &TokenRecord| token.revoked_at.is_none() && token.expires_at.is_none_or(|end| end > at);
-        let ended = self.all_tokens().await?.iter().filter(|token| is_good(token)).count();
+    pub async fn delete_tokens(&mut self, at: Timestamp) -> Result<u64, StoreError> {
+        let is_valid = |token: &TokenRecord| token.revoked_at.is_none() && token.expires_at.is_none_or(|end| end > at);
+        let ended = self.all_tokens().await?.iter().filter(|token| is_valid(token)).count();
         // All rows with one statement, including forged ones, so that none can block a restore.
         self.execute("delete from tokens", Vec::new()).await?;
         Ok(ended as u64)
@@ -65,7 +65,7 @@ fn ends_at(token: &TokenRecord) -> i64 {
 impl Reader {
     /// Returns the number of tokens of a project, or of the platform, that are valid at `at`. Counts by columns,
     /// without verifying codes.
-    pub async fn good_tokens(&mut self, project: Option<ProjectId>, at: Timestamp) -> Result<u64, StoreError> {
+    pub async fn valid_token_count(&mut self, project: Option<ProjectId>, at: Timestamp) -> Result<u64, StoreError> {
         let sql = "select count(*) as good from tokens where project_id = $1 and (ends_at = 0 or ends_at > $2)";
         let row = self.row(sql, vec![text_or_empty(project), Value::Int(at.as_millis())]).await?;
         row.map_or(Ok(0), |row| get_count(&row, "good"))
@@ -79,7 +79,7 @@ impl Reader {
                 vec![text(id)],
             )
             .await?;
-        self.genuine_tokens(row)?.pop().ok_or_else(|| StoreError::not_found("token", id))
+        self.verified_tokens(row)?.pop().ok_or_else(|| StoreError::not_found("token", id))
     }
 
     /// Returns the token whose secret has this digest, even if it is revoked or expired.
@@ -90,7 +90,7 @@ impl Reader {
                 vec![text(sha256)],
             )
             .await?;
-        Ok(self.genuine_tokens(row)?.pop())
+        Ok(self.verified_tokens(row)?.pop())
     }
 
     /// Returns every genuine token.
@@ -101,28 +101,28 @@ impl Reader {
                 Vec::new(),
             )
             .await?;
-        self.genuine_tokens(rows)
+        self.verified_tokens(rows)
     }
 
     /// Returns a page of tokens, of all or of one project, oldest first.
     pub async fn tokens(&mut self, project: Option<ProjectId>, page: &Page) -> Result<Vec<TokenRecord>, StoreError> {
-        self.genuine_page(TABLE, &list(project), page, is_in_its_row).await
+        self.verified_page(TABLE, &list(project), page, matches_row).await
     }
 
     /// Returns the tokens of a service account, including revoked and expired ones.
     pub async fn tokens_of_service_account(&mut self, id: ServiceAccountId) -> Result<Vec<TokenRecord>, StoreError> {
         let sql = "select id, sha256, project_id, service_account_id, ends_at, doc, code from tokens where service_account_id = $1 order by id";
         let rows = self.rows(sql, vec![text(id)]).await?;
-        self.genuine_tokens(rows)
+        self.verified_tokens(rows)
     }
 
-    fn genuine_tokens(&self, rows: impl IntoIterator<Item = Row>) -> Result<Vec<TokenRecord>, StoreError> {
-        self.genuine_records(TABLE, rows, is_in_its_row)
+    fn verified_tokens(&self, rows: impl IntoIterator<Item = Row>) -> Result<Vec<TokenRecord>, StoreError> {
+        self.verified_records(TABLE, rows, matches_row)
     }
 }
 
 /// Returns whether the columns used to find, count, revoke and purge tokens agree with the record.
-pub(crate) fn is_in_its_row(token: &TokenRecord, row: &Row) -> Result<bool, StoreError> {
+pub(crate) fn matches_row(token: &TokenRecord, row: &Row) -> Result<bool, StoreError> {
     let or_empty = |id: Option<String>| id.unwrap_or_default();
     Ok(get_text(row, "id")? == token.id.to_string()
         && get_text(row, "sha256")? == token.sha256

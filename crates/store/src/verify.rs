@@ -12,10 +12,10 @@ use crate::{
     database::Connection,
     dump,
     error::StoreError,
-    genuine::RecordProof,
     inspect, migrate,
     query::{Value, get_count, get_int, get_text},
     record::ArtifactRecord,
+    record_verifier::RecordProof,
     store::{Store, StoreOptions},
 };
 use rows::Rows;
@@ -59,7 +59,7 @@ pub enum FindingKind {
     /// The rows lack acknowledged changes, or it cannot be determined whether they do.
     History,
     /// An action was begun and not finished.
-    HalfWay,
+    Interrupted,
 }
 
 /// The result of a verification.
@@ -78,18 +78,18 @@ pub struct VerifiedRows {
 }
 
 impl VerifiedRows {
-    pub(crate) fn find(&mut self, kind: FindingKind, place: impl Into<String>, detail: impl Into<String>) {
+    pub(crate) fn add_finding(&mut self, kind: FindingKind, place: impl Into<String>, detail: impl Into<String>) {
         self.findings.push(Finding { kind, place: place.into(), detail: detail.into() });
     }
 
     /// Records an error of the store as a finding if it describes a defect; returns other errors.
-    fn take(&mut self, error: StoreError) -> Result<(), StoreError> {
+    fn add_error(&mut self, error: StoreError) -> Result<(), StoreError> {
         match error {
             StoreError::Corrupt(bad) => {
                 let place = format!("table {}, row {}, column {}", bad.table(), bad.row(), bad.column());
-                self.find(FindingKind::Row, place, bad.why());
+                self.add_finding(FindingKind::Row, place, bad.why());
             }
-            StoreError::Damaged { place, detail } => self.find(FindingKind::Database, place, detail),
+            StoreError::Damaged { place, detail } => self.add_finding(FindingKind::Database, place, detail),
             other => return Err(other),
         }
         Ok(())
@@ -107,7 +107,7 @@ impl StoreOptions {
         let mut verified = VerifiedRows::default();
         match self.verify_into(&mut verified, proof, sealed_settings).await {
             Ok(()) => {}
-            Err(error) => verified.take(error)?,
+            Err(error) => verified.add_error(error)?,
         }
         Ok(verified)
     }
@@ -132,7 +132,7 @@ impl StoreOptions {
         for table in dump::every_table().filter(|table| known.iter().any(|known| known == table)) {
             let read = connection.each_row(format!("select * from {table}"), Vec::new(), |row| rows.take(table, &row));
             if let Err(error) = read.await {
-                rows.failed(error)?;
+                rows.add_error(error)?;
             }
         }
         sequences(&mut connection, verified).await
@@ -160,11 +160,15 @@ impl Store {
 
 async fn database(connection: &mut Connection, verified: &mut VerifiedRows, place: &str) -> Result<(), StoreError> {
     for line in inspect::findings(connection, "integrity_check", FINDINGS_MAX).await? {
-        verified.find(FindingKind::Database, place, line);
+        verified.add_finding(FindingKind::Database, place, line);
     }
     for row in connection.rows("pragma foreign_key_check", Vec::new(), FINDINGS_MAX).await? {
         let place = format!("table {}, rowid {}", get_text(&row, "table")?, get_int(&row, "rowid").unwrap_or_default());
-        verified.find(FindingKind::ForeignKey, place, format!("there is no such row in {}", get_text(&row, "parent")?));
+        verified.add_finding(
+            FindingKind::ForeignKey,
+            place,
+            format!("its row in {} is missing", get_text(&row, "parent")?),
+        );
     }
     Ok(())
 }
@@ -176,15 +180,15 @@ async fn schema(connection: &mut Connection, verified: &mut VerifiedRows) -> Res
     verified.schema = found;
     if found < migrate::NEWEST {
         let detail = format!(
-            "it is of schema {found}, and this version's is {}: rows are read once a start has migrated it, or by the version that wrote it",
+            "the store has schema version {found}, but this program needs {}: start it once, or verify with the version that wrote the rows",
             migrate::NEWEST
         );
-        verified.find(FindingKind::Schema, "table schema_versions", detail);
+        verified.add_finding(FindingKind::Schema, "table schema_versions", detail);
         return Ok(false);
     }
     match migrate::check(connection).await {
         Ok(()) => Ok(true),
-        Err(error) => verified.take(error).map(|()| true),
+        Err(error) => verified.add_error(error).map(|()| true),
     }
 }
 
@@ -199,12 +203,12 @@ async fn sequences(connection: &mut Connection, verified: &mut VerifiedRows) -> 
         let (name, last, newest) = (get_text(&row, "name")?, get_count(&row, "last")?, get_count(&row, "newest")?);
         let (lowest, rows) = (get_count(&row, "lowest")?, get_count(&row, "rows")?);
         if newest > last {
-            let detail = format!("its newest number is {newest}, and its counter says {last}");
-            verified.find(FindingKind::Sequence, format!("stream {name}"), detail);
+            let detail = format!("the newest number is {newest}, but the counter is at {last}");
+            verified.add_finding(FindingKind::Sequence, format!("stream {name}"), detail);
         }
         if rows != (newest + 1).saturating_sub(lowest) {
             let detail = format!("{rows} rows are numbered from {lowest} to {newest}");
-            verified.find(FindingKind::Sequence, format!("stream {name}"), detail);
+            verified.add_finding(FindingKind::Sequence, format!("stream {name}"), detail);
         }
     }
     Ok(())

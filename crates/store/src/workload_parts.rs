@@ -17,9 +17,9 @@ pub struct WorkloadParts {
     /// Its members in the order of their placement, without removed ones.
     pub members: Vec<MemberRecord>,
     /// Its open operation.
-    pub open: Option<OperationRecord>,
+    pub open_operation: Option<OperationRecord>,
     /// The first step of that operation that is running or in backoff.
-    pub under_way: Option<StepRecord>,
+    pub current_step: Option<StepRecord>,
     /// Whether any file of its release is a stand-in.
     pub stand_in: bool,
 }
@@ -58,8 +58,8 @@ impl Reader {
             let of = parts.entry(get_parsed(&row, "owner")?).or_default();
             match table {
                 "members" => of.members.push(row.record_of(table, "doc")?),
-                "operations" => of.open = Some(row.record_of(table, "doc")?),
-                _ if of.under_way.is_none() => of.under_way = Some(row.record_of(table, "doc")?),
+                "operations" => of.open_operation = Some(row.record_of(table, "doc")?),
+                _ if of.current_step.is_none() => of.current_step = Some(row.record_of(table, "doc")?),
                 _ => {}
             }
         }

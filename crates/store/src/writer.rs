@@ -28,10 +28,10 @@ use crate::{
     damage::Damage,
     database::Connection,
     dialect::Dialect,
+    disk_space::DiskFull,
     error::StoreError,
     hint,
-    history::{Counted, History},
-    room::Room,
+    history::{CommitNumbers, History},
     store::{Change, TURN_WAIT_MAX},
 };
 
@@ -47,11 +47,11 @@ pub(crate) struct Writer {
 }
 
 /// Receives the outcome of commits.
-pub(crate) struct Told {
+pub(crate) struct CommitObservers {
     pub(crate) changes: broadcast::Sender<Change>,
     /// The id under which hints are announced to other processes; `None` without other processes.
-    pub(crate) announces_as: Option<Uuid>,
-    pub(crate) room: Room,
+    pub(crate) hint_origin: Option<Uuid>,
+    pub(crate) disk_full: DiskFull,
     pub(crate) damage: Damage,
     pub(crate) counters: Counters,
     pub(crate) history: History,
@@ -60,17 +60,17 @@ pub(crate) struct Told {
 struct Shared {
     dialect: Dialect,
     url: String,
-    line: Arc<Mutex<Line>>,
+    state: Arc<Mutex<WriterState>>,
     /// Number of changes that wait for a turn.
     waiting: AtomicUsize,
-    told: Told,
+    observers: CommitObservers,
     /// Whether commits run on the caller's thread and may block it; only in a simulation.
-    at_once: AtomicBool,
+    commits_inline: AtomicBool,
 }
 
 /// State that each change hands to the next.
 #[derive(Default)]
-struct Line {
+struct WriterState {
     connection: Option<Connection>,
     /// The open database transaction.
     group: Option<Group>,
@@ -81,91 +81,91 @@ struct Group {
     /// When the first change of the group was done and began to wait for the commit.
     waits_since: Option<Instant>,
     /// How the last savepoint ended, until that was sent to the database.
-    left: Option<End>,
-    done: Vec<Done>,
+    last_end: Option<SavepointEnd>,
+    pending: Vec<PendingChange>,
     /// Rows changed over the connection before the group began.
     changed_before: u64,
 }
 
 /// The outcome of a change's savepoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    Kept,
-    Dropped,
+enum SavepointEnd {
+    Released,
+    RolledBack,
 }
 
 /// A change that waits for the commit.
-struct Done {
+struct PendingChange {
     hints: Vec<Change>,
-    told: oneshot::Sender<Result<(), StoreError>>,
+    outcome: oneshot::Sender<Result<(), StoreError>>,
 }
 
 /// A change's turn: exclusive use of the writing connection, within one savepoint.
-pub(crate) struct Turn {
+pub(crate) struct WriteTurn {
     shared: Arc<Shared>,
-    line: Option<OwnedMutexGuard<Line>>,
+    state: Option<OwnedMutexGuard<WriterState>>,
     /// The error of the first failed statement; the change cannot be committed after it.
     failed: Option<StoreError>,
 }
 
 impl Writer {
-    pub(crate) fn new(told: Told, dialect: Dialect, url: String) -> Self {
-        let (line, waiting, at_once) = (Arc::default(), AtomicUsize::new(0), AtomicBool::new(false));
-        Self { shared: Arc::new(Shared { dialect, url, line, waiting, told, at_once }) }
+    pub(crate) fn new(observers: CommitObservers, dialect: Dialect, url: String) -> Self {
+        let (state, waiting, commits_inline) = (Arc::default(), AtomicUsize::new(0), AtomicBool::new(false));
+        Self { shared: Arc::new(Shared { dialect, url, state, waiting, observers, commits_inline }) }
     }
 
     /// Waits for a turn and begins a change. Fails while changes are stopped because history went back, until a person
     /// decides.
-    pub(crate) async fn turn(&self) -> Result<Turn, StoreError> {
-        self.shared.told.history.must_go_on()?;
-        let mut waiting = Waiting::new(self.shared.clone());
-        let line = timeout(TURN_WAIT_MAX, self.shared.line.clone().lock_owned()).await;
-        let line = line.map_err(|_| StoreError::Busy)?;
-        waiting.has_its_turn();
-        let turn = Turn { shared: self.shared.clone(), line: Some(line), failed: None };
+    pub(crate) async fn acquire(&self) -> Result<WriteTurn, StoreError> {
+        self.shared.observers.history.check()?;
+        let mut waiting = WaitingChange::new(self.shared.clone());
+        let state = timeout(TURN_WAIT_MAX, self.shared.state.clone().lock_owned()).await;
+        let line = state.map_err(|_| StoreError::Busy)?;
+        waiting.set_has_turn();
+        let turn = WriteTurn { shared: self.shared.clone(), state: Some(line), failed: None };
         match self.shared.dialect {
-            Dialect::Sqlite => turn.begun().await,
+            Dialect::Sqlite => turn.begin().await,
             // In a separate task, because the caller may be cancelled: between two statements the savepoint would be
             // undefined.
             Dialect::Postgres => {
-                let begun = tokio::spawn(turn.begun());
-                begun.await.map_err(|_| StoreError::Unreachable("the process ends".to_owned()))?
+                let begun = tokio::spawn(turn.begin());
+                begun.await.map_err(|_| StoreError::Unreachable("the process is shutting down".to_owned()))?
             }
         }
     }
 
     /// Runs commits on the caller's thread, before anything else happens.
     #[cfg(feature = "simulation")]
-    pub(crate) fn commit_at_once(&self) {
-        self.shared.at_once.store(true, Ordering::Relaxed);
+    pub(crate) fn commit_inline(&self) {
+        self.shared.commits_inline.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether no change is open or being committed.
     #[cfg(feature = "simulation")]
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.shared.line.try_lock().is_ok_and(|line| line.group.is_none())
+    pub(crate) fn is_idle(&self) -> bool {
+        self.shared.state.try_lock().is_ok_and(|state| state.group.is_none())
     }
 
     /// Closes the connection after the last turn has ended and its group is committed.
     pub(crate) async fn close(&self) {
-        let mut line = self.shared.line.clone().lock_owned().await;
-        while line.group.is_some() {
-            self.shared.clone().commit(line).await;
-            line = self.shared.line.clone().lock_owned().await;
+        let mut state = self.shared.state.clone().lock_owned().await;
+        while state.group.is_some() {
+            self.shared.clone().commit(state).await;
+            state = self.shared.state.clone().lock_owned().await;
         }
-        line.connection = None;
+        state.connection = None;
     }
 }
 
-impl Turn {
+impl WriteTurn {
     /// Returns the writing connection; fails if it was lost during this change.
     pub(crate) fn connection(&mut self) -> Result<&mut Connection, StoreError> {
-        let connection = self.line.as_mut().and_then(|line| line.connection.as_mut());
-        connection.ok_or_else(|| StoreError::Unreachable("the connection was lost in this change".to_owned()))
+        let connection = self.state.as_mut().and_then(|state| state.connection.as_mut());
+        connection.ok_or_else(|| StoreError::Unreachable("the connection was lost during this change".to_owned()))
     }
 
     /// Records a failed statement, so that the change cannot be committed.
-    pub(crate) fn note(&mut self, error: &StoreError) {
+    pub(crate) fn record_failure(&mut self, error: &StoreError) {
         self.failed.get_or_insert_with(|| error.clone());
     }
 
@@ -177,60 +177,60 @@ impl Turn {
             if let StoreError::Damaged { .. } = failed {
                 return Err(failed.clone());
             }
-            return Err(StoreError::Database("a statement of this change has failed".to_owned()));
+            return Err(StoreError::Database("a statement of this change failed".to_owned()));
         }
-        let (told, hears) = oneshot::channel();
-        let mut line = self.line.take().ok_or(StoreError::Busy)?;
-        if let Some(group) = &mut line.group {
-            group.left = Some(End::Kept);
+        let (outcome, receiver) = oneshot::channel();
+        let mut state = self.state.take().ok_or(StoreError::Busy)?;
+        if let Some(group) = &mut state.group {
+            group.last_end = Some(SavepointEnd::Released);
             group.waits_since.get_or_insert_with(Instant::now);
-            group.done.push(Done { hints, told });
+            group.pending.push(PendingChange { hints, outcome });
         }
-        self.shared.pass_on(line);
-        hears.await.unwrap_or_else(|_| Err(StoreError::Unreachable("the process ends".to_owned())))
+        self.shared.release(state);
+        receiver.await.unwrap_or_else(|_| Err(StoreError::Unreachable("the process is shutting down".to_owned())))
     }
 
     /// Returns the turn with its savepoint begun.
-    async fn begun(mut self) -> Result<Self, StoreError> {
-        let Some(line) = self.line.as_mut() else { return Err(StoreError::Busy) };
-        let begun = match line.group.is_some() {
-            true => line.join(self.shared.dialect).await,
-            false => line.begin(self.shared.dialect, &self.shared.url).await,
+    async fn begin(mut self) -> Result<Self, StoreError> {
+        let Some(state) = self.state.as_mut() else { return Err(StoreError::Busy) };
+        let begun = match state.group.is_some() {
+            true => state.join(self.shared.dialect).await,
+            false => state.begin(self.shared.dialect, &self.shared.url).await,
         };
         match begun {
             Ok(()) => Ok(self),
             Err(error) => {
                 // The state of savepoints is unknown now, so the whole transaction is given up.
-                line.fail(&error);
+                state.fail(&error);
                 Err(error)
             }
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for WriteTurn {
     /// Rolls back an uncommitted change.
     fn drop(&mut self) {
-        let Some(mut line) = self.line.take() else { return };
-        if let Some(group) = &mut line.group {
-            group.left = Some(End::Dropped);
+        let Some(mut state) = self.state.take() else { return };
+        if let Some(group) = &mut state.group {
+            group.last_end = Some(SavepointEnd::RolledBack);
         }
-        if line.connection.as_ref().is_none_or(|connection| !connection.is_in_transaction()) {
+        if state.connection.as_ref().is_none_or(|connection| !connection.is_in_transaction()) {
             // The earlier changes of the same transaction are lost with it.
             let why = self.failed.take().unwrap_or_else(|| StoreError::Unreachable("the transaction ended".to_owned()));
-            line.fail(&why);
+            state.fail(&why);
         }
-        self.shared.pass_on(line);
+        self.shared.release(state);
     }
 }
 
-impl Line {
+impl WriterState {
     /// Begins a savepoint in the open transaction.
     async fn join(&mut self, dialect: Dialect) -> Result<(), StoreError> {
-        let left = self.group.as_mut().and_then(|group| group.left.take());
+        let left = self.group.as_mut().and_then(|group| group.last_end.take());
         let lost = || StoreError::Unreachable("the connection was lost".to_owned());
         let connection = self.connection.as_mut().ok_or_else(lost)?;
-        connection.run(dialect.next_savepoint(left == Some(End::Dropped))).await
+        connection.run(dialect.next_savepoint(left == Some(SavepointEnd::RolledBack))).await
     }
 
     /// Begins a transaction, and connects first if necessary.
@@ -255,69 +255,69 @@ impl Line {
     /// Drops the connection with its transaction, and fails every change that waits for the commit.
     fn fail(&mut self, why: &StoreError) {
         self.connection = None;
-        for done in self.group.take().into_iter().flat_map(|group| group.done) {
+        for change in self.group.take().into_iter().flat_map(|group| group.pending) {
             // The caller may have been cancelled.
-            let _ = done.told.send(Err(why.clone()));
+            let _ = change.outcome.send(Err(why.clone()));
         }
     }
 }
 
 impl Shared {
     /// Passes the turn on. Commits the group first, unless another change waits and may join it.
-    fn pass_on(self: &Arc<Self>, line: OwnedMutexGuard<Line>) {
-        let Some(group) = &line.group else { return };
+    fn release(self: &Arc<Self>, state: OwnedMutexGuard<WriterState>) {
+        let Some(group) = &state.group else { return };
         let age = group.waits_since.map_or(Duration::ZERO, |since| since.elapsed());
-        let has_room = group.done.len() < GROUP_MAX && age < GROUP_AGE_MAX;
-        if has_room && self.waiting.load(Ordering::SeqCst) > 0 {
+        let may_grow = group.pending.len() < GROUP_MAX && age < GROUP_AGE_MAX;
+        if may_grow && self.waiting.load(Ordering::SeqCst) > 0 {
             return;
         }
-        self.settle(line);
+        self.dispatch_commit(state);
     }
 
     /// Commits the group where blocking is allowed.
-    fn settle(self: &Arc<Self>, line: OwnedMutexGuard<Line>) {
+    fn dispatch_commit(self: &Arc<Self>, state: OwnedMutexGuard<WriterState>) {
         let shared = self.clone();
-        let is_nothing = line.group.as_ref().is_none_or(|group| group.done.is_empty());
-        if self.dialect == Dialect::Sqlite && (is_nothing || self.at_once.load(Ordering::Relaxed)) {
-            at_once(shared.commit(line));
+        let is_empty = state.group.as_ref().is_none_or(|group| group.pending.is_empty());
+        if self.dialect == Dialect::Sqlite && (is_empty || self.commits_inline.load(Ordering::Relaxed)) {
+            run_inline(shared.commit(state));
             return;
         }
         // Without a runtime the process is ending, and the database rolls back the open transaction.
         let Ok(runtime) = Handle::try_current() else { return };
         match self.dialect {
-            Dialect::Sqlite => drop(runtime.spawn_blocking(move || at_once(shared.commit(line)))),
-            Dialect::Postgres => drop(runtime.spawn(shared.commit(line))),
+            Dialect::Sqlite => drop(runtime.spawn_blocking(move || run_inline(shared.commit(state)))),
+            Dialect::Postgres => drop(runtime.spawn(shared.commit(state))),
         }
     }
 
     /// Ends the database transaction and reports the outcome to every change in it.
-    async fn commit(self: Arc<Self>, mut line: OwnedMutexGuard<Line>) {
-        let Some(mut group) = line.group.take() else { return };
-        let done = std::mem::take(&mut group.done);
-        let ended = match line.connection.as_mut() {
-            Some(connection) => self.end(connection, &group, &done).await,
+    async fn commit(self: Arc<Self>, mut state: OwnedMutexGuard<WriterState>) {
+        let Some(mut group) = state.group.take() else { return };
+        let pending = std::mem::take(&mut group.pending);
+        let ended = match state.connection.as_mut() {
+            Some(connection) => self.end(connection, &group, &pending).await,
             None => Err(StoreError::Unreachable("the connection was lost".to_owned())),
         };
         match &ended {
             Ok(counted) => {
-                self.told.counters.count_commit(done.len());
-                self.told.history.acknowledge(*counted);
+                self.observers.counters.count_commit(pending.len());
+                self.observers.history.acknowledge(*counted);
             }
             Err(error) => {
-                self.told.room.take_note(error);
-                self.told.damage.take_note(error);
-                if let (StoreError::HistoryWentBack(_), Some(connection)) = (error, line.connection.as_mut()) {
-                    self.told.history.leave_word(connection, self.dialect).await;
+                self.observers.disk_full.record(error);
+                self.observers.damage.record(error);
+                if let (StoreError::HistoryRolledBack(_), Some(connection)) = (error, state.connection.as_mut()) {
+                    self.observers.history.record_went_back(connection, self.dialect).await;
                 }
                 // SQLite keeps a transaction open after a failed commit; on PostgreSQL the state is unknown.
-                line.connection = None;
+                state.connection = None;
             }
         }
-        for Done { hints, told } in done {
+        for PendingChange { hints, outcome } in pending {
             let hints = hints.into_iter().filter(|_| ended.is_ok());
             // A lost hint is harmless because subscribers read rows; the caller may have been cancelled.
-            hints.for_each(|hint| drop(self.told.changes.send(hint)));
-            let _ = told.send(ended.clone().map(drop));
+            hints.for_each(|hint| drop(self.observers.changes.send(hint)));
+            let _ = outcome.send(ended.clone().map(drop));
         }
     }
 
@@ -325,58 +325,58 @@ impl Shared {
         &self,
         connection: &mut Connection,
         group: &Group,
-        done: &[Done],
-    ) -> Result<Option<Counted>, StoreError> {
-        if done.is_empty() {
+        pending: &[PendingChange],
+    ) -> Result<Option<CommitNumbers>, StoreError> {
+        if pending.is_empty() {
             return connection.run("rollback").await.map(|()| None);
         }
-        if group.left == Some(End::Dropped) {
-            connection.run(self.dialect.drop_savepoint()).await?;
+        if group.last_end == Some(SavepointEnd::RolledBack) {
+            connection.run(self.dialect.rollback_savepoint()).await?;
         }
-        if let Some(origin) = self.told.announces_as {
-            hint::announce(connection, origin, done.iter().flat_map(|done| &done.hints)).await?;
+        if let Some(origin) = self.observers.hint_origin {
+            hint::announce(connection, origin, pending.iter().flat_map(|done| &done.hints)).await?;
         }
-        let counted = self.told.history.count(connection, self.dialect, group.changed_before).await?;
-        connection.run("commit").await.map_err(StoreError::of_commit)?;
+        let counted = self.observers.history.count(connection, self.dialect, group.changed_before).await?;
+        connection.run("commit").await.map_err(StoreError::into_commit_error)?;
         Ok(counted)
     }
 }
 
 /// Runs work that completes without awaiting another task, as all work on SQLite does.
-fn at_once(work: impl Future<Output = ()>) {
-    let done = work.now_or_never();
-    debug_assert!(done.is_some(), "SQLite answers where it is asked");
+fn run_inline(work: impl Future<Output = ()>) {
+    let result = work.now_or_never();
+    debug_assert!(result.is_some(), "work on SQLite completes without waiting");
 }
 
 /// A change that waits for its turn.
-struct Waiting {
+struct WaitingChange {
     shared: Arc<Shared>,
-    had_its_turn: bool,
+    has_turn: bool,
 }
 
-impl Waiting {
+impl WaitingChange {
     fn new(shared: Arc<Shared>) -> Self {
         shared.waiting.fetch_add(1, Ordering::SeqCst);
-        Self { shared, had_its_turn: false }
+        Self { shared, has_turn: false }
     }
 
-    fn has_its_turn(&mut self) {
-        self.had_its_turn = true;
+    fn set_has_turn(&mut self) {
+        self.has_turn = true;
         self.shared.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingChange {
     /// Passes the turn on if this was the last waiting change: a group may have been left open for it to commit.
     fn drop(&mut self) {
-        if self.had_its_turn || self.shared.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
+        if self.has_turn || self.shared.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
             return;
         }
         let shared = self.shared.clone();
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
-            let line = shared.line.clone().lock_owned().await;
-            shared.pass_on(line);
+            let state = shared.state.clone().lock_owned().await;
+            shared.release(state);
         });
     }
 }

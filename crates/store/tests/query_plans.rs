@@ -9,44 +9,44 @@ use gpuaas_store::{Store, StoreOptions};
 
 /// Statements that may scan a table, by their first words, and the reason.
 const SCANS: &[(&str, &str)] = &[
-    ("delete from enrollments", "a restore ends them all"),
-    ("delete from leases where (name like", "once an hour; as many as there are nodes and operations"),
-    ("select name from leases where (name like", "once an hour; as many as there are nodes and operations"),
-    ("select coalesce(s.tbl_name, p.name) as name", "measures the whole file, at most for a hundredth of the time"),
+    ("delete from enrollments", "a restore deletes all of them"),
+    ("delete from leases where (name like", "once an hour; at most one row per node and operation"),
+    ("select name from leases where (name like", "once an hour; at most one row per node and operation"),
+    ("select coalesce(s.tbl_name, p.name) as name", "measures the whole file, at most 1 % of the time"),
     ("select f.freelist_count", "measures the whole file"),
-    ("update leases set expires_at = 0 where holder", "a replica has died; as many as there are nodes"),
-    ("select connectivity, count(*)", "counted for metrics, once a few seconds at most"),
-    ("select id, node_id, sha256, doc, code from enrollments", "another sealing key"),
-    ("select id, state, version, sealed_key, doc, code from authorities", "a few, ever"),
-    ("select name from sqlite_master", "what a store holds, before it is opened"),
+    ("update leases set expires_at = 0 where holder", "a replica has died; one row per node"),
+    ("select connectivity, count(*)", "counted for metrics, at most every few seconds"),
+    ("select id, node_id, sha256, doc, code from enrollments", "a rotation of the sealing key"),
+    ("select id, state, version, sealed_key, doc, code from authorities", "only a few rows"),
+    ("select name from sqlite_master", "inspects a store before it is opened"),
     ("select name, lower(type) as type from pragma_table_info", "the columns of a table, for a backup"),
     ("select n.name as name, n.lowest", "gpuaas server verify reads all of it"),
-    ("select token_id || '/' || key as id, doc from idempotency", "another sealing key"),
+    ("select token_id || '/' || key as id, doc from idempotency", "a rotation of the sealing key"),
     ("select count(*) as rows from idempotency", "gpuaas server verify reads all of it"),
-    ("select * from secrets order by id", "a restore opens them all"),
+    ("select * from secrets order by id", "a restore opens all of them"),
     (
         "select id, sha256, project_id, service_account_id, ends_at, doc, code from tokens order by id",
-        "a restore ends them all",
+        "a restore deletes all of them",
     ),
-    ("select id from authorities", "a few, ever"),
-    ("select key_id from signing_keys", "a few, ever"),
-    ("select key_id as id, state, version, seed, doc, code from signing_keys order by key_id", "a few, ever"),
-    ("select id, doc from replicas order by id", "a few"),
-    ("select version, checksum from schema_versions", "a few, at a start"),
-    ("select name from leases where holder", "a replica has died; as many as there are nodes and operations"),
+    ("select id from authorities", "only a few rows"),
+    ("select key_id from signing_keys", "only a few rows"),
+    ("select key_id as id, state, version, seed, doc, code from signing_keys order by key_id", "only a few rows"),
+    ("select id, doc from replicas order by id", "only a few rows"),
+    ("select version, checksum from schema_versions", "only a few rows, at a start"),
+    ("select name from leases where holder", "a replica has died; at most one row per node and operation"),
     (
         "select node_id, doc from sessions order by node_id",
-        "a rotation of keys asks who is connected; as many as there are nodes",
+        "a rotation of keys reads all connections; one row per node",
     ),
     ("select node_id, epoch, max(created_at) as newest from node_keys", "a rotation of the authority"),
-    ("select stream from streams", "once an hour; as many as there are projects"),
-    ("select sha256 from archives order by id", "a backup has all of them"),
+    ("select stream from streams", "once an hour; one row per project"),
+    ("select sha256 from archives order by id", "a backup reads all of them"),
     ("select sequence, at from audit order by sequence desc limit 1", "reads one row"),
 ];
 
-struct Noon;
+struct FixedClock;
 
-impl Clock for Noon {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(1_790_000_000_000)
     }
@@ -64,9 +64,9 @@ fn statements() -> BTreeSet<String> {
             let is_statement = ["select ", "insert into ", "update ", "delete from ", "with "]
                 .iter()
                 .any(|verb| literal.starts_with(verb));
-            let is_whole = !literal.contains('{') && !literal.ends_with([' ', '(']);
+            let is_complete = !literal.contains('{') && !literal.ends_with([' ', '(']);
             let is_of_postgres = ["pg_", "information_schema"].iter().any(|name| literal.contains(name));
-            if is_statement && is_whole && !is_of_postgres {
+            if is_statement && is_complete && !is_of_postgres {
                 found.insert(literal);
             }
         }
@@ -77,15 +77,15 @@ fn statements() -> BTreeSet<String> {
 #[test]
 fn statement_that_yields_a_document_yields_the_key_of_its_row() {
     let without: Vec<_> = statements().into_iter().filter(|sql| sql.starts_with("select doc ")).collect();
-    assert!(without.is_empty(), "a row that cannot be read would have no name: {without:?}");
+    assert!(without.is_empty(), "errors could not name the row: {without:?}");
 }
 
 #[tokio::test]
-async fn statements_that_look_at_every_row_are_few_and_known() {
+async fn statements_with_full_scans_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("store.db");
     let url = format!("sqlite://{}", file.display());
-    Store::open(&StoreOptions { url }, Arc::new(Noon)).await.unwrap().close().await;
+    Store::open(&StoreOptions { url }, Arc::new(FixedClock)).await.unwrap().close().await;
     let store = rusqlite::Connection::open(&file).unwrap();
     let statements = statements();
     assert!(statements.len() > 100, "{} statements were found", statements.len());

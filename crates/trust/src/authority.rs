@@ -19,7 +19,7 @@ use x509_parser::{
 use zeroize::Zeroizing;
 
 use crate::{
-    certificate_request::{is_for_p256, must_be_canonical, request_of},
+    certificate_request::{check_canonical, is_for_p256, parse_request},
     digest::sha256_hex,
     identity::{NodeIdentity, ReplicaIdentity},
 };
@@ -40,7 +40,7 @@ const PEM_LINE_BYTES: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// The request is malformed or not signed by its own key.
-    #[error("the certificate request is not acceptable: {0}")]
+    #[error("the certificate request is invalid: {0}")]
     Request(String),
     /// The type of the key is not accepted.
     #[error("the certificate request's key must be ECDSA P-256")]
@@ -100,7 +100,7 @@ impl Authority {
             CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|error| material(&error))?;
         let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).map_err(|error| material(&error))?;
         if parsed.public_key().raw != key.subject_public_key_info() {
-            return Err(AuthorityError::Material("the certificate is not that of the authority's key".to_owned()));
+            return Err(AuthorityError::Material("the certificate does not match the authority's key".to_owned()));
         }
         let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
         // Encoded again, to drop any other text in the input.
@@ -109,7 +109,7 @@ impl Authority {
     }
 
     /// Adds the predecessor's certificates, in the form that [`Authority::by_predecessor_pem`] returns.
-    pub fn following(self, by_predecessor_pem: &str) -> Result<Self, AuthorityError> {
+    pub fn with_predecessor(self, by_predecessor_pem: &str) -> Result<Self, AuthorityError> {
         Ok(Self { by_predecessor: certificates_of_pem(by_predecessor_pem)?, ..self })
     }
 
@@ -176,11 +176,11 @@ impl Authority {
         now: Timestamp,
     ) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
         let mut params = CertificateParams::new(names.to_vec())?;
-        params.distinguished_name = named("GPUaaS control plane");
+        params.distinguished_name = distinguished_name("GPUaaS control plane");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        lasting(&mut params, now, SERVER_CERTIFICATE_LIFE)?;
+        set_validity(&mut params, now, SERVER_CERTIFICATE_LIFE)?;
         let certificate = params.signed_by(&key.key, &self.issuer)?;
         Ok(self.chain(certificate.der().clone()))
     }
@@ -194,14 +194,14 @@ impl Authority {
     ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let mut params = CertificateParams::new(vec![identity.server_name()])?;
-        params.distinguished_name = named("GPUaaS replica");
+        params.distinguished_name = distinguished_name("GPUaaS replica");
         let uri = identity.uri().try_into();
         let uri = uri.map_err(|_| AuthorityError::Material("the identity is not ASCII".to_owned()))?;
         params.subject_alt_names.push(SanType::URI(uri));
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
-        lasting(&mut params, now, SERVER_CERTIFICATE_LIFE)?;
+        set_validity(&mut params, now, SERVER_CERTIFICATE_LIFE)?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         Ok((self.chain(certificate.der().clone()), key))
@@ -214,23 +214,23 @@ impl Authority {
         identity: &NodeIdentity,
         now: Timestamp,
     ) -> Result<String, AuthorityError> {
-        let der = request_of(request_pem)?;
+        let der = parse_request(request_pem)?;
         let mut request = CertificateSigningRequestParams::from_der(&der)
             .map_err(|error| AuthorityError::Request(error.to_string()))?;
         // The request's algorithm is that of the signature and does not determine the curve.
         if request.public_key.algorithm() != &PKCS_ECDSA_P256_SHA256 || !is_for_p256(&der) {
             return Err(AuthorityError::WeakKey);
         }
-        must_be_canonical(&der)?;
+        check_canonical(&der)?;
         let uri =
             identity.uri().try_into().map_err(|_| AuthorityError::Material("the identity is not ASCII".to_owned()))?;
         let mut params = CertificateParams::default();
-        params.distinguished_name = named(&identity.node.to_string());
+        params.distinguished_name = distinguished_name(&identity.node.to_string());
         params.subject_alt_names = vec![SanType::URI(uri)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
-        lasting(&mut params, now, NODE_CERTIFICATE_LIFE)?;
+        set_validity(&mut params, now, NODE_CERTIFICATE_LIFE)?;
         request.params = params;
         Ok(request.signed_by(&self.issuer)?.pem())
     }
@@ -333,10 +333,10 @@ pub fn certified_key_sha256(certificate: &[u8]) -> Result<String, AuthorityError
 /// name.
 fn authority_params(name: &str, now: Timestamp) -> Result<CertificateParams, AuthorityError> {
     let mut params = CertificateParams::default();
-    params.distinguished_name = named(name);
+    params.distinguished_name = distinguished_name(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-    lasting(&mut params, now, AUTHORITY_LIFE)?;
+    set_validity(&mut params, now, AUTHORITY_LIFE)?;
     Ok(params)
 }
 
@@ -351,13 +351,13 @@ pub fn certificate_pem(certificate: &CertificateDer<'_>) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-fn named(common_name: &str) -> DistinguishedName {
+fn distinguished_name(common_name: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
     name
 }
 
-fn lasting(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Result<(), AuthorityError> {
+fn set_validity(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Result<(), AuthorityError> {
     let at = |millis: i64| {
         OffsetDateTime::from_unix_timestamp(millis / 1_000).map_err(|error| AuthorityError::Material(error.to_string()))
     };
@@ -384,14 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_that_was_kept_is_the_same_authority() {
+    fn authority_is_restored_from_pem() {
         let made = Authority::generate("cp-1", NOW).unwrap();
         let kept = Authority::from_pem(made.certificate_pem(), &made.key_pem()).unwrap();
         assert_eq!(made.digest(), kept.digest());
     }
 
     #[test]
-    fn certificate_beside_that_of_an_authority_is_not_told_on() {
+    fn extra_certificate_in_the_authority_pem_is_dropped() {
         let (own, other) = (Authority::generate("cp-1", NOW).unwrap(), Authority::generate("cp-1", NOW).unwrap());
         let both = format!("{}{}", own.certificate_pem(), other.certificate_pem());
         let kept = Authority::from_pem(&both, &own.key_pem()).unwrap();
@@ -401,22 +401,22 @@ mod tests {
     }
 
     #[test]
-    fn certificate_of_another_key_makes_no_authority() {
+    fn authority_certificate_of_another_key_is_refused() {
         let (own, other) = (Authority::generate("cp-1", NOW).unwrap(), Authority::generate("cp-1", NOW).unwrap());
         let swapped = Authority::from_pem(other.certificate_pem(), &own.key_pem());
         assert!(matches!(swapped, Err(AuthorityError::Material(_))));
     }
 
     #[test]
-    fn a_successor_that_was_kept_leads_to_its_predecessor() {
+    fn restored_successor_chains_to_its_predecessor() {
         let first = Authority::generate("cp-1", NOW).unwrap();
         let made = first.successor(NOW).unwrap();
         let kept = Authority::from_pem(made.certificate_pem(), &made.key_pem()).unwrap();
-        let kept = kept.following(&made.by_predecessor_pem()).unwrap();
+        let kept = kept.with_predecessor(&made.by_predecessor_pem()).unwrap();
         let chain =
             |authority: &Authority| authority.issue_server(&["cp.example".into()], NOW).unwrap().0[1..].to_vec();
         assert_eq!(chain(&kept), chain(&made));
-        assert_eq!(chain(&kept).len(), 3, "by its predecessor, that one, and itself");
+        assert_eq!(chain(&kept).len(), 3, "the certificate by the predecessor, the predecessor's, and its own");
         assert_eq!(chain(&first).len(), 1);
     }
 
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_gets_the_identity_it_was_given_and_not_the_one_it_asked_for() {
+    fn node_certificate_ignores_the_identity_in_the_request() {
         let authority = Authority::generate("cp-1", NOW).unwrap();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         let mut greedy = CertificateParams::new(vec!["cp.example".to_owned()]).unwrap();
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn each_certificate_lives_as_long_as_is_said_and_begins_five_minutes_early() {
+    fn certificates_have_the_documented_lifetime_and_are_backdated() {
         let authority = Authority::generate("cp-1", NOW).unwrap();
         let node =
             authority.issue_node(&NodeKey::generate().unwrap().request_pem().unwrap(), &identity(), NOW).unwrap();
@@ -525,17 +525,17 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_written_in_one_way_and_nothing_follows_it() {
+    fn request_must_be_canonical_der_without_trailing_data() {
         let authority = Authority::generate("cp-1", NOW).unwrap();
         let good = NodeKey::generate().unwrap().request_pem().unwrap();
         let der = CertificateSigningRequestDer::from_pem_slice(good.as_bytes()).unwrap().to_vec();
         let issue = |der: &[u8]| authority.issue_node(&request_pem(der), &identity(), NOW);
         assert!(issue(&der).is_ok());
-        assert!(matches!(issue(&[&der[..], &[0]].concat()), Err(AuthorityError::Request(_))), "something follows");
+        assert!(matches!(issue(&[&der[..], &[0]].concat()), Err(AuthorityError::Request(_))), "trailing data");
         // The same length in a longer encoding: different bytes with the same signature.
         let (header, content) = if der[1] == 0x81 { (&der[2..3], &der[3..]) } else { (&der[2..4], &der[4..]) };
         let longer = [&[0x30, 0x83][..], &[0, 0, 0][..3 - header.len()], header, content].concat();
-        assert!(matches!(issue(&longer), Err(AuthorityError::Request(_))), "not DER");
+        assert!(matches!(issue(&longer), Err(AuthorityError::Request(_))), "longer length encoding");
         // A bit of the signature declared unused, which the signature does not cover.
         let signature = X509CertificationRequest::from_der(&der).unwrap().1.signature_value.data.len();
         let mut unused = der.clone();

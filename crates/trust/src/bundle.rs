@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_found_above_intermediates_in_any_order_and_whether_or_not_it_names_itself() {
+    fn root_is_found_through_intermediates_in_any_order() {
         for names_itself in [false, true] {
             let root = ca("root", None, names_itself);
             let between = ca("between", Some(&root), true);
@@ -115,7 +115,7 @@ mod tests {
             let expected = Some(root.certificate.der().to_vec());
             assert_eq!(root_of(&[&server, &between, &root]), expected);
             assert_eq!(root_of(&[&server, &root, &between]), expected);
-            assert_eq!(root_of(&[&server, &ca("root", None, false), &between, &root]), expected, "names prove nothing");
+            assert_eq!(root_of(&[&server, &ca("root", None, false), &between, &root]), expected, "not by name alone");
         }
     }
 
@@ -130,11 +130,11 @@ mod tests {
         assert_eq!(root_of_bundle("no bundle", NOW), None);
         let pem = format!("{}{}", server.certificate.pem(), root.certificate.pem());
         let late = NOW.plus(Duration::from_secs(1_000_000 * 24 * 3_600));
-        assert_eq!(root_of_bundle(&pem, late), None, "nothing of it is valid then");
+        assert_eq!(root_of_bundle(&pem, late), None, "all certificates have expired");
     }
 
     #[test]
-    fn two_that_issued_each_other_end_the_search() {
+    fn cross_signed_certificates_end_the_search() {
         let key = KeyPair::generate().unwrap();
         let same_key = KeyPair::from_pem(&key.serialize_pem()).unwrap();
         let first = with_key(key, "first", None, true);

@@ -11,37 +11,37 @@ const ECDSA_WITH_SHA256: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xc
 /// Returns the SHA-256 of the public key (its SubjectPublicKeyInfo) in a PEM certificate request, 64 hex digits.
 pub fn requested_key_sha256(request_pem: &str) -> Result<String, AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
-    let der = request_of(request_pem)?;
-    let (_, asked) = X509CertificationRequest::from_der(&der).map_err(|error| request(&error))?;
-    Ok(sha256_hex(asked.certification_request_info.subject_pki.raw))
+    let der = parse_request(request_pem)?;
+    let (_, parsed) = X509CertificationRequest::from_der(&der).map_err(|error| request(&error))?;
+    Ok(sha256_hex(parsed.certification_request_info.subject_pki.raw))
 }
 
 /// Parses the certificate request in a PEM text. Fails if data follows the request.
-pub(crate) fn request_of(pem: &str) -> Result<CertificateSigningRequestDer<'static>, AuthorityError> {
+pub(crate) fn parse_request(pem: &str) -> Result<CertificateSigningRequestDer<'static>, AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
     let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes()).map_err(|error| request(&error))?;
     match X509CertificationRequest::from_der(&der).map_err(|error| request(&error))? {
         ([], _) => Ok(der),
-        _ => Err(request(&"something follows it")),
+        _ => Err(request(&"data follows the request")),
     }
 }
 
 /// Returns true if a certificate request is for a P-256 key.
 pub(crate) fn is_for_p256(der: &[u8]) -> bool {
-    let asked = X509CertificationRequest::from_der(der).ok();
-    let algorithm = asked.as_ref().map(|(_, asked)| &asked.certification_request_info.subject_pki.algorithm);
+    let parsed = X509CertificationRequest::from_der(der).ok();
+    let algorithm = parsed.as_ref().map(|(_, request)| &request.certification_request_info.subject_pki.algorithm);
     let curve = algorithm.and_then(|algorithm| algorithm.parameters.as_ref()?.as_oid().ok());
     curve.is_some_and(|curve| curve == OID_EC_P256)
 }
 
 /// Fails unless a request is in canonical DER: the parser also accepts other encodings of the parts that the signature does not cover.
-pub(crate) fn must_be_canonical(der: &[u8]) -> Result<(), AuthorityError> {
+pub(crate) fn check_canonical(der: &[u8]) -> Result<(), AuthorityError> {
     let request = |error: &dyn std::fmt::Display| AuthorityError::Request(error.to_string());
-    let (_, asked) = X509CertificationRequest::from_der(der).map_err(|error| request(&error))?;
-    let signature = [&[0], asked.signature_value.data.as_ref()].concat();
-    let info = asked.certification_request_info.raw;
+    let (_, parsed) = X509CertificationRequest::from_der(der).map_err(|error| request(&error))?;
+    let signature = [&[0], parsed.signature_value.data.as_ref()].concat();
+    let info = parsed.certification_request_info.raw;
     let content = [info, ECDSA_WITH_SHA256, &tagged(0x03, &signature)].concat();
-    if tagged(0x30, &content) == der { Ok(()) } else { Err(request(&"it is not written in DER")) }
+    if tagged(0x30, &content) == der { Ok(()) } else { Err(request(&"it is not canonical DER")) }
 }
 
 /// Encodes a DER value of up to 64 KiB.

@@ -43,7 +43,7 @@ impl<W: Write> Write for Sha256Writer<W> {
 }
 
 /// Compares byte strings in a time that does not reveal where they differ.
-pub fn same_bytes(left: &[u8], right: &[u8]) -> bool {
+pub fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(left, right).is_ok()
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_of_nothing_is_the_known_one() {
+    fn digest_of_empty_input_is_correct() {
         assert_eq!(sha256_hex(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         let mut writer = Sha256Writer::new(Vec::new());
         writer.write_all(b"he").unwrap();

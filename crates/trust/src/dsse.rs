@@ -43,7 +43,7 @@ pub enum EnvelopeError {
     #[error("the envelope is signed by key {0}, which is not accepted")]
     Key(String),
     /// The signature does not match the key and the payload.
-    #[error("the envelope's signature is wrong")]
+    #[error("the envelope's signature is invalid")]
     Signature,
     /// The task has expired.
     #[error("the envelope expired at {0}")]
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_is_256_kib_at_most_for_who_signs_and_for_who_reads() {
+    fn envelope_size_limit_applies_to_signing_and_reading() {
         let padded = |bytes: usize| {
             let params = json!({ "config": "x".repeat(bytes) });
             signer().sign(&TaskStatement { params, ..statement() })
@@ -245,24 +245,24 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_kept_signs_as_before() {
+    fn restored_key_signs_identically() {
         let kept = TaskSigner::from_seed(&signer().to_seed());
         assert_eq!(kept.sign(&statement()).unwrap(), signer().sign(&statement()).unwrap());
         assert_ne!(*TaskSigner::from_seed(&[8; 32]).to_seed(), *kept.to_seed());
     }
 
     #[test]
-    fn the_audit_names_the_digest_of_what_was_signed() {
+    fn payload_digest_is_that_of_the_signed_statement() {
         let envelope = signer().sign(&statement()).unwrap();
         assert_eq!(envelope.payload_sha256(), sha256_hex(&serde_json::to_vec(&statement()).unwrap()));
     }
 
     #[test]
     fn a_key_that_the_set_does_not_list_is_not_accepted() {
-        let stranger = TaskSigner::from_seed(&[8; 32]);
-        let envelope = stranger.sign(&statement()).unwrap().to_json();
+        let unlisted = TaskSigner::from_seed(&[8; 32]);
+        let envelope = unlisted.sign(&statement()).unwrap().to_json();
         let refused = Envelope::verify(envelope.as_bytes(), &keys(), NOW);
-        assert_eq!(refused, Err(EnvelopeError::Key(stranger.key_id().to_owned())));
+        assert_eq!(refused, Err(EnvelopeError::Key(unlisted.key_id().to_owned())));
     }
 
     #[test]

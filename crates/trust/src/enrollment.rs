@@ -34,10 +34,10 @@ pub struct EnrollmentString {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnrollmentError {
     /// The text does not look like an enrollment string.
-    #[error("this is no enrollment string: one begins with {PREFIX}")]
-    Foreign,
+    #[error("this is not an enrollment string: it must begin with {PREFIX}")]
+    NotEnrollmentString,
     /// The format version is not supported.
-    #[error("this enrollment string is of a format that this agent does not know")]
+    #[error("this agent does not support the format of this enrollment string")]
     Version,
     /// A character was lost or changed.
     #[error("this enrollment string is damaged: a character was lost or changed")]
@@ -57,7 +57,11 @@ impl EnrollmentString {
     pub fn decode(text: &str) -> Result<Self, EnrollmentError> {
         let text = text.trim();
         let Some(rest) = text.strip_prefix(PREFIX) else {
-            return Err(if text.starts_with("gpuaas") { EnrollmentError::Version } else { EnrollmentError::Foreign });
+            return Err(if text.starts_with("gpuaas") {
+                EnrollmentError::Version
+            } else {
+                EnrollmentError::NotEnrollmentString
+            });
         };
         let (body, check) = rest.rsplit_once('.').ok_or(EnrollmentError::Damaged)?;
         if sha256_hex(body.as_bytes())[..CHECK_DIGITS] != *check {
@@ -87,10 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn a_string_reads_back_and_tells_apart_what_is_wrong_with_others() {
+    fn string_round_trips_and_errors_are_distinguished() {
         let text = string().encode();
         assert_eq!(EnrollmentString::decode(text.expose()).unwrap().node, string().node);
-        assert_eq!(EnrollmentString::decode("hello").unwrap_err(), EnrollmentError::Foreign);
+        assert_eq!(EnrollmentString::decode("hello").unwrap_err(), EnrollmentError::NotEnrollmentString);
         assert_eq!(EnrollmentString::decode("gpuaas2.x.y").unwrap_err(), EnrollmentError::Version);
         let cut = &text.expose()[..text.expose().len() - 3];
         assert_eq!(EnrollmentString::decode(cut).unwrap_err(), EnrollmentError::Damaged);

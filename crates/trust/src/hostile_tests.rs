@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::{
     Authority, EnrollmentString, Envelope, NodeIdentity, NodeKey, PinnedAuthority, ReplicaIdentity, SealingKey,
-    SecretText, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement, TokenKey, sha256_hex, tls::channel_clients,
+    SecretText, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement, TokenKey, sha256_hex,
+    tls::channel_client_verifier,
 };
 
 /// Number of mutations per kind.
@@ -81,20 +82,20 @@ impl Mutation {
 
 /// Result of checking a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Outcome {
     Accepted,
     Refused,
     /// Different bytes that parse to the same document.
     Same,
 }
 
-fn verdict(accepted: bool) -> Verdict {
-    if accepted { Verdict::Accepted } else { Verdict::Refused }
+fn outcome_of(accepted: bool) -> Outcome {
+    if accepted { Outcome::Accepted } else { Outcome::Refused }
 }
 
 /// Asserts that `look` accepts `document` and refuses [`CASES`] different mutations of it.
-fn refuses_mutations(kind: &str, document: &[u8], look: impl Fn(&[u8]) -> Verdict) {
-    assert_ne!(look(document), Verdict::Refused, "{kind}: the document itself is good");
+fn assert_mutations_refused(kind: &str, document: &[u8], check: impl Fn(&[u8]) -> Outcome) {
+    assert_ne!(check(document), Outcome::Refused, "{kind}: the unchanged document is accepted");
     let seed: [u8; 32] = std::array::from_fn(|at| kind.as_bytes()[at % kind.len()]);
     let config = Config { cases: CASES, failure_persistence: None, max_global_rejects: CASES, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
@@ -105,10 +106,10 @@ fn refuses_mutations(kind: &str, document: &[u8], look: impl Fn(&[u8]) -> Verdic
         if mutated == document {
             return Err(TestCaseError::reject("nothing changed"));
         }
-        match look(&mutated) {
-            Verdict::Same => Err(TestCaseError::reject("the same document")),
-            Verdict::Accepted => Err(TestCaseError::fail(String::from_utf8_lossy(&mutated).into_owned())),
-            Verdict::Refused => {
+        match check(&mutated) {
+            Outcome::Same => Err(TestCaseError::reject("the same document")),
+            Outcome::Accepted => Err(TestCaseError::fail(String::from_utf8_lossy(&mutated).into_owned())),
+            Outcome::Refused => {
                 tried.set(tried.get() + 1);
                 Ok(())
             }
@@ -184,10 +185,10 @@ fn no_mutation_of_a_task_envelope_of_any_type_is_accepted() {
     let mut types = BTreeSet::new();
     for &task in TaskType::ALL {
         let envelope = signer.sign(&statement(task)).unwrap();
-        refuses_mutations(task.as_str(), envelope.to_json().as_bytes(), |bytes| {
+        assert_mutations_refused(task.as_str(), envelope.to_json().as_bytes(), |bytes| {
             match serde_json::from_slice::<Envelope>(bytes) {
-                Ok(read) if read == envelope => Verdict::Same,
-                _ => verdict(Envelope::verify(bytes, &keys, NOW).is_ok()),
+                Ok(read) if read == envelope => Outcome::Same,
+                _ => outcome_of(Envelope::verify(bytes, &keys, NOW).is_ok()),
             }
         });
         types.insert(task.as_str());
@@ -205,11 +206,11 @@ fn no_mutation_of_a_signing_key_set_is_accepted() {
         authorities: Vec::new(),
     };
     let signed = set.sign(&authority).unwrap();
-    refuses_mutations("signing-key set", &serde_json::to_vec(&signed).unwrap(), |bytes| {
+    assert_mutations_refused("signing-key set", &serde_json::to_vec(&signed).unwrap(), |bytes| {
         match serde_json::from_slice::<SignedKeySet>(bytes) {
-            Ok(read) if read == signed => Verdict::Same,
-            Ok(read) => verdict(read.verify(authority.certificates(), None, NOW).is_ok()),
-            Err(_) => Verdict::Refused,
+            Ok(read) if read == signed => Outcome::Same,
+            Ok(read) => outcome_of(read.verify(authority.certificates(), None, NOW).is_ok()),
+            Err(_) => Outcome::Refused,
         }
     });
 }
@@ -226,18 +227,20 @@ fn no_mutation_of_an_enrollment_string_is_accepted() {
         expires_at: NOW,
     };
     let string = string.encode();
-    refuses_mutations("enrollment string", string.expose().as_bytes(), |bytes| match std::str::from_utf8(bytes) {
-        Ok(text) if text.trim() == string.expose() => Verdict::Same,
-        Ok(text) => verdict(EnrollmentString::decode(text).is_ok()),
-        Err(_) => Verdict::Refused,
+    assert_mutations_refused("enrollment string", string.expose().as_bytes(), |bytes| {
+        match std::str::from_utf8(bytes) {
+            Ok(text) if text.trim() == string.expose() => Outcome::Same,
+            Ok(text) => outcome_of(EnrollmentString::decode(text).is_ok()),
+            Err(_) => Outcome::Refused,
+        }
     });
 }
 
 /// Returns true if the channel accepts a client with this certificate.
-fn let_in(authority: &Authority, certificate: &[u8]) -> bool {
+fn channel_accepts(authority: &Authority, certificate: &[u8]) -> bool {
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_millis(NOW.as_millis().unsigned_abs()));
     let certificate = CertificateDer::from(certificate.to_vec());
-    channel_clients(authority.certificates()).unwrap().verify_client_cert(&certificate, &[], at).is_ok()
+    channel_client_verifier(authority.certificates()).unwrap().verify_client_cert(&certificate, &[], at).is_ok()
 }
 
 #[test]
@@ -247,7 +250,7 @@ fn no_mutation_of_a_nodes_certificate_is_accepted() {
     let identity = NodeIdentity { control_plane: "cp-1".into(), node, epoch: 3 };
     let pem = authority.issue_node(&NodeKey::generate().unwrap().request_pem().unwrap(), &identity, NOW).unwrap();
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-    refuses_mutations("node certificate", &der, |bytes| verdict(let_in(&authority, bytes)));
+    assert_mutations_refused("node certificate", &der, |bytes| outcome_of(channel_accepts(&authority, bytes)));
 }
 
 #[test]
@@ -255,11 +258,11 @@ fn no_mutation_of_a_replicas_certificate_is_accepted() {
     let authority = authority();
     let replica: ReplicaId = ID.parse().unwrap();
     let (chain, _) = authority.issue_replica(&ReplicaIdentity { control_plane: "cp-1".into(), replica }, NOW).unwrap();
-    refuses_mutations("replica certificate", &chain[0], |bytes| verdict(let_in(&authority, bytes)));
+    assert_mutations_refused("replica certificate", &chain[0], |bytes| outcome_of(channel_accepts(&authority, bytes)));
 }
 
 /// Returns true if an agent that pinned the authority accepts a server with this chain.
-fn trusted(authority: &Authority, end: &[u8], shown: &[u8]) -> bool {
+fn agent_trusts(authority: &Authority, end: &[u8], shown: &[u8]) -> bool {
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_millis(NOW.as_millis().unsigned_abs()));
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let (end, shown) = (CertificateDer::from(end.to_vec()), CertificateDer::from(shown.to_vec()));
@@ -270,8 +273,12 @@ fn trusted(authority: &Authority, end: &[u8], shown: &[u8]) -> bool {
 fn no_mutation_of_a_servers_certificate_or_of_the_pinned_authority_is_accepted() {
     let authority = authority();
     let (chain, _) = authority.issue_server(&["127.0.0.1".to_owned()], NOW).unwrap();
-    refuses_mutations("server certificate", &chain[0], |bytes| verdict(trusted(&authority, bytes, &chain[1])));
-    refuses_mutations("authority certificate", &chain[1], |bytes| verdict(trusted(&authority, &chain[0], bytes)));
+    assert_mutations_refused("server certificate", &chain[0], |bytes| {
+        outcome_of(agent_trusts(&authority, bytes, &chain[1]))
+    });
+    assert_mutations_refused("authority certificate", &chain[1], |bytes| {
+        outcome_of(agent_trusts(&authority, &chain[0], bytes))
+    });
 }
 
 #[test]
@@ -280,10 +287,10 @@ fn no_mutation_of_a_certificate_request_is_accepted() {
     let identity = NodeIdentity { control_plane: "cp-1".into(), node: ID.parse().unwrap(), epoch: 3 };
     let pem = NodeKey::generate().unwrap().request_pem().unwrap();
     let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes()).unwrap();
-    refuses_mutations("certificate request", &der, |bytes| {
+    assert_mutations_refused("certificate request", &der, |bytes| {
         let body = STANDARD.encode(bytes);
         let pem = format!("-----BEGIN CERTIFICATE REQUEST-----\n{body}\n-----END CERTIFICATE REQUEST-----\n");
-        verdict(authority.issue_node(&pem, &identity, NOW).is_ok())
+        outcome_of(authority.issue_node(&pem, &identity, NOW).is_ok())
     });
 }
 
@@ -291,9 +298,11 @@ fn no_mutation_of_a_certificate_request_is_accepted() {
 fn no_mutation_of_a_token_is_accepted() {
     let key = TokenKey::new(&[1; TokenKey::BYTES]);
     let token = key.generate("gpuaas", &Counting);
-    refuses_mutations("token", token.text.expose().as_bytes(), |bytes| verdict(sha256_hex(bytes) == token.sha256));
-    refuses_mutations("code of a token", token.text.expose().as_bytes(), |bytes| {
-        verdict(std::str::from_utf8(bytes).is_ok_and(|text| key.is_genuine("gpuaas", text)))
+    assert_mutations_refused("token", token.text.expose().as_bytes(), |bytes| {
+        outcome_of(sha256_hex(bytes) == token.sha256)
+    });
+    assert_mutations_refused("code of a token", token.text.expose().as_bytes(), |bytes| {
+        outcome_of(std::str::from_utf8(bytes).is_ok_and(|text| key.has_valid_code("gpuaas", text)))
     });
 }
 
@@ -301,5 +310,5 @@ fn no_mutation_of_a_token_is_accepted() {
 fn no_mutation_of_a_sealed_secret_is_accepted() {
     let key = SealingKey::new(&[1; 32]).unwrap();
     let sealed = key.seal(b"secret-1", b"apiVersion: v1\nkind: Config\n").unwrap();
-    refuses_mutations("sealed secret", &sealed, |bytes| verdict(key.open(b"secret-1", bytes).is_ok()));
+    assert_mutations_refused("sealed secret", &sealed, |bytes| outcome_of(key.open(b"secret-1", bytes).is_ok()));
 }

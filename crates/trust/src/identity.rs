@@ -27,7 +27,7 @@ pub struct ReplicaIdentity {
 
 /// A certificate or URI does not contain an identity of the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the certificate carries no such identity: {0}")]
+#[error("the certificate has no valid identity: {0}")]
 pub struct IdentityError(pub String);
 
 impl NodeIdentity {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_reads_back_what_it_writes_and_nothing_looser() {
+    fn identity_uri_round_trips_and_malformed_uris_are_refused() {
         let uri = "spiffe://cp-1/node/0198c0de-7a3b-7c11-9b54-0242ac120002/epoch/7";
         assert_eq!(NodeIdentity::of_uri(uri).unwrap().uri(), uri);
         for bad in [
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_no_replica_and_a_replica_no_node() {
+    fn node_and_replica_identities_are_not_interchangeable() {
         let replica = "spiffe://cp-1/replica/0198c0de-7a3b-7c11-9b54-0242ac120002";
         let node = "spiffe://cp-1/node/0198c0de-7a3b-7c11-9b54-0242ac120002/epoch/7";
         assert_eq!(ReplicaIdentity::of_uri(replica).unwrap().uri(), replica);

@@ -71,10 +71,10 @@ pub enum KeySetError {
     #[error("the signing-key set is malformed: {0}")]
     Malformed(String),
     /// No trusted authority signed the set.
-    #[error("the signing-key set is not signed by an authority that is trusted here")]
+    #[error("no trusted authority signed the signing-key set")]
     Signature,
     /// The set is older than the one in use.
-    #[error("the signing-key set has version {offered}, and version {held} is in use")]
+    #[error("the signing-key set has version {offered}, but version {held} is in use")]
     Older {
         /// Version of the offered set.
         offered: u64,
@@ -82,7 +82,7 @@ pub enum KeySetError {
         held: u64,
     },
     /// The set has the version of the set in use, but different keys or authorities.
-    #[error("the signing-key set has other keys or authorities than the one of the same version {0} that is in use")]
+    #[error("the signing-key set differs from the one in use, which has the same version {0}")]
     Changed(u64),
     /// The set has expired.
     #[error("the signing-key set expired at {0}")]
@@ -101,7 +101,7 @@ impl SigningKeySet {
     }
 
     /// Returns true if the set is due to be signed again with a later expiry.
-    pub fn is_to_be_renewed(&self, now: Timestamp) -> bool {
+    pub fn needs_renewal(&self, now: Timestamp) -> bool {
         self.expires_at <= now.plus(Self::LIFE - Self::RENEWED_AFTER)
     }
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_taken_from_its_authority_alone_and_never_goes_back() {
+    fn key_set_is_accepted_only_from_its_authority_and_never_in_an_older_version() {
         let authority = Authority::generate("cp-1", NOW).unwrap();
         let signed = set(4).sign(&authority).unwrap();
         let verified = |held: Option<&SigningKeySet>| signed.verify(authority.certificates(), held, NOW);
@@ -202,24 +202,24 @@ mod tests {
         assert_eq!(verified(Some(&set(5))), Err(KeySetError::Older { offered: 4, held: 5 }));
         let other = SigningKeySet { keys: vec![TaskSigner::from_seed(&[8; 32]).public(KeyState::Active)], ..set(4) };
         assert_eq!(verified(Some(&other)), Err(KeySetError::Changed(4)));
-        let stranger = Authority::generate("cp-1", NOW).unwrap();
-        assert_eq!(signed.verify(stranger.certificates(), None, NOW), Err(KeySetError::Signature));
+        let untrusted = Authority::generate("cp-1", NOW).unwrap();
+        assert_eq!(signed.verify(untrusted.certificates(), None, NOW), Err(KeySetError::Signature));
         let spoiled = SignedKeySet { set: signed.set.replace(":4", ":9"), ..signed };
         assert_eq!(spoiled.verify(authority.certificates(), None, NOW), Err(KeySetError::Signature));
     }
 
     #[test]
-    fn a_set_ends_by_itself_and_is_renewed_long_before() {
+    fn key_set_expires_and_is_renewed_before() {
         let authority = Authority::generate("cp-1", NOW).unwrap();
         let signed = set(4).sign(&authority).unwrap();
         let end = NOW.plus(SigningKeySet::LIFE);
         assert_eq!(signed.verify(authority.certificates(), None, end), Err(KeySetError::Expired(end)));
-        assert!(!set(4).is_to_be_renewed(NOW));
-        assert!(set(4).is_to_be_renewed(NOW.plus(SigningKeySet::RENEWED_AFTER)));
+        assert!(!set(4).needs_renewal(NOW));
+        assert!(set(4).needs_renewal(NOW.plus(SigningKeySet::RENEWED_AFTER)));
     }
 
     #[test]
-    fn what_the_authority_signs_as_something_else_is_no_set() {
+    fn other_data_signed_by_the_authority_is_no_key_set() {
         let authority = Authority::generate("cp-1", NOW).unwrap();
         let set = serde_json::to_string(&set(4)).unwrap();
         for other in [set.clone().into_bytes(), pre_authentication(crate::dsse::PAYLOAD_TYPE, set.as_bytes())] {
@@ -236,17 +236,17 @@ mod tests {
     }
 
     #[test]
-    fn authorities_are_named_by_one_that_is_trusted_and_never_go_back() {
+    fn authorities_are_accepted_only_from_a_trusted_signer_and_never_in_an_older_version() {
         let first = Authority::generate("cp-1", NOW).unwrap();
-        let (next, stranger) = (first.successor(NOW).unwrap(), first.successor(NOW).unwrap());
+        let (next, untrusted) = (first.successor(NOW).unwrap(), first.successor(NOW).unwrap());
         let staged = naming(5, &[&first, &next]);
         let signed = staged.sign(&first).unwrap();
         assert_eq!(signed.verify(first.certificates(), Some(&set(4)), NOW), Ok(staged.clone()));
-        for unknown in [&next, &stranger] {
+        for unknown in [&next, &untrusted] {
             let named_by = staged.sign(unknown).unwrap();
             assert_eq!(named_by.verify(first.certificates(), Some(&set(4)), NOW), Err(KeySetError::Signature));
         }
-        let other = naming(5, &[&first, &stranger]).sign(&first).unwrap();
+        let other = naming(5, &[&first, &untrusted]).sign(&first).unwrap();
         assert_eq!(other.verify(first.certificates(), Some(&staged), NOW), Err(KeySetError::Changed(5)));
         let earlier = naming(4, &[&first]).sign(&first).unwrap();
         let back = earlier.verify(first.certificates(), Some(&staged), NOW);

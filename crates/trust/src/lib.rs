@@ -16,9 +16,9 @@ mod enrollment;
 mod hostile_tests;
 mod identity;
 mod key_set;
+mod reloadable;
 mod renewal;
 mod seal;
-mod shown;
 mod statement;
 mod tls;
 mod token;
@@ -30,14 +30,14 @@ pub use authority::{
 };
 pub use bundle::root_of_bundle;
 pub use certificate_request::requested_key_sha256;
-pub use digest::{Sha256Writer, is_sha256_hex, same_bytes, sha256_hex};
+pub use digest::{Sha256Writer, constant_time_eq, is_sha256_hex, sha256_hex};
 pub use dsse::{Envelope, EnvelopeError, PAYLOAD_TYPE, SignError, TaskSigner};
 pub use enrollment::{EnrollmentError, EnrollmentString};
 pub use identity::{IdentityError, NodeIdentity, ReplicaIdentity, expires_at, issued_at};
 pub use key_set::{KeySetError, SignedKeySet, SigningKeySet, TaskKey};
-pub use renewal::{RENEWAL_GRACE, Standing, is_renewable, standing};
+pub use reloadable::ReloadableCertificate;
+pub use renewal::{PermittedUse, RENEWAL_GRACE, is_renewable, permitted_use};
 pub use seal::{RecordKey, SealError, SealingKey, SealingKeys};
-pub use shown::ShownCertificate;
 pub use statement::TaskStatement;
 pub use tls::{
     ALPN_FETCH, ALPN_NODE, ALPN_REPLICA, OldestTls, PinnedAuthority, TlsError, api_server_config,

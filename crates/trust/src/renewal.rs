@@ -22,7 +22,7 @@ pub const RENEWAL_GRACE: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// Permitted use of a certificate whose chain was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PermittedUse {
     /// Everything that its identity is permitted to do.
     Current,
     /// Expired: only renewal is permitted.
@@ -32,12 +32,12 @@ pub enum Standing {
 }
 
 /// Returns the permitted use of a certificate at `now`. Considers only its expiry.
-pub fn standing(certificate: &[u8], now: Timestamp) -> Result<Standing, IdentityError> {
+pub fn permitted_use(certificate: &[u8], now: Timestamp) -> Result<PermittedUse, IdentityError> {
     let end = expires_at(certificate)?;
     Ok(match end {
-        end if now <= end => Standing::Current,
-        end if now <= end.plus(RENEWAL_GRACE) => Standing::RenewalOnly,
-        _ => Standing::Void,
+        end if now <= end => PermittedUse::Current,
+        end if now <= end.plus(RENEWAL_GRACE) => PermittedUse::RenewalOnly,
+        _ => PermittedUse::Void,
     })
 }
 
@@ -50,26 +50,27 @@ pub fn is_renewable(certificate: &[u8], now: Timestamp) -> Result<bool, Identity
 /// Accepts certificates that `in_time` accepts, and those that expired at most [`RENEWAL_GRACE`] ago.
 #[derive(Debug)]
 pub(crate) struct RenewableClients {
-    in_time: Arc<dyn ClientCertVerifier>,
+    currently_valid: Arc<dyn ClientCertVerifier>,
     /// Expiry of the authority that expires last; no certificate is renewed after it.
     authorities_end: Timestamp,
 }
 
 impl RenewableClients {
     pub(crate) fn of(
-        in_time: Arc<dyn ClientCertVerifier>,
+        currently_valid: Arc<dyn ClientCertVerifier>,
         authorities: &[CertificateDer<'_>],
     ) -> Result<Self, TlsError> {
         let ends: Result<Vec<_>, _> = authorities.iter().map(|authority| expires_at(authority)).collect();
         let ends = ends.map_err(|error| TlsError::of(&error))?;
         let authorities_end = ends.into_iter().max().ok_or_else(|| TlsError::of(&"no authority is trusted"))?;
-        Ok(Self { in_time, authorities_end })
+        Ok(Self { currently_valid, authorities_end })
     }
 
     /// Returns the time to use instead of `now` to verify an expired certificate: its expiry. `None` if it cannot be renewed.
-    fn end_of(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Option<UnixTime> {
+    fn verification_time(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Option<UnixTime> {
         let now = Timestamp::from_millis(i64::try_from(now.as_secs().checked_mul(1_000)?).ok()?);
-        let renewable = now <= self.authorities_end && standing(certificate, now).ok()? == Standing::RenewalOnly;
+        let renewable =
+            now <= self.authorities_end && permitted_use(certificate, now).ok()? == PermittedUse::RenewalOnly;
         let end = u64::try_from(expires_at(certificate).ok()?.as_millis()).ok()?;
         renewable.then(|| UnixTime::since_unix_epoch(Duration::from_millis(end)))
     }
@@ -77,7 +78,7 @@ impl RenewableClients {
 
 impl ClientCertVerifier for RenewableClients {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.in_time.root_hint_subjects()
+        self.currently_valid.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -86,14 +87,14 @@ impl ClientCertVerifier for RenewableClients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        match self.in_time.verify_client_cert(end_entity, intermediates, now) {
+        match self.currently_valid.verify_client_cert(end_entity, intermediates, now) {
             Err(
                 late @ Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }),
             ) => {
-                let end = self.end_of(end_entity, now).ok_or(late)?;
-                self.in_time.verify_client_cert(end_entity, intermediates, end)
+                let end = self.verification_time(end_entity, now).ok_or(late)?;
+                self.currently_valid.verify_client_cert(end_entity, intermediates, end)
             }
-            verdict => verdict,
+            result => result,
         }
     }
 
@@ -103,7 +104,7 @@ impl ClientCertVerifier for RenewableClients {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.in_time.verify_tls12_signature(message, cert, dss)
+        self.currently_valid.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -112,11 +113,11 @@ impl ClientCertVerifier for RenewableClients {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.in_time.verify_tls13_signature(message, cert, dss)
+        self.currently_valid.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.in_time.supported_verify_schemes()
+        self.currently_valid.supported_verify_schemes()
     }
 }
 
@@ -128,7 +129,7 @@ mod hostile_tests {
     use crate::{
         authority::{Authority, NodeKey},
         identity::NodeIdentity,
-        tls::channel_clients,
+        tls::channel_client_verifier,
     };
 
     const MADE: Timestamp = Timestamp::from_millis(1_790_000_000_000);
@@ -141,9 +142,9 @@ mod hostile_tests {
         CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
     }
 
-    fn taken(trusted: &Authority, certificate: &CertificateDer<'_>, at: Timestamp) -> bool {
+    fn is_accepted(trusted: &Authority, certificate: &CertificateDer<'_>, at: Timestamp) -> bool {
         let at = UnixTime::since_unix_epoch(Duration::from_millis(at.as_millis().unsigned_abs()));
-        channel_clients(trusted.certificates()).unwrap().verify_client_cert(certificate, &[], at).is_ok()
+        channel_client_verifier(trusted.certificates()).unwrap().verify_client_cert(certificate, &[], at).is_ok()
     }
 
     #[test]
@@ -157,31 +158,31 @@ mod hostile_tests {
     }
 
     #[test]
-    fn an_expired_certificate_is_let_in_for_thirty_days_and_is_good_for_renewal_alone() {
+    fn expired_certificate_is_accepted_for_thirty_days_for_renewal_only() {
         let authority = Authority::generate("cp-1", MADE).unwrap();
         let certificate = node_certificate(&authority);
         let end = MADE.plus(NODE_CERTIFICATE_LIFE);
         let (second, last) = (Duration::from_secs(1), end.plus(Duration::from_secs(2_592_000)));
-        for (at, let_in, good_for) in [
-            (MADE, true, Standing::Current),
-            (end, true, Standing::Current),
-            (end.plus(second), true, Standing::RenewalOnly),
-            (last, true, Standing::RenewalOnly),
-            (last.plus(second), false, Standing::Void),
+        for (at, expected, permitted) in [
+            (MADE, true, PermittedUse::Current),
+            (end, true, PermittedUse::Current),
+            (end.plus(second), true, PermittedUse::RenewalOnly),
+            (last, true, PermittedUse::RenewalOnly),
+            (last.plus(second), false, PermittedUse::Void),
         ] {
-            assert_eq!(taken(&authority, &certificate, at), let_in, "{at}");
-            assert_eq!(standing(&certificate, at), Ok(good_for), "{at}");
+            assert_eq!(is_accepted(&authority, &certificate, at), expected, "{at}");
+            assert_eq!(permitted_use(&certificate, at), Ok(permitted), "{at}");
         }
     }
 
     #[test]
-    fn neither_a_strangers_expired_certificate_nor_one_of_the_future_is_let_in() {
-        let (authority, stranger) =
+    fn untrusted_or_future_certificate_is_refused() {
+        let (authority, untrusted) =
             (Authority::generate("cp-1", MADE).unwrap(), Authority::generate("cp-1", MADE).unwrap());
         let late = MADE.plus(NODE_CERTIFICATE_LIFE).plus(Duration::from_secs(60));
-        assert!(!taken(&authority, &node_certificate(&stranger), late));
-        assert!(!taken(&authority, &node_certificate(&stranger), MADE));
+        assert!(!is_accepted(&authority, &node_certificate(&untrusted), late));
+        assert!(!is_accepted(&authority, &node_certificate(&untrusted), MADE));
         let early = Timestamp::from_millis(MADE.as_millis() - 3_600_000);
-        assert!(!taken(&authority, &node_certificate(&authority), early));
+        assert!(!is_accepted(&authority, &node_certificate(&authority), early));
     }
 }

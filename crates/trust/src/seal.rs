@@ -67,20 +67,20 @@ impl RecordKey {
     /// Returns the 32-byte code of a record of this kind. Each field is length-prefixed, so moving bytes between fields changes the code.
     pub fn code(&self, kind: &str, fields: &[&[u8]]) -> Vec<u8> {
         let mut context = hmac::Context::with_key(&self.0);
-        each(kind, fields, |bytes| context.update(bytes));
+        for_each_field(kind, fields, |bytes| context.update(bytes));
         context.sign().as_ref().to_vec()
     }
 
     /// Returns true if `code` belongs to the record; compares in constant time.
-    pub fn is_genuine(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> bool {
+    pub fn is_valid_code(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> bool {
         let mut message = Vec::new();
-        each(kind, fields, |bytes| message.extend_from_slice(bytes));
+        for_each_field(kind, fields, |bytes| message.extend_from_slice(bytes));
         hmac::verify(&self.0, &message, code).is_ok()
     }
 }
 
 /// Passes the kind and every field to `take`, each after its length.
-fn each(kind: &str, fields: &[&[u8]], mut take: impl FnMut(&[u8])) {
+fn for_each_field(kind: &str, fields: &[&[u8]], mut take: impl FnMut(&[u8])) {
     for bytes in std::iter::once(kind.as_bytes()).chain(fields.iter().copied()) {
         take(&(bytes.len() as u64).to_be_bytes());
         take(bytes);
@@ -133,16 +133,16 @@ impl SealingKey {
 /// Data opens and records verify with whichever of these keys was used. All replicas change over together: a row in the store determines
 /// the active key.
 #[derive(Debug)]
-pub struct SealingKeys(RwLock<Held>);
+pub struct SealingKeys(RwLock<KeyRing>);
 
 #[derive(Debug)]
-struct Held {
+struct KeyRing {
     active: Arc<SealingKey>,
     next: Option<Arc<SealingKey>>,
     previous: Option<Arc<SealingKey>>,
 }
 
-impl Held {
+impl KeyRing {
     fn all(&self) -> impl Iterator<Item = &Arc<SealingKey>> {
         std::iter::once(&self.active).chain(&self.next).chain(&self.previous)
     }
@@ -155,7 +155,7 @@ impl Held {
 
 impl From<SealingKey> for SealingKeys {
     fn from(active: SealingKey) -> Self {
-        Self(RwLock::new(Held { active: Arc::new(active), next: None, previous: None }))
+        Self(RwLock::new(KeyRing { active: Arc::new(active), next: None, previous: None }))
     }
 }
 
@@ -167,7 +167,7 @@ impl From<SealingKey> for Arc<SealingKeys> {
 
 impl SealingKeys {
     /// Adds the next key and replaces an earlier next key. Returns false if the key is already held.
-    pub fn take_next(&self, key: SealingKey) -> bool {
+    pub fn set_next(&self, key: SealingKey) -> bool {
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = held.find(Some(&key.id)).is_none();
         if is_new {
@@ -188,45 +188,45 @@ impl SealingKeys {
     }
 
     /// Drops the previously active key. Data sealed only with it is lost.
-    pub fn forget_previous(&self) {
+    pub fn drop_previous(&self) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).previous = None;
     }
 
     /// Returns the id of the active key.
     pub fn active(&self) -> String {
-        self.held(|held| held.active.id.clone())
+        self.with_keys(|held| held.active.id.clone())
     }
 
     /// Returns the id of the next key, if one is held.
     pub fn next(&self) -> Option<String> {
-        self.held(|held| held.next.as_ref().map(|key| key.id.clone()))
+        self.with_keys(|held| held.next.as_ref().map(|key| key.id.clone()))
     }
 
     /// Returns true if a previously active key is held.
     pub fn has_previous(&self) -> bool {
-        self.held(|held| held.previous.is_some())
+        self.with_keys(|held| held.previous.is_some())
     }
 
     /// Returns true if the key with this id is held.
     pub fn holds(&self, id: &str) -> bool {
-        self.held(|held| held.find(Some(id)).is_some())
+        self.with_keys(|held| held.find(Some(id)).is_some())
     }
 
     /// Seals `plain` with the active key; only the same `owner` can open it.
     pub fn seal(&self, owner: &[u8], plain: &[u8]) -> Result<Vec<u8>, SealError> {
-        self.held(|held| held.active.clone()).seal(owner, plain)
+        self.with_keys(|held| held.active.clone()).seal(owner, plain)
     }
 
     /// Opens data that any of the keys sealed for `owner`.
     pub fn open(&self, owner: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
-        let keys: Vec<_> = self.held(|held| held.all().cloned().collect());
+        let keys: Vec<_> = self.with_keys(|held| held.all().cloned().collect());
         keys.iter().find_map(|key| key.open(owner, sealed).ok()).ok_or(SealError::Open)
     }
 
     /// Returns the data sealed with the key of this id, or with the active key; borrowed if it already is. Returns `None` if that key is
     /// not held, or if no held key opens the data for `owner`.
     pub fn reseal<'a>(&self, id: Option<&str>, owner: &[u8], sealed: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        let key = self.held(|held| held.find(id).cloned())?;
+        let key = self.with_keys(|held| held.find(id).cloned())?;
         if key.open(owner, sealed).is_ok() {
             return Some(Cow::Borrowed(sealed));
         }
@@ -236,16 +236,16 @@ impl SealingKeys {
 
     /// Returns the code of a record with the key of this id, or with the active key; `None` if the key is not held.
     pub fn code(&self, id: Option<&str>, kind: &str, fields: &[&[u8]]) -> Option<Vec<u8>> {
-        self.held(|held| held.find(id).cloned()).map(|key| key.records.code(kind, fields))
+        self.with_keys(|held| held.find(id).cloned()).map(|key| key.records.code(kind, fields))
     }
 
     /// Returns the id of the key that produced the record's code; `None` if no held key did.
     pub fn proven_by(&self, kind: &str, fields: &[&[u8]], code: &[u8]) -> Option<String> {
-        let keys: Vec<_> = self.held(|held| held.all().cloned().collect());
-        keys.iter().find(|key| key.records.is_genuine(kind, fields, code)).map(|key| key.id.clone())
+        let keys: Vec<_> = self.with_keys(|held| held.all().cloned().collect());
+        keys.iter().find(|key| key.records.is_valid_code(kind, fields, code)).map(|key| key.id.clone())
     }
 
-    fn held<T>(&self, look: impl FnOnce(&Held) -> T) -> T {
+    fn with_keys<T>(&self, look: impl FnOnce(&KeyRing) -> T) -> T {
         look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn id_tells_keys_apart_and_is_not_the_key() {
+    fn id_distinguishes_keys_and_does_not_reveal_them() {
         assert_eq!(key(1).id(), key(1).id());
         assert_ne!(key(1).id(), key(2).id());
         assert_eq!(key(1).id().len(), 2 * ID_BYTES);
@@ -267,17 +267,17 @@ mod tests {
     }
 
     #[test]
-    fn either_key_opens_and_proves_and_the_active_one_alone_seals_and_codes() {
+    fn all_keys_open_and_verify_but_only_the_active_one_seals() {
         let (old, new, keys) = (key(1), key(2), SealingKeys::from(key(1)));
-        assert!(keys.take_next(key(2)) && !keys.take_next(key(2)));
+        assert!(keys.set_next(key(2)) && !keys.set_next(key(2)));
         let before = keys.seal(b"owner", b"plain").unwrap();
-        old.open(b"owner", &before).expect("the next one seals nothing before it is active");
+        old.open(b"owner", &before).expect("the next key seals nothing until it is active");
         let coded = keys.code(None, "token", &[b"record"]).unwrap();
-        assert!(old.records().is_genuine("token", &[b"record"], &coded));
+        assert!(old.records().is_valid_code("token", &[b"record"], &coded));
 
         assert!(keys.activate(new.id()));
         let after = keys.seal(b"owner", b"plain").unwrap();
-        new.open(b"owner", &after).expect("sealed by the active one");
+        new.open(b"owner", &after).expect("the active key sealed it");
         for sealed in [&before, &after] {
             assert_eq!(&**keys.open(b"owner", sealed).unwrap(), b"plain");
             assert_eq!(keys.open(b"other", sealed), Err(SealError::Open));
@@ -287,27 +287,27 @@ mod tests {
         assert_eq!(keys.proven_by("token", &[b"record"], &coded).as_deref(), Some(new.id()));
         assert_eq!(keys.code(Some("another"), "token", &[b"record"]), None);
 
-        keys.forget_previous();
+        keys.drop_previous();
         assert_eq!(keys.open(b"owner", &before), Err(SealError::Open));
         assert!(!keys.holds(old.id()) && !keys.activate(old.id()));
     }
 
     #[test]
-    fn what_is_sealed_again_is_under_the_named_key_and_only_where_it_opened() {
+    fn reseal_uses_the_named_key_and_needs_a_key_that_opens() {
         let (new, keys) = (key(2), SealingKeys::from(key(1)));
         let sealed = keys.seal(b"owner", b"plain").unwrap();
         assert_eq!(keys.reseal(Some(new.id()), b"owner", &sealed), None, "the key is not held");
-        keys.take_next(key(2));
+        keys.set_next(key(2));
         let again = keys.reseal(Some(new.id()), b"owner", &sealed).expect("it opens").into_owned();
         assert_eq!(&**new.open(b"owner", &again).unwrap(), b"plain");
         assert!(matches!(keys.reseal(Some(new.id()), b"owner", &again), Some(Cow::Borrowed(same)) if same == again));
         assert_eq!(keys.reseal(Some(new.id()), b"another", &sealed), None);
-        let foreign = key(9).seal(b"owner", b"plain").unwrap();
-        assert_eq!(keys.reseal(Some(new.id()), b"owner", &foreign), None);
+        let of_unknown_key = key(9).seal(b"owner", b"plain").unwrap();
+        assert_eq!(keys.reseal(Some(new.id()), b"owner", &of_unknown_key), None);
     }
 
     #[test]
-    fn a_secret_opens_for_its_owner_under_its_key_and_unchanged_only() {
+    fn secret_opens_only_unchanged_with_its_owner_and_key() {
         let key = SealingKey::new(&[1; 32]).unwrap();
         let sealed = key.seal(b"secret-1", b"hello").unwrap();
         assert_eq!(&**key.open(b"secret-1", &sealed).unwrap(), b"hello");
@@ -323,18 +323,18 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_genuine_under_its_key_as_its_kind_and_unchanged_only() {
+    fn record_code_is_valid_only_for_its_key_kind_and_fields() {
         let key = SealingKey::new(&[1; 32]).unwrap();
         let code = key.records().code("token", &[b"one", b"two"]);
-        assert!(key.records().is_genuine("token", &[b"one", b"two"], &code));
-        assert!(!key.records().is_genuine("enrollment", &[b"one", b"two"], &code));
-        assert!(!key.records().is_genuine("token", &[b"onet", b"wo"], &code), "fields are not run together");
-        assert!(!key.records().is_genuine("token", &[b"one", b"two"], &[]));
-        assert!(!SealingKey::new(&[2; 32]).unwrap().records().is_genuine("token", &[b"one", b"two"], &code));
+        assert!(key.records().is_valid_code("token", &[b"one", b"two"], &code));
+        assert!(!key.records().is_valid_code("enrollment", &[b"one", b"two"], &code));
+        assert!(!key.records().is_valid_code("token", &[b"onet", b"wo"], &code), "bytes moved between fields");
+        assert!(!key.records().is_valid_code("token", &[b"one", b"two"], &[]));
+        assert!(!SealingKey::new(&[2; 32]).unwrap().records().is_valid_code("token", &[b"one", b"two"], &code));
     }
 
     #[test]
-    fn the_same_secret_never_looks_the_same() {
+    fn sealing_a_secret_twice_gives_different_bytes() {
         let key = SealingKey::new(&[1; 32]).unwrap();
         assert_ne!(key.seal(b"a", b"hello").unwrap(), key.seal(b"a", b"hello").unwrap());
     }

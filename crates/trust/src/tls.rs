@@ -16,9 +16,9 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
 
 use crate::{
-    digest::{same_bytes, sha256_hex},
+    digest::{constant_time_eq, sha256_hex},
+    reloadable::ReloadableCertificate,
     renewal::RenewableClients,
-    shown::ShownCertificate,
     trusted::TrustedAuthorities,
 };
 
@@ -84,7 +84,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 }
 
 /// Configures the API's listener, which requests no client certificate.
-pub fn api_server_config(shown: Arc<ShownCertificate>, oldest: OldestTls) -> Result<ServerConfig, TlsError> {
+pub fn api_server_config(shown: Arc<ReloadableCertificate>, oldest: OldestTls) -> Result<ServerConfig, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(oldest.versions())
         .map_err(|error| TlsError::of(&error))?
@@ -97,36 +97,38 @@ pub fn api_server_config(shown: Arc<ShownCertificate>, oldest: OldestTls) -> Res
 /// Configures the channel's listener. The handshake requires a client certificate of a `trusted` authority. It also accepts an expired
 /// certificate that can still be renewed, so the caller must check its [`Standing`](crate::Standing).
 pub fn channel_server_config(
-    shown: Arc<ShownCertificate>,
+    shown: Arc<ReloadableCertificate>,
     trusted: &Arc<TrustedAuthorities>,
 ) -> Result<ServerConfig, TlsError> {
-    mutual_server_config(shown, trusted.for_renewal_too(), &[ALPN_NODE, ALPN_FETCH])
+    mutual_server_config(shown, trusted.valid_or_renewable(), &[ALPN_NODE, ALPN_FETCH])
 }
 
 /// Creates a verifier that accepts client certificates of `authorities` that are valid or expired recently enough to be renewed.
-pub(crate) fn channel_clients(
+pub(crate) fn channel_client_verifier(
     authorities: &[CertificateDer<'static>],
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    Ok(Arc::new(RenewableClients::of(clients_of(authorities)?, authorities)?))
+    Ok(Arc::new(RenewableClients::of(client_verifier(authorities)?, authorities)?))
 }
 
 /// Configures the replicas' listener. Nodes have certificates of the same authority, so the caller must check the peer's identity.
 pub fn replica_server_config(
-    shown: Arc<ShownCertificate>,
+    shown: Arc<ReloadableCertificate>,
     trusted: &Arc<TrustedAuthorities>,
 ) -> Result<ServerConfig, TlsError> {
-    mutual_server_config(shown, trusted.in_time(), &[ALPN_REPLICA])
+    mutual_server_config(shown, trusted.currently_valid(), &[ALPN_REPLICA])
 }
 
 /// Creates a verifier that accepts only currently valid client certificates of `authorities`.
-pub(crate) fn clients_of(authorities: &[CertificateDer<'static>]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+pub(crate) fn client_verifier(
+    authorities: &[CertificateDer<'static>],
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider())
         .build()
         .map_err(|error| TlsError::of(&error))
 }
 
 fn mutual_server_config(
-    shown: Arc<ShownCertificate>,
+    shown: Arc<ReloadableCertificate>,
     clients: Arc<dyn ClientCertVerifier>,
     protocols: &[&[u8]],
 ) -> Result<ServerConfig, TlsError> {
@@ -172,7 +174,7 @@ pub fn node_client_config(
 /// Configures a replica's connections to other replicas.
 pub fn replica_client_config(
     trusted: Arc<TrustedAuthorities>,
-    shown: Arc<ShownCertificate>,
+    shown: Arc<ReloadableCertificate>,
 ) -> Result<ClientConfig, TlsError> {
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(ONLY_1_3)
@@ -227,7 +229,7 @@ impl ServerCertVerifier for PinnedAuthority {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let pinned = intermediates
             .iter()
-            .find(|certificate| same_bytes(sha256_hex(certificate).as_bytes(), self.ca_sha256.as_bytes()))
+            .find(|certificate| constant_time_eq(sha256_hex(certificate).as_bytes(), self.ca_sha256.as_bytes()))
             .ok_or(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer))?;
         let mut roots = RootCertStore::empty();
         roots.add(pinned.clone().into_owned())?;
@@ -270,7 +272,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
     /// Runs a handshake in memory and returns the negotiated version.
-    fn shaken(client: ClientConfig, server: ServerConfig) -> Result<rustls::ProtocolVersion, rustls::Error> {
+    fn handshake(client: ClientConfig, server: ServerConfig) -> Result<rustls::ProtocolVersion, rustls::Error> {
         let name = ServerName::try_from("127.0.0.1").unwrap();
         let mut client = rustls::ClientConnection::new(Arc::new(client), name).unwrap();
         let mut server = rustls::ServerConnection::new(Arc::new(server)).unwrap();
@@ -288,7 +290,7 @@ mod tests {
     }
 
     /// Configures a client with a certificate of `authority` that trusts `authority` and supports only these versions.
-    fn speaks(authority: &Authority, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+    fn client_with_versions(authority: &Authority, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
         let (chain, key) = authority.issue_server(&["127.0.0.1".into()], now()).unwrap();
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(versions)
@@ -312,31 +314,32 @@ mod tests {
         let issue = || authority.issue_server(&["127.0.0.1".into()], now()).unwrap();
         let api = |oldest| {
             let (chain, key) = issue();
-            api_server_config(ShownCertificate::new(chain, key).unwrap(), oldest).unwrap()
+            api_server_config(ReloadableCertificate::new(chain, key).unwrap(), oldest).unwrap()
         };
         let channel = || {
             let (chain, key) = issue();
-            channel_server_config(ShownCertificate::new(chain, key).unwrap(), &trusting(authority.certificates()))
+            channel_server_config(ReloadableCertificate::new(chain, key).unwrap(), &trusting(authority.certificates()))
                 .unwrap()
         };
         let replica = || {
             let (chain, key) = issue();
-            replica_server_config(ShownCertificate::new(chain, key).unwrap(), &trusting(authority.certificates()))
+            replica_server_config(ReloadableCertificate::new(chain, key).unwrap(), &trusting(authority.certificates()))
                 .unwrap()
         };
-        let (old, both) = (|| speaks(&authority, &[&TLS12]), || speaks(&authority, &[&TLS12, &TLS13]));
+        let (old, both) =
+            (|| client_with_versions(&authority, &[&TLS12]), || client_with_versions(&authority, &[&TLS12, &TLS13]));
         for (name, server) in [("api", api(OldestTls::default())), ("channel", channel()), ("replica", replica())] {
-            let ended = shaken(old(), server);
+            let ended = handshake(old(), server);
             assert!(matches!(ended, Err(rustls::Error::PeerIncompatible(_))), "{name}: {ended:?}");
         }
-        assert_eq!(shaken(old(), api(OldestTls::V1_2)), Ok(rustls::ProtocolVersion::TLSv1_2));
+        assert_eq!(handshake(old(), api(OldestTls::V1_2)), Ok(rustls::ProtocolVersion::TLSv1_2));
         for server in [api(OldestTls::V1_2), api(OldestTls::V1_3)] {
-            assert_eq!(shaken(both(), server), Ok(rustls::ProtocolVersion::TLSv1_3));
+            assert_eq!(handshake(both(), server), Ok(rustls::ProtocolVersion::TLSv1_3));
         }
     }
 
     #[test]
-    fn our_own_clients_speak_to_nobody_in_tls_1_2() {
+    fn platform_clients_refuse_tls_1_2() {
         let authority = Authority::generate("cp-1", now()).unwrap();
         let issue = || authority.issue_server(&["127.0.0.1".into()], now()).unwrap();
         let (chain, key) = issue();
@@ -349,12 +352,12 @@ mod tests {
             let (chain, key) = issue();
             let server = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS12]).unwrap();
             let server = server.with_no_client_auth().with_single_cert(chain, key).unwrap();
-            let ended = shaken(client, server);
+            let ended = handshake(client, server);
             assert!(matches!(ended, Err(rustls::Error::PeerIncompatible(_))), "{ended:?}");
         }
     }
 
-    fn verdict(pin: &str, chain: &[CertificateDer<'_>], name: &str) -> bool {
+    fn pin_accepts(pin: &str, chain: &[CertificateDer<'_>], name: &str) -> bool {
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_millis(NOW.as_millis().unsigned_abs()));
         let name = ServerName::try_from(name.to_owned()).unwrap();
         PinnedAuthority::new(pin).verify_server_cert(&chain[0], &chain[1..], &name, &[], now).is_ok()
@@ -364,15 +367,15 @@ mod tests {
     fn only_the_pinned_authoritys_certificate_for_the_dialled_name_is_accepted() {
         let authority = Authority::generate("cp-1", NOW).unwrap();
         let (chain, _) = authority.issue_server(&["127.0.0.1".into(), "cp.example".into()], NOW).unwrap();
-        assert!(verdict(&authority.digest(), &chain, "127.0.0.1"));
-        assert!(verdict(&authority.digest(), &chain, "cp.example"));
-        assert!(!verdict(&authority.digest(), &chain, "other.example"));
-        assert!(!verdict(&"00".repeat(32), &chain, "127.0.0.1"));
+        assert!(pin_accepts(&authority.digest(), &chain, "127.0.0.1"));
+        assert!(pin_accepts(&authority.digest(), &chain, "cp.example"));
+        assert!(!pin_accepts(&authority.digest(), &chain, "other.example"));
+        assert!(!pin_accepts(&"00".repeat(32), &chain, "127.0.0.1"));
         // An impostor presents the pinned authority with a certificate of another one.
         let impostor = Authority::generate("cp-1", NOW).unwrap();
         let (forged, _) = impostor.issue_server(&["127.0.0.1".into()], NOW).unwrap();
         let mixed = [forged[0].clone(), authority.certificate().clone()];
-        assert!(!verdict(&authority.digest(), &mixed, "127.0.0.1"));
+        assert!(!pin_accepts(&authority.digest(), &mixed, "127.0.0.1"));
     }
 
     fn trusting(authorities: &[CertificateDer<'static>]) -> Arc<TrustedAuthorities> {
@@ -385,29 +388,29 @@ mod tests {
         let next = first.successor(now()).unwrap();
         let served = |by: &Authority| {
             let (chain, key) = by.issue_server(&["127.0.0.1".into()], now()).unwrap();
-            api_server_config(ShownCertificate::new(chain, key).unwrap(), OldestTls::default()).unwrap()
+            api_server_config(ReloadableCertificate::new(chain, key).unwrap(), OldestTls::default()).unwrap()
         };
         let both = format!("{}{}", next.certificate_pem(), first.certificate_pem());
         for (trusted, name) in [(first.certificate_pem(), "old"), (next.certificate_pem(), "new"), (&both, "both")] {
-            let ended = shaken(client_config(trusted.as_bytes()).unwrap(), served(&next));
+            let ended = handshake(client_config(trusted.as_bytes()).unwrap(), served(&next));
             assert_eq!(ended, Ok(rustls::ProtocolVersion::TLSv1_3), "{name}");
         }
         for pinned in [&first, &next] {
-            let ended = shaken(pinned_client_config(&pinned.digest()).unwrap(), served(&next));
+            let ended = handshake(pinned_client_config(&pinned.digest()).unwrap(), served(&next));
             assert_eq!(ended, Ok(rustls::ProtocolVersion::TLSv1_3));
         }
-        assert!(shaken(client_config(next.certificate_pem().as_bytes()).unwrap(), served(&first)).is_err());
-        let stranger = Authority::generate("cp-1", now()).unwrap().successor(now()).unwrap();
-        assert!(shaken(client_config(first.certificate_pem().as_bytes()).unwrap(), served(&stranger)).is_err());
+        assert!(handshake(client_config(next.certificate_pem().as_bytes()).unwrap(), served(&first)).is_err());
+        let untrusted = Authority::generate("cp-1", now()).unwrap().successor(now()).unwrap();
+        assert!(handshake(client_config(first.certificate_pem().as_bytes()).unwrap(), served(&untrusted)).is_err());
     }
 
     #[test]
-    fn the_next_handshake_goes_by_the_authorities_that_are_trusted_then() {
+    fn replaced_authorities_apply_to_the_next_handshake_of_a_listener() {
         let first = Authority::generate("cp-1", now()).unwrap();
         let next = first.successor(now()).unwrap();
         let trusted = trusting(first.certificates());
         let (chain, key) = next.issue_server(&["127.0.0.1".into()], now()).unwrap();
-        let server = channel_server_config(ShownCertificate::new(chain, key).unwrap(), &trusted).unwrap();
+        let server = channel_server_config(ReloadableCertificate::new(chain, key).unwrap(), &trusted).unwrap();
         let replica = crate::ReplicaIdentity {
             control_plane: "cp-1".into(),
             replica: "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap(),
@@ -418,31 +421,31 @@ mod tests {
             node_client_config(next.certificates(), chain, key, ALPN_NODE).unwrap()
         };
         let (of_first, of_next) = (client(&first), client(&next));
-        let mut verdicts = Vec::new();
+        let mut results = Vec::new();
         let both = [next.certificate().clone(), first.certificate().clone()];
         for trusts in [first.certificates(), &both, next.certificates()] {
             trusted.replace(trusts).unwrap();
-            let is_taken = |client: &ClientConfig| shaken(client.clone(), server.clone()).is_ok();
-            verdicts.push((is_taken(&of_first), is_taken(&of_next)));
+            let is_accepted = |client: &ClientConfig| handshake(client.clone(), server.clone()).is_ok();
+            results.push((is_accepted(&of_first), is_accepted(&of_next)));
         }
         // While only the first authority is trusted, its successor is accepted through the certificate that the first issued for it.
-        assert_eq!(verdicts, [(true, true), (true, true), (false, true)]);
+        assert_eq!(results, [(true, true), (true, true), (false, true)]);
     }
 
     #[test]
-    fn a_dialer_goes_by_the_authorities_that_are_trusted_then() {
+    fn replaced_authorities_apply_to_the_next_handshake_of_a_client() {
         let first = Authority::generate("cp-1", now()).unwrap();
         let next = first.successor(now()).unwrap();
         let trusted = trusting(next.certificates());
         let (chain, key) = next.issue_server(&["127.0.0.1".into()], now()).unwrap();
-        let client = replica_client_config(trusted.clone(), ShownCertificate::new(chain, key).unwrap()).unwrap();
+        let client = replica_client_config(trusted.clone(), ReloadableCertificate::new(chain, key).unwrap()).unwrap();
         let (chain, key) = first.issue_server(&["127.0.0.1".into()], now()).unwrap();
         let both = trusting(&[next.certificate().clone(), first.certificate().clone()]);
-        let server = replica_server_config(ShownCertificate::new(chain, key).unwrap(), &both).unwrap();
+        let server = replica_server_config(ReloadableCertificate::new(chain, key).unwrap(), &both).unwrap();
         // Server certificates are not valid for clients, so both handshakes fail; different errors show whether the authority was accepted.
-        let unknown = shaken(client.clone(), server.clone()).unwrap_err();
+        let unknown = handshake(client.clone(), server.clone()).unwrap_err();
         trusted.replace(first.certificates()).unwrap();
-        let known = shaken(client, server).unwrap_err();
+        let known = handshake(client, server).unwrap_err();
         assert_ne!(format!("{unknown}"), format!("{known}"));
     }
 }

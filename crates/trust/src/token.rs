@@ -14,7 +14,7 @@ use gpuaas_model::Entropy;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::digest::{same_bytes, sha256_hex};
+use crate::digest::{constant_time_eq, sha256_hex};
 
 /// Number of random bytes in a token.
 const TOKEN_BYTES: usize = 32;
@@ -88,13 +88,13 @@ impl TokenKey {
 
     /// Returns true if `text` is a token with this prefix generated with this key; compares in constant time. The token may be expired,
     /// revoked or not stored at all.
-    pub fn is_genuine(&self, prefix: &str, text: &str) -> bool {
+    pub fn has_valid_code(&self, prefix: &str, text: &str) -> bool {
         let random = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
         if random.is_none_or(|random| random.len() != TOKEN_CHARS + CODE_CHARS) {
             return false;
         }
         let parts = text.split_at_checked(text.len() - CODE_CHARS);
-        parts.is_some_and(|(body, code)| same_bytes(self.code(body).as_bytes(), code.as_bytes()))
+        parts.is_some_and(|(body, code)| constant_time_eq(self.code(body).as_bytes(), code.as_bytes()))
     }
 
     /// Returns the code over the preceding text.
@@ -127,29 +127,29 @@ mod tests {
     }
 
     #[test]
-    fn only_a_token_of_its_own_kind_and_unchanged_is_genuine() {
+    fn token_code_is_valid_only_unchanged_and_for_its_prefix() {
         let (key, token) = (key(1), key(1).generate("gpuaas", &Sevens).text);
         let text = token.expose();
-        assert!(key.is_genuine("gpuaas", text), "{text}");
+        assert!(key.has_valid_code("gpuaas", text), "{text}");
         assert_eq!((TOKEN_BYTES * 8, CODE_BYTES * 8), (256, 72), "bits");
-        assert!(!key.is_genuine("gpuaas-enroll", text) && !key.is_genuine("gpu", text));
+        assert!(!key.has_valid_code("gpuaas-enroll", text) && !key.has_valid_code("gpu", text));
         let enrollment = text.replacen("gpuaas", "gpuaas-enroll", 1);
-        assert!(!key.is_genuine("gpuaas-enroll", &enrollment), "the code of one kind is none of another");
+        assert!(!key.has_valid_code("gpuaas-enroll", &enrollment), "a code is valid only for its prefix");
         for position in 0..text.len() {
             let mut changed = text.to_owned().into_bytes();
             changed[position] = if changed[position] == b'x' { b'y' } else { b'x' };
             let changed = String::from_utf8(changed).unwrap();
-            assert!(!key.is_genuine("gpuaas", &changed), "{changed}");
+            assert!(!key.has_valid_code("gpuaas", &changed), "{changed}");
         }
         let longer = format!("gpuaas_{}A", "A".repeat(TOKEN_CHARS));
         let longer = format!("{longer}{}", key.code(&longer));
         let wide = format!("gpuaas_{}€{}", "A".repeat(TOKEN_CHARS - 1), "A".repeat(CODE_CHARS - 2));
         let junk = ["", "gpuaas", "gpuaas_", "gpuaas_1", "x", "äöüäöü", &text[..text.len() - 1], &longer, &wide];
-        assert!(junk.iter().all(|junk| !key.is_genuine("gpuaas", junk)));
+        assert!(junk.iter().all(|junk| !key.has_valid_code("gpuaas", junk)));
     }
 
     #[test]
-    fn well_formed_token_without_the_key_is_not_genuine() {
+    fn token_made_without_the_key_has_no_valid_code() {
         let key = key(1);
         let random = URL_SAFE_NO_PAD.encode([7; TOKEN_BYTES]);
         let of_another_key = self::key(2).generate("gpuaas", &Sevens).text;
@@ -164,16 +164,16 @@ mod tests {
             "gpuaas_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc0STEBP".to_owned(),
         ];
         for guess in guesses {
-            assert!(!key.is_genuine("gpuaas", &guess), "{guess}");
+            assert!(!key.has_valid_code("gpuaas", &guess), "{guess}");
         }
-        assert!(key.is_genuine("gpuaas", key.generate("gpuaas", &Sevens).text.expose()));
+        assert!(key.has_valid_code("gpuaas", key.generate("gpuaas", &Sevens).text.expose()));
     }
 
     #[test]
     fn a_token_is_as_long_as_documented_and_its_code_is_the_hmac() {
         let token = key(1).generate("gpuaas", &Sevens).text;
         let text = token.expose();
-        assert_eq!(text.len(), "gpuaas_".len() + 55, "docs/keys.md tells scanners of files");
+        assert_eq!(text.len(), "gpuaas_".len() + 55, "docs/keys.md documents the length for secret scanners");
         assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{text}");
         assert!(text.ends_with("jBSS4y50rmer"), "{text}");
     }

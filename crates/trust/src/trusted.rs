@@ -12,7 +12,7 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use crate::tls::{TlsError, channel_clients, clients_of, provider, roots};
+use crate::tls::{TlsError, channel_client_verifier, client_verifier, provider, roots};
 
 /// The authorities that a listener or a dialer trusts. New handshakes use the latest set; open connections are
 /// unaffected.
@@ -21,8 +21,8 @@ pub struct TrustedAuthorities(RwLock<Arc<Verifiers>>);
 
 #[derive(Debug)]
 struct Verifiers {
-    in_time: Arc<dyn ClientCertVerifier>,
-    for_renewal_too: Arc<dyn ClientCertVerifier>,
+    currently_valid: Arc<dyn ClientCertVerifier>,
+    valid_or_renewable: Arc<dyn ClientCertVerifier>,
     servers: Arc<WebPkiServerVerifier>,
 }
 
@@ -40,16 +40,16 @@ impl TrustedAuthorities {
     }
 
     /// Returns a verifier that accepts currently valid client certificates.
-    pub(crate) fn in_time(self: &Arc<Self>) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(Clients { trusted: self.clone(), verifier: |verifiers| &verifiers.in_time })
+    pub(crate) fn currently_valid(self: &Arc<Self>) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(Clients { trusted: self.clone(), verifier: |verifiers| &verifiers.currently_valid })
     }
 
     /// Returns a verifier that accepts client certificates that are valid or can still be renewed.
-    pub(crate) fn for_renewal_too(self: &Arc<Self>) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(Clients { trusted: self.clone(), verifier: |verifiers| &verifiers.for_renewal_too })
+    pub(crate) fn valid_or_renewable(self: &Arc<Self>) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(Clients { trusted: self.clone(), verifier: |verifiers| &verifiers.valid_or_renewable })
     }
 
-    fn present(&self) -> Arc<Verifiers> {
+    fn current(&self) -> Arc<Verifiers> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -58,8 +58,8 @@ impl Verifiers {
     fn of(authorities: &[CertificateDer<'static>]) -> Result<Arc<Self>, TlsError> {
         let servers = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider());
         Ok(Arc::new(Self {
-            in_time: clients_of(authorities)?,
-            for_renewal_too: channel_clients(authorities)?,
+            currently_valid: client_verifier(authorities)?,
+            valid_or_renewable: channel_client_verifier(authorities)?,
             servers: servers.build().map_err(|error| TlsError::of(&error))?,
         }))
     }
@@ -72,8 +72,8 @@ struct Clients {
 }
 
 impl Clients {
-    fn present(&self) -> Arc<dyn ClientCertVerifier> {
-        (self.verifier)(&self.trusted.present()).clone()
+    fn current(&self) -> Arc<dyn ClientCertVerifier> {
+        (self.verifier)(&self.trusted.current()).clone()
     }
 }
 
@@ -89,7 +89,7 @@ impl ClientCertVerifier for Clients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.present().verify_client_cert(end_entity, intermediates, now)
+        self.current().verify_client_cert(end_entity, intermediates, now)
     }
 
     fn verify_tls12_signature(
@@ -98,7 +98,7 @@ impl ClientCertVerifier for Clients {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.present().verify_tls12_signature(message, cert, dss)
+        self.current().verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -107,11 +107,11 @@ impl ClientCertVerifier for Clients {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.present().verify_tls13_signature(message, cert, dss)
+        self.current().verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.present().supported_verify_schemes()
+        self.current().supported_verify_schemes()
     }
 }
 
@@ -124,7 +124,7 @@ impl ServerCertVerifier for TrustedAuthorities {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.present().servers.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        self.current().servers.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
     fn verify_tls12_signature(
@@ -133,7 +133,7 @@ impl ServerCertVerifier for TrustedAuthorities {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.present().servers.verify_tls12_signature(message, cert, dss)
+        self.current().servers.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -142,10 +142,10 @@ impl ServerCertVerifier for TrustedAuthorities {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.present().servers.verify_tls13_signature(message, cert, dss)
+        self.current().servers.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.present().servers.supported_verify_schemes()
+        self.current().servers.supported_verify_schemes()
     }
 }

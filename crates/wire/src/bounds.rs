@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use gpuaas_model::{CUT_MARK, is_unseen};
+use gpuaas_model::{CUT_MARK, is_invisible};
 
 /// Maximum length of a name or id from a node, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
@@ -18,17 +18,17 @@ pub const LIST_MAX: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfBounds {
     /// There are too many entries or bytes.
-    #[error("{what}: {said} are more than {max}")]
+    #[error("{what}: {count} exceeds the maximum of {max}")]
     TooMany {
         /// Name of the data.
         what: &'static str,
         /// Actual number of entries or bytes.
-        said: usize,
+        count: usize,
         /// Maximum number of entries or bytes.
         max: usize,
     },
     /// The data has the wrong form.
-    #[error("{what} is not of the form that it must have")]
+    #[error("{what} has an invalid format")]
     Form {
         /// Name of the data.
         what: &'static str,
@@ -36,28 +36,28 @@ pub enum OutOfBounds {
 }
 
 /// Data from a node that must be bounded.
-pub trait Said: Sized {
+pub trait Bounded: Sized {
     /// Returns the data within the limits, with prose truncated, or an error if structured data exceeds them.
     fn within_bounds(self) -> Result<Self, OutOfBounds>;
 }
 
 /// Truncates prose to `bytes_max`, including the mark, and makes it one visible line: line breaks and tabs become spaces, other invisible
 /// characters are removed. It is therefore safe to show on a terminal or a page.
-pub fn cut(text: String, bytes_max: usize) -> String {
+pub fn one_line(text: String, bytes_max: usize) -> String {
     // Truncates very long text first, to limit the work of the scan.
-    let mut text = if text.len() > bytes_max.saturating_mul(2) { shortened(text, bytes_max) } else { text };
-    if text.contains(is_unseen) {
+    let mut text = if text.len() > bytes_max.saturating_mul(2) { truncated(text, bytes_max) } else { text };
+    if text.contains(is_invisible) {
         let seen = text.chars().filter_map(|character| match character {
             '\t' | '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}' => Some(' '),
-            unseen if is_unseen(unseen) => None,
+            unseen if is_invisible(unseen) => None,
             seen => Some(seen),
         });
         text = seen.collect();
     }
-    shortened(text, bytes_max)
+    truncated(text, bytes_max)
 }
 
-fn shortened(mut text: String, bytes_max: usize) -> String {
+fn truncated(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         text.truncate(text.floor_char_boundary(bytes_max.saturating_sub(CUT_MARK.len())));
         text.push_str(CUT_MARK);
@@ -65,23 +65,23 @@ fn shortened(mut text: String, bytes_max: usize) -> String {
     text
 }
 
-pub(crate) fn at_most(what: &'static str, said: usize, max: usize) -> Result<(), OutOfBounds> {
-    if said > max { Err(OutOfBounds::TooMany { what, said, max }) } else { Ok(()) }
+pub(crate) fn check_count(what: &'static str, count: usize, max: usize) -> Result<(), OutOfBounds> {
+    if count > max { Err(OutOfBounds::TooMany { what, count, max }) } else { Ok(()) }
 }
 
-pub(crate) fn name(what: &'static str, text: &str) -> Result<(), OutOfBounds> {
-    at_most(what, text.len(), NAME_BYTES_MAX)?;
-    if text.contains(is_unseen) { Err(OutOfBounds::Form { what }) } else { Ok(()) }
+pub(crate) fn check_name(what: &'static str, text: &str) -> Result<(), OutOfBounds> {
+    check_count(what, text.len(), NAME_BYTES_MAX)?;
+    if text.contains(is_invisible) { Err(OutOfBounds::Form { what }) } else { Ok(()) }
 }
 
-pub(crate) fn sha256(what: &'static str, text: &str) -> Result<(), OutOfBounds> {
+pub(crate) fn check_sha256(what: &'static str, text: &str) -> Result<(), OutOfBounds> {
     let is_digest = text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if is_digest { Ok(()) } else { Err(OutOfBounds::Form { what }) }
 }
 
 /// Accepts only IP addresses, because they are inserted into configurations and URLs.
-pub(crate) fn addresses(what: &'static str, all: &[String]) -> Result<(), OutOfBounds> {
-    at_most(what, all.len(), LIST_MAX)?;
+pub(crate) fn check_addresses(what: &'static str, all: &[String]) -> Result<(), OutOfBounds> {
+    check_count(what, all.len(), LIST_MAX)?;
     let is_address = |text: &String| text.parse::<IpAddr>().is_ok();
     if all.iter().all(is_address) { Ok(()) } else { Err(OutOfBounds::Form { what }) }
 }
@@ -91,22 +91,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prose_is_cut_at_a_character_and_says_so() {
-        assert_eq!(cut("short".into(), 16), "short");
-        assert_eq!(cut("u".repeat(33), 32), format!("{}{CUT_MARK}", "u".repeat(32 - CUT_MARK.len())));
+    fn long_text_is_truncated_at_a_character_with_a_mark() {
+        assert_eq!(one_line("short".into(), 16), "short");
+        assert_eq!(one_line("u".repeat(33), 32), format!("{}{CUT_MARK}", "u".repeat(32 - CUT_MARK.len())));
         // A character is never cut in half.
-        assert_eq!(cut("ü".repeat(100), 32), format!("{}{CUT_MARK}", "ü".repeat((32 - CUT_MARK.len()) / 2)));
+        assert_eq!(one_line("ü".repeat(100), 32), format!("{}{CUT_MARK}", "ü".repeat((32 - CUT_MARK.len()) / 2)));
     }
 
     #[test]
-    fn prose_is_one_line_that_commands_no_terminal_and_turns_nothing_around() {
-        let said = "up\u{1b}[2J\u{0}\u{7f}\n12:00 \u{202e}nimda\u{2066}\tready\r\n".to_owned();
-        assert_eq!(cut(said, 64), "up[2J 12:00 nimda ready  ");
-        assert_eq!(cut("\u{1b}".repeat(60), 64), "");
-        assert!(cut("\n".repeat(1_000), 64).ends_with(CUT_MARK));
-        assert_eq!(cut("ü 日本 \u{1f600}".to_owned(), 64), "ü 日本 \u{1f600}");
+    fn control_and_direction_characters_are_removed() {
+        let text = "up\u{1b}[2J\u{0}\u{7f}\n12:00 \u{202e}nimda\u{2066}\tready\r\n".to_owned();
+        assert_eq!(one_line(text, 64), "up[2J 12:00 nimda ready  ");
+        assert_eq!(one_line("\u{1b}".repeat(60), 64), "");
+        assert!(one_line("\n".repeat(1_000), 64).ends_with(CUT_MARK));
+        assert_eq!(one_line("ü 日本 \u{1f600}".to_owned(), 64), "ü 日本 \u{1f600}");
         for unseen in ["a\u{1b}b", "a\u{202e}b"] {
-            assert!(name("a name", unseen).is_err());
+            assert!(check_name("a name", unseen).is_err());
         }
     }
 }

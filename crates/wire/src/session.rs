@@ -8,7 +8,7 @@ use gpuaas_model::{Code, NodeId, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bounds::{LIST_MAX, OutOfBounds, Said, addresses, at_most, cut, name},
+    bounds::{Bounded, LIST_MAX, OutOfBounds, check_addresses, check_count, check_name, one_line},
     task::{TaskOutcome, TaskProgress, TaskSupport, UnitReport},
 };
 
@@ -63,7 +63,7 @@ pub mod path {
     pub const RENEW: &str = "/v1/renew";
     /// POST to the control plane, authenticated with a renewed certificate that the agent has stored: it becomes the node's current
     /// certificate.
-    pub const KEPT: &str = "/v1/kept";
+    pub const CONFIRM_RENEWAL: &str = "/v1/kept";
 }
 
 /// An agent's description of itself: the first response on every connection.
@@ -315,37 +315,38 @@ pub struct RenewResponse {
     pub certificate: String,
 }
 
-impl Said for Hello {
+impl Bounded for Hello {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         for (what, text) in [
             ("the agent's version", &self.agent_version),
             ("the agent's instance", &self.instance),
-            ("the machine's id", &self.machine_id),
-            ("the boot's id", &self.boot_id),
+            ("the machine id", &self.machine_id),
+            ("the boot id", &self.boot_id),
         ] {
-            name(what, text)?;
+            check_name(what, text)?;
         }
         if let ConnectionKind::Bulk { request } = &self.connection {
-            name("the connection's request", request)?;
+            check_name("the connection's request id", request)?;
         }
-        at_most("protocol versions", self.protocols.len(), LIST_MAX)?;
-        addresses("the node's addresses", &self.addresses)?;
-        at_most("task types", self.support.len(), LIST_MAX)?;
+        check_count("protocol versions", self.protocols.len(), LIST_MAX)?;
+        check_addresses("the node's addresses", &self.addresses)?;
+        check_count("task types", self.support.len(), LIST_MAX)?;
         for support in &self.support {
-            name("a task type", &support.task)?;
-            at_most("schema versions", support.schemas.len(), LIST_MAX)?;
+            check_name("a task type", &support.task)?;
+            check_count("schema versions", support.schemas.len(), LIST_MAX)?;
         }
         if let Some(ledger) = &self.ledger {
-            name("the ledger's id", &ledger.id)?;
+            check_name("the ledger id", &ledger.id)?;
         }
-        let problem = self
-            .problem
-            .map(|problem| AgentProblem { detail: cut(problem.detail, crate::bounds::SENTENCE_BYTES_MAX), ..problem });
+        let problem = self.problem.map(|problem| AgentProblem {
+            detail: one_line(problem.detail, crate::bounds::SENTENCE_BYTES_MAX),
+            ..problem
+        });
         Ok(Self { problem, ..self })
     }
 }
 
-impl Said for TaskLine {
+impl Bounded for TaskLine {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         Ok(match self {
             Self::Progress(progress) => Self::Progress(progress.within_bounds()?),
@@ -355,15 +356,15 @@ impl Said for TaskLine {
     }
 }
 
-impl Said for JournalLine {
+impl Bounded for JournalLine {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        Ok(Self { text: cut(self.text, JOURNAL_TEXT_BYTES_MAX), ..self })
+        Ok(Self { text: one_line(self.text, JOURNAL_TEXT_BYTES_MAX), ..self })
     }
 }
 
-impl Said for Refusal {
+impl Bounded for Refusal {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        Ok(Self { message: cut(self.message, crate::bounds::SENTENCE_BYTES_MAX), ..self })
+        Ok(Self { message: one_line(self.message, crate::bounds::SENTENCE_BYTES_MAX), ..self })
     }
 }
 
@@ -390,7 +391,7 @@ mod hostile_tests {
     }
 
     #[test]
-    fn hello_of_an_older_agent_has_no_problem_and_that_of_a_newer_one_may_have_an_unknown_one() {
+    fn hello_of_an_older_or_newer_agent_is_accepted() {
         let mut older = serde_json::to_value(hello()).unwrap();
         older.as_object_mut().unwrap().remove("ledger");
         let read: Hello = serde_json::from_value(older.clone()).unwrap();
@@ -404,7 +405,7 @@ mod hostile_tests {
     }
 
     #[test]
-    fn a_hello_is_taken_whole_or_not_at_all() {
+    fn hello_out_of_bounds_is_refused() {
         assert_eq!(hello().within_bounds(), Ok(hello()));
         let support = |task: String, schemas| TaskSupport { task, schemas };
         let huge = [
@@ -427,16 +428,16 @@ mod hostile_tests {
     }
 
     #[test]
-    fn a_line_of_a_journal_is_cut_and_says_so() {
+    fn long_journal_line_is_truncated_with_a_mark() {
         let line = JournalLine { at: Timestamp::from_millis(1), text: "x".repeat(JOURNAL_TEXT_BYTES_MAX * 2) };
         let taken = line.within_bounds().unwrap();
         assert!(taken.text.len() == JOURNAL_TEXT_BYTES_MAX && taken.text.ends_with(gpuaas_model::CUT_MARK));
     }
 
     #[test]
-    fn refusal_is_cut() {
-        let said = Refusal { code: Code::Internal, message: "\u{1b}x".repeat(1_000_000) };
-        let message = said.within_bounds().unwrap().message;
+    fn refusal_message_is_truncated() {
+        let refusal = Refusal { code: Code::Internal, message: "\u{1b}x".repeat(1_000_000) };
+        let message = refusal.within_bounds().unwrap().message;
         assert!(message.len() <= crate::bounds::SENTENCE_BYTES_MAX && !message.contains('\u{1b}'), "{}", message.len());
     }
 }

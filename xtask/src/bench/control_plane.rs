@@ -81,9 +81,11 @@ impl Database {
         let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
         let url = server.fresh_database().await;
         let socket = url.split_once("host=").and_then(|(_, rest)| rest.split('&').next());
-        let pid_file = Utf8Path::new(socket.context("the server listens in a folder")?).join("data/postmaster.pid");
+        let pid_file =
+            Utf8Path::new(socket.context("the database URL names no socket folder")?).join("data/postmaster.pid");
         let text = fs::read_to_string(&pid_file).with_context(|| format!("reading {pid_file}"))?;
-        let postmaster = text.lines().next().and_then(|pid| pid.parse().ok()).context("it begins with a process id")?;
+        let postmaster =
+            text.lines().next().and_then(|pid| pid.parse().ok()).context("postmaster.pid contains no PID")?;
         Ok(Self { _server: server, url, postmaster })
     }
 }
@@ -135,10 +137,10 @@ impl ControlPlane {
             .stderr(File::create(&log)?)
             .spawn()
             .context("starting gpuaas dev")?;
-        if let Err(error) = appears(&ready_file, &mut dev, began).await {
+        if let Err(error) = wait_ready(&ready_file, &mut dev, began).await {
             end(&mut dev);
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            let last: Vec<&str> = said.lines().rev().take(10).collect();
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            let last: Vec<&str> = text.lines().rev().take(10).collect();
             bail!("{error}:\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n"));
         }
         let ready_after = began.elapsed();
@@ -149,7 +151,7 @@ impl ControlPlane {
 
     /// Returns a client with a platform admin's token and a connection that it keeps open.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
-        Ok(self.client_with(&self.ready.token)?.with_kept_connection())
+        Ok(self.client_with(&self.ready.token)?.with_persistent_connection())
     }
 
     /// Returns a client with another token; it opens a connection per request.
@@ -164,7 +166,7 @@ impl ControlPlane {
 
     /// PID of the server.
     pub(super) fn pid(&self) -> anyhow::Result<i32> {
-        Ok(self.ready.replicas.first().context("there is a process of the control plane")?.pid)
+        Ok(self.ready.replicas.first().context("the ready file lists no process of the control plane")?.pid)
     }
 
     /// Resources that the control plane and its database have used before a measurement.
@@ -201,12 +203,12 @@ impl Drop for ControlPlane {
     }
 }
 
-async fn appears(ready_file: &Utf8Path, dev: &mut Child, began: Instant) -> anyhow::Result<()> {
+async fn wait_ready(ready_file: &Utf8Path, dev: &mut Child, began: Instant) -> anyhow::Result<()> {
     while !ready_file.exists() {
         if let Some(status) = dev.try_wait()? {
             bail!("gpuaas dev ended ({status})");
         }
-        ensure!(began.elapsed() < READY_TIMEOUT, "gpuaas dev does not become ready");
+        ensure!(began.elapsed() < READY_TIMEOUT, "gpuaas dev did not become ready in time");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Ok(())

@@ -48,10 +48,10 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         traces.extend(trace.map(|trace| (store, trace)));
     }
     println!(
-        "POST /api/v1/nodes/NODE/ping, HTTP/1.1 over TLS 1.3, one kept connection for each request at once. A ping is no operation: it records"
+        "POST /api/v1/nodes/NODE/ping, HTTP/1.1 over TLS 1.3, one persistent connection per concurrent request. A ping is not an operation: it records"
     );
     println!(
-        "and signs a no-op task with its audit record in one change, sends it over the node's channel, waits for the node's ledger and result, and"
+        "and signs a no-op task with its audit record in one change, sends it over the node channel, waits for the node's ledger and result, and"
     );
     println!("records the end in a second change. {SETTINGS}");
     figures::side_by_side(
@@ -79,14 +79,14 @@ async fn measured(
         let before = plane.begin().await?;
         let mut done = pings(senders, Duration::from_secs(options.seconds)).await?;
         let used = plane.used_since(before).await?;
-        let whole = format!("{concurrency} at once");
+        let label = format!("{concurrency} at once");
         let of_run = [
             Figure::new("tasks", "/s", done.took.len() as f64 / done.elapsed.as_secs_f64()),
             Figure::new("p50", "ms", percentile_ms(&mut done.took, 50)),
             Figure::new("p99", "ms", percentile_ms(&mut done.took, 99)),
         ];
         let each = used.figures(done.took.len()).into_iter().map(|figure| figure.of("per task"));
-        figures.extend(of_run.into_iter().chain(each).map(|figure| figure.of(&whole)));
+        figures.extend(of_run.into_iter().chain(each).map(|figure| figure.of(&label)));
     }
     let trace = if options.strace { traced(&plane).await? } else { None };
     plane.stop();

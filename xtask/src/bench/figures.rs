@@ -17,8 +17,8 @@ impl Figure {
     }
 
     /// Prefixes the name with the whole that it is part of.
-    pub(super) fn of(self, whole: &str) -> Self {
-        Self { what: format!("{whole}: {}", self.what), ..self }
+    pub(super) fn of(self, group: &str) -> Self {
+        Self { what: format!("{group}: {}", self.what), ..self }
     }
 }
 
@@ -36,14 +36,15 @@ pub(super) fn side_by_side(title: &str, columns: &[(Store, Vec<Figure>)]) {
     println!("{title:<60}{heads}");
     let Some((_, first)) = columns.first() else { return };
     for (at, figure) in first.iter().enumerate() {
-        let values = columns.iter().map(|(_, figures)| figures.get(at).map_or(String::new(), |of| shown(of.value)));
+        let values =
+            columns.iter().map(|(_, figures)| figures.get(at).map_or(String::new(), |of| format_value(of.value)));
         let values: String = values.map(|value| format!("{value:>14}")).collect();
         println!("  {:<58}{values} {}", figure.what, figure.unit);
     }
 }
 
 /// Formats with at least three digits.
-pub(super) fn shown(value: f64) -> String {
+pub(super) fn format_value(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),

@@ -31,7 +31,7 @@ pub(crate) struct Options {
 }
 
 /// Name of the figure for the whole database.
-const WHOLE: &str = "the whole database";
+const TOTAL: &str = "the whole database";
 /// Table of idempotency keys.
 const KEYS: &str = "idempotency";
 /// Query for sizes of tables with their indexes. In SQLite an index has its own pages.
@@ -39,9 +39,9 @@ const SIZES_OF_SQLITE: &str = "select coalesce(s.tbl_name, p.name) as name, cast
      left join sqlite_schema s on s.name = p.name group by 1";
 const SIZES_OF_POSTGRES: &str = "select cast(relname as text) as name, pg_total_relation_size(oid) as bytes from pg_class \
      where relkind = 'r' and relnamespace = 'public'::regnamespace";
-const WHOLE_OF_SQLITE: &str =
+const TOTAL_OF_SQLITE: &str =
     "select c.page_count * s.page_size as bytes from pragma_page_count() c, pragma_page_size() s";
-const WHOLE_OF_POSTGRES: &str = "select pg_database_size(current_database()) as bytes";
+const TOTAL_OF_POSTGRES: &str = "select pg_database_size(current_database()) as bytes";
 
 /// Runs the benchmark.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
@@ -53,15 +53,17 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         columns.push((store, figures));
     }
     println!(
-        "Operations run in the genuine engine with simulated nodes: half deploy one server each, half decommission it. Sizes are what a database"
+        "Operations run in the real engine with simulated nodes: half deploy one server each, half decommission it. Sizes are the difference between"
     );
     println!(
-        "with them has more than one without, each after its engine has ended: pages of tables with their indexes (dbstat; on PostgreSQL"
+        "a database with them and one without, each after its engine has ended: pages of tables with their indexes (dbstat; on PostgreSQL"
     );
     println!(
-        "pg_total_relation_size, without a vacuum of ours, so rows that were updated count as often as autovacuum left them)."
+        "pg_total_relation_size without an explicit vacuum, so old versions of updated rows count until autovacuum removes them)."
     );
-    println!("Idempotency keys come with POST /api/v1/projects to a genuine control plane; their answers are small.");
+    println!(
+        "Idempotency keys come with POST /api/v1/projects to a real control plane; the stored responses are small."
+    );
     let title =
         format!("growth, profile {}, {} operations, {} keys", options.profile, options.operations, options.keys);
     figures::side_by_side(&title, &columns);
@@ -88,7 +90,7 @@ fn after(options: &Options, store: Store, operations: u16) -> anyhow::Result<Siz
     std::fs::create_dir_all(place.folder_of_rows()?)?;
     let url = place.url()?;
     let (nodes, operations) = ((options.operations / 2).to_string(), operations.to_string());
-    super::of_engine(&["grow", &url, &nodes, &operations], &options.profile)?;
+    super::run_engine_bench(&["grow", &url, &nodes, &operations], &options.profile)?;
     super::block_on(sizes(&url, store))
 }
 
@@ -108,13 +110,13 @@ async fn of_keys(options: &Options, programs: &Utf8Path, store: Store) -> anyhow
     }
     plane.stop();
     let after = sizes(&place.url()?, store).await?;
-    let size = |sizes: &Sizes| sizes.get(KEYS).copied().context("there is a table of idempotency keys");
+    let size = |sizes: &Sizes| sizes.get(KEYS).copied().context("the database has no table of idempotency keys");
     Ok(vec![Figure::new("per idempotency key", "B", (size(&after)? - size(&before)?) / f64::from(options.keys))])
 }
 
 async fn sizes(url: &str, store: Store) -> anyhow::Result<Sizes> {
     match store {
-        Store::Sqlite => sizes_of_file(url.strip_prefix("sqlite://").context("an address of a file")?),
+        Store::Sqlite => sizes_of_file(url.strip_prefix("sqlite://").context("the URL names no SQLite file")?),
         Store::Postgres => sizes_of_server(url).await,
     }
 }
@@ -123,9 +125,9 @@ fn sizes_of_file(file: &str) -> anyhow::Result<Sizes> {
     let connection = rusqlite::Connection::open(file).context("opening the database")?;
     let mut tables = connection.prepare(SIZES_OF_SQLITE)?;
     let rows = tables.query_map([], |row| Ok((row.get("name")?, row.get::<_, i64>("bytes")? as f64)))?;
-    let mut sizes = rows.collect::<Result<Sizes, _>>().context("asking for the sizes of tables")?;
-    let whole: i64 = connection.query_row(WHOLE_OF_SQLITE, [], |row| row.get("bytes"))?;
-    sizes.insert(WHOLE.to_owned(), whole as f64);
+    let mut sizes = rows.collect::<Result<Sizes, _>>().context("reading the sizes of tables")?;
+    let total: i64 = connection.query_row(TOTAL_OF_SQLITE, [], |row| row.get("bytes"))?;
+    sizes.insert(TOTAL.to_owned(), total as f64);
     Ok(sizes)
 }
 
@@ -133,12 +135,12 @@ async fn sizes_of_server(url: &str) -> anyhow::Result<Sizes> {
     let mut connection = PgConnection::connect(url).await.context("opening the database")?;
     let mut sizes = Sizes::new();
     let tables = sqlx::query(SIZES_OF_POSTGRES).fetch_all(&mut connection).await;
-    for row in tables.context("asking for the sizes of tables")? {
+    for row in tables.context("reading the sizes of tables")? {
         sizes.insert(row.try_get("name")?, row.try_get::<i64, _>("bytes")? as f64);
     }
-    let whole = sqlx::query(WHOLE_OF_POSTGRES).fetch_one(&mut connection).await;
-    let whole: i64 = whole.context("asking for the size of the database")?.try_get("bytes")?;
-    sizes.insert(WHOLE.to_owned(), whole as f64);
+    let total = sqlx::query(TOTAL_OF_POSTGRES).fetch_one(&mut connection).await;
+    let total: i64 = total.context("reading the size of the database")?.try_get("bytes")?;
+    sizes.insert(TOTAL.to_owned(), total as f64);
     connection.close().await?;
     Ok(sizes)
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use super::{
     Chosen,
     control_plane::{ControlPlane, Place, SETTINGS},
-    figures::{self, percentile_ms, shown},
+    figures::{self, format_value, percentile_ms},
 };
 use crate::demo::Store;
 
@@ -70,9 +70,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         tables.push((store, super::block_on(measured(options, &programs, store))?));
     }
     println!(
-        "One client on a kept connection walks through the pages of each list, again from the start at its end. Most rows were written by the store's"
+        "One client on a persistent connection reads the pages of each list, and starts again at its end. Most rows were written by the store's"
     );
-    println!("own API: nodes and tasks are copies of a genuine node and of a genuine no-op task. {SETTINGS}");
+    println!("own API: nodes and tasks are copies of a real node and of a real no-op task. {SETTINGS}");
     for (store, (filled, rows)) in tables {
         println!("lists, profile {}, {}: {filled}", options.profile, figures::name(store));
         println!(
@@ -88,7 +88,7 @@ async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyho
     let place = Place::fresh(store).await?;
     let plane = ControlPlane::start(programs, &place, 1).await?;
     credentials(&plane.client()?, options.nodes.min(CREDENTIALS)).await?;
-    plane.client()?.ping_node(plane.nodes().first().context("there is a node")?).await?;
+    plane.client()?.ping_node(plane.nodes().first().context("the control plane has no node")?).await?;
     plane.stop();
     let filled = fill::fill(&place.url()?, options.nodes).await?;
     let plane = ControlPlane::start(programs, &place, 1).await?;
@@ -97,7 +97,7 @@ async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyho
     for list in &LISTS {
         for limit in SIZES {
             eprintln!("    {}: {} by {limit}", figures::name(store), list.path);
-            rows.push(walked(&plane, &client, list, limit, Duration::from_secs(options.seconds)).await?);
+            rows.push(measure_list(&plane, &client, list, limit, Duration::from_secs(options.seconds)).await?);
         }
     }
     plane.stop();
@@ -112,9 +112,9 @@ async fn credentials(client: &Client, count: u32) -> anyhow::Result<()> {
     }
     for number in 0..count {
         let (project, role) = (project.clone(), role.clone());
-        let ask =
+        let request =
             CreateServiceAccount { name: format!("program-{number}"), role: role.clone(), project: project.clone() };
-        client.create_service_account(&ask).await?;
+        client.create_service_account(&request).await?;
         client
             .create_token(&CreateToken { name: format!("person-{number}"), role, project, ttl_seconds: None })
             .await?;
@@ -146,17 +146,23 @@ impl Row {
         println!(
             "  {:<52}{:>8}{:>12}{:>10}{:>14}{:>16}{:>14}",
             self.what,
-            shown(self.items),
-            shown(self.per_second),
-            shown(self.p50_ms),
-            shown(self.server_ms),
-            shown(self.database_ms),
-            shown(self.statements)
+            format_value(self.items),
+            format_value(self.per_second),
+            format_value(self.p50_ms),
+            format_value(self.server_ms),
+            format_value(self.database_ms),
+            format_value(self.statements)
         );
     }
 }
 
-async fn walked(plane: &ControlPlane, client: &Client, list: &List, limit: u32, time: Duration) -> anyhow::Result<Row> {
+async fn measure_list(
+    plane: &ControlPlane,
+    client: &Client,
+    list: &List,
+    limit: u32,
+    time: Duration,
+) -> anyhow::Result<Row> {
     page(client, list, limit, None).await?;
     let (mut took, mut items, mut cursor) = (Vec::new(), 0, None);
     let before = plane.begin().await?;
@@ -168,11 +174,11 @@ async fn walked(plane: &ControlPlane, client: &Client, list: &List, limit: u32, 
         cursor = page.next_cursor;
     }
     let used = plane.used_since(before).await?;
-    let (count, whole) = (took.len() as f64, took.iter().sum::<Duration>());
+    let (count, total) = (took.len() as f64, took.iter().sum::<Duration>());
     Ok(Row {
         what: format!("{}, {limit}", list.path.trim_end_matches('?')),
         items: items as f64 / count,
-        per_second: count / whole.as_secs_f64(),
+        per_second: count / total.as_secs_f64(),
         p50_ms: percentile_ms(&mut took, 50),
         server_ms: (used.server.user_ms + used.server.system_ms) / count,
         database_ms: (used.database.user_ms + used.database.system_ms) / count,
@@ -185,8 +191,8 @@ async fn page(client: &Client, list: &List, limit: u32, cursor: Option<&str>) ->
     let List { path, cursor: name } = list;
     // A page of events has at most 200.
     let limit = if path.starts_with("events") { limit.min(200) } else { limit };
-    let behind = cursor.map(|cursor| format!("&{name}={cursor}")).unwrap_or_default();
-    let path = format!("/api/v1/{path}&limit={limit}{behind}").replace("?&", "?");
+    let cursor_parameter = cursor.map(|cursor| format!("&{name}={cursor}")).unwrap_or_default();
+    let path = format!("/api/v1/{path}&limit={limit}{cursor_parameter}").replace("?&", "?");
     let began = Instant::now();
     let text = client.read_text(&path).await.with_context(|| path.clone())?;
     let took = began.elapsed();

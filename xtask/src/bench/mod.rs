@@ -76,14 +76,14 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     }
     match bench {
         Bench::MainJob { profile, builds, chosen } => main_job(profile, *builds, chosen),
-        Bench::Restart { profile } => of_engine(&["restart"], profile),
+        Bench::Restart { profile } => run_engine_bench(&["restart"], profile),
         Bench::DispatchRate(options) => dispatch_rate::run(options),
         Bench::Sse(options) => sse::run(options),
         Bench::Lists(options) => lists::run(options),
         Bench::Growth(options) => growth::run(options),
         Bench::Soak(options) => soak::run(options),
         Bench::Lab(options) => lab::run(options),
-        Bench::Replicas { profile } => of_engine(&["replicas"], profile),
+        Bench::Replicas { profile } => run_engine_bench(&["replicas"], profile),
     }
 }
 
@@ -97,14 +97,14 @@ impl Bench {
 /// Rebuilds this program with profile `release` and continues as that: unoptimised clients would take CPU time from the measured programs.
 fn run_optimised() -> anyhow::Result<()> {
     let build = ["build", "--quiet", "--locked", "--release", "--package", "xtask"];
-    shell::run("building the clients by profile release", &mut shell::cargo(&build))?;
+    shell::run("building the clients with profile release", &mut shell::cargo(&build))?;
     let program = shell::target().join("release/xtask");
     let error = Command::new(&program).args(std::env::args_os().skip(1)).exec();
     Err(error).with_context(|| format!("starting {}", program.display()))
 }
 
 /// Runs a benchmark of the engine crate, whose nodes are simulated.
-fn of_engine(arguments: &[&str], profile: &str) -> anyhow::Result<()> {
+fn run_engine_bench(arguments: &[&str], profile: &str) -> anyhow::Result<()> {
     let bench = ["bench", "--quiet", "--locked", "-p", "gpuaas-engine", "--all-features", "--bench", "scale"];
     let what = arguments.first().copied().unwrap_or_default();
     shell::run(what, shell::cargo(&bench).args(["--profile", profile, "--"]).args(arguments))

@@ -40,9 +40,9 @@ pub(crate) struct Options {
 }
 
 /// Retention of everything that expires: rows are created and deleted many times during the run.
-const KEPT: &str = "60s";
+const RETENTION: &str = "60s";
 /// The variables that set it.
-const KEEP: [&str; 6] = [
+const RETENTION_VARIABLES: [&str; 6] = [
     "GPUAAS_KEEP_OPERATIONS",
     "GPUAAS_KEEP_EVENTS",
     "GPUAAS_KEEP_AUDIT",
@@ -52,11 +52,11 @@ const KEEP: [&str; 6] = [
 ];
 /// Interval of samples: slightly more than the control plane's own interval for measuring tables, so that each sample shows a new
 /// measurement.
-const LOOKED_AT_EVERY: Duration = Duration::from_secs(61);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(61);
 /// Name of a node that is never enrolled.
 const SPARE: &str = "soak-spare";
 /// Number of events after which a subscriber reconnects.
-const EVENTS_OF_A_SUBSCRIBER: usize = 50;
+const EVENTS_PER_SUBSCRIBER: usize = 50;
 /// Number of connections per kind of load.
 const PINGERS: usize = 8;
 const READERS: usize = 2;
@@ -66,12 +66,12 @@ const SUBSCRIBERS: usize = 20;
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let programs = options.chosen.programs(&options.profile)?;
     println!(
-        "{PINGERS} connections ping nodes, one makes and revokes tokens under idempotency keys, one issues enrollment strings, {READERS} read lists,"
+        "{PINGERS} connections ping nodes, one creates and revokes tokens with idempotency keys, one issues enrollment strings, {READERS} read lists,"
     );
     println!(
-        "{SUBSCRIBERS} follow events, {EVENTS_OF_A_SUBSCRIBER} each, and come again. History, keys and ended credentials are kept for {KEPT}. {SETTINGS}"
+        "{SUBSCRIBERS} follow {EVENTS_PER_SUBSCRIBER} events each and reconnect. History, keys and ended credentials are kept for {RETENTION}. {SETTINGS}"
     );
-    println!("Rows and bytes of the tables are those of the line before.");
+    println!("Rows and bytes of the tables lag behind the other values by one line.");
     for store in options.chosen.stores() {
         super::block_on(measured(options, &programs, store))?;
     }
@@ -79,7 +79,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyhow::Result<()> {
-    let place = Place::fresh(store).await?.with_settings(KEEP.map(|setting| (setting, KEPT)));
+    let place = Place::fresh(store).await?.with_settings(RETENTION_VARIABLES.map(|setting| (setting, RETENTION)));
     let plane = Arc::new(ControlPlane::start(programs, &place, options.nodes).await?);
     println!("soak, profile {}, {} nodes, {}", options.profile, options.nodes, figures::name(store));
     println!(
@@ -101,22 +101,22 @@ async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyho
     let began = Instant::now();
     let mut done = 0;
     for minute in 0..=options.minutes {
-        let until = began + LOOKED_AT_EVERY * u32::from(minute);
+        let until = began + SAMPLE_INTERVAL * u32::from(minute);
         tokio::time::sleep_until(until.into()).await;
         let now = load.done.load(Ordering::Relaxed);
-        let a_second = (now - done) as f64 / LOOKED_AT_EVERY.as_secs_f64();
+        let a_second = (now - done) as f64 / SAMPLE_INTERVAL.as_secs_f64();
         done = now;
-        let held = Held::of(&plane, programs).await?;
+        let resources = Resources::of(&plane, programs).await?;
         println!(
             "{minute:>8}{:>12}{:>12}{:>14}{:>12}{:>16}{:>14}{:>12}{:>12}{:>10}",
-            figures::shown(held.server / 1e6),
-            figures::shown(held.agents / 1e6),
-            held.descriptors,
-            held.threads,
-            held.rows,
-            figures::shown(held.table_bytes / 1e6),
-            figures::shown(held.free_bytes / 1e6),
-            figures::shown(a_second),
+            figures::format_value(resources.server / 1e6),
+            figures::format_value(resources.agents / 1e6),
+            resources.descriptors,
+            resources.threads,
+            resources.rows,
+            figures::format_value(resources.table_bytes / 1e6),
+            figures::format_value(resources.free_bytes / 1e6),
+            figures::format_value(a_second),
             load.failed.load(Ordering::Relaxed),
         );
     }
@@ -124,7 +124,7 @@ async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyho
 }
 
 /// Resources held at one moment.
-struct Held {
+struct Resources {
     server: f64,
     agents: f64,
     descriptors: usize,
@@ -134,7 +134,7 @@ struct Held {
     free_bytes: f64,
 }
 
-impl Held {
+impl Resources {
     async fn of(plane: &ControlPlane, programs: &Utf8Path) -> anyhow::Result<Self> {
         let pid = plane.pid()?;
         let entries = |name: &str| anyhow::Ok(fs::read_dir(format!("/proc/{pid}/{name}"))?.count());
@@ -216,7 +216,7 @@ impl Drop for Load {
 fn pings(client: Client, nodes: Vec<String>) -> Step {
     Box::new(move |number| {
         let (client, node) = (client.clone(), nodes[number as usize % nodes.len()].clone());
-        async move { client.ping_node(&node).await.map(drop).context("a ping") }.boxed()
+        async move { client.ping_node(&node).await.map(drop).context("pinging a node") }.boxed()
     })
 }
 
@@ -226,8 +226,8 @@ fn tokens(client: Client) -> Step {
         async move {
             let keyed = client.clone().with_idempotency_key(format!("bench-soak-{number}"));
             let role = "platform-metrics".to_owned();
-            let ask = CreateToken { name: "soak".to_owned(), role, project: None, ttl_seconds: Some(3_600) };
-            let made = keyed.create_token(&ask).await.context("making a token")?;
+            let request = CreateToken { name: "soak".to_owned(), role, project: None, ttl_seconds: Some(3_600) };
+            let made = keyed.create_token(&request).await.context("creating a token")?;
             client.revoke_token(&made.token.id).await.map(drop).context("revoking a token")
         }
         .boxed()
@@ -257,7 +257,7 @@ fn pages(client: Client) -> Step {
                 2 => client.list_audit(None, None, Some(10), 0).await.map(drop),
                 _ => client.list_operations(None, None, None).await.map(drop),
             }
-            .context("a list")
+            .context("reading a list")
         }
         .boxed()
     })
@@ -268,8 +268,8 @@ fn events(client: Client) -> Step {
         let client = client.clone();
         async move {
             let mut events = Box::pin(client.follow_new_events(None).await.context("following events")?);
-            for _ in 0..EVENTS_OF_A_SUBSCRIBER {
-                events.next().await.context("a stream that ended")?.context("an event")?;
+            for _ in 0..EVENTS_PER_SUBSCRIBER {
+                events.next().await.context("the event stream ended")?.context("reading an event")?;
             }
             Ok(())
         }
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metric_is_summed_over_its_labels_alone() {
+    fn metric_is_summed_over_its_labels_only() {
         let text = "# TYPE a_rows gauge\na_rows{table=\"x\"} 4\na_rows{table=\"y\"} 5\na_rows_of_others 7\na_rows 1\n";
         assert_eq!((sum(text, "a_rows"), sum(text, "another")), (10.0, 0.0));
     }

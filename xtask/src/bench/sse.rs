@@ -50,9 +50,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         columns.push((store, super::block_on(measured(options, &programs, store))?));
     }
     println!(
-        "A write is POST /api/v1/projects, which commits one event `{EVENT}`; the next is sent when every subscriber has it. Each subscriber"
+        "A write is POST /api/v1/projects, which commits one event `{EVENT}`; the next is sent when every subscriber has received it. Each subscriber"
     );
-    println!("has a connection of its own. {SETTINGS}");
+    println!("has its own connection. {SETTINGS}");
     figures::side_by_side(
         &format!("sse, profile {}, {} subscribers, {} writes", options.profile, options.subscribers, options.writes),
         &columns,
@@ -68,8 +68,8 @@ async fn measured(options: &Options, programs: &Utf8Path, store: Store) -> anyho
     // Warm up connections, caches and the program's pages.
     written(&client, "warm", 20, (0, &mut arrivals)).await?;
     let mut figures = Vec::new();
-    let alone = used(&plane, &client, ("alone", options.writes), (0, &mut arrivals)).await?;
-    figures.extend(alone.into_iter().map(|figure| figure.of("0 subscribers")));
+    let without = used(&plane, &client, ("alone", options.writes), (0, &mut arrivals)).await?;
+    figures.extend(without.into_iter().map(|figure| figure.of("0 subscribers")));
 
     let count = usize::from(options.subscribers);
     let before = resident(&plane).await?;
@@ -103,10 +103,10 @@ async fn subscribe(
         if number % PER_TOKEN == 0 {
             let name = format!("subscribers-{number}");
             let role = "platform-admin".to_owned();
-            let ask = CreateToken { name, role, project: None, ttl_seconds: Some(3_600) };
-            client = Some(plane.client_with(&admin.create_token(&ask).await?.secret)?);
+            let request = CreateToken { name, role, project: None, ttl_seconds: Some(3_600) };
+            client = Some(plane.client_with(&admin.create_token(&request).await?.secret)?);
         }
-        let client = client.as_ref().context("the first subscriber makes a token")?;
+        let client = client.as_ref().context("no client was created")?;
         let (mut events, arrived) = (Box::pin(client.follow_new_events(None).await?), arrived.clone());
         tasks.push(tokio::spawn(async move {
             while let Some(Ok(event)) = events.next().await {
@@ -168,11 +168,12 @@ async fn written(
         let mut last = began;
         for arrived in 0..subscribers {
             let next = tokio::time::timeout(EVENT_TIMEOUT, arrivals.recv()).await;
-            let next = next.with_context(|| format!("{arrived} of {subscribers} subscribers have the event"))?;
-            last = last.max(next.context("a subscriber is left")?);
+            let next = next
+                .with_context(|| format!("only {arrived} of {subscribers} subscribers received the event in time"))?;
+            last = last.max(next.context("all subscribers have ended")?);
         }
         took.last.push(last.duration_since(began));
     }
-    ensure!(arrivals.try_recv().is_err(), "a subscriber has an event twice");
+    ensure!(arrivals.try_recv().is_err(), "a subscriber received an event twice");
     Ok(took)
 }

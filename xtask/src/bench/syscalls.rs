@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::figures::shown;
+use super::figures::format_value;
 
 /// Syscalls that reflect the work of the store; printed even if their count is zero.
 const OF_INTEREST: [&str; 5] = ["futex", "epoll_wait", "pwrite64", "fsync", "fdatasync"];
@@ -65,14 +65,14 @@ impl Trace {
     pub(super) fn print(&self) {
         let each = |calls: u64| calls as f64 / self.tasks.max(1) as f64;
         let total: u64 = self.calls.iter().map(|(_, calls)| calls).sum();
-        println!("  {:<20}{:>10}   (of {} tasks)", "all", shown(each(total)), self.tasks);
+        println!("  {:<20}{:>10}   (of {} tasks)", "all", format_value(each(total)), self.tasks);
         for name in OF_INTEREST {
             let calls = self.calls.iter().find(|(known, _)| known == name).map_or(0, |(_, calls)| *calls);
-            println!("  {name:<20}{:>10}", shown(each(calls)));
+            println!("  {name:<20}{:>10}", format_value(each(calls)));
         }
         let others = self.calls.iter().filter(|(name, _)| !OF_INTEREST.contains(&name.as_str()));
         for (name, calls) in others.take(OTHERS) {
-            println!("  {name:<20}{:>10}", shown(each(*calls)));
+            println!("  {name:<20}{:>10}", format_value(each(*calls)));
         }
     }
 }

@@ -109,7 +109,7 @@ impl Sample {
             each("server, processor time, system", "ms", self.server.system_ms),
             each("database server, processor time", "ms", self.database.user_ms + self.database.system_ms),
             each("server, voluntary context switches", "", self.server.switches),
-            each("server, calls that write", "", self.server.write_calls),
+            each("server, write calls", "", self.server.write_calls),
             each("server, written towards the disk", "B", self.server.disk_bytes),
             each("database server, written towards the disk", "B", self.database.disk_bytes),
             each("SQL statements", "", self.counts.statements),
@@ -121,13 +121,13 @@ impl Sample {
 
 /// Resources used by a process.
 pub(super) fn of_process(pid: i32) -> anyhow::Result<Usage> {
-    let (user, system) = processor_ticks(&stat(pid)?, false).context("/proc/PID/stat has processor times")?;
+    let (user, system) = processor_ticks(&stat(pid)?, false).context("/proc/PID/stat has no processor times")?;
     usage(pid, user, system)
 }
 
 /// Resources used by a process, its children and its ended children.
 pub(super) fn of_family(pid: i32) -> anyhow::Result<Usage> {
-    let (user, system) = processor_ticks(&stat(pid)?, true).context("/proc/PID/stat has processor times")?;
+    let (user, system) = processor_ticks(&stat(pid)?, true).context("/proc/PID/stat has no processor times")?;
     let mut total = usage(pid, user, system)?;
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(child) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -142,7 +142,11 @@ pub(super) fn of_family(pid: i32) -> anyhow::Result<Usage> {
 /// Resident bytes of a process.
 pub(super) fn resident_bytes(pid: i32) -> anyhow::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/statm"))?;
-    let pages: f64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).context("statm has pages")?;
+    let pages: f64 = text
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .context("/proc/PID/statm has no number of pages")?;
     Ok(pages * rustix::param::page_size() as f64)
 }
 
@@ -181,7 +185,7 @@ fn voluntary_switches(pid: i32) -> anyhow::Result<f64> {
 /// Fields of `/proc/PID/stat` after the command name, which may contain anything.
 fn stat(pid: i32) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let (_, fields) = text.rsplit_once(')').context("/proc/PID/stat names its command")?;
+    let (_, fields) = text.rsplit_once(')').context("/proc/PID/stat has no command name")?;
     Ok(fields.split_whitespace().map(str::to_owned).collect())
 }
 

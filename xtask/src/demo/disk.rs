@@ -13,7 +13,7 @@ const WRITE_BYTES: usize = 4_096;
 /// Median time in microseconds for a write and fdatasync of one page to a file in `folder`.
 pub(super) fn fdatasync_p50_us(folder: &Utf8Path) -> anyhow::Result<u64> {
     let path = folder.join(".fdatasync");
-    let mut file = File::create(&path).with_context(|| format!("making {path}"))?;
+    let mut file = File::create(&path).with_context(|| format!("creating {path}"))?;
     let mut took = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
         file.write_all(&[0_u8; WRITE_BYTES])?;

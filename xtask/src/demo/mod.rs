@@ -84,23 +84,23 @@ pub(crate) enum Store {
 /// Runs the demo.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let folder = components::root()?.join("target/demo");
-    let _turn = turn(&folder)?;
+    let _lock = lock(&folder)?;
     if options.clean {
         return remove(&folder);
     }
     if let Some(name) = &options.sabotage {
-        verify::must_exist(name)?;
+        verify::check_name(name)?;
     }
     if options.replicas > 1 && options.store == Store::Sqlite {
-        bail!("several replicas share rows: add --store postgres");
+        bail!("several replicas need a shared database: add --store postgres");
     }
     if options.kill_replica && options.replicas < 2 {
-        bail!("nobody would be left: add --replicas 2");
+        bail!("--kill-replica needs another replica to continue: add --replicas 2");
     }
     let mut report = Report::default();
-    let mut world = walk(options, &mut report)?;
+    let mut world = build_and_run(options, &mut report)?;
     if !options.once {
-        println!("  Left running; in another terminal:  export GPUAAS_READY_FILE={}", world.ready_file);
+        println!("  The demo keeps running. In another terminal:  export GPUAAS_READY_FILE={}", world.ready_file);
         println!("  Ctrl-C stops everything and removes nothing; `cargo xtask demo --clean` removes target/demo.");
         return world.wait();
     }
@@ -124,16 +124,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Runs the main job with its measurements and without its verifications, with the programs of this folder or with new ones.
 pub(crate) fn measured(profile: &str, programs: Option<Utf8PathBuf>, store: Store) -> anyhow::Result<Report> {
-    let _turn = turn(&components::root()?.join("target/demo"))?;
+    let _lock = lock(&components::root()?.join("target/demo"))?;
     let mut report = Report::default();
-    let mut world = walk(&Options { store, programs, ..Options::of_profile(profile) }, &mut report)?;
+    let mut world = build_and_run(&Options { store, programs, ..Options::of_profile(profile) }, &mut report)?;
     world.measure(&mut report)?;
     world.stop()?;
     Ok(report)
 }
 
 /// Builds everything, starts a new environment, and runs the main job in it.
-fn walk(options: &Options, report: &mut Report) -> anyhow::Result<World> {
+fn build_and_run(options: &Options, report: &mut Report) -> anyhow::Result<World> {
     let profile = &options.profile;
     let folder = components::root()?.join("target/demo");
     let components = components::ensure(
@@ -155,12 +155,12 @@ fn walk(options: &Options, report: &mut Report) -> anyhow::Result<World> {
 }
 
 /// Waits until no other demo of this checkout runs: they share the folder, and each removes its content at the end.
-fn turn(folder: &Utf8Path) -> anyhow::Result<File> {
+fn lock(folder: &Utf8Path) -> anyhow::Result<File> {
     let path = folder.with_extension("lock");
-    std::fs::create_dir_all(folder.parent().unwrap_or(folder)).with_context(|| format!("making {path}"))?;
-    let lock = File::create(&path).with_context(|| format!("making {path}"))?;
+    std::fs::create_dir_all(folder.parent().unwrap_or(folder)).with_context(|| format!("creating {path}"))?;
+    let lock = File::create(&path).with_context(|| format!("creating {path}"))?;
     if let Err(TryLockError::WouldBlock) = lock.try_lock() {
-        println!("  Another demo of this checkout runs; waiting for its end.");
+        println!("  Another demo of this checkout is running; waiting until it ends.");
         lock.lock().with_context(|| format!("locking {path}"))?;
     }
     Ok(lock)
@@ -188,7 +188,7 @@ fn main_job(world: &mut World, release: &Utf8PathBuf, report: &mut Report, kill_
     let deploy = [&["workload", "deploy", "rke2"], &placed[..]].concat();
     let deployed = match kill_replica {
         false => world.gpuaas(&[&deploy[..], &["--wait"]].concat())?,
-        true => replica::killed_in_the_middle(world, &deploy)?,
+        true => replica::kill_during_start(world, &deploy)?,
     };
     report.take_deploy(&deployed, began.elapsed());
     report.print_deploy();

@@ -6,29 +6,27 @@ use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::world::{PATIENCE, World};
+use super::world::{WAIT_MAX, World};
 
 /// Runs `deploy` through the second process, kills that process during the server's bootstrap, and follows the operation to its end through
 /// the first.
-pub(super) fn killed_in_the_middle(world: &World, deploy: &[&str]) -> anyhow::Result<Value> {
+pub(super) fn kill_during_start(world: &World, deploy: &[&str]) -> anyhow::Result<Value> {
     let ready: Value = serde_json::from_slice(&std::fs::read(&world.ready_file)?)?;
-    let victim = ready.pointer("/replicas/1").context("there is a second replica")?;
-    let url = victim.get("url").and_then(Value::as_str).context("it has an address")?;
+    let victim = ready.pointer("/replicas/1").context("the ready file lists no second replica")?;
+    let url = victim.get("url").and_then(Value::as_str).context("the second replica has no URL")?;
     let pid = victim.get("pid").and_then(Value::as_i64).and_then(|pid| i32::try_from(pid).ok());
-    let pid = pid.and_then(Pid::from_raw).context("it is a process")?;
+    let pid = pid.and_then(Pid::from_raw).context("the second replica has no PID")?;
     let started = world.gpuaas(&[deploy, &["--url", url]].concat())?;
     let operation =
-        started.pointer("/operation/id").and_then(Value::as_str).context("the deployment is an operation")?;
+        started.pointer("/operation/id").and_then(Value::as_str).context("the deployment has no operation ID")?;
     until_running(world, operation, "server-1/start")?;
     let drives = drives(world, url)?;
     kill_process(pid, Signal::KILL).context("killing the replica")?;
-    println!(
-        "  killed          the replica at {url}, which drove {drives} operation(s), in the middle of server-1/start"
-    );
+    println!("  killed          the replica at {url}, which drove {drives} operation(s), during server-1/start");
     let killed = Instant::now();
     world.gpuaas(&["operation", "watch", operation])?;
     println!(
-        "  taken over      by the other, which ended the deployment {:.1} s later",
+        "  taken over      by the other, which finished the deployment {:.1} s later",
         killed.elapsed().as_secs_f64()
     );
     let left = world.gpuaas(&["replica", "list"])?;
@@ -40,7 +38,7 @@ fn drives(world: &World, url: &str) -> anyhow::Result<u64> {
     let replicas = world.gpuaas(&["replica", "list"])?;
     let replica =
         replicas.as_array().into_iter().flatten().find(|replica| replica.get("api_url").is_some_and(|of| of == url));
-    replica.and_then(|replica| replica.get("operations")?.as_u64()).context("the replica is listed")
+    replica.and_then(|replica| replica.get("operations")?.as_u64()).context("the replica is not listed")
 }
 
 fn until_running(world: &World, operation: &str, step: &str) -> anyhow::Result<()> {
@@ -52,7 +50,7 @@ fn until_running(world: &World, operation: &str, step: &str) -> anyhow::Result<(
         if steps.any(|of| text(of, "key") == step && text(of, "state") == "running") {
             return Ok(());
         }
-        anyhow::ensure!(began.elapsed() < PATIENCE, "{step} does not run");
+        anyhow::ensure!(began.elapsed() < WAIT_MAX, "{step} did not start in time");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }

@@ -118,7 +118,7 @@ impl Report {
             println!("    ✓ {phase:<32} {:>7} ms", end - start);
         }
         println!(
-            "  active in {:.1} s, of which {:.2} s ours",
+            "  active in {:.1} s, of which the platform took {:.2} s",
             self.deploy_ms as f64 / 1e3,
             self.platform_ms as f64 / 1e3
         );

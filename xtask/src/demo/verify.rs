@@ -15,16 +15,16 @@ use super::{
 };
 
 const KUBE_NODES_READY: &str = "kube_nodes_ready";
-const NODES_SPEAK_FOR_THEMSELVES: &str = "nodes_speak_for_themselves";
+const NODES_USE_OWN_CERTIFICATES: &str = "nodes_use_own_certificates";
 const WORKLOAD_HEALTHY: &str = "workload_healthy";
 const KUBECONFIG_SCOPED: &str = "kubeconfig_scoped";
 const TASKS_AUDITED: &str = "tasks_audited";
 const NODE_FILES_PRIVATE: &str = "node_files_private";
-const NOTHING_LEFT: &str = "nothing_left";
+const NOTHING_LEFT: &str = "no_processes_left";
 
 const ALL: [&str; 7] = [
     KUBE_NODES_READY,
-    NODES_SPEAK_FOR_THEMSELVES,
+    NODES_USE_OWN_CERTIFICATES,
     WORKLOAD_HEALTHY,
     KUBECONFIG_SCOPED,
     TASKS_AUDITED,
@@ -35,8 +35,8 @@ const ALL: [&str; 7] = [
 /// Audit log of the stand-in's apiserver.
 const AUDIT_LOG: &str = "var/lib/rancher/rke2/server/logs/audit.log";
 
-pub(super) fn must_exist(name: &str) -> anyhow::Result<()> {
-    anyhow::ensure!(ALL.contains(&name), "there is no verification {name}; there are {}", ALL.join(", "));
+pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(ALL.contains(&name), "unknown verification {name}; the verifications are {}", ALL.join(", "));
     Ok(())
 }
 
@@ -44,7 +44,7 @@ pub(super) fn must_exist(name: &str) -> anyhow::Result<()> {
 pub(super) fn sabotage(world: &World, name: &str) -> anyhow::Result<()> {
     match name {
         KUBE_NODES_READY => world.kubectl(&["delete", "node", "demo-3"]).map(|_| ()),
-        NODES_SPEAK_FOR_THEMSELVES => {
+        NODES_USE_OWN_CERTIFICATES => {
             let path = world.root("demo-1").join(AUDIT_LOG);
             let forged = std::fs::read_to_string(&path)?.replace("system:node:demo-2", "system:admin");
             Ok(std::fs::write(path, forged)?)
@@ -65,14 +65,14 @@ pub(super) fn sabotage(world: &World, name: &str) -> anyhow::Result<()> {
             Ok(std::fs::set_permissions(token, std::fs::Permissions::from_mode(0o644))?)
         }
         NOTHING_LEFT => Ok(()),
-        other => bail!("nothing breaks {other}"),
+        other => bail!("no sabotage is defined for {other}"),
     }
 }
 
 /// Verifications while everything runs.
 pub(super) fn running(world: &World, report: &mut Report) -> anyhow::Result<()> {
     kube_nodes_ready(world, report);
-    nodes_speak_for_themselves(world, report)?;
+    nodes_use_own_certificates(world, report)?;
     workload_healthy(world, report)?;
     kubeconfig_scoped(world, report)?;
     tasks_audited(world, report)?;
@@ -88,7 +88,7 @@ pub(super) fn stopped(world: &World, sabotage: Option<&str>, report: &mut Report
     };
     let left = world.processes()?;
     let names: Vec<String> = left.iter().map(|process| format!("{} {}", process.pid, process.command.trim())).collect();
-    let evidence = if names.is_empty() { "no process carries the demo's folder".to_owned() } else { names.join("; ") };
+    let evidence = if names.is_empty() { "no process names the demo's folder".to_owned() } else { names.join("; ") };
     report.verify(NOTHING_LEFT, names.is_empty(), evidence);
     if let Some(planted) = &mut planted {
         planted.kill()?;
@@ -106,8 +106,8 @@ fn plant(world: &World) -> anyhow::Result<Child> {
         .stdout(Stdio::piped())
         .spawn()
         .context("planting a process")?;
-    let mut said = [0_u8; 1];
-    planted.stdout.as_mut().context("its output is piped")?.read_exact(&mut said)?;
+    let mut output = [0_u8; 1];
+    planted.stdout.as_mut().context("stdout is not piped")?.read_exact(&mut output)?;
     Ok(planted)
 }
 
@@ -118,7 +118,7 @@ fn kube_nodes_ready(world: &World, report: &mut Report) {
         Ok(list) => list.get("items").and_then(Value::as_array).cloned().unwrap_or_default(),
         Err(error) => return report.verify(KUBE_NODES_READY, false, error.to_string()),
     };
-    let mut told = Vec::new();
+    let mut states = Vec::new();
     for node in &nodes {
         let name = node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
@@ -126,14 +126,14 @@ fn kube_nodes_ready(world: &World, report: &mut Report) {
             conditions.filter(|condition| condition["type"] == "Ready").any(|condition| condition["status"] == "True");
         let version = node.pointer("/status/nodeInfo/kubeletVersion").cloned().unwrap_or_default();
         report.nodes.push(serde_json::json!({ "name": name, "ready": ready, "kubelet_version": version }));
-        told.push(format!("{name} {}", if ready { "Ready" } else { "NotReady" }));
+        states.push(format!("{name} {}", if ready { "Ready" } else { "NotReady" }));
     }
-    let ok = nodes.len() == 3 && told.iter().all(|one| one.ends_with(" Ready"));
-    report.verify(KUBE_NODES_READY, ok, told.join(", "));
+    let ok = nodes.len() == 3 && states.iter().all(|one| one.ends_with(" Ready"));
+    report.verify(KUBE_NODES_READY, ok, states.join(", "));
 }
 
 /// Verifies in the apiserver's audit log that each node wrote its own KubeNode and Lease with its own certificate.
-fn nodes_speak_for_themselves(world: &World, report: &mut Report) -> anyhow::Result<()> {
+fn nodes_use_own_certificates(world: &World, report: &mut Report) -> anyhow::Result<()> {
     let log =
         std::fs::read_to_string(world.root("demo-1").join(AUDIT_LOG)).context("reading the apiserver's audit log")?;
     let records: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -156,7 +156,7 @@ fn nodes_speak_for_themselves(world: &World, report: &mut Report) -> anyhow::Res
     } else {
         missing.join("; ")
     };
-    report.verify(NODES_SPEAK_FOR_THEMSELVES, missing.is_empty(), evidence);
+    report.verify(NODES_USE_OWN_CERTIFICATES, missing.is_empty(), evidence);
     Ok(())
 }
 
@@ -211,7 +211,7 @@ fn node_files_private(world: &World, report: &mut Report) {
             }
         }
     }
-    let evidence = if open.is_empty() { format!("{seen} files of secrets are 0600") } else { open.join("; ") };
+    let evidence = if open.is_empty() { format!("{seen} secret files have mode 0600") } else { open.join("; ") };
     report.verify(NODE_FILES_PRIVATE, open.is_empty(), evidence);
 }
 
@@ -225,7 +225,7 @@ fn stop_agent(world: &World, node: &str) -> anyhow::Result<()> {
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    bail!("the workload does not become degraded")
+    bail!("the workload did not become degraded in time")
 }
 
 fn stop_unit(world: &World, node: &str, unit: &str) -> anyhow::Result<()> {

@@ -20,7 +20,7 @@ pub(super) const WORKLOAD: &str = "train";
 /// Number of sandbox nodes.
 const NODES: usize = 3;
 /// Longest wait for anything that takes seconds.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(120);
 /// Number of no-op tasks whose round trip is measured.
 const PINGS: usize = 200;
 
@@ -59,7 +59,7 @@ impl World {
         replicas: u8,
         release_key: &str,
     ) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("creating {folder}"))?;
         let (program, ready_file) = (programs.join("gpuaas"), folder.join("ready.json"));
         let began = Instant::now();
         let dev = Command::new(&program)
@@ -81,7 +81,7 @@ impl World {
             if let Some(status) = world.dev.try_wait()? {
                 bail!("gpuaas dev ended: {status}");
             }
-            anyhow::ensure!(began.elapsed() < PATIENCE, "gpuaas dev does not become ready");
+            anyhow::ensure!(began.elapsed() < WAIT_MAX, "gpuaas dev did not become ready in time");
             std::thread::sleep(Duration::from_millis(5));
         }
         world.ready_after = began.elapsed();
@@ -99,8 +99,8 @@ impl World {
             .output()
             .with_context(|| format!("running gpuaas {}", arguments.join(" ")))?;
         if !output.status.success() {
-            let (said, shown) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
-            bail!("gpuaas {} ended with {}:\n{said}{shown}", arguments.join(" "), output.status);
+            let (stderr, stdout) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+            bail!("gpuaas {} ended with {}:\n{stderr}{stdout}", arguments.join(" "), output.status);
         }
         serde_json::from_slice(&output.stdout)
             .with_context(|| format!("gpuaas {} printed no JSON", arguments.join(" ")))
@@ -136,7 +136,7 @@ impl World {
     pub(super) fn await_allocations(&self) -> anyhow::Result<()> {
         let began = Instant::now();
         while strings(&self.gpuaas(&["allocation", "list"])?, "state").iter().any(|state| state != "active") {
-            anyhow::ensure!(began.elapsed() < PATIENCE, "the allocations do not become active");
+            anyhow::ensure!(began.elapsed() < WAIT_MAX, "the allocations did not become active in time");
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())

@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Longest wait until it serves.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Requests per second: more than one client on the same machine can send.
-const PACE: &str = "1000000";
+const RATE: &str = "1000000";
 
 /// A running `gpuaas dev` with two nodes; ends when dropped.
 pub(super) struct Server {
@@ -27,11 +27,11 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn start(program: &Utf8Path, folder: &Utf8Path) -> anyhow::Result<Self> {
         let ready_file = folder.join("ready.json");
-        let log = fs::File::create(folder.join("dev.log")).context("a log")?;
+        let log = fs::File::create(folder.join("dev.log")).context("creating the log")?;
         let mut dev = Command::new(program)
             .args(["dev", "--nodes", "2", "--listen", "127.0.0.1:0"])
             .args(["--data-dir", folder.join("data").as_str(), "--ready-file", ready_file.as_str()])
-            .envs([("GPUAAS_REQUESTS_PER_TOKEN", PACE), ("GPUAAS_REQUESTS_PER_ADDRESS", PACE)])
+            .envs([("GPUAAS_REQUESTS_PER_TOKEN", RATE), ("GPUAAS_REQUESTS_PER_ADDRESS", RATE)])
             .stdin(Stdio::null())
             .stderr(log)
             .spawn()
@@ -41,23 +41,25 @@ impl Server {
             if let Some(status) = dev.try_wait()? {
                 bail!("gpuaas dev ended: {status}");
             }
-            ensure!(began.elapsed() < READY_TIMEOUT, "gpuaas dev does not become ready");
+            ensure!(began.elapsed() < READY_TIMEOUT, "gpuaas dev did not become ready in time");
             std::thread::sleep(Duration::from_millis(20));
         }
         let ready: Value = serde_json::from_slice(&fs::read(&ready_file)?)?;
-        let text = |name: &str| ready[name].as_str().map(str::to_owned).with_context(|| format!("no {name}"));
+        let text = |name: &str| {
+            ready[name].as_str().map(str::to_owned).with_context(|| format!("the ready file has no {name}"))
+        };
         Ok(Self { dev, url: text("url")?, ca_file: text("ca_file")?, token: text("token")? })
     }
 
     /// Reports whether the token is still valid.
-    pub(super) fn answers(&self) -> bool {
-        let asked = || -> anyhow::Result<()> {
+    pub(super) fn is_token_valid(&self) -> bool {
+        let request = || -> anyhow::Result<()> {
             let client = Client::new(&self.url, &fs::read(&self.ca_file)?, &self.token)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(client.whoami())?;
             Ok(())
         };
-        asked().is_ok()
+        request().is_ok()
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn make(group: &str) -> anyhow::Result<()> {
 fn make_one(hierarchy: &Hierarchy, parent: &Utf8Path, folder: &Utf8Path) -> anyhow::Result<()> {
     match fs::create_dir(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(error).with_context(|| format!("making {folder}"));
+            return Err(error).with_context(|| format!("creating {folder}"));
         }
         _ => {}
     }
@@ -104,7 +104,7 @@ pub(super) fn members(group: &str) -> anyhow::Result<Vec<i32>> {
 /// Kills every process in the group and below it, and waits until they have ended.
 pub(super) fn end(group: &str) -> anyhow::Result<()> {
     let remaining = || thaw(group).and_then(|()| members(group));
-    processes::end_all(remaining).with_context(|| format!("ending the processes of cgroup {group}"))
+    processes::end_all(remaining).with_context(|| format!("killing the processes of cgroup {group}"))
 }
 
 /// Thaws frozen processes: with version 1 they do not die of any signal. Version 2 kills frozen processes too.
@@ -144,7 +144,7 @@ fn remove_one(folder: &Utf8Path) -> anyhow::Result<()> {
             Err(error) => return Err(error).with_context(|| format!("removing {folder}")),
         }
     }
-    bail!("{folder} stays in use")
+    bail!("{folder} is still in use after its processes have ended")
 }
 
 /// Reports whether the lab's subtree exists in any hierarchy.
@@ -174,7 +174,7 @@ fn tree(folder: &Utf8Path) -> anyhow::Result<Vec<Utf8PathBuf>> {
 
 /// Moves this process into the group; processes that it starts from now on are members too.
 pub(super) fn join(group: &str) -> anyhow::Result<()> {
-    entrances(group)?.iter().try_for_each(|entrance| fs::write(entrance, "0").with_context(|| entrance.to_string()))
+    procs_files(group)?.iter().try_for_each(|file| fs::write(file, "0").with_context(|| file.to_string()))
 }
 
 /// Joins the groups whose `cgroup.procs` files precede `--`, then executes the command after it. Exits with 125 if a group cannot be
@@ -182,13 +182,13 @@ pub(super) fn join(group: &str) -> anyhow::Result<()> {
 const JOIN: &str = r#"while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@""#;
 /// Does the same and closes every inherited descriptor above 2. Otherwise a reader that waits for the end of a pipe, or a lock held by a
 /// descriptor, would wait until the lab ends.
-const JOIN_ALONE: &str = r#"while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift
+const JOIN_DETACHED: &str = r#"while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift
 for fd in /proc/self/fd/*; do fd=${fd##*/}; if [ "$fd" -gt 2 ]; then eval "exec $fd>&-"; fi; done; exec "$@""#;
 
 /// Builds a command that is a member of `group` from its first instruction.
 pub(super) fn joined(group: &str, command: &[&str]) -> anyhow::Result<Command> {
     let mut shell = Command::new("sh");
-    shell.args(["-c", JOIN, "sh"]).args(entrances(group)?).arg("--").args(command);
+    shell.args(["-c", JOIN, "sh"]).args(procs_files(group)?).arg("--").args(command);
     Ok(shell)
 }
 
@@ -196,19 +196,19 @@ pub(super) fn joined(group: &str, command: &[&str]) -> anyhow::Result<Command> {
 pub(super) fn detached(group: &str, command: &[&str]) -> anyhow::Result<Command> {
     let mut shell = Command::new("setsid");
     // Not `sh`: in Debian's, a redirection cannot name a descriptor above 9.
-    shell.args(["bash", "-c", JOIN_ALONE, "bash"]).args(entrances(group)?).arg("--").args(command);
+    shell.args(["bash", "-c", JOIN_DETACHED, "bash"]).args(procs_files(group)?).arg("--").args(command);
     Ok(shell)
 }
 
 /// Builds a command that joins the cgroups of the process `leader`.
-pub(super) fn beside(leader: i32, command: &[&str]) -> anyhow::Result<Command> {
+pub(super) fn joined_to_process(leader: i32, command: &[&str]) -> anyhow::Result<Command> {
     let path = format!("/proc/{leader}/cgroup");
     let groups = fs::read_to_string(&path).with_context(|| path.clone())?;
     let hierarchies = hierarchies()?;
     let mut shell = Command::new("sh");
     shell.args(["-c", JOIN, "sh"]);
     for line in groups.lines() {
-        if let Some(folder) = entrance_of(line, &hierarchies) {
+        if let Some(folder) = group_folder(line, &hierarchies) {
             shell.arg(folder.join("cgroup.procs"));
         }
     }
@@ -216,12 +216,12 @@ pub(super) fn beside(leader: i32, command: &[&str]) -> anyhow::Result<Command> {
     Ok(shell)
 }
 
-fn entrances(group: &str) -> anyhow::Result<Vec<Utf8PathBuf>> {
+fn procs_files(group: &str) -> anyhow::Result<Vec<Utf8PathBuf>> {
     Ok(hierarchies()?.iter().map(|hierarchy| hierarchy.group(group).join("cgroup.procs")).collect())
 }
 
 /// Returns the folder of the group in a line of `/proc/PID/cgroup` (`id:controllers:/path`), if its hierarchy is mounted.
-fn entrance_of(line: &str, hierarchies: &[Hierarchy]) -> Option<Utf8PathBuf> {
+fn group_folder(line: &str, hierarchies: &[Hierarchy]) -> Option<Utf8PathBuf> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
     let hierarchy = hierarchies.iter().find(|hierarchy| match controllers {
@@ -243,9 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_found_in_either_version() {
+    fn process_groups_are_found_in_both_cgroup_versions() {
         let all = [hierarchy("cpu,cpuacct", false), hierarchy("systemd", false), hierarchy("unified", true)];
-        let of = |line| entrance_of(line, &all).map(Utf8PathBuf::into_string);
+        let of = |line| group_folder(line, &all).map(Utf8PathBuf::into_string);
         assert_eq!(of("4:cpu,cpuacct:/gpuaas-lab/a"), Some("/sys/fs/cgroup/cpu,cpuacct/gpuaas-lab/a".to_owned()));
         assert_eq!(of("9:name=systemd:/x/init.scope"), Some("/sys/fs/cgroup/systemd/x/init.scope".to_owned()));
         assert_eq!(of("0::/"), Some("/sys/fs/cgroup/unified/".to_owned()));
@@ -253,17 +253,17 @@ mod tests {
     }
 
     #[test]
-    fn a_joined_command_keeps_its_words_and_a_closed_door_stops_it() {
+    fn joined_command_keeps_its_arguments_and_needs_its_group() {
         let shell = |script, words: &[&str]| Command::new("bash").args(["-c", script, "bash"]).args(words).output();
         let out = shell(JOIN, &["/dev/null", "--", "printf", "%s|", "a b", "--"]).expect("bash runs");
         assert_eq!(String::from_utf8_lossy(&out.stdout), "a b|--|");
-        let out = shell(JOIN_ALONE, &["/nowhere/cgroup.procs", "--", "true"]).expect("bash runs");
+        let out = shell(JOIN_DETACHED, &["/nowhere/cgroup.procs", "--", "true"]).expect("bash runs");
         assert_eq!(out.status.code(), Some(125));
     }
 
     #[test]
     fn a_detached_command_inherits_three_descriptors() {
-        let script = format!("exec 7</dev/null 12</dev/null; exec bash -c '{JOIN_ALONE}' bash -- ls /proc/self/fd");
+        let script = format!("exec 7</dev/null 12</dev/null; exec bash -c '{JOIN_DETACHED}' bash -- ls /proc/self/fd");
         let out = Command::new("bash").args(["-c", &script]).output().expect("bash runs");
         // The fourth descriptor belongs to `ls`: the folder that it lists.
         assert_eq!(String::from_utf8_lossy(&out.stdout), "0\n1\n2\n3\n", "{}", String::from_utf8_lossy(&out.stderr));

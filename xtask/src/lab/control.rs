@@ -51,7 +51,7 @@ pub(crate) struct Condition {
 
 impl Condition {
     /// The power state as text for people.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match &self.power {
             Power::Off(why) => format!("off ({why})"),
             Power::Booting => "booting".to_owned(),
@@ -100,13 +100,13 @@ pub(super) async fn serve(
                         // Stop when the client closes its end.
                         biased;
                         _ = read.read_line(&mut line) => {}
-                        _ = tell(&mut write, condition) => {}
+                        _ = send_conditions(&mut write, condition) => {}
                     }
                 }
                 Some(request) => {
-                    let taken = requests.send(request).await;
+                    let accepted = requests.send(request).await;
                     // Sends no answer if the supervisor no longer takes requests.
-                    let _ = if taken.is_ok() { say(&mut write, &request).await } else { Ok(()) };
+                    let _ = if accepted.is_ok() { send_line(&mut write, &request).await } else { Ok(()) };
                 }
                 None => {}
             }
@@ -114,10 +114,10 @@ pub(super) async fn serve(
     }
 }
 
-async fn tell(write: &mut OwnedWriteHalf, mut condition: watch::Receiver<Condition>) -> std::io::Result<()> {
+async fn send_conditions(write: &mut OwnedWriteHalf, mut condition: watch::Receiver<Condition>) -> std::io::Result<()> {
     loop {
         let now = condition.borrow_and_update().clone();
-        say(write, &now).await?;
+        send_line(write, &now).await?;
         // After a beat without a change, the loop sends the same condition again.
         if let Ok(Err(_)) = tokio::time::timeout(BEAT, condition.changed()).await {
             return Ok(());
@@ -125,7 +125,7 @@ async fn tell(write: &mut OwnedWriteHalf, mut condition: watch::Receiver<Conditi
     }
 }
 
-async fn say(write: &mut OwnedWriteHalf, what: &impl Serialize) -> std::io::Result<()> {
+async fn send_line(write: &mut OwnedWriteHalf, what: &impl Serialize) -> std::io::Result<()> {
     let mut line = serde_json::to_string(what)?;
     line.push('\n');
     write.write_all(line.as_bytes()).await
@@ -149,28 +149,29 @@ impl Supervisor {
     }
 
     /// Sends a request and returns once the supervisor has taken it.
-    pub(super) fn ask(&self, request: Request) -> anyhow::Result<()> {
+    pub(super) fn request(&self, request: Request) -> anyhow::Result<()> {
         let mut line = String::new();
-        self.send(request)?.read_line(&mut line).context("the supervisor's answer")?;
-        ensure!(!line.is_empty(), "the supervisor of {} did not take it", self.node);
+        self.send(request)?.read_line(&mut line).context("reading the supervisor's answer")?;
+        ensure!(!line.is_empty(), "the supervisor of {} did not accept the request", self.node);
         Ok(())
     }
 
     /// Waits for the first condition that `is_it` accepts. Fails if a condition arrives later than `longest` and is not accepted.
-    pub(super) fn watch(&self, longest: Duration, is_it: impl Fn(&Condition) -> bool) -> anyhow::Result<Condition> {
+    pub(super) fn watch(&self, longest: Duration, is_done: impl Fn(&Condition) -> bool) -> anyhow::Result<Condition> {
         let began = Instant::now();
         let mut lines = self.send(Request::Watch)?;
         loop {
             let mut line = String::new();
-            let read =
-                lines.read_line(&mut line).with_context(|| format!("the supervisor of {} is silent", self.node))?;
+            let read = lines
+                .read_line(&mut line)
+                .with_context(|| format!("the supervisor of {} does not respond", self.node))?;
             ensure!(read > 0, "the supervisor of {} has ended", self.node);
-            let condition: Condition = serde_json::from_str(&line).context("what the supervisor says")?;
-            if is_it(&condition) {
+            let condition: Condition = serde_json::from_str(&line).context("parsing the supervisor's message")?;
+            if is_done(&condition) {
                 return Ok(condition);
             }
             if began.elapsed() > longest {
-                bail!("{} is {} after {} s", self.node, condition.words(), longest.as_secs());
+                bail!("{} is still {} after {} s", self.node, condition.describe(), longest.as_secs());
             }
         }
     }
@@ -189,9 +190,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_watches_is_told_of_every_change_and_a_request_is_taken_before_it_is_answered() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = Utf8PathBuf::from_path_buf(folder.path().join("control")).expect("a text");
+    fn watchers_receive_every_change_and_requests_are_accepted_before_the_answer() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = Utf8PathBuf::from_path_buf(folder.path().join("control")).expect("the path is UTF-8");
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let booting = Condition { power: Power::Booting, boots: 1, leader: None, boot_ms: None };
         let (condition, watched) = watch::channel(booting.clone());
@@ -199,18 +200,20 @@ mod tests {
         let listener = runtime.block_on(async { UnixListener::bind(&socket) }).expect("a socket");
         runtime.spawn(serve(listener, watched, sender));
         let supervisor = Supervisor { node: "node-1".to_owned(), socket };
-        assert_eq!(supervisor.condition().expect("it answers"), booting);
-        supervisor.ask(Request::Cut).expect("it takes it");
+        assert_eq!(supervisor.condition().expect("the supervisor answers"), booting);
+        supervisor.request(Request::Cut).expect("the request is accepted");
         assert_eq!(requests.try_recv(), Ok(Request::Cut));
         let changed =
             std::thread::spawn(move || supervisor.watch(Duration::from_secs(60), |now| now.power == Power::On));
         condition.send_modify(|now| (now.power, now.leader) = (Power::On, Some(7)));
-        assert_eq!(changed.join().expect("it ends").expect("it is told").leader, Some(7));
+        assert_eq!(changed.join().expect("the thread ends").expect("the change is received").leader, Some(7));
     }
 
     #[test]
-    fn a_supervisor_that_is_gone_is_named() {
+    fn missing_supervisor_is_named() {
         let supervisor = Supervisor { node: "node-1".to_owned(), socket: "/run/gpuaas-lab-never".into() };
-        assert!(supervisor.condition().expect_err("nobody is there").to_string().contains("node-1 has no supervisor"));
+        assert!(
+            supervisor.condition().expect_err("no supervisor runs").to_string().contains("node-1 has no supervisor")
+        );
     }
 }

@@ -14,8 +14,8 @@ use super::{
     network::Subnet,
     packages,
     place::{self, DOMAIN, SERVICES, group},
+    resource::Resource,
     state::Journal,
-    thing::Thing,
 };
 use crate::shell;
 
@@ -25,16 +25,17 @@ pub(super) fn serve(plans: &[Plan], subnet: Subnet, journal: &mut Journal) -> an
     let lines: Vec<String> = plans.iter().map(in_full).collect();
     let file = Utf8PathBuf::from(place::RUN).join("hosts");
     fs::write(&file, lines.join("\n") + "\n").with_context(|| file.to_string())?;
-    let words = words(subnet, &file);
+    let words = command_line(subnet, &file);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     // dnsmasq goes into the background once it serves.
     let mut server = cgroups::detached(&group(SERVICES), &words)?;
-    shell::capture(server.env("PATH", packages::path()).stdin(Stdio::null())).context("the lab's DNS server")?;
-    journal.making(Thing::HostsFile)?;
+    shell::capture(server.env("PATH", packages::path()).stdin(Stdio::null()))
+        .context("starting the lab's DNS server")?;
+    journal.record(Resource::HostsFile)?;
     hosts_file::add(&lines)
 }
 
-fn words(subnet: Subnet, hosts: &Utf8PathBuf) -> Vec<String> {
+fn command_line(subnet: Subnet, hosts: &Utf8PathBuf) -> Vec<String> {
     let log = Utf8PathBuf::from(place::RUN).join("dns.log");
     [
         "dnsmasq",

@@ -8,46 +8,47 @@ use std::{collections::BTreeSet, time::Instant};
 use super::{
     place,
     refusal::Refusal,
+    resource::{self, Resource},
     state::State,
-    thing::{self, Thing},
 };
 
 /// Runs the command; the caller holds the lab's lock.
 pub(super) fn run() -> anyhow::Result<()> {
     let began = Instant::now();
-    let mut things = thing::found()?;
+    let mut resources = resource::found()?;
     match State::read() {
-        Ok(Some(state)) => things.extend(state.things),
+        Ok(Some(state)) => resources.extend(state.resources),
         Ok(None) => {}
         // Then only the names tell what is the lab's.
-        Err(error) => eprintln!("the state file cannot be read: {error:#}"),
+        Err(error) => eprintln!("cannot read the state file: {error:#}"),
     }
-    if things.is_empty() {
+    if resources.is_empty() {
         println!("  there is no lab");
         return Ok(());
     }
     let mut left = Vec::new();
-    for thing in in_order(things) {
-        if let Err(error) = thing.remove() {
-            left.push(format!("{}: {error:#}", thing.describe()));
+    for resource in removal_order(resources) {
+        if let Err(error) = resource.remove() {
+            left.push(format!("{}: {error:#}", resource.describe()));
         }
     }
-    left.extend(thing::found()?.iter().map(|thing| format!("{} is still there", thing.describe())));
+    left.extend(resource::found()?.iter().map(|resource| format!("{} still exists", resource.describe())));
     if left.is_empty() {
-        println!("  the lab is gone, in {:.1} s", began.elapsed().as_secs_f64());
+        println!("  removed the lab in {:.1} s", began.elapsed().as_secs_f64());
         Ok(())
     } else {
-        Err(Refusal::Left(left).into())
+        Err(Refusal::Residue(left).into())
     }
 }
 
 /// Sorts by kind; inner folders precede outer ones, and the folder of the state file is last.
-fn in_order(things: BTreeSet<Thing>) -> Vec<Thing> {
-    let state = Thing::Tree(place::RUN.into());
-    let is_folder = |thing: &Thing| matches!(thing, Thing::Folder(_));
-    let mut order: Vec<Thing> = things.iter().filter(|thing| !is_folder(thing) && **thing != state).cloned().collect();
-    order.extend(things.iter().rev().filter(|thing| is_folder(thing)).cloned());
-    order.extend(things.contains(&state).then_some(state));
+fn removal_order(resources: BTreeSet<Resource>) -> Vec<Resource> {
+    let state = Resource::Tree(place::RUN.into());
+    let is_folder = |resource: &Resource| matches!(resource, Resource::Folder(_));
+    let mut order: Vec<Resource> =
+        resources.iter().filter(|resource| !is_folder(resource) && **resource != state).cloned().collect();
+    order.extend(resources.iter().rev().filter(|resource| is_folder(resource)).cloned());
+    order.extend(resources.contains(&state).then_some(state));
     order
 }
 
@@ -56,24 +57,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_go_from_the_innermost_and_the_state_file_last() {
-        let folder = |path: &str| Thing::Folder(path.into());
-        let things = BTreeSet::from([
+    fn inner_folders_are_removed_first_and_the_state_file_last() {
+        let folder = |path: &str| Resource::Folder(path.into());
+        let resources = BTreeSet::from([
             folder("/run/systemd"),
             folder("/run/systemd/nspawn/propagate"),
             folder("/run/systemd/nspawn"),
-            Thing::Tree(place::RUN.into()),
-            Thing::Tree(place::DATA.into()),
-            Thing::Link("gpulab0".to_owned()),
+            Resource::Tree(place::RUN.into()),
+            Resource::Tree(place::DATA.into()),
+            Resource::Link("gpulab0".to_owned()),
         ]);
         let order = [
-            Thing::Link("gpulab0".to_owned()),
-            Thing::Tree(place::DATA.into()),
+            Resource::Link("gpulab0".to_owned()),
+            Resource::Tree(place::DATA.into()),
             folder("/run/systemd/nspawn/propagate"),
             folder("/run/systemd/nspawn"),
             folder("/run/systemd"),
-            Thing::Tree(place::RUN.into()),
+            Resource::Tree(place::RUN.into()),
         ];
-        assert_eq!(in_order(things), order);
+        assert_eq!(removal_order(resources), order);
     }
 }

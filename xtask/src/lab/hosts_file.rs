@@ -26,8 +26,8 @@ pub(super) fn add(lines: &[String]) -> anyhow::Result<()> {
 /// restores the file exactly.
 fn addition(before: &str, lines: &[String]) -> String {
     let marked: Vec<String> = lines.iter().map(|line| format!("{line} # {MARK}")).collect();
-    let whole = before.is_empty() || before.ends_with('\n');
-    if whole { marked.join("\n") + "\n" } else { format!("\n{}", marked.join("\n")) }
+    let has_final_newline = before.is_empty() || before.ends_with('\n');
+    if has_final_newline { marked.join("\n") + "\n" } else { format!("\n{}", marked.join("\n")) }
 }
 
 /// Reports whether the file has lines of the lab.
@@ -38,7 +38,7 @@ pub(super) fn is_marked() -> anyhow::Result<bool> {
 /// Removes the lab's lines.
 pub(super) fn remove() -> anyhow::Result<()> {
     let before = fs::read_to_string(PATH).context(PATH)?;
-    let after = without(&before);
+    let after = without_lab_lines(&before);
     if after == before {
         return Ok(());
     }
@@ -51,11 +51,11 @@ fn is_ours(line: &str) -> bool {
     line.split_once('#').is_some_and(|(_, comment)| comment.trim() == MARK)
 }
 
-fn without(text: &str) -> String {
+fn without_lab_lines(text: &str) -> String {
     let others: String = text.split_inclusive('\n').filter(|line| !is_ours(line)).collect();
     let last_is_ours = text.lines().next_back().is_some_and(is_ours);
     match others.strip_suffix('\n') {
-        Some(unended) if last_is_ours && !text.ends_with('\n') => unended.to_owned(),
+        Some(without_newline) if last_is_ours && !text.ends_with('\n') => without_newline.to_owned(),
         _ => others,
     }
 }
@@ -65,21 +65,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_lines_go_and_others_stay_as_they_are() {
+    fn removal_restores_the_other_lines_exactly() {
         let lines = ["10.0.0.2 node-1.gpuaas-lab.test".to_owned(), "10.0.0.3 node-2".to_owned()];
         for others in
             ["127.0.0.1\tlocalhost # gpuaas-lab is not here\n\n::1 ip6-localhost\n", "127.0.0.1 localhost", ""]
         {
             let text = others.to_owned() + &addition(others, &lines);
             assert_eq!(text.lines().filter(|line| is_ours(line)).count(), 2, "{text}");
-            assert_eq!(without(&text), others);
-            assert_eq!(without(others), others);
+            assert_eq!(without_lab_lines(&text), others);
+            assert_eq!(without_lab_lines(others), others);
         }
     }
 
     #[test]
-    fn lines_that_others_wrote_behind_ours_stay() {
+    fn lines_appended_by_others_are_kept() {
         let ours = addition("a\n", &["10.0.0.2 node-1".to_owned()]);
-        assert_eq!(without(&format!("a\n{ours}b\n")), "a\nb\n");
+        assert_eq!(without_lab_lines(&format!("a\n{ours}b\n")), "a\nb\n");
     }
 }

@@ -42,7 +42,7 @@ impl Plan {
 
 /// Why a boot's process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum BootEnd {
     /// The node requested a reboot.
     Reboot,
     /// The node powered itself off.
@@ -57,7 +57,7 @@ pub(super) trait Kind: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Creates what a node keeps across boots, recording each item in the journal first.
-    fn lay(&self, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()>;
+    fn create(&self, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()>;
 
     /// Removes everything that `lay` created; the node is off.
     fn wipe(&self, plan: &Plan) -> anyhow::Result<()>;
@@ -68,10 +68,10 @@ pub(super) trait Kind: Send + Sync {
     fn boot(&self, plan: &Plan, notify: &Utf8Path) -> anyhow::Result<Command>;
 
     /// Interprets the exit status of that process.
-    fn ended(&self, status: ExitStatus) -> Ended;
+    fn boot_end(&self, status: ExitStatus) -> BootEnd;
 
     /// Returns a command that runs `words` in the cgroups and namespaces of the booted node, whose init has the PID `leader`.
-    fn inside(&self, plan: &Plan, leader: i32, words: &[&str]) -> anyhow::Result<Command>;
+    fn inside(&self, plan: &Plan, leader: i32, argv: &[&str]) -> anyhow::Result<Command>;
 }
 
 /// Prefix of the notification that carries the PID of the node's init.
@@ -81,5 +81,5 @@ pub(super) const LEADER: &str = "X_NSPAWN_LEADER_PID=";
 pub(super) fn named(name: &str) -> anyhow::Result<Box<dyn Kind>> {
     let kinds: [Box<dyn Kind>; 1] = [Box::new(Nspawn)];
     let found = kinds.into_iter().find(|kind| kind.name() == name);
-    found.ok_or_else(|| Refusal::Machine(format!("its lab is of a kind `{name}` that is not known")).into())
+    found.ok_or_else(|| Refusal::Machine(format!("the state file names the unknown kind of nodes `{name}`")).into())
 }

@@ -13,6 +13,7 @@ mod down;
 mod hosts_file;
 mod inventory;
 mod kind;
+mod lock;
 mod mounts;
 mod name;
 mod network;
@@ -23,22 +24,21 @@ mod place;
 mod probe;
 mod processes;
 mod refusal;
+mod resource;
 mod rootfs;
 mod state;
 mod status;
 mod supervisor;
 mod test;
-mod thing;
 mod tree;
-mod turn;
 mod up;
 
 use anyhow::ensure;
 use camino::Utf8PathBuf;
 
+use lock::LabLock;
 use name::NodeName;
 use refusal::Refusal;
-use turn::Turn;
 
 /// Lab commands.
 #[derive(clap::Subcommand)]
@@ -62,11 +62,11 @@ pub(crate) enum Chore {
     Supervise { node: NodeName },
     /// Run one scenario on the running lab; `test` starts this.
     #[command(hide = true)]
-    Story(test::StoryOptions),
+    Scenario(test::ScenarioOptions),
 }
 
-const EXIT_CODES: &str = "Exit codes: 3 this machine or this user cannot hold a lab, 4 another lab command is at work, 5 another lab or the remains \
-                          of one are in the way, 6 no such lab or node, or the node is off, 7 a node did not boot, 8 something was left behind, \
+const EXIT_CODES: &str = "Exit codes: 3 this machine or this user cannot run a lab, 4 another lab command is running, 5 another lab or remains of \
+                          one exist, 6 there is no such lab or node, or the node is off, 7 a node did not boot, 8 something was left behind, \
                           130 interrupted.";
 
 /// Options of `lab up`.
@@ -120,43 +120,43 @@ fn carry_out(chore: Chore) -> anyhow::Result<()> {
     ensure!(rustix::process::geteuid().is_root(), Refusal::NotRoot(packages::advice()));
     match chore {
         Chore::Up(options) => {
-            let _turn = turn(options.within)?;
+            let _lock = lock_or_bind(options.within)?;
             up::run(options.nodes)
         }
         Chore::Status => status::run(),
-        Chore::Shell(options) => Err(node::Lab::there()?.node(&options.node)?.become_shell(&options.command)),
+        Chore::Shell(options) => Err(node::Lab::open()?.node(&options.node)?.become_shell(&options.command)),
         Chore::Test(options) => test::run(&options).map(drop),
         Chore::Down => {
-            let _turn = Turn::take()?;
+            let _lock = LabLock::take()?;
             down::run()
         }
         Chore::Inventory(options) => inventory::run(options.since.as_deref()),
         Chore::Supervise { node } => supervisor::run(&node),
-        Chore::Story(options) => test::tell(&options),
+        Chore::Scenario(options) => test::run_scenario(&options),
     }
 }
 
 /// Checks that this machine and this user can run a lab; installs missing packages if the user is root.
-pub(crate) fn can_hold() -> anyhow::Result<()> {
+pub(crate) fn check_machine() -> anyhow::Result<()> {
     ensure!(rustix::process::geteuid().is_root(), Refusal::NotRoot(String::new()));
     packages::ensure()?;
     probe::machine().map(drop)
 }
 
 /// Prepares what these parts of `test` need, so that a later run finds it.
-pub(crate) fn prepare(acts: &[&str]) -> anyhow::Result<()> {
-    test::prepare(&test::Options::of(acts))
+pub(crate) fn prepare(runs: &[&str]) -> anyhow::Result<()> {
+    test::prepare(&test::Options::of(runs))
 }
 
 /// Runs these parts of `test`; returns the number of checks that passed.
-pub(crate) fn play(acts: &[&str]) -> anyhow::Result<u32> {
-    test::run(&test::Options::of(acts))
+pub(crate) fn run_tests(runs: &[&str]) -> anyhow::Result<u32> {
+    test::run(&test::Options::of(runs))
 }
 
 /// Takes the lab's lock, or ties this process to the process that holds it: this one then ends with that one.
-fn turn(within: Option<i32>) -> anyhow::Result<Option<Turn>> {
+fn lock_or_bind(within: Option<i32>) -> anyhow::Result<Option<LabLock>> {
     match within {
-        None => Turn::take().map(Some),
-        Some(holder) => test::bound_to(holder).map(|()| None),
+        None => LabLock::take().map(Some),
+        Some(holder) => test::die_with_parent(holder).map(|()| None),
     }
 }

@@ -85,15 +85,15 @@ mod tests {
         let expected =
             Mount { point: "/sys/fs/cgroup/memory".into(), kind: "cgroup".to_owned(), options: "rw,memory".to_owned() };
         assert_eq!(cgroup, Some(expected));
-        let spaced = parse(r"40 31 0:33 / /a\040b rw - tmpfs none rw").expect("it is a line");
+        let spaced = parse(r"40 31 0:33 / /a\040b rw - tmpfs none rw").expect("a valid line");
         assert_eq!((spaced.point.as_str(), spaced.options.as_str()), ("/a b", "rw"));
         assert_eq!(parse("nonsense"), None);
     }
 
     #[test]
     fn this_machine_has_a_root_and_a_proc() {
-        let mounts = all().expect("they can be listed");
+        let mounts = all().expect("the mounts are listed");
         assert!(mounts.iter().any(|mount| mount.point == "/proc" && mount.kind == "proc"));
-        assert!(!below(Utf8Path::new("/proc")).expect("they can be listed").is_empty());
+        assert!(!below(Utf8Path::new("/proc")).expect("the mounts are listed").is_empty());
     }
 }

@@ -18,12 +18,12 @@ pub(crate) struct NodeName(String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadName {
     /// Empty or too long.
-    #[error("a node's name has 1 to {LENGTH_MAX} characters, and `{0}` has {len}", len = .0.chars().count())]
+    #[error("invalid node name `{0}`: it has {len} characters, and 1 to {LENGTH_MAX} are allowed", len = .0.chars().count())]
     Length(String),
     /// No DNS label.
     #[error(
-        "a node's name begins with a lowercase letter, goes on with lowercase letters, digits and hyphens, and ends \
-         with no hyphen: `{0}` does not"
+        "invalid node name `{0}`: it must begin with a lowercase letter, continue with lowercase letters, digits and \
+         hyphens, and not end with a hyphen"
     )]
     Label(String),
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_of_numbered_nodes_are_names() {
+    fn numbered_names_are_valid() {
         for number in [1, 9, 99] {
             let name = NodeName::numbered(number);
             assert_eq!(name.as_str().parse(), Ok(name));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_short_dns_label_is_refused() {
+    fn long_names_and_invalid_labels_are_refused() {
         for text in ["Node", "1st", "-a", "a-", "a_b", "a.b", "a b", "ä", "../x", "a\n"] {
             assert_eq!(text.parse::<NodeName>(), Err(BadName::Label(text.to_owned())));
         }

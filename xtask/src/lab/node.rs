@@ -34,8 +34,8 @@ pub(crate) struct Lab {
 
 impl Lab {
     /// Returns the lab of this machine; fails if none is up.
-    pub(crate) fn there() -> anyhow::Result<Self> {
-        Ok(Self { state: State::up()? })
+    pub(crate) fn open() -> anyhow::Result<Self> {
+        Ok(Self { state: State::read_complete()? })
     }
 
     /// The nodes, in order.
@@ -93,26 +93,26 @@ impl Node {
     }
 
     /// Runs a command in the node as root, for [`RUN_MAX`] at most, and returns its status and output.
-    pub(crate) fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
-        self.run_within(RUN_MAX, words)
+    pub(crate) fn run(&self, argv: &[&str]) -> anyhow::Result<Output> {
+        self.run_within(RUN_MAX, argv)
     }
 
     /// Does the same with another limit. After it the command is killed and its exit code is 124 or 137.
-    pub(crate) fn run_within(&self, longest: Duration, words: &[&str]) -> anyhow::Result<Output> {
+    pub(crate) fn run_within(&self, longest: Duration, argv: &[&str]) -> anyhow::Result<Output> {
         let seconds = longest.as_secs().max(1).to_string();
-        let limited = [&["timeout", "--kill-after=5", &seconds][..], words].concat();
+        let limited = [&["timeout", "--kill-after=5", &seconds][..], argv].concat();
         let mut command = self.command(&limited)?;
         command.stdin(std::process::Stdio::null());
-        command.output().with_context(|| format!("running {words:?} in {}", self.plan.name))
+        command.output().with_context(|| format!("running {argv:?} in {}", self.plan.name))
     }
 
     /// Runs a command that must succeed; returns its trimmed stdout.
-    pub(crate) fn says(&self, words: &[&str]) -> anyhow::Result<String> {
-        let output = self.run(words)?;
+    pub(crate) fn capture(&self, argv: &[&str]) -> anyhow::Result<String> {
+        let output = self.run(argv)?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         ensure!(
             output.status.success(),
-            "{}: {words:?}: {}: {}{}",
+            "{}: {argv:?}: {}: {}{}",
             self.plan.name,
             output.status,
             out.trim(),
@@ -122,24 +122,24 @@ impl Node {
     }
 
     /// Returns a command in the node, for callers that handle its streams.
-    pub(crate) fn command(&self, words: &[&str]) -> anyhow::Result<Command> {
+    pub(crate) fn command(&self, argv: &[&str]) -> anyhow::Result<Command> {
         let condition = self.condition()?;
-        let not_on = |next: &str| Refusal::NotOn {
+        let not_on = |next: &str| Refusal::NotRunning {
             node: self.plan.name.clone(),
-            state: condition.words(),
+            state: condition.describe(),
             next: next.to_owned(),
         };
         let leader = match (&condition.power, condition.leader) {
             (Power::On, Some(leader)) => leader,
-            (Power::Booting | Power::On, _) => return Err(not_on("wait a moment").into()),
-            (Power::Off(_), _) => return Err(not_on("`cargo xtask lab up` starts it").into()),
+            (Power::Booting | Power::On, _) => return Err(not_on("wait until it has booted").into()),
+            (Power::Off(_), _) => return Err(not_on("start it with `cargo xtask lab up`").into()),
         };
-        self.kind.inside(&self.plan, leader, words)
+        self.kind.inside(&self.plan, leader, argv)
     }
 
     /// Replaces this process with a command in the node, or with a login shell.
-    pub(super) fn become_shell(&self, words: &[String]) -> anyhow::Error {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    pub(super) fn become_shell(&self, argv: &[String]) -> anyhow::Error {
+        let words: Vec<&str> = argv.iter().map(String::as_str).collect();
         let words = if words.is_empty() { vec!["bash", "--login"] } else { words };
         match self.command(&words) {
             Ok(mut command) => {
@@ -167,7 +167,7 @@ impl Node {
 
     /// Kills all processes of the node at once. Data they had not written is lost; the page cache of this machine is not.
     pub(crate) fn power_cut(&self) -> anyhow::Result<()> {
-        Supervisor::of(&self.plan.name).ask(Request::Cut)?;
+        Supervisor::of(&self.plan.name).request(Request::Cut)?;
         Supervisor::of(&self.plan.name).watch(OFF_MAX, |now| matches!(now.power, Power::Off(_)))?;
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Node {
             self.switch_off()?;
         }
         self.kind.wipe(&self.plan).with_context(|| format!("wiping {}", self.plan.name))?;
-        self.kind.lay(&self.plan, &mut Journal::go_on()?)?;
+        self.kind.create(&self.plan, &mut Journal::reopen()?)?;
         self.start()
     }
 
@@ -188,7 +188,7 @@ impl Node {
         if before.power == Power::On {
             return Ok(before);
         }
-        Supervisor::of(&self.plan.name).ask(Request::Start)?;
+        Supervisor::of(&self.plan.name).request(Request::Start)?;
         self.await_boot_after(if before.power == Power::Booting { before.boots - 1 } else { before.boots })
     }
 
@@ -202,7 +202,7 @@ impl Node {
         };
         match Supervisor::of(&self.plan.name).watch(BOOT_MAX, is_done) {
             Ok(now) if now.power == Power::On => Ok(now),
-            Ok(now) => Err(not_booted(now.words()).into()),
+            Ok(now) => Err(not_booted(now.describe()).into()),
             Err(error) => Err(not_booted(format!("{error:#}")).into()),
         }
     }

@@ -12,13 +12,13 @@ use camino::Utf8Path;
 
 use super::{
     cgroups,
-    kind::{Ended, Kind, Plan},
+    kind::{BootEnd, Kind, Plan},
     name::NodeName,
     packages,
     place::{self, MARK, group},
+    resource::Resource,
     rootfs,
     state::{self, Journal},
-    thing::Thing,
     tree,
 };
 
@@ -40,22 +40,22 @@ impl Kind for Nspawn {
         Self::NAME
     }
 
-    fn lay(&self, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
+    fn create(&self, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
         let shared = rootfs::ensure(journal)?;
         for folder in ["propagate", "unix-export"] {
             state::new_folder(journal, &Utf8Path::new(TRACES).join(folder))?;
         }
-        traces_of(&machine_of(&plan.name)).into_iter().try_for_each(|trace| journal.making(trace))?;
-        tree::lay(plan, &shared, journal)
+        traces_of(&machine_of(&plan.name)).into_iter().try_for_each(|trace| journal.record(trace))?;
+        tree::create(plan, &shared, journal)
     }
 
     fn wipe(&self, plan: &Plan) -> anyhow::Result<()> {
-        Thing::Mounts(place::root_of(&plan.name)).remove()?;
-        Thing::Tree(place::data_of(&plan.name)).remove()
+        Resource::Mounts(place::root_of(&plan.name)).remove()?;
+        Resource::Tree(place::data_of(&plan.name)).remove()
     }
 
     fn boot(&self, plan: &Plan, notify: &Utf8Path) -> anyhow::Result<Command> {
-        let words = words(plan);
+        let words = command_line(plan);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut command = cgroups::joined(&group(plan.name.as_str()), &words)?;
         command
@@ -72,19 +72,19 @@ impl Kind for Nspawn {
         Ok(command)
     }
 
-    fn ended(&self, status: ExitStatus) -> Ended {
+    fn boot_end(&self, status: ExitStatus) -> BootEnd {
         match status.code() {
-            Some(REBOOT) => Ended::Reboot,
-            Some(0) => Ended::Off,
-            _ => Ended::Failed(format!("systemd-nspawn ended with {status}")),
+            Some(REBOOT) => BootEnd::Reboot,
+            Some(0) => BootEnd::Off,
+            _ => BootEnd::Failed(format!("systemd-nspawn ended with {status}")),
         }
     }
 
-    fn inside(&self, plan: &Plan, leader: i32, words: &[&str]) -> anyhow::Result<Command> {
+    fn inside(&self, plan: &Plan, leader: i32, argv: &[&str]) -> anyhow::Result<Command> {
         let target = format!("--target={leader}");
         let namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"];
         let enter = [&["nsenter", &target][..], &namespaces, &["--root", "--wd", "--"]].concat();
-        let mut command = cgroups::beside(leader, &[&enter[..], words].concat())?;
+        let mut command = cgroups::joined_to_process(leader, &[&enter[..], argv].concat())?;
         // This machine's environment does not apply inside.
         command.env_clear().envs([
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
@@ -103,7 +103,7 @@ fn machine_of(name: &NodeName) -> String {
 }
 
 /// Things that a killed systemd-nspawn of any version leaves outside of its container: one or two folders, one of them a mount point.
-fn traces_of(machine: &str) -> Vec<Thing> {
+fn traces_of(machine: &str) -> Vec<Resource> {
     let traces = Utf8Path::new(TRACES);
     let folders = [
         traces.join("propagate").join(machine),
@@ -112,19 +112,19 @@ fn traces_of(machine: &str) -> Vec<Thing> {
         traces.join(machine),
     ];
     let mounts = [traces.join("unix-export").join(machine), traces.join(machine)];
-    mounts.into_iter().map(Thing::Mounts).chain(folders.into_iter().map(Thing::Folder)).collect()
+    mounts.into_iter().map(Resource::Mounts).chain(folders.into_iter().map(Resource::Folder)).collect()
 }
 
 /// Finds the same things for nodes of any name.
-pub(super) fn traces() -> Vec<Thing> {
+pub(super) fn traces() -> Vec<Resource> {
     let traces = Utf8Path::new(TRACES);
     let folders = [traces.to_owned(), traces.join("propagate"), traces.join("unix-export")];
     let entries = folders.iter().filter_map(|folder| folder.read_dir_utf8().ok()).flatten().flatten();
     let machines = entries.filter(|entry| entry.file_name().starts_with(&format!("{MARK}-")));
-    machines.flat_map(|machine| traces_of(machine.file_name())).filter(Thing::is_there).collect()
+    machines.flat_map(|machine| traces_of(machine.file_name())).filter(Resource::exists).collect()
 }
 
-fn words(plan: &Plan) -> Vec<String> {
+fn command_line(plan: &Plan) -> Vec<String> {
     let name = &plan.name;
     let mut words: Vec<String> =
         ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--notify-ready=yes"]
@@ -156,10 +156,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_container_says_what_comes_next() {
-        let ended = |code: i32| Nspawn.ended(ExitStatus::from_raw(code << 8));
-        assert_eq!((ended(133), ended(0)), (Ended::Reboot, Ended::Off));
-        assert!(matches!(ended(1), Ended::Failed(why) if why.contains("1")));
-        assert!(matches!(Nspawn.ended(ExitStatus::from_raw(9)), Ended::Failed(_)));
+    fn exit_code_of_a_container_means_reboot_off_or_failure() {
+        let ended = |code: i32| Nspawn.boot_end(ExitStatus::from_raw(code << 8));
+        assert_eq!((ended(133), ended(0)), (BootEnd::Reboot, BootEnd::Off));
+        assert!(matches!(ended(1), BootEnd::Failed(why) if why.contains("1")));
+        assert!(matches!(Nspawn.boot_end(ExitStatus::from_raw(9)), BootEnd::Failed(_)));
     }
 }

@@ -32,17 +32,17 @@ const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Installs the packages that are missing; the caller is root.
 pub(super) fn ensure() -> anyhow::Result<()> {
-    installed(&NEEDED)
+    install_missing(&NEEDED)
 }
 
 /// Installs libfaketime, with which programs see another time, and returns the path of its library.
 pub(super) fn faketime() -> anyhow::Result<Utf8PathBuf> {
     let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
-    installed(&[(library.as_str(), "libfaketime")])?;
+    install_missing(&[(library.as_str(), "libfaketime")])?;
     Ok(library.into())
 }
 
-fn installed(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
+fn install_missing(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
     let lacking = missing(needed);
     if lacking.is_empty() {
         return Ok(());
@@ -77,23 +77,23 @@ fn installed(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
 pub(super) fn advice() -> String {
     match missing(&NEEDED) {
         lacking if lacking.is_empty() => String::new(),
-        lacking => format!(". It would install {}", packages_of(&lacking).join(" ")),
+        lacking => format!(". Root would install the missing packages {}", packages_of(&lacking).join(" ")),
     }
 }
 
 /// Fails with the names of missing packages; installs nothing.
-pub(super) fn named() -> Result<(), Refusal> {
+pub(super) fn check_installed() -> Result<(), Refusal> {
     let lacking = missing(&NEEDED);
     if lacking.is_empty() { Ok(()) } else { Err(refusal(&lacking)) }
 }
 
 /// Reports whether a program can be run.
-pub(super) fn is_there(program: &str) -> bool {
+pub(super) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.iter().map(Into::into));
     // An absolute path is taken as it is, and need not be executable.
-    let is_it = |file: &Path| if program.starts_with('/') { file.is_file() } else { is_program(file) };
-    folders.map(|folder| folder.join(program)).any(|file| is_it(&file))
+    let is_match = |file: &Path| if program.starts_with('/') { file.is_file() } else { is_program(file) };
+    folders.map(|folder| folder.join(program)).any(|file| is_match(&file))
 }
 
 /// Returns a command for a program that may be only on root's `PATH`.
@@ -114,7 +114,7 @@ fn is_program(file: &Path) -> bool {
 }
 
 fn missing<'n>(needed: &[(&'n str, &'static str)]) -> Vec<(&'n str, &'static str)> {
-    needed.iter().copied().filter(|(file, _)| !is_there(file)).collect()
+    needed.iter().copied().filter(|(file, _)| !is_installed(file)).collect()
 }
 
 fn packages_of(missing: &[(&str, &'static str)]) -> Vec<&'static str> {
@@ -134,9 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_is_named_once_for_all_that_it_brings() {
+    fn package_of_several_programs_is_named_once() {
         let Refusal::Packages { programs, packages } = refusal(&[NEEDED[7], NEEDED[8], NEEDED[0]]) else {
-            panic!("another refusal");
+            panic!("expected the missing packages");
         };
         assert_eq!(
             (programs.as_str(), packages.as_str()),
@@ -145,8 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_where_they_are_and_others_are_not() {
-        assert!(is_there("sh") && is_there("/bin/sh"));
-        assert!(is_there("/etc/hosts") && !is_there("gpuaas-never") && !is_there("/etc/gpuaas-never"));
+    fn programs_are_found_on_the_path_and_by_absolute_path() {
+        assert!(is_installed("sh") && is_installed("/bin/sh"));
+        assert!(is_installed("/etc/hosts") && !is_installed("gpuaas-never") && !is_installed("/etc/gpuaas-never"));
     }
 }

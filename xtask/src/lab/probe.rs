@@ -35,17 +35,17 @@ pub(super) struct Finding {
     /// The property.
     pub(super) found: String,
     /// What the lab does about it.
-    pub(super) done: String,
+    pub(super) action: String,
 }
 
 impl Finding {
     fn new(found: impl Into<String>, done: impl Into<String>) -> Self {
-        Self { found: found.into(), done: done.into() }
+        Self { found: found.into(), action: done.into() }
     }
 
     /// One line of text for people.
     pub(super) fn line(&self) -> String {
-        format!("{:<46} {}", self.found, self.done)
+        format!("{:<46} {}", self.found, self.action)
     }
 }
 
@@ -67,7 +67,7 @@ fn first_process(name: &str) -> Finding {
     match name.trim() {
         "systemd" => Finding::new(
             "PID 1 is systemd",
-            "nodes are no units of it: no machined, no slices (--register=no --keep-unit)",
+            "nodes are not registered with it: no machined, no slices (--register=no --keep-unit)",
         ),
         other => Finding::new(
             format!("PID 1 is {other}, not systemd"),
@@ -77,22 +77,26 @@ fn first_process(name: &str) -> Finding {
 }
 
 fn nspawn_version() -> anyhow::Result<u32> {
-    let said = shell::capture(packages::program("systemd-nspawn").arg("--version"))?;
+    let output = shell::capture(packages::program("systemd-nspawn").arg("--version"))?;
     // For example `systemd 252 (252.39-1~deb12u1)`.
-    let version = said.split_whitespace().nth(1).and_then(|word| word.split('.').next()?.parse().ok());
-    version.with_context(|| format!("systemd-nspawn says: {}", said.lines().next().unwrap_or_default()))
+    let version = output.split_whitespace().nth(1).and_then(|word| word.split('.').next()?.parse().ok());
+    version.with_context(|| {
+        format!("no version in the output of systemd-nspawn: {}", output.lines().next().unwrap_or_default())
+    })
 }
 
 fn nspawn_finding(version: u32, has_v1: bool) -> Result<Finding, Refusal> {
     if version < NSPAWN_MIN {
         return Err(Refusal::Machine(format!(
-            "systemd-nspawn {version} is too old; {NSPAWN_MIN} is the first that fits"
+            "systemd-nspawn {version} is too old; {NSPAWN_MIN} or newer is required"
         )));
     }
     if has_v1 && version >= NSPAWN_WITHOUT_V1 {
-        return Err(Refusal::Machine(format!("systemd-nspawn {version} knows no cgroups of version 1, which it has")));
+        return Err(Refusal::Machine(format!(
+            "systemd-nspawn {version} does not support the mounted cgroups of version 1"
+        )));
     }
-    Ok(Finding::new(format!("systemd-nspawn {version}"), "boots the nodes and tells when each has booted"))
+    Ok(Finding::new(format!("systemd-nspawn {version}"), "boots the nodes and reports when each has booted"))
 }
 
 fn cgroup_finding(hierarchies: &[cgroups::Hierarchy]) -> Result<Finding, Refusal> {
@@ -103,7 +107,7 @@ fn cgroup_finding(hierarchies: &[cgroups::Hierarchy]) -> Result<Finding, Refusal
     match (names(false), names(true)) {
         (v1, v2) if v1.is_empty() && v2.is_empty() => Err(Refusal::Machine("no cgroups are mounted".to_owned())),
         (v1, _) if v1.is_empty() => {
-            Ok(Finding::new("cgroups of version 2", "each node has its own subtree, and is root in it"))
+            Ok(Finding::new("cgroups of version 2", "each node has its own subtree, visible as the root inside"))
         }
         (v1, _) => Ok(Finding::new(
             "cgroups of version 1",
@@ -113,27 +117,33 @@ fn cgroup_finding(hierarchies: &[cgroups::Hierarchy]) -> Result<Finding, Refusal
 }
 
 fn capability_finding(status: &str, files: &str) -> anyhow::Result<Finding> {
-    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).context("no capabilities are told")?;
-    let held = u64::from_str_radix(held.trim(), 16).context("capabilities")?;
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .context("/proc/self/status lists no capabilities")?;
+    let capabilities = u64::from_str_radix(effective.trim(), 16).context("parsing the capabilities")?;
     let lacking = |vital: bool| {
-        let of = CAPABILITIES.iter().filter(|(bit, _, is_vital)| *is_vital == vital && held & (1 << *bit) == 0);
+        let of = CAPABILITIES.iter().filter(|(bit, _, is_vital)| *is_vital == vital && capabilities & (1 << *bit) == 0);
         of.map(|(_, name, _)| format!("cap_{name}")).collect::<Vec<_>>().join(", ")
     };
     match (lacking(true), lacking(false)) {
-        (vital, _) if !vital.is_empty() => Err(Refusal::Machine(format!("root has no {vital} here")).into()),
-        (_, lacking) if lacking.is_empty() => Ok(Finding::new("every capability is here", "nodes have them all")),
+        (vital, _) if !vital.is_empty() => Err(Refusal::Machine(format!("root lacks {vital}")).into()),
+        (_, lacking) if lacking.is_empty() => {
+            Ok(Finding::new("all capabilities are available", "nodes have all of them"))
+        }
         (_, lacking) => Ok(Finding::new(
             format!("{lacking} is missing"),
-            format!(
-                "nodes have the others; units get {files} open files where they ask for more, and no lower OOM score"
-            ),
+            format!("nodes have the others; units get at most {files} open files and cannot lower their OOM score"),
         )),
     }
 }
 
 fn hard_limit() -> anyhow::Result<String> {
     let limits = fs::read_to_string("/proc/self/limits").context("/proc/self/limits")?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).context("no limit of open files")?;
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))
+        .context("/proc/self/limits lists no limit of open files")?;
     Ok(line.split_whitespace().nth(1).unwrap_or_default().to_owned())
 }
 
@@ -146,17 +156,17 @@ fn tree_finding() -> Finding {
     } else {
         Finding::new(
             "no overlayfs (or its module is not loaded)",
-            format!("it is tried; else each node gets a copy in {data}"),
+            format!("the lab tries it; if that fails, each node gets a copy in {data}"),
         )
     }
 }
 
 fn bridge_finding() -> anyhow::Result<Finding> {
     Ok(match network::firewall::needed()?.len() {
-        0 => Finding::new("the firewall lets nodes through", "no rule is made"),
+        0 => Finding::new("the firewall accepts the nodes' traffic", "no rule is added"),
         count => Finding::new(
-            "the firewall may stop nodes",
-            format!("{count} rules let through what comes over {}", place::BRIDGE),
+            "the firewall may drop the nodes' traffic",
+            format!("{count} rules accept traffic from {}", place::BRIDGE),
         ),
     })
 }
@@ -166,11 +176,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_capability_is_made_up_for_or_refused() {
-        let finding = |held: &str| capability_finding(&format!("Name:\tx\nCapEff:\t{held}\n"), "20000");
-        assert_eq!(finding("000001ffffffffff").expect("all").found, "every capability is here");
-        assert_eq!(finding("000001fffeffffff").expect("enough").found, "cap_sys_resource is missing");
-        let error = finding("00000000a80425fb").expect_err("an unprivileged container's");
+    fn missing_capability_is_reported_or_refused() {
+        let finding = |effective: &str| capability_finding(&format!("Name:\tx\nCapEff:\t{effective}\n"), "20000");
+        assert_eq!(finding("000001ffffffffff").expect("all suffice").found, "all capabilities are available");
+        assert_eq!(finding("000001fffeffffff").expect("the vital ones suffice").found, "cap_sys_resource is missing");
+        let error = finding("00000000a80425fb").expect_err("an unprivileged container lacks vital ones");
         assert!(
             matches!(error.downcast_ref(), Some(Refusal::Machine(why)) if why.contains("cap_net_admin, cap_sys_ptrace, cap_sys_admin")),
             "{error}"
@@ -178,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_nspawn_that_cannot_boot_nodes_here_is_refused() {
+    fn unsuitable_nspawn_version_is_refused() {
         assert!(nspawn_finding(246, false).is_err());
         assert!(nspawn_finding(252, true).is_ok());
         assert!(nspawn_finding(258, true).is_err());

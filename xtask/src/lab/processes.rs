@@ -22,7 +22,7 @@ pub(super) fn end_all(remaining: impl Fn() -> anyhow::Result<Vec<i32>>) -> anyho
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!("processes do not end: {pids:?}");
+            bail!("these processes do not end: {pids:?}");
         }
         let opened: Vec<OwnedFd> = pids.iter().filter_map(|pid| open(*pid)).collect();
         for process in &opened {
@@ -44,7 +44,7 @@ fn open(pid: i32) -> Option<OwnedFd> {
 
 fn await_end(process: &OwnedFd, deadline: Instant) -> anyhow::Result<()> {
     let left = deadline.saturating_duration_since(Instant::now());
-    let left = Timespec::try_from(left).context("a time to wait")?;
+    let left = Timespec::try_from(left).context("computing the remaining wait")?;
     let mut waited = [PollFd::new(process, PollFlags::IN)];
     match poll(&mut waited, Some(&left)) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -62,13 +62,13 @@ mod tests {
     fn a_killed_process_has_ended_when_the_call_returns() {
         let mut child = Command::new("sleep").arg("300").spawn().expect("sleep runs");
         let pid = i32::try_from(child.id()).expect("a pid");
-        let asked = std::cell::Cell::new(0);
+        let calls = std::cell::Cell::new(0);
         end_all(|| {
-            asked.set(asked.get() + 1);
-            Ok(if asked.get() == 1 { vec![pid] } else { Vec::new() })
+            calls.set(calls.get() + 1);
+            Ok(if calls.get() == 1 { vec![pid] } else { Vec::new() })
         })
-        .expect("it ends");
+        .expect("the process ends");
         // `try_wait` succeeds at once: the child is a zombie by now.
-        assert!(child.try_wait().expect("it is ours").is_some());
+        assert!(child.try_wait().expect("the child can be waited for").is_some());
     }
 }

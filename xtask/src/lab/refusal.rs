@@ -6,38 +6,38 @@ use super::name::NodeName;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     /// The user is not root.
-    #[error("the lab makes namespaces, mounts and links, and needs root: `sudo -E cargo xtask lab …`{0}")]
+    #[error("the lab creates namespaces, mounts and links, which needs root: run `sudo -E cargo xtask lab …`{0}")]
     NotRoot(String),
     /// The machine lacks something that the lab cannot make up for.
-    #[error("this machine cannot hold a lab: {0}")]
+    #[error("this machine cannot run a lab: {0}")]
     Machine(String),
     /// Programs are missing.
-    #[error("missing: {programs}. Install the Debian packages {packages}")]
+    #[error("missing programs: {programs}; install the Debian packages {packages}")]
     Packages { programs: String, packages: String },
     /// Another lab command is running.
-    #[error("another lab command is at work (process {0}); wait for its end")]
-    AtWork(i32),
+    #[error("another lab command is running (process {0}); wait until it ends")]
+    Locked(i32),
     /// A lab with other nodes is up.
-    #[error("a lab of {there} is up, and {asked} was asked for. `cargo xtask lab down` removes it")]
-    OtherLab { there: String, asked: String },
+    #[error("a lab of {existing} is up, but {requested} was requested; remove the lab with `cargo xtask lab down`")]
+    OtherLab { existing: String, requested: String },
     /// Remains of an unfinished or damaged lab exist.
-    #[error("something of an earlier lab is still here ({0}). `cargo xtask lab down` removes it")]
-    Ruins(String),
+    #[error("remains of an earlier lab exist ({0}); remove them with `cargo xtask lab down`")]
+    Remains(String),
     /// There is no lab.
-    #[error("there is no lab. `cargo xtask lab up` makes one")]
+    #[error("there is no lab; create one with `cargo xtask lab up`")]
     NoLab,
     /// The lab has no node of this name.
-    #[error("the lab has no node {asked}; it has {there}")]
-    NoNode { asked: NodeName, there: String },
+    #[error("the lab has no node {requested}; it has {existing}")]
+    NoNode { requested: NodeName, existing: String },
     /// The node is not running.
     #[error("{node} is {state}; {next}")]
-    NotOn { node: NodeName, state: String, next: String },
+    NotRunning { node: NodeName, state: String, next: String },
     /// The node did not boot.
-    #[error("{node} did not boot: {why}. Its console: {console}")]
+    #[error("{node} did not boot: {why}; see its console output in {console}")]
     NotBooted { node: NodeName, why: String, console: String },
     /// `down` could not remove everything.
-    #[error("still here after the lab's end:\n  {}", .0.join("\n  "))]
-    Left(Vec<String>),
+    #[error("not removed with the lab:\n  {}", .0.join("\n  "))]
+    Residue(Vec<String>),
 }
 
 /// Exit code after an interrupt, as in shells: 128 + SIGINT.
@@ -48,11 +48,11 @@ impl Refusal {
     pub(super) fn exit_code(&self) -> i32 {
         match self {
             Self::NotRoot(_) | Self::Machine(_) | Self::Packages { .. } => 3,
-            Self::AtWork(_) => 4,
-            Self::OtherLab { .. } | Self::Ruins(_) => 5,
-            Self::NoLab | Self::NoNode { .. } | Self::NotOn { .. } => 6,
+            Self::Locked(_) => 4,
+            Self::OtherLab { .. } | Self::Remains(_) => 5,
+            Self::NoLab | Self::NoNode { .. } | Self::NotRunning { .. } => 6,
             Self::NotBooted { .. } => 7,
-            Self::Left(_) => 8,
+            Self::Residue(_) => 8,
         }
     }
 }

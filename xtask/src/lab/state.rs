@@ -14,7 +14,7 @@ use anyhow::{Context, ensure};
 use camino::Utf8Path;
 use serde::{Deserialize, Serialize};
 
-use super::{name::NodeName, network::Subnet, place, refusal::Refusal, thing::Thing};
+use super::{name::NodeName, network::Subnet, place, refusal::Refusal, resource::Resource};
 
 /// The properties of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ enum Line {
     /// First line of the file.
     Lab(Shape),
     /// What is created next.
-    Making(Thing),
+    Making(Resource),
     /// Everything is created, and every node has booted.
     Up,
 }
@@ -64,19 +64,19 @@ impl Journal {
     }
 
     /// Opens the state file of the existing lab for appending.
-    pub(super) fn go_on() -> anyhow::Result<Self> {
+    pub(super) fn reopen() -> anyhow::Result<Self> {
         let path = place::state_file();
         let file = OpenOptions::new().append(true).open(&path).with_context(|| path.to_string())?;
         Ok(Self { file })
     }
 
     /// Records that `thing` is created next.
-    pub(super) fn making(&mut self, thing: Thing) -> anyhow::Result<()> {
-        self.write(&Line::Making(thing))
+    pub(super) fn record(&mut self, resource: Resource) -> anyhow::Result<()> {
+        self.write(&Line::Making(resource))
     }
 
     /// Records that the lab is complete.
-    pub(super) fn up(&mut self) -> anyhow::Result<()> {
+    pub(super) fn record_up(&mut self) -> anyhow::Result<()> {
         self.write(&Line::Up)
     }
 
@@ -94,7 +94,7 @@ pub(crate) struct State {
     /// Properties of the lab.
     pub(crate) shape: Shape,
     /// Everything whose creation has begun, in order.
-    pub(super) things: Vec<Thing>,
+    pub(super) resources: Vec<Resource>,
     /// Whether everything was created.
     pub(super) is_up: bool,
 }
@@ -106,9 +106,9 @@ impl State {
     }
 
     /// Reads the state of a complete lab; refuses an incomplete one.
-    pub(super) fn up() -> anyhow::Result<Self> {
+    pub(super) fn read_complete() -> anyhow::Result<Self> {
         let state = Self::read()?.ok_or(Refusal::NoLab)?;
-        ensure!(state.is_up, Refusal::Ruins("a lab that was not finished".to_owned()));
+        ensure!(state.is_up, Refusal::Remains("an incomplete lab".to_owned()));
         Ok(state)
     }
 
@@ -122,17 +122,17 @@ impl State {
 
     /// Returns None if a crash cut off the first line.
     fn parse(text: &str) -> anyhow::Result<Option<Self>> {
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let mut lines = whole.lines();
+        let complete_lines = text.rfind('\n').map_or("", |end| &text[..end]);
+        let mut lines = complete_lines.lines();
         let Some(first) = lines.next() else { return Ok(None) };
         let Line::Lab(shape) = serde_json::from_str(first)? else {
-            anyhow::bail!("the first line names no lab");
+            anyhow::bail!("the first line does not describe a lab");
         };
-        let mut state = Self { shape, things: Vec::new(), is_up: false };
+        let mut state = Self { shape, resources: Vec::new(), is_up: false };
         for line in lines {
             match serde_json::from_str(line)? {
-                Line::Lab(_) => anyhow::bail!("a second lab in one file"),
-                Line::Making(thing) => state.things.push(thing),
+                Line::Lab(_) => anyhow::bail!("the file describes two labs"),
+                Line::Making(resource) => state.resources.push(resource),
                 Line::Up => state.is_up = true,
             }
         }
@@ -142,7 +142,7 @@ impl State {
     /// Returns the index of the node with this name.
     pub(super) fn index_of(&self, node: &NodeName) -> Result<usize, Refusal> {
         let found = self.shape.nodes.iter().position(|name| name == node);
-        found.ok_or_else(|| Refusal::NoNode { asked: node.clone(), there: self.shape.names() })
+        found.ok_or_else(|| Refusal::NoNode { requested: node.clone(), existing: self.shape.names() })
     }
 }
 
@@ -150,7 +150,7 @@ impl State {
 /// them.
 pub(super) fn new_folder(journal: &mut Journal, path: &Utf8Path) -> anyhow::Result<()> {
     let missing = path.ancestors().take_while(|folder| !folder.exists());
-    missing.map(Utf8Path::to_owned).try_for_each(|folder| journal.making(Thing::Folder(folder)))
+    missing.map(Utf8Path::to_owned).try_for_each(|folder| journal.record(Resource::Folder(folder)))
 }
 
 #[cfg(test)]
@@ -161,33 +161,33 @@ mod tests {
         let shape = Shape {
             kind: "nspawn".to_owned(),
             nodes: vec![NodeName::numbered(1)],
-            subnet: Subnet::candidates().next().expect("there is one"),
+            subnet: Subnet::candidates().next().expect("at least one candidate"),
         };
-        let lines = [Line::Lab(shape), Line::Making(Thing::Link("gpulab0".to_owned())), Line::Up];
-        lines.iter().map(|line| serde_json::to_string(line).expect("it has a form") + "\n").collect()
+        let lines = [Line::Lab(shape), Line::Making(Resource::Link("gpulab0".to_owned())), Line::Up];
+        lines.iter().map(|line| serde_json::to_string(line).expect("a line is serialised") + "\n").collect()
     }
 
     #[test]
-    fn what_was_written_is_read() {
-        let state = State::parse(&text()).expect("it is whole").expect("it is there");
-        assert_eq!((state.things.len(), state.is_up, state.shape.names().as_str()), (1, true, "node-1"));
+    fn written_state_is_read_back() {
+        let state = State::parse(&text()).expect("the text is valid").expect("the text has a lab");
+        assert_eq!((state.resources.len(), state.is_up, state.shape.names().as_str()), (1, true, "node-1"));
     }
 
     #[test]
-    fn a_state_file_can_be_cut_anywhere() {
+    fn state_file_cut_anywhere_is_readable() {
         let text = text();
         for end in 0..text.len() {
-            let state = State::parse(&text[..end]).expect("a cut is no fault");
-            let whole = text[..end].matches('\n').count();
+            let state = State::parse(&text[..end]).expect("a cut text is valid");
+            let complete_lines = text[..end].matches('\n').count();
             assert_eq!(
-                state.map(|state| (state.things.len(), state.is_up)),
-                [None, Some((0, false)), Some((1, false))][whole]
+                state.map(|state| (state.resources.len(), state.is_up)),
+                [None, Some((0, false)), Some((1, false))][complete_lines]
             );
         }
     }
 
     #[test]
-    fn a_file_of_something_else_is_refused() {
+    fn malformed_state_file_is_refused() {
         assert!(State::parse("\"up\"\n").is_err());
         assert!(State::parse("nonsense\n").is_err());
         let twice = text().lines().next().expect("a line").to_owned() + "\n";

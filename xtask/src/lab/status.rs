@@ -5,24 +5,26 @@ use super::{
     node::Node,
     packages, place, probe,
     refusal::Refusal,
+    resource::{self, Resource},
     state::State,
-    thing::{self, Thing},
 };
 
 /// Runs the command.
 pub(super) fn run() -> anyhow::Result<()> {
-    packages::named()?;
+    packages::check_installed()?;
     println!("this machine");
     for finding in probe::machine()? {
         println!("  {}", finding.line());
     }
     let Some(state) = State::read()? else {
-        return match thing::found()? {
-            ruins if ruins.is_empty() => {
+        return match resource::found()? {
+            remains if remains.is_empty() => {
                 println!("no lab");
                 Ok(())
             }
-            ruins => Err(Refusal::Ruins(ruins.iter().map(Thing::describe).collect::<Vec<_>>().join("; ")).into()),
+            remains => {
+                Err(Refusal::Remains(remains.iter().map(Resource::describe).collect::<Vec<_>>().join("; ")).into())
+            }
         };
     };
     let shape = &state.shape;
@@ -36,14 +38,16 @@ pub(super) fn run() -> anyhow::Result<()> {
     for name in &shape.nodes {
         let plan = Plan::of(&state, name)?;
         let (condition, leader, boots) = match Node::of(&state, name)?.condition() {
-            Ok(now) => (now.words(), now.leader.map_or_else(|| "-".to_owned(), |leader| leader.to_string()), now.boots),
+            Ok(now) => {
+                (now.describe(), now.leader.map_or_else(|| "-".to_owned(), |leader| leader.to_string()), now.boots)
+            }
             Err(error) => (format!("unknown ({error:#})"), "-".to_owned(), 0),
         };
         let (address, root) = (plan.address.to_string(), place::root_of(name));
         println!("  {:<9} {address:<14} {condition:<12} boots {boots:<3} pid {leader:<8} {root}", name.as_str());
     }
     if !state.is_up {
-        return Err(Refusal::Ruins("this lab was not finished".to_owned()).into());
+        return Err(Refusal::Remains("this lab is incomplete".to_owned()).into());
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use tokio::{
 use super::{
     cgroups,
     control::{self, Condition, Power, Request},
-    kind::{self, Ended, Kind, LEADER, Plan},
+    kind::{self, BootEnd, Kind, LEADER, Plan},
     name::NodeName,
     network, place,
     state::State,
@@ -68,14 +68,14 @@ impl Supervised<'_> {
     async fn run(&mut self) {
         let mut failed = 0;
         loop {
-            let ended = self.boot().await.unwrap_or_else(|error| Ended::Failed(format!("{error:#}")));
+            let ended = self.boot().await.unwrap_or_else(|error| BootEnd::Failed(format!("{error:#}")));
             let has_booted = self.condition.borrow().power == Power::On;
             failed = if has_booted { 0 } else { failed + 1 };
             let why = match ended {
-                Ended::Reboot if failed < FAILED_BOOTS_MAX => continue,
-                Ended::Reboot => format!("{failed} boots in a row came to nothing"),
-                Ended::Off => "switched off".to_owned(),
-                Ended::Failed(why) => why,
+                BootEnd::Reboot if failed < FAILED_BOOTS_MAX => continue,
+                BootEnd::Reboot => format!("{failed} consecutive boots failed"),
+                BootEnd::Off => "switched off".to_owned(),
+                BootEnd::Failed(why) => why,
             };
             eprintln!("{}: {why}", self.plan.name);
             self.condition.send_modify(|condition| (condition.power, condition.leader) = (Power::Off(why), None));
@@ -91,7 +91,7 @@ impl Supervised<'_> {
     }
 
     /// Runs one boot, including the cleanup before and after it.
-    async fn boot(&mut self) -> anyhow::Result<Ended> {
+    async fn boot(&mut self) -> anyhow::Result<BootEnd> {
         self.condition.send_modify(|condition| {
             *condition = Condition { power: Power::Booting, boots: condition.boots + 1, leader: None, boot_ms: None };
         });
@@ -106,11 +106,11 @@ impl Supervised<'_> {
         let notices = listen(&notify)?;
         let mut command = tokio::process::Command::from(self.kind.boot(plan, &notify)?);
         command.stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console);
-        let mut child = command.spawn().context("the boot's process")?;
+        let mut child = command.spawn().context("starting the boot's process")?;
         let followed = self.follow(&mut child, &notices, &group).await;
         clear(name, &group)?;
         let (status, was_cut) = followed?;
-        Ok(if was_cut { Ended::Failed("power cut".to_owned()) } else { self.kind.ended(status) })
+        Ok(if was_cut { BootEnd::Failed("power cut".to_owned()) } else { self.kind.boot_end(status) })
     }
 
     /// Processes the boot's notifications until it ends.
@@ -132,7 +132,7 @@ impl Supervised<'_> {
                 },
                 length = notices.recv(&mut notice) => {
                     let text = String::from_utf8_lossy(&notice[..length?]).into_owned();
-                    self.condition.send_if_modified(|condition| note(condition, &text, began));
+                    self.condition.send_if_modified(|condition| apply_notification(condition, &text, began));
                 }
             }
         }
@@ -156,7 +156,7 @@ fn listen(notify: &Utf8Path) -> anyhow::Result<UnixDatagram> {
 }
 
 /// Applies `sd_notify` lines to the condition; returns whether it changed.
-fn note(condition: &mut Condition, text: &str, began: Instant) -> bool {
+fn apply_notification(condition: &mut Condition, text: &str, began: Instant) -> bool {
     let before = condition.clone();
     for line in text.lines() {
         if let Some(leader) = line.strip_prefix(LEADER) {
@@ -179,14 +179,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_on_when_its_init_says_so_and_not_before() {
+    fn node_is_on_only_after_its_ready_notification() {
         let mut condition = Condition { power: Power::Booting, boots: 1, leader: None, boot_ms: None };
         let began = Instant::now();
-        assert!(note(&mut condition, "STATUS=Container running.\nX_NSPAWN_LEADER_PID=4711", began));
+        assert!(apply_notification(&mut condition, "STATUS=Container running.\nX_NSPAWN_LEADER_PID=4711", began));
         assert_eq!((&condition.power, condition.leader), (&Power::Booting, Some(4711)));
-        assert!(!note(&mut condition, "STATUS=Starting units\nREADY=0", began));
-        assert!(note(&mut condition, "READY=1\n", began));
+        assert!(!apply_notification(&mut condition, "STATUS=Starting units\nREADY=0", began));
+        assert!(apply_notification(&mut condition, "READY=1\n", began));
         assert_eq!((&condition.power, condition.boot_ms.is_some()), (&Power::On, true));
-        assert!(!note(&mut condition, "READY=1", began));
+        assert!(!apply_notification(&mut condition, "READY=1", began));
     }
 }

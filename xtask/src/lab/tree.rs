@@ -18,8 +18,8 @@ use rustix::{
 use super::{
     kind::Plan,
     place::{self, DOMAIN},
+    resource::Resource,
     state::{self, Journal},
-    thing::Thing,
 };
 use crate::shell;
 
@@ -29,17 +29,17 @@ const OVERLAY_MAGIC: u64 = 0x794c_7630;
 const PLAIN: &str = "var/lib";
 
 /// Creates the tree and mounts it.
-pub(super) fn lay(plan: &Plan, shared: &Utf8Path, journal: &mut Journal) -> anyhow::Result<()> {
+pub(super) fn create(plan: &Plan, shared: &Utf8Path, journal: &mut Journal) -> anyhow::Result<()> {
     let (root, data) = (place::root_of(&plan.name), place::data_of(&plan.name));
     state::new_folder(journal, Utf8Path::new(place::DATA))?;
-    journal.making(Thing::Tree(data.clone()))?;
-    journal.making(Thing::Mounts(root.clone()))?;
+    journal.record(Resource::Tree(data.clone()))?;
+    journal.record(Resource::Mounts(root.clone()))?;
     fs::create_dir_all(&root).with_context(|| root.to_string())?;
     if let Err(error) = overlay(shared, &data, &root) {
-        eprintln!("    {}: no overlay ({error:#}), the tree is copied", plan.name);
+        eprintln!("    {}: cannot mount an overlay ({error:#}); copying the tree", plan.name);
         copy(shared, &data, &root)?;
     }
-    plain(shared, &data, &root)?;
+    mount_plain(shared, &data, &root)?;
     personalise(plan, &root)
 }
 
@@ -51,31 +51,31 @@ fn overlay(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Resul
     // The root folder takes its mode from the upper folder.
     fs::set_permissions(&upper, fs::metadata(shared)?.permissions())?;
     let options = format!("lowerdir={shared},upperdir={upper},workdir={work}");
-    ensure!(!shared.as_str().contains([':', ',', '\\']), "an overlay takes no path with `:`, `,` or `\\`: {shared}");
+    ensure!(!shared.as_str().contains([':', ',', '\\']), "an overlay accepts no path with `:`, `,` or `\\`: {shared}");
     let options = std::ffi::CString::new(options)?;
     Ok(mount("overlay", root.as_str(), "overlay", MountFlags::empty(), options.as_c_str())?)
 }
 
 fn copy(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Result<()> {
     let tree = data.join("tree");
-    copied(shared, &tree)?;
+    copy_content(shared, &tree)?;
     mount_bind(tree.as_str(), root.as_str()).with_context(|| format!("mounting {root}"))
 }
 
 /// Mounts a copy of [`PLAIN`] over the overlay's; as a tmpfs if the disk itself is an overlay.
-fn plain(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Result<()> {
+fn mount_plain(shared: &Utf8Path, data: &Utf8Path, root: &Utf8Path) -> anyhow::Result<()> {
     let (own, point) = (data.join("plain"), root.join(PLAIN));
     if u64::try_from(statfs(data.as_str())?.f_type)? == OVERLAY_MAGIC {
         mount("tmpfs", point.as_str(), "tmpfs", MountFlags::empty(), c"mode=0755")
             .with_context(|| point.to_string())?;
-        return copied(&shared.join(PLAIN), &point);
+        return copy_content(&shared.join(PLAIN), &point);
     }
-    copied(&shared.join(PLAIN), &own)?;
+    copy_content(&shared.join(PLAIN), &own)?;
     mount_bind(own.as_str(), point.as_str()).with_context(|| format!("mounting {point}"))
 }
 
 /// Copies the content of a folder, with shared blocks where the file system supports them.
-fn copied(from: &Utf8Path, to: &Utf8Path) -> anyhow::Result<()> {
+fn copy_content(from: &Utf8Path, to: &Utf8Path) -> anyhow::Result<()> {
     fs::create_dir_all(to).with_context(|| to.to_string())?;
     let content = from.join(".");
     shell::capture(Command::new("cp").args(["--archive", "--reflink=auto", content.as_str(), to.as_str()])).map(drop)
@@ -83,7 +83,7 @@ fn copied(from: &Utf8Path, to: &Utf8Path) -> anyhow::Result<()> {
 
 /// Writes the files that differ between nodes.
 fn personalise(plan: &Plan, root: &Utf8Path) -> anyhow::Result<()> {
-    let id = fs::read_to_string("/proc/sys/kernel/random/uuid").context("a random machine id")?;
+    let id = fs::read_to_string("/proc/sys/kernel/random/uuid").context("reading a random machine ID")?;
     let (name, gateway) = (&plan.name, plan.subnet.gateway());
     let files = [
         ("etc/machine-id", format!("{}\n", id.trim().replace('-', ""))),

@@ -20,9 +20,9 @@ use super::{
     nspawn::Nspawn,
     packages, place, probe,
     refusal::Refusal,
+    resource::{self, Resource},
     state::{Journal, Shape, State},
     supervisor,
-    thing::{self, Thing},
 };
 use crate::shell;
 
@@ -36,12 +36,12 @@ pub(super) const BOOTING: &str = "booting";
 pub(super) fn run(nodes: u8) -> anyhow::Result<()> {
     let names: Vec<NodeName> = (1..=nodes).map(NodeName::numbered).collect();
     if let Some(state) = State::read()? {
-        return again(&state, &names);
+        return start_existing(&state, &names);
     }
     packages::ensure()?;
-    let ruins = thing::found()?;
-    if !ruins.is_empty() {
-        return Err(Refusal::Ruins(ruins.iter().map(Thing::describe).collect::<Vec<_>>().join("; ")).into());
+    let remains = resource::found()?;
+    if !remains.is_empty() {
+        return Err(Refusal::Remains(remains.iter().map(Resource::describe).collect::<Vec<_>>().join("; ")).into());
     }
     for finding in probe::machine()? {
         println!("  {}", finding.line());
@@ -57,18 +57,20 @@ pub(super) fn run(nodes: u8) -> anyhow::Result<()> {
 }
 
 /// Handles an existing lab: accepts it if it has these nodes and is complete, refuses otherwise.
-fn again(state: &State, names: &[NodeName]) -> anyhow::Result<()> {
-    ensure!(state.is_up, Refusal::Ruins(format!("a lab of {} that was not finished", state.shape.names())));
+fn start_existing(state: &State, names: &[NodeName]) -> anyhow::Result<()> {
+    ensure!(state.is_up, Refusal::Remains(format!("an incomplete lab of {}", state.shape.names())));
     if state.shape.nodes != names {
         let count = |count: usize| format!("{count} nodes");
-        return Err(Refusal::OtherLab { there: count(state.shape.nodes.len()), asked: count(names.len()) }.into());
+        return Err(
+            Refusal::OtherLab { existing: count(state.shape.nodes.len()), requested: count(names.len()) }.into()
+        );
     }
-    println!("  the lab is up already");
+    println!("  the lab is already up");
     for name in names {
         let node = Node::of(state, name)?;
         let before = node.condition()?;
         if before.power != Power::On {
-            println!("  {name} is {}: starting it", before.words());
+            println!("  {name} is {}: starting it", before.describe());
             node.start()?;
         }
         report(&node)?;
@@ -78,14 +80,14 @@ fn again(state: &State, names: &[NodeName]) -> anyhow::Result<()> {
 
 fn make(shape: &Shape) -> anyhow::Result<State> {
     let mut journal = Journal::begin(shape)?;
-    let state = State::read()?.context("the state file was just written")?;
+    let state = State::read()?.context("the state file has no lab")?;
     let kind = kind::named(&shape.kind)?;
     let plans: Vec<Plan> = shape.nodes.iter().map(|name| Plan::of(&state, name)).collect::<Result<_, _>>()?;
-    ground(&mut journal)?;
+    create_cgroups(&mut journal)?;
     network(shape, &mut journal)?;
     dns::serve(&plans, shape.subnet, &mut journal)?;
     for plan in &plans {
-        lay(kind.as_ref(), plan, &mut journal)?;
+        create_node(kind.as_ref(), plan, &mut journal)?;
     }
     for plan in &plans {
         start(plan, &mut journal)?;
@@ -94,46 +96,46 @@ fn make(shape: &Shape) -> anyhow::Result<State> {
     for plan in &plans {
         Node::of(&state, &plan.name)?.await_boot_after(0)?;
     }
-    journal.up()?;
-    State::up()
+    journal.record_up()?;
+    State::read_complete()
 }
 
 /// Creates the lab's cgroups before the first process that belongs in them.
-fn ground(journal: &mut Journal) -> anyhow::Result<()> {
-    journal.making(Thing::Tree(place::RUN.into()))?;
-    journal.making(Thing::Mounts(place::RUN.into()))?;
-    journal.making(Thing::Cgroup(place::CGROUP.to_owned()))?;
+fn create_cgroups(journal: &mut Journal) -> anyhow::Result<()> {
+    journal.record(Resource::Tree(place::RUN.into()))?;
+    journal.record(Resource::Mounts(place::RUN.into()))?;
+    journal.record(Resource::Cgroup(place::CGROUP.to_owned()))?;
     for name in [place::SUPERVISORS, place::SERVICES] {
         cgroups::make(&place::group(name))?;
     }
     // If this process dies, `down` kills the processes that it started.
-    journal.making(Thing::Processes(place::group(place::SERVICES)))?;
+    journal.record(Resource::Processes(place::group(place::SERVICES)))?;
     cgroups::join(&place::group(place::SERVICES))?;
     Ok(())
 }
 
 fn network(shape: &Shape, journal: &mut Journal) -> anyhow::Result<()> {
-    journal.making(Thing::Link(place::BRIDGE.to_owned()))?;
+    journal.record(Resource::Link(place::BRIDGE.to_owned()))?;
     network::make_bridge(&shape.subnet)?;
     for rule in network::firewall::needed()? {
-        journal.making(Thing::Rule(rule.clone()))?;
+        journal.record(Resource::Rule(rule.clone()))?;
         network::firewall::insert(&rule)?;
     }
     Ok(())
 }
 
-fn lay(kind: &dyn Kind, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
+fn create_node(kind: &dyn Kind, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
     let run = place::run_of(&plan.name);
     fs::create_dir_all(&run).with_context(|| run.to_string())?;
-    kind.lay(plan, journal).with_context(|| format!("making {}", plan.name))
+    kind.create(plan, journal).with_context(|| format!("creating {}", plan.name))
 }
 
 /// Starts the node's supervisor, which boots the node; returns once the supervisor accepts requests.
 fn start(plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
     let supervisors = place::group(place::SUPERVISORS);
-    journal.making(Thing::Supervisors(supervisors.clone()))?;
-    journal.making(Thing::Processes(place::group(plan.name.as_str())))?;
-    journal.making(Thing::Link(place::link_of(&plan.name)))?;
+    journal.record(Resource::Supervisors(supervisors.clone()))?;
+    journal.record(Resource::Processes(place::group(plan.name.as_str())))?;
+    journal.record(Resource::Link(place::link_of(&plan.name)))?;
     let log = place::run_of(&plan.name).join("supervisor.log");
     let mut supervisor =
         cgroups::detached(&supervisors, &[&shell::own_program(), "lab", "supervise", plan.name.as_str()])?
@@ -144,9 +146,9 @@ fn start(plan: &Plan, journal: &mut Journal) -> anyhow::Result<()> {
             .current_dir("/")
             .spawn()
             .context("starting a supervisor")?;
-    let mut said = String::new();
-    BufReader::new(supervisor.stdout.take().context("its output")?).read_line(&mut said)?;
-    if said.trim() != supervisor::LISTENING {
+    let mut line = String::new();
+    BufReader::new(supervisor.stdout.take().context("stdout is not piped")?).read_line(&mut line)?;
+    if line.trim() != supervisor::LISTENING {
         let log = fs::read_to_string(&log).unwrap_or_default();
         bail!("the supervisor of {} ended with {}: {}", plan.name, supervisor.wait()?, log.trim());
     }
@@ -166,7 +168,7 @@ fn report(node: &Node) -> anyhow::Result<()> {
         node.dns_name()
     );
     if state != "running" {
-        let failed = node.says(&["systemctl", "list-units", "--failed", "--plain", "--no-legend"])?;
+        let failed = node.capture(&["systemctl", "list-units", "--failed", "--plain", "--no-legend"])?;
         println!("{}", failed.lines().map(|line| format!("            {line}")).collect::<Vec<_>>().join("\n"));
     }
     Ok(())

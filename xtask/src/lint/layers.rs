@@ -95,7 +95,7 @@ fn violations(edges: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut findings = Vec::new();
     for (from, to) in edges {
         let Some(allowed) = allowed.get(from.as_str()) else {
-            findings.push(format!("layers: {from} is in no layer; give it one in xtask/src/lint/layers.rs"));
+            findings.push(format!("layers: {from} has no layer; add it to xtask/src/lint/layers.rs"));
             continue;
         };
         for target in to.iter().filter(|target| !allowed.contains(&target.as_str())) {
@@ -132,7 +132,7 @@ mod tests {
         for (position, (name, imports)) in LAYERS.iter().enumerate() {
             for import in *imports {
                 let below = LAYERS[..position].iter().any(|(lower, _)| lower == import);
-                assert!(below, "{name} imports {import}, which stands not below it");
+                assert!(below, "{name} imports {import}, which is not below it");
             }
         }
     }

@@ -11,8 +11,7 @@ pub(super) fn check() -> anyhow::Result<Vec<String>> {
     for file in shell::files()? {
         // Binary files have no markers.
         let Ok(text) = std::fs::read_to_string(shell::root().join(&file)) else { continue };
-        findings
-            .extend(marked(&text).map(|line| format!("merge: {file}:{line} holds the mark of an unfinished merge")));
+        findings.extend(marked(&text).map(|line| format!("merge: {file}:{line} has a conflict marker")));
     }
     Ok(findings)
 }
@@ -27,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_at_the_beginning_of_a_line_are_found_and_others_are_text() {
+    fn markers_at_the_beginning_of_a_line_are_found() {
         let text = format!("one\n{}HEAD\ntwo\n=======\n{}branch\n see {}x\n", MARKS[0], MARKS[1], MARKS[0]);
         assert_eq!(marked(&text).collect::<Vec<_>>(), [2, 5]);
     }

@@ -28,7 +28,7 @@ pub(crate) fn form() -> anyhow::Result<()> {
         eprintln!("error: {finding}");
     }
     if !findings.is_empty() {
-        bail!("{} rules of the house are broken", findings.len());
+        bail!("{} violations of the project rules", findings.len());
     }
     scripts::check()?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];

@@ -7,7 +7,7 @@ use crate::shell;
 const PURE: &[&str] =
     &["crates/model/", "crates/wire/", "crates/planner/", "crates/app-rke2/", "crates/engine/", "crates/trust/"];
 /// Names that they must not use.
-const UNREPEATABLE: &[&str] = &[
+const NONDETERMINISTIC: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
     "Timestamp::now",
@@ -25,7 +25,7 @@ const UNREPEATABLE: &[&str] = &[
 ];
 
 /// Code that simulations run: its `select!` blocks must poll their branches in order.
-const PLAYED: &[&str] = &["crates/engine/", "crates/agent/src/runner.rs", "crates/agent/src/ledger.rs"];
+const SIMULATED: &[&str] = &["crates/engine/", "crates/agent/src/runner.rs", "crates/agent/src/ledger.rs"];
 
 /// Lists every line that breaks a rule.
 pub(crate) fn check() -> anyhow::Result<Vec<String>> {
@@ -36,26 +36,25 @@ pub(crate) fn check() -> anyhow::Result<Vec<String>> {
         if is_of(PURE) {
             findings.extend(impurities(&file, &std::fs::read_to_string(shell::root().join(&file))?));
         }
-        if is_of(PLAYED) {
-            findings.extend(coins(&file, &std::fs::read_to_string(shell::root().join(&file))?));
+        if is_of(SIMULATED) {
+            findings.extend(unbiased_selects(&file, &std::fs::read_to_string(shell::root().join(&file))?));
         }
     }
     Ok(findings)
 }
 
 /// Finds every `select!` that does not begin with `biased`.
-fn coins(file: &str, text: &str) -> Vec<String> {
+fn unbiased_selects(file: &str, text: &str) -> Vec<String> {
     let product = text.split("#[cfg(test)]").next().unwrap_or_default();
     let code: Vec<&str> = product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
     let mut findings = Vec::new();
     for (at, line) in code.iter().enumerate() {
         let Some((_, after)) = line.split_once("select!") else { continue };
-        let mut words = std::iter::once(after).chain(code[at + 1..].iter().copied());
+        let mut lines = std::iter::once(after).chain(code[at + 1..].iter().copied());
         let first =
-            words.find_map(|line| line.split(|c: char| c == '{' || c.is_whitespace()).find(|word| !word.is_empty()));
+            lines.find_map(|line| line.split(|c: char| c == '{' || c.is_whitespace()).find(|word| !word.is_empty()));
         if first != Some("biased;") {
-            findings
-                .push(format!("purity: {file}:{} has a select! that tosses a coin; begin it with `biased;`", at + 1));
+            findings.push(format!("purity: {file}:{} has an unbiased select!; begin it with `biased;`", at + 1));
         }
     }
     findings
@@ -66,8 +65,8 @@ fn impurities(file: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for (line, number) in product.lines().zip(1..) {
         let code = line.split("//").next().unwrap_or_default();
-        if let Some(word) = UNREPEATABLE.iter().find(|word| code.contains(**word)) {
-            findings.push(format!("purity: {file}:{number} names {word}; take it through a port"));
+        if let Some(word) = NONDETERMINISTIC.iter().find(|word| code.contains(**word)) {
+            findings.push(format!("purity: {file}:{number} uses {word}; access it through a port"));
         }
     }
     findings
@@ -78,17 +77,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_select_that_tosses_a_coin_is_found_and_a_biased_one_is_none() {
+    fn unbiased_select_is_found() {
         let biased = "tokio::select! {\n    // In this order.\n    biased;\n    () = a => {}\n}\n";
         let coin = "tokio::select! {\n    () = biased() => {}\n}\n// select! {\n#[cfg(test)]\ntokio::select! { x }";
-        assert_eq!(coins("a.rs", biased), Vec::<String>::new());
-        let found = "purity: a.rs:6 has a select! that tosses a coin; begin it with `biased;`";
-        assert_eq!(coins("a.rs", &format!("{biased}{coin}")), [found]);
+        assert_eq!(unbiased_selects("a.rs", biased), Vec::<String>::new());
+        let found = "purity: a.rs:6 has an unbiased select!; begin it with `biased;`";
+        assert_eq!(unbiased_selects("a.rs", &format!("{biased}{coin}")), [found]);
     }
 
     #[test]
     fn a_clock_in_product_code_is_found_and_one_in_a_comment_or_test_is_not() {
         let text = "fn f() { let now = Instant::now(); }\n// Instant::now\n#[cfg(test)]\nmod tests { fn g() { Instant::now(); } }";
-        assert_eq!(impurities("a.rs", text), ["purity: a.rs:1 names Instant::now; take it through a port"]);
+        assert_eq!(impurities("a.rs", text), ["purity: a.rs:1 uses Instant::now; access it through a port"]);
     }
 }

@@ -8,7 +8,10 @@ use crate::shell;
 pub(super) fn check() -> anyhow::Result<()> {
     let scripts = scripts()?;
     if !Command::new("shellcheck").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        eprintln!("    shellcheck: NOT RUN over {} scripts, it is not here (apt install shellcheck)", scripts.len());
+        eprintln!(
+            "    shellcheck: NOT RUN over {} scripts: it is not installed (apt install shellcheck)",
+            scripts.len()
+        );
         return Ok(());
     }
     let mut command = Command::new("shellcheck");
@@ -30,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_on_machines_and_in_packages_is_among_them() {
+    fn scripts_of_installation_and_packages_are_checked() {
         let found = scripts().unwrap();
         for script in
             ["crates/api/src/routes/install/install.sh", "packaging/agent/postrm", "packaging/server/postinst"]

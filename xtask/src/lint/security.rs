@@ -57,10 +57,10 @@ fn untested(document: &str, tests: &BTreeSet<String>) -> Vec<String> {
         // Every second piece is between two backticks.
         let names: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
         if names.is_empty() && last != NONE_YET {
-            findings.push(format!("security: {DOCUMENT}:{number} names no test and does not say {NONE_YET:?}"));
+            findings.push(format!("security: {DOCUMENT}:{number} names no test and does not state {NONE_YET:?}"));
         }
         let unknown = names.into_iter().filter(|name| !tests.contains(*name));
-        findings.extend(unknown.map(|name| format!("security: {DOCUMENT}:{number} names {name}, which is no test")));
+        findings.extend(unknown.map(|name| format!("security: {DOCUMENT}:{number} names {name}, which is not a test")));
     }
     if threats == 0 {
         findings.push(format!("security: {DOCUMENT} has no table whose last column is {COLUMN}"));
@@ -82,15 +82,15 @@ mod tests {
     #[test]
     fn renamed_test_empty_cell_and_missing_table_are_found() {
         let tests = BTreeSet::from(["kept".to_owned(), "also_kept".to_owned()]);
-        let sound =
+        let valid =
             format!("{HEAD}| 1 | a | api: `kept`; cli: `also_kept` |\n| 2 | b | no test yet |\n\n| x | `y` |\n");
-        assert_eq!(untested(&sound, &tests), Vec::<String>::new());
+        assert_eq!(untested(&valid, &tests), Vec::<String>::new());
         let broken = format!("{HEAD}| 1 | `kept` | `kept`, `renamed` |\n| 2 | b | later |\n");
         assert_eq!(
             untested(&broken, &tests),
             [
-                "security: docs/security.md:3 names renamed, which is no test",
-                "security: docs/security.md:4 names no test and does not say \"no test yet\"",
+                "security: docs/security.md:3 names renamed, which is not a test",
+                "security: docs/security.md:4 names no test and does not state \"no test yet\"",
             ]
         );
         assert_eq!(untested("no table\n", &tests).len(), 1);

@@ -15,13 +15,14 @@ pub(crate) fn check() -> anyhow::Result<Vec<String>> {
     lengths.sort();
     if let Some((median, _)) = lengths.get(lengths.len() / 2) {
         let longest = lengths.last().map_or(0, |(lines, _)| *lines);
-        eprintln!("    files: {} of Rust, median {median} lines, longest {longest}", lengths.len());
+        eprintln!("    Rust files: {}, median {median} lines, longest {longest}", lengths.len());
     }
     Ok(too_long(&lengths))
 }
 
 fn too_long(lengths: &[(usize, String)]) -> Vec<String> {
-    let finding = |(lines, file): &(usize, String)| format!("size: {file} has {lines} lines; {LINES_MAX} is the most");
+    let finding =
+        |(lines, file): &(usize, String)| format!("size: {file} has {lines} lines; at most {LINES_MAX} are allowed");
     lengths.iter().filter(|(lines, _)| *lines > LINES_MAX).map(finding).collect()
 }
 
@@ -32,6 +33,9 @@ mod tests {
     #[test]
     fn a_file_above_the_limit_is_named() {
         let lengths = [(LINES_MAX, "fits.rs".to_owned()), (LINES_MAX + 1, "long.rs".to_owned())];
-        assert_eq!(too_long(&lengths), [format!("size: long.rs has {} lines; {LINES_MAX} is the most", LINES_MAX + 1)]);
+        assert_eq!(
+            too_long(&lengths),
+            [format!("size: long.rs has {} lines; at most {LINES_MAX} are allowed", LINES_MAX + 1)]
+        );
     }
 }

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_files_give_the_same_bytes_in_whatever_order_they_came() {
+    fn archive_does_not_depend_on_the_order_of_files() {
         let entry = |path: &str| Entry { path: path.to_owned(), mode: 0o755, content: path.as_bytes().to_vec() };
         assert_eq!(packed(&[entry("a"), entry("b/c")]).unwrap(), packed(&[entry("b/c"), entry("a")]).unwrap());
         let archive = packed(&[entry("b/c")]).unwrap();

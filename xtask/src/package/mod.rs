@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let out = options.out.clone().unwrap_or_else(|| target.join("packages"));
     let version = Version { plain: version()?, build: options.build.clone() };
     let programs = programs::build(&options.profile)?;
-    let parent = out.parent().context("the packages need a folder to lie in")?;
+    let parent = out.parent().context("the output folder has no parent")?;
     fs::create_dir_all(parent)?;
     let made = tempfile::Builder::new().prefix(".packages-").tempdir_in(parent)?;
     let made_dir = Utf8Path::from_path(made.path()).context("the path is not UTF-8")?;
@@ -105,7 +105,7 @@ impl Version {
 fn version() -> anyhow::Result<String> {
     let metadata = cargo_metadata::MetadataCommand::new().current_dir(shell::root()).no_deps().exec()?;
     let agent = metadata.packages.iter().find(|package| package.name.as_str() == "gpuaas-agent");
-    Ok(agent.context("the workspace has an agent")?.version.to_string())
+    Ok(agent.context("the workspace has no package gpuaas-agent")?.version.to_string())
 }
 
 fn target_dir() -> anyhow::Result<Utf8PathBuf> {

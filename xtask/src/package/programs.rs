@@ -14,7 +14,7 @@ pub(crate) const GLIBC_MAX: (u32, u32) = (2, 28);
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
 /// Environment variables that only test programs support: a simulated agent version, and the crash points.
-const OF_TESTS: [&str; 2] = ["GPUAAS_AGENT_VERSION", "GPUAAS_CRASH_POINTS"];
+const TEST_VARIABLES: [&str; 2] = ["GPUAAS_AGENT_VERSION", "GPUAAS_CRASH_POINTS"];
 
 /// Paths of the built programs.
 pub(crate) struct Programs {
@@ -32,14 +32,14 @@ pub(crate) fn build(profile: &str) -> anyhow::Result<Programs> {
         eprintln!("    {}: glibc {}.{} or newer", program.file_name().unwrap_or_default(), needed.0, needed.1);
         ensure!(
             profile == "dev" || needed <= GLIBC_MAX,
-            "{program} asks for a newer glibc than {}.{}",
+            "{program} requires a newer glibc than {}.{}",
             GLIBC_MAX.0,
             GLIBC_MAX.1
         );
         let of_tests = named_in(&fs::read(program).with_context(|| program.to_string())?);
         ensure!(
             profile == "dev" || of_tests.is_empty(),
-            "{program} is one for tests: it obeys {}",
+            "{program} is built for tests: it reads {}",
             of_tests.join(", ")
         );
     }
@@ -57,7 +57,7 @@ fn build_for_old_machines(profile: &str) -> anyhow::Result<std::path::PathBuf> {
     let shipped = super::target_dir()?.join("shipped").join(profile);
     fs::create_dir_all(&shipped).with_context(|| shipped.to_string())?;
     for (package, program, profile) in
-        [("gpuaas-cli", "gpuaas", profile), ("gpuaas-agent", "gpuaas-agent", agents(profile))]
+        [("gpuaas-cli", "gpuaas", profile), ("gpuaas-agent", "gpuaas-agent", agent_profile(profile))]
     {
         let (built, there) = (zigbuild(package, profile)?.join(program), shipped.join(program));
         // A hard link keeps the modification time, so that unchanged programs are not packaged again.
@@ -68,7 +68,7 @@ fn build_for_old_machines(profile: &str) -> anyhow::Result<std::path::PathBuf> {
 }
 
 /// Profile of the agent that goes with this profile of the control plane.
-fn agents(profile: &str) -> &str {
+fn agent_profile(profile: &str) -> &str {
     if profile == "dist" { "dist-agent" } else { profile }
 }
 
@@ -84,7 +84,7 @@ fn zigbuild(package: &str, profile: &str) -> anyhow::Result<Utf8PathBuf> {
     build.env("PATH", format!("{}:{path}", zig.join("bin")));
     build.env("CARGO_ZIGBUILD_PYTHON_PATH", zig.join("bin/python3"));
     shell::run(
-        &format!("building {package} by profile {profile} for glibc {}.{}", GLIBC_MAX.0, GLIBC_MAX.1),
+        &format!("building {package} with profile {profile} for glibc {}.{}", GLIBC_MAX.0, GLIBC_MAX.1),
         &mut build,
     )?;
     Ok(super::target_dir()?.join(target).join(profile))
@@ -93,16 +93,16 @@ fn zigbuild(package: &str, profile: &str) -> anyhow::Result<Utf8PathBuf> {
 /// Newest glibc version that a program's symbols require.
 pub(crate) fn glibc_needed(program: &Utf8Path) -> anyhow::Result<(u32, u32)> {
     let symbols = shell::capture(Command::new("objdump").arg("-T").arg(program))?;
-    newest(&symbols).with_context(|| format!("{program} names no version of glibc"))
+    newest(&symbols).with_context(|| format!("the symbols of {program} name no version of glibc"))
 }
 
 /// Lists which of [`OF_TESTS`] a program contains.
 fn named_in(program: &[u8]) -> Vec<&'static str> {
-    OF_TESTS.into_iter().filter(|name| memchr::memmem::find(program, name.as_bytes()).is_some()).collect()
+    TEST_VARIABLES.into_iter().filter(|name| memchr::memmem::find(program, name.as_bytes()).is_some()).collect()
 }
 
 fn newest(symbols: &str) -> Option<(u32, u32)> {
-    let version = Regex::new(r"GLIBC_(\d+)\.(\d+)").expect("it is a pattern");
+    let version = Regex::new(r"GLIBC_(\d+)\.(\d+)").expect("a valid pattern");
     version.captures_iter(symbols).filter_map(|found| Some((found[1].parse().ok()?, found[2].parse().ok()?))).max()
 }
 
@@ -120,14 +120,14 @@ mod tests {
     use super::{named_in, newest};
 
     #[test]
-    fn the_newest_glibc_is_found_by_number_and_not_by_letter() {
+    fn glibc_versions_are_compared_numerically() {
         let symbols = "0000 DF *UND* 0000 (GLIBC_2.2.5) free\n0000 DF *UND* 0000 (GLIBC_2.17) clock_gettime\n0000 (GLIBC_2.9) pipe2\n";
         assert_eq!(newest(symbols), Some((2, 17)));
         assert_eq!(newest("no symbols"), None);
     }
 
     #[test]
-    fn a_program_for_tests_is_told_from_one_for_use() {
+    fn test_programs_are_recognised() {
         assert_eq!(named_in(b"\0GPUAAS_LOG\0GPUAAS_AGENT_VERSION\0"), ["GPUAAS_AGENT_VERSION"]);
         assert!(named_in(b"\0GPUAAS_LOG\0").is_empty());
     }

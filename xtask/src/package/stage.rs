@@ -109,7 +109,7 @@ fn in_usr_local(unit: &str, program: &str) -> anyhow::Result<String> {
 fn changelog(package: &str, version: &Version) -> anyhow::Result<Vec<u8>> {
     let at = jiff::Timestamp::from_second(commit_time())?.strftime("%a, %d %b %Y %H:%M:%S +0000");
     let text = format!(
-        "{package} ({}) stable; urgency=medium\n\n  * As CHANGELOG.md of this version says.\n\n -- {}  {at}\n",
+        "{package} ({}) stable; urgency=medium\n\n  * See CHANGELOG.md of this version.\n\n -- {}  {at}\n",
         version.debian(),
         debian::MAINTAINER,
     );
@@ -143,13 +143,16 @@ mod tests {
 
     /// Paths between the marks.
     fn fixes(text: &str) -> Vec<&str> {
-        let block =
-            text.split("# FIXES BEGIN").nth(1).and_then(|rest| rest.split("# FIXES END").next()).expect("a block");
+        let block = text
+            .split("# FIXES BEGIN")
+            .nth(1)
+            .and_then(|rest| rest.split("# FIXES END").next())
+            .expect("a block of fixes");
         block.lines().map(|line| line.trim().trim_end_matches(" \\")).filter(|line| line.starts_with('/')).collect()
     }
 
     #[test]
-    fn whoever_removes_the_agent_removes_every_fix() {
+    fn removing_the_agent_removes_every_fix() {
         let (package, script) = (
             include_str!("../../../packaging/agent/postrm"),
             fs::read_to_string(shell::root().join(debian::SCRIPT)).unwrap(),

@@ -29,17 +29,17 @@ pub(crate) fn write(folder: &Utf8Path) -> anyhow::Result<()> {
 /// Signs the list, or prints that it is unsigned.
 pub(crate) fn sign(folder: &Utf8Path, key: Option<&Utf8Path>, password: Option<&Utf8Path>) -> anyhow::Result<()> {
     let Some(file) = key else {
-        eprintln!("    {SUMS} is NOT SIGNED: no key was named (--sign-key)");
+        eprintln!("    {SUMS} is NOT SIGNED: no key was given (--sign-key)");
         return Ok(());
     };
-    let key = secret_key(file, password).with_context(|| format!("the key {file}"))?;
+    let key = secret_key(file, password).with_context(|| format!("reading the key {file}"))?;
     fs::write(folder.join(SIGNATURE), signature(&key, &fs::read(folder.join(SUMS))?)?)?;
     Ok(())
 }
 
 fn secret_key(file: &Utf8Path, password: Option<&Utf8Path>) -> anyhow::Result<SecretKey> {
     let text = fs::read_to_string(file)?;
-    let boxed = || SecretKeyBox::from_string(text.trim()).context("it is no secret key of minisign's");
+    let boxed = || SecretKeyBox::from_string(text.trim()).context("the file is not a secret key of minisign");
     // A key without a password can be loaded directly.
     if let Ok(key) = boxed()?.into_unencrypted_secret_key() {
         return Ok(key);
@@ -49,9 +49,11 @@ fn secret_key(file: &Utf8Path, password: Option<&Utf8Path>) -> anyhow::Result<Se
             Some(fs::read_to_string(file).with_context(|| file.to_string())?.trim_end_matches('\n').to_owned())
         }
         None if std::io::IsTerminal::is_terminal(&std::io::stdin()) => None,
-        None => bail!("it has a password: name a file that holds it with --sign-password"),
+        None => bail!("the key has a password: name a file that contains it with --sign-password"),
     };
-    boxed()?.into_secret_key(password).context("it does not open: another password, or no secret key of minisign's")
+    boxed()?
+        .into_secret_key(password)
+        .context("the key cannot be decrypted: wrong password, or not a secret key of minisign")
 }
 
 /// Signs without a timestamp: signatures of the same list with the same key differ only in the randomness that hardens them.
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_names_every_package_once_and_in_order_and_itself_never() {
+    fn checksum_list_names_every_package_once_in_order() {
         let (_kept, folder) = folder();
         for name in ["b.deb", "a.tar.gz", SUMS, SIGNATURE] {
             fs::write(folder.join(name), "").unwrap();
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_holds_for_the_list_that_was_signed_and_for_no_other() {
+    fn signature_is_valid_only_for_the_signed_list() {
         let (_kept, folder) = folder();
         let pair = KeyPair::generate_encrypted_keypair(Some("open sesame".to_owned())).unwrap();
         let (key, password) = (folder.join("key"), folder.join("password"));

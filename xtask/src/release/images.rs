@@ -236,12 +236,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_reads_first_comes_first_and_what_images_share_comes_once() {
+    fn archive_begins_with_its_lists_and_contains_shared_layers_once() {
         let dir = tempfile::tempdir().unwrap();
         let entries = archive(Utf8Path::from_path(dir.path()).unwrap());
         assert_eq!([&entries[0].0, &entries[1].0], ["components.json", "manifest.json"]);
         let names: HashSet<&String> = entries.iter().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), entries.len(), "an entry is there twice");
+        assert_eq!(names.len(), entries.len(), "the archive contains an entry twice");
         for (name, content) in &entries[2..] {
             assert_eq!(*name.split('.').next().unwrap(), hex::encode(digest(&SHA256, content)), "{name}");
         }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_many_names_is_one_file() {
+    fn program_with_several_names_is_stored_once() {
         let dir = tempfile::tempdir().unwrap();
         let entries = archive(Utf8Path::from_path(dir.path()).unwrap());
         let (_, layer) = entries.iter().find(|(name, _)| name.ends_with(".tar")).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a folder under its final name is complete and verified; its name is the version.
 //!
-//! NOT TRIED: written on a machine without access to the release site. Verification and refusals are tested.
+//! Not tested against the release site, only against files served by a test. Verification and refusals are tested.
 
 use std::fs;
 
@@ -20,16 +20,16 @@ const SITE: &str = "https://github.com/rancher/rke2/releases/download";
 
 /// Returns the release's folder; downloads the release if it is not cached.
 pub(crate) fn ensure(version: &str) -> anyhow::Result<Utf8PathBuf> {
-    must_be_a_version(version)?;
+    check_version(version)?;
     let releases = Utf8PathBuf::from_path_buf(tools::cache()?.join("releases"));
-    let releases = releases.ok().context("the cache folder's path is no text")?;
+    let releases = releases.ok().context("the cache folder's path is not UTF-8")?;
     let folder = releases.join(version);
     if folder.exists() {
         return Ok(folder);
     }
     fs::create_dir_all(&releases).with_context(|| releases.to_string())?;
     let staging = tempfile::Builder::new().prefix(".downloading-").tempdir_in(&releases)?;
-    let target = Utf8Path::from_path(staging.path()).context("the cache folder's path is no text")?;
+    let target = Utf8Path::from_path(staging.path()).context("the cache folder's path is not UTF-8")?;
     for name in [SUMS, IMAGES_LIST, TARBALL, IMAGES] {
         // Some servers decode a plus sign in a path as a space.
         fetch(&format!("{SITE}/{}/{name}", version.replace('+', "%2B")), &target.join(name))?;
@@ -39,9 +39,9 @@ pub(crate) fn ensure(version: &str) -> anyhow::Result<Utf8PathBuf> {
     Ok(folder)
 }
 
-fn must_be_a_version(text: &str) -> anyhow::Result<()> {
-    let form = Regex::new(r"^v\d+\.\d+\.\d+(-rc\d+)?\+rke2r\d+$").context("the form of a version")?;
-    ensure!(form.is_match(text), "`{text}` is no version of RKE2; one looks like v1.36.3+rke2r1");
+fn check_version(text: &str) -> anyhow::Result<()> {
+    let form = Regex::new(r"^v\d+\.\d+\.\d+(-rc\d+)?\+rke2r\d+$").context("compiling the pattern of a version")?;
+    ensure!(form.is_match(text), "`{text}` is not a version of RKE2, such as v1.36.3+rke2r1");
     Ok(())
 }
 
@@ -54,7 +54,7 @@ fn check(folder: &Utf8Path) -> anyhow::Result<()> {
         let listed = lines.find(|(_, file)| file.trim_start().trim_start_matches('*') == name);
         let Some((expected, _)) = listed else { bail!("{SUMS} does not name {name}") };
         let (actual, _) = digest_of(&folder.join(name))?;
-        ensure!(actual == expected, "{name} has the digest {actual}, and {SUMS} says {expected}");
+        ensure!(actual == expected, "{name} has the digest {actual}, but {SUMS} lists {expected}");
     }
     Ok(())
 }
@@ -65,8 +65,8 @@ mod tests {
 
     /// Checks a release of empty files with these checksum lines; returns the error, if any.
     fn refused(line: impl Fn(&str) -> String) -> Option<String> {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = Utf8Path::from_path(folder.path()).expect("a text");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = Utf8Path::from_path(folder.path()).expect("the path is UTF-8");
         let files = [IMAGES_LIST, TARBALL, IMAGES];
         for name in files {
             fs::write(path.join(name), "").expect("written");
@@ -76,24 +76,24 @@ mod tests {
     }
 
     #[test]
-    fn every_file_is_held_against_the_sums() {
+    fn every_file_is_checked_against_the_sums() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(refused(|name| format!("{empty}  {name}\n")), None);
         assert_eq!(refused(|name| format!("{empty} *{name}\n")), None);
         let changed =
             refused(|name| format!("{}  {name}\n", if name == IMAGES { "0".repeat(64) } else { empty.into() }));
-        assert!(changed.is_some_and(|why| why.contains(IMAGES) && why.contains("says 000")));
+        assert!(changed.is_some_and(|why| why.contains(IMAGES) && why.contains("lists 000")));
         let unnamed = refused(|name| if name == TARBALL { String::new() } else { format!("{empty}  {name}\n") });
         assert!(unnamed.is_some_and(|why| why.contains("does not name") && why.contains(TARBALL)));
     }
 
     #[test]
-    fn what_is_no_version_is_not_asked_for() {
+    fn invalid_version_is_refused() {
         for version in ["v1.36.3+rke2r1", "v1.36.3-rc2+rke2r1"] {
-            must_be_a_version(version).expect("it is one");
+            check_version(version).expect("a valid version");
         }
         for text in ["", "latest", "1.36.3+rke2r1", "v1.36.3", "v1.36.3+rke2r1/../..", "v1.36.3+k3s1"] {
-            assert!(must_be_a_version(text).is_err(), "{text}");
+            assert!(check_version(text).is_err(), "{text}");
         }
     }
 }

@@ -3,20 +3,20 @@
 use crate::lab;
 
 /// Scenarios to run: the contract of a booted host, and the main path of a cluster.
-const ACTS: [&str; 2] = ["contract", "rke2"];
+const RUNS: [&str; 2] = ["contract", "rke2"];
 /// Kind under which their checks are counted.
 pub(super) const KIND: &str = "on booted machines";
 
 /// Builds the parts that they need: packages, a release with its images. Does nothing if this machine cannot run a lab.
 pub(super) fn prepare() -> anyhow::Result<()> {
-    if lab::can_hold().is_err() { Ok(()) } else { lab::prepare(&ACTS) }
+    if lab::check_machine().is_err() { Ok(()) } else { lab::prepare(&RUNS) }
 }
 
 /// Returns the number of checks that passed, or the reason why none ran.
 pub(super) fn run() -> anyhow::Result<Result<u32, String>> {
-    if let Err(why) = lab::can_hold() {
+    if let Err(why) = lab::check_machine() {
         return Ok(Err(format!("{why:#}").replace('\n', " ")));
     }
-    eprintln!("==> lab test {}", ACTS.join(" "));
-    lab::play(&ACTS).map(Ok)
+    eprintln!("==> lab test {}", RUNS.join(" "));
+    lab::run_tests(&RUNS).map(Ok)
 }

@@ -13,7 +13,7 @@ const FOR_FIRST_BUILD: u64 = 8 << 30;
 /// Fails if the disk of the checkout or the one of temporary files has too little space for the build and the tests.
 ///
 /// Otherwise nodes would refuse deployments for lack of space, in twenty tests at once and half an hour later.
-pub(super) fn require_room() -> anyhow::Result<()> {
+pub(super) fn require_free_space() -> anyhow::Result<()> {
     let built = shell::root().join("target/debug/deps").exists() || std::env::var_os("CARGO_TARGET_DIR").is_some();
     let needed = FOR_TESTS + if built { 0 } else { FOR_FIRST_BUILD };
     for place in [shell::root(), &std::env::temp_dir()] {

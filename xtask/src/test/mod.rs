@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Tests that wait for deadlines, crashes or a second database: `--quick` skips them and prints that.
-const LEFT_OUT_OF_QUICK: [&str; 10] = [
+const SKIPPED_BY_QUICK: [&str; 10] = [
     "postgres::",
     "shared::",
     "backups::",
@@ -53,7 +53,7 @@ pub(crate) struct Options {
 /// Runs the checks of form first, then tests, API fuzzing and the demo, and booted machines last.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let began = Instant::now();
-    disk::require_room()?;
+    disk::require_free_space()?;
     lint::form()?;
     shell::build_programs()?;
     shell::run("building the tests", shell::cargo(&["test", "--quiet", "--no-run"]).args(EVERYTHING))?;
@@ -61,23 +61,23 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let (mut counts, mut computed) = (Counts::default(), Counts::default());
     let units = ["--lib", "--bins"].map(str::to_owned);
     let (first, release) = thread::scope(|scope| {
-        let release = scope.spawn(|| giving_way(build_release));
+        let release = scope.spawn(|| at_low_priority(build_release));
         let first = cargo_test(&[&units[..], &tests.others].concat(), options, &[], &mut counts);
         (first, joined(release))
     });
     let release = release?;
-    let (tell, prepared) = mpsc::channel();
+    let (sender, prepared) = mpsc::channel();
     let (waiting, computing) = thread::scope(|scope| {
         let (tests, computed) = (&tests, &mut computed);
         // `computing` owns the sender, so that it is dropped when computing ends for any reason and the receiver stops waiting.
-        let computing = scope.spawn(move || giving_way(|| compute(tests, options, tell, computed)));
+        let computing = scope.spawn(move || at_low_priority(|| compute(tests, options, sender, computed)));
         let waiting = wait(first, tests, options, &release, &prepared, &mut counts);
         (waiting, joined(computing))
     });
     counts.add(computed);
     counts.print();
     waiting.and(computing)?;
-    eprintln!("==> all of it took {:.0} s", began.elapsed().as_secs_f64());
+    eprintln!("==> {:.0} s in total", began.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -106,16 +106,16 @@ fn wait(
         shell::run("the kill matrix", matrix.envs(environment))?;
     }
     if options.quick {
-        counts.figures.push(format!("{}: NOT RUN: left out of the quick run", booted::KIND));
+        counts.figures.push(format!("{}: NOT RUN: skipped by --quick", booted::KIND));
         return Ok(());
     }
     eprintln!("==> fuzz-api --bounded");
     fuzz_api::run_bounded()?;
     eprintln!("==> demo --once");
     demo::run(&demo::Options::once())?;
-    prepared.recv().context("what was to be prepared meanwhile was given up")??;
+    prepared.recv().context("the preparation for booted machines ended without a result")??;
     match booted::run()? {
-        Ok(held) => *counts.passed.entry(booted::KIND).or_default() += held,
+        Ok(passed) => *counts.passed.entry(booted::KIND).or_default() += passed,
         Err(why) => counts.figures.push(format!("{}: NOT RUN: {why}", booted::KIND)),
     }
     Ok(())
@@ -155,21 +155,21 @@ fn deployments_at_once() -> usize {
 fn build_release() -> anyhow::Result<Release> {
     let components =
         components::ensure(&ComponentsOptions { download: false, dir: None }, components::Part::ControlPlane)?;
-    let genuine = components.dir.clone();
+    let components_dir = components.dir.clone();
     let options = release::ReleaseOptions { components, node: None, rke2: None, profile: "dev".to_owned(), out: None };
-    Ok(Release { dir: release::build(&options)?, components: genuine })
+    Ok(Release { dir: release::build(&options)?, components: components_dir })
 }
 
 /// Runs `work` with low priority, so that tests that mostly wait are not delayed. The calling thread and its children keep the low
 /// priority.
-fn giving_way<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+fn at_low_priority<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     const LOWERED_BY: i32 = 19;
     rustix::process::nice(LOWERED_BY)?;
     work()
 }
 
-fn joined<T>(beside: ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
-    beside.join().unwrap_or_else(|_| Err(anyhow!("what was done beside the tests panicked")))
+fn joined<T>(handle: ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
+    handle.join().unwrap_or_else(|_| Err(anyhow!("a thread next to the tests panicked")))
 }
 
 /// Tests that ran, by kind. Crate and file of a test binary and the path of a test determine its kind.
@@ -216,7 +216,7 @@ impl Counts {
 }
 
 fn kind(binary: &str, name: &str) -> &'static str {
-    let says = |word: &str| name.contains(word) || binary.contains(word);
+    let contains = |word: &str| name.contains(word) || binary.contains(word);
     match () {
         () if binary.contains("contract") && name.starts_with("sqlite::") => "store on SQLite",
         () if binary.contains("contract") && ["postgres::", "shared::"].iter().any(|on| name.starts_with(on)) => {
@@ -224,15 +224,15 @@ fn kind(binary: &str, name: &str) -> &'static str {
         }
         () if binary.contains("sandbox_contract") => "host contract",
         () if binary.contains("systemd_contract") => "host contract, systemd",
-        () if says("replicas::") => "replicas",
+        () if contains("replicas::") => "replicas",
         () if binary.contains("platform") && name.starts_with("install::") => "installation",
         () if binary.contains("platform") && name.starts_with("kills::") => "crash cells",
         () if binary.contains("platform") && name.starts_with("roles::") => "roles × routes",
-        () if says("property") || says("random") => "property",
-        () if says("golden") => "golden",
-        () if says("hostile") || says("bad_input") => "hostile and bad input",
-        () if says("simulation") => "simulation",
-        () if says("kubectl") || binary.contains("tests/cluster.rs") => "kubectl",
+        () if contains("property") || contains("random") => "property",
+        () if contains("golden") => "golden",
+        () if contains("hostile") || contains("bad_input") => "hostile and bad input",
+        () if contains("simulation") => "simulation",
+        () if contains("kubectl") || binary.contains("tests/cluster.rs") => "kubectl",
         () if binary.contains("kube") && binary.contains("tests/") => "apiserver",
         () if binary.contains("tests/") => "integration",
         () => "unit",
@@ -251,8 +251,8 @@ fn cargo_test(
     command.envs(environment.iter().copied());
     command.args(["--", "--show-output"]);
     if options.quick {
-        command.args(LEFT_OUT_OF_QUICK.iter().flat_map(|name| ["--skip", name]));
-        eprintln!("    left out of the quick run: {}", LEFT_OUT_OF_QUICK.join(", "));
+        command.args(SKIPPED_BY_QUICK.iter().flat_map(|name| ["--skip", name]));
+        eprintln!("    skipped by --quick: {}", SKIPPED_BY_QUICK.join(", "));
     }
     // Binary names go to stderr and tests to stdout; the order of lines tells which belong together.
     let (mut binary, mut of_passed) = (String::new(), false);
@@ -263,10 +263,10 @@ fn cargo_test(
         counts.take(&binary, line);
         let dull = line.starts_with("test ") && line.ends_with("... ok");
         // Lines about how much a test tried, and about what did not run.
-        let said = ["roles × routes: ", "simulation: ", "hostile: ", "start matrix of ", "NOT RUN: "]
+        let is_figure = ["roles × routes: ", "simulation: ", "hostile: ", "start matrix of ", "NOT RUN: "]
             .iter()
             .any(|of| line.trim_start().starts_with(of));
-        counts.figures.extend(said.then(|| line.trim().to_owned()));
+        counts.figures.extend(is_figure.then(|| line.trim().to_owned()));
         // Output of passed tests is only for manual runs.
         of_passed = match line.trim_end() {
             "successes:" => true,
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_counted_by_kind_and_failures_apart() {
+    fn tests_are_counted_by_kind_and_failures_separately() {
         let mut counts = Counts::default();
         counts.take("unittests src/lib.rs (target/debug/deps/gpuaas_model-1)", "test id::tests::ids_sort ... ok");
         counts.take("tests/contract.rs (target/debug/deps/contract-1)", "test sqlite::leases::one ... ok");

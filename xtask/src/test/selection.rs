@@ -30,7 +30,7 @@ impl IntegrationTests {
             for target in package.targets.iter().filter(|target| target.is_test()) {
                 ensure!(
                     !names.contains(&&target.name),
-                    "cargo chooses tests by name, and two crates have {}",
+                    "cargo selects tests by name, but two crates have a test {}",
                     target.name
                 );
                 names.push(&target.name);

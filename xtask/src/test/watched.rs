@@ -19,7 +19,7 @@ pub(super) fn run(
     silence_max: Duration,
     mut take: impl FnMut(&str),
 ) -> anyhow::Result<ExitStatus> {
-    let (reader, writer) = std::io::pipe().context("a pipe for the output")?;
+    let (reader, writer) = std::io::pipe().context("creating a pipe for the output")?;
     command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
     let mut child = command.spawn().with_context(|| format!("{:?}", command.get_program()))?;
     // The command holds the write end of the pipe: without the drop, the lines would not end with the child.
@@ -28,12 +28,12 @@ pub(super) fn run(
     std::thread::spawn(move || BufReader::new(reader).lines().try_for_each(|line| sender.send(line)));
     loop {
         match lines.recv_timeout(silence_max) {
-            Ok(line) => take(&line.context("the output is text")?),
+            Ok(line) => take(&line.context("the output is not UTF-8")?),
             Err(RecvTimeoutError::Disconnected) => return Ok(child.wait()?),
             Err(RecvTimeoutError::Timeout) => {
                 let ended = end_with_descendants(child.id());
                 let _ = child.wait();
-                bail!("nothing was said for {} s; ended: {}", silence_max.as_secs(), ended.join(", "));
+                bail!("no output for {} s; killed: {}", silence_max.as_secs(), ended.join(", "));
             }
         }
     }
@@ -83,11 +83,14 @@ mod tests {
         let mut lines = Vec::new();
         let status =
             run(shell("echo one; echo two >&2; exit 3"), Duration::from_secs(60), |line| lines.push(line.to_owned()));
-        assert_eq!((status.expect("it ran").code(), lines), (Some(3), vec!["one".to_owned(), "two".to_owned()]));
+        assert_eq!(
+            (status.expect("the command ran").code(), lines),
+            (Some(3), vec!["one".to_owned(), "two".to_owned()])
+        );
     }
 
     #[test]
-    fn a_command_that_hangs_is_ended_with_its_children_and_they_are_named() {
+    fn silent_command_is_killed_with_its_children() {
         let began = Instant::now();
         let error = run(shell("sleep 300 & sleep 301; true"), Duration::from_millis(300), |_| {}).unwrap_err();
         assert!(began.elapsed() < Duration::from_secs(60));

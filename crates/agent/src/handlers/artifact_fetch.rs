@@ -5,14 +5,14 @@
 //! differ.
 
 use camino::{Utf8Path, Utf8PathBuf};
-use gpuaas_host::{ContentId, HostError, no_room};
+use gpuaas_host::{ContentId, HostError, is_disk_full};
 use gpuaas_model::Code;
 use gpuaas_wire::task::{ArtifactFetch, ArtifactFetched, ArtifactRef, TaskFailure};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::{
     context::{Context, host_failed},
-    http_client::next_piece,
+    http_client::next_chunk,
 };
 
 /// Folder in which artifacts are staged, by digest, for the node's one workload. The uninstall of the workload removes it.
@@ -28,7 +28,7 @@ pub(crate) fn staged(artifact: &ArtifactRef) -> Result<Utf8PathBuf, TaskFailure>
 pub(crate) fn content_id(artifact: &ArtifactRef) -> Result<ContentId, TaskFailure> {
     let sha256 = artifact.sha256.parse();
     let sha256 =
-        sha256.map_err(|_| TaskFailure::new(Code::TaskParamsInvalid, "a digest has 64 lower-case hex digits"))?;
+        sha256.map_err(|_| TaskFailure::new(Code::TaskParamsInvalid, "a digest must have 64 lower-case hex digits"))?;
     Ok(ContentId { sha256, size_bytes: artifact.size_bytes })
 }
 
@@ -36,20 +36,20 @@ pub(crate) fn content_id(artifact: &ArtifactRef) -> Result<ContentId, TaskFailur
 pub(crate) async fn run(task: ArtifactFetch, context: Context) -> Result<ArtifactFetched, TaskFailure> {
     let mut done = ArtifactFetched { fetched_bytes: 0, reused_bytes: 0 };
     for artifact in &task.artifacts {
-        if context.host.holds(&staged(artifact)?, content_id(artifact)?).await.map_err(host_failed)? {
+        if context.host.has_content(&staged(artifact)?, content_id(artifact)?).await.map_err(host_failed)? {
             done.reused_bytes += artifact.size_bytes;
         } else {
-            done.fetched_bytes += fetch_again(artifact, &context).await?;
+            done.fetched_bytes += refetch(artifact, &context).await?;
         }
     }
     Ok(done)
 }
 
 /// Removes whatever is staged in the artifact's place, and fetches the artifact.
-pub(crate) async fn fetch_again(artifact: &ArtifactRef, context: &Context) -> Result<u64, TaskFailure> {
+pub(crate) async fn refetch(artifact: &ArtifactRef, context: &Context) -> Result<u64, TaskFailure> {
     let path = staged(artifact)?;
     context.host.remove(&path).await.map_err(host_failed)?;
-    context.say(format!("fetching {}", artifact.name));
+    context.report_progress(format!("fetching {}", artifact.name));
     let part = path.with_extension("part");
     let fetched = stage(artifact, &path, &part, context).await;
     // The part that a full disk cut off is removed, because it would keep the disk full.
@@ -65,12 +65,12 @@ async fn stage(
     part: &Utf8Path,
     context: &Context,
 ) -> Result<u64, TaskFailure> {
-    let (file, have) = beginning(artifact, part, context).await.map_err(host_failed)?;
+    let (file, have) = open_partial_file(artifact, part, context).await.map_err(host_failed)?;
     let fetched = if have < artifact.size_bytes { download(artifact, file, have, context).await? } else { 0 };
-    if !context.host.holds(part, content_id(artifact)?).await.map_err(host_failed)? {
+    if !context.host.has_content(part, content_id(artifact)?).await.map_err(host_failed)? {
         // The next attempt must not build on these bytes.
         context.host.remove(part).await.map_err(host_failed)?;
-        let message = format!("what was fetched as {} does not have digest {}", artifact.name, artifact.sha256);
+        let message = format!("the fetched file {} does not have the digest {}", artifact.name, artifact.sha256);
         return Err(TaskFailure::new(Code::ArtifactDigestMismatch, message));
     }
     context.host.sync(part).await.map_err(host_failed)?;
@@ -82,7 +82,11 @@ type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Opens what an earlier attempt left, to append to it, and returns its length. Anything that cannot be the beginning of the artifact is
 /// removed.
-async fn beginning(artifact: &ArtifactRef, part: &Utf8Path, context: &Context) -> Result<(Writer, u64), HostError> {
+async fn open_partial_file(
+    artifact: &ArtifactRef,
+    part: &Utf8Path,
+    context: &Context,
+) -> Result<(Writer, u64), HostError> {
     let host = &context.host;
     match host.append(part).await {
         Ok(file) => {
@@ -91,8 +95,8 @@ async fn beginning(artifact: &ArtifactRef, part: &Utf8Path, context: &Context) -
                 return Ok((file, have));
             }
         }
-        Err(HostError::Unfit { at, what, .. }) => {
-            tracing::warn!(%at, what, "what lies in a download's place is removed")
+        Err(HostError::UnsafePath { at, what, .. }) => {
+            tracing::warn!(%at, what, "removing an unexpected file at the path of a download")
         }
         Err(error) => return Err(error),
     }
@@ -106,39 +110,39 @@ async fn download(
     offset: u64,
     context: &Context,
 ) -> Result<u64, TaskFailure> {
-    let lost = |error: &dyn std::fmt::Display| {
+    let unreachable = |error: &dyn std::fmt::Display| {
         TaskFailure::new(Code::ServerUnreachable, format!("fetching {}: {error}", artifact.name))
     };
-    let response = context.fetch.artifact(&artifact.sha256, offset).await.map_err(|error| lost(&error))?;
+    let response = context.fetch.artifact(&artifact.sha256, offset).await.map_err(|error| unreachable(&error))?;
     let mut body = response.into_body();
-    let (mut fetched, room) = (0_u64, artifact.size_bytes - offset);
-    while let Some(data) = next_piece(&mut body).await.map_err(|error| lost(&error))? {
+    let (mut fetched, remaining_bytes) = (0_u64, artifact.size_bytes - offset);
+    while let Some(data) = next_chunk(&mut body).await.map_err(|error| unreachable(&error))? {
         fetched += data.len() as u64;
-        if fetched > room {
+        if fetched > remaining_bytes {
             return Err(TaskFailure::new(
                 Code::ArtifactDigestMismatch,
-                format!("{} is longer than it must be", artifact.name),
+                format!("{} is longer than its stated size", artifact.name),
             ));
         }
-        file.write_all(&data).await.map_err(|error| unstaged(artifact, &error))?;
+        file.write_all(&data).await.map_err(|error| staging_error(artifact, &error))?;
         if context.cancel.is_cancelled() {
-            return Err(TaskFailure::new(Code::TaskCancelled, "the fetch was cancelled; what is staged is kept"));
+            return Err(TaskFailure::new(Code::TaskCancelled, "the fetch was cancelled; the partial file is kept"));
         }
     }
-    file.flush().await.map_err(|error| unstaged(artifact, &error))?;
-    if fetched < room {
+    file.flush().await.map_err(|error| staging_error(artifact, &error))?;
+    if fetched < remaining_bytes {
         return Err(TaskFailure::new(
             Code::ArtifactTruncated,
-            format!("{} broke off; what is staged is kept", artifact.name),
+            format!("the download of {} ended early; the partial file is kept", artifact.name),
         ));
     }
     Ok(fetched)
 }
 
-fn unstaged(artifact: &ArtifactRef, error: &std::io::Error) -> TaskFailure {
+fn staging_error(artifact: &ArtifactRef, error: &std::io::Error) -> TaskFailure {
     let ArtifactRef { name, size_bytes, .. } = artifact;
-    if no_room(error) {
-        let message = format!("the node's disk has no room for {name}, {} MiB", size_bytes.div_ceil(1 << 20));
+    if is_disk_full(error) {
+        let message = format!("the node's disk has too little space for {name} ({} MiB)", size_bytes.div_ceil(1 << 20));
         return TaskFailure::new(Code::DiskFull, message);
     }
     TaskFailure::new(Code::HostFailed, format!("staging {name}: {error}"))

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_host::{Command, Host, survey::Tree};
-use gpuaas_wire::task::ClockKeeping;
+use gpuaas_wire::task::ClockSync;
 
 /// Units of time services, by the names that distributions give them.
-const KEEPERS: [&str; 6] =
+const TIME_SERVICES: [&str; 6] =
     ["chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service", "ntpd.service", "ntp.service"];
 /// Program that reports whether the kernel's clock is synchronized; the alternative is a system call.
 const TIMEDATECTL: &str = "/usr/bin/timedatectl";
@@ -17,31 +17,31 @@ const SYNCHRONIZED: &str = "/run/systemd/timesync/synchronized";
 const CONTAINER: &str = "/run/systemd/container";
 
 /// Determines how the clock is kept.
-pub(crate) async fn keeping(host: &Arc<dyn Host>, tree: &Tree) -> ClockKeeping {
+pub(crate) async fn clock_sync(host: &Arc<dyn Host>, tree: &Tree) -> ClockSync {
     if tree.is_sandbox() || tree.own_exists(CONTAINER) {
-        return ClockKeeping::ByMachine;
+        return ClockSync::ByMachine;
     }
     let mut by = None;
-    for unit in KEEPERS {
+    for unit in TIME_SERVICES {
         if matches!(host.unit(unit).await, Ok(Some(status)) if status.is_running()) {
             by = Some(unit.trim_end_matches(".service").to_owned());
             break;
         }
     }
-    judged(by, kernel_says(host, tree).await)
+    sync_state(by, is_synchronized(host, tree).await)
 }
 
-fn judged(by: Option<String>, synchronized: Option<bool>) -> ClockKeeping {
+fn sync_state(by: Option<String>, synchronized: Option<bool>) -> ClockSync {
     match (synchronized, by) {
-        (Some(true), by) => ClockKeeping::Synchronized { by },
-        (Some(false), Some(by)) => ClockKeeping::NotYet { by },
-        (Some(false), None) => ClockKeeping::ByNobody,
-        (None, _) => ClockKeeping::Unknown,
+        (Some(true), by) => ClockSync::Synchronized { by },
+        (Some(false), Some(by)) => ClockSync::NotYet { by },
+        (Some(false), None) => ClockSync::ByNobody,
+        (None, _) => ClockSync::Unknown,
     }
 }
 
 /// Returns whether the kernel considers its clock synchronized; `None` if it cannot be determined.
-async fn kernel_says(host: &Arc<dyn Host>, tree: &Tree) -> Option<bool> {
+async fn is_synchronized(host: &Arc<dyn Host>, tree: &Tree) -> Option<bool> {
     if tree.own_exists(TIMEDATECTL) {
         let arguments = ["show", "--property=NTPSynchronized", "--value"].map(str::to_owned).into();
         let command =
@@ -62,12 +62,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_is_kept_by_somebody_not_yet_by_nobody_or_nobody_can_tell() {
+    fn sync_state_follows_service_and_kernel() {
         let chrony = || Some("chrony".to_owned());
-        assert_eq!(judged(chrony(), Some(true)), ClockKeeping::Synchronized { by: chrony() });
-        assert_eq!(judged(None, Some(true)), ClockKeeping::Synchronized { by: None });
-        assert_eq!(judged(chrony(), Some(false)), ClockKeeping::NotYet { by: "chrony".into() });
-        assert_eq!(judged(None, Some(false)), ClockKeeping::ByNobody);
-        assert_eq!((judged(chrony(), None), judged(None, None)), (ClockKeeping::Unknown, ClockKeeping::Unknown));
+        assert_eq!(sync_state(chrony(), Some(true)), ClockSync::Synchronized { by: chrony() });
+        assert_eq!(sync_state(None, Some(true)), ClockSync::Synchronized { by: None });
+        assert_eq!(sync_state(chrony(), Some(false)), ClockSync::NotYet { by: "chrony".into() });
+        assert_eq!(sync_state(None, Some(false)), ClockSync::ByNobody);
+        assert_eq!((sync_state(chrony(), None), sync_state(None, None)), (ClockSync::Unknown, ClockSync::Unknown));
     }
 }

@@ -16,13 +16,13 @@ pub(crate) async fn run(task: Fix, context: Context) -> Result<Fixed, TaskFailur
     let mut changed = written.map_err(host_failed)?;
     let mut applied = Vec::new();
     for module in modules {
-        context.say(format!("loading {module}"));
+        context.report_progress(format!("loading {module}"));
         if context.host.load_module(module).await.map_err(host_failed)? == Changed::Yes {
             changed = Changed::Yes;
             applied.push(Applied { name: module.to_owned(), before: None, now: "loaded".to_owned() });
         }
     }
-    for Wanted { name, present, value } in sysctls {
+    for SysctlTarget { name, present, value } in sysctls {
         let value = value.to_string();
         if context.host.set_sysctl(name, &value).await.map_err(host_failed)? == Changed::Yes {
             changed = Changed::Yes;
@@ -34,25 +34,28 @@ pub(crate) async fn run(task: Fix, context: Context) -> Result<Fixed, TaskFailur
 }
 
 /// A kernel parameter of this host, with its present and its wanted value.
-struct Wanted {
+struct SysctlTarget {
     name: &'static str,
     present: String,
     value: u64,
 }
 
 /// Returns those parameters of the fix that this kernel has.
-fn wanted_sysctls(kind: FixKind, context: &Context) -> Result<Vec<Wanted>, TaskFailure> {
+fn wanted_sysctls(kind: FixKind, context: &Context) -> Result<Vec<SysctlTarget>, TaskFailure> {
     let tree = context.host.tree();
     let mut wanted = Vec::new();
     for &(name, least) in kind.sysctls() {
         let Some(present) = tree.sysctl(name) else { continue };
-        let number: u64 = present.parse().map_err(|_| {
-            TaskFailure::new(Code::HostFailed, format!("{name} is {present:?}, which is no number to raise"))
-        })?;
-        wanted.push(Wanted { name, present, value: number.max(least) });
+        let number: u64 = present
+            .parse()
+            .map_err(|_| TaskFailure::new(Code::HostFailed, format!("{name} is {present:?}, which is not a number")))?;
+        wanted.push(SysctlTarget { name, present, value: number.max(least) });
     }
     if wanted.is_empty() && !kind.sysctls().is_empty() {
-        return Err(TaskFailure::new(Code::HostFailed, format!("this kernel has nothing that {kind} could set")));
+        return Err(TaskFailure::new(
+            Code::HostFailed,
+            format!("this kernel has none of the parameters that the fix {kind} sets"),
+        ));
     }
     Ok(wanted)
 }
@@ -69,16 +72,16 @@ fn wanted_modules(kind: FixKind, context: &Context) -> Result<Vec<&'static str>,
         }
     }
     if wanted.is_empty() && !kind.modules().is_empty() {
-        let message = format!("none of {} can be loaded here", kind.modules().join(", "));
+        let message = format!("none of the modules {} can be loaded on this host", kind.modules().join(", "));
         return Err(TaskFailure::new(Code::HostFailed, message));
     }
     Ok(wanted)
 }
 
 /// Returns the content of the file, in the form that systemd reads at boot.
-fn file(kind: FixKind, sysctls: &[Wanted], modules: &[&str]) -> String {
-    let mut text = format!("# Written by gpuaas-agent (fix {kind}). Remove this file to take it back.\n");
-    for Wanted { name, value, .. } in sysctls {
+fn file(kind: FixKind, sysctls: &[SysctlTarget], modules: &[&str]) -> String {
+    let mut text = format!("# Written by gpuaas-agent (fix {kind}). Remove this file to undo the fix.\n");
+    for SysctlTarget { name, value, .. } in sysctls {
         text.push_str(&format!("{name} = {value}\n"));
     }
     for module in modules {
@@ -107,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_above_a_fix_stays_above_it_also_in_its_file() {
+    async fn higher_values_are_kept_in_the_kernel_and_in_the_file() {
         let (folder, host) = sandbox(&[
             ("/proc/sys/fs/inotify/max_user_instances", "65536\n"),
             ("/proc/sys/fs/inotify/max_user_watches", "8192\n"),
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn modules_that_cannot_be_loaded_are_not_asked_for_at_boot() {
+    async fn unavailable_modules_are_not_listed_for_boot() {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         let dep = format!("/lib/modules/{}/modules.dep", release.trim());
         let (folder, host) =
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_parameter_that_is_no_number_is_left_alone_and_said() {
+    async fn non_numeric_parameter_is_refused_and_nothing_is_written() {
         let (folder, host) = sandbox(&[("/proc/sys/net/ipv4/ip_forward", "odd\n")]);
         let failure = run(Fix { kind: FixKind::Forwarding }, test_host::context(&host)).await.unwrap_err();
         assert!(failure.code == Code::HostFailed && failure.message.contains("odd"), "{failure:?}");

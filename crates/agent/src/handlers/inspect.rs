@@ -27,7 +27,7 @@ pub(crate) async fn run(task: Inspect, context: Context) -> Result<Inspection, T
     let mut machine = machine_facts(&context, &tree, folder).await;
     machine.gpus = survey::gpus(&tree);
     if !machine.gpus.is_empty() {
-        remember(&mut machine.gpus, &gpu_memory(&context).await);
+        set_gpu_memory(&mut machine.gpus, &gpu_memory(&context).await);
     }
     let measures = match task.measure {
         None => false,
@@ -35,15 +35,15 @@ pub(crate) async fn run(task: Inspect, context: Context) -> Result<Inspection, T
         Some(Measure::AnyDisk) => true,
     };
     if let (true, Some(disk)) = (measures, &mut machine.data_disk) {
-        context.say(format!("measuring writes under {folder}"));
+        context.report_progress(format!("measuring writes under {folder}"));
         // The preflight reports the cause of a failed measurement.
-        disk.writes = measured(&tree, folder).await.unwrap_or_else(|failure| {
-            tracing::warn!(folder, why = failure.message, "writes were not measured");
+        disk.writes = measure_writes(&tree, folder).await.unwrap_or_else(|failure| {
+            tracing::warn!(folder, why = failure.message, "could not measure writes");
             None
         });
     }
     let preflight = match &task.preflight {
-        Some(preflight) => Some(preflight::look(preflight, &context, &facts, &machine).await?),
+        Some(preflight) => Some(preflight::check_host(preflight, &context, &facts, &machine).await?),
         None => None,
     };
     Ok(Inspection { facts, machine: Some(machine), preflight })
@@ -72,14 +72,14 @@ pub(crate) async fn machine_facts(context: &Context, tree: &Tree, folder: &str) 
         data_disk: survey::data_disk(tree, folder),
         default_route: survey::default_route(tree),
         name_servers,
-        clock: clock::keeping(&context.host, tree).await,
+        clock: clock::clock_sync(&context.host, tree).await,
     }
 }
 
 /// Measures the latency of writes on a thread for blocking work: it blocks for at most half a second.
-async fn measured(tree: &Tree, folder: &str) -> Result<Option<WriteLatency>, TaskFailure> {
+async fn measure_writes(tree: &Tree, folder: &str) -> Result<Option<WriteLatency>, TaskFailure> {
     let (tree, folder) = (tree.clone(), folder.to_owned());
-    let measuring = tokio::task::spawn_blocking(move || survey::write_latency(&tree, &folder, WriteLimits::USUAL));
+    let measuring = tokio::task::spawn_blocking(move || survey::write_latency(&tree, &folder, WriteLimits::DEFAULT));
     let measured = measuring.await;
     measured
         .map_err(|error| TaskFailure::new(gpuaas_model::Code::Internal, format!("the measurement: {error}")))?
@@ -102,11 +102,11 @@ async fn gpu_memory(context: &Context) -> String {
     match context.host.run(&command).await {
         Ok(end) if end.status == Some(0) => end.output,
         Ok(end) => {
-            tracing::warn!(status = ?end.status, "nvidia-smi does not tell the GPUs' memory");
+            tracing::warn!(status = ?end.status, "nvidia-smi did not report the memory of the GPUs");
             String::new()
         }
         Err(error) => {
-            tracing::warn!(%error, "nvidia-smi does not tell the GPUs' memory");
+            tracing::warn!(%error, "nvidia-smi did not report the memory of the GPUs");
             String::new()
         }
     }
@@ -114,13 +114,13 @@ async fn gpu_memory(context: &Context) -> String {
 
 /// Stores the memory of each GPU. Parses lines like `00000000:3B:00.0, 143771`: the program prints eight digits where the kernel prints
 /// four, and upper case.
-fn remember(gpus: &mut [GpuFacts], told: &str) {
-    for line in told.lines() {
+fn set_gpu_memory(gpus: &mut [GpuFacts], output: &str) {
+    for line in output.lines() {
         let Some((bus, mib)) = line.split_once(',') else { continue };
         let bus = bus.trim().to_ascii_lowercase();
-        let is_it = |gpu: &GpuFacts| bus.ends_with(&gpu.bus);
+        let is_at_bus = |gpu: &GpuFacts| bus.ends_with(&gpu.bus);
         let memory_bytes = mib.trim().parse::<u64>().ok().map(|mib| mib << 20);
-        if let Some(gpu) = gpus.iter_mut().find(|gpu| is_it(gpu)) {
+        if let Some(gpu) = gpus.iter_mut().find(|gpu| is_at_bus(gpu)) {
             gpu.memory_bytes = memory_bytes;
         }
     }
@@ -131,11 +131,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_remembered_for_the_gpu_at_that_address() {
+    fn memory_is_set_for_the_gpu_at_its_bus_address() {
         let gpu = |bus: &str| GpuFacts { bus: bus.to_owned(), ..GpuFacts::default() };
         let mut gpus = vec![gpu("0000:3b:00.0"), gpu("0000:5e:00.0"), gpu("0000:86:00.0")];
-        remember(&mut gpus, "00000000:3B:00.0, 143771\n00000000:5E:00.0, [N/A]\nnonsense\n00000000:AF:00.0, 1\n");
-        let told: Vec<Option<u64>> = gpus.into_iter().map(|gpu| gpu.memory_bytes).collect();
-        assert_eq!(told, [Some(143_771 << 20), None, None]);
+        set_gpu_memory(&mut gpus, "00000000:3B:00.0, 143771\n00000000:5E:00.0, [N/A]\nnonsense\n00000000:AF:00.0, 1\n");
+        let memory: Vec<Option<u64>> = gpus.into_iter().map(|gpu| gpu.memory_bytes).collect();
+        assert_eq!(memory, [Some(143_771 << 20), None, None]);
     }
 }

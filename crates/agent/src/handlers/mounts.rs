@@ -12,7 +12,9 @@ pub(crate) async fn under(host: &Arc<dyn Host>, prefixes: &[String]) -> Result<V
         return Ok(Vec::new());
     }
     let folder = |prefix: &String| match prefix.strip_suffix('-') {
-        Some(begun) => Utf8Path::new(begun).parent().map_or_else(|| "/".to_owned(), |folder| folder.to_string()),
+        Some(name_prefix) => {
+            Utf8Path::new(name_prefix).parent().map_or_else(|| "/".to_owned(), |folder| folder.to_string())
+        }
         None => prefix.clone(),
     };
     let mounts = host.mounts(&prefixes.iter().map(folder).collect::<Vec<_>>()).await?;
@@ -28,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_begun_is_told_from_a_folder() {
+    fn prefix_with_a_trailing_dash_matches_names_and_others_match_folders() {
         assert!(is_under("/run/netns/cni-0a1b", "/run/netns/cni-") && !is_under("/run/netns/mine", "/run/netns/cni-"));
         assert!(
             is_under("/var/lib/kubelet", "/var/lib/kubelet") && is_under("/var/lib/kubelet/pods/x", "/var/lib/kubelet")

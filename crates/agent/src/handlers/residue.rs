@@ -11,9 +11,9 @@ use crate::context::{Context, host_failed};
 
 /// Time for processes and ports to end: the kernel closes the ports of a killed process a moment after the script that killed it has ended,
 /// without a signal. Processes and ports that remain longer are residue.
-const SETTLES_WITHIN: Duration = Duration::from_secs(5);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Wait between two checks.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Folders in which systemd looks for installed system units.
 const UNIT_FOLDERS: [&str; 6] = [
@@ -27,19 +27,19 @@ const UNIT_FOLDERS: [&str; 6] = [
 
 /// Checks, and repeats the check while processes or ports may still be ending.
 pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport, TaskFailure> {
-    let settled = tokio::time::Instant::now() + SETTLES_WITHIN.min(context.time_left() / 2);
+    let settled = tokio::time::Instant::now() + SETTLE_TIMEOUT.min(context.time_left() / 2);
     loop {
-        let report = look(&task, &context).await?;
+        let report = find_residue(&task, &context).await?;
         let may_end = |item: &ResidueItem| matches!(item.kind, ResidueKind::Port | ResidueKind::Process);
         if !report.items.iter().any(may_end) || tokio::time::Instant::now() >= settled {
             return Ok(report);
         }
-        context.say("waiting for what is still ending");
-        tokio::time::sleep(LOOK_EVERY).await;
+        context.report_progress("waiting for processes and listeners to end");
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFailure> {
+async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFailure> {
     let host = &context.host;
     let mut found = Found::default();
     // Artifacts were staged for every app.
@@ -48,7 +48,7 @@ async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFa
             Ok(true) => found.item(ResidueKind::Path, path.to_owned()),
             Ok(false) => {}
             // Nothing is looked for behind a link: the link itself is residue.
-            Err(HostError::Unfit { at, .. }) => found.item(ResidueKind::Path, at.into_string()),
+            Err(HostError::UnsafePath { at, .. }) => found.item(ResidueKind::Path, at.into_string()),
             Err(error) => return Err(host_failed(error)),
         }
     }
@@ -57,7 +57,7 @@ async fn look(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFa
     }
     let listeners = host.listeners().await.map_err(host_failed)?;
     for listener in listeners.iter().filter(|listener| is_on_one_of(&task.ports, &task.udp_ports, listener)) {
-        found.item(ResidueKind::Port, described(listener));
+        found.item(ResidueKind::Port, describe(listener));
     }
     for unit in units(task, context).await? {
         found.item(ResidueKind::Unit, unit);
@@ -135,10 +135,10 @@ impl Found {
     fn rules(&mut self, rules: Result<Option<Vec<String>>, HostError>) {
         let why = match rules {
             Ok(Some(rules)) => return rules.into_iter().for_each(|rule| self.item(ResidueKind::FirewallRule, rule)),
-            Ok(None) => "no program is installed that lists them".to_owned(),
+            Ok(None) => "no program that lists them is installed".to_owned(),
             Err(error) => error.to_string(),
         };
-        self.report.unseen.push(format!("rules of the packet filter: {why}"));
+        self.report.unseen.push(format!("firewall rules: {why}"));
     }
 }
 
@@ -150,7 +150,7 @@ fn is_on_one_of(tcp: &[u16], udp: &[u16], listener: &Listener) -> bool {
 }
 
 /// Formats a listener like `6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)`.
-fn described(listener: &Listener) -> String {
+fn describe(listener: &Listener) -> String {
     let holder = listener.process.as_ref().map(|process| format!(" ({}, {})", process.program, process.pid));
     let protocol = protocol(listener.protocol);
     format!("{}/{protocol} at {}{}", listener.address.port(), listener.address.ip(), holder.unwrap_or_default())
@@ -190,9 +190,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_hosts_files_those_in_question_are_told_and_a_sandbox_has_nothing_of_its_machine() {
+    async fn only_requested_paths_are_reported_and_a_sandbox_hides_its_machine() {
         let (_folder, host) = sandbox(&[("/var/lib/rancher/rke2/server/token", ""), ("/var/lib/other", "")]);
-        let report = look(&task(), &test_host::context(&host)).await.unwrap();
+        let report = find_residue(&task(), &test_host::context(&host)).await.unwrap();
         let item = ResidueItem { kind: ResidueKind::Path, what: "/var/lib/rancher/rke2".to_owned() };
         assert_eq!(report, ResidueReport { items: vec![item], unseen: Vec::new() });
     }
@@ -202,34 +202,34 @@ mod tests {
         let staging = "/var/lib/gpuaas-agent/artifacts";
         let (folder, host) = sandbox(&[("/var/lib/gpuaas-agent/artifacts/0a1b", "x"), ("/mnt/disk/x", "")]);
         std::os::unix::fs::symlink("../../mnt/disk", folder.path().join("var/lib/rancher")).unwrap();
-        let report = look(&task(), &test_host::context(&host)).await.unwrap();
+        let report = find_residue(&task(), &test_host::context(&host)).await.unwrap();
         let found: Vec<&str> = report.items.iter().map(|item| item.what.as_str()).collect();
         assert_eq!(found, ["/var/lib/rancher", staging]);
     }
 
     #[test]
-    fn links_rules_and_listeners_are_told_by_name_and_nobody_elses() {
+    fn only_matching_links_rules_and_listeners_are_reported() {
         let mut found = Found::default();
         found.links(texts(&["cali12ab", "cni0", "eth0", "lo"]), &task().link_prefixes);
         found.rules(Ok(Some(texts(&["filter: :KUBE-FIREWALL - [0:0]"]))));
-        let told: Vec<&str> = found.report.items.iter().map(|item| item.what.as_str()).collect();
-        assert_eq!(told, ["cali12ab", "cni0", "filter: :KUBE-FIREWALL - [0:0]"]);
+        let found_names: Vec<&str> = found.report.items.iter().map(|item| item.what.as_str()).collect();
+        assert_eq!(found_names, ["cali12ab", "cni0", "filter: :KUBE-FIREWALL - [0:0]"]);
         let listener =
             |protocol, address: &str, process| Listener { protocol, address: address.parse().unwrap(), process };
-        let is_told =
+        let is_reported =
             |protocol, address| is_on_one_of(&task().ports, &task().udp_ports, &listener(protocol, address, None));
-        assert!(is_told(Protocol::Tcp, "0.0.0.0:6443") && is_told(Protocol::Udp, "10.4.0.7:8472"));
-        assert!(!is_told(Protocol::Udp, "0.0.0.0:6443") && !is_told(Protocol::Tcp, "0.0.0.0:22"));
-        let process = test_host::held_by("/usr/bin/socat");
+        assert!(is_reported(Protocol::Tcp, "0.0.0.0:6443") && is_reported(Protocol::Udp, "10.4.0.7:8472"));
+        assert!(!is_reported(Protocol::Udp, "0.0.0.0:6443") && !is_reported(Protocol::Tcp, "0.0.0.0:22"));
+        let process = test_host::process_of("/usr/bin/socat");
         let at: SocketAddr = "10.4.0.7:6443".parse().unwrap();
         let held = listener(Protocol::Tcp, &at.to_string(), Some(process));
-        assert_eq!(described(&held), "6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)");
+        assert_eq!(describe(&held), "6443/tcp at 10.4.0.7 (/usr/bin/socat, 812)");
     }
 
     #[test]
-    fn processes_are_told_by_their_program_or_their_control_group_and_nobody_elses() {
+    fn processes_are_matched_by_program_or_control_group() {
         let process =
-            |program: &str, cgroup: &str| Process { cgroup: cgroup.to_owned(), ..test_host::held_by(program) };
+            |program: &str, cgroup: &str| Process { cgroup: cgroup.to_owned(), ..test_host::process_of(program) };
         let mut found = Found::default();
         let task = Residue { process_prefixes: texts(&["/var/lib/rancher/rke2"]), ..task() };
         let all = vec![
@@ -241,13 +241,13 @@ mod tests {
             process("/usr/bin/dash", ""),
         ];
         found.processes(all, &task);
-        let told: Vec<&str> = found.report.items.iter().map(|item| item.what.as_str()).collect();
+        let found_names: Vec<&str> = found.report.items.iter().map(|item| item.what.as_str()).collect();
         let shim = "/var/lib/rancher/rke2/data/x/bin/containerd-shim-runc-v2 (812)";
-        assert_eq!(told, [shim, "/pause (812)", "/coredns (812)"]);
+        assert_eq!(found_names, [shim, "/pause (812)", "/coredns (812)"]);
     }
 
     #[test]
-    fn rules_that_cannot_be_listed_are_told_as_unseen() {
+    fn rules_that_cannot_be_listed_are_reported_as_unseen() {
         let failed = HostError::Program { program: "/usr/sbin/nft".into(), message: "it broke".to_owned() };
         for (rules, why) in [(Ok(None), "no program"), (Err(failed), "it broke")] {
             let mut found = Found::default();

@@ -11,7 +11,7 @@ use gpuaas_host::{Changed, Command, FileSpec, HostError};
 use gpuaas_model::Code;
 use gpuaas_wire::task::{ArtifactRef, Rke2Install, Rke2Installed, TaskFailure};
 
-use super::artifact_fetch::{content_id, fetch_again, staged};
+use super::artifact_fetch::{content_id, refetch, staged};
 use crate::context::{Context, host_failed};
 
 /// Folder into which the archive is unpacked: the tar method's default prefix.
@@ -25,7 +25,7 @@ const ENTRIES_MAX: usize = 100;
 
 /// Installs the release.
 pub(crate) async fn run(task: Rke2Install, context: Context) -> Result<Rke2Installed, TaskFailure> {
-    context.say(format!("laying out {}", task.version));
+    context.report_progress(format!("installing {}", task.version));
     let files = unpack(&archive(&task.archive, &context).await?)?;
     let mut files_written = 0;
     for file in &files {
@@ -38,7 +38,7 @@ pub(crate) async fn run(task: Rke2Install, context: Context) -> Result<Rke2Insta
     context.host.daemon_reload().await.map_err(host_failed)?;
     let version_line = version_line(&context).await?;
     if !version_line.contains(&task.version) {
-        let message = format!("the archive of {} holds {version_line}", task.version);
+        let message = format!("the archive of {} contains {version_line}", task.version);
         return Err(TaskFailure::new(Code::ArtifactDigestMismatch, message));
     }
     Ok(Rke2Installed { version_line, files_written })
@@ -49,17 +49,17 @@ async fn archive(artifact: &ArtifactRef, context: &Context) -> Result<Vec<u8>, T
     let (path, id) = (staged(artifact)?, content_id(artifact)?);
     if id.size_bytes > ARCHIVE_BYTES_MAX {
         let message =
-            format!("{} has {} bytes; at most {ARCHIVE_BYTES_MAX} are unpacked", artifact.name, id.size_bytes);
+            format!("{} has {} bytes, more than the maximum of {ARCHIVE_BYTES_MAX}", artifact.name, id.size_bytes);
         return Err(TaskFailure::new(Code::TaskParamsInvalid, message));
     }
     let read = match context.host.read_verified(&path, id).await {
-        Err(error) if is_of(&error, &path) => {
-            fetch_instead(artifact, &error, context).await?;
+        Err(error) if is_staged_file_error(&error, &path) => {
+            refetch_changed(artifact, &error, context).await?;
             context.host.read_verified(&path, id).await
         }
         read => read,
     };
-    read.map_err(|error| changed_again(artifact, error))
+    read.map_err(|error| install_error(artifact, error))
 }
 
 /// Puts an image archive in place, unless exactly that one is there.
@@ -67,34 +67,34 @@ async fn image(artifact: &ArtifactRef, context: &Context) -> Result<Changed, Tas
     let (path, id) = (staged(artifact)?, content_id(artifact)?);
     let target = Utf8Path::new(IMAGES).join(plain_name(&artifact.name)?);
     let copied = match context.host.copy_verified(&path, &target, 0o644, id).await {
-        Err(error) if is_of(&error, &path) => {
-            fetch_instead(artifact, &error, context).await?;
+        Err(error) if is_staged_file_error(&error, &path) => {
+            refetch_changed(artifact, &error, context).await?;
             context.host.copy_verified(&path, &target, 0o644, id).await
         }
         copied => copied,
     };
-    copied.map_err(|error| changed_again(artifact, error))
+    copied.map_err(|error| install_error(artifact, error))
 }
 
 /// Returns true if the error means that the staged artifact is missing or different.
-fn is_of(error: &HostError, staged: &Utf8Path) -> bool {
+fn is_staged_file_error(error: &HostError, staged: &Utf8Path) -> bool {
     match error {
-        HostError::OtherBytes { path, .. } | HostError::Unfit { path, .. } => path == staged,
+        HostError::ContentMismatch { path, .. } | HostError::UnsafePath { path, .. } => path == staged,
         HostError::File { path, source, .. } => path == staged && source.kind() == ErrorKind::NotFound,
         _ => false,
     }
 }
 
 /// Removes the staged artifact and fetches it again. The task names the artifact, and so may fetch it.
-async fn fetch_instead(artifact: &ArtifactRef, why: &HostError, context: &Context) -> Result<(), TaskFailure> {
-    tracing::warn!(name = artifact.name, %why, "a staged artifact is not what was fetched, and is fetched again");
-    fetch_again(artifact, context).await.map(drop)
+async fn refetch_changed(artifact: &ArtifactRef, why: &HostError, context: &Context) -> Result<(), TaskFailure> {
+    tracing::warn!(name = artifact.name, %why, "a staged artifact was changed; fetching it again");
+    refetch(artifact, context).await.map(drop)
 }
 
 /// Returns the failure of an artifact that was changed again right after it was fetched again.
-fn changed_again(artifact: &ArtifactRef, error: HostError) -> TaskFailure {
+fn install_error(artifact: &ArtifactRef, error: HostError) -> TaskFailure {
     match error {
-        error @ (HostError::OtherBytes { .. } | HostError::Unfit { .. }) => {
+        error @ (HostError::ContentMismatch { .. } | HostError::UnsafePath { .. }) => {
             let message = format!("{} was changed on the node after it was fetched: {error}", artifact.name);
             TaskFailure::new(Code::ArtifactDigestMismatch, message)
         }
@@ -119,7 +119,8 @@ pub(crate) async fn version_line(context: &Context) -> Result<String, TaskFailur
 fn unpack(archive: &[u8]) -> Result<Vec<FileSpec>, TaskFailure> {
     let broken =
         |error: std::io::Error| TaskFailure::new(Code::ArtifactTruncated, format!("the archive is broken: {error}"));
-    let unsafe_path = |path: &str| TaskFailure::new(Code::ArtifactUnsafePath, format!("the archive names {path}"));
+    let unsafe_path =
+        |path: &str| TaskFailure::new(Code::ArtifactUnsafePath, format!("the archive contains the unsafe path {path}"));
     let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(archive).take(ARCHIVE_BYTES_MAX));
     let mut files = Vec::new();
     for (entry, number) in tar.entries().map_err(broken)?.zip(0..) {
@@ -134,9 +135,9 @@ fn unpack(archive: &[u8]) -> Result<Vec<FileSpec>, TaskFailure> {
         match entry.header().entry_type() {
             tar::EntryType::Directory => continue,
             tar::EntryType::Regular => {}
-            _ => return Err(unsafe_path(&format!("{name}, which is neither file nor folder"))),
+            _ => return Err(unsafe_path(&format!("{name} (neither a file nor a folder)"))),
         }
-        let path = inside(&name).ok_or_else(|| unsafe_path(&name))?;
+        let path = install_path(&name).ok_or_else(|| unsafe_path(&name))?;
         let mode = if entry.header().mode().map_err(broken)? & 0o100 == 0 { 0o644 } else { 0o755 };
         let mut content = Vec::new();
         entry.read_to_end(&mut content).map_err(broken)?;
@@ -146,7 +147,7 @@ fn unpack(archive: &[u8]) -> Result<Vec<FileSpec>, TaskFailure> {
 }
 
 /// Returns the target path of an archive's entry; `None` if it is outside the folders `bin`, `lib` and `share` of the prefix.
-fn inside(name: &str) -> Option<Utf8PathBuf> {
+fn install_path(name: &str) -> Option<Utf8PathBuf> {
     let mut path = Utf8PathBuf::from(PREFIX);
     let mut depth = 0;
     for component in Utf8Path::new(name).components() {
@@ -167,7 +168,9 @@ fn inside(name: &str) -> Option<Utf8PathBuf> {
 
 fn plain_name(name: &str) -> Result<&str, TaskFailure> {
     let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
-    plain.then_some(name).ok_or_else(|| TaskFailure::new(Code::ArtifactUnsafePath, format!("{name} is no file name")))
+    plain
+        .then_some(name)
+        .ok_or_else(|| TaskFailure::new(Code::ArtifactUnsafePath, format!("{name} is not a file name")))
 }
 
 #[cfg(test)]
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_that_leads_elsewhere_is_refused() {
+    fn bad_input_paths_outside_the_prefix_are_refused() {
         for name in [&b"../bin/rke2"[..], b"/etc/passwd", b"bin/../../x", b"etc/x", b"bin"] {
             let refused = unpack(&archive(name, tar::EntryType::Regular)).unwrap_err();
             assert_eq!(refused.code, Code::ArtifactUnsafePath, "{}", String::from_utf8_lossy(name));
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_that_breaks_off_is_refused() {
+    fn bad_input_truncated_archive_is_refused() {
         let whole = archive(b"bin/rke2", tar::EntryType::Regular);
         assert_eq!(unpack(&whole[..whole.len() / 2]).unwrap_err().code, Code::ArtifactTruncated);
     }
@@ -223,8 +226,8 @@ mod tests {
         ArtifactRef { name: name.to_owned(), sha256: sha256_hex(bytes), size_bytes: bytes.len() as u64 }
     }
 
-    const IMAGE: &[u8] = b"what the release holds";
-    const OTHER_IMAGE: &[u8] = b"what the tenant likes!";
+    const IMAGE: &[u8] = b"image from the release";
+    const OTHER_IMAGE: &[u8] = b"image from the tenant!";
 
     fn task(archive: &[u8]) -> Rke2Install {
         Rke2Install {
@@ -250,18 +253,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn poisoned_archive_is_removed_and_nothing_of_it_is_laid_out() {
+    async fn poisoned_archive_is_removed_and_not_installed() {
         let (good, evil) =
             (archive(b"bin/rke2", tar::EntryType::Regular), archive(b"bin/evil", tar::EntryType::Regular));
         let task = task(&good);
         let (folder, host) = with_staged(&task, &evil, IMAGE);
         run(task.clone(), context(&host)).await.unwrap_err();
-        assert!(!folder.path().join("usr/local/bin").exists(), "a poisoned archive was laid out");
-        assert!(!host.exists(&staged(&task.archive).unwrap()).await.unwrap(), "a poisoned archive stays staged");
+        assert!(!folder.path().join("usr/local/bin").exists(), "a poisoned archive was installed");
+        assert!(!host.exists(&staged(&task.archive).unwrap()).await.unwrap(), "the poisoned archive is still staged");
     }
 
     #[tokio::test]
-    async fn image_of_the_right_size_and_other_bytes_is_replaced() {
+    async fn installed_image_with_other_bytes_is_replaced() {
         let good = archive(b"bin/rke2", tar::EntryType::Regular);
         let task = task(&good);
         let (folder, host) = with_staged(&task, &good, IMAGE);
@@ -274,12 +277,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn poisoned_image_is_removed_and_not_laid_out() {
+    async fn poisoned_image_is_removed_and_not_installed() {
         let good = archive(b"bin/rke2", tar::EntryType::Regular);
         let task = task(&good);
         let (folder, host) = with_staged(&task, &good, OTHER_IMAGE);
         run(task.clone(), context(&host)).await.unwrap_err();
         assert!(!folder.path().join("var/lib/rancher/rke2/agent/images/images.tar.zst").exists());
-        assert!(!host.exists(&staged(&task.images[0]).unwrap()).await.unwrap(), "a poisoned image stays staged");
+        assert!(!host.exists(&staged(&task.images[0]).unwrap()).await.unwrap(), "the poisoned image is still staged");
     }
 }

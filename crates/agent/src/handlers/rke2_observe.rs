@@ -61,15 +61,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ca_hash_of_a_bundle_is_its_roots_and_of_one_certificate_the_files() {
+    async fn ca_hash_covers_the_root_of_a_bundle_or_a_single_certificate_file() {
         let root = Authority::generate("root", now()).unwrap();
         let node = "0198c0de-7a3b-7c11-9b54-0242ac120001".parse().unwrap();
-        let below = NodeIdentity { control_plane: "root".to_owned(), node, epoch: 1 };
-        let below = root.issue_node(&NodeKey::generate().unwrap().request_pem().unwrap(), &below, now()).unwrap();
-        let alone = root.certificate_pem();
-        assert_eq!(hash_of(alone).await, Some(sha256_hex(alone.as_bytes())));
-        let der = certificates_of_pem(alone).unwrap().remove(0);
-        assert_eq!(hash_of(&format!("{below}{alone}")).await, Some(sha256_hex(&der)), "RKE2's own tokens hold another");
+        let intermediate = NodeIdentity { control_plane: "root".to_owned(), node, epoch: 1 };
+        let intermediate_pem =
+            root.issue_node(&NodeKey::generate().unwrap().request_pem().unwrap(), &intermediate, now()).unwrap();
+        let root_pem = root.certificate_pem();
+        assert_eq!(hash_of(root_pem).await, Some(sha256_hex(root_pem.as_bytes())));
+        let der = certificates_of_pem(root_pem).unwrap().remove(0);
+        assert_eq!(
+            hash_of(&format!("{intermediate_pem}{root_pem}")).await,
+            Some(sha256_hex(&der)),
+            "RKE2's own tokens contain the root's digest"
+        );
         let (_folder, host) = sandbox(&[]);
         assert_eq!(ca_sha256(&context(&host)).await.unwrap(), None);
     }

@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// Part of the task's time that is reserved for a failed start: to collect evidence and to stop the unit.
-const TO_END: Duration = Duration::from_secs(30);
+const CLEANUP_TIME: Duration = Duration::from_secs(30);
 /// Longest time to collect evidence.
-const EVIDENCE_MAX: Duration = Duration::from_secs(5);
+const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts the unit and waits until it is up.
 pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started, TaskFailure> {
@@ -32,7 +32,7 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
     let host = &context.host;
     host.daemon_reload().await.map_err(host_failed)?;
     host.enable(unit).await.map_err(host_failed)?;
-    at_rest(host.as_ref(), unit).await.map_err(host_failed)?;
+    settle_unit(host.as_ref(), unit).await.map_err(host_failed)?;
     // The subscription comes before the start, so that no event in between is missed.
     let events = host.unit_events(unit).await.map_err(host_failed)?;
     let began = now();
@@ -50,9 +50,9 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
         seen: vec![0; task.give_up_on.len()],
         excepted: vec![false; task.exceptions.len()],
         last_line: String::new(),
-        moved: false,
+        was_activating: false,
     };
-    match wait.until_up(&context, events, journal).await {
+    match wait.until_running(&context, events, journal).await {
         Ok(status) => {
             let ready_after_ms = u64::try_from(now().since(began).as_millis()).unwrap_or(u64::MAX);
             started(&task, &context, status, ready_after_ms).await
@@ -60,14 +60,14 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
         Err((code, message)) => {
             let bare = TaskFailure::new(code, message.clone());
             // A cancellation needs no evidence and must not take long.
-            let evidence_max = if code == Code::TaskCancelled { Duration::ZERO } else { EVIDENCE_MAX };
+            let evidence_max = if code == Code::TaskCancelled { Duration::ZERO } else { EVIDENCE_TIMEOUT };
             let evidence = with_evidence(&context, unit, began, code, message);
             let failure = tokio::time::timeout(evidence_max, evidence).await.unwrap_or(bare);
             // A failed start leaves no unit that keeps trying unnoticed, and the next attempt begins with a stopped unit. If the stop takes
             // longer than the task has, the failure is reported anyway: the stop is ordered.
             match tokio::time::timeout(context.time_left(), host.stop(unit)).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::warn!(unit, %error, "a unit that failed to start could not be stopped"),
+                Ok(Err(error)) => tracing::warn!(unit, %error, "could not stop a unit that failed to start"),
                 Err(_) => tracing::warn!(unit, "a unit that failed to start is still stopping"),
             }
             Err(failure)
@@ -76,7 +76,7 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
 }
 
 /// Waits for an earlier stop, and resets an earlier failure: systemd reports a unit as failed until it is reset or started.
-async fn at_rest(host: &dyn Host, unit: &str) -> Result<(), HostError> {
+async fn settle_unit(host: &dyn Host, unit: &str) -> Result<(), HostError> {
     let active = async || Ok::<_, HostError>(host.unit(unit).await?.map(|status| status.active).unwrap_or_default());
     if active().await? == "deactivating" {
         host.stop(unit).await?;
@@ -110,11 +110,11 @@ struct Wait<'a> {
     excepted: Vec<bool>,
     last_line: String,
     /// True after the unit has left the state that it had before the start.
-    moved: bool,
+    was_activating: bool,
 }
 
 impl Wait<'_> {
-    async fn until_up(
+    async fn until_running(
         &mut self,
         context: &Context,
         mut events: BoxStream<'static, UnitStatus>,
@@ -122,57 +122,58 @@ impl Wait<'_> {
     ) -> Result<UnitStatus, (Code, String)> {
         let unit = self.task.role.unit();
         let left = context.time_left();
-        let timeout = tokio::time::sleep(left.saturating_sub(TO_END.min(left / 4)));
+        let timeout = tokio::time::sleep(left.saturating_sub(CLEANUP_TIME.min(left / 4)));
         tokio::pin!(timeout);
         loop {
             tokio::select! {
                 status = events.next() => {
-                    let Some(status) = status else { return Err((Code::TaskInterrupted, "the init hung up".to_owned())) };
-                    if let Some(end) = self.judge(status) { return end }
+                    let Some(status) = status else { return Err((Code::TaskInterrupted, "the stream of unit events ended".to_owned())) };
+                    if let Some(end) = self.evaluate(status) { return end }
                 }
                 line = journal.next() => {
-                    let Some(line) = line else { return Err((Code::TaskInterrupted, "the journal ended".to_owned())) };
+                    let Some(line) = line else { return Err((Code::TaskInterrupted, "the stream of journal lines ended".to_owned())) };
                     self.last_line = line.text;
-                    context.say(format!("waiting for {unit}: {}", self.last_line));
-                    if let Some(text) = self.gives_up() {
-                        return Err((Code::HostFailed, format!("{unit} says again and again: {text}")));
+                    context.report_progress(format!("waiting for {unit}: {}", self.last_line));
+                    if let Some(text) = self.matched_text() {
+                        return Err((Code::HostFailed, format!("{unit} repeatedly logs: {text}")));
                     }
                 }
                 () = context.cancel.cancelled() => return Err((Code::TaskCancelled, "the start was cancelled".to_owned())),
                 () = &mut timeout => {
-                    return Err((Code::TaskTimedOut, format!("{unit} did not become ready in time; it said last: {}", self.last_line)));
+                    return Err((Code::TaskTimedOut, format!("{unit} did not become ready in time; its last log line: {}", self.last_line)));
                 }
             }
         }
     }
 
     /// Returns success if the unit is up, an error if it will not come up, and `None` while it must be waited for.
-    fn judge(&mut self, status: UnitStatus) -> Option<Result<UnitStatus, (Code, String)>> {
+    fn evaluate(&mut self, status: UnitStatus) -> Option<Result<UnitStatus, (Code, String)>> {
         let unit = self.task.role.unit();
         if status.is_running() {
             return Some(Ok(status));
         }
         if status.active == "activating" {
-            self.moved = true;
+            self.was_activating = true;
         }
         // A start from rest resets systemd's restart counter to zero.
         self.restarts_before = self.restarts_before.min(status.n_restarts);
         if status.n_restarts - self.restarts_before > self.task.restarts_max {
-            let why = format!("{unit} ended {} times, last with status {}", status.n_restarts, status.exec_main_status);
+            let why =
+                format!("{unit} exited {} times, last with status {}", status.n_restarts, status.exec_main_status);
             return Some(Err((Code::HostFailed, why)));
         }
         match status.active.as_str() {
             "failed" => Some(Err((Code::HostFailed, format!("{unit} failed: {}", status.result)))),
-            "inactive" if self.moved => Some(Err((
+            "inactive" if self.was_activating => Some(Err((
                 Code::HostFailed,
-                format!("{unit} is inactive after its start: a condition skipped it, or it was stopped"),
+                format!("{unit} is inactive after its start: a condition failed, or it was stopped"),
             ))),
             _ => None,
         }
     }
 
     /// Returns the text for which the last line ends the wait. Counts that line, so it must be called once per line.
-    fn gives_up(&mut self) -> Option<&str> {
+    fn matched_text(&mut self) -> Option<&str> {
         let exceptions = self.task.exceptions.iter().zip(&mut self.excepted);
         exceptions.for_each(|(exception, holds)| *holds = exception.includes(&self.last_line, *holds));
         let holding = self.task.exceptions.iter().zip(&self.excepted).filter(|(_, holds)| **holds);
@@ -213,7 +214,7 @@ mod tests {
     const NOT_A_MEMBER: &str = "is a not a member of the etcd cluster";
 
     /// Returns true if one of these lines ends the wait.
-    fn ends_with(lines: &[&str]) -> bool {
+    fn gives_up_on(lines: &[&str]) -> bool {
         let exception = GiveUpException {
             text: NOT_A_MEMBER.to_owned(),
             from: "cluster-reset=true".to_owned(),
@@ -234,21 +235,27 @@ mod tests {
             seen: vec![0; 2],
             excepted: vec![false],
             last_line: String::new(),
-            moved: false,
+            was_activating: false,
         };
         lines.iter().any(|line| {
             wait.last_line = (*line).to_owned();
-            wait.gives_up().is_some()
+            wait.matched_text().is_some()
         })
     }
 
     #[test]
-    fn text_to_give_up_on_does_not_count_in_the_span_of_its_exception() {
-        let told = format!("Failed to test etcd connection: this server {NOT_A_MEMBER}. Found [], expect: n1");
+    fn give_up_text_does_not_count_during_its_exception() {
+        let not_a_member = format!("Failed to test etcd connection: this server {NOT_A_MEMBER}. Found [], expect: n1");
         let (start, reset) = ("Starting rke2 v1.36.3+rke2r1", "Starting etcd for new cluster, cluster-reset=true");
-        assert!(ends_with(&[start, &told]));
-        assert!(!ends_with(&[start, reset, &told, &told]), "a reset corrects an address that changed");
-        assert!(ends_with(&[start, reset, "boom"]), "other texts count during it");
-        assert!(ends_with(&[start, reset, &told, start, &told]), "a start that is no reset ended it");
+        assert!(gives_up_on(&[start, &not_a_member]));
+        assert!(
+            !gives_up_on(&[start, reset, &not_a_member, &not_a_member]),
+            "a cluster reset corrects a changed address"
+        );
+        assert!(gives_up_on(&[start, reset, "boom"]), "other texts count during the exception");
+        assert!(
+            gives_up_on(&[start, reset, &not_a_member, start, &not_a_member]),
+            "a start without a reset ends the exception"
+        );
     }
 }

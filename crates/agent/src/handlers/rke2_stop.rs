@@ -11,7 +11,7 @@ pub(crate) async fn run(task: Rke2Stop, context: Context) -> Result<Rke2Stopped,
     if context.host.unit(unit).await.map_err(host_failed)?.is_none() {
         return Ok(Rke2Stopped { changed: false });
     }
-    context.say(format!("stopping {unit}"));
+    context.report_progress(format!("stopping {unit}"));
     let changed = context.host.stop(unit).await.map_err(host_failed)?;
     Ok(Rke2Stopped { changed: changed == Changed::Yes })
 }

@@ -15,8 +15,8 @@ use super::{artifact_fetch::STAGING, rke2_install::PREFIX};
 use crate::context::{Context, host_failed};
 
 /// File that records an uninstall that began and has not ended; contains the script's exit status as soon as there is one.
-const BEGUN: &str = "/var/lib/gpuaas-agent/rke2-uninstall";
-const BEGUN_BYTES_MAX: u64 = 64;
+const MARKER: &str = "/var/lib/gpuaas-agent/rke2-uninstall";
+const MARKER_BYTES_MAX: u64 = 64;
 const SCRIPT: &str = "/usr/local/bin/rke2-uninstall.sh";
 /// Variable that names the folder in which RKE2 is installed, for the script.
 const ROOT_VARIABLE: &str = "INSTALL_RKE2_ROOT";
@@ -36,41 +36,41 @@ pub(crate) async fn run(_task: Rke2Uninstall, context: Context) -> Result<Rke2Un
     let (host, script) = (context.host.as_ref(), Utf8Path::new(SCRIPT));
     // Runs first, and even if nothing is installed: artifacts are staged before the installation.
     if let Err(error) = host.remove(Utf8Path::new(STAGING)).await {
-        tracing::warn!(%error, "staged artifacts stay");
+        tracing::warn!(%error, "could not remove the staged artifacts");
     }
     let status = if host.exists(script).await.map_err(host_failed)? {
-        context.say("uninstalling");
-        begun(host, None).await?;
+        context.report_progress("uninstalling");
+        write_marker(host, None).await?;
         // On SUSE with /usr/local as a separate mount, the script would look in /opt/rke2 and end at once.
         let environment = vec![(ROOT_VARIABLE.to_owned(), PREFIX.to_owned())];
         let command = Command { program: script.to_owned(), arguments: Vec::new(), environment, timeout: TIMEOUT };
         let status = host.run(&command).await.map_err(host_failed)?.status;
-        begun(host, status).await?;
+        write_marker(host, status).await?;
         status
     } else {
-        let Some(status) = of_before(host).await? else { return Ok(Rke2Uninstalled { exit_status: None }) };
+        let Some(status) = read_marker(host).await? else { return Ok(Rke2Uninstalled { exit_status: None }) };
         Some(status)
     };
-    remove_leavings(host).await;
+    remove_leftovers(host).await;
     host.daemon_reload().await.map_err(host_failed)?;
-    host.remove(Utf8Path::new(BEGUN)).await.map_err(host_failed)?;
+    host.remove(Utf8Path::new(MARKER)).await.map_err(host_failed)?;
     Ok(Rke2Uninstalled { exit_status: status })
 }
 
 /// Returns the status of an uninstall that began and whose script no longer exists; `None` if none began.
-async fn of_before(host: &dyn Host) -> Result<Option<i32>, TaskFailure> {
-    let read = host.read(Utf8Path::new(BEGUN), BEGUN_BYTES_MAX).await.map_err(host_failed)?;
+async fn read_marker(host: &dyn Host) -> Result<Option<i32>, TaskFailure> {
+    let read = host.read(Utf8Path::new(MARKER), MARKER_BYTES_MAX).await.map_err(host_failed)?;
     // A script that no longer exists has completed: it removes itself last.
     Ok(read.map(|text| String::from_utf8_lossy(&text).trim().parse().unwrap_or(0)))
 }
 
 /// Records that the uninstall began, with the script's status if there is one. An attempt after a crash reads it.
-async fn begun(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFailure> {
+async fn write_marker(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFailure> {
     let content = status.map(|status| status.to_string()).unwrap_or_default().into_bytes();
-    match host.write(&FileSpec { path: BEGUN.into(), mode: 0o600, content }).await {
+    match host.write(&FileSpec { path: MARKER.into(), mode: 0o600, content }).await {
         // The uninstall is what frees the disk.
         Err(error) if error.is_full() => {
-            tracing::warn!(%error, "an uninstall is not written down");
+            tracing::warn!(%error, "could not record the progress of an uninstall");
             Ok(())
         }
         written => written.map(drop).map_err(host_failed),
@@ -78,10 +78,10 @@ async fn begun(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFailure> 
 }
 
 /// Removes the leftovers. Those that cannot be removed stay; the residue report lists them if they are residue.
-async fn remove_leavings(host: &dyn Host) {
+async fn remove_leftovers(host: &dyn Host) {
     for folder in FOLDERS.map(Utf8Path::new) {
         if let Err(error) = host.remove_empty_folder(folder).await {
-            tracing::warn!(%folder, %error, "an empty folder stays");
+            tracing::warn!(%folder, %error, "could not remove an empty folder");
         }
     }
     for program in IPTABLES.map(Utf8PathBuf::from) {
@@ -95,7 +95,7 @@ async fn remove_leavings(host: &dyn Host) {
             let command =
                 Command { program: program.clone(), arguments, environment: Vec::new(), timeout: CHAIN_TIMEOUT };
             if let Err(error) = host.run(&command).await {
-                tracing::warn!(chain, %error, "a chain stays");
+                tracing::warn!(chain, %error, "could not delete an iptables chain");
             }
         }
     }
@@ -107,27 +107,24 @@ mod tests {
     use crate::handlers::test_host::{context, sandbox};
 
     #[tokio::test]
-    async fn an_uninstall_that_was_begun_is_ended_and_one_that_was_not_finds_nothing() {
+    async fn begun_uninstall_is_finished_and_nothing_is_done_without_one() {
         let (folder, host) = sandbox(&[]);
         std::fs::create_dir_all(folder.path().join("etc/rancher")).unwrap();
         let found = run(Rke2Uninstall {}, context(&host)).await.unwrap();
         assert_eq!(found.exit_status, None);
-        assert!(
-            folder.path().join("etc/rancher").exists(),
-            "an empty folder is nobody's leaving where nothing was begun"
-        );
+        assert!(folder.path().join("etc/rancher").exists(), "empty folders stay if no uninstall was begun");
         for (status, known) in [(None, 0), (Some(0), 0), (Some(3), 3)] {
-            begun(host.as_ref(), status).await.unwrap();
-            assert_eq!(of_before(host.as_ref()).await.unwrap(), Some(known));
+            write_marker(host.as_ref(), status).await.unwrap();
+            assert_eq!(read_marker(host.as_ref()).await.unwrap(), Some(known));
         }
         // This host has no init to reload, so the uninstall does not end and stays recorded.
         run(Rke2Uninstall {}, context(&host)).await.unwrap_err();
         assert!(!folder.path().join("etc/rancher").exists());
-        assert_eq!(of_before(host.as_ref()).await.unwrap(), Some(3));
+        assert_eq!(read_marker(host.as_ref()).await.unwrap(), Some(3));
     }
 
     #[tokio::test]
-    async fn script_gets_the_root_that_rke2_was_laid_out_in() {
+    async fn uninstall_script_gets_the_install_root() {
         // Like RKE2's own script on SUSE with /usr/local on a separate disk: it looks in /opt/rke2 unless the variable is set.
         let text = "#!/bin/sh\nset -e\n: \"${INSTALL_RKE2_ROOT:=/opt/rke2}\"\n\
                     rm \"$GPUAAS_SANDBOX_ROOT$INSTALL_RKE2_ROOT/bin/rke2\"\n";
@@ -136,29 +133,26 @@ mod tests {
         std::fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         // This host has no init, so the steps after the script fail.
         run(Rke2Uninstall {}, context(&host)).await.unwrap_err();
-        assert_eq!(of_before(host.as_ref()).await.unwrap(), Some(0), "the script failed");
+        assert_eq!(read_marker(host.as_ref()).await.unwrap(), Some(0), "the script must succeed");
         assert!(!folder.path().join("usr/local/bin/rke2").exists());
     }
 
     #[tokio::test]
-    async fn empty_folders_of_rke2_go_and_what_holds_something_stays() {
+    async fn empty_rke2_folders_are_removed_and_others_stay() {
         let (folder, host) = sandbox(&[("/opt/cni/mine", ""), ("/usr/local/lib/systemd/user/mine.service", "")]);
         for made in ["etc/rancher", "mnt/rancher", "var/lib", "usr/local/lib/systemd/system"] {
             std::fs::create_dir_all(folder.path().join(made)).unwrap();
         }
         std::os::unix::fs::symlink("../../mnt/rancher", folder.path().join("var/lib/rancher")).unwrap();
-        remove_leavings(host.as_ref()).await;
+        remove_leftovers(host.as_ref()).await;
         let is_there = |path: &str| folder.path().join(path).exists();
         assert!(is_there("opt/cni/mine") && is_there("usr/local/lib/systemd/user/mine.service"));
         assert!(!is_there("etc/rancher") && !is_there("usr/local/lib/systemd/system"));
-        assert!(
-            is_there("var/lib/rancher") && is_there("mnt/rancher"),
-            "a link to somebody's own disk is nobody else's"
-        );
+        assert!(is_there("var/lib/rancher") && is_there("mnt/rancher"), "links to other disks stay");
     }
 
     #[tokio::test]
-    async fn staged_artifacts_go_with_every_uninstall_also_where_nothing_was_installed() {
+    async fn every_uninstall_removes_staged_artifacts() {
         let (folder, host) =
             sandbox(&[("/var/lib/gpuaas-agent/artifacts/0a1b", "x"), ("/var/lib/gpuaas-agent/artifacts/2c.part", "y")]);
         std::fs::write(folder.path().join("var/lib/gpuaas-agent/identity.json"), "kept").unwrap();

@@ -37,32 +37,32 @@ pub(crate) fn sandbox(files: &[(&str, &str)]) -> (tempfile::TempDir, Arc<dyn Hos
 }
 
 /// Returns a process with this program, as the holder of a port.
-pub(crate) fn held_by(program: &str) -> Process {
+pub(crate) fn process_of(program: &str) -> Process {
     Process { pid: 812, program: program.to_owned(), unit: None, cgroup: String::new() }
 }
 
 /// Returns a context for handlers on that host; its client has no endpoints, so that nothing can be fetched.
 pub(crate) fn context(host: &Arc<dyn Host>) -> Context {
-    static NOBODY: LazyLock<Arc<Fetch>> = LazyLock::new(|| Arc::new(nobody()));
+    static OFFLINE: LazyLock<Arc<Fetch>> = LazyLock::new(|| Arc::new(offline_fetch()));
     Context {
         host: host.clone(),
-        fetch: NOBODY.clone(),
+        fetch: OFFLINE.clone(),
         cancel: CancellationToken::new(),
         deadline: now().plus(Duration::from_secs(60)),
         progress: Arc::new(|_| {}),
     }
 }
 
-fn nobody() -> Fetch {
-    Fetch::new(&enrolled_nobody(), Arc::new(Endpoints::new(Vec::new()))).unwrap()
+fn offline_fetch() -> Fetch {
+    Fetch::new(&test_state(), Arc::new(Endpoints::new(Vec::new()))).unwrap()
 }
 
 /// Returns an identity from a throw-away authority, in the form in which an older agent keeps the key separately.
-pub(crate) fn enrolled_nobody() -> State {
-    let authority = Authority::generate("nobody", now()).unwrap();
+pub(crate) fn test_state() -> State {
+    let authority = Authority::generate("test", now()).unwrap();
     let key = NodeKey::generate().unwrap();
     let node = NodeIdentity {
-        control_plane: "nobody".to_owned(),
+        control_plane: "test".to_owned(),
         node: "0198c0de-7a3b-7c11-9b54-0242ac120001".parse().unwrap(),
         epoch: 1,
     };

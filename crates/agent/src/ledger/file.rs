@@ -31,7 +31,7 @@ const HEAD_BYTES_MAX: u64 = 4 * 1_024;
 /// Length of each of the head's two records.
 const RECORD_BYTES: usize = 1_024;
 /// Bytes of a record that are not its line: names, numbers, and the escapes of the quotes in the line.
-const RECORD_BYTES_BESIDE_LINE: usize = 400;
+const RECORD_OVERHEAD_BYTES: usize = 400;
 
 /// Id of a ledger, constant while the ledger exists. The identity names it too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub(crate) struct LedgerId(pub(super) String);
 impl LedgerId {
     pub(super) fn generate() -> Self {
         let mut bytes = [0_u8; 16];
-        getrandom::fill(&mut bytes).expect("Linux has given random bytes to every process since its boot ended");
+        getrandom::fill(&mut bytes).expect("Linux provides random bytes once it has booted");
         Self(hex::encode(bytes))
     }
 }
@@ -119,26 +119,26 @@ pub(super) async fn read(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Res
     let heads = read_heads(host).await?;
     let text = host.read(&path(), FILE_BYTES_MAX).await.map_err(|error| damaged(format!("cannot be read: {error}")))?;
     let Some(text) = text else {
-        return Err(problem(AgentProblemKind::LedgerMissing, &path(), "is missing, and this node is enrolled"));
+        return Err(problem(AgentProblemKind::LedgerMissing, &path(), "is missing, although this node is enrolled"));
     };
     let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).collect();
     let first = lines.first().ok_or_else(|| damaged("is empty"))?;
-    match header(first)? {
+    match parse_header(first)? {
         Some(header) => {
             check_header(&header, expected)?;
-            let heads = acknowledged(&header, heads, expected)?;
+            let heads = check_heads(&header, heads, expected)?;
             let (known, acknowledged) =
                 heads.last().map_or((header.written, None), |head| (head.written, Some(head.lines)));
-            let lines = chained(&lines, &heads)?;
+            let lines = verify_chain(&lines, &heads)?;
             let ahead = acknowledged.map_or(0, |acknowledged| lines.len() - acknowledged);
             let header = Header { written: known + ahead as u64, ..header };
             Ok(Contents { header: Some(header), lines })
         }
-        None if expected.id.is_some() => Err(damaged("does not say which ledger it is, and identity.json names one")),
+        None if expected.id.is_some() => Err(damaged("has no ledger id, although identity.json names one")),
         None if !heads.is_empty() => {
-            Err(older(format!("does not say which ledger it is, and {} names one: an older copy", head_path())))
+            Err(older(format!("has no ledger id, although {} names one: it is an older copy", head_path())))
         }
-        None => Ok(Contents { header: None, lines: without_digests(&lines)? }),
+        None => Ok(Contents { header: None, lines: read_without_digests(&lines)? }),
     }
 }
 
@@ -153,16 +153,16 @@ async fn read_heads(host: &Arc<dyn Host>) -> Result<Vec<Head>, AgentProblem> {
         verified("", record)?;
         serde_json::from_slice::<Head>(record).ok()
     });
-    let mut whole: Vec<Head> = whole.collect();
-    whole.sort_by_key(|head| (head.rewritten, head.lines));
-    if whole.is_empty() {
-        return Err(wrong("is damaged: no digest in it is that of its content".to_owned()));
+    let mut intact: Vec<Head> = whole.collect();
+    intact.sort_by_key(|head| (head.rewritten, head.lines));
+    if intact.is_empty() {
+        return Err(wrong("is damaged: no record in it has a valid digest".to_owned()));
     }
-    Ok(whole)
+    Ok(intact)
 }
 
 /// Returns the header in the first line; `None` if an older agent wrote it.
-fn header(line: &[u8]) -> Result<Option<Header>, AgentProblem> {
+fn parse_header(line: &[u8]) -> Result<Option<Header>, AgentProblem> {
     match serde_json::from_slice(line) {
         Ok(Line::Fence { ledger, .. }) => Ok(ledger),
         Ok(Line::Begin { .. } | Line::End { .. } | Line::Refuse { .. }) => Ok(None),
@@ -173,13 +173,13 @@ fn header(line: &[u8]) -> Result<Option<Header>, AgentProblem> {
 fn check_header(header: &Header, expected: &ExpectedLedger) -> Result<(), AgentProblem> {
     if header.node != expected.node {
         return Err(older(format!(
-            "is of node {}, and this is node {}: another copy was put there",
+            "is of node {}, but this is node {}: it is a copy of another ledger",
             header.node, expected.node
         )));
     }
     match &expected.id {
         Some(id) if *id != header.id => Err(older(format!(
-            "is another ledger ({}) than the one that identity.json names ({}): another copy was put there",
+            "has the id {}, but identity.json names {}: it is a copy of another ledger",
             header.id.0, id.0
         ))),
         Some(_) | None => Ok(()),
@@ -188,27 +188,27 @@ fn check_header(header: &Header, expected: &ExpectedLedger) -> Result<(), AgentP
 
 /// Returns the records that are about the present file, the newest last; none if the file was rewritten and its head was not, because the
 /// agent died or the disk was full.
-fn acknowledged(header: &Header, heads: Vec<Head>, expected: &ExpectedLedger) -> Result<Vec<Head>, AgentProblem> {
+fn check_heads(header: &Header, heads: Vec<Head>, expected: &ExpectedLedger) -> Result<Vec<Head>, AgentProblem> {
     let wrong = |what: &str| Err(problem(AgentProblemKind::LedgerDamaged, &head_path(), what));
     let Some(head) = heads.last() else {
         return match &expected.id {
             // Perhaps no head was ever written: the ledger receives its id only now.
             None => Ok(Vec::new()),
-            Some(_) => wrong("is missing: without it nobody can tell whether the ledger is whole"),
+            Some(_) => wrong("is missing: without it the agent cannot verify the ledger"),
         };
     };
     if head.ledger != header.id {
-        return wrong("is of another ledger: another copy was put there");
+        return wrong("is of another ledger");
     }
     if header.rewritten < head.rewritten {
         let (there, known) = (header.rewritten, head.rewritten);
-        return Err(older(format!("is an older copy: it was written anew {there} times, and {known} are known")));
+        return Err(older(format!("is an older copy: it was rewritten {there} times, but its head counts {known}")));
     }
     Ok(heads.into_iter().filter(|head| head.ledger == header.id && head.rewritten == header.rewritten).collect())
 }
 
 /// Parses the lines and checks that each one follows the one before it. Lines that only the head has are inserted.
-fn chained(lines: &[&[u8]], heads: &[Head]) -> Result<Vec<Line>, AgentProblem> {
+fn verify_chain(lines: &[&[u8]], heads: &[Head]) -> Result<Vec<Line>, AgentProblem> {
     let mut chain = Chain::default();
     let (needed, volatile) = (heads.last().map_or(1, |head| head.lines), not_durable(heads));
     let mut bad = None;
@@ -220,7 +220,7 @@ fn chained(lines: &[&[u8]], heads: &[Head]) -> Result<Vec<Line>, AgentProblem> {
         chain.add_from(volatile);
         if chain.add(line).is_none() {
             if number > needed && number < lines.len() {
-                return Err(not_as_written(number, lines.len()));
+                return Err(line_damaged(number, lines.len()));
             }
             bad.get_or_insert(number);
         }
@@ -228,16 +228,18 @@ fn chained(lines: &[&[u8]], heads: &[Head]) -> Result<Vec<Line>, AgentProblem> {
     chain.add_from(volatile);
     let read = chain.digests.len();
     match bad {
-        Some(number) if read < needed => return Err(not_as_written(number, lines.len())),
+        Some(number) if read < needed => return Err(line_damaged(number, lines.len())),
         // Nothing acted on this line, or the head has it: the agent acts on a line only after it is durable in one of them.
         Some(number) => tracing::warn!(number, "a crash damaged a line of the ledger that was not durable yet"),
         None => {}
     }
     if read < needed {
-        return Err(older(format!("holds {read} of {needed} acknowledged lines: it was cut, or is an older copy")));
+        return Err(older(format!("has {read} of {needed} acknowledged lines: it was truncated, or is an older copy")));
     }
     if heads.last().is_some_and(|head| chain.digests.get(head.lines.wrapping_sub(1)) != Some(&head.last)) {
-        return Err(older(format!("has another line {needed} than was acknowledged: another copy was put there")));
+        return Err(older(format!(
+            "differs from the acknowledged ledger in line {needed}: it is a copy of another ledger"
+        )));
     }
     Ok(chain.lines)
 }
@@ -254,8 +256,8 @@ fn not_durable(heads: &[Head]) -> &[Head] {
     }
 }
 
-fn not_as_written(number: usize, of: usize) -> AgentProblem {
-    damaged(format!("is damaged: line {number} of {of} is not as it was written"))
+fn line_damaged(number: usize, of: usize) -> AgentProblem {
+    damaged(format!("is damaged: line {number} of {of} does not match its digest"))
 }
 
 /// A sequence of lines, with the digest of each.
@@ -285,12 +287,12 @@ impl Chain {
 }
 
 /// Parses the lines of a ledger that an older agent wrote without digests.
-fn without_digests(lines: &[&[u8]]) -> Result<Vec<Line>, AgentProblem> {
+fn read_without_digests(lines: &[&[u8]]) -> Result<Vec<Line>, AgentProblem> {
     let mut read = Vec::new();
     for (line, number) in lines.iter().zip(1..) {
         match serde_json::from_slice(line) {
             Ok(line) => read.push(line),
-            Err(_) if number == lines.len() => tracing::warn!(number, "the ledger's last line was cut"),
+            Err(_) if number == lines.len() => tracing::warn!(number, "the ledger's last line is incomplete"),
             // Without this line, a task could run twice, or a task of an old leader could pass the fence.
             Err(error) => return Err(damaged(format!("is damaged: line {number}: {error}"))),
         }
@@ -336,13 +338,13 @@ pub(super) async fn advance_head(
 /// Returns the line as a record of the head contains it; `None` if it is too long.
 pub(super) fn in_head(content: &[u8]) -> Option<String> {
     let line = std::str::from_utf8(content).ok()?.trim_end();
-    (line.len() + RECORD_BYTES_BESIDE_LINE <= RECORD_BYTES).then(|| line.to_owned())
+    (line.len() + RECORD_OVERHEAD_BYTES <= RECORD_BYTES).then(|| line.to_owned())
 }
 
 fn record(head: &Head) -> Vec<u8> {
-    let text = serde_json::to_string(head).expect("names and numbers are JSON");
+    let text = serde_json::to_string(head).expect("a head serializes to JSON");
     let mut record = with_digest("", &text).0.into_bytes();
-    debug_assert!(record.len() < RECORD_BYTES, "a line that is in a record leaves room for names and numbers");
+    debug_assert!(record.len() < RECORD_BYTES, "the record must fit into RECORD_BYTES");
     record.resize(RECORD_BYTES - 1, b' ');
     record.push(b'\n');
     record

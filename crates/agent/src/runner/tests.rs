@@ -1,7 +1,7 @@
 //! Tests of the runner through the function that accepts envelopes: refusals, memory, cancellation.
 
 mod keys;
-mod memory;
+mod ledger;
 mod ownership;
 mod refusals;
 mod running;

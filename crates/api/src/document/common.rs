@@ -27,8 +27,8 @@ pub(super) fn complete(operation: &mut Operation, mutates: bool, shared: &mut Re
             describe_success(status, response);
         }
     }
-    if kind.is_tagged {
-        let unchanged = ResponseBuilder::new().description("It is as the ETag in `If-None-Match` says.");
+    if kind.has_etag {
+        let unchanged = ResponseBuilder::new().description("Not modified: the ETag matches `If-None-Match`.");
         operation.responses.responses.insert("304".to_owned(), unchanged.build().into());
     }
     for response in operation.responses.responses.values_mut() {
@@ -61,26 +61,27 @@ pub(super) struct Kind {
     pub(super) mutates: bool,
     needs_token: bool,
     /// True if the operation declares a permission. It then refuses one-time tokens.
-    needs_right: bool,
+    needs_permission: bool,
     /// True if the operation compares its object with `If-Match`.
-    pub(super) compares: bool,
+    pub(super) checks_if_match: bool,
     /// True if the response carries an ETag.
-    pub(super) is_tagged: bool,
+    pub(super) has_etag: bool,
     takes_body: bool,
     is_denied_to_some: bool,
 }
 
 impl Kind {
     pub(super) fn of(operation: &Operation, mutates: bool) -> Self {
-        let permission: Option<Permission> =
-            said(operation, "x-permission").and_then(Value::as_str).and_then(|permission| permission.parse().ok());
+        let permission: Option<Permission> = extension_value(operation, "x-permission")
+            .and_then(Value::as_str)
+            .and_then(|permission| permission.parse().ok());
         let is_tagged = |response: &RefOr<Response>| matches!(response, RefOr::T(response) if response.headers.contains_key("ETag"));
         Self {
             mutates,
             needs_token: operation.security.is_some(),
-            needs_right: permission.is_some(),
-            compares: own_codes(operation).contains(&Code::PreconditionFailed),
-            is_tagged: operation.responses.responses.get("200").is_some_and(is_tagged),
+            needs_permission: permission.is_some(),
+            checks_if_match: own_codes(operation).contains(&Code::PreconditionFailed),
+            has_etag: operation.responses.responses.get("200").is_some_and(is_tagged),
             takes_body: operation.request_body.is_some(),
             is_denied_to_some: permission
                 .is_some_and(|permission| Role::ALL.iter().any(|role| !role.allows(permission))),
@@ -89,7 +90,7 @@ impl Kind {
 
     /// Returns whether the operation accepts an idempotency key. It then reads the body, even if it declares none.
     pub(super) fn takes_key(&self) -> bool {
-        self.mutates && self.needs_right
+        self.mutates && self.needs_permission
     }
 
     /// Returns the operation's own codes and those of its kind.
@@ -101,7 +102,7 @@ impl Kind {
             }
         };
         add(self.needs_token, Code::Unauthenticated);
-        add(self.needs_right, Code::BootstrapOnly);
+        add(self.needs_permission, Code::OneTimeTokenOnly);
         add(self.is_denied_to_some, Code::Forbidden);
         // Also for operations without parameters: they refuse unknown parameters.
         add(true, Code::QueryInvalid);
@@ -121,21 +122,21 @@ impl Kind {
     }
 }
 
-pub(super) fn said<'a>(operation: &'a Operation, extension: &str) -> Option<&'a Value> {
+pub(super) fn extension_value<'a>(operation: &'a Operation, extension: &str) -> Option<&'a Value> {
     operation.extensions.as_ref()?.get(extension)
 }
 
 fn own_codes(operation: &Operation) -> Vec<Code> {
-    let codes = said(operation, "x-errors").and_then(Value::as_array).into_iter().flatten();
+    let codes = extension_value(operation, "x-errors").and_then(Value::as_array).into_iter().flatten();
     codes.filter_map(|code| code.as_str()?.parse().ok()).collect()
 }
 
 fn describe_success(status: &str, response: &mut Response) {
     if response.description.is_empty() {
         let description = match status {
-            "201" => "Made.",
-            "202" => "Accepted: it is carried out from now on.",
-            _ => "The answer.",
+            "201" => "Created.",
+            "202" => "Accepted. The work continues in the background.",
+            _ => "Success.",
         };
         response.description = description.to_owned();
     }

@@ -11,7 +11,7 @@ use utoipa::openapi::{
     path::{HttpMethod, Operation, ParameterIn},
 };
 
-use super::common::{Kind, said};
+use super::common::{Kind, extension_value};
 use crate::routes::{self, Described};
 
 /// Name of the query parameter that requests a preview.
@@ -21,7 +21,7 @@ pub(crate) const DRY_RUN: &str = "dry_run";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Declared {
     /// Permission that a caller needs.
-    pub(crate) needs: Needs,
+    pub(crate) access: Access,
     /// Audit action, if the operation changes something.
     pub(crate) audit: Option<AuditAction>,
     /// True if the operation changes something.
@@ -29,18 +29,18 @@ pub(crate) struct Declared {
     /// True if the operation takes a body.
     pub(crate) takes_body: bool,
     /// True if the operation compares its object with `If-Match`.
-    pub(crate) compares: bool,
+    pub(crate) checks_if_match: bool,
     /// Names of the query parameters.
     query: Vec<String>,
 }
 
 impl Declared {
     fn of(operation: &Operation, mutates: bool) -> Self {
-        let text = |extension| said(operation, extension).and_then(Value::as_str);
-        let needs = match text("x-permission") {
-            Some(said) if said.starts_with("none: ") => Needs::Nothing,
-            Some(said) => said.parse().map_or(Needs::Unsaid, Needs::Permission),
-            None => Needs::Unsaid,
+        let text = |extension| extension_value(operation, extension).and_then(Value::as_str);
+        let access = match text("x-permission") {
+            Some(value) if value.starts_with("none: ") => Access::Public,
+            Some(value) => value.parse().map_or(Access::Undeclared, Access::Permission),
+            None => Access::Undeclared,
         };
         let parameters = operation.parameters.iter().flatten();
         let query = parameters.filter_map(|parameter| match parameter {
@@ -48,11 +48,11 @@ impl Declared {
             _ => None,
         });
         Self {
-            needs,
+            access,
             audit: text("x-audit").and_then(|action| action.parse().ok()),
             mutates,
             takes_body: operation.request_body.is_some(),
-            compares: Kind::of(operation, mutates).compares,
+            checks_if_match: Kind::of(operation, mutates).checks_if_match,
             query: query.collect(),
         }
     }
@@ -65,13 +65,13 @@ impl Declared {
 
 /// Permission that an operation declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Needs {
+pub(crate) enum Access {
     /// No token: the request carries another credential.
-    Nothing,
+    Public,
     /// A token whose role has this permission.
     Permission(Permission),
     /// The description declares no valid permission.
-    Unsaid,
+    Undeclared,
 }
 
 /// Returns the operation for this method and route; `None` if there is none.
@@ -118,26 +118,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_declared_of_an_operation_is_what_the_document_says_of_it() {
+    fn declared_properties_match_the_document() {
         let document = serde_json::to_value(crate::document()).unwrap();
         let mut operations = 0;
         for (path, item) in document["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
-                let of = declared(&method.to_uppercase().parse().unwrap(), path).expect("it is described");
+                let of = declared(&method.to_uppercase().parse().unwrap(), path).expect("the operation is described");
                 let parameters = operation["parameters"].as_array().into_iter().flatten();
                 let is_if_match = |of: &Value| of["$ref"] == "#/components/parameters/IfMatch";
                 let query = parameters.clone().filter(|of| of["in"] == "query").map(|of| of["name"].as_str().unwrap());
                 assert_eq!(of.query, query.collect::<Vec<_>>(), "{method} {path}");
                 assert_eq!(of.takes_body, operation["requestBody"].is_object(), "{method} {path}");
-                assert_eq!(of.compares, parameters.clone().any(is_if_match), "{method} {path}");
+                assert_eq!(of.checks_if_match, parameters.clone().any(is_if_match), "{method} {path}");
                 let audit = operation["x-audit"].as_str().filter(|action| !action.starts_with("none: "));
                 assert_eq!(of.audit.map(|of| of.as_str()), audit, "{method} {path}");
-                let needs = match of.needs {
-                    Needs::Permission(permission) => operation["x-permission"] == permission.as_str(),
-                    Needs::Nothing => operation["x-permission"].as_str().is_some_and(|of| of.starts_with("none: ")),
-                    Needs::Unsaid => false,
+                let is_documented = match of.access {
+                    Access::Permission(permission) => operation["x-permission"] == permission.as_str(),
+                    Access::Public => operation["x-permission"].as_str().is_some_and(|of| of.starts_with("none: ")),
+                    Access::Undeclared => false,
                 };
-                assert!(needs, "{method} {path}: {:?}", of.needs);
+                assert!(is_documented, "{method} {path}: {:?}", of.access);
                 operations += 1;
             }
         }

@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 /// Redeems an enrollment token.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "read by the document alone")]
-pub(crate) struct Asked {
+#[allow(dead_code, reason = "read only by the OpenAPI document")]
+pub(crate) struct EnrollmentRequest {
     /// Id of the node for which the enrollment string was issued.
     #[schema(format = Uuid)]
     node: String,
@@ -30,7 +30,7 @@ pub(crate) struct Asked {
 /// Proof that a machine was reimaged.
 #[derive(ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[allow(dead_code, reason = "read by the document alone")]
+#[allow(dead_code, reason = "read only by the OpenAPI document")]
 pub(crate) enum Evidence {
     /// The value that the control plane passed only to its reimage hook.
     OneTimeValue {
@@ -41,8 +41,8 @@ pub(crate) enum Evidence {
 
 /// Identity of a node.
 #[derive(ToSchema)]
-#[allow(dead_code, reason = "read by the document alone")]
-pub(crate) struct Given {
+#[allow(dead_code, reason = "read only by the OpenAPI document")]
+pub(crate) struct EnrollmentResponse {
     /// The node's certificate in PEM.
     certificate: String,
     /// The authority's certificate in PEM.
@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn the_document_shows_the_fields_that_agents_send_and_get() {
-        let asked: Value = fields(Asked::schema()).into_iter().map(|field| (field, json!("x"))).collect();
-        let mut asked = asked;
-        asked["clock"] = json!(1);
-        asked["reimage"] = json!({ "kind": "one_time_value", "value": "x" });
-        asked["node"] = json!("0198c0de-0000-7000-8000-000000000000");
-        serde_json::from_value::<EnrollRequest>(asked).expect("no field lacks and none is unknown");
-        let given = EnrollResponse {
+    fn document_matches_the_wire_types() {
+        let request: Value = fields(EnrollmentRequest::schema()).into_iter().map(|field| (field, json!("x"))).collect();
+        let mut request = request;
+        request["clock"] = json!(1);
+        request["reimage"] = json!({ "kind": "one_time_value", "value": "x" });
+        request["node"] = json!("0198c0de-0000-7000-8000-000000000000");
+        serde_json::from_value::<EnrollRequest>(request).expect("no field is missing or unknown");
+        let response = EnrollResponse {
             certificate: String::new(),
             authority: String::new(),
             channels: Vec::new(),
@@ -88,9 +88,9 @@ mod tests {
             epoch: 1,
             key_set: json!({}),
         };
-        let given = serde_json::to_value(given).unwrap();
-        let mut sent: Vec<String> = given.as_object().unwrap().keys().cloned().collect();
+        let response = serde_json::to_value(response).unwrap();
+        let mut sent: Vec<String> = response.as_object().unwrap().keys().cloned().collect();
         sent.sort();
-        assert_eq!(fields(Given::schema()), sent);
+        assert_eq!(fields(EnrollmentResponse::schema()), sent);
     }
 }

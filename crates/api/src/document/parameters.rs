@@ -28,8 +28,8 @@ pub(super) fn complete(operation: &mut Operation, kind: &Kind) {
     }
     let mut taken = vec!["CorrelationId"];
     taken.extend(kind.takes_key().then_some("IdempotencyKey"));
-    taken.extend(kind.compares.then_some("IfMatch"));
-    taken.extend(kind.is_tagged.then_some("IfNoneMatch"));
+    taken.extend(kind.checks_if_match.then_some("IfMatch"));
+    taken.extend(kind.has_etag.then_some("IfNoneMatch"));
     let references = taken.into_iter().map(|name| RefOr::Ref(Ref::new(format!("#/components/parameters/{name}"))));
     operation.parameters.get_or_insert_default().extend(references);
 }
@@ -39,8 +39,8 @@ pub(super) fn describe(components: &mut Components) {
     let mut describe = |name: &str, parameter: Parameter| {
         components.parameters.insert(name.to_owned(), parameter.into());
     };
-    let correlation = "A UUID that finds everything about this request in logs, events and audit. Anything else is \
-                       replaced by a fresh one.";
+    let correlation = "A UUID that identifies this request in logs, events and audit records. Any other value is \
+                       replaced by a new UUID.";
     let uuid =
         ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid)));
     describe("CorrelationId", header("Correlation-Id", correlation, ObjectBuilder::new().schema_type(Type::String)));
@@ -49,15 +49,15 @@ pub(super) fn describe(components: &mut Components) {
         .min_length(Some(1))
         .max_length(Some(KEY_BYTES_MAX))
         .pattern(Some("^[!-~]+$"));
-    let description = "A request that is repeated under the same key within a day is answered again, not done again.";
+    let description = "A request that is repeated with the same key within a day gets the stored response.";
     describe("IdempotencyKey", header("Idempotency-Key", description, key));
     let tags = || ObjectBuilder::new().schema_type(Type::String).pattern(Some(TAGS));
-    let description = "ETags, one of which the object must still have for anything to be done; `*` for any.";
+    let description = "ETags, one of which must be the object's; otherwise nothing is changed. `*` for any.";
     describe("IfMatch", header("If-Match", description, tags()));
-    let description = "ETags that the caller holds already: while one of them is the present one, 304 without a body.";
+    let description = "ETags that the caller already has. If one is the object's, the response is 304 without a body.";
     describe("IfNoneMatch", header("If-None-Match", description, tags()));
     let mut echoed = Header::new(uuid.build());
-    echoed.description = Some("The id under which this request is found.".to_owned());
+    echoed.description = Some("The correlation id of the request.".to_owned());
     components.headers.insert("CorrelationId".to_owned(), echoed.into());
 }
 

@@ -6,7 +6,7 @@ use gpuaas_model::{
 };
 use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
 
-use crate::shown::SECTIONS;
+use crate::views::SECTIONS;
 
 /// A DNS label. An id in its usual form is one too.
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
@@ -24,7 +24,7 @@ fn string() -> ObjectBuilder {
 
 /// Schema of a search text.
 fn text() -> Object {
-    line(string().max_length(Some(Line::SEARCHED.characters_max())))
+    line(string().max_length(Some(Line::SEARCH_TEXT.characters_max())))
 }
 
 /// Schema of a text that [`Line`] checks.
@@ -53,13 +53,13 @@ fn number() -> Object {
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(i64::MAX)).build()
 }
 
-fn words(words: impl IntoIterator<Item = &'static str>) -> Object {
-    string().enum_values(Some(words)).build()
+fn enumeration(values: impl IntoIterator<Item = &'static str>) -> Object {
+    string().enum_values(Some(values)).build()
 }
 
-macro_rules! words_of {
-    ($words:ident) => {
-        words($words::ALL.iter().map(|word| word.as_str()))
+macro_rules! enumeration_of {
+    ($values:ident) => {
+        enumeration($values::ALL.iter().map(|value| value.as_str()))
     };
 }
 
@@ -86,16 +86,16 @@ pub(super) fn of_query(name: &str, operation: &str) -> Option<Object> {
         ("after" | "since_seconds", _) => number(),
         ("sha256", _) => string().min_length(Some(64)).max_length(Some(64)).pattern(Some(DIGEST)).build(),
         ("actor" | "target" | "app" | "unit", _) => text(),
-        ("action", _) => words_of!(AuditAction),
-        ("connectivity", _) => words_of!(Connectivity),
-        ("health", _) => words_of!(Health),
-        ("kind", "list_archives") => words_of!(ArchiveKind),
-        ("lifecycle", _) => words_of!(Lifecycle),
-        ("section", _) => words(SECTIONS),
-        ("state", "list_nodes") => words_of!(NodeState),
-        ("state", "list_allocations") => words_of!(AllocationState),
-        ("state", "list_operations") => words_of!(OperationState),
-        ("state", "list_tasks") => words_of!(TaskState),
+        ("action", _) => enumeration_of!(AuditAction),
+        ("connectivity", _) => enumeration_of!(Connectivity),
+        ("health", _) => enumeration_of!(Health),
+        ("kind", "list_archives") => enumeration_of!(ArchiveKind),
+        ("lifecycle", _) => enumeration_of!(Lifecycle),
+        ("section", _) => enumeration(SECTIONS),
+        ("state", "list_nodes") => enumeration_of!(NodeState),
+        ("state", "list_allocations") => enumeration_of!(AllocationState),
+        ("state", "list_operations") => enumeration_of!(OperationState),
+        ("state", "list_tasks") => enumeration_of!(TaskState),
         _ => return None,
     })
 }

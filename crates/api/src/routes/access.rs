@@ -6,15 +6,15 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessGranted, AskAccess};
+use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessGranted, RequestAccess};
 use gpuaas_engine::{
     CommandError,
-    commands::access::{self, AccessAsk},
+    commands::access::{self, DeliveryRequest},
 };
 use gpuaas_model::AccessGrantId;
 
 use super::workloads::{ProjectParams, find};
-use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, shown, state::ApiState};
+use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, state::ApiState, views};
 
 /// Returns the endpoint of the workload's cluster, the available kinds of credentials, and the delivered ones.
 #[utoipa::path(
@@ -33,14 +33,14 @@ pub(crate) async fn get_access(
     Params(params): Params<ProjectParams>,
 ) -> Result<Json<AccessAnswer>, ApiProblem> {
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
-    Ok(Json(shown::access(access::describe(&state.engine, &caller, id).await?)))
+    Ok(Json(views::access(access::describe(&state.engine, &caller, id).await?)))
 }
 
 /// Delivers a credential for the workload's cluster.
 ///
 /// Only this response contains the credential.
 #[utoipa::path(
-    post, path = "/api/v1/workloads/{workload}/kubeconfig", tag = "workloads", security(("token" = [])), request_body = AskAccess,
+    post, path = "/api/v1/workloads/{workload}/kubeconfig", tag = "workloads", security(("token" = [])), request_body = RequestAccess,
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
     extensions(
         ("x-permission" = json!("access.view")), ("x-cli" = json!("workload kubeconfig")), ("x-audit" = json!("access.deliver")), ("x-event" = json!("access.delivered")),
@@ -53,9 +53,9 @@ pub(crate) async fn deliver_kubeconfig(
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
     Params(params): Params<ProjectParams>,
-    Body(ask): Body<AskAccess>,
+    Body(ask): Body<RequestAccess>,
 ) -> Result<Response, ApiProblem> {
-    let ask = AccessAsk { kind: ask.kind, role: ask.role, ttl_seconds: ask.ttl_seconds, reason: ask.reason };
+    let ask = DeliveryRequest { kind: ask.kind, role: ask.role, ttl_seconds: ask.ttl_seconds, reason: ask.reason };
     ask.check_reason()?;
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
     let delivered = access::deliver(&state.engine, &caller, id, ask).await?;
@@ -85,5 +85,5 @@ pub(crate) async fn revoke_access(
     Path(key): Path<String>,
 ) -> Result<Json<AccessGrant>, ApiProblem> {
     let id: AccessGrantId = key.parse().map_err(|_| CommandError::not_found("access grant", &key))?;
-    Ok(Json(shown::grant(access::revoke(&state.engine, &caller, id).await?)))
+    Ok(Json(views::grant(access::revoke(&state.engine, &caller, id).await?)))
 }

@@ -18,7 +18,7 @@ use crate::{
     auth::Authenticated,
     body::Body,
     convert,
-    etag::{Held, IfMatch},
+    etag::{IfMatch, IfNoneMatch},
     lookup,
     page::{PageParams, Params},
     problem::ApiProblem,
@@ -111,14 +111,14 @@ pub(crate) async fn get_allocation(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(id): Path<String>,
-    held: Held,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, ApiProblem> {
-    let id = known(&id)?;
+    let id = parse_id(&id)?;
     let mut reader = state.engine.store().read().await?;
     let record = reader.allocation(id).await?;
-    caller.must_see(record.project, "allocation", id)?;
+    caller.require_visible(record.project, "allocation", id)?;
     let revision = (&record).into();
-    held.or_send(revision, &shown(&mut reader, record).await?)
+    if_none_match.respond(revision, &shown(&mut reader, record).await?)
 }
 
 /// Releases an allocation.
@@ -138,12 +138,12 @@ pub(crate) async fn release_allocation(
     Path(id): Path<String>,
     IfMatch(seen): IfMatch,
 ) -> Result<Json<Allocation>, ApiProblem> {
-    let released = allocation::release(&state.engine, &caller, known(&id)?, &seen).await?;
+    let released = allocation::release(&state.engine, &caller, parse_id(&id)?, &seen).await?;
     Ok(Json(shown(&mut state.engine.store().read().await?, released).await?))
 }
 
 /// Parses an id. A text that cannot be an id is reported as absent.
-fn known(id: &str) -> Result<AllocationId, ApiProblem> {
+fn parse_id(id: &str) -> Result<AllocationId, ApiProblem> {
     Ok(id.parse().map_err(|_| CommandError::not_found("allocation", id))?)
 }
 

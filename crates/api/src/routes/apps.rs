@@ -77,7 +77,7 @@ pub(crate) async fn placement_options(
         let mut reader = state.engine.store().read().await?;
         lookup::caller_project(&mut reader, &caller, params.project.as_deref()).await?
     };
-    let page = params.part();
+    let page = params.page_params();
     let options = placement::options(&state.engine, &caller, project, &slug, &page.page()).await?;
     let next_cursor = page.next_cursor(&options, |option| option.allocation.id.to_string());
     Ok(Json(List::new(options.into_iter().map(option).collect(), next_cursor)))

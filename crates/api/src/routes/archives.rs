@@ -54,7 +54,7 @@ pub(crate) async fn list_archives(
     Authenticated(caller): Authenticated,
     Params(params): Params<ArchiveParams>,
 ) -> Result<Json<List<Archive>>, ApiProblem> {
-    caller.must(Permission::ArchivesRead)?;
+    caller.require(Permission::ArchivesRead)?;
     let kind = parsed(params.kind.as_deref(), "kind")?;
     let page = PageParams { cursor: params.cursor, limit: params.limit };
     let archives = state.engine.store().read().await?.archives(kind, &page.page()).await?;
@@ -99,10 +99,10 @@ pub(crate) async fn read_archive(
     let missing = |why: String| {
         tracing::error!(archive = %archive.id, %why, "the file of an archive cannot be read");
         ApiProblem::new(Code::Unavailable, "the file of this archive cannot be read from the artifact store")
-            .then("see the control plane's log; a backup holds the file too")
+            .then("see the control plane's log; a backup contains the file too")
     };
     let found = state.importer.store.get(&archive.sha256, 0).await.map_err(|error| missing(error.to_string()))?;
-    let (length, bytes) = found.ok_or_else(|| missing("it is not there".to_owned()))?;
+    let (length, bytes) = found.ok_or_else(|| missing("the file is missing".to_owned()))?;
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/zstd"));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -111,7 +111,7 @@ pub(crate) async fn read_archive(
 }
 
 async fn find(state: &ApiState, caller: &Caller, key: &str) -> Result<ArchiveRecord, ApiProblem> {
-    caller.must(Permission::ArchivesRead)?;
+    caller.require(Permission::ArchivesRead)?;
     let id: ArchiveId = key.parse().map_err(|_| CommandError::not_found("archive", key))?;
     Ok(state.engine.store().read().await?.archive(id).await?)
 }

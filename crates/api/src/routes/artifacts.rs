@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, http::StatusCode};
 use gpuaas_api_types::{Artifact, ImportRelease, List};
-use gpuaas_artifacts::{Proof, Wanted};
+use gpuaas_artifacts::{Proof, ReleaseRequest};
 use gpuaas_engine::{
     Caller, check_line,
     commands::artifact::{self, VerifiedRelease},
@@ -46,7 +46,7 @@ pub(crate) async fn list_artifacts(
     post, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), request_body = ImportRelease,
     extensions(
         ("x-permission" = json!("artifacts.write")), ("x-cli" = json!("artifact import")), ("x-audit" = json!("artifact.import")), ("x-event" = json!("artifact.imported")),
-        ("x-errors" = json!(["not_found", "field_invalid", "artifact_digest_mismatch", "artifact_truncated", "artifact_unsafe_path", "artifact_unlisted", "artifact_missing", "release_unverified", "release_unreachable"]))
+        ("x-errors" = json!(["not_found", "field_invalid", "artifact_digest_mismatch", "artifact_truncated", "artifact_unsafe_path", "checksum_missing", "artifact_missing", "release_unverified", "release_unreachable"]))
     ),
     responses((status = 201, body = List<Artifact>))
 )]
@@ -60,7 +60,7 @@ pub(crate) async fn import_artifacts(
     let manifest = entry.app.manifest();
     let proof = Proof { sums_sha256: ask.sums_sha256.as_deref(), signature: ask.signature.as_deref() };
     check(&proof)?;
-    let wanted = Wanted { files: &manifest.release_files, sums: &manifest.release_sums, proof };
+    let wanted = ReleaseRequest { files: &manifest.release_files, sums: &manifest.release_sums, proof };
     let imported = state.importer.import(&ask.source, &wanted).await.map_err(|error| {
         let about = error.field().unwrap_or_default();
         let problem = ApiProblem::new(error.code(), error.to_string()).about(about);

@@ -3,7 +3,7 @@
 use axum::{Json, extract::State, http::StatusCode};
 use gpuaas_api_types::{Authority, ForceAuthority, List};
 use gpuaas_engine::commands::{
-    authorities::{self, AuthorityView, Awaited},
+    authorities::{self, AuthorityView, ExpectedAuthority},
     node::Forced,
 };
 use gpuaas_model::{Code, KeyState};
@@ -61,7 +61,7 @@ pub(crate) async fn force_authority(
     Authenticated(caller): Authenticated,
     Body(ask): Body<ForceAuthority>,
 ) -> Result<Json<Authority>, ApiProblem> {
-    let invalid = || ApiProblem::new(Code::FieldInvalid, "a rotation waits while an authority is staged or in grace");
+    let invalid = || ApiProblem::new(Code::FieldInvalid, "the state must be staged or grace");
     let state_of = match ask.state.as_str() {
         "staged" => KeyState::Staged,
         "grace" => KeyState::Grace,
@@ -71,7 +71,7 @@ pub(crate) async fn force_authority(
         let detail = "an authority's id has 64 hexadecimal digits";
         return Err(ApiProblem::new(Code::FieldInvalid, detail).about("authority"));
     }
-    let awaited = Awaited { authority: ask.authority, state: state_of };
+    let awaited = ExpectedAuthority { authority: ask.authority, state: state_of };
     let authority = authorities::force(&state.engine, &caller, &awaited, &Forced { reason: ask.reason }).await?;
     Ok(Json(convert::authority(AuthorityView { authority, waiting_for: None })))
 }

@@ -21,7 +21,7 @@ use crate::{auth, body::Body, convert, peer::PeerAddress, problem::ApiProblem, s
     post, path = "/api/v1/bootstrap", tag = "access", security(("token" = [])), request_body = Bootstrap,
     extensions(
         ("x-permission" = json!("none: the one-time token is the credential")), ("x-cli" = json!("bootstrap")), ("x-audit" = json!("admin.bootstrap")), ("x-event" = json!("token.created")),
-        ("x-errors" = json!(["bootstrap_spent", "forbidden", "field_invalid", "not_found"]))
+        ("x-errors" = json!(["one_time_token_used", "forbidden", "field_invalid", "not_found"]))
     ),
     responses((status = 201, body = CreatedToken))
 )]
@@ -35,7 +35,7 @@ pub(crate) async fn bootstrap(
     let caller = auth::one_time_caller(&headers, from.map(|Extension(from)| from), &state).await?;
     let new = NewAdmin { name: ask.name, ttl_seconds: ask.ttl_seconds };
     let (record, secret) = exchange(&state.engine, &caller, new).await?;
-    state.limits.learn_good(&record.sha256);
+    state.limits.record_valid(&record.sha256);
     let created = CreatedToken { token: convert::token(record), secret: secret.expose().to_owned() };
     Ok((StatusCode::CREATED, Json(created)))
 }

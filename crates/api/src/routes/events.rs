@@ -23,12 +23,12 @@ use utoipa::IntoParams;
 use crate::{
     auth::Authenticated,
     convert,
-    feeds::{Feed, Sent},
+    feeds::{Feed, SerializedEvent},
     lookup,
     page::{Params, flag},
     problem::ApiProblem,
     state::ApiState,
-    streams::lasting,
+    streams::limit_to_token,
 };
 
 /// Most events in one list.
@@ -63,7 +63,7 @@ pub(crate) struct EventParams {
     get, path = "/api/v1/events", tag = "events", security(("token" = [])), params(EventParams),
     extensions(
         ("x-permission" = json!("project.read")), ("x-cli" = json!("event list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "query_invalid", "events_gone"]))
+        ("x-errors" = json!(["not_found", "query_invalid", "events_archived"]))
     ),
     responses((status = 200, content((List<Event> = "application/json"), (String = "text/event-stream"))))
 )]
@@ -87,7 +87,7 @@ pub(crate) async fn list_events(
         let next = state.engine.store().read().await?.events(stream, after, 1).await?;
         refuse_removed(after, &next)?;
         let events = follow(&state, changes, stream, after);
-        let events = lasting(&state, caller.principal.token, events)?;
+        let events = limit_to_token(&state, caller.principal.token, events)?;
         return Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response());
     }
     let limit = params.limit.unwrap_or(BATCH).clamp(1, BATCH);
@@ -104,9 +104,9 @@ fn refuse_removed(after: u64, events: &[EventRecord]) -> Result<(), ApiProblem> 
     let Some(first) = events.first().map(|event| event.sequence).filter(|first| is_gap(after, *first)) else {
         return Ok(());
     };
-    let detail = format!("events {} to {} were removed from the database; archives hold them", after + 1, first - 1);
-    Err(ApiProblem::new(Code::EventsGone, detail).about("after").then(format!(
-        "read the present state anew and go on behind {}; see gpuaas archive list --kind events",
+    let detail = format!("events {} to {} were removed from the database; see the archives", after + 1, first - 1);
+    Err(ApiProblem::new(Code::EventsArchived, detail).about("after").then(format!(
+        "read the present state and continue after {}; see gpuaas archive list --kind events",
         first - 1
     )))
 }
@@ -119,7 +119,7 @@ async fn stream_of(state: &ApiState, caller: &Caller, project: Option<&str>) -> 
     match (project, caller.principal.project) {
         (Some(key), _) => {
             let project = lookup::project(&mut state.engine.store().read().await?, key).await?.id;
-            caller.must_see(project, "project", key)?;
+            caller.require_visible(project, "project", key)?;
             Ok(StreamName::Project(project))
         }
         (None, Some(own)) => Ok(StreamName::Project(own)),
@@ -135,17 +135,17 @@ fn wants_stream(headers: &HeaderMap) -> bool {
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiProblem> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let number = value.to_str().ok().and_then(|value| value.parse().ok());
-    let wrong = || ApiProblem::new(Code::QueryInvalid, "Last-Event-ID is no event's number").about("Last-Event-ID");
+    let wrong = || ApiProblem::new(Code::QueryInvalid, "Last-Event-ID is no event number").about("Last-Event-ID");
     number.map(Some).ok_or_else(wrong)
 }
 
-struct Following {
+struct EventReader {
     feed: Arc<Feed>,
     store: Store,
     changes: Receiver<Change>,
     stream: StreamName,
     after: u64,
-    batch: std::vec::IntoIter<Sent>,
+    batch: std::vec::IntoIter<SerializedEvent>,
 }
 
 /// Streams the rows after `after`, then new ones: commits wake it, and it reads rows.
@@ -156,14 +156,14 @@ fn follow(
     after: u64,
 ) -> impl Stream<Item = Result<SseEvent, Infallible>> + use<> {
     let (feed, store) = (state.feeds.of(stream), state.engine.store().clone());
-    let following = Following { feed, store, changes, stream, after, batch: Vec::new().into_iter() };
-    stream::unfold(following, |mut following| async move {
+    let reader = EventReader { feed, store, changes, stream, after, batch: Vec::new().into_iter() };
+    stream::unfold(reader, |mut following| async move {
         let event = following.next().await?;
         Some((Ok(event), following))
     })
 }
 
-impl Following {
+impl EventReader {
     async fn next(&mut self) -> Option<SseEvent> {
         loop {
             if let Some(sent) = self.batch.next() {
@@ -175,7 +175,7 @@ impl Following {
                 self.after = sent.sequence;
                 return Some(sent.event);
             }
-            match self.feed.behind(&self.store, self.after).await {
+            match self.feed.events_after(&self.store, self.after).await {
                 Ok(batch) if batch.is_empty() => self.wait().await?,
                 Ok(batch) => self.batch = batch.into_iter(),
                 Err(error) => {

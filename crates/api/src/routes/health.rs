@@ -11,7 +11,7 @@ use gpuaas_model::Timestamp;
 use gpuaas_store::StoreError;
 
 use crate::{
-    certificates_end::{CertificatesEnd, Validity},
+    certificate_expiry::{CertificateExpiry, Validity},
     metrics,
     state::ApiState,
 };
@@ -31,19 +31,19 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
     let verbose = query.is_some_and(|query| query.contains("verbose"));
     // The log contains the details; this route is public.
     let (mut passed, mut checks) = match ready {
-        Readiness::Ready => (true, "[+]store ok\n[+]room ok\n".to_owned()),
-        Readiness::NoRoom => (false, "[+]store ok\n[-]room failed: the disk is full; reads are answered\n".to_owned()),
+        Readiness::Ready => (true, "[+]store ok\n[+]disk ok\n".to_owned()),
+        Readiness::NoSpace => (false, "[+]store ok\n[-]disk failed: the disk is full; reads still work\n".to_owned()),
         Readiness::Damaged => {
             (false, "[-]store failed: the database is damaged (store_damaged); restore a backup\n".to_owned())
         }
         Readiness::NoStore => (false, "[-]store failed\n".to_owned()),
-        Readiness::HistoryWentBack => (
+        Readiness::HistoryRolledBack => (
             false,
-            "[+]store ok\n[-]history failed: it went back; changes wait for an operator's decision, reads are answered\n"
+            "[+]store ok\n[-]history failed: it went back; changes wait for an operator's decision; reads still work\n"
                 .to_owned(),
         ),
         Readiness::NoSealingKey => {
-            (false, "[+]store ok\n[-]sealing key failed: this replica lacks the one in use\n".to_owned())
+            (false, "[+]store ok\n[-]sealing key failed: this replica lacks the key in use\n".to_owned())
         }
     };
     let (are_valid, certificates) = certificates_check(&state.certificates, state.engine.ports().clock.now());
@@ -52,22 +52,22 @@ async fn readyz(State(state): State<ApiState>, RawQuery(query): RawQuery) -> (St
     if passed && !verbose {
         return (StatusCode::OK, "ok".to_owned());
     }
-    let (status, verdict) = match passed {
+    let (status, result) = match passed {
         true => (StatusCode::OK, "passed"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
     };
-    (status, format!("{checks}readyz check {verdict}\n"))
+    (status, format!("{checks}readyz check {result}\n"))
 }
 
 /// Returns whether the listeners' certificates are valid, and the line of the check.
-fn certificates_check(certificates: &CertificatesEnd, now: Timestamp) -> (bool, String) {
+fn certificates_check(certificates: &CertificateExpiry, now: Timestamp) -> (bool, String) {
     let end = certificates.get();
     match certificates.validity(now) {
-        Validity::Good => (true, "[+]certificates ok\n".to_owned()),
-        Validity::EndsSoon => {
+        Validity::Valid => (true, "[+]certificates ok\n".to_owned()),
+        Validity::ExpiresSoon => {
             (true, format!("[!]certificates warn: they expire at {end} and were not renewed; see the log\n"))
         }
-        Validity::Over => (false, format!("[-]certificates failed: they expired at {end}\n")),
+        Validity::Expired => (false, format!("[-]certificates failed: they expired at {end}\n")),
     }
 }
 
@@ -76,10 +76,10 @@ fn certificates_check(certificates: &CertificatesEnd, now: Timestamp) -> (bool, 
 pub(crate) enum Readiness {
     Ready,
     /// The store answers, but has no space for changes.
-    NoRoom,
+    NoSpace,
     NoStore,
     /// The store lacks acknowledged changes, and accepts no new ones.
-    HistoryWentBack,
+    HistoryRolledBack,
     /// A statement found the database's files damaged.
     Damaged,
     /// This replica lacks the sealing key that the store uses, so it cannot verify tokens.
@@ -88,23 +88,23 @@ pub(crate) enum Readiness {
 
 async fn readiness(state: &ApiState) -> Readiness {
     let store = state.engine.store();
-    let asked = async {
+    let checked = async {
         store.read().await?.key_set_version().await?;
         if !state.engine.holds_sealing_keys().await? {
             return Ok(Readiness::NoSealingKey);
         }
-        if store.history_went_back().is_some() {
-            return Ok(Readiness::HistoryWentBack);
+        if store.history_rolled_back().is_some() {
+            return Ok(Readiness::HistoryRolledBack);
         }
-        Ok(if store.takes_changes().await? { Readiness::Ready } else { Readiness::NoRoom })
+        Ok(if store.accepts_changes().await? { Readiness::Ready } else { Readiness::NoSpace })
     };
-    let asked: Result<Readiness, StoreError> = asked.await;
-    match asked {
+    let checked: Result<Readiness, StoreError> = checked.await;
+    match checked {
         // Damage lasts until a restart, even if later statements succeed.
         _ if store.damage().is_some() => Readiness::Damaged,
         Ok(readiness) => readiness,
         Err(error) => {
-            tracing::warn!(%error, "the store does not answer");
+            tracing::warn!(%error, "the store does not respond");
             Readiness::NoStore
         }
     }
@@ -119,11 +119,11 @@ mod tests {
     #[test]
     fn readiness_warns_before_certificates_expire_and_fails_afterwards() {
         let now = Timestamp::from_millis(1_790_000_000_000);
-        let days = |days: u64| CertificatesEnd::at(now.plus(Duration::from_secs(days * 24 * 3_600)));
+        let days = |days: u64| CertificateExpiry::at(now.plus(Duration::from_secs(days * 24 * 3_600)));
         assert_eq!(certificates_check(&days(60), now), (true, "[+]certificates ok\n".to_owned()));
         let (passed, line) = certificates_check(&days(19), now);
         assert!(passed && line.starts_with("[!]certificates warn"), "{line}");
-        let (passed, line) = certificates_check(&CertificatesEnd::at(now), now);
+        let (passed, line) = certificates_check(&CertificateExpiry::at(now), now);
         assert!(!passed && line.starts_with("[-]certificates failed"), "{line}");
     }
 }

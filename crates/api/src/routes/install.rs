@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 64 * 1_024;
 #[utoipa::path(
     get, path = "/install.sh", tag = "nodes",
     extensions(
-        ("x-permission" = json!("none: nothing in it is secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("none: it contains no secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
     responses((status = 200, body = String, content_type = "text/plain"))
@@ -48,26 +48,26 @@ pub(crate) struct AuthorityParams {
 #[utoipa::path(
     get, path = "/install/authority.pem", tag = "nodes", params(AuthorityParams),
     extensions(
-        ("x-permission" = json!("none: nothing in it is secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("none: it contains no secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!([]))
     ),
     responses((status = 200, body = String, content_type = "application/pem-certificate-chain"))
 )]
 pub(crate) async fn install_authority(
     State(state): State<ApiState>,
-    Params(asked): Params<AuthorityParams>,
+    Params(params): Params<AuthorityParams>,
 ) -> Response {
     let authorities = state.engine.keys().authorities();
-    let pinned = asked.sha256.and_then(|sha256| authorities.pinned(&sha256));
+    let pinned = params.sha256.and_then(|sha256| authorities.pinned(&sha256));
     let pem = pinned.unwrap_or(authorities.active()).certificate_pem().to_owned();
     text("application/pem-certificate-chain", pem)
 }
 
 /// Returns a package, or `SHA256SUMS`, which lists all packages.
 #[utoipa::path(
-    get, path = "/install/packages/{file}", tag = "nodes", params(("file" = String, Path, description = "its name in `SHA256SUMS`")),
+    get, path = "/install/packages/{file}", tag = "nodes", params(("file" = String, Path, description = "name in `SHA256SUMS`")),
     extensions(
-        ("x-permission" = json!("none: nothing in it is secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
+        ("x-permission" = json!("none: it contains no secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
         ("x-errors" = json!(["packages_missing", "not_found"]))
     ),
     responses((status = 200, body = [u8], content_type = "application/octet-stream"))

@@ -20,7 +20,7 @@ use crate::{
     page::{Params, flag, seconds_ago},
     problem::ApiProblem,
     state::ApiState,
-    streams::lasting,
+    streams::limit_to_token,
 };
 
 /// Number of last lines if the request gives neither a number nor a start.
@@ -60,7 +60,7 @@ pub(crate) struct LogParams {
     params(("workload" = String, Path, description = "name or id"), ("member" = String, Path, description = "for example agent-2"), LogParams),
     extensions(
         ("x-permission" = json!("logs.read")), ("x-cli" = json!("workload logs")), ("x-audit" = json!("logs.read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "field_invalid", "query_invalid", "node_not_held", "node_unreachable"]))
+        ("x-errors" = json!(["not_found", "field_invalid", "query_invalid", "node_not_allocated", "node_unreachable"]))
     ),
     responses(
         (status = 200, content((String = "text/plain"), (LogLine = "application/x-ndjson")))
@@ -74,29 +74,29 @@ pub(crate) async fn read_logs(
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
-    let ask = asked(&params, state.engine.ports().clock.now())?;
+    let ask = journal_request(&params, state.engine.ports().clock.now())?;
     let source = logs::open(&state.engine, &caller, id, &member, params.unit.as_deref()).await?;
     // Registers first, so that a release of the node while the journal is opened ends the stream.
-    let held = state.engine.while_held(&source.access).await.map_err(CommandError::from)?;
+    let held = state.engine.guard_access(&source.access).await.map_err(CommandError::from)?;
     let lines = state.journals.journal(&source.access, &JournalRequest { unit: source.unit, ..ask }).await?;
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let json = accept.contains(NDJSON);
     let media_type = if json { NDJSON } else { "text/plain; charset=utf-8" };
-    let lines = lasting(&state, caller.principal.token, held.carry(lines))?;
-    let body = Body::from_stream(lines.map(move |line| line.map(|line| written(&line, json))));
+    let lines = limit_to_token(&state, caller.principal.token, held.guard(lines))?;
+    let body = Body::from_stream(lines.map(move |line| line.map(|line| serialize(&line, json))));
     Ok(([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-store")], body).into_response())
 }
 
-fn asked(params: &LogParams, now: Timestamp) -> Result<JournalRequest, ApiProblem> {
+fn journal_request(params: &LogParams, now: Timestamp) -> Result<JournalRequest, ApiProblem> {
     if params.tail.is_some_and(|tail| tail > TAIL_MAX) {
-        return Err(ApiProblem::new(Code::QueryInvalid, format!("at most {TAIL_MAX} of the last lines")).about("tail"));
+        return Err(ApiProblem::new(Code::QueryInvalid, format!("tail is at most {TAIL_MAX} lines")).about("tail"));
     }
     let since = params.since_seconds.map(|seconds| seconds_ago(now, seconds));
     let tail = params.tail.or_else(|| since.is_none().then_some(TAIL_DEFAULT));
     Ok(JournalRequest { unit: String::new(), since, tail, follow: params.follow })
 }
 
-fn written(line: &JournalLine, json: bool) -> Bytes {
+fn serialize(line: &JournalLine, json: bool) -> Bytes {
     let at = line.at.to_string();
     if json {
         let line = LogLine { at, text: line.text.clone() };

@@ -18,8 +18,8 @@ use crate::{
     etag::IfMatch,
     page::{Params, ProjectPageParams},
     problem::ApiProblem,
-    shown,
     state::ApiState,
+    views,
 };
 
 /// Lists the members of a workload, including removed ones.
@@ -40,7 +40,8 @@ pub(crate) async fn list_members(
 ) -> Result<Json<List<Member>>, ApiProblem> {
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
     let mut reader = state.engine.store().read().await?;
-    let (page, next_cursor) = params.part().of_whole(reader.members_of(id).await?, |member| member.id.to_string());
+    let (page, next_cursor) =
+        params.page_params().page_of(reader.members_of(id).await?, |member| member.id.to_string());
     Ok(Json(List::new(named(&mut reader, page).await?, next_cursor)))
 }
 
@@ -55,7 +56,7 @@ pub(crate) async fn list_members(
         ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "precondition_failed", "placement_invalid", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "agent_too_old"]))
     ),
     responses(
-        (status = 202, body = Started), (status = 200, body = gpuaas_api_types::Preview, description = "of a dry run")
+        (status = 202, body = Started), (status = 200, body = gpuaas_api_types::Preview, description = "the plan")
     )
 )]
 pub(crate) async fn add_members(
@@ -86,7 +87,7 @@ pub(super) async fn members(reader: &mut Reader, id: WorkloadId) -> Result<Vec<M
 async fn named(reader: &mut Reader, records: Vec<MemberRecord>) -> Result<Vec<Member>, ApiProblem> {
     let names = reader.node_names(records.iter().map(|member| member.node)).await?;
     let shown = records.into_iter().map(|member| match names.get(&member.node) {
-        Some(name) => Ok(shown::member(member, name)),
+        Some(name) => Ok(views::member(member, name)),
         None => Err(StoreError::NotFound { what: "node", id: member.node.to_string() }),
     });
     Ok(shown.collect::<Result<_, _>>()?)

@@ -45,11 +45,10 @@ use utoipa::openapi::path::HttpMethod;
 use utoipa_axum::{PathItemExt, paste, router::OpenApiRouter, routes};
 
 use crate::{
-    auth, body, correlation, document, downloads, etag, headers, idempotency, limits, metrics, page,
+    auth, body, correlation, document, downloads, drain, etag, headers, idempotency, limits, metrics, page,
     problem::{self, ApiProblem},
     refusals,
     state::ApiState,
-    unread,
 };
 
 /// Expands to a list of `$of!(resource::operation)` for every operation of the API.
@@ -183,17 +182,17 @@ pub fn router(state: ApiState) -> Router {
         .merge(reader::router())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn_with_state(state.clone(), body::refuse_unasked))
-        .layer(middleware::from_fn(etag::refuse_unasked))
+        .layer(middleware::from_fn_with_state(state.clone(), body::refuse_unexpected))
+        .layer(middleware::from_fn(etag::refuse_unsupported))
         .layer(middleware::from_fn(page::refuse_unknown_parameters))
         .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
-        .layer(middleware::from_fn_with_state(state.clone(), auth::rights))
+        .layer(middleware::from_fn_with_state(state.clone(), auth::enforce_permission))
         .layer(middleware::from_fn_with_state(state.clone(), refusals::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), downloads::middleware))
-        .layer(middleware::map_response(problem::explained))
+        .layer(middleware::map_response(problem::to_problem))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(middleware::from_fn_with_state(state.clone(), body::in_time))
-        .layer(middleware::from_fn_with_state(state.clone(), unread::middleware))
+        .layer(middleware::from_fn_with_state(state.clone(), body::limit_time))
+        .layer(middleware::from_fn_with_state(state.clone(), drain::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), limits::middleware))
         .layer(middleware::from_fn_with_state(state.clone(), metrics::middleware));
     api.merge(health::router())
@@ -205,7 +204,7 @@ pub fn router(state: ApiState) -> Router {
 /// Serves the document, serialized once, so that repeated requests cost only the transfer.
 async fn openapi() -> impl IntoResponse {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
-        serde_json::to_vec(&document::document()).expect("the document is plain data, as its golden file shows").into()
+        serde_json::to_vec(&document::document()).expect("the document contains only serializable values").into()
     });
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone())
 }
@@ -215,7 +214,7 @@ async fn no_such_route() -> ApiProblem {
 }
 
 async fn no_such_method() -> ApiProblem {
-    ApiProblem::new(Code::MethodNotAllowed, "this route has no such method").then("see /api/v1/openapi.json")
+    ApiProblem::new(Code::MethodNotAllowed, "this route does not support the method").then("see /api/v1/openapi.json")
 }
 
 /// Turns a panic into an error of its own request; other requests continue.

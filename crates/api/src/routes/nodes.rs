@@ -27,11 +27,10 @@ use crate::{
     auth::Authenticated,
     body::Body,
     convert,
-    etag::{Held, IfMatch},
-    lookup,
+    etag::{IfMatch, IfNoneMatch},
+    lookup, node_views,
     page::{PageParams, Params},
     problem::ApiProblem,
-    shown_node,
     state::ApiState,
 };
 
@@ -76,7 +75,7 @@ pub(crate) async fn list_nodes(
     };
     let nodes = state.engine.store().read().await?.nodes(&filter).await?;
     let next_cursor = page.next_cursor(&nodes, |node| node.id.to_string());
-    let shown = nodes.into_iter().map(|node| Ok(shown_node::node(VisibleNode::of_platform(&caller, node)?)));
+    let shown = nodes.into_iter().map(|node| Ok(node_views::node(VisibleNode::of_platform(&caller, node)?)));
     Ok(Json(List::new(shown.collect::<Result<_, CommandError>>()?, next_cursor)))
 }
 
@@ -113,10 +112,10 @@ pub(crate) async fn get_node(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
-    held: Held,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, ApiProblem> {
     let node = lookup::visible_node(&mut state.engine.store().read().await?, &caller, &key).await?;
-    held.or_send(node.record().into(), &shown_node::node(node))
+    if_none_match.respond(node.record().into(), &node_views::node(node))
 }
 
 /// Issues a new enrollment string.
@@ -172,7 +171,7 @@ pub(crate) async fn ping_node(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node inspect")), ("x-audit" = json!("node.inspect")), ("x-event" = json!("node.inspected")),
-        ("x-errors" = json!(["not_found", "state_conflict", "node_unreachable", "node_busy", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
+        ("x-errors" = json!(["not_found", "state_conflict", "node_unreachable", "node_busy", "agent_too_old", "task_result_invalid", "envelope_expired", "host_failed"]))
     ),
     responses((status = 200, body = Node))
 )]
@@ -183,7 +182,7 @@ pub(crate) async fn inspect_node(
 ) -> Result<Json<Node>, ApiProblem> {
     let id = find(&state, &key).await?.id;
     let node = inspect::inspect(&state.engine, &caller, id).await?;
-    Ok(Json(shown_node::node(VisibleNode::of_platform(&caller, node)?)))
+    Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
 }
 
 /// Applies a safe fix on a node.
@@ -194,7 +193,7 @@ pub(crate) async fn inspect_node(
     params(("node" = String, Path, description = "name or id")),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node fix")), ("x-audit" = json!("node.fix")), ("x-event" = json!("node.fixed")),
-        ("x-errors" = json!(["not_found", "fix_unknown", "state_conflict", "node_unreachable", "node_busy", "agent_too_old", "answer_invalid", "envelope_expired", "host_failed"]))
+        ("x-errors" = json!(["not_found", "fix_unknown", "state_conflict", "node_unreachable", "node_busy", "agent_too_old", "task_result_invalid", "envelope_expired", "host_failed"]))
     ),
     responses((status = 200, body = FixedNode))
 )]
@@ -205,7 +204,7 @@ pub(crate) async fn fix_node(
     Body(ask): Body<FixNode>,
 ) -> Result<Json<FixedNode>, ApiProblem> {
     let id = find(&state, &key).await?.id;
-    Ok(Json(shown_node::fixed(&caller, fix::fix(&state.engine, &caller, id, &ask.finding).await?)?))
+    Ok(Json(node_views::fixed(&caller, fix::fix(&state.engine, &caller, id, &ask.finding).await?)?))
 }
 
 /// Resets a node.
@@ -252,7 +251,7 @@ pub(crate) async fn reimage_node(
 ) -> Result<Json<Node>, ApiProblem> {
     let id = find(&state, &key).await?.id;
     let node = reimage::reimage(&state.engine, &caller, id, &seen).await?;
-    Ok(Json(shown_node::node(VisibleNode::of_platform(&caller, node)?)))
+    Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
 }
 
 /// Returns the reason of a forced request; refuses a reason without force.
@@ -260,9 +259,9 @@ fn forced(ask: EnrollNode) -> Result<Option<Forced>, ApiProblem> {
     match (ask.force, ask.reason) {
         (true, reason) => Ok(Some(Forced { reason: reason.unwrap_or_default() })),
         (false, None) => Ok(None),
-        (false, Some(_)) => Err(ApiProblem::new(Code::FieldInvalid, "a reason is given, and nothing is forced")
+        (false, Some(_)) => Err(ApiProblem::new(Code::FieldInvalid, "the request has a reason, but no force")
             .about("reason")
-            .then("say force: true as well, or leave the reason out")),
+            .then("set force to true, or omit the reason")),
     }
 }
 
@@ -277,7 +276,7 @@ fn shown(
 ) -> Result<Json<RegisteredNode>, ApiProblem> {
     let command = state.install.command(&state.engine.endpoints().api_url, &string);
     let enrollment = Enrollment { string: string.expose().to_owned(), command };
-    let node = shown_node::node(VisibleNode::of_platform(caller, record)?);
+    let node = node_views::node(VisibleNode::of_platform(caller, record)?);
     Ok(Json(RegisteredNode { node, enrollment }))
 }
 

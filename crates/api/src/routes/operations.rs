@@ -18,8 +18,8 @@ use crate::{
     lookup,
     page::{PageParams, Params},
     problem::ApiProblem,
-    shown,
     state::ApiState,
+    views,
 };
 
 /// Filters of operations.
@@ -68,7 +68,7 @@ pub(crate) async fn list_operations(
     let filter = OperationFilter { project, workload, state: operation_state, page: page.page() };
     let operations = reader.operations(&filter).await?;
     let next_cursor = page.next_cursor(&operations, |operation| operation.id.to_string());
-    Ok(Json(List::new(operations.into_iter().map(shown::operation).collect(), next_cursor)))
+    Ok(Json(List::new(operations.into_iter().map(views::operation).collect(), next_cursor)))
 }
 
 /// Returns an operation with its steps.
@@ -88,9 +88,9 @@ pub(crate) async fn get_operation(
     let id: OperationId = key.parse().map_err(|_| CommandError::not_found("operation", &key))?;
     let mut reader = state.engine.store().read().await?;
     let record = reader.operation(id).await?;
-    caller.must_see(record.project, "operation", id)?;
-    let steps = reader.steps_of(id).await?.into_iter().map(shown::step).collect();
-    Ok(Json(OperationDetail { operation: shown::operation(record), steps }))
+    caller.require_visible(record.project, "operation", id)?;
+    let steps = reader.steps_of(id).await?.into_iter().map(views::step).collect();
+    Ok(Json(OperationDetail { operation: views::operation(record), steps }))
 }
 
 /// Requests the cancellation of an operation.
@@ -110,5 +110,5 @@ pub(crate) async fn cancel_operation(
     Path(key): Path<String>,
 ) -> Result<Json<Operation>, ApiProblem> {
     let id: OperationId = key.parse().map_err(|_| CommandError::not_found("operation", &key))?;
-    Ok(Json(shown::operation(operation::cancel(&state.engine, &caller, id).await?)))
+    Ok(Json(views::operation(operation::cancel(&state.engine, &caller, id).await?)))
 }

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State};
 use gpuaas_api_types::{List, Replica};
-use gpuaas_store::{ReplicaLife, StoreError};
+use gpuaas_store::{ReplicaLiveness, StoreError};
 
 use crate::{
     auth::Authenticated,
@@ -23,7 +23,7 @@ pub(crate) async fn list_replicas(
     Params(page): Params<PageParams>,
 ) -> Result<Json<List<Replica>>, ApiProblem> {
     let lives = state.engine.store().read().await?.replicas().await?;
-    let (lives, next_cursor) = page.of_whole(lives, |life| life.replica.id.to_string());
+    let (lives, next_cursor) = page.page_of(lives, |life| life.replica.id.to_string());
     let mut items = Vec::new();
     for life in lives {
         items.push(shown(&state, life).await?);
@@ -31,7 +31,10 @@ pub(crate) async fn list_replicas(
     Ok(Json(List::new(items, next_cursor)))
 }
 
-async fn shown(state: &ApiState, ReplicaLife { replica, left }: ReplicaLife) -> Result<Replica, StoreError> {
+async fn shown(
+    state: &ApiState,
+    ReplicaLiveness { replica, time_left: left }: ReplicaLiveness,
+) -> Result<Replica, StoreError> {
     let mut reader = state.engine.store().read().await?;
     Ok(Replica {
         nodes: reader.sessions_of(replica.id).await?.len() as u64,

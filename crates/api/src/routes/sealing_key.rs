@@ -28,7 +28,7 @@ pub(crate) async fn get_sealing_key(
     extensions(
         ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("sealing_key.rotate")),
         ("x-event" = json!("sealing_key.state_changed")),
-        ("x-errors" = json!(["state_conflict", "replica_versions_differ", "sealing_key_not_everywhere"]))
+        ("x-errors" = json!(["state_conflict", "replica_versions_differ", "sealing_key_not_on_all_replicas"]))
     ),
     responses((status = 202, body = SealingKey))
 )]

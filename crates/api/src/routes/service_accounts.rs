@@ -52,7 +52,7 @@ pub(crate) async fn list_service_accounts(
     Params(params): Params<ProjectPageParams>,
 ) -> Result<Json<List<ServiceAccount>>, ApiProblem> {
     let project = project(&state, &caller, params.project.as_deref()).await?;
-    let page = params.part();
+    let page = params.page_params();
     let accounts = service_account::list(&state.engine, &caller, project, &page.page()).await?;
     let next_cursor = page.next_cursor(&accounts, |account| account.id.to_string());
     Ok(Json(List::new(accounts.into_iter().map(convert::service_account).collect(), next_cursor)))
@@ -125,7 +125,7 @@ pub(crate) async fn create_service_account_token(
     let project = project(&state, &caller, params.project.as_deref()).await?;
     let made = service_account::create_token(&state.engine, &caller, project, &named(&name)?, ask.ttl_seconds).await;
     let (record, secret) = made?;
-    state.limits.learn_good(&record.sha256);
+    state.limits.record_valid(&record.sha256);
     let created = CreatedToken { token: convert::token(record), secret: secret.expose().to_owned() };
     Ok((StatusCode::CREATED, Json(created)))
 }

@@ -47,7 +47,7 @@ pub(crate) async fn rotate_signing_keys(
 ///
 /// Nodes accept no more tasks that it signed. If it is the active key, another key becomes active at the same moment.
 #[utoipa::path(
-    post, path = "/api/v1/signing-keys/{key}/revoke", tag = "platform", security(("token" = [])), params(("key" = String, Path, description = "its id")),
+    post, path = "/api/v1/signing-keys/{key}/revoke", tag = "platform", security(("token" = [])), params(("key" = String, Path, description = "key id")),
     extensions(
         ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys revoke")), ("x-audit" = json!("key.revoke")),
         ("x-event" = json!("signing_key.state_changed")), ("x-errors" = json!(["not_found"]))

@@ -63,7 +63,7 @@ pub(crate) async fn create_token(
     };
     let new = NewToken { name: ask.name, role, project, ttl_seconds: ask.ttl_seconds };
     let (record, secret) = token::create(&state.engine, &caller, new).await?;
-    state.limits.learn_good(&record.sha256);
+    state.limits.record_valid(&record.sha256);
     let created = CreatedToken { token: convert::token(record), secret: secret.expose().to_owned() };
     Ok((StatusCode::CREATED, Json(created)))
 }

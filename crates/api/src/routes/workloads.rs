@@ -22,12 +22,12 @@ use super::{nodes::parsed, projects::name};
 use crate::{
     auth::Authenticated,
     body::Body,
-    etag::{Held, IfMatch},
+    etag::{IfMatch, IfNoneMatch},
     lookup,
     page::{PageParams, Params, flag},
     problem::ApiProblem,
-    shown,
     state::ApiState,
+    views,
 };
 
 /// Project in which a name is looked up.
@@ -104,25 +104,25 @@ pub(crate) async fn list_workloads(
         page: page.page(),
     };
     let (records, next_cursor) = match &params.section {
-        Some(section) => of_section(&mut reader, filter, section).await?,
+        Some(section) => section_page(&mut reader, filter, section).await?,
         None => {
             let records = reader.workloads(&filter).await?;
             let next_cursor = page.next_cursor(&records, |record| record.id.to_string());
             (records, next_cursor)
         }
     };
-    let items = shown::workloads(&mut reader, records, state.engine.ports().clock.now()).await?;
+    let items = views::workloads(&mut reader, records, state.engine.ports().clock.now()).await?;
     Ok(Json(List::new(items, next_cursor).with_counts(counts(&mut reader, project).await?)))
 }
 
 /// Returns a page of one section. Rows do not store their section, so it reads until the page is full.
-async fn of_section(
+async fn section_page(
     reader: &mut Reader,
     mut filter: WorkloadFilter,
     section: &str,
 ) -> Result<(Vec<WorkloadRecord>, Option<String>), ApiProblem> {
-    if !shown::SECTIONS.contains(&section) {
-        let detail = format!("{section:?} is none of {}", shown::SECTIONS.join(", "));
+    if !views::SECTIONS.contains(&section) {
+        let detail = format!("{section:?} is none of {}", views::SECTIONS.join(", "));
         return Err(ApiProblem::new(Code::QueryInvalid, detail).about("section"));
     }
     let limit = filter.page.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX) as usize;
@@ -130,17 +130,17 @@ async fn of_section(
     let mut found: Vec<WorkloadRecord> = Vec::new();
     loop {
         let read = reader.workloads(&filter).await?;
-        let whole = read.len() < Page::LIMIT_MAX as usize;
+        let is_last = read.len() < Page::LIMIT_MAX as usize;
         filter.page.after = read.last().map(|record| record.id.to_string());
         let is_in =
-            |record: &WorkloadRecord| shown::section(record.lifecycle, record.health, Some(record.recovery)) == section;
+            |record: &WorkloadRecord| views::section(record.lifecycle, record.health, Some(record.recovery)) == section;
         found.extend(read.into_iter().filter(is_in));
         if found.len() > limit {
             found.truncate(limit);
             let next_cursor = found.last().map(|record| record.id.to_string());
             return Ok((found, next_cursor));
         }
-        if whole {
+        if is_last {
             return Ok((found, None));
         }
     }
@@ -149,9 +149,9 @@ async fn of_section(
 /// Returns the number of workloads in each section. The counts use lifecycle and health only, so a running, healthy workload that needs an
 /// operator counts as active.
 async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTreeMap<String, u64>, ApiProblem> {
-    let mut counts: BTreeMap<String, u64> = shown::SECTIONS.iter().map(|section| ((*section).to_owned(), 0)).collect();
+    let mut counts: BTreeMap<String, u64> = views::SECTIONS.iter().map(|section| ((*section).to_owned(), 0)).collect();
     for ((lifecycle, health), count) in reader.workload_counts(project).await? {
-        *counts.entry(shown::section(lifecycle, health, None).to_owned()).or_default() += count;
+        *counts.entry(views::section(lifecycle, health, None).to_owned()).or_default() += count;
     }
     Ok(counts)
 }
@@ -163,10 +163,10 @@ async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTree
     post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy, params(DryRunParams),
     extensions(
         ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload deploy")), ("x-audit" = json!("workload.deploy")), ("x-event" = json!("workload.requested")),
-        ("x-errors" = json!(["not_found", "field_invalid", "name_taken", "state_conflict", "placement_invalid", "server_required", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "version_unknown", "config_refused", "agent_too_old"]))
+        ("x-errors" = json!(["not_found", "field_invalid", "name_taken", "state_conflict", "placement_invalid", "server_required", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "version_unknown", "config_invalid", "agent_too_old"]))
     ),
     responses(
-        (status = 202, body = Started), (status = 200, body = Preview, description = "of a dry run")
+        (status = 202, body = Started), (status = 200, body = Preview, description = "the plan")
     )
 )]
 pub(crate) async fn deploy_workload(
@@ -212,15 +212,15 @@ pub(crate) async fn get_workload(
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
     Params(params): Params<ProjectParams>,
-    held: Held,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
     let record = lookup::workload(&mut reader, &caller, params.project.as_deref(), &key).await?;
     let members = super::members::members(&mut reader, record.id).await?;
     let operation = reader.newest_operation(record.id).await?.map(|operation| operation.id.to_string());
     let revision = (&record).into();
-    let workload = shown::workload(&mut reader, record, state.engine.ports().clock.now()).await?;
-    held.or_send(revision, &WorkloadDetail { workload, members, operation })
+    let workload = views::workload(&mut reader, record, state.engine.ports().clock.now()).await?;
+    if_none_match.respond(revision, &WorkloadDetail { workload, members, operation })
 }
 
 /// Removes a workload from all its nodes.
@@ -279,8 +279,8 @@ pub(super) async fn find(
 
 pub(super) async fn started(state: &ApiState, accepted: Accepted) -> Result<(StatusCode, Json<Started>), ApiProblem> {
     let mut reader = state.engine.store().read().await?;
-    let workload = shown::workload(&mut reader, accepted.workload, state.engine.ports().clock.now()).await?;
-    Ok((StatusCode::ACCEPTED, Json(Started { workload, operation: shown::operation(accepted.operation) })))
+    let workload = views::workload(&mut reader, accepted.workload, state.engine.ports().clock.now()).await?;
+    Ok((StatusCode::ACCEPTED, Json(Started { workload, operation: views::operation(accepted.operation) })))
 }
 
 pub(super) async fn preview(state: &ApiState, app: &str, drafted: workload::Preview) -> Result<Preview, ApiProblem> {

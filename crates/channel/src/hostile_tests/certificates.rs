@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use tokio::io::AsyncReadExt;
 
-use super::world::{World, ago, asked, eventually, fetching, honest, node, soon};
+use super::world::{World, eventually, fetching, honest, in_time, node, seconds_ago, send_request};
 use crate::link::{empty, full};
 
 const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
@@ -16,34 +16,34 @@ fn seconds(duration: std::time::Duration) -> i64 {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_authority_of_the_future_or_of_long_ago_is_nobodys() {
+async fn unknown_future_and_long_expired_certificates_are_refused() {
     let world = World::listening().await;
-    let stranger = Authority::generate("cp-1", ago(100 * 24 * 3_600)).unwrap();
-    let long_ago = ago(seconds(NODE_CERTIFICATE_LIFE) + seconds(RENEWAL_GRACE) + 3_600);
-    for (whose, tls) in [
-        ("another authority's", world.shown_by(&stranger, 1, ago(0), ALPN_FETCH)),
-        ("another authority's, expired", world.shown_by(&stranger, 1, ago(26 * 3_600), ALPN_FETCH)),
-        ("of the future", world.shown(1, ago(-3_600), ALPN_FETCH)),
-        ("of long ago", world.shown(1, long_ago, ALPN_FETCH)),
+    let other_authority = Authority::generate("cp-1", seconds_ago(100 * 24 * 3_600)).unwrap();
+    let long_expired = seconds_ago(seconds(NODE_CERTIFICATE_LIFE) + seconds(RENEWAL_GRACE) + 3_600);
+    for (case, tls) in [
+        ("another authority's", world.tls_config_by(&other_authority, 1, seconds_ago(0), ALPN_FETCH)),
+        ("another authority's, expired", world.tls_config_by(&other_authority, 1, seconds_ago(26 * 3_600), ALPN_FETCH)),
+        ("of the future", world.tls_config(1, seconds_ago(-3_600), ALPN_FETCH)),
+        ("of long ago", world.tls_config(1, long_expired, ALPN_FETCH)),
     ] {
         let refused = async {
             let mut sender = world.fetch(tls).await?;
-            match asked(&mut sender, Method::GET, SECRET, empty()).await {
+            match send_request(&mut sender, Method::GET, SECRET, empty()).await {
                 (StatusCode::IM_A_TEAPOT, _) => Err("closed".to_owned()),
                 answered => Ok(answered),
             }
         };
-        assert!(refused.await.is_err(), "{whose}");
+        assert!(refused.await.is_err(), "{case}");
     }
     let mut good = world.fetch(fetching(&world, 1)).await.unwrap();
-    assert_eq!(asked(&mut good, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+    assert_eq!(send_request(&mut good, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn an_expired_certificate_is_renewed_and_everything_else_is_refused_by_name() {
+async fn expired_certificate_may_only_be_renewed() {
     let world = World::listening().await;
-    for made in [ago(seconds(NODE_CERTIFICATE_LIFE) + 60), ago(seconds(RENEWAL_GRACE))] {
-        let mut sender = world.fetch(world.shown(1, made, ALPN_FETCH)).await.unwrap();
+    for made in [seconds_ago(seconds(NODE_CERTIFICATE_LIFE) + 60), seconds_ago(seconds(RENEWAL_GRACE))] {
+        let mut sender = world.fetch(world.tls_config(1, made, ALPN_FETCH)).await.unwrap();
         let expired = (StatusCode::FORBIDDEN, "certificate_expired".to_owned());
         for (method, path) in [
             (Method::GET, SECRET),
@@ -52,42 +52,42 @@ async fn an_expired_certificate_is_renewed_and_everything_else_is_refused_by_nam
             (Method::GET, path::RENEW),
             (Method::POST, "/v1/nonsense"),
         ] {
-            assert_eq!(asked(&mut sender, method, path, empty()).await, expired, "{path}");
+            assert_eq!(send_request(&mut sender, method, path, empty()).await, expired, "{path}");
         }
         let renewal = serde_json::to_vec(&RenewRequest { csr: "a request".to_owned(), clock: None }).unwrap();
-        let (status, _) = asked(&mut sender, Method::POST, path::RENEW, full(renewal)).await;
+        let (status, _) = send_request(&mut sender, Method::POST, path::RENEW, full(renewal)).await;
         assert_eq!(status, StatusCode::OK);
-        let mut control = world.dial(world.shown(1, made, ALPN_NODE)).await.unwrap();
-        let closed = soon("no channel for an expired certificate", control.read_to_end(&mut Vec::new())).await;
-        assert!(closed.is_err() || closed.is_ok_and(|bytes| bytes == 0), "nothing is asked on it");
+        let mut control = world.dial(world.tls_config(1, made, ALPN_NODE)).await.unwrap();
+        let closed = in_time("no channel for an expired certificate", control.read_to_end(&mut Vec::new())).await;
+        assert!(closed.is_err() || closed.is_ok_and(|bytes| bytes == 0), "the connection must carry no request");
     }
     assert_eq!(*world.rows.renewed.lock().unwrap(), 2);
     assert!(world.rows.connected.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn every_connection_of_a_revoked_node_ends_at_once_and_nobody_elses() {
+async fn all_connections_of_a_revoked_node_end_at_once() {
     let world = World::listening().await;
     let revoked = world.connected(1, honest).await;
     let other = world.connected(2, honest).await;
     let mut idle = world.fetch(fetching(&world, 1)).await.unwrap();
     let mut busy = world.fetch(fetching(&world, 1)).await.unwrap();
-    assert_eq!(asked(&mut idle, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+    assert_eq!(send_request(&mut idle, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
     let request = http::Request::get("https://control-plane/v1/artifacts/00").body(empty()).unwrap();
     let mut artifact = busy.send_request(request).await.unwrap().into_body();
-    assert!(artifact.frame().await.is_some_and(|frame| frame.is_ok()), "an artifact without end has begun");
+    assert!(artifact.frame().await.is_some_and(|frame| frame.is_ok()), "an endless artifact has begun");
 
     world.rows.revoked.lock().unwrap().insert(node(1));
     // Even before the channel is notified, every request on an open connection is checked.
-    let refused = asked(&mut idle, Method::GET, SECRET, empty()).await;
+    let refused = send_request(&mut idle, Method::GET, SECRET, empty()).await;
     assert_eq!(refused, (StatusCode::FORBIDDEN, "forbidden".to_owned()));
 
     world.channel.readmit(node(1));
     world.channel.readmit(node(2));
-    soon("the channel stays open", revoked).await.unwrap();
+    in_time("the channel stays open", revoked).await.unwrap();
     let broken = async { while artifact.frame().await.is_some_and(|frame| frame.is_ok()) {} };
-    soon("the artifact goes on", broken).await;
-    soon("the idle connection stays open", async {
+    in_time("the artifact does not end", broken).await;
+    in_time("the idle connection stays open", async {
         while idle.ready().await.is_ok() {
             tokio::task::yield_now().await
         }
@@ -99,19 +99,19 @@ async fn every_connection_of_a_revoked_node_ends_at_once_and_nobody_elses() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_revoked_while_it_connects_does_not_slip_in() {
+async fn node_revoked_while_connecting_is_refused() {
     let world = World::listening().await;
     let rows = world.rows.clone();
-    let (channel, told) = (world.channel.clone(), std::sync::atomic::AtomicBool::new(false));
+    let (channel, hello_sent) = (world.channel.clone(), std::sync::atomic::AtomicBool::new(false));
     // The node is already admitted when it gets the hello request; the channel is notified of its revocation before it has a session.
-    let lie = move |path: String, _: http::Request<hyper::body::Incoming>| {
-        if path == path::HELLO && !told.swap(true, std::sync::atomic::Ordering::SeqCst) {
+    let behavior = move |path: String, _: http::Request<hyper::body::Incoming>| {
+        if path == path::HELLO && !hello_sent.swap(true, std::sync::atomic::Ordering::SeqCst) {
             rows.revoked.lock().unwrap().insert(node(1));
             channel.readmit(node(1));
         }
         None
     };
-    let serving = world.serving(1, gpuaas_wire::session::ConnectionKind::Control, lie).await;
-    soon("the channel stays open", serving).await.unwrap();
+    let serving = world.serving(1, gpuaas_wire::session::ConnectionKind::Control, behavior).await;
+    in_time("the channel stays open", serving).await.unwrap();
     eventually("the session stays", || world.channel.shared.session(node(1)).is_err()).await;
 }

@@ -6,8 +6,10 @@ use gpuaas_wire::session::{ConnectionKind, Hello, path};
 use http::{Method, StatusCode};
 use tokio::{io::AsyncReadExt, net::TcpStream, time::Instant};
 
-use super::world::{World, ago, asked, eventually, fetching, hello, honest, json, node, presented, soon};
-use crate::{connections::CONNECTIONS_PER_NODE_MAX, link::empty, turns::RUNNING_MAX};
+use super::world::{
+    World, eventually, fetching, hello, honest, in_time, json, node, presented, seconds_ago, send_request,
+};
+use crate::{connections::CONNECTIONS_PER_NODE_MAX, handshake_queue::RUNNING_MAX, link::empty};
 
 const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
 
@@ -22,7 +24,7 @@ async fn handshakes_that_never_end_keep_no_honest_node_out() {
     world.connected(1, honest).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     let first = &mut silent[0];
-    let ended = soon("a handshake that does nothing goes on", first.read(&mut [0])).await;
+    let ended = in_time("a silent handshake does not end", first.read(&mut [0])).await;
     assert!(ended.is_err() || ended.is_ok_and(|bytes| bytes == 0));
 }
 
@@ -62,44 +64,44 @@ async fn a_node_gets_its_share_of_connections_and_others_still_get_theirs() {
     let mut held = Vec::new();
     for _ in 0..CONNECTIONS_PER_NODE_MAX {
         let mut sender = world.fetch(fetching(&world, 1)).await.unwrap();
-        assert_eq!(asked(&mut sender, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+        assert_eq!(send_request(&mut sender, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
         held.push(sender);
     }
     let refused = async {
         let mut one_more = world.fetch(fetching(&world, 1)).await?;
-        let (status, why) = asked(&mut one_more, Method::GET, SECRET, empty()).await;
+        let (status, why) = send_request(&mut one_more, Method::GET, SECRET, empty()).await;
         if status == StatusCode::IM_A_TEAPOT { Err(why) } else { Ok(status) }
     };
-    assert!(refused.await.is_err(), "it has as many as it may");
+    assert!(refused.await.is_err(), "the node is at its connection limit");
     world.connected(2, honest).await;
     held.truncate(CONNECTIONS_PER_NODE_MAX / 2);
     eventually("places stay taken", || world.channel.shared.connections.of(node(1)).len() == held.len()).await;
     let mut again = world.fetch(fetching(&world, 1)).await.unwrap();
-    assert_eq!(asked(&mut again, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+    assert_eq!(send_request(&mut again, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn a_node_that_connects_all_the_time_is_turned_away_and_nobody_else_is() {
+async fn node_that_connects_too_often_is_refused_and_others_are_not() {
     let world = World::listening().await;
-    let (paces, now) = (&world.channel.shared.paces, Instant::now());
-    let identity = presented(&world.authority, 1, ago(0)).identity;
-    while paces.channels.take(&identity, now) {}
+    let (rate_limits, now) = (&world.channel.shared.rate_limits, Instant::now());
+    let identity = presented(&world.authority, 1, seconds_ago(0)).identity;
+    while rate_limits.channels.try_take(&identity, now) {}
     let channel = world.serving(1, ConnectionKind::Control, honest).await;
-    soon("its channel is opened too often", channel).await.unwrap();
+    in_time("a channel that is opened too often is served", channel).await.unwrap();
     assert!(world.rows.connected.lock().unwrap().is_empty());
     let fetches = async |number| {
         let mut sender = world.fetch(fetching(&world, number)).await.ok()?;
-        Some(asked(&mut sender, Method::GET, SECRET, empty()).await.0).filter(|status| *status == StatusCode::OK)
+        Some(send_request(&mut sender, Method::GET, SECRET, empty()).await.0).filter(|status| *status == StatusCode::OK)
     };
-    assert!(fetches(1).await.is_some(), "it may still ask");
-    while paces.connects.take(&identity, now + Duration::from_secs(60)) {}
+    assert!(fetches(1).await.is_some(), "the node may still fetch");
+    while rate_limits.connects.try_take(&identity, now + Duration::from_secs(60)) {}
     assert!(fetches(1).await.is_none());
     assert!(fetches(2).await.is_some());
     world.connected(2, honest).await;
 }
 
 #[tokio::test]
-async fn of_two_live_agents_with_one_identity_the_newer_is_refused_and_told_of() {
+async fn newer_of_two_agents_with_one_identity_is_refused_and_reported() {
     let world = World::listening().await;
     let older = world.connected(1, honest).await;
     let clone = |path: String, _| {
@@ -109,7 +111,7 @@ async fn of_two_live_agents_with_one_identity_the_newer_is_refused_and_told_of()
         })
     };
     let newer = world.serving(1, ConnectionKind::Control, clone).await;
-    soon("the clone is served", newer).await.unwrap();
+    in_time("the clone is served", newer).await.unwrap();
     let clones: Vec<String> = world.rows.clones.lock().unwrap().iter().map(|hello| hello.instance.clone()).collect();
     assert_eq!(clones, ["clone"]);
     assert!(!older.is_finished());
@@ -117,15 +119,15 @@ async fn of_two_live_agents_with_one_identity_the_newer_is_refused_and_told_of()
 }
 
 #[tokio::test]
-async fn an_agent_that_is_gone_gives_its_place_to_the_newer_at_once() {
+async fn newer_agent_replaces_an_unresponsive_one_at_once() {
     let world = World::listening().await;
     // Answers only the hello of its connection, like a machine that is then switched off.
-    let asked = std::sync::atomic::AtomicUsize::new(0);
-    let gone = move |path: String, _| {
-        let again = path == path::HELLO && asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0;
+    let hellos = std::sync::atomic::AtomicUsize::new(0);
+    let unresponsive = move |path: String, _| {
+        let again = path == path::HELLO && hellos.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0;
         again.then(|| Box::pin(std::future::pending()) as futures::future::BoxFuture<'static, _>)
     };
-    let older = world.connected(1, gone).await;
+    let older = world.connected(1, unresponsive).await;
     let newcomer = |path: String, _| {
         (path == path::HELLO).then(|| {
             let answer = json(&hello(ConnectionKind::Control, "two"));
@@ -135,13 +137,13 @@ async fn an_agent_that_is_gone_gives_its_place_to_the_newer_at_once() {
     let began = Instant::now();
     let _newer = world.connected(1, newcomer).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    soon("the older stays", older).await.unwrap();
+    in_time("the older stays", older).await.unwrap();
     assert_eq!(world.channel.shared.session(node(1)).unwrap().hello.instance, "two");
     assert!(world.rows.clones.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn a_node_whose_hello_is_of_absurd_size_does_not_connect() {
+async fn oversized_hello_is_refused() {
     let world = World::listening().await;
     let control = || hello(ConnectionKind::Control, "one");
     let absurd = [
@@ -151,12 +153,12 @@ async fn a_node_whose_hello_is_of_absurd_size_does_not_connect() {
         Hello { agent_version: "a".repeat(2_000_000), ..control() },
     ];
     for absurd in absurd {
-        let lie = move |path: String, _| {
+        let behavior = move |path: String, _| {
             let answer = (path == path::HELLO).then(|| json(&absurd))?;
             Some(Box::pin(async { answer }) as futures::future::BoxFuture<'static, _>)
         };
-        let serving = world.serving(1, ConnectionKind::Control, lie).await;
-        soon("it is served", serving).await.unwrap();
+        let serving = world.serving(1, ConnectionKind::Control, behavior).await;
+        in_time("it is served", serving).await.unwrap();
     }
     assert!(world.rows.connected.lock().unwrap().is_empty());
     world.connected(1, honest).await;

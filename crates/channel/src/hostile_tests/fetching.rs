@@ -15,7 +15,7 @@ use hyper::{body::Incoming, client::conn::http2::SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{io::AsyncReadExt, task::JoinHandle, time::Instant};
 
-use super::world::{MachineClock, Rows, asked, now, presented};
+use super::world::{MachineClock, Rows, now, presented, send_request};
 use crate::{
     ChannelOptions, ProxyProtocol,
     channel::Shared,
@@ -25,7 +25,7 @@ use crate::{
 
 const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
 /// Upper bound of the time that an immediately answered request takes.
-const SOON: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 struct World {
     authority: Authority,
@@ -71,23 +71,23 @@ fn artifact(sender: &mut SendRequest<Body>) -> impl Future<Output = hyper::Resul
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_asks_for_nothing_ends_after_a_minute() {
+async fn idle_connection_ends_after_a_minute() {
     let world = World::new();
     let began = Instant::now();
     let (_silent, silent) = world.open(1);
     let (mut sender, idle) = world.fetch(1, 65_535).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(asked(&mut sender, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+    assert_eq!(send_request(&mut sender, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
     silent.await.unwrap();
-    assert_eq!(began.elapsed().as_secs(), 60, "also one that does not even begin");
-    assert_eq!(asked(&mut sender, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+    assert_eq!(began.elapsed().as_secs(), 60, "a connection without a preface ends too");
+    assert_eq!(send_request(&mut sender, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
     idle.await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 120);
     assert!(world.shared.connections.nodes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_nobody_takes_ends_and_one_that_is_taken_slowly_does_not() {
+async fn unread_response_ends_and_a_slowly_read_one_does_not() {
     let world = World::new();
     let (mut greedy, stalled) = world.fetch(1, 65_535).await;
     let (mut patient, slow) = world.fetch(2, 65_535).await;
@@ -108,7 +108,7 @@ async fn an_answer_that_nobody_takes_ends_and_one_that_is_taken_slowly_does_not(
 }
 
 #[tokio::test(start_paused = true)]
-async fn little_waits_for_a_reader_who_does_not_read() {
+async fn little_is_buffered_for_a_client_that_does_not_read() {
     let world = World::new();
     let (server, _serving) = world.open(1);
     let (near, relay) = tokio::io::duplex(16 * 1_024);
@@ -125,7 +125,7 @@ async fn little_waits_for_a_reader_who_does_not_read() {
     let (mut sender, connection) = http.handshake(TokioIo::new(near)).await.unwrap();
     tokio::spawn(connection);
     let _untaken = artifact(&mut sender).await.unwrap();
-    tokio::time::sleep(SOON).await;
+    tokio::time::sleep(SETTLE_TIME).await;
     let read = world.rows.artifact_bytes.load(Ordering::SeqCst);
     assert!((64 * 1_024..=256 * 1_024).contains(&read), "{read}");
 }
@@ -143,22 +143,22 @@ async fn a_node_has_eight_requests_at_once_over_all_its_connections() {
     let answers: Vec<Response<Incoming>> = join_all(asking).await.into_iter().map(Result::unwrap).collect();
     let count = |status| answers.iter().filter(|answer| answer.status() == status).count();
     assert_eq!((count(StatusCode::OK), count(StatusCode::TOO_MANY_REQUESTS)), (8, 4));
-    assert_eq!(began.elapsed().as_secs(), 10, "they waited for their turn");
-    assert_eq!(asked(&mut other, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
+    assert_eq!(began.elapsed().as_secs(), 10, "requests wait for a permit");
+    assert_eq!(send_request(&mut other, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
     assert!(began.elapsed() < Duration::from_secs(11));
     drop(answers);
-    let (status, _) = asked(&mut senders[0].0, Method::GET, SECRET, empty()).await;
-    assert_eq!(status, StatusCode::OK, "answers that are dropped make room");
+    let (status, _) = send_request(&mut senders[0].0, Method::GET, SECRET, empty()).await;
+    assert_eq!(status, StatusCode::OK, "dropped responses free permits");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_arrive_is_given_up() {
+async fn body_that_does_not_arrive_times_out() {
     let world = World::new();
     let (mut sender, _serving) = world.fetch(1, 65_535).await;
     for (method, path) in [(Method::PUT, SECRET), (Method::POST, path::RENEW)] {
         let began = Instant::now();
         let never = futures::stream::pending::<Result<http_body::Frame<Bytes>, std::io::Error>>();
-        let answer = asked(&mut sender, method, path, StreamBody::new(never).boxed_unsync()).await;
+        let answer = send_request(&mut sender, method, path, StreamBody::new(never).boxed_unsync()).await;
         assert_eq!(answer, (StatusCode::REQUEST_TIMEOUT, "body_too_slow".to_owned()), "{path}");
         assert_eq!(began.elapsed().as_secs(), 10);
     }
@@ -170,7 +170,7 @@ async fn a_node_renews_a_few_times_and_then_once_a_minute() {
     let renewal = || full(serde_json::to_vec(&RenewRequest { csr: "a request".to_owned(), clock: None }).unwrap());
     let renewed = async || {
         let (mut sender, _serving) = world.fetch(1, 65_535).await;
-        asked(&mut sender, Method::POST, path::RENEW, renewal()).await
+        send_request(&mut sender, Method::POST, path::RENEW, renewal()).await
     };
     let often = (StatusCode::TOO_MANY_REQUESTS, "rate_limited".to_owned());
     for _ in 0..4 {

@@ -6,7 +6,7 @@ use gpuaas_trust::{ALPN_FETCH, NODE_CERTIFICATE_LIFE};
 use gpuaas_wire::session::ConnectionKind;
 use http::{Method, StatusCode};
 
-use super::world::{World, ago, asked, eventually, honest, node, now, presented, soon};
+use super::world::{World, eventually, honest, in_time, node, now, presented, seconds_ago, send_request};
 use crate::link::empty;
 
 #[tokio::test]
@@ -14,7 +14,7 @@ async fn a_node_that_changes_is_looked_up_once_for_all_its_connections() {
     let world = World::listening().await;
     let shown = presented(&world.authority, 1, now());
     let held: Vec<_> = (0..100).map(|_| world.channel.shared.connections.enter(shown.clone()).unwrap()).collect();
-    *world.rows.look_takes.lock().unwrap() = Duration::from_millis(50);
+    *world.rows.lookup_time.lock().unwrap() = Duration::from_millis(50);
     for _ in 0..100 {
         world.channel.readmit(node(1));
     }
@@ -22,40 +22,43 @@ async fn a_node_that_changes_is_looked_up_once_for_all_its_connections() {
     // A check is already running and may have read the rows before this change.
     world.channel.readmit(node(1));
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(world.rows.looked_up.load(Ordering::SeqCst), 2);
+    assert_eq!(world.rows.lookups.load(Ordering::SeqCst), 2);
     world.rows.revoked.lock().unwrap().insert(node(1));
     world.channel.readmit(node(1));
-    eventually("one stays", || held.iter().all(|place| place.end.is_cancelled())).await;
-    assert_eq!(world.rows.looked_up.load(Ordering::SeqCst), 3);
+    eventually("a connection stays open", || held.iter().all(|place| place.end.is_cancelled())).await;
+    assert_eq!(world.rows.lookups.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]
-async fn when_every_node_may_have_changed_they_are_looked_up_a_few_at_a_time() {
+async fn readmit_all_looks_up_a_few_nodes_at_a_time() {
     let world = World::listening().await;
     let held: Vec<_> = (1..=100)
         .map(|number| world.channel.shared.connections.enter(presented(&world.authority, number, now())).unwrap())
         .collect();
-    *world.rows.look_takes.lock().unwrap() = Duration::from_millis(20);
+    *world.rows.lookup_time.lock().unwrap() = Duration::from_millis(20);
     world.rows.revoked.lock().unwrap().extend((1..=100).map(node));
     world.channel.readmit_all();
-    eventually("one stays", || held.iter().all(|place| place.end.is_cancelled())).await;
-    assert_eq!(world.rows.looking_most.load(Ordering::SeqCst), 32);
+    eventually("a connection stays open", || held.iter().all(|place| place.end.is_cancelled())).await;
+    assert_eq!(world.rows.lookups_running_max.load(Ordering::SeqCst), 32);
 }
 
 #[tokio::test]
-async fn a_connection_ends_with_the_certificate_that_it_was_let_in_by() {
+async fn connection_ends_when_its_certificate_expires() {
     let world = World::listening().await;
-    let about_to_end = ago(i64::try_from(NODE_CERTIFICATE_LIFE.as_secs()).unwrap() - 3);
+    let about_to_end = seconds_ago(i64::try_from(NODE_CERTIFICATE_LIFE.as_secs()).unwrap() - 3);
     let control = world.serving_by(1, about_to_end, ConnectionKind::Control, honest).await;
-    let mut fetch = world.fetch(world.shown(2, about_to_end, ALPN_FETCH)).await.unwrap();
+    let mut fetch = world.fetch(world.tls_config(2, about_to_end, ALPN_FETCH)).await.unwrap();
     let path = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
-    assert_eq!(asked(&mut fetch, Method::GET, path, empty()).await.0, StatusCode::OK);
-    eventually("it is not let in", || world.channel.shared.session(node(1)).is_ok()).await;
-    soon("the channel outlives its certificate", control).await.unwrap();
+    assert_eq!(send_request(&mut fetch, Method::GET, path, empty()).await.0, StatusCode::OK);
+    eventually("the node is not admitted", || world.channel.shared.session(node(1)).is_ok()).await;
+    in_time("the channel outlives its certificate", control).await.unwrap();
     eventually("the session stays", || world.channel.shared.session(node(1)).is_err()).await;
     // A fetch connection is checked for each request; it ends when its node is checked again.
-    let refused = asked(&mut fetch, Method::GET, path, empty()).await;
+    let refused = send_request(&mut fetch, Method::GET, path, empty()).await;
     assert_eq!(refused, (StatusCode::FORBIDDEN, "certificate_expired".to_owned()));
     world.channel.readmit(node(2));
-    eventually("it stays for what it was let in", || world.channel.shared.connections.of(node(2)).is_empty()).await;
+    eventually("the connection stays open after its certificate expired", || {
+        world.channel.shared.connections.of(node(2)).is_empty()
+    })
+    .await;
 }

@@ -8,7 +8,7 @@ use gpuaas_wire::task::UnitReport;
 use tokio::time::{Instant, sleep};
 
 use super::world::{MachineClock, Recording, Rows, enrolled};
-use crate::{ChannelError, ChannelOptions, ProxyProtocol, channel::Shared, reports::hand_on};
+use crate::{ChannelError, ChannelOptions, ProxyProtocol, channel::Shared, reports::forward};
 
 const AN_HOUR: usize = 3_600;
 
@@ -41,34 +41,38 @@ fn flapping(unit: &'static str, seconds: usize) -> impl Stream<Item = Result<Uni
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_flaps_for_ever_is_heard_ever_more_rarely_and_its_last_word_always() {
+async fn flapping_unit_is_reported_less_and_less_and_its_last_report_always() {
     let rows = Arc::new(Rows::default());
     let shared = shared(&rows);
-    hand_on(&shared, enrolled(1), flapping("ill.service", AN_HOUR)).await;
-    let heard = std::mem::take(&mut *rows.reports.lock().unwrap());
-    assert!((60..85).contains(&heard.len()), "{} times in an hour", heard.len());
-    let (times, last): (Vec<Instant>, _) = (heard.iter().map(|(at, _)| *at).collect(), &heard.last().unwrap().1);
-    assert!(times[..8].windows(2).all(|two| two[1] - two[0] <= Duration::from_secs(1)), "the first at once");
+    forward(&shared, enrolled(1), flapping("ill.service", AN_HOUR)).await;
+    let forwarded = std::mem::take(&mut *rows.reports.lock().unwrap());
+    assert!((60..85).contains(&forwarded.len()), "{} times in an hour", forwarded.len());
+    let (times, last): (Vec<Instant>, _) =
+        (forwarded.iter().map(|(at, _)| *at).collect(), &forwarded.last().unwrap().1);
+    assert!(
+        times[..8].windows(2).all(|two| two[1] - two[0] <= Duration::from_secs(1)),
+        "the first ones are forwarded at once"
+    );
     assert_eq!(last[0].since, Timestamp::from_millis(3_600));
 
     // Reconnecting does not reset the rate limit.
     let began = Instant::now();
-    hand_on(&shared, enrolled(1), flapping("ill.service", 30)).await;
+    forward(&shared, enrolled(1), flapping("ill.service", 30)).await;
     assert_eq!(std::mem::take(&mut *rows.reports.lock().unwrap()).len(), 1);
     assert!(began.elapsed() > Duration::from_secs(30));
 
     // The unit has settled, so its limit is reset.
     sleep(Duration::from_secs(300)).await;
     let began = Instant::now();
-    hand_on(&shared, enrolled(1), flapping("ill.service", 8)).await;
+    forward(&shared, enrolled(1), flapping("ill.service", 8)).await;
     assert_eq!((rows.reports.lock().unwrap().len(), began.elapsed().as_secs()), (8, 8), "each at once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_flaps_holds_up_no_other() {
+async fn flapping_unit_delays_no_other() {
     let rows = Arc::new(Rows::default());
     let shared = shared(&rows);
-    hand_on(&shared, enrolled(1), flapping("ill.service", 600)).await;
+    forward(&shared, enrolled(1), flapping("ill.service", 600)).await;
     let began = Instant::now();
     // Reports while the other unit's report waits for its delivery time.
     let well = stream::once(async {
@@ -77,7 +81,7 @@ async fn a_unit_that_flaps_holds_up_no_other() {
     });
     let both = stream::select(flapping("ill.service", 1), Box::pin(well));
     let other = flapping("ill.service", 1);
-    tokio::join!(hand_on(&shared, enrolled(1), both), hand_on(&shared, enrolled(2), other));
+    tokio::join!(forward(&shared, enrolled(1), both), forward(&shared, enrolled(2), other));
     let reports = rows.reports.lock().unwrap();
     let at_once = reports.iter().filter(|(at, _)| *at > began && *at - began <= Duration::from_secs(2));
     assert_eq!(at_once.count(), 2, "the other unit, and the unit of the other node");
@@ -85,7 +89,7 @@ async fn a_unit_that_flaps_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_recorded_is_handed_on_again_unless_there_is_newer() {
+async fn unrecorded_report_is_retried_unless_there_is_a_newer_one() {
     let rows = Arc::new(Rows::default());
     *rows.recording.lock().unwrap() = Recording::Fails;
     let (of, shared) = (rows.clone(), shared(&rows));
@@ -93,7 +97,7 @@ async fn what_could_not_be_recorded_is_handed_on_again_unless_there_is_newer() {
         sleep(Duration::from_secs(60)).await;
         *of.recording.lock().unwrap() = Recording::Works;
     };
-    tokio::join!(repaired, hand_on(&shared, enrolled(1), flapping("a.service", 10)));
+    tokio::join!(repaired, forward(&shared, enrolled(1), flapping("a.service", 10)));
     let reports = rows.reports.lock().unwrap();
     let numbers: Vec<i64> = reports.iter().map(|(_, reports)| reports[0].since.as_millis()).collect();
     assert_eq!(numbers, [10]);

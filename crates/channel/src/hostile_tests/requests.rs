@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::world::{World, enrolled, eventually, honest, node, soon};
+use super::world::{World, enrolled, eventually, honest, in_time, node};
 use crate::{ChannelError, link::Body};
 
 const UNIT: &str = "rke2-server.service";
@@ -37,69 +37,69 @@ fn journal() -> JournalRequest {
 }
 
 /// Never answers requests to these paths.
-fn silent_on(paths: &'static [&'static str]) -> impl super::world::Lie {
+fn silent_on(paths: &'static [&'static str]) -> impl super::world::Behavior {
     move |path: String, _: Request<Incoming>| {
         paths.contains(&path.as_str()).then(|| Box::pin(std::future::pending()) as BoxFuture<'static, Response<Body>>)
     }
 }
 
 #[tokio::test]
-async fn a_node_that_never_answers_holds_up_no_request_for_long() {
+async fn requests_to_an_unresponsive_node_time_out() {
     let world = Arc::new(World::listening().await);
     // Node 1 does not answer the key-set request, which comes before it has a session.
     let no_keys = world.serving(1, ConnectionKind::Control, silent_on(&[path::KEYS])).await;
     world.connected(2, silent_on(&[path::OBSERVE, path::CONNECTIONS])).await;
     let of = world.clone();
-    let stands_still_later = move |path: String, request: Request<Incoming>| {
+    let unresponsive_later = move |path: String, request: Request<Incoming>| {
         let of = of.clone();
         (path == path::CONNECTIONS).then(|| {
             Box::pin(async move {
-                of.open_asked(3, request, silent_on(&[path::TUNNEL, path::JOURNAL])).await;
+                of.open_requested(3, request, silent_on(&[path::TUNNEL, path::JOURNAL])).await;
                 Response::new(crate::link::empty())
             }) as BoxFuture<'static, Response<Body>>
         })
     };
-    world.connected(3, stands_still_later).await;
+    world.connected(3, unresponsive_later).await;
     let channel = &world.channel;
-    let ask = journal();
+    let request = journal();
     let all = Box::pin(async {
         tokio::join!(
             async { no_keys.await.unwrap() },
             async { channel.observe(node(2), vec![UNIT.to_owned()]).await.unwrap_err() },
-            async { channel.journal(enrolled(2), &ask).await.err().unwrap() },
+            async { channel.journal(enrolled(2), &request).await.err().unwrap() },
             async { channel.open_tunnel(enrolled(3), 6_443).await.err().unwrap() },
-            async { channel.journal(enrolled(3), &ask).await.err().unwrap() },
+            async { channel.journal(enrolled(3), &request).await.err().unwrap() },
         )
     });
-    let ((), observe, bulk, tunnel, journal) = soon("a request goes on for ever", all).await;
-    let late = ChannelError::Lost("it did not answer in time".to_owned());
+    let ((), observe, bulk, tunnel, journal) = in_time("a request does not end", all).await;
+    let late = ChannelError::Lost("it did not respond in time".to_owned());
     assert_eq!([observe, bulk, tunnel, journal], [late.clone(), late.clone(), late.clone(), late]);
     eventually("connections for the requests stay", || world.channel.shared.connections.of(node(3)).len() == 1).await;
 }
 
 #[tokio::test]
-async fn a_connection_that_was_asked_of_another_node_is_dropped() {
+async fn bulk_connection_of_another_node_is_dropped() {
     let world = Arc::new(World::listening().await);
     world.connected(2, honest).await;
     let of = world.clone();
-    let given_away = move |path: String, request: Request<Incoming>| {
+    let opened_by_other = move |path: String, request: Request<Incoming>| {
         let of = of.clone();
         (path == path::CONNECTIONS).then(|| {
             Box::pin(async move {
                 // Node 2 opens the connection that was requested from node 1.
-                of.open_asked(2, request, honest).await;
+                of.open_requested(2, request, honest).await;
                 Response::new(crate::link::empty())
             }) as BoxFuture<'static, Response<Body>>
         })
     };
-    world.connected(1, given_away).await;
-    let refused = soon("it waits for ever", world.channel.journal(enrolled(1), &journal())).await;
-    assert_eq!(refused.err(), Some(ChannelError::Lost("the node opened no further connection".to_owned())));
+    world.connected(1, opened_by_other).await;
+    let refused = in_time("the request does not end", world.channel.journal(enrolled(1), &journal())).await;
+    assert_eq!(refused.err(), Some(ChannelError::Lost("the node did not open the requested connection".to_owned())));
     eventually("the connection stays", || world.channel.shared.connections.of(node(2)).len() == 1).await;
 }
 
 #[tokio::test]
-async fn nothing_reaches_a_node_in_another_enrollment_than_the_one_asked_for() {
+async fn requests_for_another_enrollment_are_refused() {
     let world = World::listening().await;
     world.connected(1, honest).await;
     for epoch in [0, 2] {
@@ -112,7 +112,7 @@ async fn nothing_reaches_a_node_in_another_enrollment_than_the_one_asked_for() {
 }
 
 #[tokio::test]
-async fn no_tunnel_is_asked_for_to_a_port_that_is_not_allowed() {
+async fn tunnel_to_a_forbidden_port_is_refused() {
     let world = World::listening().await;
     world.connected(1, honest).await;
     for port in [22, 0, 2_379, 10_250] {
@@ -122,14 +122,14 @@ async fn no_tunnel_is_asked_for_to_a_port_that_is_not_allowed() {
 }
 
 #[tokio::test]
-async fn a_flood_of_reports_is_handed_on_rarely_and_its_last_word_arrives() {
+async fn flood_of_reports_is_throttled_and_the_last_one_arrives() {
     const FLOOD: i64 = 200;
     let world = World::listening().await;
     let flooding = |path: String, _: Request<Incoming>| {
         (path == path::OBSERVE).then(|| {
             let report = |number| report(if number % 2 == 0 { "active" } else { "failed" }, number);
             let others =
-                stream::iter(["nobody-asked.service"]).map(move |unit| UnitReport { unit: unit.into(), ..report(0) });
+                stream::iter(["not-requested.service"]).map(move |unit| UnitReport { unit: unit.into(), ..report(0) });
             // Slow enough to be read one by one, and far more often than rows should change.
             let flood = stream::iter((1..=FLOOD).map(report)).then(|report| async {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -150,16 +150,16 @@ async fn a_flood_of_reports_is_handed_on_rarely_and_its_last_word_arrives() {
     let last = Timestamp::from_millis(FLOOD);
     let arrived = || world.rows.reports.lock().unwrap().last().is_some_and(|(_, reports)| reports[0].since == last);
     eventually("the last report does not arrive", arrived).await;
-    let handed_on = world.rows.reports.lock().unwrap().clone();
-    let waits: Vec<Duration> = handed_on.windows(2).map(|two| two[1].0 - two[0].0).collect();
+    let forwarded = world.rows.reports.lock().unwrap().clone();
+    let waits: Vec<Duration> = forwarded.windows(2).map(|two| two[1].0 - two[0].0).collect();
     // May be slightly less than the 250 ms limit if the previous delivery was late.
     assert!(waits.iter().all(|wait| *wait >= Duration::from_millis(200)), "{waits:?}");
-    assert!(handed_on.iter().all(|(_, reports)| reports.len() == 1 && reports[0].unit == UNIT));
-    assert!(handed_on[0].0 - began < Duration::from_secs(1), "the first comes at once");
+    assert!(forwarded.iter().all(|(_, reports)| reports.len() == 1 && reports[0].unit == UNIT));
+    assert!(forwarded[0].0 - began < Duration::from_secs(1), "the first comes at once");
 }
 
 #[tokio::test]
-async fn reports_that_were_asked_for_before_end_when_others_are_asked_for() {
+async fn new_observation_ends_the_previous_one() {
     let world = World::listening().await;
     let endless = |path: String, _: Request<Incoming>| {
         (path == path::OBSERVE).then(|| {
@@ -169,7 +169,7 @@ async fn reports_that_were_asked_for_before_end_when_others_are_asked_for() {
     };
     world.connected(1, endless).await;
     let session = world.channel.shared.session(node(1)).unwrap();
-    let first = session.observed_anew();
+    let first = session.restart_observation();
     world.channel.observe(node(1), vec![UNIT.to_owned()]).await.unwrap();
     assert!(first.is_cancelled());
 }

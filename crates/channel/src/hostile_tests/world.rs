@@ -17,8 +17,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use gpuaas_model::{Clock, Code, EnrolledNode, NodeId, SecretId, Timestamp};
 use gpuaas_trust::{
-    ALPN_FETCH, ALPN_NODE, Authority, NodeIdentity, NodeKey, ShownCertificate, Standing, TrustedAuthorities,
-    channel_server_config, node_client_config, standing,
+    ALPN_FETCH, ALPN_NODE, Authority, NodeIdentity, NodeKey, PermittedUse, ReloadableCertificate, TrustedAuthorities,
+    channel_server_config, node_client_config, permitted_use,
 };
 use gpuaas_wire::{
     session::{BulkRequest, ConnectionKind, Hello, PROTOCOL, path},
@@ -41,13 +41,13 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::{
-    Admission, ArtifactBody, Channel, ChannelBackend, ChannelOptions, FetchError, Holder, Presented, ProxyProtocol,
-    Refused,
+    Admission, ArtifactBody, Channel, ChannelBackend, ChannelOptions, FetchError, Holder, PresentedCertificate,
+    ProxyProtocol, Refused,
     link::{Body, empty, full},
 };
 
 /// Timeout for conditions that normally hold much sooner.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// The channel's backend in memory: the revoked nodes and the recorded calls.
 #[derive(Default)]
@@ -62,10 +62,10 @@ pub(super) struct Rows {
     pub(super) recording: Mutex<Recording>,
     pub(super) absent: Mutex<Vec<NodeId>>,
     /// Number of admission checks; running ones; most at the same time; and the duration of each.
-    pub(super) looked_up: AtomicUsize,
-    pub(super) looking: AtomicUsize,
-    pub(super) looking_most: AtomicUsize,
-    pub(super) look_takes: Mutex<Duration>,
+    pub(super) lookups: AtomicUsize,
+    pub(super) lookups_running: AtomicUsize,
+    pub(super) lookups_running_max: AtomicUsize,
+    pub(super) lookup_time: Mutex<Duration>,
     /// Number of artifact bytes that were read.
     pub(super) artifact_bytes: Arc<AtomicUsize>,
 }
@@ -95,21 +95,21 @@ impl AsyncRead for Endless {
 
 #[async_trait]
 impl ChannelBackend for Rows {
-    async fn admit(&self, presented: &Presented) -> Result<Admission, Refused> {
+    async fn admit(&self, presented: &PresentedCertificate) -> Result<Admission, Refused> {
         let refuse = |message: &str| Err(Refused { code: Code::Forbidden, message: message.to_owned() });
-        self.looked_up.fetch_add(1, Ordering::SeqCst);
-        let looking = self.looking.fetch_add(1, Ordering::SeqCst) + 1;
-        self.looking_most.fetch_max(looking, Ordering::SeqCst);
-        let takes = *self.look_takes.lock().unwrap();
-        tokio::time::sleep(takes).await;
-        self.looking.fetch_sub(1, Ordering::SeqCst);
+        self.lookups.fetch_add(1, Ordering::SeqCst);
+        let looking = self.lookups_running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.lookups_running_max.fetch_max(looking, Ordering::SeqCst);
+        let lookup_time = *self.lookup_time.lock().unwrap();
+        tokio::time::sleep(lookup_time).await;
+        self.lookups_running.fetch_sub(1, Ordering::SeqCst);
         if self.revoked.lock().unwrap().contains(&presented.identity.node) {
             return refuse("revoked");
         }
-        match standing(&presented.certificate, now()).unwrap() {
-            Standing::Current => Ok(Admission::Full),
-            Standing::RenewalOnly => Ok(Admission::RenewalOnly),
-            Standing::Void => refuse("void"),
+        match permitted_use(&presented.certificate, now()).unwrap() {
+            PermittedUse::Current => Ok(Admission::Full),
+            PermittedUse::RenewalOnly => Ok(Admission::RenewalOnly),
+            PermittedUse::Void => refuse("void"),
         }
     }
 
@@ -135,7 +135,7 @@ impl ChannelBackend for Rows {
         was_it && sessions.remove(&node).is_some()
     }
 
-    async fn did_not_return(&self, node: NodeId) {
+    async fn became_unreachable(&self, node: NodeId) {
         self.absent.lock().unwrap().push(node);
     }
 
@@ -147,7 +147,7 @@ impl ChannelBackend for Rows {
         Vec::new()
     }
 
-    async fn cloned(&self, _: NodeId, newer: &Hello) {
+    async fn identity_cloned(&self, _: NodeId, newer: &Hello) {
         self.clones.lock().unwrap().push(newer.clone());
     }
 
@@ -179,7 +179,7 @@ impl ChannelBackend for Rows {
         Ok(())
     }
 
-    async fn renew(&self, _: &Presented, _: &gpuaas_wire::session::RenewRequest) -> Result<String, Refused> {
+    async fn renew(&self, _: &PresentedCertificate, _: &gpuaas_wire::session::RenewRequest) -> Result<String, Refused> {
         *self.renewed.lock().unwrap() += 1;
         Ok("a certificate".to_owned())
     }
@@ -191,7 +191,7 @@ pub(super) fn now() -> Timestamp {
 }
 
 /// Returns the time `seconds` before now.
-pub(super) fn ago(seconds: i64) -> Timestamp {
+pub(super) fn seconds_ago(seconds: i64) -> Timestamp {
     Timestamp::from_millis(now().as_millis() - seconds * 1_000)
 }
 
@@ -223,15 +223,15 @@ impl Clock for MachineClock {
 
 impl World {
     pub(super) async fn listening() -> Self {
-        Self::giving_up_after(Duration::from_secs(15)).await
+        Self::with_unreachable_after(Duration::from_secs(15)).await
     }
 
     /// Listens with this unreachable timeout.
-    pub(super) async fn giving_up_after(unreachable_after: Duration) -> Self {
-        let authority = Authority::generate("cp-1", ago(100 * 24 * 3_600)).unwrap();
+    pub(super) async fn with_unreachable_after(unreachable_after: Duration) -> Self {
+        let authority = Authority::generate("cp-1", seconds_ago(100 * 24 * 3_600)).unwrap();
         let (chain, key) = authority.issue_server(&["127.0.0.1".to_owned()], now()).unwrap();
         let trusted = TrustedAuthorities::new(authority.certificates()).unwrap();
-        let tls = Arc::new(channel_server_config(ShownCertificate::new(chain, key).unwrap(), &trusted).unwrap());
+        let tls = Arc::new(channel_server_config(ReloadableCertificate::new(chain, key).unwrap(), &trusted).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let options = ChannelOptions {
             unreachable_after,
@@ -247,12 +247,12 @@ impl World {
     }
 
     /// Returns TLS settings with a genuine certificate of the node, issued at `made`.
-    pub(super) fn shown(&self, number: u128, made: Timestamp, alpn: &[u8]) -> ClientConfig {
-        self.shown_by(&self.authority, number, made, alpn)
+    pub(super) fn tls_config(&self, number: u128, made: Timestamp, alpn: &[u8]) -> ClientConfig {
+        self.tls_config_by(&self.authority, number, made, alpn)
     }
 
     /// Like [`Self::shown`], with a certificate that `issuer` has issued.
-    pub(super) fn shown_by(&self, issuer: &Authority, number: u128, made: Timestamp, alpn: &[u8]) -> ClientConfig {
+    pub(super) fn tls_config_by(&self, issuer: &Authority, number: u128, made: Timestamp, alpn: &[u8]) -> ClientConfig {
         let key = NodeKey::generate().unwrap();
         let identity = NodeIdentity { control_plane: "cp-1".into(), node: node(number), epoch: 1 };
         let pem = issuer.issue_node(&key.request_pem().unwrap(), &identity, made).unwrap();
@@ -275,18 +275,18 @@ impl World {
     /// Opens a connection on which the node sends requests.
     pub(super) async fn fetch(&self, tls: ClientConfig) -> Result<SendRequest<Body>, String> {
         let stream = self.dial(tls).await.map_err(|error| error.to_string())?;
-        let shaken = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-        let (sender, connection) = shaken.map_err(|error| error.to_string())?;
+        let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(|error| error.to_string())?;
         tokio::spawn(connection);
         Ok(sender)
     }
 
     /// Opens a control connection of a genuine node that answers with `lie`, and honestly where `lie` returns `None`. The returned task
     /// ends with the connection.
-    pub(super) async fn connected(&self, number: u128, lie: impl Lie) -> tokio::task::JoinHandle<()> {
+    pub(super) async fn connected(&self, number: u128, lie: impl Behavior) -> tokio::task::JoinHandle<()> {
         let before = self.rows.connected.lock().unwrap().len();
         let serving = self.serving(number, ConnectionKind::Control, lie).await;
-        eventually("the node is not taken", || self.rows.connected.lock().unwrap().len() > before).await;
+        eventually("the node does not connect", || self.rows.connected.lock().unwrap().len() > before).await;
         serving
     }
 
@@ -295,7 +295,7 @@ impl World {
         &self,
         number: u128,
         kind: ConnectionKind,
-        lie: impl Lie,
+        lie: impl Behavior,
     ) -> tokio::task::JoinHandle<()> {
         self.serving_by(number, now(), kind, lie).await
     }
@@ -306,10 +306,10 @@ impl World {
         number: u128,
         made: Timestamp,
         kind: ConnectionKind,
-        lie: impl Lie,
+        lie: impl Behavior,
     ) -> tokio::task::JoinHandle<()> {
-        let stream = self.dial(self.shown(number, made, ALPN_NODE)).await.unwrap();
-        let node = Arc::new(Node { kind, lie: Box::new(lie) });
+        let stream = self.dial(self.tls_config(number, made, ALPN_NODE)).await.unwrap();
+        let node = Arc::new(Node { kind, behavior: Box::new(lie) });
         let service = service_fn(move |request| {
             let node = node.clone();
             async move { Ok::<_, std::convert::Infallible>(node.answer(request).await) }
@@ -322,7 +322,7 @@ impl World {
     }
 
     /// Opens the requested bulk connection as the node; the connection answers with `lie`.
-    pub(super) async fn open_asked(&self, number: u128, asked: Request<Incoming>, lie: impl Lie) {
+    pub(super) async fn open_requested(&self, number: u128, asked: Request<Incoming>, lie: impl Behavior) {
         let body = asked.into_body().collect().await.unwrap().to_bytes();
         let BulkRequest { request } = serde_json::from_slice(&body).unwrap();
         self.serving(number, ConnectionKind::Bulk { request }, lie).await;
@@ -330,21 +330,21 @@ impl World {
 }
 
 /// Returns the certificate that a genuine node's connection presents.
-pub(super) fn presented(authority: &Authority, number: u128, made: Timestamp) -> Presented {
+pub(super) fn presented(authority: &Authority, number: u128, made: Timestamp) -> PresentedCertificate {
     let identity = NodeIdentity { control_plane: "cp-1".into(), node: node(number), epoch: 1 };
     let request = NodeKey::generate().unwrap().request_pem().unwrap();
     let pem = authority.issue_node(&request, &identity, made).unwrap();
     let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec();
-    Presented { identity, certificate }
+    PresentedCertificate { identity, certificate }
 }
 
 /// A node's answer to a request; `None` for the honest answer.
-pub(super) trait Lie:
+pub(super) trait Behavior:
     Fn(String, Request<Incoming>) -> Option<BoxFuture<'static, Response<Body>>> + Send + Sync + 'static
 {
 }
 
-impl<L> Lie for L where
+impl<L> Behavior for L where
     L: Fn(String, Request<Incoming>) -> Option<BoxFuture<'static, Response<Body>>> + Send + Sync + 'static
 {
 }
@@ -356,13 +356,13 @@ pub(super) fn honest(_: String, _: Request<Incoming>) -> Option<BoxFuture<'stati
 
 struct Node {
     kind: ConnectionKind,
-    lie: Box<dyn Lie>,
+    behavior: Box<dyn Behavior>,
 }
 
 impl Node {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path().to_owned();
-        if let Some(answer) = (self.lie)(path.clone(), request) {
+        if let Some(answer) = (self.behavior)(path.clone(), request) {
             return answer.await;
         }
         match path.as_str() {
@@ -396,7 +396,7 @@ pub(super) fn json(value: &impl serde::Serialize) -> Response<Body> {
 }
 
 /// Sends a node's request; returns the status and error code of the response.
-pub(super) async fn asked(
+pub(super) async fn send_request(
     sender: &mut SendRequest<Body>,
     method: Method,
     path: &str,
@@ -414,18 +414,18 @@ pub(super) async fn asked(
 }
 
 pub(super) fn fetching(world: &World, number: u128) -> ClientConfig {
-    world.shown(number, now(), ALPN_FETCH)
+    world.tls_config(number, now(), ALPN_FETCH)
 }
 
 pub(super) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < WAIT_MAX, "{what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Returns the output of a future that must end within [`PATIENCE`].
-pub(super) async fn soon<T>(what: &str, ends: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, ends).await.unwrap_or_else(|_| panic!("{what}"))
+/// Returns the output of a future that must end within [`WAIT_MAX`].
+pub(super) async fn in_time<T>(what: &str, ends: impl Future<Output = T>) -> T {
+    tokio::time::timeout(WAIT_MAX, ends).await.unwrap_or_else(|_| panic!("{what}"))
 }

@@ -8,7 +8,7 @@ use gpuaas_client::{Client, ClientError};
 use gpuaas_model::ExitStatus;
 
 use super::{
-    following::{Following, Next},
+    following::{EventFollower, Next},
     if_match::{self, IfMatch},
 };
 use crate::{cli::Target, output};
@@ -51,7 +51,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let allocations = client.list_allocations(target.project.clone(), state).await?.items;
             output::list(target.output, &allocations, &["ID", "NODE", "STATE", "DETAIL"], row, |item| item.id.clone())?;
         }
-        Verb::Show { id, etag: true } => if_match::printed(target, &client.allocation_etag(&id).await?)?,
+        Verb::Show { id, etag: true } => if_match::print_etag(target, &client.allocation_etag(&id).await?)?,
         Verb::Show { id, etag: false } => {
             let allocation = client.get_allocation(&id).await?;
             output::one(target.output, &allocation, described, &allocation.id)?;
@@ -66,19 +66,19 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
 
 async fn create(client: &Client, target: &Target, node: String) -> anyhow::Result<ExitCode> {
     let project = target.project.clone();
-    let project =
-        project.ok_or_else(|| ClientError::Setting("which project? set GPUAAS_PROJECT or --project".into()))?;
+    let project = project
+        .ok_or_else(|| ClientError::InvalidSetting("no project is selected: set GPUAAS_PROJECT or --project".into()))?;
     let mut allocation = client.create_allocation(&CreateAllocation { project: project.clone(), node }).await?;
     if target.wait {
-        allocation = settled(client, project, allocation).await?;
+        allocation = await_settled(client, project, allocation).await?;
     }
     output::one(target.output, &allocation, described, &allocation.id)?;
     Ok(if allocation.state == "failed" { output::exit(ExitStatus::Failed) } else { ExitCode::SUCCESS })
 }
 
 /// Waits until the allocation is no longer provisioning. Checks again after each of its events.
-async fn settled(client: &Client, project: String, made: Allocation) -> anyhow::Result<Allocation> {
-    let mut events = Following::start(client, Some(project.clone()), None).await?;
+async fn await_settled(client: &Client, project: String, made: Allocation) -> anyhow::Result<Allocation> {
+    let mut events = EventFollower::start(client, Some(project.clone()), None).await?;
     loop {
         let now = client.get_allocation(&made.id).await?;
         if !matches!(now.state.as_str(), "requested" | "provisioning") {
@@ -87,7 +87,7 @@ async fn settled(client: &Client, project: String, made: Allocation) -> anyhow::
         loop {
             match events.next().await? {
                 Next::Event(event) if event.subject_id != made.id => {}
-                Next::Event(_) | Next::Anew => break,
+                Next::Event(_) | Next::Reconnected => break,
             }
         }
     }

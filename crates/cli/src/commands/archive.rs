@@ -45,13 +45,13 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Get { operation, file, .. } => {
             let id = operation.unwrap_or_default();
             let archives = client.list_archives(Some("operations".to_owned())).await?.items;
-            for archive in archives.iter().filter(|archive| may_hold(archive, &id)) {
+            for archive in archives.iter().filter(|archive| may_contain(archive, &id)) {
                 let lines = lines_of(&content(client, archive).await?, &id);
                 if !lines.is_empty() {
                     return print(&lines, file);
                 }
             }
-            anyhow::bail!("no archive holds the operation {id}")
+            anyhow::bail!("no archive contains operation {id}")
         }
     }
 }
@@ -71,12 +71,12 @@ fn row(archive: &Archive) -> Vec<String> {
 async fn content(client: &Client, archive: &Archive) -> anyhow::Result<Vec<u8>> {
     let file = client.read_archive(&archive.id).await?;
     let found = gpuaas_trust::sha256_hex(&file);
-    anyhow::ensure!(found == archive.sha256, "the file of {} has SHA-256 {found}, not {}", archive.id, archive.sha256);
+    anyhow::ensure!(found == archive.sha256, "archive {} has SHA-256 {found}, expected {}", archive.id, archive.sha256);
     zstd::decode_all(&file[..]).context("decompressing the archive")
 }
 
 /// Reports whether an operation was created in the archive's time range: a UUIDv7 begins with its creation time in milliseconds.
-fn may_hold(archive: &Archive, operation: &str) -> bool {
+fn may_contain(archive: &Archive, operation: &str) -> bool {
     let digits: String = operation.chars().filter(|digit| *digit != '-').take(12).collect();
     let Ok(millis) = i64::from_str_radix(&digits, 16) else { return false };
     let at = |text: &str| text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_millisecond);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn archives_of_another_time_are_not_read_for_an_operation() {
+    fn archives_outside_the_operations_time_are_skipped() {
         let archive = |from: &str, until: &str| Archive {
             id: String::new(),
             kind: "operations".to_owned(),
@@ -126,7 +126,7 @@ mod tests {
             created_at: String::new(),
         };
         let of_2026 = "019b76da-a800-7000-8000-000000000000";
-        assert!(may_hold(&archive("2025-12-31T00:00:00Z", "2026-01-02T00:00:00Z"), of_2026));
-        assert!(!may_hold(&archive("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"), of_2026));
+        assert!(may_contain(&archive("2025-12-31T00:00:00Z", "2026-01-02T00:00:00Z"), of_2026));
+        assert!(!may_contain(&archive("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"), of_2026));
     }
 }

@@ -58,7 +58,7 @@ fn folder(source: &str) -> anyhow::Result<String> {
         Ok(path) => path,
         Err(_) => std::path::absolute(source)?,
     };
-    Ok(path.to_str().context("the folder's path is no text")?.to_owned())
+    Ok(path.to_str().context("the folder's path is not valid UTF-8")?.to_owned())
 }
 
 fn row(file: &Artifact) -> Vec<String> {

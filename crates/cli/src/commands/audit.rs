@@ -52,7 +52,7 @@ fn row(record: &AuditEntry) -> Vec<String> {
         record.sequence.to_string(),
         record.at.clone(),
         record.actor.clone(),
-        record.actor_id.as_deref().map(end_of).unwrap_or_default().to_owned(),
+        record.actor_id.as_deref().map(last_group).unwrap_or_default().to_owned(),
         record.action.clone(),
         record.target.clone(),
         record.result.clone(),
@@ -62,7 +62,7 @@ fn row(record: &AuditEntry) -> Vec<String> {
 }
 
 /// Returns the last group of an id. It is random; the first groups of ids made at the same time are equal.
-fn end_of(id: &str) -> &str {
+fn last_group(id: &str) -> &str {
     id.rsplit('-').next().unwrap_or(id)
 }
 

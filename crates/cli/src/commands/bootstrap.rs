@@ -26,17 +26,17 @@ pub(crate) struct Bootstrap {
     save: Option<String>,
 }
 
-pub(crate) async fn run(target: &Target, asked: Bootstrap) -> anyhow::Result<()> {
-    let one_time = context::token_in(&asked.token_file)?;
-    let client = connection::client_by(target, &one_time)?;
-    let ask = gpuaas_api_types::Bootstrap { name: asked.name, ttl_seconds: asked.ttl.map(|ttl| ttl.as_secs()) };
-    let created = client.bootstrap(&ask).await?;
-    if let Some(name) = asked.save {
-        return context::keep(target, name, created.secret);
+pub(crate) async fn run(target: &Target, options: Bootstrap) -> anyhow::Result<()> {
+    let one_time = context::read_token(&options.token_file)?;
+    let client = connection::client_with_token(target, &one_time)?;
+    let request = gpuaas_api_types::Bootstrap { name: options.name, ttl_seconds: options.ttl.map(|ttl| ttl.as_secs()) };
+    let created = client.bootstrap(&request).await?;
+    if let Some(name) = options.save {
+        return context::save_token(target, name, created.secret);
     }
     if target.output == Format::Table {
         let until = created.token.expires_at.clone().unwrap_or_default();
-        eprintln!("You are {}, a platform admin, until {until}. Your token is shown this once:", created.token.name);
+        eprintln!("You are platform admin {} until {until}. Your token is shown only once:", created.token.name);
     }
     output::one(target.output, &created, |created| created.secret.clone(), &created.token.id)
 }

@@ -29,6 +29,11 @@ pub(crate) enum Verb {
         /// Name of the context
         name: String,
     },
+    /// Delete a context and its token from the context file
+    Delete {
+        /// Name of the context
+        name: String,
+    },
     /// Create or change a context from --url, --ca-file, --project or --ready-file; the token comes from GPUAAS_TOKEN or a file
     Set {
         /// Name of the context
@@ -41,7 +46,7 @@ pub(crate) enum Verb {
 
 /// A context without its token.
 #[derive(Serialize)]
-struct Shown {
+struct ContextSummary {
     name: String,
     current: bool,
     url: Option<String>,
@@ -55,38 +60,46 @@ pub(crate) fn run(target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::List => list(target, &contexts),
         Verb::Use { name } => {
-            contexts.chosen(Some(&name)).map_err(|error| ClientError::Setting(error.to_string()))?;
+            contexts.chosen(Some(&name)).map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
             contexts.current = Some(name.clone());
             contexts.save()?;
             eprintln!("{name} is the current context.");
             Ok(())
         }
+        Verb::Delete { name } => {
+            contexts.chosen(Some(&name)).map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
+            contexts.contexts.remove(&name);
+            contexts.current = contexts.current.filter(|current| *current != name);
+            contexts.save()?;
+            eprintln!("{name} is deleted. Its token stays valid until it expires or `gpuaas token revoke` revokes it.");
+            Ok(())
+        }
         Verb::Set { name, token_file } => {
-            let said = match token_file {
-                Some(file) => Some(token_in(&file)?),
+            let token = match token_file {
+                Some(file) => Some(read_token(&file)?),
                 None => std::env::var("GPUAAS_TOKEN").ok(),
             };
-            set(contexts, target, name, said)
+            set(contexts, target, name, token)
         }
     }
 }
 
 /// Stores a token in a context, with the control plane and project from the global flags.
-pub(crate) fn keep(target: &Target, name: String, token: String) -> anyhow::Result<()> {
+pub(crate) fn save_token(target: &Target, name: String, token: String) -> anyhow::Result<()> {
     set(Contexts::load()?, target, name, Some(token))
 }
 
 fn set(mut contexts: Contexts, target: &Target, name: String, token: Option<String>) -> anyhow::Result<()> {
-    let context = changed(contexts.contexts.remove(&name).unwrap_or_default(), target, token)?;
+    let context = updated(contexts.contexts.remove(&name).unwrap_or_default(), target, token)?;
     contexts.contexts.insert(name.clone(), context);
     contexts.current.get_or_insert_with(|| name.clone());
     let path = contexts.save()?;
-    eprintln!("Context {name} is in {}.", path.display());
+    eprintln!("Saved context {name} in {}.", path.display());
     Ok(())
 }
 
 fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
-    let shown = |(name, context): (&String, &Context)| Shown {
+    let shown = |(name, context): (&String, &Context)| ContextSummary {
         name: name.clone(),
         current: contexts.current.as_ref() == Some(name),
         url: context.url.clone(),
@@ -94,8 +107,8 @@ fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
         project: context.project.clone(),
         has_token: context.token.is_some(),
     };
-    let all: Vec<Shown> = contexts.contexts.iter().map(shown).collect();
-    let row = |context: &Shown| {
+    let all: Vec<ContextSummary> = contexts.contexts.iter().map(shown).collect();
+    let row = |context: &ContextSummary| {
         vec![
             if context.current { "*".to_owned() } else { String::new() },
             context.name.clone(),
@@ -107,7 +120,7 @@ fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
 }
 
 /// Returns the context with the given settings changed and all others kept.
-fn changed(context: Context, target: &Target, said: Option<String>) -> anyhow::Result<Context> {
+fn updated(context: Context, target: &Target, given_token: Option<String>) -> anyhow::Result<Context> {
     let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
     let (url, ca_file, token) = match ready {
         Some(ready) => (Some(ready.url), Some(ready.ca_file), ready.token),
@@ -117,13 +130,13 @@ fn changed(context: Context, target: &Target, said: Option<String>) -> anyhow::R
     Ok(Context {
         url: target.url.clone().or(url).or(context.url),
         ca_file: ca_file.or(context.ca_file),
-        token: said.or(token).or(context.token),
+        token: given_token.or(token).or(context.token),
         project: target.project.clone().or(context.project),
     })
 }
 
 /// Reads a token from a file, or from standard input for `-`.
-pub(crate) fn token_in(file: &Path) -> anyhow::Result<String> {
+pub(crate) fn read_token(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let read = if file.as_os_str() == "-" {
         std::io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut text)

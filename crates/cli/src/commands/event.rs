@@ -5,7 +5,7 @@ use gpuaas_api_types::Event;
 use gpuaas_client::Client;
 use gpuaas_model::visible;
 
-use super::following::{Following, Next};
+use super::following::{EventFollower, Next};
 use crate::{
     cli::{Format, Target},
     output,
@@ -62,7 +62,7 @@ fn row(event: &Event) -> Vec<String> {
 
 /// Prints each event as it arrives.
 async fn watch(client: &Client, target: &Target, after: Option<u64>) -> anyhow::Result<()> {
-    let mut events = Following::start(client, target.project.clone(), after).await?;
+    let mut events = EventFollower::start(client, target.project.clone(), after).await?;
     loop {
         let Next::Event(event) = events.next().await? else { continue };
         match target.output {

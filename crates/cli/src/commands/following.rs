@@ -9,13 +9,13 @@ use gpuaas_client::{Client, ClientError};
 /// Pause before the first reconnection attempt; doubled for each further one.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 /// Reconnection attempts before giving up: with their pauses about 100 s, longer than a restart of the control plane takes.
-const TRIES_MAX: u32 = 9;
+const ATTEMPTS_MAX: u32 = 9;
 
 /// A stream of events that reconnects.
-pub(super) struct Following<'a> {
+pub(super) struct EventFollower<'a> {
     client: &'a Client,
     project: Option<String>,
-    seen: Option<u64>,
+    last_received: Option<u64>,
     stream: BoxStream<'static, Result<Event, ClientError>>,
 }
 
@@ -24,52 +24,52 @@ pub(super) enum Next {
     /// An event.
     Event(Box<Event>),
     /// The connection was replaced. Without a last received event, events may have been missed: read the state again.
-    Anew,
+    Reconnected,
 }
 
-impl<'a> Following<'a> {
+impl<'a> EventFollower<'a> {
     /// Follows the events after event number `after`, or only new events if absent.
     pub(super) async fn start(
         client: &'a Client,
         project: Option<String>,
         after: Option<u64>,
     ) -> Result<Self, ClientError> {
-        let stream = opened(client, project.clone(), after).await?;
-        Ok(Self { client, project, seen: after, stream })
+        let stream = open_stream(client, project.clone(), after).await?;
+        Ok(Self { client, project, last_received: after, stream })
     }
 
     /// Returns the next event. Fails if the control plane stays unreachable.
     pub(super) async fn next(&mut self) -> Result<Next, ClientError> {
         match self.stream.next().await {
             Some(Ok(event)) => {
-                self.seen = Some(event.sequence);
+                self.last_received = Some(event.sequence);
                 Ok(Next::Event(Box::new(event)))
             }
-            Some(Err(ClientError::Broken(_) | ClientError::Unreachable { .. })) | None => {
-                self.connect_again().await?;
-                Ok(Next::Anew)
+            Some(Err(ClientError::Interrupted(_) | ClientError::Unreachable { .. })) | None => {
+                self.reconnect().await?;
+                Ok(Next::Reconnected)
             }
             Some(Err(error)) => Err(error),
         }
     }
 
-    async fn connect_again(&mut self) -> Result<(), ClientError> {
+    async fn reconnect(&mut self) -> Result<(), ClientError> {
         let mut tries = 0;
         loop {
             tokio::time::sleep(PAUSE_FIRST * 2_u32.pow(tries)).await;
-            match opened(self.client, self.project.clone(), self.seen).await {
+            match open_stream(self.client, self.project.clone(), self.last_received).await {
                 Ok(stream) => {
                     self.stream = stream;
                     return Ok(());
                 }
-                Err(ClientError::Unreachable { .. }) if tries + 1 < TRIES_MAX => tries += 1,
+                Err(ClientError::Unreachable { .. }) if tries + 1 < ATTEMPTS_MAX => tries += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 }
 
-async fn opened(
+async fn open_stream(
     client: &Client,
     project: Option<String>,
     after: Option<u64>,

@@ -25,6 +25,6 @@ impl IfMatch {
 }
 
 /// Prints only an ETag.
-pub(crate) fn printed(target: &Target, etag: &str) -> anyhow::Result<()> {
+pub(crate) fn print_etag(target: &Target, etag: &str) -> anyhow::Result<()> {
     output::one(target.output, &json!({ "etag": etag }), |_| etag.to_owned(), etag)
 }

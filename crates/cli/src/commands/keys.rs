@@ -4,12 +4,12 @@ use clap::{Subcommand, ValueEnum};
 use gpuaas_api_types::{Authority, ForceAuthority, SealingKey, SigningKey};
 use gpuaas_client::Client;
 
-use super::following::{Following, Next};
+use super::following::{EventFollower, Next};
 use crate::{cli::Target, output};
 
 /// Kinds of keys that can be rotated.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Purpose {
+pub(crate) enum RotatableKey {
     /// Key that signs the tasks for nodes
     TaskSigning,
     /// Certificate authority that issues the certificates of nodes and of the control plane
@@ -21,14 +21,14 @@ pub(crate) enum Purpose {
 
 /// States in which an authority waits for nodes.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Waiting {
+pub(crate) enum WaitState {
     /// New authority that issues once every connected node trusts it
     Staged,
     /// Old authority that is retired once every node has a certificate of the new one
     Grace,
 }
 
-impl Waiting {
+impl WaitState {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Staged => "staged",
@@ -39,7 +39,7 @@ impl Waiting {
 
 /// Kinds of keys that can be listed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Listed {
+pub(crate) enum ListableKey {
     /// Keys that sign or signed tasks
     TaskSigning,
     /// Certificate authorities that issue or issued certificates
@@ -49,7 +49,7 @@ pub(crate) enum Listed {
 
 /// Kinds of keys that can be shown.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Shown {
+pub(crate) enum ShowableKey {
     /// Key that encrypts secrets in the database
     Sealing,
 }
@@ -60,20 +60,20 @@ pub(crate) enum Verb {
     List {
         /// Kind of keys to list
         #[arg(default_value = "task-signing")]
-        purpose: Listed,
+        purpose: ListableKey,
     },
     /// Show the public id of the key in use and the state of its rotation
     Show {
         /// Kind of key to show
-        purpose: Shown,
+        purpose: ShowableKey,
     },
     /// Replace the key in use by a new one without refusing tasks or dropping connections
     Rotate {
         /// Kind of key to rotate
-        purpose: Purpose,
+        purpose: RotatableKey,
         /// Authority only: end this state without waiting for nodes. A node left behind in grace must be enrolled again
         #[arg(long, value_name = "STATE", requires = "reason")]
-        force: Option<Waiting>,
+        force: Option<WaitState>,
         /// Reason for --force, in one line; kept in the audit record
         #[arg(long, value_name = "TEXT", requires = "force")]
         reason: Option<String>,
@@ -87,7 +87,7 @@ pub(crate) enum Verb {
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
-        Verb::List { purpose: Listed::Authority } => {
+        Verb::List { purpose: ListableKey::Authority } => {
             let authorities = client.list_authorities().await?.items;
             let row = |of: &Authority| {
                 let waiting_for = of.waiting_for.clone().unwrap_or_default();
@@ -95,38 +95,38 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             };
             output::list(target.output, &authorities, &COLUMNS, row, |authority| authority.id.clone())
         }
-        Verb::List { purpose: Listed::TaskSigning } => {
+        Verb::List { purpose: ListableKey::TaskSigning } => {
             let keys = client.list_signing_keys().await?.items;
             output::list(target.output, &keys, &COLUMNS, row, |key| key.id.clone())
         }
-        Verb::Rotate { purpose: Purpose::TaskSigning | Purpose::Sealing, force: Some(_), .. } => {
-            anyhow::bail!("only the rotation of an authority waits for nodes that are away, and can be forced")
+        Verb::Rotate { purpose: RotatableKey::TaskSigning | RotatableKey::Sealing, force: Some(_), .. } => {
+            anyhow::bail!("--force applies only to the rotation of an authority")
         }
-        Verb::Rotate { purpose: Purpose::Authority, force, reason } => {
+        Verb::Rotate { purpose: RotatableKey::Authority, force, reason } => {
             let mut authority = match force {
-                Some(waiting) => forced(client, waiting, reason.unwrap_or_default()).await?,
+                Some(waiting) => force_rotation(client, waiting, reason.unwrap_or_default()).await?,
                 None => client.rotate_authority().await?,
             };
             if target.wait {
-                authority = succeeded(client, authority).await?;
+                authority = await_succession(client, authority).await?;
             }
             output::one(target.output, &authority, |of| format!("Authority {} is {}.", of.id, of.state), &authority.id)
         }
-        Verb::Rotate { purpose: Purpose::TaskSigning, .. } => {
+        Verb::Rotate { purpose: RotatableKey::TaskSigning, .. } => {
             let mut key = client.rotate_signing_keys().await?;
             if target.wait {
-                key = rotated(client, key).await?;
+                key = await_rotation(client, key).await?;
             }
             output::one(target.output, &key, described, &key.id)
         }
-        Verb::Rotate { purpose: Purpose::Sealing, .. } => {
+        Verb::Rotate { purpose: RotatableKey::Sealing, .. } => {
             let mut key = client.rotate_sealing_key().await?;
             if target.wait {
-                key = sealed_again(client, key).await?;
+                key = await_resealing(client, key).await?;
             }
             output::one(target.output, &key, sealing, &key.id)
         }
-        Verb::Show { purpose: Shown::Sealing } => {
+        Verb::Show { purpose: ShowableKey::Sealing } => {
             let key = client.get_sealing_key().await?;
             output::one(target.output, &key, sealing, &key.id)
         }
@@ -138,7 +138,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
 }
 
 /// Ends the given waiting state and returns the authority.
-async fn forced(client: &Client, waiting: Waiting, reason: String) -> anyhow::Result<Authority> {
+async fn force_rotation(client: &Client, waiting: WaitState, reason: String) -> anyhow::Result<Authority> {
     let state = waiting.as_str();
     let authorities = client.list_authorities().await?.items;
     // If no authority is in that state, the server refuses the request and explains it.
@@ -156,17 +156,17 @@ fn described(key: &SigningKey) -> String {
 }
 
 fn sealing(key: &SealingKey) -> String {
-    let mut words = format!("Sealing key {} is in use: {}.", key.id, key.state.replace('_', " "));
-    let more = [("Next", &key.next), ("Before", &key.previous), ("Waiting for", &key.waiting_for)];
+    let mut text = format!("Sealing key {} is in use: {}.", key.id, key.state.replace('_', " "));
+    let more = [("Next", &key.next), ("Previous", &key.previous), ("Waiting for", &key.waiting_for)];
     for (what, value) in more.into_iter().filter_map(|(what, value)| Some((what, value.as_ref()?))) {
-        words.push_str(&format!("\n{what}: {value}"));
+        text.push_str(&format!("\n{what}: {value}"));
     }
-    words
+    text
 }
 
 /// Waits until no row is encrypted with the previous key. Checks again after each change of a sealing key.
-async fn sealed_again(client: &Client, began: SealingKey) -> anyhow::Result<SealingKey> {
-    let mut events = Following::start(client, None, None).await?;
+async fn await_resealing(client: &Client, began: SealingKey) -> anyhow::Result<SealingKey> {
+    let mut events = EventFollower::start(client, None, None).await?;
     loop {
         let key = client.get_sealing_key().await?;
         if key.id != began.id || key.previous.is_none() {
@@ -175,7 +175,7 @@ async fn sealed_again(client: &Client, began: SealingKey) -> anyhow::Result<Seal
         loop {
             match events.next().await? {
                 Next::Event(event) if event.kind != "sealing_key.state_changed" => {}
-                Next::Event(_) | Next::Anew => break,
+                Next::Event(_) | Next::Reconnected => break,
             }
         }
     }
@@ -187,36 +187,36 @@ fn row(key: &SigningKey) -> Vec<String> {
 }
 
 /// Waits until the key is the only one that signs. Checks again after each change of a signing key.
-async fn rotated(client: &Client, made: SigningKey) -> anyhow::Result<SigningKey> {
-    let mut events = Following::start(client, None, None).await?;
+async fn await_rotation(client: &Client, made: SigningKey) -> anyhow::Result<SigningKey> {
+    let mut events = EventFollower::start(client, None, None).await?;
     loop {
         let keys = client.list_signing_keys().await?.items;
-        let under_way = keys.iter().any(|key| matches!(key.state.as_str(), "staged" | "grace"));
-        if let Some(key) = keys.into_iter().find(|key| key.id == made.id).filter(|_| !under_way) {
+        let is_rotating = keys.iter().any(|key| matches!(key.state.as_str(), "staged" | "grace"));
+        if let Some(key) = keys.into_iter().find(|key| key.id == made.id).filter(|_| !is_rotating) {
             return Ok(key);
         }
         loop {
             match events.next().await? {
                 Next::Event(event) if event.kind != "signing_key.state_changed" => {}
-                Next::Event(_) | Next::Anew => break,
+                Next::Event(_) | Next::Reconnected => break,
             }
         }
     }
 }
 
 /// Waits until no authority is staged or in grace. Checks again after each change of an authority.
-async fn succeeded(client: &Client, made: Authority) -> anyhow::Result<Authority> {
-    let mut events = Following::start(client, None, None).await?;
+async fn await_succession(client: &Client, made: Authority) -> anyhow::Result<Authority> {
+    let mut events = EventFollower::start(client, None, None).await?;
     loop {
         let authorities = client.list_authorities().await?.items;
-        let under_way = authorities.iter().any(|authority| matches!(authority.state.as_str(), "staged" | "grace"));
-        if let Some(authority) = authorities.into_iter().find(|of| of.id == made.id).filter(|_| !under_way) {
+        let is_rotating = authorities.iter().any(|authority| matches!(authority.state.as_str(), "staged" | "grace"));
+        if let Some(authority) = authorities.into_iter().find(|of| of.id == made.id).filter(|_| !is_rotating) {
             return Ok(authority);
         }
         loop {
             match events.next().await? {
                 Next::Event(event) if event.kind != "authority.state_changed" => {}
-                Next::Event(_) | Next::Anew => break,
+                Next::Event(_) | Next::Reconnected => break,
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use gpuaas_client::{Client, ClientError, LogAsk};
+use gpuaas_client::{Client, ClientError, LogOptions};
 
 use crate::cli::{Format, Target};
 
@@ -28,14 +28,14 @@ pub(crate) struct Logs {
     follow: bool,
 }
 
-pub(super) async fn run(client: &Client, target: &Target, ask: Logs) -> anyhow::Result<()> {
-    let member = match ask.member {
+pub(super) async fn run(client: &Client, target: &Target, arguments: Logs) -> anyhow::Result<()> {
+    let member = match arguments.member {
         Some(member) => member,
-        None => only_member(client, target, &ask.workload).await?,
+        None => only_member(client, target, &arguments.workload).await?,
     };
-    let since_seconds = ask.since.map(|since| since.as_secs());
-    let wanted = LogAsk { unit: ask.unit, since_seconds, tail: ask.tail, follow: ask.follow };
-    let mut lines = Box::pin(client.read_logs(target.project.clone(), &ask.workload, &member, &wanted).await?);
+    let since_seconds = arguments.since.map(|since| since.as_secs());
+    let options = LogOptions { unit: arguments.unit, since_seconds, tail: arguments.tail, follow: arguments.follow };
+    let mut lines = Box::pin(client.read_logs(target.project.clone(), &arguments.workload, &member, &options).await?);
     while let Some(line) = lines.next().await {
         let line = line?;
         match target.output {
@@ -54,6 +54,8 @@ async fn only_member(client: &Client, target: &Target, workload: &str) -> anyhow
         members.into_iter().filter(|member| member.state != "removed").map(|member| member.name).collect();
     match present.as_slice() {
         [only] => Ok(only.clone()),
-        several => Err(ClientError::Setting(format!("which member? say --member: {}", several.join(", "))).into()),
+        several => {
+            Err(ClientError::InvalidSetting(format!("--member is required; members: {}", several.join(", "))).into())
+        }
     }
 }

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use anyhow::Context;
-use clap::CommandFactory;
 
-use crate::cli::Cli;
+use crate::help;
 
 /// Writes a manual page for every command that is not hidden into `folder`, and creates the folder.
 pub(crate) fn write(folder: &Path) -> anyhow::Result<()> {
     let writing = || format!("writing {}", folder.display());
     std::fs::create_dir_all(folder).with_context(writing)?;
-    clap_mangen::generate_to(Cli::command(), folder).with_context(writing)
+    clap_mangen::generate_to(help::command(), folder).with_context(writing)
 }
 
 #[cfg(test)]
@@ -19,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_that_is_shown_has_its_page() {
+    fn every_visible_command_has_a_manual_page() {
         let folder = tempfile::tempdir().unwrap();
         let pages = folder.path().join("man1");
         write(&pages).unwrap();
@@ -27,6 +26,6 @@ mod tests {
             let page = std::fs::read_to_string(pages.join(name)).expect(name);
             assert!(page.contains(".SH SYNOPSIS"), "{name}: {page}");
         }
-        assert!(!pages.join("gpuaas-sandbox-init.1").exists(), "what is hidden has none");
+        assert!(!pages.join("gpuaas-sandbox-init.1").exists(), "a hidden command has a page");
     }
 }

@@ -31,12 +31,11 @@ mod workload_shown;
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use gpuaas_client::Client;
 
 use crate::{
     cli::{Cli, Command, Target},
-    connection, dev,
+    connection, dev, help,
     output::TimedOut,
     server_config::Setting,
 };
@@ -45,21 +44,21 @@ use crate::{
 pub(crate) async fn run(cli: Cli, settings: Vec<Setting>) -> anyhow::Result<ExitCode> {
     let Cli { mut target, command } = cli;
     match target.timeout {
-        Some(timeout) => match tokio::time::timeout(timeout, typed(&mut target, command, &settings)).await {
+        Some(timeout) => match tokio::time::timeout(timeout, dispatch(&mut target, command, &settings)).await {
             Ok(ended) => ended,
             Err(_) => Err(TimedOut(timeout).into()),
         },
-        None => typed(&mut target, command, &settings).await,
+        None => dispatch(&mut target, command, &settings).await,
     }
 }
 
-async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> anyhow::Result<ExitCode> {
+async fn dispatch(target: &mut Target, command: Command, settings: &[Setting]) -> anyhow::Result<ExitCode> {
     match command {
         Command::Node(verb) => node::run(&connect(target)?, target, verb).await?,
         Command::Replica(verb) => replica::run(&connect(target)?, target, verb).await?,
         Command::Project(verb) => project::run(&connect(target)?, target, verb).await?,
         Command::Allocation(verb) => return allocation::run(&connect(target)?, target, verb).await,
-        Command::Bootstrap(asked) => bootstrap::run(target, asked).await?,
+        Command::Bootstrap(options) => bootstrap::run(target, options).await?,
         Command::Token(verb) => token::run(&connect(target)?, target, verb).await?,
         Command::ServiceAccount(verb) => service_account::run(&connect(target)?, target, verb).await?,
         Command::Keys(verb) => keys::run(&connect(target)?, target, verb).await?,
@@ -78,7 +77,7 @@ async fn typed(target: &mut Target, command: Command, settings: &[Setting]) -> a
         Command::Server(options) => return server::run(target, *options, settings).await,
         Command::Dev(options) => dev::run(options).await?,
         Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "gpuaas", &mut std::io::stdout());
+            clap_complete::generate(shell, &mut help::command(), "gpuaas", &mut std::io::stdout());
         }
         Command::Man { folder } => man::write(&folder)?,
         Command::SandboxInit(options) => sandbox::init(options).await?,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cli::{Format, Target},
-    duration::ago,
+    duration::format_age,
     output,
 };
 
@@ -105,22 +105,23 @@ pub(crate) struct Force {
 }
 
 impl From<Force> for EnrollNode {
-    fn from(asked: Force) -> Self {
-        Self { force: asked.force, reason: asked.reason }
+    fn from(flags: Force) -> Self {
+        Self { force: flags.force, reason: flags.reason }
     }
 }
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Register { name, region, labels } => {
-            let registered = client.register_node(&RegisterNode { name, region, labels: pairs(&labels)? }).await?;
-            enrolling(target.output, &registered)
+            let registered =
+                client.register_node(&RegisterNode { name, region, labels: parse_labels(&labels)? }).await?;
+            print_enrollment(target.output, &registered)
         }
         Verb::Enroll { node, force, seen } => {
-            enrolling(target.output, &seen.client(client).issue_enrollment(&node, &force.into()).await?)
+            print_enrollment(target.output, &seen.client(client).issue_enrollment(&node, &force.into()).await?)
         }
         Verb::Reset { node, force, seen } => {
-            enrolling(target.output, &seen.client(client).reset_node(&node, &force.into()).await?)
+            print_enrollment(target.output, &seen.client(client).reset_node(&node, &force.into()).await?)
         }
         Verb::Reimage { node, seen } => {
             let node = seen.client(client).reimage_node(&node).await?;
@@ -139,7 +140,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let header = ["NAME", "STATE", "CONNECTIVITY", "SINCE", "AGENT", "ADDRESS", "REGION"];
             output::list(target.output, &nodes, &header, row, |node| node.name.clone())
         }
-        Verb::Show { node, etag: true } => if_match::printed(target, &client.node_etag(&node).await?),
+        Verb::Show { node, etag: true } => if_match::print_etag(target, &client.node_etag(&node).await?),
         Verb::Show { node, etag: false } => {
             let node = client.get_node(&node).await?;
             output::one(target.output, &node, node_shown::described, &node.name)
@@ -148,22 +149,22 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     }
 }
 
-fn pairs(labels: &[String]) -> Result<BTreeMap<String, String>, ClientError> {
+fn parse_labels(labels: &[String]) -> Result<BTreeMap<String, String>, ClientError> {
     let pair = |label: &String| match label.split_once('=') {
         Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
-        None => Err(ClientError::Setting(format!("--label takes KEY=VALUE, not {label}"))),
+        None => Err(ClientError::InvalidSetting(format!("--label takes KEY=VALUE, not {label}"))),
     };
     labels.iter().map(pair).collect()
 }
 
-fn enrolling(format: Format, registered: &RegisteredNode) -> anyhow::Result<()> {
+fn print_enrollment(format: Format, registered: &RegisteredNode) -> anyhow::Result<()> {
     if format == Format::Table {
         let (node, command) = (&registered.node, &registered.enrollment.command);
-        eprintln!("Node {} is {}. On the machine, as root, once within 15 minutes:\n", node.name, node.state);
+        eprintln!("Node {} is {}. Run this once as root on the machine, within 15 minutes:\n", node.name, node.state);
         println!("{command}");
-        if output::is_watched() {
+        if output::is_interactive() {
             output::copy(command);
-            eprintln!("\n(copied to the clipboard, where the terminal allows it)");
+            eprintln!("\n(copied to the clipboard if the terminal allows it)");
         }
         return Ok(());
     }
@@ -176,7 +177,7 @@ fn row(node: &Node) -> Vec<String> {
         node.name.clone(),
         node.state.clone(),
         node.connectivity.clone(),
-        ago(&node.connectivity_since),
+        format_age(&node.connectivity_since),
         node.agent_version.clone().unwrap_or_default(),
         address.unwrap_or_default(),
         node.region.clone().unwrap_or_default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuaas_api_types::{DataDisk, FixedNode, Gpu, MachineFacts, Node, NodeFacts, Preflight, PreflightFinding};
 
-use crate::duration::ago;
+use crate::duration::format_age;
 
 /// Digits of a machine id that are shown: enough to tell two apart.
 const ID_SHOWN: usize = 12;
@@ -12,17 +12,17 @@ const ID_SHOWN: usize = 12;
 pub(super) fn described(node: &Node) -> String {
     let mut lines = vec![format!("{}   {}", node.name, first_line(node).join(" · "))];
     lines.extend(node.agent_problem.iter().flat_map(|problem| {
-        let said = format!(
-            "problem     takes no tasks for {}, as the node says: {} ({})",
-            ago(&problem.since),
+        let summary = format!(
+            "problem     accepts no tasks for {}; the node reports: {} ({})",
+            format_age(&problem.since),
             problem.detail,
             problem.code
         );
-        [said, format!("  {}", problem.next)]
+        [summary, format!("  {}", problem.next)]
     }));
     lines.extend(node.machine_changed.iter().map(|change| {
         let before: String = change.before.chars().take(ID_SHOWN).collect();
-        format!("changed     its machine is another one since {} ago (before: {before}…)", ago(&change.at))
+        format!("changed     different machine, since {} ago (earlier id: {before}…)", format_age(&change.at))
     }));
     if let Some(facts) = &node.facts {
         lines.extend(facts.machine.iter().map(|machine| machine_line(node, facts, machine)));
@@ -35,8 +35,8 @@ pub(super) fn described(node: &Node) -> String {
 
 pub(super) fn fixed(fixed: &FixedNode) -> String {
     let mut lines = vec![match fixed.changed {
-        true => format!("{}: {} is done, and kept in {}", fixed.node.name, fixed.fix, fixed.path),
-        false => format!("{}: {} was done before ({})", fixed.node.name, fixed.fix, fixed.path),
+        true => format!("{}: fix {} applied, stored in {}", fixed.node.name, fixed.fix, fixed.path),
+        false => format!("{}: fix {} was applied already ({})", fixed.node.name, fixed.fix, fixed.path),
     }];
     lines.extend(fixed.applied.iter().map(|applied| match &applied.before {
         Some(before) => format!("  {}: {before} → {}", applied.name, applied.now),
@@ -47,7 +47,7 @@ pub(super) fn fixed(fixed: &FixedNode) -> String {
 }
 
 fn first_line(node: &Node) -> Vec<String> {
-    let since = ago(&node.connectivity_since);
+    let since = format_age(&node.connectivity_since);
     let connectivity = match node.connectivity.as_str() {
         "connected" => format!("connected {since} ago"),
         "never" => "never connected".to_owned(),
@@ -61,7 +61,7 @@ fn first_line(node: &Node) -> Vec<String> {
     );
     parts.extend(node.agent_version.iter().map(|version| format!("agent {version}")));
     if let Some(facts) = &node.facts {
-        parts.push(system(&facts.os));
+        parts.push(short_os_name(&facts.os));
         parts.push(cores(facts));
         parts.push(bytes(facts.memory_bytes));
         parts.extend(facts.machine.iter().flat_map(|machine| gpus(&machine.gpus)));
@@ -71,7 +71,7 @@ fn first_line(node: &Node) -> Vec<String> {
 }
 
 /// Shortens `Debian GNU/Linux 12 (bookworm)` to `Debian 12`.
-fn system(name: &str) -> String {
+fn short_os_name(name: &str) -> String {
     name.split(" (").next().unwrap_or(name).replace(" GNU/Linux", "")
 }
 
@@ -98,15 +98,15 @@ fn machine_line(node: &Node, facts: &NodeFacts, machine: &MachineFacts) -> Strin
     parts.extend(facts.addresses.first().cloned());
     parts.extend(machine.default_route.as_ref().map(|route| {
         let via = route.gateway.as_ref().map(|gateway| format!("via {gateway} ")).unwrap_or_default();
-        format!("{via}by {} (MTU {})", route.link, route.mtu)
+        format!("{via}dev {} (MTU {})", route.link, route.mtu)
     }));
     let service = machine.clock_service.as_deref();
     parts.extend(match machine.clock.as_str() {
-        "synchronized" => Some(format!("clock by {}", service.unwrap_or("whom it does not say"))),
+        "synchronized" => Some(format!("clock by {}", service.unwrap_or("an unknown service"))),
         "not_yet" | "by_nobody" => Some("clock not synchronized".to_owned()),
         _ => None,
     });
-    parts.extend(node.inspected_at.iter().map(|at| format!("inspected {} ago", ago(at))));
+    parts.extend(node.inspected_at.iter().map(|at| format!("inspected {} ago", format_age(at))));
     format!("machine     {}", parts.join(" · "))
 }
 
@@ -117,9 +117,7 @@ fn disk_line(disk: &DataDisk) -> String {
         format!("{} free of {}", bytes(on.free_bytes), bytes(on.size_bytes)),
     ];
     parts.extend(
-        disk.writes
-            .iter()
-            .map(|writes| format!("{:.1} ms for 99 of 100 writes to reach it", f64::from(writes.p99_us) / 1_000.0)),
+        disk.writes.iter().map(|writes| format!("write latency p99 {:.1} ms", f64::from(writes.p99_us) / 1_000.0)),
     );
     format!("disk        {}", parts.join(" · "))
 }
@@ -139,10 +137,10 @@ fn preflight_lines(preflight: &Preflight) -> Vec<String> {
         let fix = finding
             .command
             .as_ref()
-            .map_or_else(|| format!("Fix, as the node says: {}", finding.fix), |fix| format!("Fix: {fix}"));
+            .map_or_else(|| format!("Fix, reported by the node: {}", finding.fix), |fix| format!("Fix: {fix}"));
         lines.push(format!("  {mark} {}.  {fix}   ({})", finding.detail, finding.check));
         lines.extend(
-            finding.evidence.iter().filter(|_| is_blocking(&finding)).map(|seen| format!("      seen: {seen}")),
+            finding.evidence.iter().filter(|_| is_blocking(&finding)).map(|seen| format!("      evidence: {seen}")),
         );
     }
     lines
@@ -234,18 +232,18 @@ mod tests {
     }
 
     #[test]
-    fn a_node_says_what_it_is_and_whether_it_is_fit() {
+    fn node_is_shown_with_machine_disk_and_preflight() {
         insta::assert_snapshot!(described(&node()), @r"
         gpu-07   active · connected 12 s ago · agent 0.1.0 · Debian 12 · 2×64 cores · 2 TiB · 8×H200
-        machine     Linux 6.1.0-18-amd64 x86_64 · Dell Inc. PowerEdge XE9680 · 10.4.0.7 · via 10.4.0.1 by eth0 (MTU 9000) · clock by chrony · inspected 3 min ago
-        disk        /var/lib/rancher/rke2 on /dev/nvme0n1p2 (ext4) · 812 GiB free of 894 GiB · 1.2 ms for 99 of 100 writes to reach it
+        machine     Linux 6.1.0-18-amd64 x86_64 · Dell Inc. PowerEdge XE9680 · 10.4.0.7 · via 10.4.0.1 dev eth0 (MTU 9000) · clock by chrony · inspected 3 min ago
+        disk        /var/lib/rancher/rke2 on /dev/nvme0n1p2 (ext4) · 812 GiB free of 894 GiB · write latency p99 1.2 ms
         preflight   ✓ 14 passed   ! 1 warning
           ! inotify.max_user_instances is 128; RKE2 wants 8192.  Fix: gpuaas node fix gpu-07 inotify   (inotify_low)
         ");
     }
 
     #[test]
-    fn what_blocks_is_told_with_what_was_seen_and_a_machine_that_changed_is_told_too() {
+    fn blocking_finding_is_shown_with_evidence_and_a_changed_machine_is_shown() {
         let mut changed = node();
         let blocking = PreflightFinding {
             check: "port_taken".to_owned(),
@@ -261,16 +259,16 @@ mod tests {
         changed.connectivity = "unreachable".to_owned();
         insta::assert_snapshot!(described(&changed), @r"
         gpu-07   active · unreachable for 12 s · agent 0.1.0
-        changed     its machine is another one since 3 min ago (before: cdcdcdcdcdcd…)
+        changed     different machine, since 3 min ago (earlier id: cdcdcdcdcdcd…)
         preflight   ✓ 14 passed   ✗ 1 blocking   ! 1 warning
-          ✗ something listens on port 6443 (tcp) already.  Fix, as the node says: see what it is and stop it   (port_taken)
-              seen: 0.0.0.0:6443, held by /usr/sbin/haproxy (812)
+          ✗ something listens on port 6443 (tcp) already.  Fix, reported by the node: see what it is and stop it   (port_taken)
+              evidence: 0.0.0.0:6443, held by /usr/sbin/haproxy (812)
           ! inotify.max_user_instances is 128; RKE2 wants 8192.  Fix: gpuaas node fix gpu-07 inotify   (inotify_low)
         ");
     }
 
     #[test]
-    fn node_whose_agent_takes_no_tasks_says_why_and_what_to_do() {
+    fn agent_problem_is_shown_with_its_reason_and_next_action() {
         let mut problem = node();
         problem.facts = None;
         problem.preflight = None;
@@ -278,23 +276,23 @@ mod tests {
             code: "agent_ledger_damaged".to_owned(),
             detail: "/var/lib/gpuaas-agent/ledger.jsonl is missing, and this node is enrolled".to_owned(),
             since: seconds_ago(200),
-            next: "enroll it again, by the line that this prints, on its machine: gpuaas node enroll gpu-07".to_owned(),
+            next: "enroll it again: run on its machine what this prints: gpuaas node enroll gpu-07".to_owned(),
         });
         insta::assert_snapshot!(described(&problem), @r"
         gpu-07   active · connected 12 s ago · agent 0.1.0
-        problem     takes no tasks for 3 min, as the node says: /var/lib/gpuaas-agent/ledger.jsonl is missing, and this node is enrolled (agent_ledger_damaged)
-          enroll it again, by the line that this prints, on its machine: gpuaas node enroll gpu-07
+        problem     accepts no tasks for 3 min; the node reports: /var/lib/gpuaas-agent/ledger.jsonl is missing, and this node is enrolled (agent_ledger_damaged)
+          enroll it again: run on its machine what this prints: gpuaas node enroll gpu-07
         ");
     }
 
     #[test]
-    fn gpus_of_several_kinds_are_counted_by_kind_and_unknown_ones_by_their_number() {
+    fn gpus_are_counted_by_model_or_pci_id() {
         let mixed = [gpu(Some("NVIDIA L40S")), gpu(None), gpu(Some("NVIDIA L40S"))];
         assert_eq!(gpus(&mixed), ["1×10de:2335", "2×L40S"]);
     }
 
     #[test]
-    fn a_fix_says_what_it_changed_and_what_is_left() {
+    fn fix_is_shown_with_its_changes_and_remaining_findings() {
         let mut node = node();
         node.preflight = Some(Preflight { passed: 15, findings: Vec::new() });
         let applied = AppliedFix {
@@ -310,11 +308,11 @@ mod tests {
             applied: vec![applied],
         };
         insta::assert_snapshot!(fixed(&done), @r"
-        gpu-07: inotify is done, and kept in /etc/sysctl.d/60-gpuaas-inotify.conf
+        gpu-07: fix inotify applied, stored in /etc/sysctl.d/60-gpuaas-inotify.conf
           fs.inotify.max_user_instances: 128 → 8192
         preflight   ✓ 15 passed
         ");
         let again = FixedNode { changed: false, applied: Vec::new(), ..done };
-        assert!(fixed(&again).starts_with("gpu-07: inotify was done before"));
+        assert!(fixed(&again).starts_with("gpu-07: fix inotify was applied already"));
     }
 }

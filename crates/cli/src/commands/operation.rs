@@ -6,7 +6,7 @@ use clap::Subcommand;
 use gpuaas_api_types::{Operation, OperationDetail};
 use gpuaas_client::Client;
 
-use super::{watching, workload_shown::why};
+use super::{watching, workload_shown::describe_fault};
 use crate::{cli::Target, output};
 
 #[derive(Debug, Subcommand)]
@@ -48,8 +48,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Watch { id } => return watching::watch(client, target, &id).await,
         Verb::Cancel { id } => {
             let operation = client.cancel_operation(&id).await?;
-            let words = |operation: &Operation| format!("Operation {} is asked to end.", operation.id);
-            output::one(target.output, &operation, words, &id)?;
+            let describe = |operation: &Operation| format!("Cancellation of operation {} is requested.", operation.id);
+            output::one(target.output, &operation, describe, &id)?;
             if target.wait {
                 return watching::watch(client, target, &id).await;
             }
@@ -76,12 +76,12 @@ pub(super) fn show(target: &Target, detail: &OperationDetail) -> anyhow::Result<
 
 fn described(detail: &OperationDetail) -> String {
     let operation = &detail.operation;
-    let mut words =
+    let mut text =
         format!("{}   {} · {} · by {}", operation.id, operation.kind, operation.state, operation.requested_by);
     if let Some(resumed) = &operation.resumes {
-        words.push_str(&format!(" · tries {resumed} again"));
+        text.push_str(&format!(" · retries {resumed}"));
     }
-    words.extend(operation.fault.iter().map(|fault| why(fault, None)));
+    text.extend(operation.fault.iter().map(|fault| describe_fault(fault, None)));
     let rows = detail.steps.iter().map(|step| {
         let fault = step.fault.as_ref().map(|fault| fault.summary.clone());
         let took = step.ended_at_ms.zip(step.started_at_ms).map(|(end, start)| format!("{} ms", end - start));
@@ -95,7 +95,7 @@ fn described(detail: &OperationDetail) -> String {
             fault.or_else(|| step.detail.clone().filter(|_| step.state != "succeeded")).unwrap_or_default(),
         ]
     });
-    words.push('\n');
-    words.push_str(&output::table(&["STATE", "PHASE", "STEP", "ATTEMPTS", "TOOK", ""], rows));
-    words
+    text.push('\n');
+    text.push_str(&output::table(&["STATE", "PHASE", "STEP", "ATTEMPTS", "DURATION", ""], rows));
+    text
 }

@@ -8,8 +8,8 @@ use crate::cli::SandboxInit;
 
 /// Runs the init process of a sandbox node.
 pub(crate) async fn init(options: SandboxInit) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("this program's own path")?;
-    let program = program.into_os_string().into_string().ok().context("this program's path is no text")?;
+    let program = std::env::current_exe().context("cannot determine the path of this program")?;
+    let program = program.into_os_string().into_string().ok().context("the path of this program is not valid UTF-8")?;
     gpuaas_sandbox::run(gpuaas_sandbox::InitOptions {
         root: options.root,
         hostname: options.hostname,

@@ -8,8 +8,8 @@ use std::{
 use anyhow::Context;
 use gpuaas_model::ExitStatus;
 use gpuaas_server::{
-    AcceptedHistory, CA_FILE, Deadlines, EndedNode, Finding, Manifest, NextSealingKey, OneTimeAdmin, Paces, Restored,
-    Retention, SUMS_FILE, ServerOptions, Verified, write_private,
+    AcceptedHistory, CA_FILE, Deadlines, Finding, Manifest, NextSealingKey, OneTimeAdmin, Rates, Restored, Retention,
+    RevokedNode, SUMS_FILE, ServerOptions, Verified, write_private,
 };
 use gpuaas_trust::SecretText;
 use sd_notify::NotifyState;
@@ -27,56 +27,56 @@ use crate::{
 };
 
 /// Runs a subcommand, or serves until SIGTERM, Ctrl-C or, with `--lifeline`, the end of standard input.
-pub(crate) async fn run(target: &Target, asked: Server, settings: &[Setting]) -> anyhow::Result<ExitCode> {
-    let options = server_options(&asked)?;
-    match asked.verb {
-        Some(ServerVerb::AcceptHistory { as_it_is }) => {
-            let accepted = gpuaas_server::accept_history(&options, as_it_is).await?;
-            let words = |accepted: &AcceptedHistory| accepted_words(&options, accepted);
-            output::one(target.output, &accepted, words, "accepted")?;
+pub(crate) async fn run(target: &Target, arguments: Server, settings: &[Setting]) -> anyhow::Result<ExitCode> {
+    let options = server_options(&arguments)?;
+    match arguments.verb {
+        Some(ServerVerb::AcceptHistory { keep_credentials }) => {
+            let accepted = gpuaas_server::accept_history(&options, keep_credentials).await?;
+            let describe = |accepted: &AcceptedHistory| describe_acceptance(&options, accepted);
+            output::one(target.output, &accepted, describe, "accepted")?;
             Ok(ExitCode::SUCCESS)
         }
         Some(ServerVerb::CheckConfig) => check_config(target, &options, settings),
         Some(ServerVerb::Backup { file }) => {
             let manifest = gpuaas_server::backup(&options, &file).await?;
-            copied(target, &manifest, &format!("Backed up into {}", file.display()))
+            print_backup(target, &manifest, &format!("Backed up into {}", file.display()))
         }
         Some(ServerVerb::Verify) => {
             let verified = gpuaas_server::verify(&options).await?;
-            output::one(target.output, &verified, findings, &verified.store)?;
+            output::one(target.output, &verified, describe_verification, &verified.store)?;
             let status = if verified.findings.is_empty() { ExitStatus::Done } else { ExitStatus::Failed };
             Ok(output::exit(status))
         }
         Some(ServerVerb::Restore { file }) => {
             let restored = gpuaas_server::restore(&options, &file).await?;
-            let words = |restored: &Restored| told(&options, restored, &file);
-            output::one(target.output, &restored, words, &restored.backup.rows_sha256)?;
+            let describe = |restored: &Restored| describe_restore(&options, restored, &file);
+            output::one(target.output, &restored, describe, &restored.backup.rows_sha256)?;
             Ok(ExitCode::SUCCESS)
         }
         Some(ServerVerb::NextSealingKey { from }) => {
             let made = gpuaas_server::next_sealing_key(&options, from.as_deref())?;
-            output::one(target.output, &made, next_sealing_key, &made.id)?;
+            output::one(target.output, &made, describe_next_sealing_key, &made.id)?;
             Ok(ExitCode::SUCCESS)
         }
         Some(ServerVerb::RecoverAdmin) => {
             let made = gpuaas_server::recover_admin(&options).await?;
-            let said = |made: &OneTimeAdmin| {
+            let describe = |made: &OneTimeAdmin| {
                 let next = exchange_command(&options, &configured_url(&options), &made.token_file);
                 format!(
-                    "A one-time admin token is in {} until {}. Exchange it for your own:\n\n{next}",
+                    "A one-time admin token is in {}, valid until {}. Exchange it for your own:\n\n{next}",
                     made.token_file.display(),
                     made.expires_at
                 )
             };
-            output::one(target.output, &made, said, &made.token_file.display().to_string())?;
+            output::one(target.output, &made, describe, &made.token_file.display().to_string())?;
             Ok(ExitCode::SUCCESS)
         }
-        None => serve(&options, asked).await.map(|()| ExitCode::SUCCESS),
+        None => serve(&options, arguments).await.map(|()| ExitCode::SUCCESS),
     }
 }
 
 /// Describes what `verify` read and lists its findings.
-fn findings(verified: &Verified) -> String {
+fn describe_verification(verified: &Verified) -> String {
     let Verified { store, schema, rows, sealed, artifacts, findings } = verified;
     let read = format!("Read {store} (schema {schema}): {rows} rows, {sealed} sealed values, {artifacts} artifacts.");
     if findings.is_empty() {
@@ -84,15 +84,15 @@ fn findings(verified: &Verified) -> String {
     }
     let kind = |finding: &Finding| serde_json::to_value(finding.kind).ok()?.as_str().map(str::to_owned);
     let row = |of: &Finding| vec![kind(of).unwrap_or_default(), of.place.clone(), of.detail.clone()];
-    let table = output::table(&["KIND", "WHERE", "WHAT IS WRONG"], findings.iter().map(row));
+    let table = output::table(&["KIND", "WHERE", "PROBLEM"], findings.iter().map(row));
     format!(
-        "{read} Wrong at {} places:\n\n{table}\n\nWhat to do: docs/operating.md, \"When the store is not as it was\".",
+        "{read} Found {} problems:\n\n{table}\n\nWhat to do: docs/operating.md, \"When the store is not as it was\".",
         findings.len()
     )
 }
 
 /// Describes the next sealing key and the steps to take with it.
-fn next_sealing_key(made: &NextSealingKey) -> String {
+fn describe_next_sealing_key(made: &NextSealingKey) -> String {
     let file = made.file.display();
     format!(
         "The next sealing key is {id}, in {file}.\n\n\
@@ -104,8 +104,8 @@ fn next_sealing_key(made: &NextSealingKey) -> String {
     )
 }
 
-fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
-    let asked = asked.clone();
+fn server_options(arguments: &Server) -> anyhow::Result<ServerOptions> {
+    let asked = arguments.clone();
     Ok(ServerOptions {
         store_url: store_url(asked.store_url_file.as_deref())?,
         data_dir: asked.data_dir,
@@ -125,7 +125,7 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
         release_trusted_keys: asked.release_trusted_keys,
         allow_unverified_releases: asked.allow_unverified_releases,
         proxy_protocol_from: asked.proxy_protocol_from,
-        paces: Paces {
+        rates: Rates {
             per_token: asked.requests_per_token,
             per_project: asked.requests_per_project,
             per_address: asked.requests_per_address,
@@ -144,7 +144,7 @@ fn server_options(asked: &Server) -> anyhow::Result<ServerOptions> {
             node_ready: asked.rke2_node_ready_deadline,
             ..Deadlines::default()
         },
-        begin_anew: asked.begin_anew,
+        reinitialize: asked.reinitialize,
     })
 }
 
@@ -168,28 +168,28 @@ fn packages_of_this_program() -> Option<PathBuf> {
     folders.into_iter().find(|folder| folder.join(SUMS_FILE).is_file())
 }
 
-fn copied(target: &Target, manifest: &Manifest, what: &str) -> anyhow::Result<ExitCode> {
-    output::one(target.output, manifest, |of: &Manifest| counted(of, what), &manifest.rows_sha256)?;
+fn print_backup(target: &Target, manifest: &Manifest, what: &str) -> anyhow::Result<ExitCode> {
+    output::one(target.output, manifest, |of: &Manifest| format_counts(of, what), &manifest.rows_sha256)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn counted(of: &Manifest, what: &str) -> String {
+fn format_counts(of: &Manifest, what: &str) -> String {
     let key = if of.holds_sealing_key { "with its sealing key" } else { "without its sealing key" };
     format!("{what}: {} rows, {} artifacts, {key}.", of.rows, of.artifacts)
 }
 
 /// Describes a restore and the steps that an operator takes next.
-fn told(options: &ServerOptions, restored: &Restored, file: &Path) -> String {
+fn describe_restore(options: &ServerOptions, restored: &Restored, file: &Path) -> String {
     let Restored { backup, ended, admin } = restored;
-    let counted = counted(backup, &format!("Restored from {}", file.display()));
-    let mut words = format!(
+    let counted = format_counts(backup, &format!("Restored from {}", file.display()));
+    let mut text = format!(
         "{counted}\n\n\
          Credentials revoked after {made_at} would be valid again, so the restore revoked all of these:\n  \
          every API token ({tokens} were valid), every enrollment string, every task-signing key, every node's identity.\n\n\
          What to do:\n  \
          1. Start the control plane, and sign in as its administrator before {expires_at}: {exchange}\n     \
          Then create tokens for people and programs: gpuaas token create\n  \
-         2. Enroll each node again: gpuaas node enroll NODE. Reset a node first that changed hands after {made_at}: \
+         2. Enroll each node again: gpuaas node enroll NODE. First reset nodes that changed tenants after {made_at}: \
          gpuaas node reset NODE\n  \
          3. Look for workloads that were deployed after {made_at}: they keep running but are unmanaged",
         made_at = backup.made_at,
@@ -197,48 +197,48 @@ fn told(options: &ServerOptions, restored: &Restored, file: &Path) -> String {
         expires_at = admin.expires_at,
         exchange = exchange_command(options, &configured_url(options), &admin.token_file),
     );
-    words.push_str(&ended_nodes(&ended.nodes));
-    words
+    text.push_str(&format_ended_nodes(&ended.nodes));
+    text
 }
 
 /// Describes an accepted history and the steps that an operator takes next.
-fn accepted_words(options: &ServerOptions, accepted: &AcceptedHistory) -> String {
+fn describe_acceptance(options: &ServerOptions, accepted: &AcceptedHistory) -> String {
     let found = &accepted.found;
     let (Some(ended), Some(admin)) = (&accepted.ended, &accepted.admin) else {
         return format!(
-            "The high-water mark was made anew, and nothing was revoked. It was: {found}\n\nStart the control plane."
+            "A new high-water mark was written, and nothing was revoked. Before: {found}\n\nStart the control plane."
         );
     };
     format!(
         "Accepted: {found}\n\n\
-         Credentials revoked in what is missing would be valid again, so these were revoked:\n  \
+         Credentials that missing changes revoked would be valid again, so all of these were revoked:\n  \
          every API token ({tokens} were valid), every enrollment string, every task-signing key, every node's identity.\n\n\
          What to do:\n  \
-         1. Start the control plane, every replica of it, and sign in as its administrator before {expires_at}: {exchange}\n     \
+         1. Start every replica of the control plane, and sign in as its administrator before {expires_at}: {exchange}\n     \
          Then create tokens for people and programs: gpuaas token create\n  \
          2. Enroll each node again: gpuaas node enroll NODE. Register nodes that are missing: gpuaas node register NODE. \
-         Reset a node first that changed hands in what is missing: gpuaas node reset NODE\n  \
-         3. Look for workloads that were deployed in what is missing: they keep running but are unmanaged{nodes}",
+         First reset nodes that changed tenants in missing changes: gpuaas node reset NODE\n  \
+         3. Look for workloads that missing changes deployed: they keep running but are unmanaged{nodes}",
         tokens = ended.tokens,
         expires_at = admin.expires_at,
         exchange = exchange_command(options, &configured_url(options), &admin.token_file),
-        nodes = ended_nodes(&ended.nodes),
+        nodes = format_ended_nodes(&ended.nodes),
     )
 }
 
 /// Returns a table of the nodes that must enroll again; empty without nodes.
-fn ended_nodes(nodes: &[EndedNode]) -> String {
-    let mut words = String::new();
+fn format_ended_nodes(nodes: &[RevokedNode]) -> String {
+    let mut text = String::new();
     if !nodes.is_empty() {
-        let held_by = |node: &EndedNode| match node.held_by {
+        let held_by = |node: &RevokedNode| match node.held_by {
             Some((project, _)) => format!("project {project}"),
             None => "-".to_owned(),
         };
         let rows = nodes.iter().map(|node| vec![node.name.clone(), node.state.to_string(), held_by(node)]);
-        words.push_str("\n\n");
-        words.push_str(&output::table(&["NODE", "STATE", "HELD BY, AT THAT TIME"], rows));
+        text.push_str("\n\n");
+        text.push_str(&output::table(&["NODE", "STATE", "HELD BY AT THAT TIME"], rows));
     }
-    words
+    text
 }
 
 fn check_config(target: &Target, options: &ServerOptions, settings: &[Setting]) -> anyhow::Result<ExitCode> {
@@ -248,12 +248,12 @@ fn check_config(target: &Target, options: &ServerOptions, settings: &[Setting]) 
     let problems = options.problems();
     let mut status = ExitCode::SUCCESS;
     for problem in problems {
-        status = output::failed(&problem.into());
+        status = output::report_error(&problem.into(), target.output);
     }
     Ok(status)
 }
 
-async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
+async fn serve(options: &ServerOptions, arguments: Server) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let store = if options.store_url.is_some() { "postgresql" } else { "sqlite" };
     // Handled before the start: an early SIGHUP would otherwise end the process.
@@ -262,10 +262,10 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
     let ca_file = std::path::absolute(&control_plane.ca_file)?;
     eprintln!("control plane   {}   {store}   ready in {} ms", control_plane.url, started.elapsed().as_millis());
     // A program that asked for the ready file exchanges the token itself.
-    if let (Some(token_file), None) = (&control_plane.one_time_admin, &asked.ready_file) {
+    if let (Some(token_file), None) = (&control_plane.one_time_admin, &arguments.ready_file) {
         eprintln!("first admin     {}", exchange_command(options, &control_plane.url, token_file));
     }
-    if let Some(path) = &asked.ready_file {
+    if let Some(path) = &arguments.ready_file {
         let ready = ReadyFile {
             url: control_plane.url.clone(),
             ca_file,
@@ -285,7 +285,7 @@ async fn serve(options: &ServerOptions, asked: Server) -> anyhow::Result<()> {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
-                () = lifeline(asked.lifeline) => {}
+                () = await_lifeline_end(arguments.lifeline) => {}
                 () = async { while hangup.recv().await.is_some() { reload.notify_one() } } => {}
             }
         })
@@ -303,9 +303,9 @@ pub(crate) fn store_url(file: Option<&Path>) -> anyhow::Result<Option<SecretText
 }
 
 /// Returns when standard input closes, which means that the parent process ended. Without `--lifeline` it never returns.
-async fn lifeline(held: bool) {
+async fn await_lifeline_end(is_enabled: bool) {
     let input = rustix::io::dup(std::io::stdin()).map(pipe::Receiver::from_owned_fd);
-    let (true, Ok(Ok(mut input))) = (held, input) else { return std::future::pending().await };
+    let (true, Ok(Ok(mut input))) = (is_enabled, input) else { return std::future::pending().await };
     let mut nothing = [0_u8; 64];
     while matches!(input.read(&mut nothing).await, Ok(1..)) {}
 }

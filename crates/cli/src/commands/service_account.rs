@@ -44,7 +44,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Create { name, role } => {
             let account = client.create_service_account(&CreateServiceAccount { name, role, project }).await?;
             let words = |account: &ServiceAccount| {
-                format!("Service account {} is made; a token for it: gpuaas service-account token {0}", account.name)
+                format!("Service account {} created. Create a token: gpuaas service-account token {0}", account.name)
             };
             output::one(target.output, &account, words, &account.name)
         }
@@ -60,7 +60,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let created = client.create_service_account_token(project, &name, &ask).await?;
             if target.output == Format::Table {
                 let until = created.token.expires_at.clone().unwrap_or_default();
-                eprintln!("Token of {name} until {until} ({}). Its secret is shown this once:", created.token.id);
+                eprintln!("Token of {name} until {until} ({}). Its secret is shown only once:", created.token.id);
             }
             output::one(target.output, &created, |created| created.secret.clone(), &created.token.id)
         }

@@ -43,7 +43,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let ask = CreateToken { name, role, project, ttl_seconds: ttl.map(|ttl| ttl.as_secs()) };
             let created = client.create_token(&ask).await?;
             if target.output == Format::Table {
-                eprintln!("Token {} ({}). Its secret is shown this once:", created.token.name, created.token.id);
+                eprintln!("Token {} ({}). Its secret is shown only once:", created.token.name, created.token.id);
             }
             output::one(target.output, &created, |created| created.secret.clone(), &created.token.id)
         }

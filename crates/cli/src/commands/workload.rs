@@ -4,7 +4,7 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use clap::Subcommand;
-use gpuaas_api_types::{AddMembers, AskAccess, Deploy, Preview, Workload};
+use gpuaas_api_types::{AddMembers, Deploy, Preview, RequestAccess, Workload};
 use gpuaas_client::Client;
 use serde_json::{Value, json};
 
@@ -131,22 +131,27 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let placement = json!({ "agent_allocation_ids": allocations(client, target, &agents).await? });
             let ask = AddMembers { placement };
             if dry_run {
-                previewed(target, &client.preview_members(project, &workload, &ask).await?, &workload)?;
+                print_preview(target, &client.preview_members(project, &workload, &ask).await?, &workload)?;
             } else {
-                return watching::begun(client, target, client.add_members(project, &workload, &ask).await?).await;
+                return watching::report_and_follow(
+                    client,
+                    target,
+                    client.add_members(project, &workload, &ask).await?,
+                )
+                .await;
             }
         }
         Verb::Decommission { workload, seen } => {
             let started = seen.client(client).decommission_workload(project, &workload).await?;
-            return watching::begun(client, target, started).await;
+            return watching::report_and_follow(client, target, started).await;
         }
         Verb::Resume { workload, seen } => {
             let started = seen.client(client).resume_workload(project, &workload).await?;
-            return watching::begun(client, target, started).await;
+            return watching::report_and_follow(client, target, started).await;
         }
         Verb::List { section } => list(target, &all(client, target, section).await?)?,
         Verb::Show { workload, etag: true } => {
-            if_match::printed(target, &client.workload_etag(project, &workload).await?)?;
+            if_match::print_etag(target, &client.workload_etag(project, &workload).await?)?;
         }
         Verb::Show { workload, etag: false } => show(client, target, &workload).await?,
         Verb::Members { workload } => {
@@ -154,7 +159,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             output::list(target.output, &members, &shown::MEMBERS, shown::member, |member| member.name.clone())?;
         }
         Verb::Kubeconfig { workload, kind, role, ttl, reason } => {
-            let ask = AskAccess { kind, role, ttl_seconds: ttl.map(|ttl| ttl.as_secs()), reason };
+            let ask = RequestAccess { kind, role, ttl_seconds: ttl.map(|ttl| ttl.as_secs()), reason };
             kubeconfig(client, target, &workload, &ask).await?;
         }
         Verb::Access { workload } => {
@@ -162,7 +167,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         }
         Verb::RevokeAccess { grant } => {
             let revoked = client.revoke_access(&grant).await?;
-            output::one(target.output, &revoked, |grant| format!("Grant {} is withdrawn.", grant.id), &grant)?;
+            output::one(target.output, &revoked, |grant| format!("Access grant {} is revoked.", grant.id), &grant)?;
         }
         Verb::Logs(ask) => logs::run(client, target, ask).await?,
     }
@@ -174,23 +179,24 @@ async fn deploy(client: &Client, target: &Target, ask: DeployArgs) -> anyhow::Re
     if let Some(server) = ask.server {
         placement["server_allocation_id"] = allocation(client, target, &server).await?.into();
     }
-    let config = ask.config.map(|text| serde_json::from_str(&text)).transpose().context("--config is no JSON")?;
+    let config =
+        ask.config.map(|text| serde_json::from_str(&text)).transpose().context("--config is not valid JSON")?;
     let (project, name) = (target.project.clone(), ask.name.clone());
-    let wanted =
+    let request =
         Deploy { project, app: ask.app, version: ask.version, name, placement, config: config.unwrap_or(Value::Null) };
     if ask.dry_run {
-        previewed(target, &client.preview_workload(&wanted).await?, &ask.name)?;
+        print_preview(target, &client.preview_workload(&request).await?, &ask.name)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let started = client.deploy_workload(&wanted).await?;
-    if target.output == Format::Table && output::is_watched() {
-        let app = client.get_app(&wanted.app).await?;
+    let started = client.deploy_workload(&request).await?;
+    if target.output == Format::Table && output::is_interactive() {
+        let app = client.get_app(&request.app).await?;
         eprintln!("{}   not promised: {}", app.name, app.not_promised.join("; "));
     }
-    watching::begun(client, target, started).await
+    watching::report_and_follow(client, target, started).await
 }
 
-fn previewed(target: &Target, preview: &Preview, name: &str) -> anyhow::Result<()> {
+fn print_preview(target: &Target, preview: &Preview, name: &str) -> anyhow::Result<()> {
     output::one(target.output, preview, shown::preview, name)
 }
 
@@ -243,7 +249,7 @@ async fn show(client: &Client, target: &Target, key: &str) -> anyhow::Result<()>
     output::one(target.output, &detail, |detail| shown::described(detail, operation.as_ref()), &detail.workload.name)
 }
 
-async fn kubeconfig(client: &Client, target: &Target, key: &str, ask: &AskAccess) -> anyhow::Result<()> {
+async fn kubeconfig(client: &Client, target: &Target, key: &str, ask: &RequestAccess) -> anyhow::Result<()> {
     let granted = client.deliver_kubeconfig(target.project.clone(), key, ask).await?;
     if target.output == Format::Table {
         eprintln!("{} · {} · until {} · grant {}", granted.kind, granted.role, granted.expires_at, granted.grant);

@@ -2,7 +2,7 @@
 
 use gpuaas_api_types::{AccessAnswer, Fault, Member, OperationDetail, Preview, Step, Workload, WorkloadDetail};
 
-use crate::{duration::ago, output::table};
+use crate::{duration::format_age, output::table};
 
 /// Column headers of a member table.
 pub(super) const MEMBERS: [&str; 5] = ["NAME", "NODE", "STATE", "HEALTH", "WHY"];
@@ -96,7 +96,7 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
     for fault in workload.fault.iter().chain(of_members) {
         let steps = operation.map(|operation| operation.steps.as_slice()).unwrap_or_default();
         let step = steps.iter().find(|step| step.fault.as_ref().is_some_and(|of| of.code == fault.code));
-        words.push_str(&why(fault, step));
+        words.push_str(&describe_fault(fault, step));
     }
     words.push('\n');
     words.push_str(&table(&MEMBERS[..4], detail.members.iter().map(|of| member(of)[..4].to_vec())));
@@ -104,14 +104,17 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
 }
 
 /// Formats a fault: its summary, the time it began, its evidence, and the next action.
-pub(super) fn why(fault: &Fault, step: Option<&Step>) -> String {
+pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>) -> String {
     let mut words = format!("\nWHY      {} ({})", fault.summary, fault.code);
     if let Some(ended) =
         step.and_then(|step| step.ended_at_ms).and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
     {
         let attempts = step.map_or(0, |step| step.attempts);
         let tries = if attempts == 1 { "attempt" } else { "attempts" };
-        words.push_str(&format!("\nSINCE    {ended:.0} ({}), after {attempts} {tries}", ago(&ended.to_string())));
+        words.push_str(&format!(
+            "\nSINCE    {ended:.0} ({} ago), after {attempts} {tries}",
+            format_age(&ended.to_string())
+        ));
     }
     if let (Some(source), Some(evidence)) = (&fault.evidence_source, &fault.evidence) {
         let at = fault.evidence_at.as_ref().map(|at| format!(" {at}")).unwrap_or_default();
@@ -134,10 +137,10 @@ pub(super) fn preview(preview: &Preview) -> String {
         ]
     });
     format!(
-        "{} would make{}\n{}\npromised      {}\nnot promised  {}",
+        "{} would create{}\n{}\npromised      {}\nnot promised  {}",
         preview.kind,
         members.collect::<String>(),
-        table(&["  PHASE", "STEP", "AT MOST", "AFTER"], steps),
+        table(&["  PHASE", "STEP", "DEADLINE", "AFTER"], steps),
         preview.promises.join("; "),
         preview.not_promised.join("; "),
     )
@@ -153,7 +156,7 @@ pub(super) fn access(access: &AccessAnswer) -> String {
         let most = format!("{} h", kind.ttl_seconds_max / 3_600);
         vec![kind.name.clone(), default.to_owned(), most, kind.roles.join(", "), kind.note.clone()]
     });
-    words.push_str(&format!("\n{}", table(&["KIND", "", "AT MOST", "ROLES", ""], kinds)));
+    words.push_str(&format!("\n{}", table(&["KIND", "", "LONGEST", "ROLES", ""], kinds)));
     if !access.grants.is_empty() {
         let grants = access.grants.iter().map(|grant| {
             let reason = grant.reason.clone().unwrap_or_default();
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_attention_comes_first_and_says_what_it_waits_for() {
+    fn workloads_needing_attention_come_first_with_what_they_wait_for() {
         let deploying = json!({
             "phase": "agent_joining", "completed": 5, "health": "progressing", "lifecycle": "deploying", "stand_in": true,
             "waiting_for": "agent-2/wait-ready: kubelet not ready (31 s) · retry in 4 s",
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_degraded_workload_says_why_by_which_evidence_and_what_to_do() {
+    fn degraded_workload_is_shown_with_fault_evidence_and_next_action() {
         let fault = json!({
             "code": "rke2_token_ca_mismatch", "summary": "agent gpu-09 failed to join: its token is for another cluster",
             "evidence_source": "journal rke2-agent", "evidence_at": "2026-01-01T14:11:05.000Z",

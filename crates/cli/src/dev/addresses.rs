@@ -13,13 +13,13 @@ const BLOCKS: u16 = 64 * 256;
 
 /// Last octet and port of the UDP socket that reserves a block. The kernel closes it when the process ends for any reason, so no lock file
 /// can go stale. Nodes and replicas use lower addresses, and the port is below the kernel's ephemeral range.
-const HELD_BY: (u8, u16) = (254, 7440);
+const RESERVATION_SOCKET: (u8, u16) = (254, 7440);
 
 /// A block that no other process on this machine has reserved.
 pub(super) struct AddressBlock {
     second: u8,
     third: u8,
-    _held: UdpSocket,
+    _reservation: UdpSocket,
 }
 
 impl AddressBlock {
@@ -30,12 +30,12 @@ impl AddressBlock {
         for number in (0..BLOCKS).map(|step| (start.wrapping_add(step)) % BLOCKS) {
             let [second, third] = number.to_be_bytes();
             let second = 64 + second;
-            if let Some(held) = hold(second, third)? {
+            if let Some(held) = reserve(second, third)? {
                 std::fs::write(remembered, number.to_string()).with_context(|| format!("writing {remembered}"))?;
-                return Ok(Self { second, third, _held: held });
+                return Ok(Self { second, third, _reservation: held });
             }
         }
-        bail!("no block of loopback addresses is free")
+        bail!("all blocks of loopback addresses are in use")
     }
 
     /// Returns the address with `number` as its last octet: nodes count from 1.
@@ -44,11 +44,11 @@ impl AddressBlock {
     }
 }
 
-fn hold(second: u8, third: u8) -> anyhow::Result<Option<UdpSocket>> {
-    let (last, port) = HELD_BY;
+fn reserve(second: u8, third: u8) -> anyhow::Result<Option<UdpSocket>> {
+    let (last, port) = RESERVATION_SOCKET;
     match UdpSocket::bind((Ipv4Addr::new(127, second, third, last), port)) {
         Ok(held) => Ok(Some(held)),
         Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(None),
-        Err(error) => Err(error).context("taking a block of loopback addresses"),
+        Err(error) => Err(error).context("reserving a block of loopback addresses"),
     }
 }

@@ -33,11 +33,11 @@ const CHANNEL_PORT: u16 = 7_441;
 /// Starts everything, reports when it is ready, and stops everything on SIGTERM, Ctrl-C or the first unexpected exit.
 pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
     if options.nodes > NODES_MAX {
-        bail!("at most {NODES_MAX} sandbox nodes");
+        bail!("too many sandbox nodes: --nodes is at most {NODES_MAX}");
     }
-    fs::create_dir_all(&options.data_dir).with_context(|| format!("making {}", options.data_dir.display()))?;
+    fs::create_dir_all(&options.data_dir).with_context(|| format!("creating {}", options.data_dir.display()))?;
     let data_dir = Utf8PathBuf::from_path_buf(fs::canonicalize(&options.data_dir)?)
-        .map_err(|path: PathBuf| anyhow::anyhow!("{} is no text", path.display()))?;
+        .map_err(|path: PathBuf| anyhow::anyhow!("the path {} is not valid UTF-8", path.display()))?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut processes = Processes::new()?;
@@ -46,7 +46,7 @@ pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };
-    processes.end_all().await;
+    processes.stop_all().await;
     ended
 }
 
@@ -67,13 +67,13 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
     for number in 1..=options.nodes {
         let (name, address) = (format!("demo-{number}"), block.address(number));
         let root = data_dir.join("nodes").join(&name);
-        prepare(&client, &name, &root).await?;
+        prepare_node(&client, &name, &root).await?;
         processes.start_node(&root, &name, address)?;
         nodes.push(ReadyNode { name, address: address.to_string() });
     }
     tokio::select! {
-        active = all_active(&client, &nodes) => active?,
-        ended = processes.first_end() => bail!("{ended}"),
+        active = await_active_nodes(&client, &nodes) => active?,
+        ended = processes.wait_first_exit() => bail!("{ended}"),
     }
     eprintln!("nodes           {} enrolled   (sandboxes under {data_dir}, no root needed)", names(&nodes));
     if let Some(path) = &options.ready_file {
@@ -81,17 +81,17 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
         write_private(&std::path::absolute(path)?, &serde_json::to_vec_pretty(&ready)?)
             .context("writing the ready file")?;
     }
-    eprintln!("ready           in {} ms; Ctrl-C ends everything", began.elapsed().as_millis());
-    bail!("{}", processes.first_end().await)
+    eprintln!("ready           in {} ms; Ctrl-C stops everything", began.elapsed().as_millis());
+    bail!("{}", processes.wait_first_exit().await)
 }
 
 /// Returns the settings that replicas share with PostgreSQL; `None` with SQLite.
 fn shared_store(options: &Dev, data_dir: &Utf8Path) -> anyhow::Result<Option<SharedStore>> {
     if store_url(options.store_url_file.as_deref())?.is_none() {
-        let alone = options.replicas == 1;
+        let is_single = options.replicas == 1;
         anyhow::ensure!(
-            alone,
-            "several replicas share a store of PostgreSQL's: set GPUAAS_STORE_URL or --store-url-file"
+            is_single,
+            "several replicas need a PostgreSQL database: set GPUAAS_STORE_URL or --store-url-file"
         );
         return Ok(None);
     }
@@ -126,8 +126,8 @@ async fn start_replica(
     };
     processes.start_server(&data_dir.join(name), (listen, channel), &ready, shared)?;
     tokio::select! {
-        server = appears(&ready) => server,
-        ended = processes.first_end() => bail!("{ended}"),
+        server = await_ready_file(&ready) => server,
+        ended = processes.wait_first_exit() => bail!("{ended}"),
     }
 }
 
@@ -167,7 +167,7 @@ async fn admin_token(
             exchanged(fs::read_to_string(&made.token_file).context("reading the one-time admin token")?).await?
         }
     };
-    write_private(kept.as_std_path(), token.as_bytes()).context("keeping the developer's token")?;
+    write_private(kept.as_std_path(), token.as_bytes()).context("storing the developer's token")?;
     Ok(token)
 }
 
@@ -176,26 +176,26 @@ fn names(nodes: &[ReadyNode]) -> String {
 }
 
 /// Waits for the server's ready file with inotify and reads it.
-async fn appears(path: &Utf8Path) -> anyhow::Result<ReadyFile> {
-    let folder = path.parent().context("the ready file lies in a folder")?;
+async fn await_ready_file(path: &Utf8Path) -> anyhow::Result<ReadyFile> {
+    let folder = path.parent().context("the ready file's path has no parent folder")?;
     let watch = processes::FolderWatch::new(folder)?;
     let deadline = tokio::time::Instant::now() + READY_TIMEOUT;
     while !path.exists() {
         tokio::time::timeout_at(deadline, watch.changed())
             .await
-            .context("the control plane does not become ready")??;
+            .context("the control plane did not become ready in time")??;
     }
     ReadyFile::read(path.as_std_path())
 }
 
 /// Registers the node if it is new and writes the files that its init needs: the agent's unit and, before enrollment, the enrollment
 /// string.
-async fn prepare(client: &Client, name: &str, root: &Utf8Path) -> anyhow::Result<()> {
+async fn prepare_node(client: &Client, name: &str, root: &Utf8Path) -> anyhow::Result<()> {
     let agent = processes::agent_program()?;
     let units = root.join("etc/systemd/system");
     let state = root.join("var/lib/gpuaas-agent");
     for folder in [&units, &state, &root.join(".sandbox")] {
-        fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
+        fs::create_dir_all(folder).with_context(|| format!("creating {folder}"))?;
     }
     let unit = format!(
         "[Unit]\nDescription=GPUaaS node agent\n\n[Service]\nType=notify\nExecStart={agent}\nRestart=always\nRestartSec=1s\n\
@@ -215,7 +215,7 @@ async fn prepare(client: &Client, name: &str, root: &Utf8Path) -> anyhow::Result
 }
 
 /// Waits until every node is active and connected. Checks again after each node event.
-async fn all_active(client: &Client, nodes: &[ReadyNode]) -> anyhow::Result<()> {
+async fn await_active_nodes(client: &Client, nodes: &[ReadyNode]) -> anyhow::Result<()> {
     let wait = async {
         let mut events = Box::pin(client.follow_events(None, 0).await?);
         loop {
@@ -224,12 +224,12 @@ async fn all_active(client: &Client, nodes: &[ReadyNode]) -> anyhow::Result<()> 
                 return anyhow::Ok(());
             }
             loop {
-                let event = events.next().await.context("the stream of events ended")??;
+                let event = events.next().await.context("the event stream ended")??;
                 if matches!(event.kind.as_str(), "node.activated" | "node.connectivity_changed") {
                     break;
                 }
             }
         }
     };
-    tokio::time::timeout(READY_TIMEOUT, wait).await.context("the nodes do not become active")?
+    tokio::time::timeout(READY_TIMEOUT, wait).await.context("the nodes did not become active in time")?
 }

@@ -22,10 +22,10 @@ use tokio::{
 };
 
 /// Longest wait for a process to exit after SIGTERM; then it is killed.
-const END_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Default settings of the control plane. The developer imports freshly built releases from any folder, without a digest or signature.
-const RELEASES_OF_ONE_DEVELOPER: [(&str, &str); 2] =
+const DEV_RELEASE_SETTINGS: [(&str, &str); 2] =
     [("GPUAAS_RELEASE_IMPORT_DIR", "/"), ("GPUAAS_ALLOW_UNVERIFIED_RELEASES", "true")];
 
 /// The started processes.
@@ -57,8 +57,9 @@ pub(super) struct SharedStore {
 
 impl Processes {
     pub(super) fn new() -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("this program's own path")?;
-        let program = Utf8PathBuf::from_path_buf(program).ok().context("this program's path is no text")?;
+        let program = std::env::current_exe().context("cannot determine the path of this program")?;
+        let program =
+            Utf8PathBuf::from_path_buf(program).ok().context("the path of this program is not valid UTF-8")?;
         Ok(Self { program, children: Vec::new(), lifelines: Vec::new() })
     }
 
@@ -75,7 +76,7 @@ impl Processes {
         command.args(["server", "--lifeline", "--data-dir", data_dir.as_str()]);
         command.args(["--listen", &listen.to_string(), "--channel-listen", &channel.to_string()]);
         command.args(["--ready-file", ready.as_str()]);
-        for (setting, value) in RELEASES_OF_ONE_DEVELOPER {
+        for (setting, value) in DEV_RELEASE_SETTINGS {
             if std::env::var_os(setting).is_none() {
                 command.env(setting, value);
             }
@@ -106,60 +107,60 @@ impl Processes {
     }
 
     /// Waits for the exit of a node's init or of the last replica, and describes it.
-    pub(super) async fn first_end(&mut self) -> String {
+    pub(super) async fn wait_first_exit(&mut self) -> String {
         let mut replicas = self.children.iter().filter(|process| process.is_replica).count();
         let mut ends: FuturesUnordered<_> = self
             .children
             .iter_mut()
             .map(|process| async {
-                let how = child_end(&mut process.child).await;
-                (process.is_replica, format!("{} ended: {how}", process.what))
+                let how = describe_exit(&mut process.child).await;
+                (process.is_replica, format!("{} exited: {how}", process.what))
             })
             .collect();
-        while let Some((is_replica, said)) = ends.next().await {
+        while let Some((is_replica, description)) = ends.next().await {
             if !is_replica || replicas == 1 {
-                return said;
+                return description;
             }
             replicas -= 1;
-            eprintln!("{said}; {replicas} of it go on");
+            eprintln!("{description}; {replicas} replicas continue");
         }
         std::future::pending().await
     }
 
     /// Stops every process: first the nodes with everything in their sandboxes, then the control plane.
-    pub(super) async fn end_all(&mut self) {
+    pub(super) async fn stop_all(&mut self) {
         let (servers, nodes): (Vec<_>, Vec<_>) = self.children.drain(..).partition(|process| process.is_replica);
         for group in [nodes, servers] {
-            let mut ends: FuturesUnordered<_> = group.into_iter().map(end).collect();
+            let mut ends: FuturesUnordered<_> = group.into_iter().map(stop).collect();
             while ends.next().await.is_some() {}
         }
     }
 }
 
-async fn child_end(child: &mut Child) -> String {
+async fn describe_exit(child: &mut Child) -> String {
     match child.wait().await {
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),
     }
 }
 
-async fn end(Process { what, mut child, .. }: Process) {
+async fn stop(Process { what, mut child, .. }: Process) {
     if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw) {
         // The process may have exited already.
         let _ = kill_process(pid, Signal::TERM);
     }
-    if tokio::time::timeout(END_TIMEOUT, child.wait()).await.is_err() {
-        eprintln!("{what} does not end; killing it");
+    if tokio::time::timeout(STOP_TIMEOUT, child.wait()).await.is_err() {
+        eprintln!("{what} did not exit in time; killing it");
         let _ = child.kill().await;
     }
 }
 
 /// Returns the path of the agent, which is installed in the same directory as this program.
 pub(super) fn agent_program() -> anyhow::Result<Utf8PathBuf> {
-    let program = std::env::current_exe().context("this program's own path")?;
+    let program = std::env::current_exe().context("cannot determine the path of this program")?;
     let agent = program.with_file_name("gpuaas-agent");
-    anyhow::ensure!(agent.is_file(), "{} is missing: it lies beside gpuaas", agent.display());
-    Utf8PathBuf::from_path_buf(agent).ok().context("the agent's path is no text")
+    anyhow::ensure!(agent.is_file(), "{} is missing; install it next to gpuaas", agent.display());
+    Utf8PathBuf::from_path_buf(agent).ok().context("the path of the agent is not valid UTF-8")
 }
 
 /// Watches a directory for new files with inotify.

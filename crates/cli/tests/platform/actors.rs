@@ -25,7 +25,7 @@ async fn records(client: &Client) -> Vec<AuditEntry> {
     client.list_audit(None, None, None, 0).await.expect("records").items
 }
 
-fn about(error: ClientError) -> (String, Option<String>, String) {
+fn problem_parts(error: ClientError) -> (String, Option<String>, String) {
     match error {
         ClientError::Problem(problem) => (problem.code, problem.field, problem.detail),
         other => (other.to_string(), None, String::new()),
@@ -33,7 +33,7 @@ fn about(error: ClientError) -> (String, Option<String>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_actors_of_one_name_are_told_apart_in_the_audit() {
+async fn audit_distinguishes_actors_with_equal_names() {
     let platform = tokio::task::block_in_place(|| Platform::start(0));
     let root = platform.client();
     let mut made = Vec::new();
@@ -91,19 +91,19 @@ async fn reserved_actor_names_are_refused() {
         ["control-plane", "Control-Plane", "control_plane", "control-plane/local", "local", "operator", "node/gpu-1"]
     {
         let ask = CreateToken { name: name.into(), role: "viewer".into(), project: None, ttl_seconds: None };
-        let (code, field, detail) = about(admin.create_token(&ask).await.expect_err(name));
+        let (code, field, detail) = problem_parts(admin.create_token(&ask).await.expect_err(name));
         assert_eq!((code.as_str(), field.as_deref()), ("field_invalid", Some("name")), "{name}");
         assert!(detail.contains(name) && detail.contains("reserved"), "{detail}");
     }
     for name in ["control-plane", "local", "bootstrap", "several"] {
-        let (code, field, detail) = about(admin.create_service_account(&account(name)).await.expect_err(name));
+        let (code, field, detail) = problem_parts(admin.create_service_account(&account(name)).await.expect_err(name));
         assert_eq!((code.as_str(), field.as_deref()), ("field_invalid", Some("name")), "{name}");
         assert!(detail.contains("reserved"), "{detail}");
     }
     let refused = platform.gpuaas(&["token", "create", "control-plane", "--role", "viewer", "--project", "ours"]);
-    let told = String::from_utf8(refused.stderr).expect("text");
-    assert!(refused.status.code() == Some(4) && told.contains("control-plane is reserved"), "{told}");
+    let reported = String::from_utf8(refused.stderr).expect("text");
+    assert!(refused.status.code() == Some(4) && reported.contains("control-plane is reserved"), "{reported}");
     let refused = platform.gpuaas(&["token", "create", "o\u{200b}ps", "--role", "viewer", "--project", "ours"]);
-    let told = String::from_utf8(refused.stderr).expect("text");
-    assert!(refused.status.code() == Some(4) && told.contains("character 2 is U+200B"), "{told}");
+    let reported = String::from_utf8(refused.stderr).expect("text");
+    assert!(refused.status.code() == Some(4) && reported.contains("character 2 is U+200B"), "{reported}");
 }

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 
 /// Last octet and UDP port of the socket that reserves a block, also against tests of another checkout.
-const HELD_AT: (u8, u16) = (254, 7440);
+const RESERVATION_SOCKET: (u8, u16) = (254, 7440);
 /// Last octet of the first replica; nodes have lower ones.
 const REPLICAS_FROM: u8 = 201;
 
@@ -11,7 +11,7 @@ const REPLICAS_FROM: u8 = 201;
 pub(crate) struct AddressBlock {
     second: u8,
     third: u8,
-    _held: UdpSocket,
+    _reservation: UdpSocket,
 }
 
 impl AddressBlock {
@@ -21,8 +21,9 @@ impl AddressBlock {
         let blocks = (0..63 * 256_u32).map(|step| start.wrapping_add(step) % (63 * 256));
         let mut free = blocks.filter_map(|number| {
             let (second, third) = (1 + u8::try_from(number / 256).ok()?, u8::try_from(number % 256).ok()?);
-            let held = UdpSocket::bind((Ipv4Addr::new(127, second, third, HELD_AT.0), HELD_AT.1)).ok()?;
-            Some(Self { second, third, _held: held })
+            let held = UdpSocket::bind((Ipv4Addr::new(127, second, third, RESERVATION_SOCKET.0), RESERVATION_SOCKET.1))
+                .ok()?;
+            Some(Self { second, third, _reservation: held })
         });
         free.next().expect("a free block of loopback addresses")
     }

@@ -35,7 +35,7 @@ fn replace_sum(folder: &Path, name: &str) {
 }
 
 /// Returns an archive with one entry whose path escapes the extraction folder.
-fn leading_out() -> Vec<u8> {
+fn escaping_archive() -> Vec<u8> {
     let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let mut archive = tar::Builder::new(gzip);
     let mut header = tar::Header::new_gnu();
@@ -49,25 +49,25 @@ fn leading_out() -> Vec<u8> {
 }
 
 /// Returns an import request for the app's release, with `source` left empty.
-fn asking() -> ImportRelease {
+fn empty_request() -> ImportRelease {
     ImportRelease { app: "rke2".into(), version: None, source: String::new(), sums_sha256: None, signature: None }
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Problem {
+fn assert_refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Problem {
     match answer {
         Err(ClientError::Problem(problem)) => *problem,
-        other => panic!("it is not refused with a problem: {other:?}"),
+        other => panic!("expected a problem document, got {other:?}"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_is_not_what_its_sums_say_or_leads_out_of_itself_is_refused_whole() {
+async fn release_with_wrong_sums_or_escaping_paths_is_refused() {
     let platform = Platform::start(0);
     let client = platform.client();
     let import = async |source: String, version: Option<&str>| {
-        let ask = ImportRelease { version: version.map(str::to_owned), source, ..asking() };
-        refused(client.import_artifacts(&ask).await).code
+        let ask = ImportRelease { version: version.map(str::to_owned), source, ..empty_request() };
+        assert_refused(client.import_artifacts(&ask).await).code
     };
     let of = |folder: PathBuf| folder.to_string_lossy().into_owned();
 
@@ -84,7 +84,7 @@ async fn a_release_that_is_not_what_its_sums_say_or_leads_out_of_itself_is_refus
     assert_eq!(import(of(truncated), None).await, "artifact_truncated");
 
     let out = copy(&platform, "leading-out");
-    fs::write(out.join(ARCHIVE), leading_out()).expect("written");
+    fs::write(out.join(ARCHIVE), escaping_archive()).expect("written");
     replace_sum(&out, ARCHIVE);
     assert_eq!(import(of(out), None).await, "artifact_unsafe_path");
 
@@ -94,14 +94,14 @@ async fn a_release_that_is_not_what_its_sums_say_or_leads_out_of_itself_is_refus
 
     let unlisted = copy(&platform, "unlisted");
     fs::write(unlisted.join(SUMS), "").expect("written");
-    assert_eq!(import(of(unlisted), None).await, "artifact_unlisted");
+    assert_eq!(import(of(unlisted), None).await, "checksum_missing");
 
     assert_eq!(import("http://releases.example/v1".into(), None).await, "field_invalid");
     assert_eq!(import("../release".into(), None).await, "field_invalid");
     assert_eq!(import(of(copy(&platform, "good")), Some("../../etc")).await, "field_invalid");
     assert_eq!(import("https://127.0.0.1:1/v1".into(), None).await, "release_unreachable");
 
-    assert!(client.list_artifacts().await.expect("a list").items.is_empty(), "nothing is offered");
+    assert!(client.list_artifacts().await.expect("a list").items.is_empty(), "an artifact is listed");
     assert_eq!(client.get_app("rke2").await.expect("an app").status, "draft");
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn release_of(within: &Path, version: &str, files: &[(&str, String)])
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn release_is_imported_by_a_digest_or_a_trusted_signature_alone_and_its_record_keeps_which() {
+async fn release_needs_a_digest_or_trusted_signature_which_its_record_names() {
     let releases = tempfile::tempdir().expect("a folder");
     let releases = releases.path().canonicalize().expect("a path");
     let pair = minisign::KeyPair::generate_unencrypted_keypair().expect("a key");
@@ -145,18 +145,18 @@ async fn release_is_imported_by_a_digest_or_a_trusted_signature_alone_and_its_re
     ];
     let platform = Platform::start_with(0, &settings);
     let client = platform.client();
-    let ask = |folder: &Path| ImportRelease { source: folder.to_string_lossy().into_owned(), ..asking() };
+    let ask = |folder: &Path| ImportRelease { source: folder.to_string_lossy().into_owned(), ..empty_request() };
 
     let first = small_release(&releases, "v1.0.0");
-    let problem = refused(client.import_artifacts(&ask(&first)).await);
+    let problem = assert_refused(client.import_artifacts(&ask(&first)).await);
     assert_eq!((problem.code.as_str(), problem.status), ("release_unverified", 422));
     let sums = fs::read(first.join(SUMS)).expect("sums");
     let sha256 = gpuaas_trust::sha256_hex(&sums);
     for (digest, code) in [(&sha256[1..], "field_invalid"), (&"0".repeat(64)[..], "artifact_digest_mismatch")] {
         let ask = ImportRelease { sums_sha256: Some(digest.to_owned()), ..ask(&first) };
-        assert_eq!(refused(client.import_artifacts(&ask).await).code, code, "{digest}");
+        assert_eq!(assert_refused(client.import_artifacts(&ask).await).code, code, "{digest}");
     }
-    assert!(client.list_artifacts().await.expect("a list").items.is_empty(), "nothing is offered");
+    assert!(client.list_artifacts().await.expect("a list").items.is_empty(), "an artifact is listed");
     let by_digest = ImportRelease { sums_sha256: Some(sha256.clone()), ..ask(&first) };
     let imported = client.import_artifacts(&by_digest).await.expect("imported").items;
     assert_eq!(imported[0].verified_by, Some(format!("sums-sha256:{sha256}")));
@@ -165,7 +165,7 @@ async fn release_is_imported_by_a_digest_or_a_trusted_signature_alone_and_its_re
     let signature = minisign::sign(None, &pair.sk, std::io::Cursor::new(&sums), None, None).expect("signed");
     fs::write(second.join(format!("{SUMS}.minisig")), signature.into_string()).expect("written");
     let imported = client.import_artifacts(&ask(&second)).await.expect("imported").items;
-    let by_key = imported[0].verified_by.clone().expect("it is kept");
+    let by_key = imported[0].verified_by.clone().expect("a recorded verification");
     assert!(by_key.starts_with("key:") && by_key.len() == "key:".len() + 16, "{by_key}");
 
     let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;
@@ -176,13 +176,13 @@ async fn release_is_imported_by_a_digest_or_a_trusted_signature_alone_and_its_re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn source_of_a_release_is_shown_only_to_those_who_run_the_platform() {
+async fn release_source_is_shown_only_to_platform_roles() {
     let releases = tempfile::tempdir().expect("a folder");
     let releases = releases.path().canonicalize().expect("a path");
     let platform = Platform::start(0);
     let admin = platform.client();
     let folder = small_release(&releases, "v1.0.0").to_string_lossy().into_owned();
-    admin.import_artifacts(&ImportRelease { source: folder.clone(), ..asking() }).await.expect("imported");
+    admin.import_artifacts(&ImportRelease { source: folder.clone(), ..empty_request() }).await.expect("imported");
     admin.create_project(&CreateProject { name: "tenants".to_owned() }).await.expect("made");
     for (role, is_shown) in [("platform-operator", true), ("project-admin", false), ("viewer", false)] {
         let project = (!is_shown).then(|| "tenants".to_owned());
@@ -198,7 +198,7 @@ async fn source_of_a_release_is_shown_only_to_those_who_run_the_platform() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sources_that_cannot_be_read_are_refused_alike_whatever_the_reason() {
+async fn unreadable_sources_get_identical_refusals() {
     let releases = tempfile::tempdir().expect("a folder");
     let releases = releases.path().canonicalize().expect("a path");
     let import_dir = releases.join("own");
@@ -217,7 +217,7 @@ async fn sources_that_cannot_be_read_are_refused_alike_whatever_the_reason() {
         "https://127.0.0.1:1/v1".to_owned(),
         "https://no.such.name.invalid/v1".to_owned(),
     ] {
-        let problem = refused(client.import_artifacts(&ImportRelease { source, ..asking() }).await);
+        let problem = assert_refused(client.import_artifacts(&ImportRelease { source, ..empty_request() }).await);
         answers.insert((problem.code, problem.detail, problem.next));
     }
     assert_eq!(answers.len(), 1, "{answers:#?}");

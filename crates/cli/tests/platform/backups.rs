@@ -9,12 +9,12 @@ use gpuaas_postgres_server::Server;
 
 use crate::{
     fleet::Fleet,
-    forged_rows::write,
+    forged_rows::execute_sql,
     hostile_nodes::Node,
-    world::{eventually, import_of, release},
+    world::{eventually, import_request, release},
 };
 
-pub(crate) fn refused(output: &Output, code: &str) {
+pub(crate) fn assert_refused(output: &Output, code: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains(code), "{said}");
 }
@@ -45,9 +45,12 @@ const ALTERATIONS: [(&str, Alteration); 4] = [
     ("fewer artifacts", |name, bytes| (!name.starts_with("artifacts/")).then(|| (name.to_owned(), bytes))),
 ];
 
-pub(crate) fn altered_tar(whole: &[u8], mut change: impl FnMut(&str, Vec<u8>) -> Option<(String, Vec<u8>)>) -> Vec<u8> {
+pub(crate) fn altered_tar(
+    backup: &[u8],
+    mut change: impl FnMut(&str, Vec<u8>) -> Option<(String, Vec<u8>)>,
+) -> Vec<u8> {
     let mut altered = tar::Builder::new(Vec::new());
-    for member in tar::Archive::new(whole).entries().expect("a tar") {
+    for member in tar::Archive::new(backup).entries().expect("a tar") {
         let mut member = member.expect("a member");
         let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
         let mut bytes = Vec::new();
@@ -63,19 +66,19 @@ pub(crate) fn altered_tar(whole: &[u8], mut change: impl FnMut(&str, Vec<u8>) ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_control_plane_comes_back_from_its_backup_and_its_nodes_with_it() {
+async fn lost_control_plane_is_restored_with_its_nodes() {
     lost_and_restored(Fleet::start(1).await, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_on_a_file_may_come_back_on_postgresql() {
+async fn sqlite_backup_restores_into_postgresql() {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let url = server.fresh_database().await;
     lost_and_restored(Fleet::start(1).await, Some(url)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_on_postgresql_is_backed_up_and_comes_back_on_another() {
+async fn postgresql_backup_restores_into_another_database() {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let mut fleet = Fleet::start_on(1, 1, Some(server.fresh_database().await)).await;
     let unused = RegisterNode { name: "gpu-3".to_owned(), ..RegisterNode::default() };
@@ -101,9 +104,9 @@ async fn interrupted_restore_is_completed_at_the_next_start() {
     let signing_key = client.list_signing_keys().await.expect("keys").items.remove(0).id;
     fleet.kill_server();
     // The rows are restored, but the credentials that must not return with them have not been revoked yet.
-    write(&fleet, "insert into settings (name, value) values ('restore.unfinished', x'30')").await;
+    execute_sql(&fleet, "insert into settings (name, value) values ('restore.unfinished', x'30')").await;
     fleet.start_server();
-    let refused = client.whoami().await.expect_err("its token has ended");
+    let refused = client.whoami().await.expect_err("its token is revoked");
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
     assert!(fleet.server_verb(&["recover-admin"]).status.success());
     fleet.exchange_one_time_admin().await;
@@ -116,11 +119,11 @@ async fn interrupted_restore_is_completed_at_the_next_start() {
 
 async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let client = fleet.client();
-    client.import_artifacts(&import_of(release())).await.expect("imported");
+    client.import_artifacts(&import_request(release())).await.expect("imported");
     let artifacts = client.list_artifacts().await.expect("listed").items;
     let signing_key = client.list_signing_keys().await.expect("keys").items.remove(0).id;
     let copied = Node::enrolled(&client, "gpu-2").await;
-    assert!(copied.is_let_in(&copied.certificate).await);
+    assert!(copied.is_accepted(&copied.certificate).await);
     let unused = RegisterNode { name: "gpu-3".to_owned(), ..RegisterNode::default() };
     let unused = client.register_node(&unused).await.expect("registered").enrollment.string;
     let (file, path) = (fleet.path("backup.tar"), fleet.path("backup.tar").to_string_lossy().into_owned());
@@ -139,9 +142,9 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
         Node::enroll(&issued.enrollment.string).await.expect("enrolled")
     };
     let later = [enroll_again(&client).await, enroll_again(&client).await];
-    assert!(later[1].is_let_in(&later[1].certificate).await);
+    assert!(later[1].is_accepted(&later[1].certificate).await);
     fleet.kill_server();
-    refused(&fleet.server_verb(&["restore", &path]), "store_not_empty");
+    assert_refused(&fleet.server_verb(&["restore", &path]), "store_not_empty");
 
     std::fs::rename(fleet.data_dir(), fleet.path("lost")).expect("moved");
     if let Some(url) = onto {
@@ -150,12 +153,12 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let whole = std::fs::read(&file).expect("a backup");
     let torn = fleet.path("torn.tar");
     std::fs::write(&torn, &whole[..whole.len() / 2]).expect("written");
-    refused(&fleet.server_verb(&["restore", &torn.to_string_lossy()]), "backup_invalid");
+    assert_refused(&fleet.server_verb(&["restore", &torn.to_string_lossy()]), "backup_invalid");
     for (what, change) in ALTERATIONS {
         let altered = fleet.path("altered.tar");
         std::fs::write(&altered, altered_tar(&whole, change)).expect("written");
         println!("    a backup with {what}");
-        refused(&fleet.server_verb(&["restore", &altered.to_string_lossy()]), "backup_invalid");
+        assert_refused(&fleet.server_verb(&["restore", &altered.to_string_lossy()]), "backup_invalid");
     }
     let restored = fleet.server_verb(&["restore", &path]);
     assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
@@ -164,7 +167,7 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     assert!(said.contains("gpu-1") && said.contains("gpuaas node enroll"), "{said}");
 
     fleet.start_server();
-    let refused = client.whoami().await.expect_err("every token of the time before has ended");
+    let refused = client.whoami().await.expect_err("every earlier token is revoked");
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
     fleet.exchange_one_time_admin().await;
     let client = fleet.client();
@@ -172,25 +175,25 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     assert_eq!(
         (node.state.as_str(), node.connectivity.as_str()),
         ("enrolled", "unreachable"),
-        "its identity has ended"
+        "its identity is revoked"
     );
     let keys = client.list_signing_keys().await.expect("keys").items;
     let states: Vec<_> = keys.iter().map(|key| (key.id == signing_key, key.state.as_str())).collect();
     assert_eq!(states, [(true, "revoked"), (false, "active")]);
     let string = client.issue_enrollment("gpu-1", &EnrollNode::default()).await.expect("issued").enrollment.string;
     fleet.enroll_again(1, &string);
-    eventually("the node does not come back", async || {
+    eventually("the node does not reconnect", async || {
         let connected = client.list_nodes(Some("active".into()), Some("connected".into())).await;
         connected.is_ok_and(|list| list.items.len() == 1)
     })
     .await;
     enroll_again(&client).await;
     for node in [&copied, &later[0], &later[1]] {
-        assert!(!node.is_let_in(&node.certificate).await, "an identity of the time before has ended");
+        assert!(!node.is_accepted(&node.certificate).await, "an earlier identity is still accepted");
     }
     let refused = Node::enroll(&unused).await.err();
-    assert_eq!(refused.as_deref(), Some("enrollment_invalid"), "an enrollment string of the time before has ended");
-    let ping = client.ping_node("gpu-1").await.expect("the node takes tasks as before");
+    assert_eq!(refused.as_deref(), Some("enrollment_invalid"), "an earlier enrollment string is refused");
+    let ping = client.ping_node("gpu-1").await.expect("the node executes tasks");
     assert_eq!(ping.task.state, "succeeded");
     assert_eq!(client.list_artifacts().await.expect("listed").items.len(), artifacts.len());
     let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;

@@ -5,33 +5,33 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    raw::{Answer, bearer, send, write_then_read, write_then_wait},
+    raw::{HttpResponse, bearer, send, write_then_read, write_then_wait},
     world::Platform,
 };
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-fn is_problem(answer: &Answer, status: u16, code: &str) {
+fn assert_problem(answer: &HttpResponse, status: u16, code: &str) {
     assert_eq!((answer.status, answer.code()), (status, code), "{answer:?}");
     assert_eq!(answer.headers["content-type"], "application/problem+json");
     assert_eq!(answer.headers["correlation-id"], answer.body["correlation_id"].as_str().expect("an id"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_refusal_of_the_framework_is_a_problem_document_too() {
+async fn framework_refusals_are_problem_documents() {
     let platform = Platform::start(0);
     let token = bearer(&platform);
     let authorization = ("authorization", token.as_str());
     let nowhere = send(&platform, Method::GET, "/api/v1/nonsense", &[authorization], "").await;
-    is_problem(&nowhere, 404, "not_found");
+    assert_problem(&nowhere, 404, "not_found");
     let method = send(&platform, Method::PATCH, "/api/v1/projects", &[authorization], "").await;
-    is_problem(&method, 405, "method_not_allowed");
+    assert_problem(&method, 405, "method_not_allowed");
     let path = send(&platform, Method::GET, "/api/v1/nodes/%FF", &[authorization], "").await;
-    is_problem(&path, 400, "query_invalid");
+    assert_problem(&path, 400, "query_invalid");
     let kind = send(&platform, Method::POST, "/api/v1/projects", &[authorization], "{}").await;
-    is_problem(&kind, 415, "media_type_unsupported");
+    assert_problem(&kind, 415, "media_type_unsupported");
     let anonymous = send(&platform, Method::GET, "/api/v1/projects", &[], "").await;
-    is_problem(&anonymous, 401, "unauthenticated");
+    assert_problem(&anonymous, 401, "unauthenticated");
     for body in
         ["", "{", "[]", "{\"name\":7}", "{\"name\":\"a\",\"nmae\":1}", "{\"name\":\"a\",\"name\":\"b\"}", "\u{0}"]
     {
@@ -48,7 +48,7 @@ async fn every_refusal_of_the_framework_is_a_problem_document_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_writes_a_body_too_long_before_it_reads_gets_the_refusal_and_no_broken_pipe() {
+async fn oversized_body_is_refused_without_a_broken_pipe() {
     let platform = Platform::start(0);
     let long = vec![b' '; 11 * 1_024 * 1_024];
     let token = bearer(&platform);
@@ -63,7 +63,7 @@ async fn a_client_that_writes_a_body_too_long_before_it_reads_gets_the_refusal_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_request_under_one_key_is_answered_again_and_another_one_refused() {
+async fn repeated_request_under_one_key_is_replayed_and_another_one_refused() {
     let platform = Platform::start(0);
     let token = bearer(&platform);
     let headers = [("authorization", token.as_str()), JSON, ("idempotency-key", "k-1")];
@@ -73,21 +73,25 @@ async fn a_repeated_request_under_one_key_is_answered_again_and_another_one_refu
         send(&platform, Method::POST, "/api/v1/tokens", &headers, ask()),
     );
     assert_eq!((one.status, other.status), (201, 201));
-    assert_eq!(one.body, other.body, "two at once make one token");
+    assert_eq!(one.body, other.body, "two concurrent requests create one token");
     let again = send(&platform, Method::POST, "/api/v1/tokens", &headers, ask()).await;
     assert_eq!((again.status, &again.body), (201, &one.body));
     assert_eq!(again.headers["idempotency-replayed"], "true");
     let body = json!({ "name": "another", "role": "platform-admin" }).to_string();
-    is_problem(&send(&platform, Method::POST, "/api/v1/tokens", &headers, body).await, 422, "idempotency_key_reused");
+    assert_problem(
+        &send(&platform, Method::POST, "/api/v1/tokens", &headers, body).await,
+        422,
+        "idempotency_key_reused",
+    );
     // Another operation is refused even with the same body.
     let elsewhere = send(&platform, Method::POST, "/api/v1/projects", &headers, ask()).await;
-    is_problem(&elsewhere, 422, "idempotency_key_reused");
+    assert_problem(&elsewhere, 422, "idempotency_key_reused");
     let tokens = platform.client().list_tokens().await.expect("tokens").items;
     assert_eq!(tokens.iter().filter(|token| token.name == "tenant").count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_enrollment_token_that_is_used_superseded_foreign_or_garbage_says_which() {
+async fn invalid_enrollment_tokens_get_distinct_codes() {
     let platform = Platform::start(0);
     let register = |name: &str| platform.json(&["node", "register", name]);
     let string = |registered: &Value| {
@@ -105,21 +109,21 @@ async fn an_enrollment_token_that_is_used_superseded_foreign_or_garbage_says_whi
         send(&platform, Method::POST, "/api/v1/enroll", &[JSON], body.to_string())
     };
     let foreign = ask(other.node.to_string(), newer.token.expose()).await;
-    is_problem(&foreign, 403, "enrollment_foreign");
+    assert_problem(&foreign, 403, "enrollment_token_mismatch");
     let superseded = ask(first.node.to_string(), first.token.expose()).await;
-    is_problem(&superseded, 410, "enrollment_expired");
+    assert_problem(&superseded, 410, "enrollment_expired");
     let garbage = ask(first.node.to_string(), "gpuaas-enroll_garbage").await;
-    is_problem(&garbage, 400, "enrollment_invalid");
+    assert_problem(&garbage, 400, "enrollment_invalid");
     let taken = ask(newer.node.to_string(), newer.token.expose()).await;
-    assert_eq!(taken.status, 200, "a foreign try does not use the token up: {taken:?}");
+    assert_eq!(taken.status, 200, "an attempt for another node does not use up the token: {taken:?}");
     let used = ask(newer.node.to_string(), newer.token.expose()).await;
-    is_problem(&used, 410, "enrollment_used");
+    assert_problem(&used, 410, "enrollment_used");
     assert!(used.body["next"].as_str().is_some_and(|next| next.contains("gpuaas node enroll")), "{used:?}");
     assert_eq!(platform.json(&["node", "show", "gpu-02"])["state"], "registered");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_too_often_is_told_to_wait_and_health_is_still_answered() {
+async fn rate_limited_client_gets_retry_after_and_health_still_answers() {
     let platform = Platform::start_with(0, &[("GPUAAS_REQUESTS_PER_TOKEN", "5")]);
     let token = bearer(&platform);
     let mut refused = None;
@@ -131,18 +135,18 @@ async fn whoever_asks_too_often_is_told_to_wait_and_health_is_still_answered() {
         }
     }
     let refused = refused.expect("60 requests within a second or two are more than 5 a second");
-    is_problem(&refused, 429, "rate_limited");
+    assert_problem(&refused, 429, "rate_limited");
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(send(&platform, Method::GET, "/livez", &[], "").await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_never_ends_its_headers_loses_its_connection() {
+async fn unfinished_headers_close_the_connection() {
     let platform = Platform::start(0);
     let began = std::time::Instant::now();
     let answer = write_then_wait(&platform, "GET /api/v1/whoami HTTP/1.1\r\nhost: x\r\n").await;
     assert!(!answer.contains(" 200 "), "{answer}");
-    assert!(began.elapsed() < crate::world::PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < crate::world::WAIT_MAX, "{:?}", began.elapsed());
     let long = format!("GET /api/v1/whoami HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "a".repeat(200 * 1_024));
     let answer = write_then_wait(&platform, &long).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");

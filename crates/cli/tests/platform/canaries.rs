@@ -6,7 +6,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use gpuaas_api_types::{AskAccess, CreateServiceAccount, CreateServiceAccountToken, CreateToken, RegisterNode};
+use gpuaas_api_types::{CreateServiceAccount, CreateServiceAccountToken, CreateToken, RegisterNode, RequestAccess};
 
 use crate::world::{PROJECT, Platform};
 
@@ -20,7 +20,7 @@ struct Canaries(BTreeMap<String, String>);
 impl Canaries {
     fn add(&mut self, from: impl Into<String>, secret: &str) {
         let (from, secret) = (from.into(), secret.trim());
-        assert!(secret.len() >= SECRET_BYTES_MIN, "{from} holds {secret:?}, which is no secret");
+        assert!(secret.len() >= SECRET_BYTES_MIN, "{from} holds {secret:?}, which is too short for a secret");
         self.0.insert(from, secret.to_owned());
     }
 
@@ -43,7 +43,7 @@ impl Canaries {
     }
 
     /// Returns each form of each secret, with the secret's source.
-    fn written(&self) -> Vec<(&str, String)> {
+    fn all_forms(&self) -> Vec<(&str, String)> {
         self.0.iter().flat_map(|(from, secret)| forms(secret).into_iter().map(|form| (from.as_str(), form))).collect()
     }
 }
@@ -71,7 +71,7 @@ fn files(folder: &Path, into: &mut Vec<PathBuf>) {
 }
 
 /// Collects the contents of all that the platform shows or keeps, apart from the files in which each secret belongs.
-async fn shown(platform: &Platform) -> Vec<(String, Vec<u8>)> {
+async fn visible_contents(platform: &Platform) -> Vec<(String, Vec<u8>)> {
     let mut places = Vec::new();
     let bundle = platform.file("bundle.tar.gz");
     let path = bundle.to_string_lossy().into_owned();
@@ -81,7 +81,7 @@ async fn shown(platform: &Platform) -> Vec<(String, Vec<u8>)> {
     std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(file), &mut unpacked).expect("gzip");
     assert!(memchr::memmem::find(&unpacked, b"task.dispatch").is_some(), "the bundle holds the audit");
     places.push(("the support bundle".to_owned(), unpacked));
-    places.push(("what the processes said".to_owned(), std::fs::read(platform.file("said.txt")).expect("a file")));
+    places.push(("the output of the processes".to_owned(), std::fs::read(platform.file("said.txt")).expect("a file")));
     let client = platform.client();
     let events = client.list_events(Some(PROJECT.into()), 0).await.expect("events").items;
     assert!(!events.is_empty());
@@ -111,7 +111,7 @@ async fn shown(platform: &Platform) -> Vec<(String, Vec<u8>)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_eyes_find_no_secret_in_logs_events_audit_bundle_arguments_environments_or_the_database() {
+async fn hostile_search_finds_no_secret_in_logs_events_audit_bundle_arguments_environments_or_database() {
     let platform = Platform::with_release(2, &[]).await;
     let admin = platform.client();
     let project = || Some(PROJECT.to_owned());
@@ -128,9 +128,9 @@ async fn hostile_eyes_find_no_secret_in_logs_events_audit_bundle_arguments_envir
     canaries.add("an enrollment string", &admin.register_node(&machine).await.expect("registered").enrollment.string);
 
     let deploy = platform.deployment("train", &[2]).await;
-    let ended = platform.ended(&admin.deploy_workload(&deploy).await.expect("accepted")).await;
+    let ended = platform.await_end(&admin.deploy_workload(&deploy).await.expect("accepted")).await;
     assert_eq!(ended.operation.state, "succeeded", "{:?}", ended.operation.fault);
-    let granted = admin.deliver_kubeconfig(project(), "train", &AskAccess::default()).await.expect("granted");
+    let granted = admin.deliver_kubeconfig(project(), "train", &RequestAccess::default()).await.expect("granted");
     let token = granted.kubeconfig.lines().find_map(|line| line.trim().strip_prefix("token: "));
     canaries.add("the kubeconfig", token.expect("a token"));
     let server = |path: &str| platform.node_file(1, path);
@@ -143,11 +143,11 @@ async fn hostile_eyes_find_no_secret_in_logs_events_audit_bundle_arguments_envir
     for node in [1, 2] {
         canaries.add_identity(&platform.node_file(node, "var/lib/gpuaas-agent/identity.json"));
     }
-    let places = shown(&platform).await;
-    for kind in ["bundle", "said", "events", "operation", "cmdline", "environ", "journal", "ledger", "gpuaas.db"] {
-        assert!(places.iter().any(|(place, bytes)| place.contains(kind) && !bytes.is_empty()), "nothing of {kind}");
+    let places = visible_contents(&platform).await;
+    for kind in ["bundle", "output", "events", "operation", "cmdline", "environ", "journal", "ledger", "gpuaas.db"] {
+        assert!(places.iter().any(|(place, bytes)| place.contains(kind) && !bytes.is_empty()), "no content of {kind}");
     }
-    for (from, form) in canaries.written() {
+    for (from, form) in canaries.all_forms() {
         let finder = memchr::memmem::Finder::new(form.as_bytes());
         for (place, bytes) in &places {
             assert!(finder.find(bytes).is_none(), "{place} holds the secret of {from}");

@@ -7,7 +7,7 @@ use crate::world::{PROJECT, Platform, eventually};
 /// Deploys with a fault, cancels while the step runs, and returns once the operation has ended.
 async fn cancelled_while(fault: &str, step: &str) -> Platform {
     let platform = Platform::with_release(1, &[]).await;
-    platform.fault(1, fault);
+    platform.inject_faults(1, fault);
     let client = platform.client();
     let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
     eventually("the step does not run", async || {
@@ -15,30 +15,30 @@ async fn cancelled_while(fault: &str, step: &str) -> Platform {
         detail.steps.iter().any(|of| of.key == step && of.state == "running")
     })
     .await;
-    let asked = Instant::now();
-    assert!(client.cancel_operation(&started.operation.id).await.expect("asked").cancel_requested);
-    let ended = platform.ended(&started).await;
+    let requested_at = Instant::now();
+    assert!(client.cancel_operation(&started.operation.id).await.expect("accepted").cancel_requested);
+    let ended = platform.await_end(&started).await;
     assert_eq!(ended.operation.state, "cancelled", "{:?}", ended.operation.fault);
-    assert!(asked.elapsed().as_secs() < 30, "it did not wait for the step's own deadline of minutes");
+    assert!(requested_at.elapsed().as_secs() < 30, "the cancellation waited for the step's deadline");
     let states: Vec<&str> = ended.steps.iter().map(|step| step.state.as_str()).collect();
     assert!(states.contains(&"cancelled") && states.contains(&"skipped"), "{states:?}");
     platform
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_that_is_cancelled_is_told_to_the_node_and_can_be_resumed() {
+async fn cancelled_start_reaches_the_node_and_can_be_resumed() {
     let platform = cancelled_while("etcd-never-ready", "server-1/start").await;
     let client = platform.client();
-    platform.fault(1, "");
+    platform.inject_faults(1, "");
     let resumed = client.resume_workload(Some(PROJECT.into()), "train").await.expect("accepted");
-    let resumed = platform.ended(&resumed).await;
+    let resumed = platform.await_end(&resumed).await;
     assert_eq!(resumed.operation.state, "succeeded", "{:?}", resumed.operation.fault);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_to_the_cluster_that_is_cancelled_ends_at_once_and_the_workload_can_be_removed() {
+async fn cancelled_cluster_call_ends_at_once_and_the_workload_can_be_removed() {
     let platform = cancelled_while("cni-not-initialized", "server-1/wait-ready").await;
     let removed = platform.client().decommission_workload(Some(PROJECT.into()), "train").await.expect("accepted");
-    let removed = platform.ended(&removed).await;
+    let removed = platform.await_end(&removed).await;
     assert_eq!(removed.operation.state, "succeeded", "{:?}", removed.operation.fault);
 }

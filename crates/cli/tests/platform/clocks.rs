@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     fleet::Fleet,
-    hostile_nodes::{Lies, Node, age_certificate, ago, asked, authority, hello, kept_certificate},
+    hostile_nodes::{Lies, Node, age_certificate, authority, hello, hours_ago, kept_certificate, send_request},
     world::eventually,
 };
 
@@ -33,9 +33,9 @@ fn millis(time: &str) -> i64 {
 }
 
 /// Waits until one line of the agent's journal contains all of `words`.
-async fn agent_says(fleet: &Fleet, node: u8, words: &[&str]) {
+async fn await_agent_log(fleet: &Fleet, node: u8, words: &[&str]) {
     let journal = fleet.node_file(node, ".sandbox/journal/gpuaas-agent.service.jsonl");
-    eventually(&format!("the agent does not say {words:?}"), async || {
+    eventually(&format!("the agent does not log {words:?}"), async || {
         let said = std::fs::read_to_string(&journal).unwrap_or_default();
         said.lines().any(|line| words.iter().all(|word| line.contains(word)))
     })
@@ -43,14 +43,14 @@ async fn agent_says(fleet: &Fleet, node: u8, words: &[&str]) {
 }
 
 /// Returns the node's clock skew events, oldest first, as skew in seconds and `within_limit`.
-async fn told(client: &Client, name: &str) -> Vec<(i64, bool)> {
+async fn skew_events(client: &Client, name: &str) -> Vec<(i64, bool)> {
     let events = client.list_events(None, 0).await.expect("listed").items;
     let of_clock = |event: &Event| event.kind == "node.clock_skew_changed" && event.data["name"] == name;
-    let told = |event: Event| {
+    let reported = |event: Event| {
         let skew = event.data["clock_skew_seconds"].as_i64().expect("a number");
-        (skew, event.data["within_limit"].as_bool().expect("a truth"))
+        (skew, event.data["within_limit"].as_bool().expect("a boolean"))
     };
-    events.into_iter().filter(of_clock).map(told).collect()
+    events.into_iter().filter(of_clock).map(reported).collect()
 }
 
 fn is_about(skew: Option<i64>, seconds: i64) -> bool {
@@ -58,7 +58,7 @@ fn is_about(skew: Option<i64>, seconds: i64) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_an_hour_off_does_not_enroll_and_is_told_how_far_it_is_off() {
+async fn enrollment_with_a_skewed_clock_is_refused_with_the_skew() {
     let mut fleet = Fleet::start(0).await;
     let client = fleet.client();
     for (number, skew, words) in [
@@ -69,7 +69,7 @@ async fn a_node_an_hour_off_does_not_enroll_and_is_told_how_far_it_is_off() {
         let name = format!("gpu-{number}");
         fleet.clock_skew_seconds = skew;
         fleet.start_node(&client, number).await;
-        agent_says(&fleet, number, &words).await;
+        await_agent_log(&fleet, number, &words).await;
         assert_eq!(client.get_node(&name).await.expect("a node").state, "registered");
         // The token was not used up: once the clock is right, the same string enrolls the node.
         fleet.kill_init(number);
@@ -83,7 +83,7 @@ async fn a_node_an_hour_off_does_not_enroll_and_is_told_how_far_it_is_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_enrolled_node_whose_clock_jumps_is_shown_and_refuses_tasks_that_are_not_in_its_time() {
+async fn clock_jump_of_an_enrolled_node_is_shown_and_tasks_are_refused() {
     let mut fleet = Fleet::start(2).await;
     let (client, began) = (fleet.client(), now());
     fleet.kill_init(1);
@@ -96,26 +96,26 @@ async fn an_enrolled_node_whose_clock_jumps_is_shown_and_refuses_tasks_that_are_
     })
     .await;
     let ping = client.ping_node("gpu-1").await;
-    let Err(ClientError::Problem(refused)) = ping else { panic!("it is not refused with a problem: {ping:?}") };
+    let Err(ClientError::Problem(refused)) = ping else { panic!("expected a problem document, got {ping:?}") };
     assert_eq!(refused.code, "envelope_expired");
-    assert!(refused.detail.contains("this node's clock says"), "{refused:?}");
+    assert!(refused.detail.contains("this node's clock is"), "{refused:?}");
     // Behind: by the node's clock the control plane's certificate is not valid yet.
     fleet.clock_skew_seconds = -HOUR_SECONDS;
     fleet.start_init(2);
-    agent_says(&fleet, 2, &["this node's clock is at least 3", " s behind", "clock_skewed"]).await;
+    await_agent_log(&fleet, 2, &["this node's clock is at least 3", " s behind", "clock_skewed"]).await;
     // Both nodes take tasks again once their clocks are right.
     fleet.clock_skew_seconds = 0;
     for number in [1, 2] {
         fleet.kill_init(number);
         fleet.start_init(number);
         let name = format!("gpu-{number}");
-        eventually("the node takes no task", async || {
+        eventually("the node executes no task", async || {
             client.ping_node(&name).await.is_ok_and(|ping| ping.task.state == "succeeded")
         })
         .await;
     }
-    let told = told(&client, "gpu-1").await;
-    assert!(matches!(told[..], [(ahead, false), (0, true)] if is_about(Some(ahead), HOUR_SECONDS)), "{told:?}");
+    let reported = skew_events(&client, "gpu-1").await;
+    assert!(matches!(reported[..], [(ahead, false), (0, true)] if is_about(Some(ahead), HOUR_SECONDS)), "{reported:?}");
     // A node's clock affects neither the order nor the times of events and audit records.
     let mut last = began.as_millis() - 60_000;
     for event in client.list_events(None, 0).await.expect("listed").items {
@@ -129,7 +129,7 @@ async fn an_enrolled_node_whose_clock_jumps_is_shown_and_refuses_tasks_that_are_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_by_a_clock_an_hour_off_is_refused_and_its_hello_is_shown_in_both_directions() {
+async fn renewal_with_a_skewed_clock_is_refused_in_both_directions() {
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let node = Node::enrolled(&client, "gpu-1").await;
@@ -138,7 +138,7 @@ async fn a_renewal_by_a_clock_an_hour_off_is_refused_and_its_hello_is_shown_in_b
     for (skew, way) in [(HOUR_SECONDS, "ahead of"), (-HOUR_SECONDS, "behind")] {
         let ask = serde_json::to_vec(&RenewRequest { csr: csr(), clock: off_by(skew) }).expect("JSON");
         let (status, refusal) =
-            asked(&mut node.fetch().await, Method::POST, path::RENEW, ask).await.expect("an answer");
+            send_request(&mut node.fetch().await, Method::POST, path::RENEW, ask).await.expect("an answer");
         assert_eq!((status, &refusal["code"]), (403, &json!("clock_skewed")), "{refusal}");
         let message = refusal["message"].as_str().expect("a text");
         assert!(message.contains(way) && message.contains(" s "), "{message}");
@@ -153,32 +153,35 @@ async fn a_renewal_by_a_clock_an_hour_off_is_refused_and_its_hello_is_shown_in_b
     }
     // With the clock right, the only obstacle is that the certificate is too young; an older certificate is renewed.
     let ask = serde_json::to_vec(&RenewRequest { csr: csr(), clock: off_by(0) }).expect("JSON");
-    let young = asked(&mut node.fetch().await, Method::POST, path::RENEW, ask.clone()).await.expect("an answer");
+    let young = send_request(&mut node.fetch().await, Method::POST, path::RENEW, ask.clone()).await.expect("an answer");
     assert_eq!((young.0, &young.1["code"]), (403, &json!("rate_limited")), "{}", young.1);
     let (control_plane, authority) = authority(&fleet).await;
     let identity = NodeIdentity { control_plane, node: node.id, epoch: 1 };
     let older = authority
-        .issue_node(&node.key.request_pem().expect("a request"), &identity, ago(HALF_A_LIFE_HOURS + 1))
+        .issue_node(&node.key.request_pem().expect("a request"), &identity, hours_ago(HALF_A_LIFE_HOURS + 1))
         .expect("issued");
     let mut sender = node.fetch_with(&older).await.expect("connected");
-    let (status, renewed) = asked(&mut sender, Method::POST, path::RENEW, ask).await.expect("an answer");
+    let (status, renewed) = send_request(&mut sender, Method::POST, path::RENEW, ask).await.expect("an answer");
     assert_eq!(status, 200, "{renewed}");
     let renewed: RenewResponse = serde_json::from_value(renewed).expect("a renewal");
-    let shown = node.shown_by(&fresh, &renewed.certificate, ALPN_FETCH);
+    let shown = node.tls_config_with_key(&fresh, &renewed.certificate, ALPN_FETCH);
     assert!(renewed.certificate != older && node.fetch_by(shown).await.is_ok());
-    let told = told(&client, "gpu-1").await;
-    assert!(matches!(told[..], [(ahead, false)] if is_about(Some(ahead), HOUR_SECONDS)), "off is off: {told:?}");
+    let reported = skew_events(&client, "gpu-1").await;
+    assert!(
+        matches!(reported[..], [(ahead, false)] if is_about(Some(ahead), HOUR_SECONDS)),
+        "not one report: {reported:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_whose_clock_is_off_keeps_its_certificate_and_renews_it_once_the_clock_is_right() {
+async fn agent_renews_its_certificate_once_its_clock_is_right() {
     let mut fleet = Fleet::start(1).await;
     fleet.kill_init(1);
     // An agent renews after two thirds of a certificate's life; this one is older.
     let old = age_certificate(&fleet, 1, HALF_A_LIFE_HOURS * 5 / 3).await;
     fleet.clock_skew_seconds = HOUR_SECONDS;
     fleet.start_init(1);
-    agent_says(&fleet, 1, &["could not be renewed yet", " s ahead of", "clock_skewed"]).await;
+    await_agent_log(&fleet, 1, &["could not renew the node's certificate", " s ahead of", "clock_skewed"]).await;
     assert_eq!(kept_certificate(&fleet, 1), Some(old.clone()));
     fleet.kill_init(1);
     fleet.clock_skew_seconds = 0;

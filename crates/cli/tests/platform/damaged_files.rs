@@ -14,7 +14,7 @@ const IDENTITY: &str = "var/lib/gpuaas-agent/identity.json";
 fn code(error: ClientError) -> String {
     match error {
         ClientError::Problem(problem) => problem.code.to_string(),
-        other => panic!("it is not refused with a problem: {other}"),
+        other => panic!("expected a problem document, got {other}"),
     }
 }
 
@@ -28,18 +28,18 @@ fn flip(file: &Path) {
 /// Waits until the node is connected and its agent takes tasks, or takes none if `takes_tasks` is false.
 async fn until_connected(client: &Client, takes_tasks: bool) -> gpuaas_api_types::Node {
     let mut found = None;
-    eventually("the node is not shown so", async || {
+    eventually("the node does not reach the expected state", async || {
         let node = client.get_node("gpu-1").await.expect("a node");
         let is_so = node.connectivity == "connected" && node.agent_problem.is_none() == takes_tasks;
         found = Some(node).filter(|_| is_so);
         is_so
     })
     .await;
-    found.expect("it was found")
+    found.expect("a node in the expected state")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_without_its_ledger_is_shown_is_sent_no_task_and_comes_back_in_its_place() {
+async fn node_with_a_damaged_ledger_gets_no_tasks_until_it_enrolls_again() {
     let fleet = Fleet::start(1).await;
     let client = fleet.client();
     let project = client.create_project(&CreateProject { name: "research".into() }).await.expect("made").id;
@@ -64,29 +64,29 @@ async fn node_without_its_ledger_is_shown_is_sent_no_task_and_comes_back_in_its_
         for refused in [client.ping_node("gpu-1").await.map(drop), client.inspect_node("gpu-1").await.map(drop)] {
             assert_eq!(code(refused.expect_err("it takes no tasks")), "agent_ledger_damaged");
         }
-        assert_eq!(std::fs::read(&file).ok(), left, "it stays as it was found");
+        assert_eq!(std::fs::read(&file).ok(), left, "the damaged file was changed");
         let again = client.issue_enrollment("gpu-1", &EnrollNode::default()).await.expect("issued");
         fleet.enroll_again(1, &again.enrollment.string);
         let node = until_connected(&client, true).await;
         assert_eq!(node.state, "active");
     }
     assert_eq!(client.ping_node("gpu-1").await.expect("it serves").task.state, "succeeded");
-    assert_eq!(client.get_allocation(&allocation).await.expect("held").state, "active", "its holder keeps it");
+    assert_eq!(client.get_allocation(&allocation).await.expect("held").state, "active", "allocation lost");
     let events = client.list_events(None, 0).await.expect("listed").items;
-    let told = events.iter().filter(|event| event.kind == "node.agent_problem_changed");
-    let told: Vec<Value> = told.map(|event| event.data["problem"].clone()).collect();
+    let reported = events.iter().filter(|event| event.kind == "node.agent_problem_changed");
+    let reported: Vec<Value> = reported.map(|event| event.data["problem"].clone()).collect();
     let damaged = Value::from("agent_ledger_damaged");
-    assert_eq!(told, [damaged.clone(), Value::Null, damaged, Value::Null]);
+    assert_eq!(reported, [damaged.clone(), Value::Null, damaged, Value::Null]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_whose_identity_is_damaged_says_so_in_its_journal_and_comes_back_by_force() {
+async fn node_with_a_damaged_identity_logs_it_and_is_enrolled_again_by_force() {
     let fleet = Fleet::start(1).await;
     let client = fleet.client();
     flip(&fleet.node_file(1, IDENTITY));
     fleet.kill_agent(1);
     let journal = fleet.node_file(1, ".sandbox/journal/gpuaas-agent.service.jsonl");
-    eventually("the agent does not say so", async || {
+    eventually("the agent does not log the damage", async || {
         let said = std::fs::read_to_string(&journal).unwrap_or_default();
         ["identity.json is damaged", "agent_identity_damaged", "exit status 9", "gpuaas node enroll NODE --force"]
             .iter()
@@ -103,7 +103,7 @@ async fn node_whose_identity_is_damaged_says_so_in_its_journal_and_comes_back_by
     let again = client.issue_enrollment("gpu-1", &forced).await.expect("issued");
     // The agent exits on every start, so there is no agent to kill.
     std::fs::write(fleet.node_file(1, "var/lib/gpuaas-agent/enroll"), &again.enrollment.string).expect("written");
-    eventually("the node does not come back", async || {
+    eventually("the node does not reconnect", async || {
         client.ping_node("gpu-1").await.is_ok_and(|ping| ping.task.state == "succeeded")
     })
     .await;

@@ -19,8 +19,9 @@ fn a_sandbox_node_enrolls_runs_a_signed_task_and_its_event_is_shown() {
     assert_eq!(ping["task"]["state"], "succeeded");
     let task = ping["task"]["id"].as_str().expect("an id");
     let events = dev.json(&["event", "list"]);
-    let told: Vec<_> = events.as_array().expect("a list").iter().filter(|event| event["subject_id"] == task).collect();
-    let states: Vec<_> = told.iter().filter_map(|event| event["data"]["state"].as_str()).collect();
+    let reported: Vec<_> =
+        events.as_array().expect("a list").iter().filter(|event| event["subject_id"] == task).collect();
+    let states: Vec<_> = reported.iter().filter_map(|event| event["data"]["state"].as_str()).collect();
     assert_eq!(states, ["dispatched", "succeeded"]);
     let audit = dev.json(&["audit", "list", "--target", "node/demo-1"]);
     let actions: Vec<_> =
@@ -89,7 +90,7 @@ fn bad_input_is_refused_with_its_code_and_exit_status() {
 }
 
 #[test]
-fn a_taken_port_and_a_data_directory_in_use_are_named() {
+fn occupied_port_and_data_directory_in_use_are_refused() {
     let dev = Platform::start(0);
     let ready: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&dev.ready_file).expect("ready")).expect("JSON");
@@ -109,7 +110,7 @@ fn a_taken_port_and_a_data_directory_in_use_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_data_directory_that_cannot_be_written_or_is_from_a_newer_version_is_named() {
+async fn unwritable_or_newer_data_directory_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = |data_dir: &Path| {
         let mut command = Command::new(GPUAAS);
@@ -130,7 +131,7 @@ async fn a_data_directory_that_cannot_be_written_or_is_from_a_newer_version_is_n
     assert!(!refused.status.success() && said.contains("data_dir_not_writable"), "{said}");
 
     let data_dir = folder.path().join("data");
-    assert!(server(&data_dir).status.success(), "its lifeline is cut from the start: it makes its store and ends");
+    assert!(server(&data_dir).status.success(), "it creates its store and exits, because its lifeline is closed");
     let store = rusqlite::Connection::open(data_dir.join("gpuaas.db")).expect("the store");
     store.execute("insert into schema_versions (version, checksum) values (9999, 'x')", []).expect("written");
     store.close().expect("closed");
@@ -140,7 +141,7 @@ async fn a_data_directory_that_cannot_be_written_or_is_from_a_newer_version_is_n
 }
 
 #[test]
-fn a_shared_store_without_a_key_or_without_its_database_is_named_and_its_password_is_not() {
+fn shared_store_without_key_or_database_is_refused_without_its_password() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = |key: Option<&Path>| {
         let mut command = Command::new(GPUAAS);
@@ -171,7 +172,7 @@ fn a_shared_store_without_a_key_or_without_its_database_is_named_and_its_passwor
 }
 
 #[test]
-fn shared_store_over_a_network_must_prove_itself_whatever_the_environment_says() {
+fn remote_shared_store_requires_verified_tls() {
     let folder = tempfile::tempdir().expect("a folder");
     let key = folder.path().join("key");
     std::fs::write(&key, [1; 32]).expect("written");
@@ -207,7 +208,7 @@ fn shared_store_over_a_network_must_prove_itself_whatever_the_environment_says()
 }
 
 #[test]
-fn check_config_says_which_settings_count_and_what_is_wrong_and_changes_nothing() {
+fn check_config_prints_settings_and_problems_and_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("server.toml");
     let check = |text: String| {
@@ -225,18 +226,18 @@ fn check_config_says_which_settings_count_and_what_is_wrong_and_changes_nothing(
     let of = |key: &str| settings.as_array().and_then(|all| all.iter().find(|one| one["key"] == key)).cloned();
     assert_eq!(of("listen").expect("a setting")["from"], "environment");
     assert_eq!(of("data-dir").expect("a setting")["from"], "file");
-    assert!(!data_dir.exists(), "it made something");
+    assert!(!data_dir.exists(), "check-config created the data directory");
 
     let (status, _, said) =
         check("data-dir = \"/proc/version/data\"\nsealing-key-file = \"/nonexistent\"\n".to_owned());
     assert_ne!(status, Some(0));
-    assert!(said.contains("data_dir_not_writable") && said.contains("/nonexistent"), "everything at once: {said}");
+    assert!(said.contains("data_dir_not_writable") && said.contains("/nonexistent"), "a problem is missing: {said}");
     let (status, _, said) = check("lissten = \"x\"\n".to_owned());
-    assert!(status == Some(2) && said.contains("lissten is no setting"), "{said}");
+    assert!(status == Some(2) && said.contains("lissten is not a setting"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_of_tls_1_2_is_let_in_where_a_setting_allows_it() {
+async fn tls_1_2_client_is_accepted_only_if_configured() {
     for (minimum, is_let_in) in [(None, false), (Some(("GPUAAS_TLS_MIN_VERSION", "1.2")), true)] {
         let settings: Vec<_> = minimum.into_iter().collect();
         // A node connects either way: the node channel accepts TLS 1.3 only.

@@ -10,16 +10,16 @@ use gpuaas_postgres_server::Server;
 use crate::{
     fleet::Fleet,
     raw::read_open,
-    restarts::{ends_well, prepared, until_running},
+    restarts::{assert_succeeds, prepare_deployment, until_running},
     small_disk::SmallDisk,
-    world::{CLUSTERS, eventually, import_of, release},
+    world::{CLUSTERS, eventually, import_request, release},
 };
 
 /// Most changes that a filled disk may still accept, because they overwrite blocks that existing files own.
 const CHANGES_MAX: usize = 2_000;
 
-fn refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Box<Problem> {
-    let Err(ClientError::Problem(problem)) = answer else { panic!("it is not refused with a problem: {answer:?}") };
+fn assert_refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Box<Problem> {
+    let Err(ClientError::Problem(problem)) = answer else { panic!("expected a problem document, got {answer:?}") };
     assert_eq!((problem.code.as_str(), problem.status), ("disk_full", 507), "{problem:?}");
     assert!(problem.next.as_deref().is_some_and(|next| next.starts_with("make room")), "{problem:?}");
     problem
@@ -33,12 +33,12 @@ async fn projects_until_full(client: &Client) -> (Vec<String>, String) {
         match client.create_project(&CreateProject { name: name.clone() }).await {
             Ok(_) => made.push(name),
             full => {
-                refused(full);
+                assert_refused(full);
                 return (made, name);
             }
         }
     }
-    panic!("the disk takes {CHANGES_MAX} changes and is not full");
+    panic!("the disk is not full after {CHANGES_MAX} changes");
 }
 
 async fn readiness(fleet: &Fleet) -> (u16, String) {
@@ -47,14 +47,14 @@ async fn readiness(fleet: &Fleet) -> (u16, String) {
 }
 
 /// Checks reads while the disk is full.
-async fn reads_go_on(fleet: &Fleet, client: &Client, made: &[String], not_made: &str) {
+async fn assert_reads_work(fleet: &Fleet, client: &Client, made: &[String], not_made: &str) {
     let projects: Vec<String> =
         client.list_projects().await.expect("listed").items.into_iter().map(|project| project.name).collect();
     assert!(made.iter().all(|name| projects.contains(name)) && !projects.contains(&not_made.to_owned()));
     client.list_nodes(None, None).await.expect("listed");
     let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;
     let target = format!("project/{not_made}");
-    assert!(!audit.iter().any(|record| record.target == target), "what was not done is not on record as done");
+    assert!(!audit.iter().any(|record| record.target == target), "a refused change is recorded as accepted");
     assert_eq!(read_open(&fleet.ready(), "/livez").await.status, 200);
     client.read_text("/metrics").await.expect("metrics");
 }
@@ -75,47 +75,51 @@ async fn has_ended(fleet: &Fleet, client: &Client, node: u8, operation: &str, ta
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_with_a_full_disk_refuses_changes_answers_reads_and_goes_on_when_there_is_room() {
+async fn control_plane_with_a_full_disk_refuses_changes_serves_reads_and_recovers() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let Some(mut fleet) = Fleet::start_with_disks(2, &["server-0"]).await else { return };
     let client = fleet.client();
     // A release that does not fit leaves no files behind.
     fleet.disk(0).leave_kib(size_kib(release()) / 2);
-    refused(client.import_artifacts(&import_of(release())).await);
+    assert_refused(client.import_artifacts(&import_request(release())).await);
     let kept: Vec<_> = std::fs::read_dir(fleet.data_dir().join("artifacts")).expect("a folder").flatten().collect();
     let larger = kept.iter().filter(|file| file.file_name().to_string_lossy().contains('#')).count();
-    assert_eq!(larger, 0, "half an artifact was left");
+    assert_eq!(larger, 0, "a partial artifact remains");
     assert!(client.list_artifacts().await.expect("a list").items.is_empty());
-    fleet.disk(0).make_room();
+    fleet.disk(0).clear();
 
-    let deploy = prepared(&client).await;
+    let deploy = prepare_deployment(&client).await;
     let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
     until_running(&client, &operation, "server-1/start").await;
     fleet.disk(0).fill();
     let (made, not_made) = projects_until_full(&client).await;
     let (status, checks) = readiness(&fleet).await;
     assert_eq!(status, 503, "{checks}");
-    assert!(checks.contains("[+]store ok") && checks.contains("[-]room failed"), "{checks}");
-    reads_go_on(&fleet, &client, &made, &not_made).await;
+    assert!(checks.contains("[+]store ok") && checks.contains("[-]disk failed"), "{checks}");
+    assert_reads_work(&fleet, &client, &made, &not_made).await;
     // Meanwhile the distribution starts, but the control plane cannot record it.
-    eventually("the server does not come up", async || has_ended(&fleet, &client, 1, &operation, "rke2.start").await)
+    eventually("the server does not start", async || has_ended(&fleet, &client, 1, &operation, "rke2.start").await)
         .await;
     tokio::time::sleep(std::time::Duration::from_secs(8)).await;
-    assert!(fleet.is_running(0), "the control plane ended");
+    assert!(fleet.is_running(0), "the control plane exited");
     let detail = client.get_operation(&operation).await.expect("an operation").operation;
     assert_eq!((detail.ended_at, detail.state.as_str()), (None, "running"));
-    reads_go_on(&fleet, &client, &made, &not_made).await;
+    assert_reads_work(&fleet, &client, &made, &not_made).await;
 
-    fleet.disk(0).make_room();
-    eventually("it does not become ready", async || readiness(&fleet).await.0 == 200).await;
-    client.create_project(&CreateProject { name: not_made }).await.expect("there is room again");
-    ends_well(&client, &operation).await;
-    assert!(fleet.is_running(0), "the control plane ended");
-    assert_eq!((fleet.counted(1, "start"), fleet.counted(2, "start")), (1, 1), "each was started once");
+    fleet.disk(0).clear();
+    eventually("the control plane does not become ready", async || readiness(&fleet).await.0 == 200).await;
+    client.create_project(&CreateProject { name: not_made }).await.expect("space is free again");
+    assert_succeeds(&client, &operation).await;
+    assert!(fleet.is_running(0), "the control plane exited");
+    assert_eq!(
+        (fleet.count_events(1, "start"), fleet.count_events(2, "start")),
+        (1, 1),
+        "each service is started once"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_whose_database_server_has_a_full_disk_does_so_too() {
+async fn full_disk_of_the_database_server_refuses_changes_and_recovers() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(disk) = SmallDisk::at(&folder.path().join("database")) else { return };
     let server = tokio::task::block_in_place(|| Server::start_in(disk.folder(), &["max_wal_size=64MB"], &[]));
@@ -125,11 +129,11 @@ async fn a_control_plane_whose_database_server_has_a_full_disk_does_so_too() {
     let (made, not_made) = projects_until_full(&client).await;
     let (status, checks) = readiness(&fleet).await;
     assert_eq!(status, 503, "{checks}");
-    reads_go_on(&fleet, &client, &made, &not_made).await;
-    assert!(fleet.is_running(0), "the control plane ended");
-    disk.make_room();
-    eventually("it does not become ready", async || readiness(&fleet).await.0 == 200).await;
-    client.create_project(&CreateProject { name: not_made }).await.expect("there is room again");
+    assert_reads_work(&fleet, &client, &made, &not_made).await;
+    assert!(fleet.is_running(0), "the control plane exited");
+    disk.clear();
+    eventually("the control plane does not become ready", async || readiness(&fleet).await.0 == 200).await;
+    client.create_project(&CreateProject { name: not_made }).await.expect("space is free again");
     assert_eq!(client.ping_node("gpu-1").await.expect("a node").task.state, "succeeded");
     drop(fleet);
     drop(server);
@@ -149,16 +153,16 @@ async fn failures(client: &Client, operation: &str) -> Vec<(String, String, Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_ledger_has_no_room_is_refused_tasks_by_name_and_takes_them_when_there_is() {
+async fn node_with_a_full_disk_refuses_tasks_until_space_is_free() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let Some(fleet) = Fleet::start_with_disks(2, &[AGENT_FOLDER]).await else { return };
     let client = fleet.client();
-    let deploy = prepared(&client).await;
+    let deploy = prepare_deployment(&client).await;
     fleet.disk(0).fill();
     // After a restart the agent reads its ledger and still refuses tasks.
     fleet.kill_agent(2);
     let mut operation = String::new();
-    eventually("the agent does not come back", async || {
+    eventually("the agent does not reconnect", async || {
         let accepted = client.deploy_workload(&deploy).await.map(|started| operation = started.operation.id);
         accepted.is_ok()
     })
@@ -170,27 +174,31 @@ async fn a_node_whose_ledger_has_no_room_is_refused_tasks_by_name_and_takes_them
     let ended = client.get_operation(&operation).await.expect("an operation").operation;
     let fault = ended.fault.expect("a fault");
     assert_eq!((ended.state.as_str(), fault.code.as_str()), ("needs_attention", "disk_full"));
-    assert!(fault.next.contains("make room on the node's disk"), "{fault:?}");
+    assert!(fault.next.contains("free disk space on the node"), "{fault:?}");
     let failed = failures(&client, &operation).await;
     assert!(!failed.is_empty() && failed.iter().all(|(code, ..)| code == "disk_full"), "{failed:?}");
     let ledger = std::fs::read_to_string(fleet.disk(0).folder().join("ledger.jsonl")).expect("a ledger");
     let begun = failed
         .iter()
         .find(|(_, _, task)| ledger.lines().any(|line| line.contains(task.as_str()) && line.ends_with('}')));
-    assert_eq!(begun, None, "a task that was refused has its line");
+    assert_eq!(begun, None, "a refused task has a line in the ledger");
 
-    fleet.disk(0).make_room();
+    fleet.disk(0).clear();
     let resumed = client.resume_workload(Some("research".into()), "train").await.expect("resumed").operation.id;
-    ends_well(&client, &resumed).await;
-    assert_eq!((fleet.counted(1, "start"), fleet.counted(2, "start")), (1, 1), "each was started once");
+    assert_succeeds(&client, &resumed).await;
+    assert_eq!(
+        (fleet.count_events(1, "start"), fleet.count_events(2, "start")),
+        (1, 1),
+        "each service is started once"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_artifact_that_does_not_fit_on_a_node_leaves_nothing_there_and_is_fetched_when_there_is_room() {
+async fn artifact_that_does_not_fit_on_a_node_leaves_nothing_and_is_fetched_later() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let Some(fleet) = Fleet::start_with_disks(2, &[AGENT_FOLDER]).await else { return };
     let client = fleet.client();
-    let deploy = prepared(&client).await;
+    let deploy = prepare_deployment(&client).await;
     // Leaves enough space for the ledger but not for the artifact.
     fleet.disk(0).leave_kib(4 * 1_024);
     let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
@@ -203,15 +211,19 @@ async fn an_artifact_that_does_not_fit_on_a_node_leaves_nothing_there_and_is_fet
     assert_eq!((failed[0].0.as_str(), failed[0].1.as_str()), ("disk_full", "artifact.fetch"));
     let outcome = client.get_task(&failed[0].2).await.expect("a task").outcome.expect("an outcome");
     let message = outcome["failure"]["message"].as_str().expect("a text").to_owned();
-    assert!(message.contains("the node's disk has no room for"), "{message}");
+    assert!(message.contains("the node's disk has too little space for"), "{message}");
     let parts = || {
         let staged = std::fs::read_dir(fleet.disk(0).folder().join("artifacts")).expect("a folder").flatten();
         staged.filter(|file| file.path().extension().is_some()).count()
     };
     // Between two attempts, with the disk still as full.
-    eventually("a part is left", async || parts() == 0).await;
-    fleet.disk(0).make_room();
-    ends_well(&client, &operation).await;
-    assert_eq!(parts(), 0, "a part was left");
-    assert_eq!((fleet.counted(1, "start"), fleet.counted(2, "start")), (1, 1), "each was started once");
+    eventually("a partial file remains", async || parts() == 0).await;
+    fleet.disk(0).clear();
+    assert_succeeds(&client, &operation).await;
+    assert_eq!(parts(), 0, "a partial file remains");
+    assert_eq!(
+        (fleet.count_events(1, "start"), fleet.count_events(2, "start")),
+        (1, 1),
+        "each service is started once"
+    );
 }

@@ -12,10 +12,10 @@ const fn deadlines(seconds: &str) -> [(&str, &str); 2] {
 
 async fn deployed(platform: &Platform, deploy: &Deploy) -> OperationDetail {
     let started = platform.client().deploy_workload(deploy).await.expect("accepted");
-    platform.ended(&started).await
+    platform.await_end(&started).await
 }
 
-fn explained(fault: Option<&Fault>, code: &str) {
+fn assert_fault(fault: Option<&Fault>, code: &str) {
     let fault = fault.expect("a fault");
     assert_eq!(fault.code, code, "{fault:?}");
     assert!(fault.evidence.is_some() && !fault.next.is_empty(), "{fault:?}");
@@ -24,19 +24,19 @@ fn explained(fault: Option<&Fault>, code: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_exits_at_once_fails_the_deploy_and_can_be_resumed_once_that_is_mended() {
+async fn server_that_exits_at_once_fails_the_deploy_and_can_be_resumed() {
     let platform = Platform::with_release(1, &deadlines("90s")).await;
-    platform.fault(1, "exit-at-once");
+    platform.inject_faults(1, "exit-at-once");
     let deploy = platform.deployment("train", &[]).await;
     let ended = deployed(&platform, &deploy).await;
     assert_eq!(ended.operation.state, "needs_attention");
-    explained(ended.operation.fault.as_ref(), "rke2_exits");
+    assert_fault(ended.operation.fault.as_ref(), "rke2_crash_loop");
     let client = platform.client();
     let workload = client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload").workload;
     assert_eq!((workload.health.as_str(), workload.section.as_str()), ("failed", "needs_attention"));
-    platform.fault(1, "");
+    platform.inject_faults(1, "");
     let resumed = client.resume_workload(Some(PROJECT.into()), "train").await.expect("accepted");
-    let resumed = platform.ended(&resumed).await;
+    let resumed = platform.await_end(&resumed).await;
     assert_eq!(resumed.operation.state, "succeeded", "{:?}", resumed.operation.fault);
     assert_eq!(resumed.operation.resumes, Some(ended.operation.id));
     let workload = client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload").workload;
@@ -44,18 +44,18 @@ async fn a_server_that_exits_at_once_fails_the_deploy_and_can_be_resumed_once_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_never_says_it_is_ready_ends_at_its_deadline() {
+async fn server_that_never_becomes_ready_fails_at_its_deadline() {
     let platform = Platform::with_release(1, &deadlines("12s")).await;
-    platform.fault(1, "etcd-never-ready");
+    platform.inject_faults(1, "etcd-never-ready");
     let ended = deployed(&platform, &platform.deployment("train", &[]).await).await;
     assert_eq!(ended.operation.state, "needs_attention");
-    explained(ended.operation.fault.as_ref(), "rke2_etcd_not_ready");
+    assert_fault(ended.operation.fault.as_ref(), "rke2_etcd_not_ready");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_cannot_reach_its_server_is_failed_alone_and_the_kubeconfig_is_there() {
+async fn agent_that_cannot_reach_its_server_fails_and_the_kubeconfig_is_delivered() {
     let platform = Platform::with_release(2, &deadlines("40s")).await;
-    platform.fault(2, "server-unreachable");
+    platform.inject_faults(2, "server-unreachable");
     let ended = deployed(&platform, &platform.deployment("train", &[2]).await).await;
     assert_eq!(ended.operation.state, "needs_attention");
     let client = platform.client();
@@ -63,7 +63,7 @@ async fn an_agent_that_cannot_reach_its_server_is_failed_alone_and_the_kubeconfi
     assert_eq!((detail.workload.lifecycle.as_str(), detail.workload.health.as_str()), ("running", "degraded"));
     let agent = detail.members.iter().find(|member| member.name == "agent-1").expect("an agent");
     assert_eq!(agent.state, "failed");
-    explained(agent.fault.as_ref(), "rke2_server_unreachable");
+    assert_fault(agent.fault.as_ref(), "rke2_server_unreachable");
     let granted = client.deliver_kubeconfig(Some(PROJECT.into()), "train", &Default::default()).await;
-    assert!(granted.is_ok(), "the kubeconfig depends on the server alone: {:?}", granted.err());
+    assert!(granted.is_ok(), "the kubeconfig needs only the server: {:?}", granted.err());
 }

@@ -19,49 +19,49 @@ pub(crate) fn one_time_admin(data_dir: &Path) -> String {
 }
 
 /// Exchanges the client's one-time token; returns the admin's token.
-pub(crate) async fn exchanged(client: &Client) -> Result<String, ClientError> {
+pub(crate) async fn exchange_token(client: &Client) -> Result<String, ClientError> {
     let ask = Bootstrap { name: "ann".to_owned(), ttl_seconds: None };
     client.bootstrap(&ask).await.map(|created| created.secret)
 }
 
 fn code<T: std::fmt::Debug>(refused: Result<T, ClientError>) -> String {
-    refused.expect_err("it is refused").code().to_string()
+    refused.expect_err("a refusal").code().to_string()
 }
 
 /// Runs `recover-admin` on the platform's machine and returns the new one-time token.
-fn recovered(platform: &Platform) -> String {
+fn recover_admin(platform: &Platform) -> String {
     let data_dir = platform.file("data/server");
     platform.json(&["server", "recover-admin", "--data-dir", &data_dir.to_string_lossy()]);
     one_time_admin(&data_dir)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_later_start_makes_a_one_time_token() {
+async fn later_starts_create_no_one_time_token() {
     let mut fleet = Fleet::start(0).await;
     let file = fleet.data_dir().join("admin.token");
-    until("the file of a spent token stays", || !file.exists());
+    until("the file of an exchanged token remains", || !file.exists());
     let (client, store) = (fleet.client(), fleet.data_dir().join("gpuaas.db"));
     let tokens = client.list_tokens().await.expect("listed").items;
     assert_eq!(tokens.iter().filter(|token| token.revoked_at.is_some()).count(), 1, "{tokens:?}");
 
     let own = tokens.iter().find(|token| token.revoked_at.is_none()).expect("the admin's");
-    client.revoke_token(&own.id).await.expect("withdrawn");
+    client.revoke_token(&own.id).await.expect("revoked");
     fleet.kill_server();
     fleet.start_server();
-    assert!(!file.exists(), "a start after the last token was withdrawn made another");
+    assert!(!file.exists(), "a start after the last token was revoked created another");
 
     fleet.kill_server();
     let rows = rusqlite::Connection::open(&store).expect("the store");
     rows.execute("delete from tokens", []).expect("deleted");
     rows.close().expect("closed");
     fleet.start_server();
-    assert!(!file.exists(), "a start without rows of tokens made another");
+    assert!(!file.exists(), "a start without token rows created another");
     assert_eq!(code(client.whoami().await), "unauthenticated");
 
     let made = fleet.server_verb(&["recover-admin"]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     fleet.exchange_one_time_admin().await;
-    assert_eq!(fleet.client().whoami().await.expect("in again").role, "platform-admin");
+    assert_eq!(fleet.client().whoami().await.expect("the admin's token works").role, "platform-admin");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,18 +76,18 @@ async fn unspent_one_time_token_outlives_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_time_token_opens_no_other_operation() {
+async fn one_time_token_permits_only_the_exchange() {
     let platform = Platform::start(0);
-    let bearer = format!("Bearer {}", recovered(&platform));
+    let bearer = format!("Bearer {}", recover_admin(&platform));
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
     let mut asked = 0;
     for operation in operations().iter().filter(|operation| operation.needs.is_some()) {
         for key in [None, Some(("idempotency-key", "k-1"))].into_iter().take(1 + usize::from(operation.mutates())) {
             let headers: Vec<_> = headers.into_iter().chain(key).collect();
             let body = if operation.mutates() { "{}" } else { "" };
-            let path = operation.path_of_nobody();
+            let path = operation.path_with_unused_ids();
             let answer = send(&platform, operation.method.clone(), &path, &headers, body).await;
-            assert_eq!((answer.status, answer.code()), (403, "bootstrap_only"), "{}: {answer:?}", operation.name);
+            assert_eq!((answer.status, answer.code()), (403, "one_time_token_only"), "{}: {answer:?}", operation.name);
             let next = answer.body["next"].as_str().unwrap_or_default();
             assert!(next.contains("gpuaas bootstrap"), "{next}");
             asked += 1;
@@ -99,22 +99,22 @@ async fn one_time_token_opens_no_other_operation() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_time_token_is_exchanged_once_and_no_other_token_is() {
     let platform = Platform::start(0);
-    let one_time = recovered(&platform);
+    let one_time = recover_admin(&platform);
     let file = platform.file("copy");
     std::fs::write(&file, format!("{one_time}\n")).expect("written");
     let exchange = ["bootstrap", "--name", "ann", "--ttl", "12h", "--token-file", &file.to_string_lossy()];
     let created = platform.json(&exchange);
     let secret = created["secret"].as_str().expect("a secret");
-    let who = platform.client_with(secret).whoami().await.expect("good");
+    let who = platform.client_with(secret).whoami().await.expect("the token works");
     assert_eq!((who.name.as_str(), who.role.as_str()), ("ann", "platform-admin"));
 
     let again = platform.gpuaas(&exchange);
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert_eq!(again.status.code(), Some(4), "{said}");
-    assert!(said.contains("bootstrap_spent") && said.contains("recover-admin"), "{said}");
+    assert!(said.contains("one_time_token_used") && said.contains("recover-admin"), "{said}");
     assert_eq!(code(platform.client_with(&one_time).whoami().await), "unauthenticated");
-    assert_eq!(code(exchanged(&platform.client_with(secret)).await), "forbidden");
-    assert_eq!(code(exchanged(&platform.client_with("gpuaas_unknown")).await), "unauthenticated");
+    assert_eq!(code(exchange_token(&platform.client_with(secret)).await), "forbidden");
+    assert_eq!(code(exchange_token(&platform.client_with("gpuaas_unknown")).await), "unauthenticated");
 
     let audit = platform.client().list_audit(None, None, None, 0).await.expect("listed").items;
     let exchanges: Vec<_> =
@@ -128,9 +128,9 @@ async fn one_time_token_is_exchanged_once_and_no_other_token_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exchanged_token_goes_into_a_context_where_that_is_asked_for() {
+async fn exchanged_token_is_saved_in_the_requested_context() {
     let platform = Platform::start(0);
-    recovered(&platform);
+    recover_admin(&platform);
     let file = platform.file("data/server/admin.token").to_string_lossy().into_owned();
     let saved = platform.gpuaas(&["bootstrap", "--name", "ann", "--token-file", &file, "--save", "lab"]);
     assert!(saved.status.success() && saved.stdout.is_empty(), "{}", String::from_utf8_lossy(&saved.stderr));
@@ -141,28 +141,28 @@ async fn exchanged_token_goes_into_a_context_where_that_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_exchanges_at_once_one_succeeds_at_whichever_replica() {
+async fn one_of_two_concurrent_exchanges_succeeds_across_replicas() {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let fleet = Fleet::start_on(0, 2, Some(server.fresh_database().await)).await;
     assert!(fleet.server_verb(&["recover-admin"]).status.success());
     let one_time = one_time_admin(&fleet.data_dir());
     let clients = [0, 1].map(|replica| fleet.client_with(replica, &one_time));
-    let (one, other) = tokio::join!(exchanged(&clients[0]), exchanged(&clients[1]));
+    let (one, other) = tokio::join!(exchange_token(&clients[0]), exchange_token(&clients[1]));
     let (good, refused): (Vec<_>, Vec<_>) = [one, other].into_iter().partition(Result::is_ok);
     assert_eq!((good.len(), refused.len()), (1, 1), "{good:?} {refused:?}");
-    assert_eq!(refused.into_iter().map(code).collect::<Vec<_>>(), ["bootstrap_spent"]);
+    assert_eq!(refused.into_iter().map(code).collect::<Vec<_>>(), ["one_time_token_used"]);
     let file = fleet.data_dir().join("admin.token");
-    eventually("the file of a token that was spent elsewhere stays", async || !file.exists()).await;
+    eventually("the file of a token exchanged at another replica remains", async || !file.exists()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn recovery_needs_the_sealing_key_is_audited_and_ends_the_one_time_token_of_before() {
+async fn recovery_needs_the_sealing_key_is_audited_and_revokes_the_earlier_token() {
     let fleet = Fleet::start(0).await;
     assert!(fleet.server_verb(&["recover-admin"]).status.success());
     let before = one_time_admin(&fleet.data_dir());
     assert!(fleet.server_verb(&["recover-admin"]).status.success());
     assert_ne!(one_time_admin(&fleet.data_dir()), before);
-    assert_eq!(code(exchanged(&fleet.client_with(0, &before)).await), "bootstrap_spent");
+    assert_eq!(code(exchange_token(&fleet.client_with(0, &before)).await), "one_time_token_used");
 
     let audit = fleet.client().list_audit(None, None, None, 0).await.expect("listed").items;
     let recoveries: Vec<_> = audit.iter().filter(|record| record.action == "admin.recover").collect();
@@ -190,5 +190,5 @@ async fn recovery_needs_the_sealing_key_is_audited_and_ends_the_one_time_token_o
     assert_eq!(one_time_admin(&fleet.data_dir()), kept, "nothing was made");
     let elsewhere = fleet.path("elsewhere").to_string_lossy().into_owned();
     assert!(!fleet.server_verb(&["recover-admin", "--data-dir", &elsewhere]).status.success());
-    assert!(!fleet.path("elsewhere").exists(), "a wrong folder is no new control plane");
+    assert!(!fleet.path("elsewhere").exists(), "a wrong folder became a new control plane");
 }

@@ -7,8 +7,8 @@ use gpuaas_crash_points::{Point, StartStage};
 use gpuaas_postgres_server::Server;
 
 use crate::{
-    lone::{Start, text},
     raw::read_open,
+    single_server::{Start, text},
     world::{build_programs, eventually},
 };
 
@@ -24,13 +24,13 @@ fn shared(folder: &Path, url: &str) -> Start<'static> {
 }
 
 /// Kills first starts at every stage, each on a fresh data directory, then at every stage in turn on one data directory.
-async fn dies_at_every_stage(folder: &Path, fresh: impl AsyncFn() -> Start<'static>) {
+async fn kill_at_every_stage(folder: &Path, fresh: impl AsyncFn() -> Start<'static>) {
     for stage in StartStage::ALL {
         let (data, start) = (folder.join(format!("{stage:?}")), fresh().await);
         start.killed_at(&data, &Point::Start(stage).to_string());
         let served = start.on(&data).unwrap_or_else(|refusal| panic!("{stage:?}: {refusal:?}"));
         let token = served.first_admin().await;
-        assert_eq!(served.client(&token).whoami().await.expect("in").role, "platform-admin", "{stage:?}");
+        assert_eq!(served.client(&token).whoami().await.expect("the token works").role, "platform-admin", "{stage:?}");
         assert!(!data.join("first-start").exists(), "{stage:?}");
     }
     let (data, start) = (folder.join("all"), fresh().await);
@@ -41,22 +41,22 @@ async fn dies_at_every_stage(folder: &Path, fresh: impl AsyncFn() -> Start<'stat
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_start_that_dies_at_any_stage_is_followed_by_one_that_serves() {
+async fn first_start_killed_at_any_stage_can_be_repeated() {
     tokio::task::block_in_place(build_programs);
     let folder = tempfile::tempdir().expect("a folder");
-    dies_at_every_stage(folder.path(), async || Start::default()).await;
+    kill_at_every_stage(folder.path(), async || Start::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_start_on_postgresql_that_dies_at_any_stage_is_followed_by_one_that_serves() {
+async fn first_start_on_postgresql_killed_at_any_stage_can_be_repeated() {
     tokio::task::block_in_place(build_programs);
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let folder = tempfile::tempdir().expect("a folder");
-    dies_at_every_stage(folder.path(), async || shared(folder.path(), &server.fresh_database().await)).await;
+    kill_at_every_stage(folder.path(), async || shared(folder.path(), &server.fresh_database().await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn empty_database_under_a_used_data_directory_is_refused_until_somebody_begins_anew() {
+async fn empty_database_under_a_used_data_directory_is_refused_without_reinitialize() {
     tokio::task::block_in_place(build_programs);
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let folder = tempfile::tempdir().expect("a folder");
@@ -65,41 +65,41 @@ async fn empty_database_under_a_used_data_directory_is_refused_until_somebody_be
     let served = filled.on(&data).expect("it serves");
     let token = served.first_admin().await;
     let other = filled.on(&folder.path().join("other")).expect("a new replica with an empty data directory serves");
-    assert_eq!(other.client(&token).whoami().await.expect("in").role, "platform-admin");
+    assert_eq!(other.client(&token).whoami().await.expect("the token works").role, "platform-admin");
     drop((served, other));
 
     let empty = shared(folder.path(), &server.fresh_database().await);
     let kept = ["ca.pem", "replica.id"].map(|name| std::fs::read(data.join(name)).expect("kept"));
     let refusal = empty.on(&data).err().expect("refused");
-    assert_eq!((refusal.code.as_str(), refusal.status), ("store_missing", Some(1)), "{}", refusal.said);
+    assert_eq!((refusal.code.as_str(), refusal.status), ("store_missing", Some(1)), "{}", refusal.stderr);
     assert!(
-        refusal.said.contains("the PostgreSQL database store_") && refusal.said.contains("ca.pem"),
+        refusal.stderr.contains("the PostgreSQL database store_") && refusal.stderr.contains("ca.pem"),
         "{}",
-        refusal.said
+        refusal.stderr
     );
     assert!(
-        refusal.said.contains("gpuaas server restore FILE") && refusal.said.contains("--begin-anew"),
+        refusal.stderr.contains("gpuaas server restore FILE") && refusal.stderr.contains("--reinitialize"),
         "{}",
-        refusal.said
+        refusal.stderr
     );
     assert_eq!(["ca.pem", "replica.id"].map(|name| std::fs::read(data.join(name)).expect("kept")), kept);
     let recovery = empty.verb(&data, &["recover-admin"]);
-    assert!(String::from_utf8_lossy(&recovery.stderr).contains("store_missing"), "a recovery makes no platform either");
+    assert!(String::from_utf8_lossy(&recovery.stderr).contains("store_missing"), "recover-admin creates no platform");
 
-    let anew = Start { arguments: &["--begin-anew"], ..empty.clone() };
+    let anew = Start { arguments: &["--reinitialize"], ..empty.clone() };
     let served = anew.on(&data).expect("it serves");
     served.first_admin().await;
     let moved = std::fs::read_dir(&data).expect("a folder").flatten().map(|entry| entry.path());
-    let moved = moved.into_iter().find(|path| text(path).contains("before-")).expect("what was left was moved");
+    let moved = moved.into_iter().find(|path| text(path).contains("before-")).expect("a folder with the earlier files");
     assert_eq!(["ca.pem", "replica.id"].map(|name| std::fs::read(moved.join(name)).expect("moved")), kept);
     drop(served);
-    let again = anew.on(&data).err().expect("the flag is for one start");
-    assert_eq!(again.code, "state_conflict", "{}", again.said);
+    let again = anew.on(&data).err().expect("the flag is refused at a second start");
+    assert_eq!(again.code, "state_conflict", "{}", again.stderr);
     empty.on(&data).expect("it serves without the flag");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn running_control_plane_says_that_its_database_is_damaged() {
+async fn running_control_plane_reports_a_damaged_database() {
     tokio::task::block_in_place(build_programs);
     let folder = tempfile::tempdir().expect("a folder");
     let (data, start) = (folder.path().join("data"), Start::default());
@@ -115,7 +115,7 @@ async fn running_control_plane_says_that_its_database_is_damaged() {
     let mut database = std::fs::File::options().write(true).open(&file).expect("opened");
     std::io::Write::write_all(&mut database, &bytes[..length]).expect("written");
     let client = served.client(&token);
-    eventually("nobody is told of the damage", async || {
+    eventually("the damage is not reported", async || {
         let _ = client.create_project(&CreateProject { name: "another".into() }).await;
         let ready = read_open(&served.ready, "/readyz?verbose").await;
         ready.status == 503 && ready.body.as_str().is_some_and(|text| text.contains("store_damaged"))
@@ -125,6 +125,10 @@ async fn running_control_plane_says_that_its_database_is_damaged() {
     assert!(log.contains("gpuaas.db is damaged") && log.contains("restore a backup"), "{log}");
     drop(served);
     let refusal = start.on(&data).err().expect("refused");
-    assert_eq!(refusal.code, "store_damaged", "{}", refusal.said);
-    assert!(refusal.said.contains("gpuaas.db") && refusal.said.contains("gpuaas server restore"), "{}", refusal.said);
+    assert_eq!(refusal.code, "store_damaged", "{}", refusal.stderr);
+    assert!(
+        refusal.stderr.contains("gpuaas.db") && refusal.stderr.contains("gpuaas server restore"),
+        "{}",
+        refusal.stderr
+    );
 }

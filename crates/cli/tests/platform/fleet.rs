@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use crate::{
     addresses::AddressBlock,
-    first_admin::{exchanged, one_time_admin},
+    first_admin::{exchange_token, one_time_admin},
     small_disk::SmallDisk,
-    world::{GPUAAS, PATIENCE, build_programs, eventually},
+    world::{GPUAAS, WAIT_MAX, build_programs, eventually},
 };
 
 /// Ports on which a replica listens for clients, for nodes and for other replicas. They lie below the kernel's ephemeral ports, so that no
@@ -24,7 +24,7 @@ use crate::{
 const PORTS: [u16; 3] = [7443, 7444, 7445];
 
 /// Longest that a process may take to exit after its lifeline closes.
-const ENDS_WITHIN: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A control plane with its nodes.
 pub(crate) struct Fleet {
@@ -176,9 +176,9 @@ impl Fleet {
         let began = Instant::now();
         while !ready.exists() {
             let said = || std::fs::read_to_string(&log_file).unwrap_or_default();
-            assert!(began.elapsed() < PATIENCE, "gpuaas server does not become ready; it said:\n{}", said());
+            assert!(began.elapsed() < WAIT_MAX, "gpuaas server does not become ready; its log:\n{}", said());
             let ended = server.try_wait().expect("a child");
-            assert!(ended.is_none(), "gpuaas server ended, {ended:?}; it said:\n{}", said());
+            assert!(ended.is_none(), "gpuaas server exited, {ended:?}; its log:\n{}", said());
             std::thread::sleep(Duration::from_millis(2));
         }
         replica.process = Some(server);
@@ -219,8 +219,8 @@ impl Fleet {
         let mut child = command.spawn().expect("gpuaas runs");
         let began = Instant::now();
         while !reached.exists() {
-            assert!(began.elapsed() < PATIENCE, "{verb:?} does not come to {point}");
-            assert!(child.try_wait().expect("a child").is_none(), "{verb:?} ended before {point}");
+            assert!(began.elapsed() < WAIT_MAX, "{verb:?} does not reach {point}");
+            assert!(child.try_wait().expect("a child").is_none(), "{verb:?} exited before {point}");
             std::thread::sleep(Duration::from_millis(2));
         }
         child.kill().expect("killed");
@@ -278,7 +278,7 @@ impl Fleet {
     }
 
     /// Waits for a replica to exit after a test asked it to stop.
-    pub(crate) fn replica_ended(&mut self, number: usize) {
+    pub(crate) fn await_replica_exit(&mut self, number: usize) {
         let mut process = self.replicas[number].process.take().expect("a running server");
         process.wait().expect("ended");
     }
@@ -319,7 +319,7 @@ impl Fleet {
 
     /// Exchanges the one-time token in the first replica's data directory for the first administrator's token.
     pub(crate) async fn exchange_one_time_admin(&mut self) {
-        self.admin = exchanged(&self.client_with(0, &one_time_admin(&self.data_dir()))).await.expect("exchanged");
+        self.admin = exchange_token(&self.client_with(0, &one_time_admin(&self.data_dir()))).await.expect("exchanged");
     }
 
     /// Returns a client for a replica with that token.
@@ -331,14 +331,14 @@ impl Fleet {
 
     /// Reads a replica's ready file and adds the admin's token.
     fn ready_of(&self, number: usize) -> Value {
-        let told = std::fs::read(self.ready_file(number)).expect("ready");
-        let mut ready: Value = serde_json::from_slice(&told).expect("JSON");
+        let bytes = std::fs::read(self.ready_file(number)).expect("ready");
+        let mut ready: Value = serde_json::from_slice(&bytes).expect("JSON");
         ready["token"] = self.admin.clone().into();
         ready
     }
 
     /// Counts the events of this kind, for example `start`, that the stand-in recorded on a node.
-    pub(crate) fn counted(&self, node: u8, event: &str) -> usize {
+    pub(crate) fn count_events(&self, node: u8, event: &str) -> usize {
         let counters = std::fs::read_to_string(self.root(node).join("var/lib/stand-in/counters.jsonl"));
         let counters = counters.unwrap_or_default();
         let lines = counters.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -371,7 +371,7 @@ impl Fleet {
         let (name, root) = (format!("gpu-{number}"), self.root(number));
         let ask = RegisterNode { name: name.clone(), ..RegisterNode::default() };
         let registered = client.register_node(&ask).await.expect("registered");
-        lay_out(&root, &registered.enrollment.string);
+        write_node_files(&root, &registered.enrollment.string);
         self.inits.push(None);
         self.start_init(number);
     }
@@ -409,7 +409,7 @@ impl Fleet {
             if left.is_empty() {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "{left:?} do not end");
+            assert!(began.elapsed() < WAIT_MAX, "the processes {left:?} do not exit");
             for pid in left {
                 let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
             }
@@ -437,7 +437,7 @@ impl Fleet {
     }
 
     /// Returns whether a process has reached the crash point.
-    pub(crate) fn stands_at(&self, node: Option<u8>, point: &str) -> bool {
+    pub(crate) fn is_stopped_at(&self, node: Option<u8>, point: &str) -> bool {
         self.crash_points(node).join(format!("{point}.reached")).exists()
     }
 
@@ -449,7 +449,7 @@ impl Fleet {
     }
 
     /// Resumes every stopped process of a node with SIGCONT.
-    pub(crate) fn let_go_on(&self, node: u8) {
+    pub(crate) fn resume_processes(&self, node: u8) {
         for pid in self.processes_of(node) {
             let _ = Command::new("kill").args(["-CONT", &pid.to_string()]).status();
         }
@@ -481,7 +481,7 @@ fn end(mut child: Child) {
     drop(child.stdin.take());
     let began = Instant::now();
     while child.try_wait().is_ok_and(|ended| ended.is_none()) {
-        if began.elapsed() > ENDS_WITHIN {
+        if began.elapsed() > STOP_TIMEOUT {
             let _ = child.kill();
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -499,7 +499,7 @@ fn shared_environment(folder: &Path, store_url: String) -> Vec<(&'static str, St
 }
 
 /// Writes the files that a node's init finds: the agent's unit, enabled, and its one-time enrollment string.
-fn lay_out(root: &Path, string: &str) {
+fn write_node_files(root: &Path, string: &str) {
     let agent = Path::new(GPUAAS).with_file_name("gpuaas-agent");
     let unit = format!(
         "[Service]\nType=notify\nExecStart={}\nRestart=always\nRestartSec=1s\nTimeoutStartSec=0\n",

@@ -6,14 +6,14 @@ use gpuaas_trust::{TaskSigner, sha256_hex};
 
 use crate::{fleet::Fleet, world::eventually};
 
-pub(crate) async fn write(fleet: &Fleet, sql: &str) {
+pub(crate) async fn execute_sql(fleet: &Fleet, sql: &str) {
     let store = rusqlite::Connection::open(fleet.data_dir().join("gpuaas.db")).expect("the store");
     store.execute_batch(sql).expect("written");
     store.close().expect("closed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_somebody_wrote_into_the_database_opens_nothing_and_is_told() {
+async fn forged_token_row_is_refused_and_reported() {
     let fleet = Fleet::start(0).await;
     let admin = fleet.client();
     // The text of a genuine token, because the control plane does not look up a text that it did not issue.
@@ -25,11 +25,11 @@ async fn a_token_that_somebody_wrote_into_the_database_opens_nothing_and_is_told
          replace(doc, sha256, '{sha}'), code from tokens where doc like '%platform-admin%' limit 1",
         sha = sha256_hex(own.as_bytes()),
     );
-    write(&fleet, &sql).await;
-    let refused = fleet.client_with(0, &own).whoami().await.expect_err("nobody's token");
+    execute_sql(&fleet, &sql).await;
+    let refused = fleet.client_with(0, &own).whoami().await.expect_err("a forged token");
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
 
-    eventually("the forged row is not told", async || {
+    eventually("the forged row is not reported", async || {
         let events = admin.list_events(None, 0).await.expect("events").items;
         events.iter().any(|event| event.kind == "row.forged" && event.data["table"] == "tokens")
     })
@@ -39,7 +39,7 @@ async fn a_token_that_somebody_wrote_into_the_database_opens_nothing_and_is_told
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signing_key_that_somebody_wrote_into_the_database_reaches_no_node() {
+async fn forged_signing_key_row_reaches_no_node() {
     let fleet = Fleet::start(1).await;
     let admin = fleet.client();
     let public = TaskSigner::from_seed(&[9; 32]).public(gpuaas_model::KeyState::Grace);
@@ -50,7 +50,7 @@ async fn a_signing_key_that_somebody_wrote_into_the_database_reaches_no_node() {
          from signing_keys",
         kid = public.kid,
     );
-    write(&fleet, &sql).await;
+    execute_sql(&fleet, &sql).await;
     // Rotating the keys makes the control plane send the key set to the nodes.
     admin.rotate_signing_keys().await.expect("accepted");
     eventually("the rotation does not end", async || {
@@ -59,13 +59,13 @@ async fn a_signing_key_that_somebody_wrote_into_the_database_reaches_no_node() {
     })
     .await;
     let identity = std::fs::read_to_string(fleet.node_file(1, "var/lib/gpuaas-agent/identity.json")).expect("kept");
-    assert!(!identity.contains(&public.kid), "the node holds a key that somebody made up");
+    assert!(!identity.contains(&public.kid), "the node accepted a forged key");
     let keys = admin.list_signing_keys().await.expect("keys").items;
     assert!(keys.iter().all(|key| key.id != public.kid), "{keys:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_account_that_somebody_made_an_admin_gets_no_token() {
+async fn forged_service_account_row_gets_no_token_and_is_reported() {
     let fleet = Fleet::start(0).await;
     let admin = fleet.client();
     let lab = admin.create_project(&CreateProject { name: "lab".into() }).await.expect("a project").id;
@@ -84,25 +84,25 @@ async fn a_service_account_that_somebody_made_an_admin_gets_no_token() {
     ] {
         let id = make(name).await.expect("an account").id;
         let before = fleet.client_with(0, &token("lab", name).await.expect("a token").secret);
-        write(&fleet, &format!("update service_accounts set {change} where id = '{id}'")).await;
+        execute_sql(&fleet, &format!("update service_accounts set {change} where id = '{id}'")).await;
         let refused = token(project, name).await.map(|made| made.token.role).expect_err("no such account");
         assert_eq!(refused.code(), Code::NotFound, "{name}: {refused}");
-        eventually("the forged row is not told", async || {
+        eventually("the forged row is not reported", async || {
             let events = admin.list_events(None, 0).await.expect("events").items;
             events.iter().any(|event| {
                 event.kind == "row.forged" && event.subject_id == id && event.data["table"] == "service_accounts"
             })
         })
         .await;
-        let holder = before.whoami().await.expect("the token of before is genuine");
+        let holder = before.whoami().await.expect("the earlier token is valid");
         assert_eq!((holder.role.as_str(), holder.project), ("viewer", Some(lab.clone())), "{name}");
     }
-    make("promoted").await.expect("the forged row does not keep the name");
+    make("promoted").await.expect("the forged row does not reserve the name");
     assert_eq!(token("lab", "promoted").await.expect("a token").token.role, "viewer");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn authority_written_into_the_database_is_not_trusted() {
+async fn forged_authority_row_is_not_trusted() {
     let fleet = Fleet::start(1).await;
     let admin = fleet.client();
     let own = gpuaas_trust::Authority::generate("mallory", gpuaas_model::Timestamp::from_millis(1_790_000_000_000));
@@ -114,9 +114,9 @@ async fn authority_written_into_the_database_is_not_trusted() {
          from authorities",
         id = own.digest(),
     );
-    write(&fleet, &sql).await;
+    execute_sql(&fleet, &sql).await;
     let pem = own.certificate_pem().replace('\n', "\\n");
-    write(
+    execute_sql(
         &fleet,
         &format!("update authorities set doc = json_set(doc, '$.certificate', '{pem}') where state = 'staged'"),
     )
@@ -133,7 +133,7 @@ async fn authority_written_into_the_database_is_not_trusted() {
         let kept: serde_json::Value = serde_json::from_slice(&kept).expect("JSON");
         kept["authority"].as_str().expect("a text").matches("BEGIN CERTIFICATE").count()
     };
-    assert_eq!(authority(), 1, "the node trusts an authority that somebody made up");
+    assert_eq!(authority(), 1, "the node trusts a forged authority");
     assert_eq!(admin.list_authorities().await.expect("listed").items.len(), 1);
     // The forged authority does not block a rotation either.
     admin.rotate_authority().await.expect("accepted");

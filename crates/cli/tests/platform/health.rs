@@ -5,11 +5,11 @@ use std::{process::Command, time::Instant};
 use crate::world::{PROJECT, Platform, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_distribution_degrades_the_workload_at_once_and_its_return_heals_it() {
+async fn killed_distribution_degrades_the_workload_until_it_returns() {
     let platform = Platform::with_release(2, &[]).await;
     let client = platform.client();
     let started = client.deploy_workload(&platform.deployment("train", &[2]).await).await.expect("accepted");
-    assert_eq!(platform.ended(&started).await.operation.state, "succeeded");
+    assert_eq!(platform.await_end(&started).await.operation.state, "succeeded");
     let detail = async || client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload");
     assert_eq!(detail().await.workload.health, "healthy");
 
@@ -20,7 +20,7 @@ async fn a_killed_distribution_degrades_the_workload_at_once_and_its_return_heal
     assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().expect("kill runs").success());
     eventually("the workload is not degraded", async || detail().await.workload.health == "degraded").await;
     let seen = killed.elapsed();
-    assert!(seen.as_secs() < 4, "its service is started again after five seconds; it was seen after {seen:?}");
+    assert!(seen.as_secs() < 4, "the failure was seen after {seen:?}, and the service restarts after 5 s");
     let shown = detail().await;
     let member = shown.members.iter().find(|member| member.name == "agent-1").expect("an agent");
     let fault = member.fault.as_ref().expect("a fault");

@@ -7,23 +7,23 @@ use gpuaas_client::Client;
 use http::Method;
 
 use crate::{
-    raw::{Answer, bearer, send},
+    raw::{HttpResponse, bearer, send},
     world::{Platform, eventually},
 };
 
-async fn ping(platform: Arc<Platform>) -> Answer {
+async fn ping(platform: Arc<Platform>) -> HttpResponse {
     let token = bearer(&platform);
     let headers = [("authorization", token.as_str()), ("idempotency-key", "once")];
     send(&platform, Method::POST, "/api/v1/nodes/demo-1/ping", &headers, "").await
 }
 
 /// Issues an enrollment string under the key `once`.
-async fn enroll(platform: &Platform) -> Answer {
+async fn enroll(platform: &Platform) -> HttpResponse {
     enroll_as(platform, "once").await
 }
 
 /// Issues an enrollment string under the given key.
-async fn enroll_as(platform: &Platform, key: &str) -> Answer {
+async fn enroll_as(platform: &Platform, key: &str) -> HttpResponse {
     let token = bearer(platform);
     let json = ("content-type", "application/json");
     let headers = [("authorization", token.as_str()), ("idempotency-key", key), json];
@@ -35,7 +35,7 @@ async fn register(platform: &Platform) {
     platform.client().register_node(&machine).await.expect("registered");
 }
 
-fn is_replayed(answer: &Answer) -> bool {
+fn is_replayed(answer: &HttpResponse) -> bool {
     answer.headers.contains_key("idempotency-replayed")
 }
 
@@ -46,7 +46,7 @@ async fn tasks(client: &Client) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_client_began_and_did_not_stay_for_is_done_once_and_answered_to_whoever_asks_again() {
+async fn abandoned_request_runs_once_and_its_retry_gets_the_response() {
     let platform = Arc::new(Platform::start(1));
     let client = platform.client();
     platform.signal_agent(1, "STOP");
@@ -54,7 +54,7 @@ async fn what_a_client_began_and_did_not_stay_for_is_done_once_and_answered_to_w
     eventually("the task is not sent", async || tasks(&client).await == 1).await;
     // Aborting the client closes its connection.
     asking.abort();
-    assert!(asking.await.expect_err("it was given up").is_cancelled());
+    assert!(asking.await.expect_err("the request was aborted").is_cancelled());
     let again = tokio::spawn(ping(platform.clone()));
     // Enough time for a second ping to be sent, which must not happen.
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -67,7 +67,7 @@ async fn what_a_client_began_and_did_not_stay_for_is_done_once_and_answered_to_w
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_refused_may_be_tried_again_under_its_key() {
+async fn refused_request_can_be_retried_under_its_key() {
     let platform = Platform::start(0);
     let early = enroll(&platform).await;
     assert_eq!((early.status, early.code()), (404, "not_found"), "{early:?}");
@@ -75,11 +75,11 @@ async fn what_was_refused_may_be_tried_again_under_its_key() {
     let later = enroll(&platform).await;
     assert_eq!((later.status, is_replayed(&later)), (201, false), "{later:?}");
     let again = enroll(&platform).await;
-    assert_eq!((is_replayed(&again), &again.body), (true, &later.body), "what was done is not done again");
+    assert_eq!((is_replayed(&again), &again.body), (true, &later.body), "the response is not replayed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_is_forgotten_after_a_day_and_the_next_one_under_its_key_is_not() {
+async fn stored_response_expires_after_a_day() {
     let platform = Platform::start(0);
     register(&platform).await;
     let first = enroll(&platform).await;
@@ -93,7 +93,7 @@ async fn an_answer_is_forgotten_after_a_day_and_the_next_one_under_its_key_is_no
     let day = 24 * 3_600 * 1_000;
     // First nearly a day, then more than a day.
     age(day - 60_000).await;
-    assert_eq!(enroll(&platform).await.body, first.body, "a script that is late still gets it");
+    assert_eq!(enroll(&platform).await.body, first.body, "the response is not replayed within a day");
     age(60_001).await;
     let second = enroll(&platform).await;
     assert_eq!((second.status, is_replayed(&second)), (201, false), "{second:?}");
@@ -101,7 +101,7 @@ async fn an_answer_is_forgotten_after_a_day_and_the_next_one_under_its_key_is_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stored_answer_changed_or_moved_in_the_database_is_not_replayed() {
+async fn stored_response_forged_in_the_database_is_not_replayed() {
     let platform = Platform::start(0);
     register(&platform).await;
     let first = enroll(&platform).await;
@@ -112,7 +112,7 @@ async fn stored_answer_changed_or_moved_in_the_database_is_not_replayed() {
                  from idempotency where key = 'once'";
     store.execute(moved, []).expect("moved");
     let given = enroll_as(&platform, "moved").await;
-    assert_eq!((given.status, given.code()), (500, "internal"), "another's answer: {given:?}");
+    assert_eq!((given.status, given.code()), (500, "internal"), "a moved response was replayed: {given:?}");
     store.execute("delete from idempotency where key = 'moved'", []).expect("removed");
     let changed = store.execute("update idempotency set doc = replace(doc, '201', '204')", []);
     assert_eq!(changed.expect("changed"), 1);

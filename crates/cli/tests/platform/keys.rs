@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Pings a node until `stop` is cancelled. Every ping must succeed. Returns their number.
-async fn ping_on(client: Client, node: &'static str, stop: CancellationToken) -> usize {
+async fn ping_until(client: Client, node: &'static str, stop: CancellationToken) -> usize {
     let mut answered = 0;
     while !stop.is_cancelled() {
         let ping = client.ping_node(node).await.expect("an answer");
@@ -27,12 +27,12 @@ async fn states(client: &Client) -> Vec<String> {
 }
 
 /// Rotates the signing keys and waits until the rotation has settled.
-async fn rotated(client: &Client) {
+async fn rotate(client: &Client) {
     client.rotate_signing_keys().await.expect("accepted");
-    settled(client).await;
+    await_settled(client).await;
 }
 
-async fn settled(client: &Client) {
+async fn await_settled(client: &Client) {
     eventually("the rotation does not end", async || {
         states(client).await.iter().all(|state| state == "active" || state == "retired")
     })
@@ -47,13 +47,13 @@ fn code(error: ClientError) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_follow_one_another_under_load_without_a_refused_task() {
+async fn key_rotation_under_load_refuses_no_task() {
     let fleet = Fleet::start(2).await;
     let client = fleet.client();
     let stop = CancellationToken::new();
-    let pings = ["gpu-1", "gpu-2"].map(|node| tokio::spawn(ping_on(fleet.client(), node, stop.clone())));
+    let pings = ["gpu-1", "gpu-2"].map(|node| tokio::spawn(ping_until(fleet.client(), node, stop.clone())));
     for _ in 0..3 {
-        rotated(&client).await;
+        rotate(&client).await;
     }
     stop.cancel();
     for ping in pings {
@@ -64,7 +64,7 @@ async fn keys_follow_one_another_under_load_without_a_refused_task() {
     let of_keys: Vec<&str> =
         audit.iter().map(|record| record.action.as_str()).filter(|action| action.starts_with("key")).collect();
     let (first, later) = of_keys.split_first().expect("records");
-    assert_eq!(*first, "key.activate", "the first one is recorded too");
+    assert_eq!(*first, "key.activate", "the first key's activation is recorded");
     assert_eq!(later, ["keys.rotate", "key.supersede", "key.activate", "key.retire"].repeat(3));
     let made = audit.iter().find(|record| record.action == "token.create").expect("the first token is recorded");
     assert_eq!((made.actor.as_str(), &made.metadata["role"]), ("control-plane", &"platform-admin".into()));
@@ -77,7 +77,7 @@ async fn keys_follow_one_another_under_load_without_a_refused_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_away_during_a_rotation_works_when_it_is_back() {
+async fn node_disconnected_during_a_key_rotation_works_after_reconnecting() {
     let mut fleet = Fleet::start(2).await;
     let client = fleet.client();
     // The key that signed an open task stays in grace until the task ends; on a disconnected node that is at the task's deadline.
@@ -87,8 +87,8 @@ async fn a_node_that_was_away_during_a_rotation_works_when_it_is_back() {
     })
     .await;
     fleet.kill_init(1);
-    rotated(&client).await;
-    rotated(&client).await;
+    rotate(&client).await;
+    rotate(&client).await;
     fleet.start_init(1);
     eventually("the node does not answer", async || {
         client.ping_node("gpu-1").await.is_ok_and(|ping| ping.task.state == "succeeded")
@@ -97,35 +97,35 @@ async fn a_node_that_was_away_during_a_rotation_works_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_staged_key_waits_for_the_nodes_that_lack_it_and_says_which() {
+async fn staged_key_waits_for_nodes_and_names_them() {
     let fleet = Fleet::start(2).await;
     let client = fleet.client();
     fleet.signal_agent(1, "STOP");
     let made = client.rotate_signing_keys().await.expect("accepted");
     let again = client.rotate_signing_keys().await.map_err(code).expect_err("one at a time");
     assert_eq!(again, "state_conflict");
-    eventually("it is not said who is waited for", async || {
+    eventually("the key does not name the node that it waits for", async || {
         let keys = client.list_signing_keys().await.expect("keys").items;
         let key = keys.iter().find(|key| key.id == made.id).expect("the new key");
-        assert_eq!(key.state, "staged", "the node that stands still has not taken it");
-        key.waiting_for.as_deref() == Some("nodes to take it: gpu-1")
+        assert_eq!(key.state, "staged", "the stopped node cannot have taken the key");
+        key.waiting_for.as_deref() == Some("nodes to accept it: gpu-1")
     })
     .await;
     fleet.signal_agent(1, "CONT");
-    settled(&client).await;
+    await_settled(&client).await;
     assert_eq!(client.ping_node("gpu-1").await.expect("an answer").task.state, "succeeded");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotation_reaches_the_nodes_of_every_replica_and_outlives_the_one_that_began_it() {
+async fn key_rotation_reaches_nodes_of_every_replica_and_survives_the_death_of_one() {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let url = server.fresh_database().await;
     let mut fleet = Fleet::start_on(2, 2, Some(url)).await;
     let survivor = fleet.client_of(0);
     let stop = CancellationToken::new();
     let pings = [(0, "gpu-1"), (1, "gpu-2")]
-        .map(|(replica, node)| tokio::spawn(ping_on(fleet.client_of(replica), node, stop.clone())));
-    rotated(&fleet.client_of(1)).await;
+        .map(|(replica, node)| tokio::spawn(ping_until(fleet.client_of(replica), node, stop.clone())));
+    rotate(&fleet.client_of(1)).await;
     stop.cancel();
     for ping in pings {
         assert!(ping.await.expect("every ping succeeded") > 0);
@@ -134,7 +134,7 @@ async fn a_rotation_reaches_the_nodes_of_every_replica_and_outlives_the_one_that
     fleet.client_of(1).rotate_signing_keys().await.expect("accepted");
     fleet.kill_replica(1);
     fleet.signal_agent(1, "CONT");
-    settled(&survivor).await;
+    await_settled(&survivor).await;
     assert_eq!(states(&survivor).await, ["retired", "retired", "active"]);
     assert_eq!(survivor.ping_node("gpu-2").await.expect("an answer").task.state, "succeeded");
 }
@@ -144,7 +144,7 @@ async fn authorities(client: &Client) -> Vec<String> {
 }
 
 /// Returns the reason for which the rotation of authorities waits.
-async fn held_up(client: &Client) -> Option<String> {
+async fn waiting_reason(client: &Client) -> Option<String> {
     let listed = client.list_authorities().await.expect("authorities").items;
     listed.into_iter().find_map(|authority| authority.waiting_for)
 }
@@ -164,7 +164,7 @@ fn identity(fleet: &Fleet, node: u8) -> serde_json::Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_authority_follows_another_under_load_and_no_connection_ends() {
+async fn authority_rotation_under_load_ends_no_connection() {
     let fleet = Fleet::start(2).await;
     let client = fleet.client();
     // A node that never renews its certificate by itself.
@@ -172,28 +172,28 @@ async fn one_authority_follows_another_under_load_and_no_connection_ends() {
     let before = connections(&fleet);
     assert_eq!(before.len(), 2);
     let stop = CancellationToken::new();
-    let pings = ["gpu-1", "gpu-2"].map(|node| tokio::spawn(ping_on(fleet.client(), node, stop.clone())));
+    let pings = ["gpu-1", "gpu-2"].map(|node| tokio::spawn(ping_until(fleet.client(), node, stop.clone())));
     // Meanwhile `ca.pem` cannot be written.
     let ca_file = fleet.data_dir().join("ca.pem");
     std::fs::remove_file(&ca_file).expect("it was written at start");
     std::fs::create_dir(&ca_file).expect("made");
     let made = client.rotate_authority().await.expect("accepted");
     eventually("the nodes do not renew", async || {
-        held_up(&client).await.as_deref() == Some("nodes to renew their certificates: gpu-3")
+        waiting_reason(&client).await.as_deref() == Some("nodes to renew their certificates: gpu-3")
     })
     .await;
     assert_eq!(authorities(&client).await, ["grace", "active"]);
-    assert!(silent.is_let_in(&silent.certificate).await, "the old authority counts until its last node has renewed");
+    assert!(silent.is_accepted(&silent.certificate).await, "the old authority is refused before its last renewal");
     let late = Node::enrolled(&client, "gpu-4").await;
     let old = client.list_authorities().await.expect("authorities").items.remove(0);
-    let ask = ForceAuthority { authority: old.id, state: "grace".into(), reason: "it is a test's own".into() };
+    let ask = ForceAuthority { authority: old.id, state: "grace".into(), reason: "a test retires it".into() };
     let forced = client.force_authority(&ask).await.expect("forced");
     assert_eq!(forced.state, "retired");
     let again = client.force_authority(&ask).await.map_err(code).expect_err("it is not in grace");
     assert_eq!(again, "state_conflict");
-    client.issue_enrollment("gpu-3", &EnrollNode::default()).await.expect("who is left behind can be enrolled again");
-    eventually("the old authority counts on", async || !silent.is_let_in(&silent.certificate).await).await;
-    assert!(late.is_let_in(&late.certificate).await, "one of the new authority is");
+    client.issue_enrollment("gpu-3", &EnrollNode::default()).await.expect("a node left behind can enroll again");
+    eventually("the old authority is still accepted", async || !silent.is_accepted(&silent.certificate).await).await;
+    assert!(late.is_accepted(&late.certificate).await, "a certificate of the new authority is refused");
     for node in [1, 2] {
         eventually("the node trusts the old authority", async || {
             identity(&fleet, node)["authority"] == made.certificate
@@ -207,9 +207,9 @@ async fn one_authority_follows_another_under_load_and_no_connection_ends() {
     for ping in pings {
         assert!(ping.await.expect("every ping succeeded") > 0);
     }
-    assert_eq!(connections(&fleet), before, "no connection ended");
+    assert_eq!(connections(&fleet), before, "a connection ended");
     std::fs::remove_dir(&ca_file).expect("removed");
-    eventually("clients on this machine are given the old authority", async || {
+    eventually("ca.pem still holds the old authority", async || {
         std::fs::read_to_string(&ca_file).is_ok_and(|pem| pem == made.certificate)
     })
     .await;
@@ -218,14 +218,14 @@ async fn one_authority_follows_another_under_load_and_no_connection_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_away_while_the_authority_changed_works_when_it_is_back() {
+async fn node_disconnected_during_an_authority_rotation_works_after_reconnecting() {
     let mut fleet = Fleet::start(2).await;
     let client = fleet.client();
     fleet.kill_init(1);
-    eventually("the node is not gone", async || connections(&fleet).len() == 1).await;
+    eventually("the node is still connected", async || connections(&fleet).len() == 1).await;
     client.rotate_authority().await.expect("accepted");
-    eventually("it is not waited for", async || {
-        held_up(&client).await.as_deref() == Some("nodes to renew their certificates: gpu-1")
+    eventually("the rotation does not wait for the node", async || {
+        waiting_reason(&client).await.as_deref() == Some("nodes to renew their certificates: gpu-1")
     })
     .await;
     fleet.start_init(1);
@@ -234,19 +234,19 @@ async fn a_node_that_was_away_while_the_authority_changed_works_when_it_is_back(
     // The node also works after the control plane or the agent restarts.
     fleet.kill_server();
     fleet.start_server();
-    eventually("the nodes do not come back", async || {
+    eventually("the nodes do not reconnect", async || {
         client.ping_node("gpu-1").await.is_ok_and(|ping| ping.task.state == "succeeded")
     })
     .await;
     fleet.kill_agent(1);
-    eventually("the agent does not come back", async || {
+    eventually("the agent does not reconnect", async || {
         client.ping_node("gpu-1").await.is_ok_and(|ping| ping.task.state == "succeeded")
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_leaked_is_ended_at_once_and_nodes_go_on_under_another() {
+async fn revoked_key_is_replaced_at_once() {
     let fleet = Fleet::start(1).await;
     let client = fleet.client();
     let leaked = client.list_signing_keys().await.expect("keys").items.remove(0).id;
@@ -261,7 +261,7 @@ async fn a_key_that_leaked_is_ended_at_once_and_nodes_go_on_under_another() {
 }
 
 #[test]
-fn the_command_line_ends_the_key_that_it_is_given() {
+fn command_line_revokes_the_given_key() {
     let dev = Platform::start(0);
     let first = dev.json(&["keys", "list"])[0]["id"].as_str().expect("an id").to_owned();
     let ended = dev.json(&["keys", "revoke", &first]);

@@ -8,7 +8,7 @@ use gpuaas_model::TaskType;
 
 use crate::{
     fleet::Fleet,
-    restarts::{ends_well, prepared},
+    restarts::{assert_succeeds, prepare_deployment},
     world::{CLUSTERS, eventually},
 };
 
@@ -50,17 +50,17 @@ async fn cell(point: Point, victim: Victim) -> Option<Duration> {
     let began = Instant::now();
     let mut fleet = Fleet::start(2).await;
     let client = fleet.client();
-    let deploy = prepared(&client).await;
+    let deploy = prepare_deployment(&client).await;
     let name = point.to_string();
     fleet.arm(node_of(point), &name);
     let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
     let mut ended = false;
-    eventually("the deployment neither ends nor comes to the point", async || {
+    eventually("the deployment neither ends nor reaches the point", async || {
         let ask = client.get_operation(&operation);
         // A control plane that is stopped at the point does not answer.
         let detail = tokio::time::timeout(Duration::from_millis(500), ask).await;
         ended = matches!(detail, Ok(Ok(detail)) if detail.operation.ended_at.is_some());
-        ended || fleet.stands_at(node_of(point), &name)
+        ended || fleet.is_stopped_at(node_of(point), &name)
     })
     .await;
     if ended {
@@ -75,7 +75,7 @@ async fn cell(point: Point, victim: Victim) -> Option<Duration> {
         Victim::ControlPlane => {}
     }
     if node_of(point).is_some() {
-        fleet.let_go_on(NODE);
+        fleet.resume_processes(NODE);
     } else if !matches!(victim, Victim::ControlPlane | Victim::Both) {
         fleet.signal_replica(0, "CONT");
     }
@@ -86,7 +86,7 @@ async fn cell(point: Point, victim: Victim) -> Option<Duration> {
         fleet.start_server();
     }
     let client = fleet.client();
-    ends_well(&client, &operation).await;
+    assert_succeeds(&client, &operation).await;
     let tasks = client.list_tasks(None, Some(operation)).await.expect("tasks").items;
     let starts: Vec<String> = tasks
         .iter()
@@ -96,9 +96,9 @@ async fn cell(point: Point, victim: Victim) -> Option<Duration> {
     // A booting machine starts enabled units by itself.
     let boots = usize::from(victim == Victim::Init);
     let may_start = 1 + fleet.interrupted(NODE, &starts) + boots;
-    let started = fleet.counted(NODE, "start");
+    let started = fleet.count_events(NODE, "start");
     assert!((1..=may_start).contains(&started), "{name}: started {started} times, {may_start} at most");
-    assert_eq!(fleet.counted(2, "start"), 1, "{name}: the other node was not hit");
+    assert_eq!(fleet.count_events(2, "start"), 1, "{name}: the service of the other node is started once");
     Some(began.elapsed())
 }
 
@@ -106,7 +106,7 @@ macro_rules! cells {
     ($($name:ident: $point:expr, $victim:expr;)+) => {
         $(#[tokio::test(flavor = "multi_thread")]
         async fn $name() {
-            assert!(cell($point, $victim).await.is_some(), "no deployment comes to {}", $point);
+            assert!(cell($point, $victim).await.is_some(), "no deployment reaches {}", $point);
         })+
     };
 }
@@ -114,15 +114,15 @@ macro_rules! cells {
 // Twelve of all cells, with every kind of point and every victim.
 cells! {
     a_control_plane_dies_before_a_task_is_sent: Point::StepBegun(StepKind::NodeTask), Victim::ControlPlane;
-    a_control_plane_dies_with_an_answer_in_hand: Point::StepAnswered(StepKind::NodeTask), Victim::ControlPlane;
-    a_control_plane_dies_before_it_thanks_the_node: Point::StepSettled(StepKind::NodeTask), Victim::ControlPlane;
+    a_control_plane_dies_before_it_records_a_task_result: Point::StepAnswered(StepKind::NodeTask), Victim::ControlPlane;
+    a_control_plane_dies_before_it_acknowledges_a_task_result: Point::StepSettled(StepKind::NodeTask), Victim::ControlPlane;
     a_control_plane_dies_before_a_cluster_is_called: Point::StepBegun(StepKind::ClusterCall), Victim::ControlPlane;
     a_control_plane_dies_after_a_cluster_answered: Point::StepAnswered(StepKind::ClusterCall), Victim::ControlPlane;
     a_control_plane_dies_between_two_milestones: Point::StepSettled(StepKind::Record), Victim::ControlPlane;
     an_agent_dies_before_it_starts_the_unit: Point::TaskBegun(TaskType::Rke2Start), Victim::Agent;
     an_agent_dies_in_the_middle_of_an_installation: Point::TaskInside(TaskType::Rke2Install), Victim::Agent;
-    an_agent_dies_when_the_unit_is_up_and_nothing_says_so: Point::TaskDone(TaskType::Rke2Start), Victim::Agent;
-    both_die_when_the_ledger_alone_knows: Point::TaskEnded(TaskType::Rke2Configure), Victim::Both;
+    an_agent_dies_before_it_records_that_the_unit_is_up: Point::TaskDone(TaskType::Rke2Start), Victim::Agent;
+    both_die_when_only_the_ledger_has_the_result: Point::TaskEnded(TaskType::Rke2Configure), Victim::Both;
     a_machine_dies_in_the_middle_of_a_start: Point::TaskInside(TaskType::Rke2Start), Victim::Init;
     a_machine_dies_when_the_process_has_just_begun: Point::UnitStarted, Victim::Init;
 }
@@ -136,7 +136,7 @@ async fn every_point_and_every_victim() {
         for victim in [Victim::ControlPlane, Victim::Agent, Victim::Init, Victim::Both] {
             match cell(point, victim).await {
                 Some(took) => println!("    kill matrix: {point} | {victim:?} | {:.1} s", took.as_secs_f64()),
-                None => println!("    kill matrix: {point} | {victim:?} | not on the way of a deployment"),
+                None => println!("    kill matrix: {point} | {victim:?} | not reached by a deployment"),
             }
         }
     }

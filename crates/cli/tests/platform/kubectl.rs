@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use gpuaas_api_types::AskAccess;
+use gpuaas_api_types::RequestAccess;
 
 use crate::world::{PROJECT, Platform, components};
 
@@ -17,9 +17,9 @@ struct Kubectl {
 
 impl Kubectl {
     /// Delivers a new credential and writes its kubeconfig to a file.
-    async fn delivered(platform: &Platform, kind: &str, role: &str) -> Self {
-        let reason = (kind == "break-glass").then(|| "the apiserver's roles are gone".to_owned());
-        let ask = AskAccess { kind: Some(kind.into()), role: Some(role.into()), ttl_seconds: None, reason };
+    async fn deliver(platform: &Platform, kind: &str, role: &str) -> Self {
+        let reason = (kind == "break-glass").then(|| "the apiserver's roles were deleted".to_owned());
+        let ask = RequestAccess { kind: Some(kind.into()), role: Some(role.into()), ttl_seconds: None, reason };
         let granted = platform.client().deliver_kubeconfig(Some(PROJECT.into()), "train", &ask).await;
         let granted = granted.expect("delivered");
         let kubeconfig = platform.file(&format!("{kind}-{role}"));
@@ -41,43 +41,43 @@ impl Kubectl {
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     }
 
-    fn is_refused(&self, arguments: &str, why: &str) {
+    fn assert_refused(&self, arguments: &str, why: &str) {
         let refused = self.run(arguments).expect_err(arguments);
         assert!(refused.contains(why), "{arguments}: {refused}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_may_what_the_role_says_until_the_kubeconfig_is_withdrawn() {
+async fn kubeconfig_grants_its_role_until_it_is_revoked() {
     let platform = Platform::with_release(1, &[]).await;
     let client = platform.client();
     let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
-    let ended = platform.ended(&started).await;
+    let ended = platform.await_end(&started).await;
     assert_eq!(ended.operation.state, "succeeded", "{:?}", ended.operation.fault);
 
-    let admin = Kubectl::delivered(&platform, "direct", "cluster-admin").await;
+    let admin = Kubectl::deliver(&platform, "direct", "cluster-admin").await;
     admin.run("create namespace team").expect("an admin makes namespaces");
-    admin.run("create configmap settings --from-literal=answer=42 --namespace team").expect("and what lies in them");
+    admin.run("create configmap settings --from-literal=answer=42 --namespace team").expect("and objects in them");
     assert_eq!(admin.run("get nodes --output jsonpath={.items[*].metadata.name}").expect("listed"), "demo-1");
 
-    let viewer = Kubectl::delivered(&platform, "direct", "cluster-view").await;
+    let viewer = Kubectl::deliver(&platform, "direct", "cluster-view").await;
     let read = viewer.run("get configmap settings --namespace team --output jsonpath={.data.answer}");
     assert_eq!(read.expect("a viewer reads"), "42");
     for refused in
         ["create namespace mine", "delete configmap settings --namespace team", "get secrets --all-namespaces"]
     {
-        viewer.is_refused(refused, "Forbidden");
+        viewer.assert_refused(refused, "Forbidden");
     }
     let whoami = "auth whoami --output jsonpath={.status.userInfo.username}";
     let (one, other) = (admin.run(whoami).expect("a name"), viewer.run(whoami).expect("a name"));
     assert!(one != other && one.starts_with("system:serviceaccount:"), "{one} and {other}");
 
-    client.revoke_access(&admin.grant).await.expect("withdrawn");
+    client.revoke_access(&admin.grant).await.expect("revoked");
     // The apiserver may cache the token for a few seconds; its permissions end at once.
-    let refused = admin.run("create namespace late").expect_err("it was withdrawn");
+    let refused = admin.run("create namespace late").expect_err("it was revoked");
     assert!(["Forbidden", "Unauthorized", "logged in"].iter().any(|why| refused.contains(why)), "{refused}");
-    assert!(viewer.run("get namespaces").is_ok(), "each kubeconfig ends alone");
+    assert!(viewer.run("get namespaces").is_ok(), "another kubeconfig was revoked too");
 
-    let last_resort = Kubectl::delivered(&platform, "break-glass", "cluster-admin").await;
-    last_resort.run("delete namespace team --wait=false").expect("break-glass goes past accounts and their roles");
+    let last_resort = Kubectl::deliver(&platform, "break-glass", "cluster-admin").await;
+    last_resort.run("delete namespace team --wait=false").expect("break-glass works without service accounts");
 }

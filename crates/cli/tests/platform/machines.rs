@@ -20,7 +20,7 @@ fn code(error: ClientError) -> String {
     }
 }
 
-fn named<'a>(node: &'a Node, check: &str) -> Option<&'a PreflightFinding> {
+fn find_finding<'a>(node: &'a Node, check: &str) -> Option<&'a PreflightFinding> {
     node.preflight.iter().flat_map(|preflight| &preflight.findings).find(|finding| finding.check == check)
 }
 
@@ -33,30 +33,30 @@ async fn inspected(client: &Client, name: &str) -> Node {
 }
 
 /// Returns the kinds of the platform's events about a node, in order.
-async fn told(client: &Client, node: &Node) -> Vec<String> {
+async fn event_kinds(client: &Client, node: &Node) -> Vec<String> {
     let events = client.list_events(None, 0).await.expect("events").items;
     events.into_iter().filter(|event| event.subject_id == node.id).map(|event| event.kind).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_node_is_inspected_once_by_itself_and_whenever_somebody_asks() {
+async fn node_is_inspected_once_automatically_and_on_request() {
     let platform = Platform::start(1);
     let client = platform.client();
     let node = inspected(&client, "demo-1").await;
     let facts = node.facts.clone().expect("facts");
-    let machine = facts.machine.expect("what its machine is made of");
+    let machine = facts.machine.expect("facts of the machine");
     assert!(machine.cpu_cores > 0 && facts.sandbox && machine.gpus.is_empty() && machine.default_route.is_none());
     let disk = machine.data_disk.expect("the disk of its data");
-    assert!(disk.file_system.size_bytes > 0 && disk.writes.is_none(), "its machine's disk is not measured unasked");
+    assert!(disk.file_system.size_bytes > 0 && disk.writes.is_none(), "the disk was measured without a request");
     assert!(node.preflight.as_ref().is_some_and(|preflight| preflight.passed > 15), "{:?}", node.preflight);
 
     let again = client.inspect_node("demo-1").await.expect("inspected");
     let disk = again.facts.and_then(|facts| facts.machine).and_then(|machine| machine.data_disk).expect("a disk");
-    let writes = disk.writes.expect("it was asked for");
+    let writes = disk.writes.expect("a measured latency");
     assert!(writes.writes > 0 && writes.p50_us <= writes.p99_us && writes.p99_us <= writes.max_us);
     let left = std::fs::read_dir(platform.node_file(1, "var/lib")).expect("a folder").flatten();
     let left: Vec<_> = left.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    assert!(left.iter().all(|name| !name.contains("latency")), "the measurement left something: {left:?}");
+    assert!(left.iter().all(|name| !name.contains("latency")), "the measurement left files: {left:?}");
 
     let words = platform.gpuaas(&["node", "show", "demo-1"]);
     let words = String::from_utf8(words.stdout).expect("text");
@@ -64,7 +64,7 @@ async fn a_new_node_is_inspected_once_by_itself_and_whenever_somebody_asks() {
         words.contains("connected ") && words.contains("\nmachine     Linux") && words.contains("\ndisk        /var")
     );
     assert!(words.contains("\npreflight   ✓ "), "{words}");
-    let kinds = told(&client, &node).await;
+    let kinds = event_kinds(&client, &node).await;
     assert_eq!(kinds.iter().filter(|kind| *kind == "node.inspected").count(), 2, "{kinds:?}");
     let audit = client.list_audit(Some("node/demo-1".into()), None, None, 0).await.expect("records").items;
     assert_eq!(audit.iter().filter(|record| record.action == "node.inspect").count(), 1);
@@ -72,7 +72,7 @@ async fn a_new_node_is_inspected_once_by_itself_and_whenever_somebody_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_finding_is_shown_with_its_fix_and_the_fix_takes_it_away() {
+async fn finding_is_shown_with_its_fix_and_the_fix_removes_it() {
     let platform = Platform::start(1);
     let client = platform.client();
     inspected(&client, "demo-1").await;
@@ -83,9 +83,9 @@ async fn a_finding_is_shown_with_its_fix_and_the_fix_takes_it_away() {
     std::fs::create_dir_all(own.parent().expect("a folder")).expect("made");
     std::fs::write(&own, "128\n").expect("written");
     let node = client.inspect_node("demo-1").await.expect("inspected");
-    let finding = named(&node, "inotify_low").expect("it is low");
+    let finding = find_finding(&node, "inotify_low").expect("it is low");
     assert_eq!(finding.severity, "warning");
-    assert!(finding.detail.contains("inotify.max_user_instances is 128; RKE2 wants 8192"), "{finding:?}");
+    assert!(finding.detail.contains("inotify.max_user_instances is 128; RKE2 needs 8192"), "{finding:?}");
     assert!(finding.evidence.as_deref().is_some_and(|seen| seen.contains("max_user_instances: 128")), "{finding:?}");
     assert_eq!(finding.command.as_deref(), Some("gpuaas node fix demo-1 inotify"));
     let shown = platform.gpuaas(&["node", "show", "demo-1"]);
@@ -98,7 +98,7 @@ async fn a_finding_is_shown_with_its_fix_and_the_fix_takes_it_away() {
     let kept = platform.node_file(1, "etc/sysctl.d/60-gpuaas-inotify.conf");
     assert!(std::fs::read_to_string(kept).expect("its file").contains("fs.inotify.max_user_instances = 8192"));
     let node = client.get_node("demo-1").await.expect("a node");
-    assert!(named(&node, "inotify_low").is_none(), "{:?}", node.preflight);
+    assert!(find_finding(&node, "inotify_low").is_none(), "{:?}", node.preflight);
     assert_eq!(std::fs::read_to_string(format!("/{parameter}")).expect("a parameter"), of_machine);
 
     let ask = |finding: &str| FixNode { finding: finding.to_owned() };
@@ -108,7 +108,7 @@ async fn a_finding_is_shown_with_its_fix_and_the_fix_takes_it_away() {
         let refused = client.fix_node("demo-1", &ask(unknown)).await.map_err(code);
         assert_eq!(refused.expect_err(unknown), "fix_unknown");
     }
-    let kinds = told(&client, &node).await;
+    let kinds = event_kinds(&client, &node).await;
     assert_eq!(kinds.iter().filter(|kind| *kind == "node.fixed").count(), 2, "{kinds:?}");
     let audit = client.list_audit(Some("node/demo-1".into()), None, None, 0).await.expect("records").items;
     let fixes: Vec<_> =
@@ -117,7 +117,7 @@ async fn a_finding_is_shown_with_its_fix_and_the_fix_takes_it_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_away_is_neither_inspected_nor_mended() {
+async fn unreachable_node_is_neither_inspected_nor_fixed() {
     let platform = Platform::start(1);
     let client = platform.client();
     inspected(&client, "demo-1").await;
@@ -126,9 +126,9 @@ async fn a_node_that_is_away_is_neither_inspected_nor_mended() {
         client.get_node("demo-1").await.is_ok_and(|node| node.connectivity == "unreachable")
     })
     .await;
-    assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("away"), "node_unreachable");
+    assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("unreachable"), "node_unreachable");
     let ask = FixNode { finding: "inotify".to_owned() };
-    assert_eq!(client.fix_node("demo-1", &ask).await.map_err(code).expect_err("away"), "node_unreachable");
+    assert_eq!(client.fix_node("demo-1", &ask).await.map_err(code).expect_err("unreachable"), "node_unreachable");
     platform.signal_agent(1, "CONT");
 }
 
@@ -159,11 +159,11 @@ impl Drop for Listening {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_removed() {
+async fn residue_of_an_uninstall_is_listed_until_it_is_removed() {
     let platform = Platform::with_release(1, &[]).await;
     let client = platform.client();
     let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
-    assert_eq!(platform.ended(&started).await.operation.state, "succeeded");
+    assert_eq!(platform.await_end(&started).await.operation.state, "succeeded");
     // An uninstall that leaves a folder, and a unit that overrides the release's own.
     let script = platform.node_file(1, "usr/local/bin/rke2-uninstall.sh");
     let text = std::fs::read_to_string(&script).expect("a script");
@@ -177,7 +177,7 @@ async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_r
 
     let project = || Some(PROJECT.to_owned());
     let decommissioned = client.decommission_workload(project(), "train").await.expect("accepted");
-    let ended = platform.ended(&decommissioned).await;
+    let ended = platform.await_end(&decommissioned).await;
     assert_eq!(ended.operation.state, "needs_attention");
     let fault = ended.operation.fault.expect("a fault");
     assert_eq!(fault.code, "rke2_residue");
@@ -186,18 +186,18 @@ async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_r
     for planted in ["path /var/lib/kubelet", "unit rke2-agent.service", "listener 10258/tcp at 127."] {
         assert!(evidence.contains(planted), "{planted} is not in {evidence}");
     }
-    assert_eq!(items.len(), 3, "nothing else: {evidence}");
-    assert!(fault.next.contains("remove what is listed"), "{}", fault.next);
+    assert_eq!(items.len(), 3, "unexpected residue: {evidence}");
+    assert!(fault.next.contains("remove the listed residue"), "{}", fault.next);
     assert_eq!(fault.command.as_deref(), Some("gpuaas workload resume train"));
     let allocation = platform.allocation(1).await;
     assert_eq!(client.release_allocation(&allocation).await.map_err(code).expect_err("not clean"), "allocation_in_use");
 
-    let still = platform.ended(&client.resume_workload(project(), "train").await.expect("accepted")).await;
-    assert_eq!(still.operation.state, "needs_attention", "it is still there");
+    let still = platform.await_end(&client.resume_workload(project(), "train").await.expect("accepted")).await;
+    assert_eq!(still.operation.state, "needs_attention", "the residue is still there");
     drop(listening);
     std::fs::remove_dir_all(platform.node_file(1, "var/lib/kubelet")).expect("removed");
     std::fs::remove_file(platform.node_file(1, "etc/systemd/system/rke2-agent.service")).expect("removed");
-    let resumed = platform.ended(&client.resume_workload(project(), "train").await.expect("accepted")).await;
+    let resumed = platform.await_end(&client.resume_workload(project(), "train").await.expect("accepted")).await;
     assert_eq!(resumed.operation.state, "succeeded", "{:?}", resumed.operation.fault);
     assert!(platform.node_file(1, "var/lib/others").exists());
 
@@ -208,7 +208,7 @@ async fn what_an_uninstall_leaves_is_told_by_name_and_nothing_else_until_it_is_r
         client.get_node("demo-1").await.is_ok_and(|node| node.connectivity != "connected")
     })
     .await;
-    assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("nobody's"), "state_conflict");
+    assert_eq!(client.inspect_node("demo-1").await.map_err(code).expect_err("it needs a reimage"), "state_conflict");
     assert_eq!(client.reset_node("demo-1", &EnrollNode::default()).await.expect("reset").node.state, "registered");
 }
 
@@ -217,7 +217,7 @@ fn forced() -> EnrollNode {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_is_put_back_by_force_and_another_machine_is_reported() {
+async fn node_is_reset_by_force_and_a_changed_machine_is_reported() {
     let fleet = Fleet::start(1).await;
     let client = fleet.client();
     let before = inspected(&client, "gpu-1").await;
@@ -226,7 +226,7 @@ async fn node_is_put_back_by_force_and_another_machine_is_reported() {
     // The same machine enrolls again: no change of machine is reported.
     let reset = client.reset_node("gpu-1", &forced()).await.expect("forced");
     assert_eq!((reset.node.state.as_str(), reset.node.facts.is_none()), ("registered", true));
-    eventually("its old certificate still lets it in", async || {
+    eventually("its old certificate is still accepted", async || {
         client.get_node("gpu-1").await.is_ok_and(|node| node.connectivity != "connected")
     })
     .await;
@@ -256,7 +256,7 @@ async fn node_is_put_back_by_force_and_another_machine_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_enrollment_string_that_is_of_no_use_keeps_no_enrolled_node_away() {
+async fn useless_enrollment_string_does_not_disconnect_an_enrolled_node() {
     let fleet = Fleet::start(1).await;
     let client = fleet.client();
     let before = inspected(&client, "gpu-1").await;
@@ -265,7 +265,7 @@ async fn an_enrollment_string_that_is_of_no_use_keeps_no_enrolled_node_away() {
     let newer = client.issue_enrollment("gpu-2", &EnrollNode::default()).await.expect("issued").enrollment.string;
     for string in ["nonsense", &of_other, &newer] {
         fleet.enroll_again(1, string);
-        eventually("it does not serve any more", async || client.ping_node("gpu-1").await.is_ok()).await;
+        eventually("the node no longer executes tasks", async || client.ping_node("gpu-1").await.is_ok()).await;
     }
     assert_eq!(client.get_node("gpu-2").await.expect("a node").state, "registered", "no token was used");
     let after = client.get_node("gpu-1").await.expect("a node");
@@ -273,7 +273,7 @@ async fn an_enrollment_string_that_is_of_no_use_keeps_no_enrolled_node_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_that_a_project_holds_is_not_forced_back() {
+async fn allocated_node_cannot_be_reset_by_force() {
     let platform = Platform::with_release(1, &[]).await;
     let client = platform.client();
     let refused = client.reset_node("demo-1", &forced()).await.expect_err("a project holds it");

@@ -5,16 +5,16 @@ use gpuaas_model::{Permission, Role};
 use http::Method;
 
 use crate::{
-    raw::{Answer, read_open, send},
+    raw::{HttpResponse, read_open, send},
     world::{Platform, eventually},
 };
 
-async fn metrics(platform: &Platform, token: &str) -> Answer {
+async fn metrics(platform: &Platform, token: &str) -> HttpResponse {
     send(platform, Method::GET, "/metrics", &[("authorization", &format!("Bearer {token}"))], "").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_are_for_tokens_that_may_read_them_and_the_least_of_them_reads_nothing_else() {
+async fn metrics_need_a_permission_and_the_metrics_role_reads_nothing_else() {
     let platform = Platform::start(0);
     let client = platform.client();
     client.create_project(&CreateProject { name: "ours".to_owned() }).await.expect("made");
@@ -33,14 +33,14 @@ async fn metrics_are_for_tokens_that_may_read_them_and_the_least_of_them_reads_n
         }
         if *role == Role::PlatformMetrics {
             let refused =
-                platform.client_with(&token).list_nodes(None, None).await.expect_err("it is for metrics alone");
+                platform.client_with(&token).list_nodes(None, None).await.expect_err("the role only reads metrics");
             assert_eq!(refused.exit() as u8, 6);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_are_shown_over_loopback_without_a_token_where_that_is_set() {
+async fn metrics_over_loopback_need_no_token_if_configured() {
     let platform = Platform::start_with(0, &[("GPUAAS_METRICS_OVER_LOOPBACK", "true")]);
     assert_eq!(read_open(&platform.ready(), "/metrics").await.status, 200);
     assert_eq!(read_open(&platform.ready(), "/api/v1/nodes").await.status, 401, "and nothing else");
@@ -50,7 +50,7 @@ async fn metrics_are_shown_over_loopback_without_a_token_where_that_is_set() {
 async fn metrics_count_each_committed_change_at_once() {
     let platform = Platform::start(0);
     let (client, ready) = (platform.client(), platform.ready());
-    let token = ready["token"].as_str().expect("a developer has one");
+    let token = ready["token"].as_str().expect("the developer's token");
     let count = async |name: &str| {
         let shown = metrics(&platform, token).await;
         let text = shown.body.as_str().expect("it is text").to_owned();
@@ -68,7 +68,7 @@ async fn metrics_count_each_committed_change_at_once() {
 async fn metrics_show_how_large_each_table_is() {
     let platform = Platform::start(0);
     let ready = platform.ready();
-    let token = ready["token"].as_str().expect("a developer has one");
+    let token = ready["token"].as_str().expect("the developer's token");
     eventually("no table is measured", async || {
         let shown = metrics(&platform, token).await;
         let text = shown.body.as_str().unwrap_or_default();

@@ -19,7 +19,7 @@ fn machine(name: &str) -> RegisterNode {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_belongs_to_another_project_looks_absent_and_admins_alone_run_the_platform() {
+async fn other_projects_look_absent_and_platform_operations_need_an_admin() {
     let platform = Platform::start(2);
     let admin = platform.client();
     assert_eq!(admin.whoami().await.expect("me").role, "platform-admin");

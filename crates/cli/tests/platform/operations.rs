@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 /// A well-formed id that nothing has.
-pub(crate) const NOBODYS_ID: &str = "0198c0de-0000-7000-8000-000000000000";
+pub(crate) const UNUSED_ID: &str = "0198c0de-0000-7000-8000-000000000000";
 
 /// One operation as the OpenAPI document describes it.
 pub(crate) struct Operation {
@@ -20,7 +20,7 @@ pub(crate) struct Operation {
     /// The error codes that it may return.
     pub(crate) errors: BTreeSet<String>,
     pub(crate) takes_project: bool,
-    pub(crate) compares: bool,
+    pub(crate) supports_if_match: bool,
     /// The schemas of its query parameters, by name.
     pub(crate) query: Map<String, Value>,
     /// The schema of its request body.
@@ -45,7 +45,7 @@ fn read(document: &Value, path: &str, method: &str, described: &Value) -> Operat
     let in_query = parameters.iter().filter(|of| of["in"] == "query");
     let query: Map<String, Value> =
         in_query.map(|of| (of["name"].as_str().expect("a name").to_owned(), of["schema"].clone())).collect();
-    let said = described["x-permission"].as_str().expect("every operation says what it needs");
+    let permission = described["x-permission"].as_str().expect("every operation declares its permission");
     let codes = described["x-errors"].as_array().expect("codes").iter();
     let body = described.pointer("/requestBody/content/application~1json/schema");
     let body = body.map(|body| match body["$ref"].as_str() {
@@ -56,10 +56,10 @@ fn read(document: &Value, path: &str, method: &str, described: &Value) -> Operat
         name: described["operationId"].as_str().expect("a name").to_owned(),
         method: method.to_uppercase().parse().expect("a method"),
         template: path.to_owned(),
-        needs: said.parse().ok(),
+        needs: permission.parse().ok(),
         errors: codes.map(|code| code.as_str().expect("a code").to_owned()).collect(),
         takes_project: query.contains_key("project"),
-        compares: parameters.iter().any(|of| of["$ref"].as_str().is_some_and(|of| of.ends_with("/IfMatch"))),
+        supports_if_match: parameters.iter().any(|of| of["$ref"].as_str().is_some_and(|of| of.ends_with("/IfMatch"))),
         query,
         body,
     }
@@ -80,8 +80,8 @@ impl Operation {
     }
 
     /// Returns its path with an id that nothing has for each parameter.
-    pub(crate) fn path_of_nobody(&self) -> String {
-        self.path(|_| NOBODYS_ID.to_owned())
+    pub(crate) fn path_with_unused_ids(&self) -> String {
+        self.path(|_| UNUSED_ID.to_owned())
     }
 
     /// Returns the schemas of its body's fields, by name.
@@ -90,21 +90,25 @@ impl Operation {
     }
 
     /// Returns a valid body with only the required fields.
-    pub(crate) fn sound_body(&self) -> Map<String, Value> {
+    pub(crate) fn valid_body(&self) -> Map<String, Value> {
         let required = self.body.as_ref().and_then(|body| body["required"].as_array()).cloned().unwrap_or_default();
         let schemas = self.fields();
-        required.iter().filter_map(Value::as_str).map(|name| (name.to_owned(), sound(name, &schemas[name]))).collect()
+        required
+            .iter()
+            .filter_map(Value::as_str)
+            .map(|name| (name.to_owned(), valid_value(name, &schemas[name])))
+            .collect()
     }
 }
 
-fn sound(name: &str, schema: &Value) -> Value {
+fn valid_value(name: &str, schema: &Value) -> Value {
     match name {
         "role" => json!("viewer"),
         "state" => json!("staged"),
         "source" => json!("/nowhere/at/all"),
         _ if schema["type"] == "object" => json!({}),
         _ if schema["pattern"] == "^[0-9a-f]{64}$" => json!("0".repeat(64)),
-        _ if schema["format"] == "uuid" => json!(NOBODYS_ID),
+        _ if schema["format"] == "uuid" => json!(UNUSED_ID),
         _ => json!("nobody"),
     }
 }

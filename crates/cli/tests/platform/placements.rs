@@ -9,7 +9,7 @@ use crate::world::{PROJECT, Platform, eventually};
 
 /// Returns field and code of every reason of the refusal.
 fn reasons(refused: Result<impl Sized, ClientError>) -> Vec<(String, String)> {
-    let Err(ClientError::Problem(problem)) = refused else { panic!("it is not refused with a problem") };
+    let Err(ClientError::Problem(problem)) = refused else { panic!("expected a problem document") };
     assert_eq!((problem.code.as_str(), problem.status), ("placement_invalid", 422));
     assert!(problem.errors.iter().all(|reason| reason.next.is_some()), "{:?}", problem.errors);
     problem.errors.into_iter().map(|reason| (reason.field, reason.code)).collect()

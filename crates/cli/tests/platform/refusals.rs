@@ -35,7 +35,7 @@ async fn no_query_keeps_a_refusal_out_of_the_audit() {
     }
     assert_eq!(records(&platform).await.len(), 4);
     let dry = send(&platform, Method::POST, "/api/v1/workloads?dry_run", &headers, "{}").await;
-    assert_eq!((dry.status, records(&platform).await.len()), (403, 4), "what would change nothing is not recorded");
+    assert_eq!((dry.status, records(&platform).await.len()), (403, 4), "a dry run is recorded");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +51,7 @@ async fn a_flood_of_refusals_is_recorded_in_few_records_and_none_is_lost() {
         let single = records.iter().filter(|record| record.action == "project.create").count() as u64;
         (counted.sum::<u64>() + single, records.len())
     };
-    eventually("the flood is not told", async || summed().await.0 == 200).await;
+    eventually("not every refusal is recorded", async || summed().await.0 == 200).await;
     let (_, records) = summed().await;
     assert!((21..150).contains(&records), "{records} records");
 }

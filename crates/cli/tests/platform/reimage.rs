@@ -14,7 +14,7 @@ fn code(error: ClientError) -> String {
 }
 
 /// Allocates the node to a project and releases it.
-async fn held_and_released(client: &Client) {
+async fn allocate_and_release(client: &Client) {
     client.create_project(&CreateProject { name: "acme".into() }).await.expect("made");
     let ask = CreateAllocation { project: "acme".into(), node: "gpu-1".into() };
     let allocation = client.create_allocation(&ask).await.expect("allocated");
@@ -33,14 +33,14 @@ async fn audited(client: &Client, action: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn machine_comes_back_with_what_the_reimage_hook_was_given_and_not_without() {
+async fn reimaged_machine_enrolls_only_with_the_value_from_the_hook() {
     let fleet = Fleet::start_with_reimage_hook(1, "cat >order.json").await;
     let client = fleet.client();
     assert_eq!(client.reimage_node("gpu-1").await.map_err(code).expect_err("it is in use"), "state_conflict");
-    held_and_released(&client).await;
+    allocate_and_release(&client).await;
     let node = client.reimage_node("gpu-1").await.expect("handed over");
     assert_eq!(node.state, "registered");
-    let order = std::fs::read(fleet.path("order.json")).expect("what the hook read");
+    let order = std::fs::read(fleet.path("order.json")).expect("the input of the hook");
     let order: Value = serde_json::from_slice(&order).expect("JSON");
     let [string, value] = ["enrollment", "reimage"].map(|field| order[field].as_str().expect("a text"));
 
@@ -49,24 +49,24 @@ async fn machine_comes_back_with_what_the_reimage_hook_was_given_and_not_without
     fleet.enroll_again(1, string);
     let journal = fleet.node_file(1, ".sandbox/journal/gpuaas-agent.service.jsonl");
     let said = || std::fs::read_to_string(&journal).unwrap_or_default();
-    eventually("its enrollment is not refused", async || said().contains("reimage_unproven")).await;
+    eventually("its enrollment is not refused", async || said().contains("reimage_unverified")).await;
     assert_eq!(client.get_node("gpu-1").await.expect("a node").state, "registered");
 
     std::fs::write(fleet.node_file(1, "var/lib/gpuaas-agent/reimage"), value).expect("written");
     fleet.enroll_again(1, string);
-    eventually("the machine does not come back", async || {
+    eventually("the machine does not reconnect", async || {
         client.get_node("gpu-1").await.is_ok_and(|node| node.state == "active" && node.connectivity == "connected")
     })
     .await;
-    assert!(!fleet.node_file(1, "var/lib/gpuaas-agent/reimage").exists(), "a value that was used is not kept");
+    assert!(!fleet.node_file(1, "var/lib/gpuaas-agent/reimage").exists(), "the used value remains");
     assert_eq!(audited(&client, "node.reimage").await, ["refused", "accepted"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hook_that_fails_can_be_tried_again_and_none_at_all_is_reported() {
+async fn failed_reimage_hook_can_be_retried_and_a_missing_one_is_reported() {
     let fleet = Fleet::start_with_reimage_hook(1, "test -e mended").await;
     let client = fleet.client();
-    held_and_released(&client).await;
+    allocate_and_release(&client).await;
     assert_eq!(client.reimage_node("gpu-1").await.map_err(code).expect_err("it fails"), "reimage_hook_failed");
     std::fs::write(fleet.path("mended"), "").expect("written");
     let shown = client.reimage_node("gpu-1").await.expect("handed over the second time");
@@ -74,7 +74,7 @@ async fn hook_that_fails_can_be_tried_again_and_none_at_all_is_reported() {
 
     let without = Fleet::start(1).await;
     let client = without.client();
-    held_and_released(&client).await;
+    allocate_and_release(&client).await;
     assert_eq!(client.reimage_node("gpu-1").await.map_err(code).expect_err("none"), "reimage_hook_missing");
     assert_eq!(client.get_node("gpu-1").await.expect("a node").state, "needs_reimage");
 }

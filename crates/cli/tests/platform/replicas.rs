@@ -2,12 +2,12 @@
 
 use futures::StreamExt;
 use gpuaas_api_types::{CreateToken, RegisterNode};
-use gpuaas_client::{Client, LogAsk};
+use gpuaas_client::{Client, LogOptions};
 use gpuaas_postgres_server::Server;
 
 use crate::{
     fleet::Fleet,
-    restarts::{ends_well, prepared, until_running},
+    restarts::{assert_succeeds, prepare_deployment, until_running},
     world::{CLUSTERS, eventually},
 };
 
@@ -20,7 +20,7 @@ async fn replicated() -> (Server, Fleet) {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let url = server.fresh_database().await;
     let fleet = Fleet::start_on(2, 2, Some(url)).await;
-    eventually("the nodes are not told of the second replica", async || {
+    eventually("the nodes do not receive the second replica's endpoint", async || {
         [1, 2].into_iter().all(|node| fleet.endpoints_of(node).len() == 2)
     })
     .await;
@@ -30,7 +30,7 @@ async fn replicated() -> (Server, Fleet) {
 /// Starts a deployment that the second replica drives, and waits until `step` runs.
 async fn deploying(fleet: &Fleet, step: &str) -> (Client, String) {
     let client = fleet.client_of(HOLDS_OPERATION);
-    let deploy = prepared(&client).await;
+    let deploy = prepare_deployment(&client).await;
     let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
     until_running(&client, &operation, step).await;
     let replicas = client.list_replicas().await.expect("listed").items;
@@ -40,7 +40,11 @@ async fn deploying(fleet: &Fleet, step: &str) -> (Client, String) {
 }
 
 fn assert_nothing_repeated(fleet: &Fleet) {
-    assert_eq!((fleet.counted(1, "start"), fleet.counted(2, "start")), (1, 1), "each was started once");
+    assert_eq!(
+        (fleet.count_events(1, "start"), fleet.count_events(2, "start")),
+        (1, 1),
+        "each service is started once"
+    );
 }
 
 /// Asserts that both replicas issue the same key pin in the command that enrolls a machine.
@@ -60,13 +64,13 @@ async fn an_operation_of_one_replica_reaches_nodes_through_another() {
     let (_server, fleet) = replicated().await;
     assert_one_pin(&fleet).await;
     let (client, operation) = deploying(&fleet, "server-1/start").await;
-    ends_well(&client, &operation).await;
+    assert_succeeds(&client, &operation).await;
     assert_nothing_repeated(&fleet);
     let tasks = client.list_tasks(None, Some(operation)).await.expect("tasks").items;
     assert!(tasks.iter().all(|task| task.state == "succeeded"), "{tasks:?}");
     let pinged = client.ping_node("gpu-1").await.expect("a node that another replica holds answers");
     assert_eq!(pinged.task.state, "succeeded");
-    let ask = LogAsk { tail: Some(5), ..LogAsk::default() };
+    let ask = LogOptions { tail: Some(5), ..LogOptions::default() };
     let lines = client.read_logs(Some("research".into()), "train", "server-1", &ask).await.expect("logs");
     assert_eq!(lines.count().await, 5, "a journal comes through the replica that holds the node");
 }
@@ -92,7 +96,7 @@ async fn a_deploy_outlives_the_replica_that_holds_the_channels() {
     let (_server, mut fleet) = replicated().await;
     let (client, operation) = deploying(&fleet, "server-1/start").await;
     fleet.kill_replica(HOLDS_CHANNELS);
-    ends_well(&client, &operation).await;
+    assert_succeeds(&client, &operation).await;
     assert_nothing_repeated(&fleet);
 }
 
@@ -103,23 +107,23 @@ async fn a_deploy_outlives_the_replica_that_drives_it() {
     let (_, operation) = deploying(&fleet, "server-1/start").await;
     fleet.kill_replica(HOLDS_OPERATION);
     let survivor = fleet.client_of(HOLDS_CHANNELS);
-    ends_well(&survivor, &operation).await;
+    assert_succeeds(&survivor, &operation).await;
     assert_nothing_repeated(&fleet);
     let replicas = survivor.list_replicas().await.expect("listed").items;
-    assert_eq!(replicas.len(), 1, "the dead one is buried: {replicas:?}");
+    assert_eq!(replicas.len(), 1, "the dead replica is still listed: {replicas:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_stood_still_for_longer_than_its_lease_writes_nothing_late_and_joins_again() {
+async fn paused_replica_writes_nothing_after_its_lease_and_rejoins() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let (_server, fleet) = replicated().await;
     let (_, operation) = deploying(&fleet, "server-1/start").await;
     fleet.signal_replica(HOLDS_OPERATION, "STOP");
     let survivor = fleet.client_of(HOLDS_CHANNELS);
-    ends_well(&survivor, &operation).await;
+    assert_succeeds(&survivor, &operation).await;
     fleet.signal_replica(HOLDS_OPERATION, "CONT");
     let client = fleet.client_of(HOLDS_OPERATION);
-    eventually("it does not join again", async || {
+    eventually("the replica does not rejoin", async || {
         client.list_replicas().await.is_ok_and(|replicas| replicas.items.len() == 2)
     })
     .await;
@@ -129,19 +133,19 @@ async fn a_replica_that_stood_still_for_longer_than_its_lease_writes_nothing_lat
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_is_asked_to_end_hands_its_work_over_at_once() {
+async fn stopped_replica_hands_its_work_over_at_once() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let (_server, mut fleet) = replicated().await;
     let (_, operation) = deploying(&fleet, "server-1/start").await;
     fleet.signal_replica(HOLDS_OPERATION, "TERM");
-    fleet.replica_ended(HOLDS_OPERATION);
+    fleet.await_replica_exit(HOLDS_OPERATION);
     let survivor = fleet.client_of(HOLDS_CHANNELS);
     let replicas = survivor.list_replicas().await.expect("listed").items;
     assert_eq!(replicas.len(), 1, "{replicas:?}");
-    eventually("nobody takes the operation", async || {
+    eventually("no replica takes over the operation", async || {
         survivor.list_replicas().await.is_ok_and(|replicas| replicas.items[0].operations == 1)
     })
     .await;
-    ends_well(&survivor, &operation).await;
+    assert_succeeds(&survivor, &operation).await;
     assert_nothing_repeated(&fleet);
 }

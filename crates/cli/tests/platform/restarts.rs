@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::Fleet,
-    world::{CLUSTERS, eventually, import_of, release},
+    world::{CLUSTERS, eventually, import_request, release},
 };
 
 const PROJECT: &str = "research";
 
 /// Prepares a project with both nodes and a release, and returns a deployment request.
-pub(crate) async fn prepared(client: &Client) -> Deploy {
-    client.import_artifacts(&import_of(release())).await.expect("imported");
+pub(crate) async fn prepare_deployment(client: &Client) -> Deploy {
+    client.import_artifacts(&import_request(release())).await.expect("imported");
     client.create_project(&CreateProject { name: PROJECT.into() }).await.expect("made");
     for node in ["gpu-1", "gpu-2"] {
         let ask = CreateAllocation { project: PROJECT.into(), node: node.into() };
@@ -48,11 +48,11 @@ pub(crate) async fn until_running(client: &Client, operation: &str, step: &str) 
         if detail.steps.iter().any(|of| of.key == step && of.state != "pending") {
             return;
         }
-        events.next().await.expect("a stream without end").expect("an event");
+        events.next().await.expect("an endless stream").expect("an event");
     }
 }
 
-pub(crate) async fn ends_well(client: &Client, operation: &str) {
+pub(crate) async fn assert_succeeds(client: &Client, operation: &str) {
     eventually("the operation does not end", async || {
         client.get_operation(operation).await.is_ok_and(|of| of.operation.ended_at.is_some())
     })
@@ -64,46 +64,50 @@ pub(crate) async fn ends_well(client: &Client, operation: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_that_is_killed_again_and_again_goes_on_where_it_was() {
+async fn repeatedly_killed_control_plane_completes_the_deployment() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
-    killed_again_and_again(Fleet::start(2).await).await;
+    kill_repeatedly(Fleet::start(2).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_on_postgresql_does_so_too() {
+async fn repeatedly_killed_control_plane_on_postgresql_completes_the_deployment() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let url = server.fresh_database().await;
-    killed_again_and_again(Fleet::start_on(2, 1, Some(url)).await).await;
+    kill_repeatedly(Fleet::start_on(2, 1, Some(url)).await).await;
 }
 
-async fn killed_again_and_again(mut fleet: Fleet) {
+async fn kill_repeatedly(mut fleet: Fleet) {
     let client = fleet.client();
-    let deploy = prepared(&client).await;
+    let deploy = prepare_deployment(&client).await;
     let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
     for step in ["server-1/install", "server-1/start", "server-1/wait-ready", "agent-1/start"] {
         until_running(&client, &operation, step).await;
         fleet.kill_server();
         fleet.start_server();
     }
-    ends_well(&client, &operation).await;
-    assert_eq!((fleet.counted(1, "start"), fleet.counted(2, "start")), (1, 1), "each was started once");
+    assert_succeeds(&client, &operation).await;
+    assert_eq!(
+        (fleet.count_events(1, "start"), fleet.count_events(2, "start")),
+        (1, 1),
+        "each service is started once"
+    );
     let tasks = client.list_tasks(None, Some(operation)).await.expect("tasks").items;
     assert!(tasks.iter().all(|task| task.state == "succeeded"), "{tasks:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_is_killed_in_a_task_reports_it_interrupted_and_the_step_looks_before_it_repeats() {
+async fn killed_agent_reports_its_task_interrupted_and_the_step_does_not_repeat_it() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let fleet = Fleet::start(2).await;
     let client = fleet.client();
-    let deploy = prepared(&client).await;
+    let deploy = prepare_deployment(&client).await;
     let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
     until_running(&client, &operation, "server-1/start").await;
-    eventually("the server does not start", async || fleet.counted(1, "start") == 1).await;
+    eventually("the server does not start", async || fleet.count_events(1, "start") == 1).await;
     fleet.kill_agent(1);
-    ends_well(&client, &operation).await;
-    assert_eq!(fleet.counted(1, "start"), 1, "a unit on its way is waited for, not started again");
+    assert_succeeds(&client, &operation).await;
+    assert_eq!(fleet.count_events(1, "start"), 1, "a starting unit was started again");
     let tasks = client.list_tasks(None, Some(operation)).await.expect("tasks").items;
     let starts: Vec<&str> =
         tasks.iter().filter(|task| task.task_type == "rke2.start").map(|task| task.state.as_str()).collect();

@@ -11,9 +11,9 @@ use gpuaas_trust::sha256_hex;
 use sqlx::{Connection, PgConnection, Row};
 
 use crate::{
-    backups::{altered_tar, refused},
+    backups::{altered_tar, assert_refused},
     fleet::Fleet,
-    world::{import_of, release},
+    world::{import_request, release},
 };
 
 /// Arguments of a control plane that starts and ends at once, because nothing holds its lifeline.
@@ -31,10 +31,10 @@ struct Lost {
 }
 
 impl Lost {
-    async fn onto(is_shared: bool) -> Self {
+    async fn prepare(is_shared: bool) -> Self {
         let mut fleet = Fleet::start(0).await;
         let client = fleet.client();
-        client.import_artifacts(&import_of(release())).await.expect("imported");
+        client.import_artifacts(&import_request(release())).await.expect("imported");
         let artifacts = client.list_artifacts().await.expect("listed").items.len();
         let backup = fleet.path("backup.tar").to_string_lossy().into_owned();
         assert!(fleet.server_verb(&["backup", &backup]).status.success());
@@ -51,7 +51,7 @@ impl Lost {
     }
 
     /// Returns the names of everything that a restore may have left.
-    async fn left(&self) -> Vec<String> {
+    async fn leftovers(&self) -> Vec<String> {
         let names = |folder: &Path| -> Vec<String> {
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
@@ -108,17 +108,17 @@ impl Lost {
     }
 
     /// Restores the backup and serves from it.
-    async fn comes_back(self) {
+    async fn restore_and_serve(self) {
         let restored = self.restore(&self.backup);
         assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
         assert!(String::from_utf8_lossy(&restored.stdout).contains("gpuaas bootstrap"));
-        self.serves().await;
+        self.assert_serves().await;
     }
 
     /// Starts the control plane on the restored data.
-    async fn serves(mut self) {
+    async fn assert_serves(mut self) {
         assert!(!self.fleet.data_dir().join("restore.unfinished").exists());
-        refused(&self.restore(&self.backup), "store_not_empty");
+        assert_refused(&self.restore(&self.backup), "store_not_empty");
         self.fleet.start_server();
         self.fleet.exchange_one_time_admin().await;
         let artifacts = self.fleet.client().list_artifacts().await.expect("listed").items;
@@ -129,7 +129,7 @@ impl Lost {
 }
 
 async fn refused_restores_leave_nothing(is_shared: bool) {
-    let lost = Lost::onto(is_shared).await;
+    let lost = Lost::prepare(is_shared).await;
     let whole = std::fs::read(&lost.backup).expect("a backup");
     let torn = lost.fleet.path("torn.tar");
     std::fs::write(&torn, &whole[..whole.len() / 2]).expect("written");
@@ -149,29 +149,29 @@ async fn refused_restores_leave_nothing(is_shared: bool) {
         }),
     ];
     for file in files {
-        refused(&lost.restore(&file), "backup_invalid");
-        assert_eq!(lost.left().await, [""; 0], "{file}");
+        assert_refused(&lost.restore(&file), "backup_invalid");
+        assert_eq!(lost.leftovers().await, [""; 0], "{file}");
     }
     let key = lost.fleet.path("sealing.key");
     if is_shared {
         let right = std::fs::read(&key).expect("a key");
         std::fs::write(&key, [8; 32]).expect("written");
-        refused(&lost.restore(&lost.backup), "sealing_key_mismatch");
+        assert_refused(&lost.restore(&lost.backup), "sealing_key_mismatch");
         std::fs::write(&key, right).expect("written");
     } else {
         let other = lost.altered(|name, bytes| match name {
             "sealing.key" => Some((name.to_owned(), vec![8; 32])),
             _ => Some((name.to_owned(), bytes)),
         });
-        refused(&lost.restore(&other), "sealing_key_mismatch");
+        assert_refused(&lost.restore(&other), "sealing_key_mismatch");
         let in_the_way = lost.fleet.data_dir().join("sealing.key");
         std::fs::write(&in_the_way, [9; 32]).expect("written");
-        refused(&lost.restore(&lost.backup), "state_conflict");
+        assert_refused(&lost.restore(&lost.backup), "state_conflict");
         assert_eq!(std::fs::read(&in_the_way).expect("a key"), [9; 32]);
         std::fs::remove_file(&in_the_way).expect("removed");
     }
-    assert_eq!(lost.left().await, [""; 0]);
-    lost.comes_back().await;
+    assert_eq!(lost.leftovers().await, [""; 0]);
+    lost.restore_and_serve().await;
 }
 
 /// Returns the rows without the first one, a setting, so that the number of rows in the last line is wrong.
@@ -181,27 +181,27 @@ fn without_a_row(rows: &str) -> String {
 }
 
 async fn killed_restores_run_again(is_shared: bool) {
-    let lost = Lost::onto(is_shared).await;
+    let lost = Lost::prepare(is_shared).await;
     let torn = lost.fleet.path("torn.tar");
     let whole = std::fs::read(&lost.backup).expect("a backup");
     std::fs::write(&torn, &whole[..whole.len() / 2]).expect("written");
     for stage in RestoreStage::ALL {
         let point = Point::Restore(stage).to_string();
         lost.fleet.kill_server_verb(&["restore", &lost.backup], &point);
-        println!("    killed at {point}: {:?}", lost.left().await);
+        println!("    killed at {point}: {:?}", lost.leftovers().await);
         for verb in [&SERVE[..], &["recover-admin"], &["backup", "/nowhere/backup.tar"]] {
-            refused(&lost.fleet.server_verb(verb), "restore_unfinished");
+            assert_refused(&lost.fleet.server_verb(verb), "restore_unfinished");
         }
         if stage != RestoreStage::InPlace {
             // A second restore fails and removes what the killed one left.
-            refused(&lost.restore(&torn.to_string_lossy()), "backup_invalid");
-            assert_eq!(lost.left().await, [""; 0], "{point}");
+            assert_refused(&lost.restore(&torn.to_string_lossy()), "backup_invalid");
+            assert_eq!(lost.leftovers().await, [""; 0], "{point}");
             lost.fleet.kill_server_verb(&["restore", &lost.backup], &point);
         }
     }
     let again = lost.restore(&lost.backup);
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
-    lost.serves().await;
+    lost.assert_serves().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,11 +215,11 @@ async fn refused_restore_leaves_nothing_in_postgresql() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restore_that_was_killed_anywhere_runs_again() {
+async fn killed_restore_can_be_repeated() {
     killed_restores_run_again(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restore_into_postgresql_that_was_killed_anywhere_runs_again() {
+async fn killed_restore_into_postgresql_can_be_repeated() {
     killed_restores_run_again(true).await;
 }

@@ -50,7 +50,7 @@ async fn archived(client: &Client, kind: &str) -> Vec<Value> {
 }
 
 /// Asserts that every audit record is in one archive or still in the database, and that none is in two archives.
-async fn audit_is_whole(client: &Client) {
+async fn assert_audit_complete(client: &Client) {
     // Read before the archives: records that leave the database meanwhile are in an archive.
     let left = client.list_audit(None, None, None, 0).await.expect("listed").items;
     let lines = archived(client, "audit").await;
@@ -62,7 +62,7 @@ async fn audit_is_whole(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_stay_few_while_work_goes_on_and_removed_events_are_answered_as_gone() {
+async fn archiving_limits_the_rows_and_removed_events_are_gone() {
     let fleet = Fleet::start_with_settings(1, &SHORT).await;
     let client = fleet.client();
     let mut pings = work(&client, SETTLED).await;
@@ -75,14 +75,14 @@ async fn rows_stay_few_while_work_goes_on_and_removed_events_are_answered_as_gon
         assert!(table != "tasks" || now < pings, "{now} tasks are left of {pings}");
     }
     for refused in [client.list_events(None, 1).await.map(drop), client.follow_events(None, 1).await.map(drop)] {
-        assert_eq!(refused.expect_err("they were removed").code(), Code::EventsGone);
+        assert_eq!(refused.expect_err("they were removed").code(), Code::EventsArchived);
     }
     let first = client.list_events(None, 0).await.expect("from what there is").items.remove(0);
     assert!(first.sequence > 1);
     drop(client.follow_events(None, first.sequence).await.expect("its successor is kept"));
     let tasks = archived(&client, "tasks").await;
     assert!(tasks.iter().any(|line| line["task"]["task_type"] == "host.noop" && line["task"]["envelope"].is_string()));
-    audit_is_whole(&client).await;
+    assert_audit_complete(&client).await;
     let archives = client.list_archives(None).await.expect("listed").items.len();
     let file = fleet.path("backup.tar").to_string_lossy().into_owned();
     let backup = fleet.server_verb(&["backup", &file, "-o", "json"]);
@@ -91,22 +91,22 @@ async fn rows_stay_few_while_work_goes_on_and_removed_events_are_answered_as_gon
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_that_dies_between_archive_and_deletion_loses_and_repeats_nothing() {
+async fn control_plane_killed_while_archiving_loses_and_repeats_nothing() {
     let mut fleet = Fleet::start_with_settings(1, &SHORT).await;
     for point in [Point::ArchiveWritten, Point::ArchiveRecorded] {
         let name = point.to_string();
         work(&fleet.client(), Duration::from_secs(2)).await;
         fleet.arm(None, &name);
-        eventually("nothing is archived", async || fleet.stands_at(None, &name)).await;
+        eventually("nothing is archived", async || fleet.is_stopped_at(None, &name)).await;
         fleet.kill_server();
         fleet.start_server();
         let client = fleet.client();
         work(&client, Duration::from_secs(1)).await;
         let before = client.list_archives(None).await.expect("listed").items.len();
-        eventually("it does not go on", async || {
+        eventually("archiving does not continue", async || {
             client.list_archives(None).await.is_ok_and(|list| list.items.len() > before + 2)
         })
         .await;
-        audit_is_whole(&client).await;
+        assert_audit_complete(&client).await;
     }
 }

@@ -7,31 +7,31 @@ use http::Method;
 
 use crate::{
     operations::{Operation, operations},
-    raw::{Answer, send},
+    raw::{HttpResponse, send},
     world::Platform,
 };
 
 /// A caller of the API.
-pub(crate) struct Who {
-    pub(crate) called: String,
+pub(crate) struct Caller {
+    pub(crate) name: String,
     /// Absent for a caller without a token.
     pub(crate) role: Option<Role>,
     pub(crate) bearer: Option<String>,
 }
 
 /// Returns true if `docs/roles.md` grants the permission. The test compares the code with the page, not with itself.
-fn is_promised(role: Role, permission: Permission) -> bool {
+fn is_documented(role: Role, permission: Permission) -> bool {
     let page = include_str!("../../../../docs/roles.md");
     let row = |first: &str| -> Vec<&str> {
         let mut rows = page.lines().map(|line| line.split('|').map(str::trim).skip(1).collect::<Vec<_>>());
         rows.find(|row| row.first() == Some(&first)).expect("a row of the first table")
     };
-    let column = row("right").iter().position(|called| *called == role.as_str()).expect("a column");
+    let column = row("permission").iter().position(|called| *called == role.as_str()).expect("a column");
     row(&format!("`{permission}`"))[column] == "✓"
 }
 
-async fn ask(platform: &Platform, operation: &Operation, who: &Who, query: &str) -> Answer {
-    let path = format!("{}{query}", operation.path_of_nobody());
+async fn ask(platform: &Platform, operation: &Operation, who: &Caller, query: &str) -> HttpResponse {
+    let path = format!("{}{query}", operation.path_with_unused_ids());
     let mut headers = vec![("content-type", "application/json")];
     headers.extend(who.bearer.as_deref().map(|bearer| ("authorization", bearer)));
     let body = if operation.method == Method::GET { "" } else { "{}" };
@@ -39,7 +39,7 @@ async fn ask(platform: &Platform, operation: &Operation, who: &Who, query: &str)
 }
 
 /// Returns one caller of each role in the project `ours`, an admin of the project `theirs`, and one without a token.
-async fn everybody(platform: &Platform) -> Vec<Who> {
+async fn all_callers(platform: &Platform) -> Vec<Caller> {
     let client = platform.client();
     for project in ["ours", "theirs"] {
         client.create_project(&CreateProject { name: project.to_owned() }).await.expect("made");
@@ -51,33 +51,33 @@ async fn everybody(platform: &Platform) -> Vec<Who> {
         let project = (!role.is_of_platform()).then(|| project.to_owned());
         let asked = CreateToken { name: called.clone(), role: role.to_string(), project, ttl_seconds: Some(600) };
         let secret = client.create_token(&asked).await.expect("a token").secret;
-        everybody.push(Who { called, role: Some(role), bearer: Some(format!("Bearer {secret}")) });
+        everybody.push(Caller { name: called, role: Some(role), bearer: Some(format!("Bearer {secret}")) });
     }
-    everybody.push(Who { called: "nobody".to_owned(), role: None, bearer: None });
+    everybody.push(Caller { name: "no token".to_owned(), role: None, bearer: None });
     everybody
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_role_may_what_the_table_says_on_every_route_and_nothing_else() {
+async fn every_role_has_exactly_the_documented_permissions_on_every_route() {
     let platform = Platform::start(0);
-    let (everybody, operations) = (everybody(&platform).await, operations());
+    let (everybody, operations) = (all_callers(&platform).await, operations());
     let mut cells = 0;
     for operation in &operations {
         for who in &everybody {
             let answer = ask(&platform, operation, who, "").await;
-            let cell = format!("{} as {}: {answer:?}", operation.name, who.called);
+            let cell = format!("{} as {}: {answer:?}", operation.name, who.name);
             match (operation.needs, who.role) {
                 // Public reads: 200, or 404 where the resource does not exist.
                 (None, _) if operation.method == Method::GET => assert!([200, 404].contains(&answer.status), "{cell}"),
                 // Open to all callers: refused because of the empty body, not because of the caller.
                 (None, _) => assert_eq!((answer.status, answer.code()), (400, "body_invalid"), "{cell}"),
                 (Some(_), None) => assert_eq!((answer.status, answer.code()), (401, "unauthenticated"), "{cell}"),
-                (Some(needed), Some(role)) if !is_promised(role, needed) => {
+                (Some(needed), Some(role)) if !is_documented(role, needed) => {
                     assert_eq!((answer.status, answer.code()), (403, "forbidden"), "{cell}");
                 }
                 // Permitted, but refused later: no next sealing key exists here.
                 (Some(_), Some(_)) if operation.name == "rotate_sealing_key" => {
-                    assert_eq!((answer.status, answer.code()), (409, "sealing_key_not_everywhere"), "{cell}");
+                    assert_eq!((answer.status, answer.code()), (409, "sealing_key_not_on_all_replicas"), "{cell}");
                 }
                 (Some(_), Some(_)) => assert!([200, 202, 400, 404].contains(&answer.status), "{cell}"),
             }
@@ -89,22 +89,22 @@ async fn every_role_may_what_the_table_says_on_every_route_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_projects_name_is_as_absent_as_one_that_nobody_has() {
+async fn name_of_another_project_looks_absent() {
     let platform = Platform::start(0);
-    let everybody = everybody(&platform).await;
-    let stranger = everybody.iter().find(|who| who.called == "project-admin of theirs").expect("one");
+    let everybody = all_callers(&platform).await;
+    let other_admin = everybody.iter().find(|who| who.name == "project-admin of theirs").expect("one");
     let mut asked = 0;
     for operation in operations().iter().filter(|operation| operation.takes_project) {
         if !operation.needs.is_some_and(|needed| Role::ProjectAdmin.allows(needed)) {
             continue;
         }
-        let ours = ask(&platform, operation, stranger, "?project=ours").await;
-        let none = ask(&platform, operation, stranger, "?project=none").await;
+        let ours = ask(&platform, operation, other_admin, "?project=ours").await;
+        let none = ask(&platform, operation, other_admin, "?project=none").await;
         assert_eq!(ours.status, none.status, "{}: {ours:?} {none:?}", operation.name);
         if operation.method == Method::GET {
             assert_eq!((ours.status, ours.code()), (404, "not_found"), "{}: {ours:?}", operation.name);
         }
-        let plain = |answer: &Answer, project: &str| {
+        let plain = |answer: &HttpResponse, project: &str| {
             let mut body = answer.body.clone();
             body.as_object_mut().expect("a problem").remove("correlation_id");
             body.to_string().replace(project, "PROJECT")
@@ -116,10 +116,10 @@ async fn another_projects_name_is_as_absent_as_one_that_nobody_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_admin_makes_tokens_of_its_own_project_and_of_no_greater_role() {
+async fn project_admin_creates_tokens_only_of_its_own_project_and_roles() {
     let platform = Platform::start(0);
-    let everybody = everybody(&platform).await;
-    let admin = everybody.iter().find(|who| who.called == "project-admin of ours").expect("one");
+    let everybody = all_callers(&platform).await;
+    let admin = everybody.iter().find(|who| who.name == "project-admin of ours").expect("one");
     let client =
         platform.client_with(admin.bearer.as_deref().and_then(|text| text.strip_prefix("Bearer ")).expect("one"));
     let make = |role: &str, project: Option<&str>| CreateToken {
@@ -135,7 +135,7 @@ async fn a_project_admin_makes_tokens_of_its_own_project_and_of_no_greater_role(
         ("viewer", Some("theirs"), ("not_found", None)),
     ] {
         let ClientError::Problem(refused) = client.create_token(&make(role, project)).await.expect_err(role) else {
-            panic!("{role}: it is refused with a problem")
+            panic!("{role}: expected a problem document")
         };
         assert_eq!((refused.code.as_str(), refused.field.as_deref()), expected, "{role}: {refused:?}");
     }
@@ -150,16 +150,16 @@ async fn a_project_admin_makes_tokens_of_its_own_project_and_of_no_greater_role(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn asking_for_the_head_alone_needs_the_right_to_the_whole() {
+async fn head_request_needs_the_permission_of_get() {
     let platform = Platform::start(0);
-    let everybody = everybody(&platform).await;
+    let everybody = all_callers(&platform).await;
     let mut asked = 0;
     for operation in operations().iter().filter(|operation| operation.method == Method::GET) {
         for who in &everybody {
             let whole = ask(&platform, operation, who, "").await;
             let headers = who.bearer.as_deref().map(|bearer| ("authorization", bearer));
-            let head = send(&platform, Method::HEAD, &operation.path_of_nobody(), headers.as_slice(), "").await;
-            assert_eq!(head.status, whole.status, "{} as {}", operation.name, who.called);
+            let head = send(&platform, Method::HEAD, &operation.path_with_unused_ids(), headers.as_slice(), "").await;
+            assert_eq!(head.status, whole.status, "{} as {}", operation.name, who.name);
             asked += 1;
         }
     }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{fleet::Fleet, world::eventually};
 
 /// Pings a node and lists tokens until `stop` is cancelled. Every request must succeed. Returns the number of rounds.
-async fn work_on(client: Client, node: &'static str, stop: CancellationToken) -> usize {
+async fn work_until(client: Client, node: &'static str, stop: CancellationToken) -> usize {
     let mut answered = 0;
     while !stop.is_cancelled() {
         let ping = client.ping_node(node).await.expect("an answer");
@@ -58,7 +58,7 @@ async fn opened_by(url: &str, key: &SealingKey) -> usize {
         for row in sqlx::query(sql).fetch_all(&mut store).await.expect("rows") {
             let (doc, code, more): (String, String, Vec<u8>) = (row.get("doc"), row.get("code"), row.get("more"));
             let code = bytes(&code);
-            opened += usize::from(key.records().is_genuine(table, &[doc.as_bytes(), &more], &code));
+            opened += usize::from(key.records().is_valid_code(table, &[doc.as_bytes(), &more], &code));
         }
     }
     store.close().await.expect("closed");
@@ -75,7 +75,7 @@ async fn connections(url: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sealing_key_is_replaced_under_load_and_no_node_and_no_client_notices() {
+async fn sealing_key_rotation_under_load_interrupts_no_node_and_no_client() {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let url = server.fresh_database().await;
     let mut fleet = Fleet::start_on(2, 2, Some(url.clone())).await;
@@ -90,20 +90,20 @@ async fn sealing_key_is_replaced_under_load_and_no_node_and_no_client_notices() 
     assert_eq!(before.len(), 2);
 
     let refused = first.rotate_sealing_key().await.map_err(code).expect_err("there is no next key");
-    assert_eq!(refused, "sealing_key_not_everywhere");
+    assert_eq!(refused, "sealing_key_not_on_all_replicas");
     let made = fleet.server_verb(&["next-sealing-key"]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let new = SealingKey::new(&std::fs::read(fleet.path("sealing.key.next")).expect("a key")).expect("a key");
-    assert!(!fleet.server_verb(&["next-sealing-key"]).status.success(), "it is written over nothing");
+    assert!(!fleet.server_verb(&["next-sealing-key"]).status.success(), "an existing next key was overwritten");
     fleet.signal_replica(0, "HUP");
-    eventually("the first replica does not take it", async || {
+    eventually("the first replica does not load the next key", async || {
         first.get_sealing_key().await.expect("a key").next.as_deref() == Some(new.id())
     })
     .await;
-    let refused = first.rotate_sealing_key().await.map_err(code).expect_err("the other lacks it");
-    assert_eq!(refused, "sealing_key_not_everywhere");
+    let refused = first.rotate_sealing_key().await.map_err(code).expect_err("the other replica lacks it");
+    assert_eq!(refused, "sealing_key_not_on_all_replicas");
     fleet.signal_replica(1, "HUP");
-    eventually("it is not told that all hold it", async || {
+    eventually("the key does not report that every replica has the next one", async || {
         let waiting_for = first.get_sealing_key().await.expect("a key").waiting_for.unwrap_or_default();
         waiting_for.contains("gpuaas keys rotate sealing")
     })
@@ -111,7 +111,7 @@ async fn sealing_key_is_replaced_under_load_and_no_node_and_no_client_notices() 
 
     let stop = CancellationToken::new();
     let work = [(0, "gpu-1"), (1, "gpu-2")]
-        .map(|(replica, node)| tokio::spawn(work_on(fleet.client_of(replica), node, stop.clone())));
+        .map(|(replica, node)| tokio::spawn(work_until(fleet.client_of(replica), node, stop.clone())));
     let begun = second.rotate_sealing_key().await.expect("begun");
     assert_eq!((begun.id.as_str(), begun.state.as_str()), (new.id(), "rotating"));
     eventually("the rotation does not end", async || {
@@ -126,9 +126,9 @@ async fn sealing_key_is_replaced_under_load_and_no_node_and_no_client_notices() 
         assert!(work.await.expect("nothing failed") > 0);
     }
     assert_eq!(connections(&url).await, before, "a node was disconnected");
-    assert_eq!(opened_by(&url, &old).await, 0, "the old key still opens something");
+    assert_eq!(opened_by(&url, &old).await, 0, "the old key still opens values");
     assert!(opened_by(&url, &new).await >= under_old);
-    eventually("the file does not take its place", async || !fleet.path("sealing.key.next").exists()).await;
+    eventually("the next key's file is not moved into place", async || !fleet.path("sealing.key.next").exists()).await;
     let kept = SealingKey::new(&std::fs::read(fleet.path("sealing.key")).expect("a key")).expect("a key");
     assert_eq!(kept.id(), new.id());
     let audit = first.list_audit(None, None, None, 0).await.expect("records").items;
@@ -154,7 +154,7 @@ async fn sealing_key_is_replaced_under_load_and_no_node_and_no_client_notices() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn next_sealing_key_that_lies_there_is_taken_at_start_and_backed_up_with_the_present_one() {
+async fn next_sealing_key_is_loaded_at_start_and_backed_up() {
     let mut fleet = Fleet::start(0).await;
     assert!(fleet.server_verb(&["next-sealing-key"]).status.success());
     fleet.kill_server();

@@ -32,12 +32,12 @@ async fn person(platform: &Platform, project: &str, role: &str) -> Client {
         ttl_seconds: None,
     };
     let created = platform.client().create_token(&ask).await.expect("made");
-    assert!(created.token.expires_at.is_some(), "no token lives for ever");
+    assert!(created.token.expires_at.is_some(), "the token has no expiry");
     platform.client_with(&created.secret)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_acts_under_its_own_name_until_its_account_is_deleted() {
+async fn service_account_acts_under_its_own_name_until_it_is_deleted() {
     let platform = Platform::start(0);
     let root = platform.client();
     for name in ["ours", "theirs"] {
@@ -54,25 +54,25 @@ async fn a_program_acts_under_its_own_name_until_its_account_is_deleted() {
     assert_eq!((me.name.as_str(), me.role.as_str()), ("service-account/ci", "project-member"));
     assert_eq!(me.project, Some(made.project));
     let beyond = program.create_project(&CreateProject { name: "x".into() }).await.map_err(code);
-    assert_eq!(beyond.expect_err("a member makes none"), refused("forbidden"));
+    assert_eq!(beyond.expect_err("a member creates no projects"), refused("forbidden"));
     let audit = root.list_audit(None, None, None, 0).await.expect("records").items;
     assert!(audit.iter().any(|record| record.actor == "service-account/ci" && record.result == "refused"));
 
-    let stranger = person(&platform, "theirs", "project-admin").await;
-    let foreign = stranger.delete_service_account(Some("ours".into()), "ci").await.map_err(code);
+    let other_admin = person(&platform, "theirs", "project-admin").await;
+    let foreign = other_admin.delete_service_account(Some("ours".into()), "ci").await.map_err(code);
     assert_eq!(foreign.expect_err("another's"), refused("not_found"));
-    assert!(stranger.list_service_accounts(None).await.expect("own").items.is_empty());
+    assert!(other_admin.list_service_accounts(None).await.expect("own").items.is_empty());
     assert_eq!(admin.list_service_accounts(None).await.expect("own").items.len(), 1);
 
     admin.delete_service_account(None, "ci").await.expect("deleted");
-    assert_eq!(program.whoami().await.map_err(code).expect_err("gone"), refused("unauthenticated"));
+    assert_eq!(program.whoami().await.map_err(code).expect_err("deleted"), refused("unauthenticated"));
     let gone = admin.create_service_account_token(None, "ci", &ask).await.map_err(code);
     assert_eq!(gone.expect_err("deleted"), refused("not_found"));
     admin.create_service_account(&account("ci", "viewer")).await.expect("its name is free again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_account_makes_no_credential_that_would_outlive_it() {
+async fn service_account_cannot_create_credentials() {
     let platform = Platform::start(0);
     platform.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");
     let admin = person(&platform, "ours", "project-admin").await;
@@ -84,11 +84,11 @@ async fn a_service_account_makes_no_credential_that_would_outlive_it() {
     let another = program.create_service_account(&account("cd", "viewer")).await.map_err(code);
     assert_eq!(another.expect_err("no"), refused("forbidden"));
     let again = program.create_service_account_token(None, "ci", &CreateServiceAccountToken::default()).await;
-    assert_eq!(again.map_err(code).expect_err("not even for itself"), refused("forbidden"));
+    assert_eq!(again.map_err(code).expect_err("no token for itself"), refused("forbidden"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_service_account_cannot_be_is_refused_by_field() {
+async fn invalid_service_account_is_refused_with_its_field() {
     let platform = Platform::start(0);
     platform.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");
     let admin = person(&platform, "ours", "project-admin").await;
@@ -109,5 +109,5 @@ async fn what_a_service_account_cannot_be_is_refused_by_field() {
     assert!(hour.expect("made").token.expires_at.is_some());
     let ask =
         CreateToken { name: "service-account/ci".into(), role: "viewer".into(), project: None, ttl_seconds: None };
-    assert_eq!(admin.create_token(&ask).await.map_err(code).expect_err("posing"), about("field_invalid", "name"));
+    assert_eq!(admin.create_token(&ask).await.map_err(code).expect_err("reserved"), about("field_invalid", "name"));
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The mount option for a disk with plenty of free space.
-const ROOMY: &str = "size=4g";
+const LARGE_SIZE: &str = "size=4g";
 /// Free space left before the filler is written. A tmpfs cannot shrink below its use, which may grow meanwhile.
 const MARGIN_KIB: u64 = 256;
 /// The file that takes the free space.
@@ -24,13 +24,13 @@ impl SmallDisk {
     pub(crate) fn at(folder: &Path) -> Option<Self> {
         fs::create_dir_all(folder).expect("made");
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("{ROOMY},mode=1777"), "tmpfs"])
+            .args(["-t", "tmpfs", "-o", &format!("{LARGE_SIZE},mode=1777"), "tmpfs"])
             .arg(folder)
             .output();
         if mounted.is_ok_and(|mounted| mounted.status.success()) {
             return Some(Self { folder: folder.to_owned() });
         }
-        eprintln!("this user mounts no file system: that disks are full is tested by faults in the ports alone");
+        eprintln!("NOT RUN: this user cannot mount a file system");
         None
     }
 
@@ -60,8 +60,8 @@ impl SmallDisk {
     }
 
     /// Restores its size and deletes the filler.
-    pub(crate) fn make_room(&self) {
-        let roomy = Command::new("mount").args(["-o", &format!("remount,{ROOMY}")]).arg(&self.folder).status();
+    pub(crate) fn clear(&self) {
+        let roomy = Command::new("mount").args(["-o", &format!("remount,{LARGE_SIZE}")]).arg(&self.folder).status();
         assert!(roomy.expect("mount runs").success());
         let _ = fs::remove_file(self.folder.join(FILLER));
     }

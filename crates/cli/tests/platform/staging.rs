@@ -8,7 +8,7 @@ use gpuaas_model::TaskType;
 
 use crate::{
     artifacts::{ARCHIVE, IMAGES, release_of},
-    world::{PROJECT, Platform, eventually, import_of, until},
+    world::{PROJECT, Platform, eventually, import_request, until},
 };
 
 const VERSION: &str = "v1.0.0";
@@ -31,7 +31,7 @@ fn poison(staging: &Path, imported: &[Artifact]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn poisoned_staged_artifact_is_not_laid_out_and_staging_goes_with_the_workload() {
+async fn poisoned_staged_artifact_is_not_installed_and_staging_is_removed_with_the_workload() {
     let releases = tempfile::tempdir().expect("a folder");
     let files = [
         ("bin/rke2", PROGRAM.to_owned()),
@@ -42,7 +42,7 @@ async fn poisoned_staged_artifact_is_not_laid_out_and_staging_goes_with_the_work
     let release = release_of(releases.path(), VERSION, &files);
     let platform = tokio::task::block_in_place(|| Platform::start(1));
     let client = platform.client();
-    let imported = client.import_artifacts(&import_of(&release)).await.expect("imported").items;
+    let imported = client.import_artifacts(&import_request(&release)).await.expect("imported").items;
     client.create_project(&CreateProject { name: PROJECT.to_owned() }).await.expect("made");
     let ask = CreateAllocation { project: PROJECT.to_owned(), node: "demo-1".to_owned() };
     client.create_allocation(&ask).await.expect("made");
@@ -63,14 +63,14 @@ async fn poisoned_staged_artifact_is_not_laid_out_and_staging_goes_with_the_work
     fs::write(points.join(&laying_out), "").expect("armed");
     let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
     let reached = points.join(format!("{laying_out}.reached"));
-    tokio::task::block_in_place(|| until("nothing is laid out", || reached.exists()));
+    tokio::task::block_in_place(|| until("the installation does not begin", || reached.exists()));
     for artifact in &imported {
         let fetched = fs::read(staging.join(&artifact.sha256)).expect("staged");
-        assert_eq!(gpuaas_trust::sha256_hex(&fetched), artifact.sha256, "the poison was reused");
+        assert_eq!(gpuaas_trust::sha256_hex(&fetched), artifact.sha256, "a poisoned file was reused");
     }
     poison(&staging, &imported);
     platform.signal_agent(1, "CONT");
-    let ended = platform.ended(&started).await;
+    let ended = platform.await_end(&started).await;
     let step = |key: &str| ended.steps.iter().find(|step| step.key == key).map(|step| step.state.clone());
     let laid_out = (step("server-1/fetch"), step("server-1/install"));
     assert_eq!(laid_out, (Some("succeeded".to_owned()), Some("succeeded".to_owned())), "{:?}", ended.operation.fault);
@@ -81,7 +81,7 @@ async fn poisoned_staged_artifact_is_not_laid_out_and_staging_goes_with_the_work
     assert!(imported.iter().any(|artifact| artifact.name == ARCHIVE));
 
     let removed = client.decommission_workload(Some(PROJECT.to_owned()), "train").await.expect("accepted");
-    let removed = platform.ended(&removed).await;
+    let removed = platform.await_end(&removed).await;
     assert_eq!(removed.operation.state, "succeeded", "{:?}", removed.operation.fault);
-    assert!(!staging.exists(), "staged artifacts stay");
+    assert!(!staging.exists(), "staged artifacts remain");
 }

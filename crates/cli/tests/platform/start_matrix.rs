@@ -10,8 +10,8 @@ use std::{
 use gpuaas_api_types::CreateProject;
 
 use crate::{
-    lone::{Lone, Start, code},
-    world::{build_programs, import_of, release, show},
+    single_server::{SingleServer, Start},
+    world::{build_programs, import_request, release, show},
 };
 
 /// How a file of the data directory is damaged or replaced.
@@ -26,7 +26,7 @@ enum State {
     /// Replaced by its content at an earlier moment.
     Older,
     /// Replaced by the file of another control plane; `lock` gets other text.
-    Foreign,
+    Swapped,
     /// Database only: a schema version that the program does not know.
     Newer,
 }
@@ -43,12 +43,12 @@ enum Expected {
 }
 
 use Expected::{Refuses, Serves, ServesAndNames};
-use State::{Cut, Empty, Flipped, Foreign, Missing, Newer, Older};
+use State::{Cut, Empty, Flipped, Missing, Newer, Older, Swapped};
 
 /// The rows are intact but from an earlier moment.
-const HISTORY_WENT_BACK: Expected = Refuses("history_went_back");
+const HISTORY_WENT_BACK: Expected = Refuses("history_rolled_back");
 /// Nothing proves from which moment the rows are.
-const HISTORY_UNPROVEN: Expected = Refuses("history_unproven");
+const HISTORY_UNPROVEN: Expected = Refuses("history_unverified");
 
 /// The kinds of findings, joined by commas in alphabetical order, or the code with which `verify` itself refuses.
 type Found = &'static str;
@@ -68,7 +68,7 @@ const CELLS: &[(&str, States)] = &[
             (Flipped, "database", Refuses("store_damaged")),
             (Older, "history", HISTORY_WENT_BACK),
             (Newer, "store_too_new", Refuses("store_too_new")),
-            (Foreign, "history,key", Refuses("sealing_key_mismatch")),
+            (Swapped, "history,key", Refuses("sealing_key_mismatch")),
         ],
     ),
     (
@@ -80,7 +80,7 @@ const CELLS: &[(&str, States)] = &[
             (Flipped, "history", HISTORY_WENT_BACK),
             (Older, "history", HISTORY_WENT_BACK),
             // The pages of the foreign log replace pages of this database.
-            (Foreign, "database", Refuses("store_damaged")),
+            (Swapped, "database", Refuses("store_damaged")),
         ],
     ),
     // An earlier mark is still valid, and one of its two entries is enough.
@@ -92,7 +92,7 @@ const CELLS: &[(&str, States)] = &[
             (Cut, "history", HISTORY_UNPROVEN),
             (Flipped, NOTHING, Serves),
             (Older, NOTHING, Serves),
-            (Foreign, "history", HISTORY_UNPROVEN),
+            (Swapped, "history", HISTORY_UNPROVEN),
         ],
     ),
     (
@@ -103,7 +103,7 @@ const CELLS: &[(&str, States)] = &[
             (Cut, "key", Refuses("sealing_key_invalid")),
             (Flipped, "key", Refuses("sealing_key_mismatch")),
             (Older, NOTHING, Serves),
-            (Foreign, "key", Refuses("sealing_key_mismatch")),
+            (Swapped, "key", Refuses("sealing_key_mismatch")),
         ],
     ),
     // No rotation is under way: nothing is sealed with the next key.
@@ -115,7 +115,7 @@ const CELLS: &[(&str, States)] = &[
             (Cut, "key", Refuses("sealing_key_invalid")),
             (Flipped, NOTHING, Serves),
             (Older, NOTHING, Serves),
-            (Foreign, NOTHING, Serves),
+            (Swapped, NOTHING, Serves),
         ],
     ),
     (
@@ -126,7 +126,7 @@ const CELLS: &[(&str, States)] = &[
             (Cut, NOTHING, Serves),
             (Flipped, NOTHING, Serves),
             (Older, NOTHING, Serves),
-            (Foreign, NOTHING, Serves),
+            (Swapped, NOTHING, Serves),
         ],
     ),
     (
@@ -137,7 +137,7 @@ const CELLS: &[(&str, States)] = &[
             (Cut, NOTHING, Serves),
             (Flipped, NOTHING, Serves),
             (Older, NOTHING, Serves),
-            (Foreign, NOTHING, Serves),
+            (Swapped, NOTHING, Serves),
         ],
     ),
     (
@@ -148,7 +148,7 @@ const CELLS: &[(&str, States)] = &[
             (Cut, NOTHING, Serves),
             (Flipped, NOTHING, Serves),
             (Older, NOTHING, Serves),
-            (Foreign, NOTHING, Serves),
+            (Swapped, NOTHING, Serves),
         ],
     ),
     // Digests are compared by `verify` and when an artifact is laid out; a start compares lengths only.
@@ -162,11 +162,11 @@ const CELLS: &[(&str, States)] = &[
             (Older, NOTHING, Serves),
         ],
     ),
-    ("lock", &[(Missing, NOTHING, Serves), (Empty, NOTHING, Serves), (Foreign, NOTHING, Serves)]),
+    ("lock", &[(Missing, NOTHING, Serves), (Empty, NOTHING, Serves), (Swapped, NOTHING, Serves)]),
 ];
 
 /// The data directories from which the cells are copied.
-struct Given {
+struct Fixture {
     _folder: tempfile::TempDir,
     root: PathBuf,
     token: String,
@@ -181,7 +181,7 @@ struct Acknowledged {
     audit: usize,
 }
 
-async fn acknowledged(served: &Lone, token: &str) -> Option<Acknowledged> {
+async fn acknowledged(served: &SingleServer, token: &str) -> Option<Acknowledged> {
     let client = served.client(token);
     let projects = client.list_projects().await.ok()?.items;
     let audit = client.list_audit(None, None, None, 0).await.ok()?.items;
@@ -193,11 +193,11 @@ async fn acknowledged(served: &Lone, token: &str) -> Option<Acknowledged> {
     })
 }
 
-async fn make(served: &Lone, token: &str, name: &str) {
+async fn make(served: &SingleServer, token: &str, name: &str) {
     served.client(token).create_project(&CreateProject { name: name.to_owned() }).await.expect("made");
 }
 
-impl Given {
+impl Fixture {
     /// Prepares a control plane that was shut down in order twice and killed once, copies of its files from earlier moments,
     /// and the files of another control plane.
     async fn made() -> Self {
@@ -207,7 +207,7 @@ impl Given {
         let served = start.on(&data).expect("it serves");
         let token = served.first_admin().await;
         let client = served.client(&token);
-        client.import_artifacts(&import_of(release())).await.expect("imported");
+        client.import_artifacts(&import_request(release())).await.expect("imported");
         make(&served, &token, "first").await;
         served.end();
         for verb in ["recover-admin", "next-sealing-key"] {
@@ -274,8 +274,8 @@ impl Given {
                 fs::write(&path, bytes).expect("written");
             }
             Older => drop(fs::copy(self.root.join("older").join(&file), &path).expect("copied")),
-            Foreign if file == "lock" => fs::write(&path, "somebody else's").expect("written"),
-            Foreign => drop(fs::copy(self.root.join("foreign").join(&file), &path).expect("copied")),
+            Swapped if file == "lock" => fs::write(&path, "another process").expect("written"),
+            Swapped => drop(fs::copy(self.root.join("foreign").join(&file), &path).expect("copied")),
             Newer => {
                 fs::write(&path, bytes).expect("written");
                 let rows = rusqlite::Connection::open(&path).expect("a database");
@@ -284,7 +284,7 @@ impl Given {
             }
         }
         // Without its log, which belongs to the undamaged database.
-        if file == "gpuaas.db" && matches!(state, Flipped | Older | Foreign | Newer) {
+        if file == "gpuaas.db" && matches!(state, Flipped | Older | Swapped | Newer) {
             let _ = fs::remove_file(cell.join("gpuaas.db-wal"));
         }
         cell
@@ -319,19 +319,22 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 type Cell = (&'static str, State, Found, Expected);
 
 /// Runs one cell. Returns its line of the table, and whether `verify` and the start did as required without changing the files.
-async fn judged(given: &Given, all: &Acknowledged, (file, state, finds, expected): Cell) -> (String, bool) {
+async fn run_cell(given: &Fixture, all: &Acknowledged, (file, state, finds, expected): Cell) -> (String, bool) {
     let cell = given.cell(file, state);
     let before = contents(&cell);
     let verified = Start::default().verb(&cell, &["verify", "-o", "json"]);
     let found = match serde_json::from_slice::<serde_json::Value>(&verified.stdout) {
-        Ok(told) => {
-            let findings = told["findings"].as_array().expect("a list");
+        Ok(reported) => {
+            let findings = reported["findings"].as_array().expect("a list");
             let kinds: BTreeSet<&str> = findings.iter().filter_map(|finding| finding["kind"].as_str()).collect();
             let is_told = verified.status.code() == Some(i32::from(!findings.is_empty()));
-            assert!(is_told, "{:?}: {told}", verified.status);
+            assert!(is_told, "{:?}: {reported}", verified.status);
             kinds.into_iter().collect::<Vec<_>>().join(",")
         }
-        Err(_) => code(&String::from_utf8_lossy(&verified.stderr)),
+        Err(_) => serde_json::from_slice::<serde_json::Value>(&verified.stderr).expect("an error as JSON")["code"]
+            .as_str()
+            .expect("a code")
+            .to_owned(),
     };
     let is_unchanged = contents(&cell) == before;
     let started = tokio::task::block_in_place(|| Start::default().on(&cell));
@@ -339,7 +342,7 @@ async fn judged(given: &Given, all: &Acknowledged, (file, state, finds, expected
         Err(refusal) => {
             let nothing_written = contents(&cell) == before;
             let is_right = expected == Refuses(Box::leak(refusal.code.clone().into_boxed_str())) && nothing_written;
-            let line = refusal.said.lines().find(|line| line.starts_with("error:")).unwrap_or_default();
+            let line = refusal.stderr.lines().find(|line| line.starts_with("error:")).unwrap_or_default();
             let written = if nothing_written { "" } else { "; AND IT HAS WRITTEN" };
             (format!("refuses: {}{written}", line.replace(&*cell.to_string_lossy(), "…")), is_right)
         }
@@ -366,9 +369,9 @@ async fn judged(given: &Given, all: &Acknowledged, (file, state, finds, expected
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn start_serves_all_that_was_acknowledged_or_says_what_is_wrong_with_which_file() {
+async fn start_serves_all_acknowledged_changes_or_refuses_with_a_code() {
     tokio::task::block_in_place(build_programs);
-    let given = Given::made().await;
+    let given = Fixture::made().await;
     let untouched = given.root.join("untouched");
     copy(&given.root.join("data"), &untouched);
     let served = Start::default().on(&untouched).expect("it serves");
@@ -382,7 +385,7 @@ async fn start_serves_all_that_was_acknowledged_or_says_what_is_wrong_with_which
     let cells: Vec<Cell> = CELLS.iter().flat_map(of_file).collect();
     // Runs four cells at a time, because each process mostly waits for its disk.
     for group in cells.chunks(4) {
-        let judged = group.iter().map(|&cell| judged(given, all, cell));
+        let judged = group.iter().map(|&cell| run_cell(given, all, cell));
         for (line, is_right) in futures::future::join_all(judged).await {
             show(&line);
             if !is_right {

@@ -21,7 +21,7 @@ fn unpacked(file: &std::path::Path) -> BTreeMap<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_holds_what_helps_and_no_secret_even_of_files_that_are_added() {
+async fn bundle_contains_diagnostics_and_no_secret() {
     let platform = Platform::start(1);
     let admin = platform.client();
     admin.create_project(&CreateProject { name: "one".into() }).await.expect("made");
@@ -60,7 +60,7 @@ async fn a_bundle_holds_what_helps_and_no_secret_even_of_files_that_are_added() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_of_somebody_who_may_not_see_all_says_what_it_lacks() {
+async fn bundle_of_a_restricted_role_lists_what_is_missing() {
     let platform = Platform::start(0);
     let admin = platform.client();
     admin.create_project(&CreateProject { name: "ours".into() }).await.expect("made");
@@ -80,7 +80,7 @@ async fn a_bundle_of_somebody_who_may_not_see_all_says_what_it_lacks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_goes_on_where_one_page_of_a_list_ends() {
+async fn bundle_reads_all_pages_of_a_list() {
     let platform = Platform::start(0);
     let admin = platform.client();
     // One more than a page of events holds.
@@ -97,7 +97,7 @@ async fn a_bundle_goes_on_where_one_page_of_a_list_ends() {
     assert!(platform.gpuaas(&["support", "bundle", "--file", &file.to_string_lossy()]).status.success());
     let entries = unpacked(&file);
     for list in ["events.json", "audit.json"] {
-        let told = (0..201).filter(|number| entries[list].contains(&format!("token-{number:03}"))).count();
-        assert_eq!(told, 201, "{list}");
+        let reported = (0..201).filter(|number| entries[list].contains(&format!("token-{number:03}"))).count();
+        assert_eq!(reported, 201, "{list}");
     }
 }

@@ -5,19 +5,19 @@ use std::{fs, path::PathBuf};
 use gpuaas_api_types::{CreateProject, RegisterNode};
 
 use crate::{
-    lone::{Lone, Start},
-    world::{build_programs, import_of, release},
+    single_server::{SingleServer, Start},
+    world::{build_programs, import_request, release},
 };
 
 /// Prepares the data directory of a stopped control plane with a project, a node and artifacts.
-async fn ended() -> (tempfile::TempDir, PathBuf) {
+async fn stopped_control_plane() -> (tempfile::TempDir, PathBuf) {
     tokio::task::block_in_place(build_programs);
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");
-    let served: Lone = Start::default().on(&data).expect("it serves");
+    let served: SingleServer = Start::default().on(&data).expect("it serves");
     let token = served.first_admin().await;
     let client = served.client(&token);
-    client.import_artifacts(&import_of(release())).await.expect("imported");
+    client.import_artifacts(&import_request(release())).await.expect("imported");
     client.create_project(&CreateProject { name: "lab".into() }).await.expect("made");
     client.register_node(&RegisterNode { name: "gpu-1".into(), ..RegisterNode::default() }).await.expect("registered");
     served.end();
@@ -33,26 +33,26 @@ fn change(data: &std::path::Path, sql: &str) {
 fn found(data: &std::path::Path) -> Vec<(String, String)> {
     let verified = Start::default().verb(data, &["verify", "-o", "json"]);
     assert_eq!(verified.status.code(), Some(1), "{}", String::from_utf8_lossy(&verified.stderr));
-    let told: serde_json::Value = serde_json::from_slice(&verified.stdout).expect("JSON");
-    let findings = told["findings"].as_array().expect("a list").iter();
+    let reported: serde_json::Value = serde_json::from_slice(&verified.stdout).expect("JSON");
+    let findings = reported["findings"].as_array().expect("a list").iter();
     let text = |finding: &serde_json::Value, name: &str| finding[name].as_str().expect("a text").to_owned();
     findings.map(|finding| (text(finding, "kind"), text(finding, "place"))).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn start_with_a_row_that_cannot_be_read_names_file_table_row_and_next_step() {
-    let (_folder, data) = ended().await;
+async fn start_with_an_unreadable_row_names_file_table_row_and_next_step() {
+    let (_folder, data) = stopped_control_plane().await;
     change(&data, "update settings set value = '' where name = 'control-plane.id'");
     let refusal = Start::default().on(&data).err().expect("refused");
-    assert_eq!((refusal.code.as_str(), refusal.status), ("row_unreadable", Some(1)), "{}", refusal.said);
+    assert_eq!((refusal.code.as_str(), refusal.status), ("row_unreadable", Some(1)), "{}", refusal.stderr);
     for part in ["gpuaas.db", "table ", "row ", "column ", "gpuaas server verify"] {
-        assert!(refusal.said.contains(part), "{part}: {}", refusal.said);
+        assert!(refusal.stderr.contains(part), "{part}: {}", refusal.stderr);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn verify_names_every_kind_of_loss() {
-    let (folder, data) = ended().await;
+    let (folder, data) = stopped_control_plane().await;
     let kinds = |data: &std::path::Path| found(data).into_iter().map(|(kind, _)| kind).collect::<Vec<_>>();
     let copy = |name: &str| {
         let to = folder.path().join(name);

@@ -1,8 +1,8 @@
 //! The life of a cluster from placement to removal through the API, one operation after the other, as a tenant runs them.
 
 use futures::{StreamExt, TryStreamExt};
-use gpuaas_api_types::{AskAccess, CreateToken, EnrollNode};
-use gpuaas_client::LogAsk;
+use gpuaas_api_types::{CreateToken, EnrollNode, RequestAccess};
+use gpuaas_client::LogOptions;
 
 use crate::world::{PROJECT, Platform, eventually};
 
@@ -34,15 +34,15 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let deploy = platform.deployment("train", &[2]).await;
     let preview = tenant.preview_workload(&deploy).await.expect("a preview");
     assert_eq!(preview.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["server-1", "agent-1"]);
-    assert!(tenant.list_workloads(project(), None, None).await.expect("a list").items.is_empty(), "it touched nothing");
+    assert!(tenant.list_workloads(project(), None, None).await.expect("a list").items.is_empty(), "a workload exists");
 
     let mut events = Box::pin(tenant.follow_new_events(project()).await.expect("a stream"));
     let started = tenant.deploy_workload(&deploy).await.expect("accepted");
     let second = tenant.decommission_workload(project(), "train").await.expect_err("one at a time").to_string();
-    assert!(second.contains("deploy"), "the conflict names what is in the way: {second}");
-    let ended = platform.ended(&started).await;
+    assert!(second.contains("deploy"), "the conflict does not name the running operation: {second}");
+    let ended = platform.await_end(&started).await;
     assert_eq!(ended.operation.state, "succeeded", "{:?}", ended.operation.fault);
-    let told: Vec<String> = events
+    let reported: Vec<String> = events
         .by_ref()
         .take_while(|event| {
             let goes_on = event.as_ref().is_ok_and(|event| event.kind != "operation.ended");
@@ -52,7 +52,7 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
         .try_collect()
         .await
         .expect("events");
-    assert_eq!(told.first().map(String::as_str), Some("workload.requested"));
+    assert_eq!(reported.first().map(String::as_str), Some("workload.requested"));
     let listed = tenant.list_events(project(), 0).await.expect("events").items;
     let numbers: Vec<u64> = listed.iter().map(|event| event.sequence).collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "no gap: {numbers:?}");
@@ -69,30 +69,30 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let additions = platform.additions(&[3]).await;
     let preview = tenant.preview_members(project(), "train", &additions).await.expect("a preview");
     assert_eq!(preview.members[0].name, "agent-2");
-    let added = platform.ended(&tenant.add_members(project(), "train", &additions).await.expect("accepted")).await;
+    let added = platform.await_end(&tenant.add_members(project(), "train", &additions).await.expect("accepted")).await;
     assert_eq!(added.operation.state, "succeeded", "{:?}", added.operation.fault);
     assert_eq!(tenant.list_members(project(), "train").await.expect("members").items.len(), 3);
 
-    let ask = LogAsk { tail: Some(5), ..LogAsk::default() };
+    let ask = LogOptions { tail: Some(5), ..LogOptions::default() };
     let lines: Vec<_> =
         tenant.read_logs(project(), "train", "server-1", &ask).await.expect("a journal").collect().await;
     assert_eq!(lines.len(), 5, "{lines:?}");
     assert_eq!(tenant.resume_workload(project(), "train").await.expect_err("nothing to resume").exit() as u8, 5);
     assert_eq!(tenant.cancel_operation(&started.operation.id).await.expect_err("it has ended").exit() as u8, 5);
 
-    let granted = tenant.deliver_kubeconfig(project(), "train", &AskAccess::default()).await.expect("a kubeconfig");
+    let granted = tenant.deliver_kubeconfig(project(), "train", &RequestAccess::default()).await.expect("a kubeconfig");
     assert!(granted.kubeconfig.contains("token:") && !granted.kubeconfig.contains("client-key-data"));
     let access = tenant.get_access(project(), "train").await.expect("an answer");
     let delivered = access.grants.iter().find(|grant| grant.id == granted.grant).expect("the grant is on record");
     assert_eq!(delivered.requested_by, "tenant");
-    let revoked = tenant.revoke_access(&granted.grant).await.expect("withdrawn");
+    let revoked = tenant.revoke_access(&granted.grant).await.expect("revoked");
     assert!(revoked.revoked_at.is_some());
 
     let tasks = admin.list_tasks(None, Some(started.operation.id.clone())).await.expect("tasks").items;
     assert!(!tasks.is_empty() && tasks.iter().all(|task| task.state == "succeeded"));
     assert_eq!(admin.get_task(&tasks[0].id).await.expect("a task").id, tasks[0].id);
 
-    let removed = platform.ended(&tenant.decommission_workload(project(), "train").await.expect("accepted")).await;
+    let removed = platform.await_end(&tenant.decommission_workload(project(), "train").await.expect("accepted")).await;
     assert_eq!(removed.operation.state, "succeeded", "{:?}", removed.operation.fault);
     let gone = tenant.get_workload(project(), "train").await.expect("history").workload;
     assert_eq!((gone.lifecycle.as_str(), gone.section.as_str(), gone.endpoint), ("decommissioned", "history", None));
@@ -101,7 +101,7 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     }
     let released = admin.release_allocation(&platform.allocation(3).await).await.expect("released");
     assert_eq!(released.state, "released");
-    eventually("the node is not kept apart", async || {
+    eventually("the node does not need a reimage", async || {
         admin.get_node("demo-3").await.is_ok_and(|node| node.state == "needs_reimage")
     })
     .await;

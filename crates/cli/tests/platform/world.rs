@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
 /// Timeout of every wait; the awaited event normally takes a fraction of it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(90);
 /// Name of the project that owns the allocations and deploys.
 pub(crate) const PROJECT: &str = "research";
 /// Limits the clusters that run at once, because each holds about 450 MB.
@@ -59,7 +59,7 @@ impl Platform {
         let mut platform = tokio::task::block_in_place(|| Self::start_with(nodes, environment));
         platform._cluster = Some(permit);
         let client = platform.client();
-        client.import_artifacts(&import_of(release())).await.expect("the release is imported");
+        client.import_artifacts(&import_request(release())).await.expect("the release is imported");
         client.create_project(&CreateProject { name: PROJECT.to_owned() }).await.expect("made");
         for node in 1..=nodes {
             let ask = CreateAllocation { project: PROJECT.to_owned(), node: format!("demo-{node}") };
@@ -86,7 +86,7 @@ impl Platform {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let began = Instant::now();
-        while !self.processes().is_empty() && began.elapsed() < PATIENCE {
+        while !self.processes().is_empty() && began.elapsed() < WAIT_MAX {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -94,7 +94,7 @@ impl Platform {
     fn await_ready(&mut self) {
         let began = Instant::now();
         while !self.ready_file.exists() {
-            assert!(began.elapsed() < PATIENCE, "gpuaas dev does not become ready");
+            assert!(began.elapsed() < WAIT_MAX, "gpuaas dev does not become ready");
             assert!(self.child.try_wait().expect("a child").is_none(), "gpuaas dev ended");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -143,7 +143,7 @@ impl Platform {
     }
 
     /// Enables the named faults of the stand-in on one node.
-    pub(crate) fn fault(&self, node: u8, names: &str) {
+    pub(crate) fn inject_faults(&self, node: u8, names: &str) {
         let file = self.node_file(node, "etc/rancher/rke2/stand-in-faults");
         std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
         std::fs::write(file, names).expect("written");
@@ -185,7 +185,7 @@ impl Platform {
     }
 
     /// Waits until the operation has ended, and returns it.
-    pub(crate) async fn ended(&self, started: &Started) -> OperationDetail {
+    pub(crate) async fn await_end(&self, started: &Started) -> OperationDetail {
         let client = self.client();
         eventually("the operation does not end", async || {
             client.get_operation(&started.operation.id).await.is_ok_and(|of| of.operation.ended_at.is_some())
@@ -230,14 +230,14 @@ impl Drop for Platform {
 }
 
 fn spawn(folder: &Path, nodes: u8, environment: &[(&str, &str)]) -> Child {
-    let said = std::fs::File::create(folder.join("said.txt")).expect("a file");
+    let log = std::fs::File::create(folder.join("said.txt")).expect("a file");
     Command::new(GPUAAS)
         .args(["dev", "--listen", "127.0.0.1:0", "--nodes", &nodes.to_string()])
         .args(["--data-dir".as_ref(), folder.join("data").as_os_str()])
         .args(["--ready-file".as_ref(), folder.join("ready.json").as_os_str()])
         .envs(environment.iter().copied())
         .stdout(Stdio::null())
-        .stderr(said)
+        .stderr(log)
         .spawn()
         .expect("gpuaas dev starts")
 }
@@ -280,7 +280,7 @@ pub(crate) fn release() -> &'static Path {
 }
 
 /// Returns a request that imports the release in that folder, with the SHA-256 of its checksum file.
-pub(crate) fn import_of(release: &Path) -> ImportRelease {
+pub(crate) fn import_request(release: &Path) -> ImportRelease {
     let folder = std::fs::canonicalize(release).expect("a folder");
     let sums = std::fs::read(folder.join("sha256sum-amd64.txt")).expect("a sum file");
     ImportRelease {
@@ -310,7 +310,7 @@ pub(crate) fn components() -> &'static Path {
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < WAIT_MAX, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -324,7 +324,7 @@ pub(crate) fn show(figure: &str) {
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !holds().await {
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < WAIT_MAX, "{what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

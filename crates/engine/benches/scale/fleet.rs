@@ -13,7 +13,7 @@ use futures::{
 };
 use gpuaas_app_rke2::Rke2;
 use gpuaas_engine::{
-    AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, Keys, Retention, Seen,
+    AppEntry, Caller, Catalog, Endpoints, Engine, EngineParts, Keys, Precondition, Retention,
     commands::{self, workload::Deploy},
     effects::{AccessRequest, AppEffects, CallContext, Delivered, Tunnel},
     ownership::NodeAccess,
@@ -23,7 +23,7 @@ use gpuaas_model::{
     AllocationState, Code, CorrelationId, EnrolledNode, KeyState, Name, NodeId, OperationState, Principal, ProjectId,
     ReplicaId, Role, SecretId, TaskId, TaskType, TokenId,
 };
-use gpuaas_store::{AllocationFilter, Burial, OperationFilter, Store, StoreOptions, WorkloadFilter};
+use gpuaas_store::{AllocationFilter, Eviction, OperationFilter, Store, StoreOptions, WorkloadFilter};
 use gpuaas_trust::{
     Authority, EnrollmentString, Envelope, NodeKey, SealingKey, SigningKeySet, TaskSigner, TaskStatement, TokenKey,
     sha256_hex,
@@ -39,7 +39,7 @@ use uuid::Uuid;
 use crate::ports::ports;
 
 const CONTROL_PLANE: &str = "bench";
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Simulated nodes. They answer every task after a fixed time, or hold the tasks of operations until they are released.
 pub(crate) struct Nodes {
@@ -65,13 +65,13 @@ impl Nodes {
         self.is_holding.send_replace(is_holding);
     }
 
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear_dispatched(&self) {
         self.dispatched.send_modify(BTreeSet::clear);
     }
 
     pub(crate) async fn until_dispatched(&self, count: usize) {
         let mut dispatched = self.dispatched.subscribe();
-        dispatched.wait_for(|nodes| nodes.len() >= count).await.expect("the nodes stay");
+        dispatched.wait_for(|nodes| nodes.len() >= count).await.expect("the simulated nodes still exist");
     }
 
     async fn result(engine: &Weak<Engine>, statement: &TaskStatement, task: TaskType) -> Value {
@@ -105,10 +105,10 @@ impl Nodes {
 }
 
 /// One replica's access to all nodes.
-struct Way(Arc<Nodes>);
+struct NodeLink(Arc<Nodes>);
 
 #[async_trait]
-impl gpuaas_engine::port::Nodes for Way {
+impl gpuaas_engine::port::Nodes for NodeLink {
     async fn dispatch(
         &self,
         access: &NodeAccess,
@@ -122,8 +122,8 @@ impl gpuaas_engine::port::Nodes for Way {
         }
         let ended = async move {
             if statement.operation.is_some() {
-                let let_go = nodes.is_holding.subscribe().wait_for(|is_holding| !is_holding).await.is_ok();
-                assert!(let_go, "the nodes stay");
+                let is_released = nodes.is_holding.subscribe().wait_for(|is_holding| !is_holding).await.is_ok();
+                assert!(is_released, "the simulated nodes still exist");
             }
             tokio::time::sleep(nodes.task).await;
             let engine = nodes.engine.get().expect("set at the start");
@@ -134,34 +134,34 @@ impl gpuaas_engine::port::Nodes for Way {
     }
     async fn cancel(&self, _: NodeId, _: TaskId) {}
     async fn observe(&self, _: NodeId, _: Vec<String>) {}
-    async fn give_keys(&self, _: NodeId, _: &str) -> bool {
+    async fn send_keys(&self, _: NodeId, _: &str) -> bool {
         true
     }
-    fn readmit(&self, _: NodeId) {}
-    fn readmit_all(&self) {}
-    fn expect_back(&self, _: NodeId) {}
-    async fn spread_endpoints(&self) {}
-    fn release_all(&self) {}
+    fn recheck(&self, _: NodeId) {}
+    fn recheck_all(&self) {}
+    fn expect_reconnect(&self, _: NodeId) {}
+    async fn broadcast_endpoints(&self) {}
+    fn close_channels(&self) {}
 }
 
 /// A cluster whose calls succeed. It delivers no access and has no tunnels.
-struct Up;
+struct HealthyCluster;
 
 #[async_trait]
-impl AppEffects for Up {
+impl AppEffects for HealthyCluster {
     async fn call(&self, call: &str, _: CallContext) -> Result<Value, TaskFailure> {
         Ok(json!({ "call": call }))
     }
     async fn deliver_access(&self, _: AccessRequest, _: CallContext) -> Result<Delivered, TaskFailure> {
-        Err(TaskFailure::new(Code::TaskUnknown, "nobody asks for access"))
+        Err(TaskFailure::new(Code::TaskUnknown, "access is not simulated"))
     }
     async fn revoke_access(&self, _: &str, _: CallContext) -> Result<(), TaskFailure> {
-        Err(TaskFailure::new(Code::TaskUnknown, "nobody asks for access"))
+        Err(TaskFailure::new(Code::TaskUnknown, "access is not simulated"))
     }
 }
 
 #[async_trait]
-impl NodeTunnels for Up {
+impl NodeTunnels for HealthyCluster {
     async fn open(&self, _: &NodeAccess, _: u16) -> std::io::Result<Box<dyn Tunnel>> {
         Err(std::io::Error::other("there are no tunnels"))
     }
@@ -186,7 +186,7 @@ fn keys() -> Keys {
         let made = Authority::generate(CONTROL_PLANE, ports().clock.now()).expect("an authority");
         (made.certificate_pem().to_owned(), made.key_pem().to_string())
     });
-    let authority = Authority::from_pem(certificate, key).expect("what was made");
+    let authority = Authority::from_pem(certificate, key).expect("the generated authority");
     Keys::new(CONTROL_PLANE.to_owned(), authority, SealingKey::new(&[9; 32]).expect("a key"), TokenKey::new(&[9; 32]))
 }
 
@@ -226,7 +226,7 @@ impl Fleet {
     }
 
     /// Starts one control plane on the store of a stopped one, evicts that predecessor and continues its operations.
-    pub(crate) async fn again(url: &str, nodes: Arc<Nodes>, predecessor: ReplicaId) -> Self {
+    pub(crate) async fn restart(url: &str, nodes: Arc<Nodes>, predecessor: ReplicaId) -> Self {
         let engine = engine(url, &nodes, Some(predecessor)).await;
         Self { engines: vec![engine], project: ProjectId::from_uuid(Uuid::nil()), allocations: Vec::new() }
     }
@@ -252,7 +252,7 @@ impl Fleet {
         let all = reader.workloads(&WorkloadFilter::default()).await.expect("workloads");
         drop(reader);
         for workload in all {
-            let seen = Seen::Whatever;
+            let seen = Precondition::Any;
             commands::workload::decommission(&self.engines[0], &caller(), workload.id, &seen).await.expect("accepted");
         }
     }
@@ -268,7 +268,7 @@ impl Fleet {
                 return;
             }
             // Polls instead of reading after each of the thousands of changes, because these reads are not part of the measurement.
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -294,14 +294,14 @@ async fn engine(url: &str, nodes: &Arc<Nodes>, predecessor: Option<ReplicaId>) -
     let ports = ports();
     let store = Store::open(&StoreOptions { url: url.to_owned() }, ports.clock.clone()).await.expect("a store");
     if let Some(predecessor) = predecessor {
-        store.bury_replica(predecessor, Burial::Known).await.expect("buried");
+        store.evict_replica(predecessor, Eviction::Unconditional).await.expect("evicted");
     }
     let keys = keys();
-    store.prove_with(keys.proof());
+    store.set_record_proof(keys.proof());
     let mut tx = store.begin().await.expect("a change");
     if tx.signing_keys().await.expect("keys").is_empty() {
-        let stored = keys.stored(&signer(), KeyState::Active, 1, ports.clock.now()).expect("sealed");
-        tx.insert_signing_key(&stored).await.expect("kept");
+        let stored = keys.stored_signing_key(&signer(), KeyState::Active, 1, ports.clock.now()).expect("sealed");
+        tx.insert_signing_key(&stored).await.expect("inserted");
         tx.commit().await.expect("committed");
     } else {
         drop(tx);
@@ -311,10 +311,11 @@ async fn engine(url: &str, nodes: &Arc<Nodes>, predecessor: Option<ReplicaId>) -
         replica,
         store,
         ports,
-        catalog: Catalog::default().with(AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(Up) }),
+        catalog: Catalog::default()
+            .with(AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(HealthyCluster) }),
         keys,
-        nodes: Arc::new(Way(nodes.clone())),
-        tunnels: Arc::new(Up),
+        nodes: Arc::new(NodeLink(nodes.clone())),
+        tunnels: Arc::new(HealthyCluster),
         endpoints: Endpoints {
             api_url: "https://bench:7443".to_owned(),
             channel: "bench:7444".to_owned(),
@@ -322,7 +323,7 @@ async fn engine(url: &str, nodes: &Arc<Nodes>, predecessor: Option<ReplicaId>) -
         },
         reimage_hook: None,
         archives: Arc::new(NoArchives),
-        retention: Retention::USUAL,
+        retention: Retention::DEFAULT,
     });
     engine.join().await.expect("joined");
     let (runs, lives) = (engine.clone(), engine.clone());
@@ -336,7 +337,7 @@ struct NoArchives;
 
 #[async_trait::async_trait]
 impl ArchiveFiles for NoArchives {
-    async fn keep(&self, _: Vec<u8>) -> Result<ArchiveFile, String> {
+    async fn store(&self, _: Vec<u8>) -> Result<ArchiveFile, String> {
         Err("there is no artifact store here".to_owned())
     }
 }
@@ -399,7 +400,7 @@ async fn active_allocations(store: &Store, count: usize) -> Vec<String> {
         if all.iter().filter(|one| one.state == AllocationState::Active).count() == count {
             return all.into_iter().map(|one| one.id.to_string()).collect();
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

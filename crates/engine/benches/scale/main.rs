@@ -15,7 +15,7 @@ use gpuaas_postgres_server::Server;
 /// Number of open operations when the control plane restarts.
 const OPEN: usize = 1_000;
 /// Number of concurrent deployments.
-const AT_ONCE: usize = 20;
+const CONCURRENT_DEPLOYMENTS: usize = 20;
 /// Duration of a task on a simulated node.
 const TASK: Duration = Duration::from_millis(20);
 /// Runs per figure; the result is their median.
@@ -23,15 +23,15 @@ const RUNS: usize = 9;
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    let asked = |what: &str| std::env::args().any(|argument| argument == what);
+    let is_requested = |what: &str| std::env::args().any(|argument| argument == what);
     // Measures nothing without one of these arguments, so `cargo test --benches` stays fast.
-    if asked("restart") {
+    if is_requested("restart") {
         runtime.block_on(restart());
     }
-    if asked("replicas") {
+    if is_requested("replicas") {
         runtime.block_on(replicas());
     }
-    if asked("grow") {
+    if is_requested("grow") {
         let arguments: Vec<String> = std::env::args().skip_while(|argument| argument != "grow").collect();
         let number = |at: usize| arguments[at].parse().expect("a number");
         runtime.block_on(grow(&arguments[1], number(2), number(3)));
@@ -66,9 +66,9 @@ async fn restart() {
         }
         nodes.until_dispatched(OPEN).await;
         let predecessor = fleet.stop().await;
-        nodes.forget();
+        nodes.clear_dispatched();
         let began = Instant::now();
-        let again = Fleet::again(&url, nodes.clone(), predecessor).await;
+        let again = Fleet::restart(&url, nodes.clone(), predecessor).await;
         let open = began.elapsed();
         nodes.until_dispatched(1).await;
         let first = began.elapsed();
@@ -86,18 +86,19 @@ async fn restart() {
 
 async fn replicas() {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
-    println!("{AT_ONCE} deployments at once, each to two simulated nodes, on PostgreSQL");
+    println!("{CONCURRENT_DEPLOYMENTS} deployments at once, each to two simulated nodes, on PostgreSQL");
     let mut took = [1, 2].map(|replicas| (replicas, Vec::new()));
     // Alternates between the two, so that a machine that slows down affects both equally.
     for _ in 0..RUNS {
         for (replicas, took) in &mut took {
             let nodes = Arc::new(Nodes::new(TASK));
-            let fleet = Fleet::start(&server.fresh_database().await, nodes, *replicas, AT_ONCE * 2).await;
+            let fleet =
+                Fleet::start(&server.fresh_database().await, nodes, *replicas, CONCURRENT_DEPLOYMENTS * 2).await;
             let began = Instant::now();
-            for number in 0..AT_ONCE {
+            for number in 0..CONCURRENT_DEPLOYMENTS {
                 fleet.deploy(number, 2).await;
             }
-            fleet.until_all_succeeded(AT_ONCE).await;
+            fleet.until_all_succeeded(CONCURRENT_DEPLOYMENTS).await;
             took.push(began.elapsed());
             fleet.stop().await;
         }

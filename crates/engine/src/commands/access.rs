@@ -15,7 +15,7 @@ use crate::{
     engine::Engine,
     error::{CommandError, check_line},
     fair_queue::{CallPermit, QueueFull, QueueLimits},
-    record::Story,
+    record::EventScope,
     rows::WorkloadRows,
 };
 
@@ -23,7 +23,7 @@ use crate::{
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Limits on concurrent deliveries and revocations: few, because each may wait for a tenant's cluster for [`CALL_TIMEOUT`]; one per
 /// workload, and never all for one project. Waiters are mostly repeated clicks.
-pub(crate) const CALLS: QueueLimits =
+pub(crate) const CALL_LIMITS: QueueLimits =
     QueueLimits { permits: 32, per_project: 8, per_workload: 1, waiting: 256, waiting_per_workload: 4 };
 /// Time limit of the wait for a permit; a delivery to a healthy cluster takes a fifth of a second.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ const TTL_SECONDS_MIN: u64 = 600;
 
 /// How the cluster can be reached, and with which credentials.
 #[derive(Clone, Debug)]
-pub struct AccessAnswer {
+pub struct AccessDescription {
     /// The cluster's endpoint, once there is one.
     pub endpoint: Option<String>,
     /// The network from which it can be reached.
@@ -76,7 +76,7 @@ const KINDS: [AccessKind; 2] = [
         ttl_seconds: DIRECT_TTL_SECONDS,
         ttl_seconds_max: DIRECT_SECONDS_MAX,
         roles: &["cluster-admin", VIEW],
-        note: "a ServiceAccount's token for the node's own address; withdrawn by deleting the ServiceAccount",
+        note: "a ServiceAccount's token for the node's own address; revoked by deleting the ServiceAccount",
     },
     AccessKind {
         name: BREAK_GLASS,
@@ -90,7 +90,7 @@ const KINDS: [AccessKind; 2] = [
 
 /// A request for access.
 #[derive(Clone, Debug, Default)]
-pub struct AccessAsk {
+pub struct DeliveryRequest {
     /// The kind; `None` for the default one.
     pub kind: Option<String>,
     /// The role; `None` for the highest one that the caller may take.
@@ -101,7 +101,7 @@ pub struct AccessAsk {
     pub reason: Option<String>,
 }
 
-impl AccessAsk {
+impl DeliveryRequest {
     /// Refuses a reason that is not a single line of text.
     pub fn check_reason(&self) -> Result<(), CommandError> {
         self.reason.as_deref().map_or(Ok(()), |reason| check_line(Line::REASON, reason, "reason"))
@@ -117,12 +117,12 @@ pub struct DeliveredAccess {
 }
 
 /// Describes how a workload can be reached.
-pub async fn describe(engine: &Engine, caller: &Caller, id: WorkloadId) -> Result<AccessAnswer, CommandError> {
+pub async fn describe(engine: &Engine, caller: &Caller, id: WorkloadId) -> Result<AccessDescription, CommandError> {
     let mut reader = engine.store().read().await?;
     let workload = reader.workload(id).await?;
-    caller.must_see(workload.project, "workload", id)?;
+    caller.require_visible(workload.project, "workload", id)?;
     let grants = reader.access_grants(id).await?;
-    Ok(AccessAnswer {
+    Ok(AccessDescription {
         endpoint: workload.endpoint,
         reachability: "node-network",
         notes: vec![
@@ -139,19 +139,19 @@ pub async fn deliver(
     engine: &Arc<Engine>,
     caller: &Caller,
     id: WorkloadId,
-    ask: AccessAsk,
+    ask: DeliveryRequest,
 ) -> Result<DeliveredAccess, CommandError> {
     // The highest role that the caller may take, for requests without one.
     let most = if caller.principal.may(Permission::AccessTake) { "cluster-admin" } else { VIEW };
-    let (kind, role, ttl_seconds) = checked(&ask, most)?;
-    caller.must(match (kind.name, role.as_str()) {
+    let (kind, role, ttl_seconds) = validate(&ask, most)?;
+    caller.require(match (kind.name, role.as_str()) {
         (BREAK_GLASS, _) => Permission::AccessBreakGlass,
         (_, VIEW) => Permission::AccessView,
         (_, _) => Permission::AccessTake,
     })?;
     let rows = WorkloadRows::load(&mut engine.store().read().await?, id).await?;
-    caller.must_see(rows.workload.project, "workload", id)?;
-    must_be_usable(&rows.workload)?;
+    caller.require_visible(rows.workload.project, "workload", id)?;
+    check_running(&rows.workload)?;
     let grant_id = AccessGrantId::generate(&*engine.ports().clock, &*engine.ports().entropy);
     let request = AccessRequest {
         name: format!("{}-{grant_id}", kind.name),
@@ -178,7 +178,8 @@ pub async fn deliver(
         revoked_at: None,
     };
     record(engine, caller, &rows.workload, &grant, (AuditAction::AccessDeliver, EventKind::AccessDelivered)).await?;
-    let delivered: Delivered = timed(engine, entry.effects.deliver_access(request, context(engine, &rows))).await?;
+    let delivered: Delivered =
+        with_timeout(engine, entry.effects.deliver_access(request, context(engine, &rows))).await?;
     Ok(DeliveredAccess {
         grant: AccessGrantRecord { expires_at: delivered.expires_at, ..grant },
         kubeconfig: delivered.kubeconfig,
@@ -195,8 +196,8 @@ pub async fn revoke(
     let grant = reader.access_grant(id).await?;
     let rows = WorkloadRows::load(&mut reader, grant.workload).await?;
     drop(reader);
-    caller.must_see(rows.workload.project, "access grant", id)?;
-    caller.must(Permission::AccessTake)?;
+    caller.require_visible(rows.workload.project, "access grant", id)?;
+    caller.require(Permission::AccessTake)?;
     if grant.revoked_at.is_some() {
         return Ok(grant);
     }
@@ -204,45 +205,46 @@ pub async fn revoke(
         engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
     let _permit = permit(engine, &rows.workload).await?;
     if rows.workload.lifecycle.holds_allocations() {
-        timed(engine, entry.effects.revoke_access(&grant.service_account, context(engine, &rows))).await?;
+        with_timeout(engine, entry.effects.revoke_access(&grant.service_account, context(engine, &rows))).await?;
     }
     let revoked = AccessGrantRecord { revoked_at: Some(engine.ports().clock.now()), ..grant };
     record(engine, caller, &rows.workload, &revoked, (AuditAction::AccessRevoke, EventKind::AccessRevoked)).await?;
     Ok(revoked)
 }
 
-fn checked(ask: &AccessAsk, most: &str) -> Result<(&'static AccessKind, String, u64), CommandError> {
+fn validate(ask: &DeliveryRequest, most: &str) -> Result<(&'static AccessKind, String, u64), CommandError> {
     let wanted = ask.kind.as_deref();
     let kind =
         KINDS.iter().find(|kind| wanted.map_or(kind.default, |wanted| wanted == kind.name)).ok_or_else(|| {
-            CommandError::new(Code::AccessKindUnknown, "that kind of access is not offered")
+            CommandError::new(Code::AccessKindUnknown, "this kind of access does not exist")
                 .about("kind")
-                .then("ask for direct or break-glass")
+                .then("use direct or break-glass")
         })?;
     let role = ask.role.clone().unwrap_or_else(|| most.to_owned());
     if !kind.roles.contains(&role.as_str()) {
         return Err(CommandError::new(
             Code::FieldInvalid,
-            format!("{} offers {}", kind.name, kind.roles.join(" and ")),
+            format!("the roles of {} access are {}", kind.name, kind.roles.join(" and ")),
         )
         .about("role")
         .then("choose one of these"));
     }
     let ttl_seconds = ask.ttl_seconds.unwrap_or(kind.ttl_seconds);
     if !(TTL_SECONDS_MIN..=kind.ttl_seconds_max).contains(&ttl_seconds) {
-        let range = format!("between {TTL_SECONDS_MIN} and {} seconds", kind.ttl_seconds_max);
-        return Err(CommandError::new(Code::FieldInvalid, format!("{} lives {range}", kind.name)).about("ttl_seconds"));
+        let range = format!("{TTL_SECONDS_MIN} to {} seconds", kind.ttl_seconds_max);
+        return Err(CommandError::new(Code::FieldInvalid, format!("{} access must be valid for {range}", kind.name))
+            .about("ttl_seconds"));
     }
     ask.check_reason()?;
     if kind.name == BREAK_GLASS && ask.reason.is_none() {
-        return Err(CommandError::new(Code::FieldInvalid, "break-glass needs a reason")
+        return Err(CommandError::new(Code::FieldInvalid, "break-glass access needs a reason")
             .about("reason")
-            .then("say why it is needed"));
+            .then("set the field reason"));
     }
     Ok((kind, role, ttl_seconds))
 }
 
-fn must_be_usable(workload: &WorkloadRecord) -> Result<(), CommandError> {
+fn check_running(workload: &WorkloadRecord) -> Result<(), CommandError> {
     if workload.lifecycle == Lifecycle::Running {
         return Ok(());
     }
@@ -257,7 +259,7 @@ fn context(engine: &Arc<Engine>, rows: &WorkloadRows) -> CallContext {
 /// Waits until no other delivery or revocation for the workload is under way and a permit is free, or refuses.
 async fn permit(engine: &Engine, workload: &WorkloadRecord) -> Result<CallPermit, CommandError> {
     let refused = || {
-        let detail = format!("too many deliveries and withdrawals of access to {} are under way", workload.name);
+        let detail = format!("too many deliveries and revocations of access to {} are in progress", workload.name);
         CommandError::new(Code::RateLimited, detail).then(format!("try again after {} s", PERMIT_TIMEOUT.as_secs()))
     };
     let wait = engine.access_calls().enter(workload.project, workload.id).map_err(|QueueFull| refused())?;
@@ -269,7 +271,10 @@ async fn permit(engine: &Engine, workload: &WorkloadRecord) -> Result<CallPermit
     }
 }
 
-async fn timed<T>(engine: &Engine, call: impl Future<Output = Result<T, TaskFailure>>) -> Result<T, CommandError> {
+async fn with_timeout<T>(
+    engine: &Engine,
+    call: impl Future<Output = Result<T, TaskFailure>>,
+) -> Result<T, CommandError> {
     let deadline = engine.ports().clock.now().plus(CALL_TIMEOUT);
     tokio::select! {
         biased;
@@ -299,8 +304,8 @@ async fn record(
     });
     let target = format!("workload/{}", workload.name);
     audit(&mut tx, caller, action, target, Some(workload.project), metadata.clone()).await?;
-    let story = Story { project: workload.project, correlation: caller.correlation };
-    story.event(&mut tx, event, "workload", workload.id.to_string(), metadata).await?;
+    let events = EventScope { project: workload.project, correlation: caller.correlation };
+    events.event(&mut tx, event, "workload", workload.id.to_string(), metadata).await?;
     tx.commit().await?;
     Ok(())
 }

@@ -22,7 +22,11 @@ pub(super) fn of_hello(node: &NodeRecord, hello: &Hello, now: Timestamp) -> Opti
 }
 
 /// Writes an event if the node's agent stopped taking tasks, takes them again, or has another reason.
-pub(super) async fn tell(tx: &mut Tx, node: &NodeRecord, before: Option<&NodeProblem>) -> Result<(), StoreError> {
+pub(super) async fn record_change(
+    tx: &mut Tx,
+    node: &NodeRecord,
+    before: Option<&NodeProblem>,
+) -> Result<(), StoreError> {
     if node.agent_problem.as_ref() == before {
         return Ok(());
     }

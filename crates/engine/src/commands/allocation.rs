@@ -6,7 +6,7 @@ use gpuaas_model::{
     AllocationEvent, AllocationId, AllocationState, AuditAction, Code, EventKind, NodeEvent, NodeId, NodeState,
     Permission, ProjectId,
 };
-use gpuaas_store::{AllocationRecord, LeftMachine};
+use gpuaas_store::{AllocationRecord, ReturnedMachine};
 use serde_json::json;
 
 use super::{audit, provision::change};
@@ -14,9 +14,9 @@ use crate::{
     caller::Caller,
     engine::Engine,
     error::CommandError,
-    ownership::must_take_tasks,
-    record::{Story, platform_event},
-    seen::Seen,
+    ownership::check_takes_tasks,
+    precondition::Precondition,
+    record::{EventScope, platform_event},
 };
 
 /// Allocates a node to a project. The allocation becomes usable once the node was inspected.
@@ -26,7 +26,7 @@ pub async fn create(
     project: ProjectId,
     node: NodeId,
 ) -> Result<AllocationRecord, CommandError> {
-    caller.must(Permission::AllocationsWrite)?;
+    caller.require(Permission::AllocationsWrite)?;
     let ports = engine.ports();
     let mut tx = engine.store().begin().await?;
     let (project, node) = (tx.project(project).await?, tx.node(node).await?);
@@ -35,7 +35,7 @@ pub async fn create(
             .about("node")
             .then("choose a node that is active"));
     }
-    must_take_tasks(&node.name, node.agent_problem.as_ref())?;
+    check_takes_tasks(&node.name, node.agent_problem.as_ref())?;
     let allocation = AllocationRecord {
         id: AllocationId::generate(&*ports.clock, &*ports.entropy),
         project: project.id,
@@ -46,9 +46,9 @@ pub async fn create(
         generation: 0,
     };
     tx.insert_allocation(&allocation).await?;
-    let story = Story { project: project.id, correlation: caller.correlation };
+    let events = EventScope { project: project.id, correlation: caller.correlation };
     let data = json!({ "node": node.id, "state": allocation.state });
-    story.event(&mut tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
+    events.event(&mut tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
     let metadata = json!({ "node": node.name, "project": project.name });
     let target = format!("allocation/{}", allocation.id);
     audit(&mut tx, caller, AuditAction::AllocationCreate, target, Some(project.id), metadata).await?;
@@ -63,13 +63,13 @@ pub async fn release(
     engine: &Engine,
     caller: &Caller,
     id: AllocationId,
-    seen: &Seen,
+    precondition: &Precondition,
 ) -> Result<AllocationRecord, CommandError> {
-    caller.must(Permission::AllocationsWrite)?;
+    caller.require(Permission::AllocationsWrite)?;
     let mut tx = engine.store().begin().await?;
     let allocation = tx.allocation(id).await?;
-    seen.must_hold(format_args!("allocation {id}"), &allocation)?;
-    if let Some((_, workload)) = tx.allocation_user(id).await? {
+    precondition.check(format_args!("allocation {id}"), &allocation)?;
+    if let Some((_, workload)) = tx.allocation_workload(id).await? {
         return Err(CommandError::new(Code::AllocationInUse, format!("workload {workload} uses it"))
             .then(format!("decommission it first: gpuaas workload decommission {workload}")));
     }
@@ -78,7 +78,7 @@ pub async fn release(
     let mut node = tx.node(allocation.node).await?;
     node.state = node.state.on(NodeEvent::TenantLeft)?;
     node.epoch += 1;
-    node.left_by_tenant = Some(LeftMachine { at: engine.ports().clock.now(), machine_id: node.machine_id.clone() });
+    node.left_by_tenant = Some(ReturnedMachine { at: engine.ports().clock.now(), machine_id: node.machine_id.clone() });
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "state": node.state });
     let correlation = Some(caller.correlation);

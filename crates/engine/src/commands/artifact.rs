@@ -32,7 +32,7 @@ pub fn importable<'a>(
     app: &str,
     version: Option<&str>,
 ) -> Result<&'a AppEntry, CommandError> {
-    caller.must(Permission::ArtifactsWrite)?;
+    caller.require(Permission::ArtifactsWrite)?;
     let entry = engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
     version.map_or(Ok(()), check_version)?;
     Ok(entry)
@@ -41,7 +41,7 @@ pub fn importable<'a>(
 fn check_version(version: &str) -> Result<(), CommandError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+-~".contains(&byte);
     if version.is_empty() || version.len() > VERSION_BYTES_MAX || !version.bytes().all(plain) {
-        let detail = format!("a version has 1 to {VERSION_BYTES_MAX} of letters, digits and . + - ~");
+        let detail = format!("a version has 1 to {VERSION_BYTES_MAX} letters, digits and . + - ~");
         return Err(CommandError::new(Code::FieldInvalid, detail).about("version"));
     }
     Ok(())

@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::{
     audit,
-    keys::{named, refuse_beside_other_versions},
+    keys::{join_names, require_same_version},
     node::Forced,
     reimage,
 };
 use crate::{
     authorities::stored_authority,
-    authority_rotation::{HeldUp, announce, held_up_by, records, step, under_way},
+    authority_rotation::{BlockingNodes, advance, announce, blocking_nodes, records, under_way},
     caller::Caller,
     engine::Engine,
     error::CommandError,
@@ -33,18 +33,18 @@ pub struct AuthorityView {
 
 /// Lists every authority that ever existed, oldest first.
 pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<AuthorityView>, CommandError> {
-    caller.must(Permission::PlatformRead)?;
+    caller.require(Permission::PlatformRead)?;
     let (mut reader, now) = (engine.store().read().await?, engine.ports().clock.now());
     let authorities = records(&mut reader).await?;
     let mut views = Vec::new();
     for authority in &authorities {
         let what = match authority.state {
-            KeyState::Staged => Some("nodes to take it"),
+            KeyState::Staged => Some("nodes to accept it"),
             KeyState::Grace => Some("nodes to renew their certificates"),
             KeyState::Active | KeyState::Retired | KeyState::Revoked => None,
         };
         let waiting_for = match what {
-            Some(what) => Some(waiting_for(what, &held_up_by(&mut reader, authority, &authorities, now).await?)),
+            Some(what) => Some(waiting_for(what, &blocking_nodes(&mut reader, authority, &authorities, now).await?)),
             None => None,
         };
         views.push(AuthorityView { authority: authority.clone(), waiting_for });
@@ -52,24 +52,24 @@ pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<AuthorityView>
     Ok(views)
 }
 
-fn waiting_for(what: &str, held_up: &HeldUp) -> String {
-    let names = |nodes: &[NodeRecord]| named(&nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>());
-    let strings = || format!("enrollment strings to be used or to expire: {}", names(&held_up.enrolling));
-    match (held_up.nodes.is_empty(), held_up.enrolling.is_empty()) {
+fn waiting_for(what: &str, blocking: &BlockingNodes) -> String {
+    let names = |nodes: &[NodeRecord]| join_names(&nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>());
+    let strings = || format!("enrollment strings to be used or to expire: {}", names(&blocking.enrolling));
+    match (blocking.nodes.is_empty(), blocking.enrolling.is_empty()) {
         (true, false) => strings(),
-        (false, false) => format!("{what}: {}; {}", names(&held_up.nodes), strings()),
-        (_, true) => format!("{what}: {}", names(&held_up.nodes)),
+        (false, false) => format!("{what}: {}; {}", names(&blocking.nodes), strings()),
+        (_, true) => format!("{what}: {}", names(&blocking.nodes)),
     }
 }
 
 /// Creates an authority that will replace the active one. The rotation continues automatically; [`list`] and events show its progress.
 pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<AuthorityRecord, CommandError> {
-    caller.must(Permission::KeysWrite)?;
+    caller.require(Permission::KeysWrite)?;
     let mut tx = engine.store().begin().await?;
-    refuse_beside_other_versions(engine, &mut tx).await?;
+    require_same_version(engine, &mut tx).await?;
     if let Some(authority) = under_way(&records(&mut tx).await?) {
         let detail = format!("a rotation is under way: authority {} is {}", authority.id, authority.state);
-        let next = "wait for it: `gpuaas keys list authority` says for what";
+        let next = "wait for it: `gpuaas keys list authority` shows its progress";
         return Err(CommandError::new(Code::StateConflict, detail).then(next));
     }
     tx.remove_forged_authorities().await?;
@@ -90,7 +90,7 @@ pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<AuthorityRecord,
 
 /// The authority, in its expected state, that is forced to its next state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct ExpectedAuthority {
     /// The authority's id.
     pub authority: String,
     /// The expected state, `staged` or `grace`, so that a repeated or late request takes no further step.
@@ -102,10 +102,10 @@ pub struct Awaited {
 pub async fn force(
     engine: &Engine,
     caller: &Caller,
-    awaited: &Awaited,
+    awaited: &ExpectedAuthority,
     forced: &Forced,
 ) -> Result<AuthorityRecord, CommandError> {
-    caller.must(Permission::KeysWrite)?;
+    caller.require(Permission::KeysWrite)?;
     reimage::check_reason(forced)?;
     let (mut tx, now) = (engine.store().begin().await?, engine.ports().clock.now());
     let authorities = records(&mut tx).await?;
@@ -115,22 +115,22 @@ pub async fn force(
         let next = "see what the rotation waits for: gpuaas keys list authority";
         return Err(CommandError::new(Code::StateConflict, detail).then(next));
     };
-    let without = held_up_by(&mut tx, authority, &authorities, now).await?;
+    let without = blocking_nodes(&mut tx, authority, &authorities, now).await?;
     let names = without.names();
     let named: Vec<_> = names.iter().take(NAMES_AUDITED_MAX).collect();
     let data = json!({ "reason": forced.reason, "state": authority.state, "nodes": names.len(), "without": named });
     audit(&mut tx, caller, AuditAction::AuthorityForce, format!("authority/{}", authority.id), None, data).await?;
     if authority.state == KeyState::Grace {
         for node in without.enrolling {
-            tx.withdraw_enrollments(node.id, now).await?;
+            tx.expire_enrollments(node.id, now).await?;
         }
         for node in without.nodes {
             let epoch = node.epoch + 1;
             end_identity(&mut tx, node, epoch, now).await?;
         }
     }
-    let changed = step(&mut tx).await?;
-    let changed = changed.ok_or_else(|| CommandError::new(Code::Internal, "a rotation went on by itself"))?;
+    let changed = advance(&mut tx).await?;
+    let changed = changed.ok_or_else(|| CommandError::new(Code::Internal, "the rotation ended in the meantime"))?;
     tx.commit().await?;
     Ok(changed)
 }

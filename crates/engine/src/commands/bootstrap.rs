@@ -1,4 +1,4 @@
-//! The one-time token of the first administrator: exchanged once, within [`LIFE`], for a platform admin's token. It permits nothing else.
+//! The one-time token of the first administrator: exchanged once, within [`TTL`], for a platform admin's token. It permits nothing else.
 //!
 //! Guarantees: at most one of them is valid at a time; of two concurrent exchanges one succeeds; the exchanged token is revoked in the same
 //! transaction.
@@ -22,9 +22,9 @@ use crate::{caller::Caller, engine::Engine, error::CommandError, keys::Keys, por
 
 /// Lifetime of a one-time token: long enough to install a control plane and log in, too short for a copy in a disk image or a log to be
 /// useful. Later, an operator creates another one on the machine.
-pub const LIFE: Duration = Duration::from_secs(3_600);
+pub const TTL: Duration = Duration::from_secs(3_600);
 /// How to get another one-time token.
-const RECOVER: &str = "make another on the control plane's machine: gpuaas server recover-admin";
+const RECOVER_HINT: &str = "create another on the control plane's machine: gpuaas server recover-admin";
 
 /// Properties of the first administrator's own token.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub fn generate(keys: &Keys, ports: &Ports) -> (TokenRecord, SecretText) {
         project: None,
         service_account: None,
         created_at: now,
-        expires_at: Some(now.plus(LIFE)),
+        expires_at: Some(now.plus(TTL)),
         revoked_at: None,
         is_bootstrap: true,
     };
@@ -93,13 +93,13 @@ pub async fn exchange(
 ) -> Result<(TokenRecord, SecretText), CommandError> {
     let new = NewToken { name: new.name, role: Role::PlatformAdmin, project: None, ttl_seconds: new.ttl_seconds };
     token::check(&new)?;
-    let (made, secret) = token::fresh(engine.keys(), engine.ports(), new);
+    let (made, secret) = token::generate(engine.keys(), engine.ports(), new);
     // The write lock is held until the end: the second of two exchanges finds the token revoked.
     let mut tx = engine.store().begin().await?;
     let spent = tx.token(caller.principal.token).await?;
-    usable(&spent, made.created_at)?;
+    check_usable(&spent, made.created_at)?;
     // Ignores the limit on tokens: an operator who recovers a control plane must get in.
-    token::keep(&mut tx, caller, &made).await?;
+    token::insert(&mut tx, caller, &made).await?;
     withdraw(&mut tx, spent.id, &made, Some(caller.correlation)).await?;
     let data = json!({ "name": made.name, "token": made.id, "expires_at": made.expires_at.map(|at| at.to_string()) });
     audit(&mut tx, caller, AuditAction::AdminBootstrap, format!("token/{}", spent.id), None, data).await?;
@@ -111,21 +111,21 @@ pub async fn exchange(
 ///
 /// Refuses a token that is not a one-time token, was exchanged or revoked, or has expired.
 pub fn holder(token: &TokenRecord, now: Timestamp) -> Result<Principal, CommandError> {
-    usable(token, now)?;
+    check_usable(token, now)?;
     Ok(Principal { token: token.id, name: token.name.clone(), role: token.role, project: None, service_account: None })
 }
 
-fn usable(token: &TokenRecord, now: Timestamp) -> Result<(), CommandError> {
+fn check_usable(token: &TokenRecord, now: Timestamp) -> Result<(), CommandError> {
     if !token.is_bootstrap {
-        let detail = "this is not a one-time token: it is not exchanged for another";
-        return Err(CommandError::new(Code::Forbidden, detail).then("make a token: gpuaas token create"));
+        let detail = "this is not a one-time token, so it cannot be exchanged";
+        return Err(CommandError::new(Code::Forbidden, detail).then("create a token: gpuaas token create"));
     }
     if token.revoked_at.is_some() {
-        let detail = "this one-time token was exchanged before, or a newer one took its place";
-        return Err(CommandError::new(Code::BootstrapSpent, detail).then(RECOVER));
+        let detail = "this one-time token was already exchanged, or a newer one replaced it";
+        return Err(CommandError::new(Code::OneTimeTokenUsed, detail).then(RECOVER_HINT));
     }
     if token.expires_at.is_none_or(|at| at <= now) {
-        return Err(CommandError::new(Code::Unauthenticated, "this one-time token has expired").then(RECOVER));
+        return Err(CommandError::new(Code::Unauthenticated, "this one-time token has expired").then(RECOVER_HINT));
     }
     Ok(())
 }

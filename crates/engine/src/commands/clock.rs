@@ -17,7 +17,7 @@ fn is_off(skew_seconds: i64) -> bool {
 }
 
 /// Refuses a node whose clock is off: it would see its new certificate as invalid, or every task as expired.
-pub(super) fn must_agree(clock: Option<Timestamp>, now: Timestamp) -> Result<(), CommandError> {
+pub(super) fn check_skew(clock: Option<Timestamp>, now: Timestamp) -> Result<(), CommandError> {
     let Some(skew) = clock.map(|clock| skew_seconds(clock, now)).filter(|skew| is_off(*skew)) else { return Ok(()) };
     let (by, way) = (skew.unsigned_abs(), if skew > 0 { "ahead of" } else { "behind" });
     let limit = CLOCK_SKEW_MAX.as_secs();
@@ -26,7 +26,7 @@ pub(super) fn must_agree(clock: Option<Timestamp>, now: Timestamp) -> Result<(),
 }
 
 /// Writes an event if the node's clock left or re-entered the limit.
-pub(super) async fn tell(tx: &mut Tx, node: &NodeRecord, before: Option<i64>) -> Result<(), StoreError> {
+pub(super) async fn record_change(tx: &mut Tx, node: &NodeRecord, before: Option<i64>) -> Result<(), StoreError> {
     let (was_off, is_off) = (before.is_some_and(is_off), node.clock_skew_seconds.is_some_and(is_off));
     if was_off == is_off {
         return Ok(());
@@ -45,17 +45,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn five_minutes_are_let_pass_either_way_and_a_second_more_is_refused_with_how_far_it_is_off() {
+    fn clock_skew_above_five_minutes_is_refused_with_its_amount() {
         let now = Timestamp::from_millis(1_790_000_000_000);
-        let said = |seconds: i64| must_agree(Some(Timestamp::from_millis(now.as_millis() + seconds * 1_000)), now);
+        let check = |seconds: i64| check_skew(Some(Timestamp::from_millis(now.as_millis() + seconds * 1_000)), now);
         for seconds in [-300, -1, 0, 300] {
-            assert_eq!(said(seconds), Ok(()));
+            assert_eq!(check(seconds), Ok(()));
         }
-        for (seconds, told) in [(301, "301 s ahead of"), (-301, "301 s behind"), (i64::MIN / 10_000, "s behind")] {
-            let refused = said(seconds).unwrap_err();
+        for (seconds, expected) in [(301, "301 s ahead of"), (-301, "301 s behind"), (i64::MIN / 10_000, "s behind")] {
+            let refused = check(seconds).unwrap_err();
             assert_eq!(refused.code(), Code::ClockSkewed);
-            assert!(refused.to_string().contains(told), "{refused}");
+            assert!(refused.to_string().contains(expected), "{refused}");
         }
-        assert_eq!(must_agree(None, now), Ok(()), "an older agent does not say");
+        assert_eq!(check_skew(None, now), Ok(()), "an older agent reports no clock");
     }
 }

@@ -22,7 +22,7 @@ const FIX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The result of a fix.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
+pub struct FixResult {
     /// The node after the new inspection.
     pub node: NodeRecord,
     /// The kind of fix.
@@ -32,18 +32,18 @@ pub struct Done {
 }
 
 /// Applies a fix, named by its kind or by the finding that it resolves.
-pub async fn fix(engine: &Arc<Engine>, caller: &Caller, id: NodeId, finding: &str) -> Result<Done, CommandError> {
-    caller.must(Permission::NodesWrite)?;
+pub async fn fix(engine: &Arc<Engine>, caller: &Caller, id: NodeId, finding: &str) -> Result<FixResult, CommandError> {
+    caller.require(Permission::NodesWrite)?;
     let kind = kind_of(finding)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
-    node_task::must_answer(&node)?;
+    node_task::check_reachable(&node)?;
     let access = ownership::for_operator(&mut tx, caller, id).await?;
     if !node.support.iter().any(|known| known.task == Fix::TYPE.as_str()) {
-        return Err(CommandError::new(Code::AgentTooOld, format!("the agent of {} carries out no fixes", node.name))
+        return Err(CommandError::new(Code::AgentTooOld, format!("the agent of {} does not support fixes", node.name))
             .then("upgrade the agent of that node"));
     }
-    let origin = Origin::alone(caller.correlation);
+    let origin = Origin::standalone(caller.correlation);
     let expires_at = engine.ports().clock.now().plus(FIX_TIMEOUT);
     let what = (Fix::TYPE, Fix::OLDEST);
     let task = engine.record_task(&mut tx, access, origin, what, json!(Fix { kind }), expires_at).await?;
@@ -52,7 +52,7 @@ pub async fn fix(engine: &Arc<Engine>, caller: &Caller, id: NodeId, finding: &st
     tx.commit().await?;
     let (within, correlation) = (engine.clone(), caller.correlation);
     let ending = async move { within.end_fix(node, kind, task, correlation).await };
-    Box::pin(node_task::beside(engine, "fix", ending)).await
+    Box::pin(node_task::run_in_background(engine, "fix", ending)).await
 }
 
 impl Engine {
@@ -62,27 +62,27 @@ impl Engine {
         kind: FixKind,
         sent: Outgoing,
         correlation: CorrelationId,
-    ) -> Result<Done, CommandError> {
+    ) -> Result<FixResult, CommandError> {
         let task = sent.task.clone();
         let end = node_task::end(self, sent).await;
         let mut tx = self.store().begin().await?;
         self.record_task_end(&mut tx, task, &end).await?;
-        let fixed = told(&node, end);
+        let fixed = parse_result(&node, end);
         if let Ok(fixed) = &fixed {
             let data = json!({ "name": node.name, "fix": kind, "path": fixed.path, "changed": fixed.changed });
             platform_event(&mut tx, EventKind::NodeFixed, "node", node.id.to_string(), Some(correlation), data).await?;
         }
         tx.commit().await?;
         let fixed = fixed?;
-        Ok(Done { node: self.looked_at_again(node, correlation).await, kind, fixed })
+        Ok(FixResult { node: self.inspect_again(node, correlation).await, kind, fixed })
     }
 
     /// Inspects the node again. Returns its earlier row if it does not answer, because the fix itself is done.
-    async fn looked_at_again(&self, node: NodeRecord, correlation: CorrelationId) -> NodeRecord {
+    async fn inspect_again(&self, node: NodeRecord, correlation: CorrelationId) -> NodeRecord {
         match self.inspect_quickly(node.id, correlation).await {
             Ok(node) => node,
             Err(error) => {
-                tracing::warn!(node = %node.id, %error, "a node could not be looked at again after a fix");
+                tracing::warn!(node = %node.id, %error, "a node could not be inspected again after a fix");
                 node
             }
         }
@@ -104,17 +104,17 @@ fn kind_of(text: &str) -> Result<FixKind, CommandError> {
     let all: Vec<&str> = FixKind::ALL.iter().map(|kind| kind.as_str()).collect();
     let (detail, next) = match of_finding {
         Ok(check) => (
-            format!("there is no fix for {check} that is safe to send to a node"),
-            "do on the machine what the finding says".to_owned(),
+            format!("{check} has no fix that is safe to send to a node"),
+            "apply the finding's advice on the machine".to_owned(),
         ),
-        Err(_) => (format!("there is no fix {text:?}"), format!("ask for one of {}", all.join(", "))),
+        Err(_) => (format!("there is no fix {text:?}"), format!("use one of {}", all.join(", "))),
     };
     Err(CommandError::new(Code::FixUnknown, detail).about("finding").then(next))
 }
 
-fn told(node: &NodeRecord, end: TaskEnd) -> Result<Fixed, CommandError> {
+fn parse_result(node: &NodeRecord, end: TaskEnd) -> Result<Fixed, CommandError> {
     let result = node_task::result(node, end)?;
-    serde_json::from_value(result).map_err(|error| CommandError::new(Code::AnswerInvalid, error.to_string()))
+    serde_json::from_value(result).map_err(|error| CommandError::new(Code::TaskResultInvalid, error.to_string()))
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
         {
             let refused = kind_of(odd).unwrap_err();
             assert_eq!(refused.code(), Code::FixUnknown, "{odd}");
-            assert!(refused.next().is_some_and(|said| said.contains(next)), "{odd}: {refused:?}");
+            assert!(refused.next().is_some_and(|text| text.contains(next)), "{odd}: {refused:?}");
         }
     }
 }

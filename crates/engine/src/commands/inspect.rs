@@ -22,22 +22,22 @@ pub(super) const INSPECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Inspects a node now and returns its updated row. Measures the write latency of its disk.
 pub async fn inspect(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<NodeRecord, CommandError> {
-    caller.must(Permission::NodesWrite)?;
+    caller.require(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
-    node_task::must_answer(&node)?;
+    node_task::check_reachable(&node)?;
     let access = ownership::for_operator(&mut tx, caller, id).await?;
-    let origin = Origin::alone(caller.correlation);
+    let origin = Origin::standalone(caller.correlation);
     let task = engine.record_inspection(&mut tx, access, origin, Some(Measure::AnyDisk)).await?;
     let target = format!("node/{}", node.name);
     audit(&mut tx, caller, AuditAction::NodeInspect, target, None, json!({ "task": task.task.id })).await?;
     tx.commit().await?;
     let within = engine.clone();
-    node_task::beside(engine, "inspection", async move { within.end_inspection(&node, task).await }).await
+    node_task::run_in_background(engine, "inspection", async move { within.end_inspection(&node, task).await }).await
 }
 
 /// Inspects a node that was never inspected, in the background. A node that does not answer is tried again at its next connection.
-pub fn of_new(engine: &Arc<Engine>, id: NodeId) {
+pub fn inspect_new(engine: &Arc<Engine>, id: NodeId) {
     let within = engine.clone();
     let work = async move {
         if let Err(error) = within.inspect_if_new(id).await {
@@ -59,7 +59,7 @@ impl Engine {
         }
         let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
         let access = ownership::for_platform(&mut tx, id).await?;
-        let origin = Origin::alone(correlation);
+        let origin = Origin::standalone(correlation);
         let task = self.record_inspection(&mut tx, access, origin, Some(Measure::OwnDisk)).await?;
         tx.commit().await?;
         self.end_inspection(&node, task).await.map(|_| ())
@@ -74,7 +74,7 @@ impl Engine {
         let mut tx = self.store().begin().await?;
         let node = tx.node(id).await?;
         let access = ownership::for_platform(&mut tx, id).await?;
-        let task = self.record_inspection(&mut tx, access, Origin::alone(correlation), None).await?;
+        let task = self.record_inspection(&mut tx, access, Origin::standalone(correlation), None).await?;
         tx.commit().await?;
         self.end_inspection(&node, task).await
     }
@@ -87,14 +87,14 @@ impl Engine {
         origin: Origin,
         measure: Option<Measure>,
     ) -> Result<Outgoing, StepStartError> {
-        let inspect = Inspect { measure, preflight: self.wanted_of(tx, access.node().node).await? };
+        let inspect = Inspect { measure, preflight: self.preflight_for(tx, access.node().node).await? };
         let expires_at = self.ports().clock.now().plus(INSPECT_TIMEOUT);
         let what = (Inspect::TYPE, Inspect::OLDEST);
         self.record_task(tx, access, origin, what, json!(inspect), expires_at).await
     }
 
     /// The preflight for a node: a smaller one if a member lives there.
-    async fn wanted_of(&self, reader: &mut Reader, node: NodeId) -> Result<Option<Preflight>, StoreError> {
+    async fn preflight_for(&self, reader: &mut Reader, node: NodeId) -> Result<Option<Preflight>, StoreError> {
         let members = reader.members_on(node).await?;
         let occupied = members.iter().any(|member| member.touched && member.state != MemberState::Removed);
         Ok(self.catalog().preflight(occupied))
@@ -107,16 +107,18 @@ impl Engine {
         let mut tx = self.store().begin().await?;
         self.record_task_end(&mut tx, task.clone(), &end).await?;
         let kept = match node_task::result(node, end.clone()) {
-            Ok(_) => Ok(self.keep_inspection(&mut tx, &task, &end).await?),
+            Ok(_) => Ok(self.store_inspection(&mut tx, &task, &end).await?),
             Err(error) => Err(error),
         };
         tx.commit().await?;
-        kept?.map_err(|why| CommandError::new(Code::AnswerInvalid, why).then("see which version the node's agent has"))
+        kept?.map_err(|why| {
+            CommandError::new(Code::TaskResultInvalid, why).then("check the version of the node's agent")
+        })
     }
 
     /// Stores the result of an inspection in the node's row, with its event, or returns why there is no result. Keeps an earlier
     /// measurement that was not repeated.
-    pub(super) async fn keep_inspection(
+    pub(super) async fn store_inspection(
         &self,
         tx: &mut Tx,
         task: &TaskRecord,
@@ -124,7 +126,7 @@ impl Engine {
     ) -> Result<Result<NodeRecord, String>, StoreError> {
         let mut node = tx.node(task.node).await?;
         let mut found = match inspection(end) {
-            Ok(_) if node.epoch != task.epoch => return Ok(Err("the node was reset in the middle".to_owned())),
+            Ok(_) if node.epoch != task.epoch => return Ok(Err("the node was reset during the inspection".to_owned())),
             Ok(found) => found,
             Err(why) => return Ok(Err(why)),
         };
@@ -167,9 +169,9 @@ fn is_new(node: &NodeRecord) -> bool {
     let knows = |schema: u32| {
         node.support.iter().any(|known| known.task == Inspect::TYPE.as_str() && known.schemas.contains(&schema))
     };
-    let tells_more = node.machine.is_none() && knows(Inspect::WITH_MACHINE);
+    let can_report_more = node.machine.is_none() && knows(Inspect::SCHEMA_WITH_MACHINE);
     node.state == NodeState::Active
         && node.agent_problem.is_none()
         && knows(Inspect::OLDEST)
-        && (node.inspected_at.is_none() || tells_more)
+        && (node.inspected_at.is_none() || can_report_more)
 }

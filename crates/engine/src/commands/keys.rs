@@ -1,7 +1,7 @@
 //! Commands for task-signing keys: list, rotate, revoke.
 
 use gpuaas_model::{AuditAction, Code, KeyEvent, KeyState, Permission, Timestamp};
-use gpuaas_store::{Reader, ReplicaLife, SigningKeyRecord, Tx};
+use gpuaas_store::{Reader, ReplicaLiveness, SigningKeyRecord, Tx};
 use serde_json::json;
 
 use super::audit;
@@ -9,7 +9,7 @@ use crate::{
     caller::Caller,
     engine::Engine,
     error::CommandError,
-    key_rotation::{announce, behind, change},
+    key_rotation::{announce, change, sessions_behind},
 };
 
 /// Number of nodes named as blocking a rotation; further ones are counted.
@@ -26,20 +26,20 @@ pub struct SigningKeyView {
 
 /// Lists every key that ever existed, oldest first.
 pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<SigningKeyView>, CommandError> {
-    caller.must(Permission::PlatformRead)?;
+    caller.require(Permission::PlatformRead)?;
     let mut reader = engine.store().read().await?;
     let mut views = Vec::new();
     for key in reader.signing_keys().await?.into_iter().map(|stored| stored.key) {
         let waiting_for = match key.state {
             KeyState::Staged => {
                 let mut names = Vec::new();
-                for session in behind(&mut reader, key.version).await? {
+                for session in sessions_behind(&mut reader, key.version).await? {
                     names.push(reader.node(session.node).await?.name.to_string());
                 }
-                Some(format!("nodes to take it: {}", named(&names)))
+                Some(format!("nodes to accept it: {}", join_names(&names)))
             }
             KeyState::Grace => {
-                Some(format!("tasks that it signed to end: {}", reader.open_tasks_signed_by(&key.key_id).await?))
+                Some(format!("tasks signed with it to end: {}", reader.open_tasks_signed_by(&key.key_id).await?))
             }
             KeyState::Active | KeyState::Retired | KeyState::Revoked => None,
         };
@@ -50,20 +50,20 @@ pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<SigningKeyView
 
 /// Creates a key that will replace the active one. The rotation continues automatically; [`list`] and events show its progress.
 pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SigningKeyRecord, CommandError> {
-    caller.must(Permission::KeysWrite)?;
+    caller.require(Permission::KeysWrite)?;
     let ports = engine.ports();
     let mut tx = engine.store().begin().await?;
-    refuse_beside_other_versions(engine, &mut tx).await?;
+    require_same_version(engine, &mut tx).await?;
     let under_way = tx.signing_keys().await?.into_iter().map(|stored| stored.key);
     let mut under_way = under_way.filter(|key| matches!(key.state, KeyState::Staged | KeyState::Grace));
     if let Some(key) = under_way.next() {
         let detail = format!("a rotation is under way: key {} is {}", key.key_id, key.state);
         return Err(
-            CommandError::new(Code::StateConflict, detail).then("wait for it: `gpuaas keys list` says for what")
+            CommandError::new(Code::StateConflict, detail).then("wait for it: `gpuaas keys list` shows its progress")
         );
     }
     let version = tx.key_set_version().await? + 1;
-    let made = engine.keys().make(KeyState::Staged, version, tx.database_now().await?, &*ports.entropy);
+    let made = engine.keys().generate_signing_key(KeyState::Staged, version, tx.database_now().await?, &*ports.entropy);
     let mut made = made.map_err(|error| CommandError::new(Code::Internal, error.to_string()))?;
     made.key.correlation = Some(caller.correlation);
     tx.insert_signing_key(&made).await?;
@@ -76,22 +76,23 @@ pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SigningKeyRecord
 
 /// Refuses while a live replica runs another version: it may not know this version's rotation, and would sign or send keys by its own
 /// rules.
-pub(crate) async fn refuse_beside_other_versions(engine: &Engine, reader: &mut Reader) -> Result<(), CommandError> {
+pub(crate) async fn require_same_version(engine: &Engine, reader: &mut Reader) -> Result<(), CommandError> {
     let lives = reader.replicas().await?;
-    let is_other = |life: &&ReplicaLife| !life.left.is_zero() && life.replica.version != env!("CARGO_PKG_VERSION");
+    let is_other =
+        |life: &&ReplicaLiveness| !life.time_left.is_zero() && life.replica.version != env!("CARGO_PKG_VERSION");
     let Some(other) = lives.iter().filter(|life| life.replica.id != engine.replica()).find(is_other) else {
         return Ok(());
     };
     let (id, version, own) = (other.replica.id, &other.replica.version, env!("CARGO_PKG_VERSION"));
-    let detail = format!("replica {id} runs version {version}, and this one {own}");
+    let detail = format!("replica {id} runs version {version}, but this one runs {own}");
     Err(CommandError::new(Code::ReplicaVersionsDiffer, detail)
-        .then("bring all replicas to one version first: `gpuaas replica list` shows each one's"))
+        .then("bring all replicas to one version first: `gpuaas replica list` shows their versions"))
 }
 
 /// Revokes a key at once: nodes refuse its tasks from now on. If it was the active key, the staged key or a new one signs at once. Revoking
 /// twice has the effect of once.
 pub async fn revoke(engine: &Engine, caller: &Caller, key_id: &str) -> Result<SigningKeyRecord, CommandError> {
-    caller.must(Permission::KeysWrite)?;
+    caller.require(Permission::KeysWrite)?;
     let mut tx = engine.store().begin().await?;
     let keys: Vec<SigningKeyRecord> = tx.signing_keys().await?.into_iter().map(|stored| stored.key).collect();
     let found = keys.iter().find(|key| key.key_id == key_id).cloned();
@@ -125,14 +126,14 @@ async fn staged_at_once(
     tx: &mut Tx,
     (version, now): (u64, Timestamp),
 ) -> Result<SigningKeyRecord, CommandError> {
-    let made = engine.keys().make(KeyState::Staged, version, now, &*engine.ports().entropy);
+    let made = engine.keys().generate_signing_key(KeyState::Staged, version, now, &*engine.ports().entropy);
     let mut made = made.map_err(|error| CommandError::new(Code::Internal, error.to_string()))?;
     made.key.correlation = Some(caller.correlation);
     tx.insert_signing_key(&made).await?;
     Ok(made.key)
 }
 
-pub(super) fn named(names: &[String]) -> String {
+pub(super) fn join_names(names: &[String]) -> String {
     match names {
         [] => "none".to_owned(),
         few if few.len() <= NODES_NAMED => few.join(", "),

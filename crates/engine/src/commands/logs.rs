@@ -31,8 +31,8 @@ pub async fn open(
 ) -> Result<JournalSource, CommandError> {
     let mut tx = engine.store().begin().await?;
     let rows = WorkloadRows::load(&mut tx, id).await?;
-    caller.must_see(rows.workload.project, "workload", id)?;
-    caller.must(Permission::LogsRead)?;
+    caller.require_visible(rows.workload.project, "workload", id)?;
+    caller.require(Permission::LogsRead)?;
     let found = rows.members.iter().find(|row| row.name() == member);
     let found = found.ok_or_else(|| {
         CommandError::not_found("member", member)
@@ -43,7 +43,7 @@ pub async fn open(
     let units = entry.app.units(&found.component_key);
     let chosen = unit.map_or(units.first(), |unit| units.iter().find(|known| *known == unit));
     let unit = chosen.cloned().ok_or_else(|| {
-        CommandError::new(Code::FieldInvalid, format!("{member} has the units {}", units.join(", "))).about("unit")
+        CommandError::new(Code::FieldInvalid, format!("{member} has only the units {}", units.join(", "))).about("unit")
     })?;
     let access = ownership::for_member(&mut tx, &rows.workload, found).await?;
     let source = JournalSource { access, unit };

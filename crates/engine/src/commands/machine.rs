@@ -8,16 +8,16 @@ use crate::record::platform_event;
 
 /// Stores the machine id that the node reports. If it changed, records the change with its time, writes an event, and clears the results of
 /// the last inspection so that the node is inspected again.
-pub(super) async fn note(
+pub(super) async fn record_machine(
     tx: &mut Tx,
     node: &mut NodeRecord,
-    told: String,
+    reported: String,
     now: Timestamp,
     correlation: Option<CorrelationId>,
 ) -> Result<(), StoreError> {
-    let before = node.machine_id.replace(told.clone()).filter(|before| *before != told);
+    let before = node.machine_id.replace(reported.clone()).filter(|before| *before != reported);
     let Some(before) = before else { return Ok(()) };
-    let data = json!({ "name": node.name, "before": before, "now": told });
+    let data = json!({ "name": node.name, "before": before, "now": reported });
     node.machine_changed = Some(MachineChange { at: now, before });
     // The results of the old machine do not apply to the new one. `facts` keeps the old addresses until the new machine reports its own.
     (node.inspected_at, node.machine, node.preflight) = (None, None, None);

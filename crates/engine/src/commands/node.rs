@@ -11,7 +11,7 @@ use gpuaas_store::{
 };
 use gpuaas_trust::{EnrollmentString, NodeIdentity, SecretText, sha256_hex};
 use gpuaas_wire::{
-    bounds::cut,
+    bounds::one_line,
     session::{CHANNEL_ENDPOINTS_MAX, EnrollRequest, EnrollResponse, Hello, RenewRequest},
 };
 use serde_json::json;
@@ -23,8 +23,8 @@ use crate::{
     engine::Engine,
     error::{CommandError, check_line},
     keys::Keys,
+    precondition::Precondition,
     record::platform_event,
-    seen::Seen,
 };
 
 /// How long an enrollment string is valid: 15 minutes.
@@ -34,7 +34,7 @@ const TOKEN_PREFIX: &str = "gpuaas-enroll";
 /// Maximum number of labels per node.
 const LABELS_MAX: usize = 64;
 /// Maximum length of a region and of a label's name, in bytes.
-const WORD_BYTES_MAX: usize = 63;
+const NAME_BYTES_MAX: usize = 63;
 /// Maximum length of a kept text that a node reports about itself, in bytes.
 const NODE_TEXT_BYTES_MAX: usize = 256;
 
@@ -46,7 +46,7 @@ pub async fn register(
     region: Option<String>,
     labels: BTreeMap<String, String>,
 ) -> Result<(NodeRecord, SecretText), CommandError> {
-    caller.must(Permission::NodesWrite)?;
+    caller.require(Permission::NodesWrite)?;
     check(region.as_deref(), &labels)?;
     let ports = engine.ports();
     let now = ports.clock.now();
@@ -90,17 +90,17 @@ fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), 
     let refuse = |field: String, detail: String| {
         Err(CommandError::new(Code::FieldInvalid, detail).about(field).then("shorten it, or leave it out"))
     };
-    let word = |text: &str, more: &[u8]| {
+    let is_valid_name = |text: &str, more: &[u8]| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || more.contains(&byte);
         let ends = [text.bytes().next(), text.bytes().next_back()];
         let ends_well = ends.iter().all(|end| end.is_some_and(|byte| byte.is_ascii_alphanumeric()));
-        ends_well && text.len() <= WORD_BYTES_MAX && text.bytes().all(plain)
+        ends_well && text.len() <= NAME_BYTES_MAX && text.bytes().all(plain)
     };
-    if region.is_some_and(|region| !word(region, b"._-")) {
+    if region.is_some_and(|region| !is_valid_name(region, b"._-")) {
         return refuse(
             "region".to_owned(),
             format!(
-                "a region has 1 to {WORD_BYTES_MAX} of letters, digits and . _ -, with a letter or digit at both ends"
+                "a region has at most {NAME_BYTES_MAX} letters, digits and . _ -, with a letter or digit at both ends"
             ),
         );
     }
@@ -108,9 +108,9 @@ fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), 
         return refuse("labels".to_owned(), format!("a node has at most {LABELS_MAX} labels"));
     }
     for (name, value) in labels {
-        if !word(name, b"._-/") {
+        if !is_valid_name(name, b"._-/") {
             let detail = format!(
-                "a label's name has 1 to {WORD_BYTES_MAX} of letters, digits and . _ - /, with a letter or digit at both ends"
+                "a label's name has at most {NAME_BYTES_MAX} letters, digits and . _ - /, with a letter or digit at both ends"
             );
             return refuse("labels".to_owned(), detail);
         }
@@ -131,15 +131,15 @@ pub async fn issue_enrollment(
     engine: &Engine,
     caller: &Caller,
     id: NodeId,
-    seen: &Seen,
+    precondition: &Precondition,
     forced: Option<&Forced>,
 ) -> Result<(NodeRecord, SecretText), CommandError> {
-    caller.must(Permission::NodesWrite)?;
+    caller.require(Permission::NodesWrite)?;
     forced.map(reimage::check_reason).transpose()?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
-    seen.must_hold(&node.name, &node)?;
-    must_enroll(&node, forced.is_some())?;
+    precondition.check(&node.name, &node)?;
+    check_can_enroll(&node, forced.is_some())?;
     // Updated although no field differs: it raises the generation, so that clients that saw the node before this string must read it again.
     let node = tx.update_node(&node).await?;
     let string = issue(engine, caller, &mut tx, &node, (forced, None)).await?;
@@ -148,7 +148,7 @@ pub async fn issue_enrollment(
 }
 
 /// Refuses a node whose identity still works, and a node whose state does not allow an enrollment.
-fn must_enroll(node: &NodeRecord, is_forced: bool) -> Result<(), CommandError> {
+fn check_can_enroll(node: &NodeRecord, is_forced: bool) -> Result<(), CommandError> {
     let NodeRecord { name, state, .. } = node;
     let next = match state {
         NodeState::Registered | NodeState::Enrolled => return Ok(()),
@@ -159,7 +159,7 @@ fn must_enroll(node: &NodeRecord, is_forced: bool) -> Result<(), CommandError> {
         NodeState::NeedsReimage => format!("reset it first, after its machine was reimaged: gpuaas node reset {name}"),
         NodeState::Retired => "register the machine under another name".to_owned(),
     };
-    Err(CommandError::new(Code::StateConflict, format!("{name} is {state} and enrolls no more")).then(next))
+    Err(CommandError::new(Code::StateConflict, format!("{name} is {state} and cannot be enrolled")).then(next))
 }
 
 /// Returns `true` if a node in use may get a new identity: its agent takes no tasks, or an operator forces it. Its workloads keep running.
@@ -168,13 +168,13 @@ fn enrolls_in_place(node: &NodeRecord, is_forced: bool) -> bool {
 }
 
 /// Refuses a machine other than the enrolled one, unless forced: the node's workloads run on the enrolled machine.
-fn must_be_its_machine(node: &NodeRecord, machine_id: &str, is_forced: bool) -> Result<(), CommandError> {
+fn check_same_machine(node: &NodeRecord, machine_id: &str, is_forced: bool) -> Result<(), CommandError> {
     let NodeRecord { name, state, .. } = node;
     if is_forced || node.machine_id.as_ref().is_none_or(|known| known == machine_id) {
         return Ok(());
     }
     let next = format!(
-        "run the line on the machine of {name}, or take this one: gpuaas node enroll {name} --force --reason TEXT"
+        "run the command on the machine of {name}, or use this machine: gpuaas node enroll {name} --force --reason TEXT"
     );
     Err(CommandError::new(Code::StateConflict, format!("{name} is {state} on another machine")).then(next))
 }
@@ -224,7 +224,7 @@ pub(super) async fn issue(
 /// Returns the SHA-256 digest of an enrollment token that this control plane issued, valid or not. Refuses any other text without a
 /// database query.
 pub fn digest_of_token(keys: &Keys, token: &str) -> Result<String, CommandError> {
-    match keys.tokens().is_genuine(TOKEN_PREFIX, token) {
+    match keys.tokens().has_valid_code(TOKEN_PREFIX, token) {
         true => Ok(sha256_hex(token.as_bytes())),
         false => Err(EnrollmentRefusal::Unknown.into()),
     }
@@ -237,10 +237,10 @@ pub async fn redeem(
     ask: EnrollRequest,
 ) -> Result<EnrollResponse, CommandError> {
     let now = engine.ports().clock.now();
-    clock::must_agree(ask.clock, now)?;
+    clock::check_skew(ask.clock, now)?;
     let sha256 = digest_of_token(engine.keys(), SecretText::new(ask.token).expose())?;
     // Checks on a reader first, so that requests without a valid token never take the write lock.
-    engine.store().read().await?.look_at_enrollment(&sha256, ask.node, now).await?;
+    engine.store().read().await?.check_enrollment(&sha256, ask.node, now).await?;
     let mut tx = engine.store().begin().await?;
     let terms = tx.redeem_enrollment(&sha256, ask.node, now).await?;
     let mut node = tx.node(ask.node).await?;
@@ -248,14 +248,14 @@ pub async fn redeem(
     reimage::check(engine, node.left_by_tenant.take().as_ref(), &terms, (&machine.0, machine.1))?;
     let is_in_use = matches!(node.state, NodeState::Active | NodeState::InMaintenance);
     if is_in_use && enrolls_in_place(&node, terms.is_forced) {
-        must_be_its_machine(&node, &machine.0, terms.is_forced)?;
+        check_same_machine(&node, &machine.0, terms.is_forced)?;
     } else {
         node.state = node.state.on(NodeEvent::Enroll)?;
     }
     node.epoch += 1;
     let problem = node.agent_problem.take();
     certify_key(&mut tx, &ask.csr, EnrolledNode { node: node.id, epoch: node.epoch }, now).await?;
-    machine::note(&mut tx, &mut node, bounded(&ask.machine_id), now, Some(correlation)).await?;
+    machine::record_machine(&mut tx, &mut node, bounded(&ask.machine_id), now, Some(correlation)).await?;
     node.agent_version = Some(bounded(&ask.agent_version));
     let control_plane = engine.keys().control_plane().to_owned();
     let identity = NodeIdentity { control_plane: control_plane.clone(), node: node.id, epoch: node.epoch };
@@ -269,12 +269,12 @@ pub async fn redeem(
     let data = json!({ "name": node.name, "epoch": node.epoch });
     platform_event(&mut tx, EventKind::NodeEnrolled, "node", node.id.to_string(), Some(correlation), data.clone())
         .await?;
-    agent_problem::tell(&mut tx, &node, problem.as_ref()).await?;
+    agent_problem::record_change(&mut tx, &node, problem.as_ref()).await?;
     audit_node(&mut tx, &node, AuditAction::NodeEnroll, correlation, data).await?;
     let channels = channels(engine, &mut tx).await?;
     let key_set = engine.keys().signed_set(&mut tx, now).await?.text;
     let key_set = serde_json::from_str(&key_set)
-        .map_err(|error| CommandError::new(Code::Internal, format!("the key set is no JSON: {error}")))?;
+        .map_err(|error| CommandError::new(Code::Internal, format!("the key set is not JSON: {error}")))?;
     let response = EnrollResponse {
         certificate,
         authority: ring.authorities().pem(),
@@ -310,20 +310,20 @@ pub async fn reset(
     engine: &Engine,
     caller: &Caller,
     id: NodeId,
-    seen: &Seen,
+    precondition: &Precondition,
     forced: Option<&Forced>,
 ) -> Result<(NodeRecord, SecretText), CommandError> {
-    caller.must(Permission::NodesWrite)?;
+    caller.require(Permission::NodesWrite)?;
     forced.map(reimage::check_reason).transpose()?;
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
-    seen.must_hold(&node.name, &node)?;
+    precondition.check(&node.name, &node)?;
     let event = reset_event(&node, forced.is_some())?;
-    must_be_free(&mut tx, &node).await?;
+    check_not_allocated(&mut tx, &node).await?;
     node.state = node.state.on(event)?;
     // Certificates of earlier enrollments are void from now on.
     node.epoch += 1;
-    node.forget_machine();
+    node.clear_machine_facts();
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "state": node.state });
     let correlation = Some(caller.correlation);
@@ -343,14 +343,14 @@ fn reset_event(node: &NodeRecord, is_forced: bool) -> Result<NodeEvent, CommandE
         NodeState::NeedsReimage => Ok(NodeEvent::Reset),
         NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance if is_forced => Ok(NodeEvent::ForceReset),
         NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => refuse(
-            format!("{name} is {state}, and a reset cuts off what runs there"),
+            format!("{name} is {state}, and a reset cuts off its workloads"),
             format!(
-                "if its machine was reinstalled, or you know what is on it: gpuaas node reset {name} --force --reason TEXT"
+                "if its machine was reinstalled, or is acceptable as it is: gpuaas node reset {name} --force --reason TEXT"
             ),
         ),
         NodeState::Registered => refuse(
-            format!("{name} is registered, and has nothing to go back from"),
-            format!("get a new string for it: gpuaas node enroll {name}"),
+            format!("{name} is registered, so there is nothing to reset"),
+            format!("create a new enrollment string: gpuaas node enroll {name}"),
         ),
         NodeState::Retired => {
             refuse(format!("{name} is retired"), "register the machine under another name".to_owned())
@@ -359,13 +359,13 @@ fn reset_event(node: &NodeRecord, is_forced: bool) -> Result<NodeEvent, CommandE
 }
 
 /// Refuses a node that a project holds: the tenant has root there, and its workloads must not be cut off.
-async fn must_be_free(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandError> {
+async fn check_not_allocated(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandError> {
     match tx.open_allocation_of(node.id).await? {
         None => Ok(()),
         Some(held) => {
             let detail = format!("a project holds {} (allocation {})", node.name, held.id);
             Err(CommandError::new(Code::StateConflict, detail)
-                .then(format!("release it, and then reset the node: gpuaas allocation release {}", held.id)))
+                .then(format!("release it before you reset the node: gpuaas allocation release {}", held.id)))
         }
     }
 }
@@ -385,12 +385,12 @@ pub async fn connected(
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
     if node.epoch != enrolled.epoch {
-        return Err(CommandError::new(Code::Forbidden, "this identity is of an earlier enrollment"));
+        return Err(CommandError::new(Code::Forbidden, "this identity belongs to an earlier enrollment"));
     }
     let key_set_version = tx.key_set_version().await?;
-    history::must_not_be_ahead(&mut tx, &node, hello, key_set_version).await?;
+    history::check_not_ahead(&mut tx, &node, hello, key_set_version).await?;
     if !tx.put_session(&session).await? {
-        return Err(CommandError::new(Code::StateConflict, "a newer connection of this node stands"));
+        return Err(CommandError::new(Code::StateConflict, "a newer connection of this node is open"));
     }
     let before = node.clone();
     node.state = node.state.on(NodeEvent::Connect)?;
@@ -398,7 +398,7 @@ pub async fn connected(
     node.agent_version = Some(bounded(&hello.agent_version));
     let now = engine.ports().clock.now();
     node.agent_problem = agent_problem::of_hello(&node, hello, now);
-    machine::note(&mut tx, &mut node, bounded(&hello.machine_id), now, None).await?;
+    machine::record_machine(&mut tx, &mut node, bounded(&hello.machine_id), now, None).await?;
     node.support.clone_from(&hello.support);
     if let Some(facts) = &mut node.facts {
         facts.addresses.clone_from(&hello.addresses);
@@ -410,13 +410,13 @@ pub async fn connected(
         let data = json!({ "name": node.name, "state": node.state });
         platform_event(&mut tx, EventKind::NodeActivated, "node", id.to_string(), None, data).await?;
     }
-    clock::tell(&mut tx, &node, before.clock_skew_seconds).await?;
-    agent_problem::tell(&mut tx, &node, before.agent_problem.as_ref()).await?;
+    clock::record_change(&mut tx, &node, before.clock_skew_seconds).await?;
+    agent_problem::record_change(&mut tx, &node, before.agent_problem.as_ref()).await?;
     set_connectivity(engine, &mut tx, node, Connectivity::Connected).await?;
     let lacks_keys = hello.key_set_version < key_set_version;
     tx.commit().await?;
     if lacks_keys {
-        engine.key_tending().doubt();
+        engine.key_rotation().mark_dirty();
     }
     engine.node_connected(id);
     Ok(engine.node_reachability_changed(id, true).await?)
@@ -435,7 +435,7 @@ pub async fn disconnected(engine: &Engine, id: NodeId, connection: Uuid) -> Resu
 }
 
 /// Marks a disconnected node as unreachable after its time to return passed, unless another replica holds its channel.
-pub async fn did_not_return(engine: &Engine, id: NodeId) -> Result<(), CommandError> {
+pub async fn mark_unreachable(engine: &Engine, id: NodeId) -> Result<(), CommandError> {
     let mut tx = engine.store().begin().await?;
     if tx.session(id).await?.is_some() {
         return Ok(());
@@ -478,7 +478,7 @@ async fn set_connectivity(
 }
 
 /// Records an event: two live agents use the same identity.
-pub async fn cloned(engine: &Engine, id: NodeId, newer: &Hello) -> Result<(), CommandError> {
+pub async fn identity_cloned(engine: &Engine, id: NodeId, newer: &Hello) -> Result<(), CommandError> {
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
     let data = json!({ "name": node.name, "machine_id": bounded(&newer.machine_id) });
@@ -496,21 +496,21 @@ pub async fn renew(
     ask: &RenewRequest,
 ) -> Result<String, CommandError> {
     let now = engine.ports().clock.now();
-    clock::must_agree(ask.clock, now)?;
+    clock::check_skew(ask.clock, now)?;
     let invalid = |error: &dyn std::fmt::Display| CommandError::new(Code::FieldInvalid, error.to_string()).about("csr");
     let ring = engine.keys().ring(&mut engine.store().read().await?).await?;
     let authority = ring.authorities().active();
     let is_of_another = !gpuaas_trust::names_issuer(present, authority.certificate());
     if !is_of_another && !gpuaas_trust::is_renewable(present, now).map_err(|error| invalid(&error))? {
-        let detail = "the certificate has not lived half of its life";
-        return Err(CommandError::new(Code::RateLimited, detail).then("renew it at two thirds of its life"));
+        let detail = "the certificate has not reached half of its lifetime";
+        return Err(CommandError::new(Code::RateLimited, detail).then("renew it at two thirds of its lifetime"));
     }
     let certificate = authority.issue_node(&ask.csr, identity, now).map_err(|error| invalid(&error))?;
     let correlation = CorrelationId::generate(&*engine.ports().clock, &*engine.ports().entropy);
     let mut tx = engine.store().begin().await?;
     let node = tx.node(identity.node).await?;
     if node.epoch != identity.epoch {
-        return Err(CommandError::new(Code::Forbidden, "this identity is of an earlier enrollment"));
+        return Err(CommandError::new(Code::Forbidden, "this identity belongs to an earlier enrollment"));
     }
     // Also covers a present certificate from before the control plane recorded keys.
     let of_present = gpuaas_trust::certified_key_sha256(present).map_err(|error| invalid(&error))?;
@@ -547,12 +547,12 @@ async fn audit_node(
 
 /// Shortens a text that a node reports about itself and removes characters that a terminal or the database does not take as text.
 fn bounded(text: &str) -> String {
-    cut(text.to_owned(), NODE_TEXT_BYTES_MAX)
+    one_line(text.to_owned(), NODE_TEXT_BYTES_MAX)
 }
 
 /// Records that a node presented a certificate of the active authority when it connected; `node` is its row at that moment. Not recorded at
 /// issue, because the response may be lost: then the node would be refused with the certificate that it still has.
-pub async fn showed_certificate(engine: &Engine, node: &NodeRecord, certificate: &[u8]) -> Result<(), CommandError> {
+pub async fn record_certificate(engine: &Engine, node: &NodeRecord, certificate: &[u8]) -> Result<(), CommandError> {
     let authority = engine.keys().authority();
     let issuer = Some(authority.digest());
     if node.certified_by == issuer || !gpuaas_trust::names_issuer(certificate, authority.certificate()) {
@@ -567,7 +567,7 @@ pub async fn showed_certificate(engine: &Engine, node: &NodeRecord, certificate:
     tx.update_node(&present).await?;
     tx.commit().await?;
     // The rotation of the previous authority may have waited for this node.
-    engine.key_tending().doubt();
+    engine.key_rotation().mark_dirty();
     Ok(())
 }
 
@@ -576,13 +576,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_node_says_of_itself_is_kept_as_a_short_line() {
+    fn node_texts_are_shortened_to_one_line() {
         assert_eq!(bounded("0.1\u{0}.0\n\u{1b}[31m"), "0.1.0 [31m");
         assert_eq!(bounded(&"u".repeat(5_000)).len(), NODE_TEXT_BYTES_MAX);
     }
 
     #[test]
-    fn what_operators_say_of_a_machine_is_words_and_short_lines() {
+    fn regions_and_labels_are_validated() {
         let labels = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
         assert!(check(Some("eu-north.1"), &labels("rack/row", "7, left")).is_ok());
         for region in ["", "..", "-a", "a b", "a\u{0}", &"a".repeat(64)] {

@@ -12,12 +12,12 @@ use crate::{caller::Caller, engine::Engine, error::CommandError};
 pub async fn cancel(engine: &Engine, caller: &Caller, id: OperationId) -> Result<OperationRecord, CommandError> {
     let mut tx = engine.store().begin().await?;
     let operation = tx.operation(id).await?;
-    caller.must_see(operation.project, "operation", id)?;
-    caller.must(Permission::OperationsControl)?;
+    caller.require_visible(operation.project, "operation", id)?;
+    caller.require(Permission::OperationsControl)?;
     if operation.state.is_final() {
         return Err(CommandError::new(
             Code::StateConflict,
-            format!("operation {id} has ended already: {}", operation.state),
+            format!("operation {id} has already ended: {}", operation.state),
         ));
     }
     tx.request_cancel(id).await?;

@@ -25,7 +25,7 @@ pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(
     let mut tx = engine.store().begin().await?;
     let access = ownership::for_operator(&mut tx, caller, id).await?;
     let name = access.name().clone();
-    let origin = Origin::alone(caller.correlation);
+    let origin = Origin::standalone(caller.correlation);
     let expires_at = engine.ports().clock.now().plus(PING_TIMEOUT);
     let what = (Noop::TYPE, Noop::OLDEST);
     let ping = engine.record_task(&mut tx, access, origin, what, json!(Noop {}), expires_at).await?;
@@ -33,16 +33,17 @@ pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(
     audit(&mut tx, caller, AuditAction::NodePing, format!("node/{name}"), None, metadata).await?;
     tx.commit().await?;
     let within = engine.clone();
-    let (ended, took) = node_task::beside(engine, "ping", async move { followed(&within, ping).await }).await?;
+    let (ended, took) =
+        node_task::run_in_background(engine, "ping", async move { followed(&within, ping).await }).await?;
     if let Some(TaskOutcome::Failed { failure }) = &ended.outcome {
         match failure.code {
             Code::EnvelopeExpired | Code::DiskFull => {
-                return Err(CommandError::new(failure.code, format!("{} refused it: {}", name, failure.message))
+                return Err(CommandError::new(failure.code, format!("{} refused the task: {}", name, failure.message))
                     .then(format!("see its clock and its disk: gpuaas node show {}", name)));
             }
             Code::AgentLedgerDamaged => {
                 return Err(CommandError::new(failure.code, format!("{name}: {}", failure.message))
-                    .then(ownership::next_without_tasks(&name)));
+                    .then(ownership::reenroll_hint(&name)));
             }
             Code::NodeBusy | Code::Unavailable => return Err(node_task::busy(&name, failure)),
             _ => {}
@@ -52,7 +53,7 @@ pub async fn ping(engine: &Arc<Engine>, caller: &Caller, id: NodeId) -> Result<(
         TaskState::Succeeded => Ok((ended, took)),
         TaskState::Expired => Err(CommandError::new(Code::NodeUnreachable, format!("{} did not answer", name))
             .then(format!("see its connectivity: gpuaas node show {}", name))),
-        state => Err(CommandError::new(Code::Internal, format!("the no-op on {} ended {state}", name))),
+        state => Err(CommandError::new(Code::Internal, format!("the no-op task on {} ended as {state}", name))),
     }
 }
 

@@ -29,11 +29,11 @@ pub async fn options(
     app: &str,
     page: &Page,
 ) -> Result<Vec<PlacementOption>, CommandError> {
-    caller.must_see(project, "project", project)?;
+    caller.require_visible(project, "project", project)?;
     let entry = engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
     let mut reader = engine.store().read().await?;
     let mut options = Vec::new();
-    let allocations = reader.held_allocations(project, page).await?;
+    let allocations = reader.open_allocations(project, page).await?;
     for (candidate, allocation, node) in candidates(&mut reader, allocations).await? {
         let reasons = unusable("allocation_id", &candidate, entry.app.manifest());
         options.push(PlacementOption { allocation, node, reasons });
@@ -65,7 +65,7 @@ async fn candidates(
     allocations: Vec<AllocationRecord>,
 ) -> Result<Vec<(Candidate, AllocationRecord, NodeRecord)>, StoreError> {
     let ids: Vec<_> = allocations.iter().map(|allocation| allocation.id).collect();
-    let users = reader.allocation_users(&ids).await?;
+    let users = reader.allocation_workloads(&ids).await?;
     let nodes = reader.nodes_of_ids(allocations.iter().map(|allocation| allocation.node)).await?;
     let each = allocations.into_iter().map(|allocation| {
         // Several allocations may have the same node, because released ones are included.

@@ -9,7 +9,7 @@ use crate::{caller::Caller, engine::Engine, error::CommandError, record::platfor
 
 /// Creates a project.
 pub async fn create(engine: &Engine, caller: &Caller, name: Name) -> Result<ProjectRecord, CommandError> {
-    caller.must(Permission::ProjectsWrite)?;
+    caller.require(Permission::ProjectsWrite)?;
     let ports = engine.ports();
     let id = ProjectId::generate(&*ports.clock, &*ports.entropy);
     let project = ProjectRecord { id, name, created_at: ports.clock.now() };

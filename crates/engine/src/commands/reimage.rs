@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_model::{AuditAction, Code, EventKind, Line, NodeEvent, NodeId, NodeState, Permission};
-use gpuaas_store::{EnrollmentTerms, LeftMachine, NodeRecord, Tx};
+use gpuaas_store::{EnrollmentTerms, NodeRecord, ReturnedMachine, Tx};
 use gpuaas_trust::{ApiToken, sha256_hex};
 use gpuaas_wire::session::ReimageEvidence;
 use serde_json::json;
@@ -15,15 +15,15 @@ use serde_json::json;
 use super::{
     audit,
     node::{Forced, issue},
-    node_task::beside,
+    node_task::run_in_background,
 };
 use crate::{
     caller::Caller,
     engine::Engine,
     error::{CommandError, check_line},
     port::{ReimageHook, ReimageOrder},
+    precondition::Precondition,
     record::platform_event,
-    seen::Seen,
 };
 
 /// Prefix of the value that proves a reimage.
@@ -34,28 +34,28 @@ const HOOK_TIMEOUT: Duration = Duration::from_secs(60);
 /// Refuses a machine that returns after a tenant without the required proof.
 pub(super) fn check(
     engine: &Engine,
-    left: Option<&LeftMachine>,
+    left: Option<&ReturnedMachine>,
     terms: &EnrollmentTerms,
     (machine_id, evidence): (&str, Option<&ReimageEvidence>),
 ) -> Result<(), CommandError> {
     let Some(left) = left.filter(|_| !terms.is_forced) else { return Ok(()) };
     if left.machine_id.as_deref() == Some(machine_id) {
-        let detail = "the machine has the id that it had while a tenant held it: it was not reimaged";
+        let detail = "the machine's id is the same as while a tenant held it, so it was not reimaged";
         return Err(CommandError::new(Code::MachineNotReimaged, detail)
             .about("machine_id")
             .then("reimage it, or force it with a reason: gpuaas node enroll NODE --force --reason"));
     }
-    if engine.reimage_hook().is_some() && !is_shown(terms, evidence) {
-        let detail = "the machine does not show the value that the reimage hook was given";
-        return Err(CommandError::new(Code::ReimageUnproven, detail)
+    if engine.reimage_hook().is_some() && !is_proven(terms, evidence) {
+        let detail = "the machine did not present the one-time value of the reimage hook";
+        return Err(CommandError::new(Code::ReimageUnverified, detail)
             .about("reimage")
-            .then("have it reimaged: gpuaas node reimage NODE"));
+            .then("reimage it with the hook: gpuaas node reimage NODE"));
     }
     Ok(())
 }
 
 /// Returns whether the evidence is the value given to the hook for this enrollment.
-fn is_shown(terms: &EnrollmentTerms, evidence: Option<&ReimageEvidence>) -> bool {
+fn is_proven(terms: &EnrollmentTerms, evidence: Option<&ReimageEvidence>) -> bool {
     match (&terms.reimage_sha256, evidence) {
         (Some(expected), Some(ReimageEvidence::OneTimeValue { value })) => *expected == sha256_hex(value.as_bytes()),
         (None, _) | (_, None) => false,
@@ -73,41 +73,41 @@ pub async fn reimage(
     engine: &Arc<Engine>,
     caller: &Caller,
     id: NodeId,
-    seen: &Seen,
+    precondition: &Precondition,
 ) -> Result<NodeRecord, CommandError> {
-    caller.must(Permission::NodesWrite)?;
+    caller.require(Permission::NodesWrite)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
-    seen.must_hold(&node.name, &node)?;
+    precondition.check(&node.name, &node)?;
     let hook = engine.reimage_hook().cloned().ok_or_else(|| {
         CommandError::new(Code::ReimageHookMissing, "this control plane has no reimage hook")
             .then("configure one (reimage-hook), or reimage the machine by hand: gpuaas node reset NODE")
     })?;
-    let node = put_back(&mut tx, caller, node).await?;
+    let node = reset_for_hook(&mut tx, caller, node).await?;
     let value = one_time_value(engine);
     let string = issue(engine, caller, &mut tx, &node, (None, Some(value.sha256))).await?;
     audit(&mut tx, caller, AuditAction::NodeReimage, format!("node/{}", node.name), None, json!({})).await?;
     tx.commit().await?;
     let order = ReimageOrder { node: id, name: node.name.clone(), enrollment: string, value: value.text };
     let at = engine.clone();
-    beside(engine, "reimage", async move { handed_over(&at, hook, order).await }).await?;
+    run_in_background(engine, "reimage", async move { run_hook(&at, hook, order).await }).await?;
     Ok(node)
 }
 
 /// Resets the node for the hook: one that a tenant has left, or one that was reset for the hook before.
-async fn put_back(tx: &mut Tx, caller: &Caller, mut node: NodeRecord) -> Result<NodeRecord, CommandError> {
+async fn reset_for_hook(tx: &mut Tx, caller: &Caller, mut node: NodeRecord) -> Result<NodeRecord, CommandError> {
     match node.state {
         // Updated although no field differs: it raises the generation, because the newest string and value change.
         NodeState::Registered if node.left_by_tenant.is_some() => return Ok(tx.update_node(&node).await?),
         NodeState::NeedsReimage => {}
         state => {
             return Err(CommandError::new(Code::StateConflict, format!("{} is {state}", node.name))
-                .then("only a node that a tenant has left is reimaged"));
+                .then("only a node that a tenant has released can be reimaged"));
         }
     }
     node.state = node.state.on(NodeEvent::Reset)?;
     node.epoch += 1;
-    node.forget_machine();
+    node.clear_machine_facts();
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "state": node.state });
     let correlation = Some(caller.correlation);
@@ -115,7 +115,7 @@ async fn put_back(tx: &mut Tx, caller: &Caller, mut node: NodeRecord) -> Result<
     Ok(node)
 }
 
-async fn handed_over(engine: &Engine, hook: Arc<dyn ReimageHook>, order: ReimageOrder) -> Result<(), CommandError> {
+async fn run_hook(engine: &Engine, hook: Arc<dyn ReimageHook>, order: ReimageOrder) -> Result<(), CommandError> {
     let name = order.name.clone();
     let given_up = engine.ports().runtime.sleep_until(engine.ports().clock.now().plus(HOOK_TIMEOUT));
     let taken = tokio::select! {

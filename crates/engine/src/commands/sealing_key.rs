@@ -4,17 +4,17 @@ use gpuaas_model::{AuditAction, Code, Permission, Timestamp};
 use gpuaas_store::{ReplicaRecord, SealingRecord};
 use serde_json::json;
 
-use super::{audit, keys::refuse_beside_other_versions};
+use super::{audit, keys::require_same_version};
 use crate::{
     caller::Caller,
     engine::Engine,
     error::CommandError,
-    sealing_rotation::{SealingState, announce, living},
+    sealing_rotation::{SealingState, announce, live_replicas},
 };
 
 /// Instructions for an operator who has no next key yet.
-const MAKE_NEXT: &str = "make one key on one replica's machine (gpuaas server next-sealing-key), copy its file to every \
-                         other's, and have each take it (systemctl reload gpuaas-server)";
+const NEXT_KEY_HINT: &str = "create a key on one replica's machine (gpuaas server next-sealing-key), copy its file to every \
+                         other replica's machine, and load it on each (systemctl reload gpuaas-server)";
 
 /// The sealing key in use, and the state of its rotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,41 +37,41 @@ pub struct SealingKeyView {
 
 /// Returns the sealing key in use and the state of its rotation.
 pub async fn show(engine: &Engine, caller: &Caller) -> Result<SealingKeyView, CommandError> {
-    caller.must(Permission::PlatformRead)?;
+    caller.require(Permission::PlatformRead)?;
     let mut reader = engine.store().read().await?;
-    let (record, replicas) = (reader.sealing().await?, living(&mut reader).await?);
+    let (record, replicas) = (reader.sealing().await?, live_replicas(&mut reader).await?);
     let rows_left = reader.rows_to_reseal().await?;
     Ok(view(engine, record, &replicas, rows_left))
 }
 
 /// Activates the next key, which every live replica must hold. The rotation continues automatically; [`show`] and events show its progress.
 pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SealingKeyView, CommandError> {
-    caller.must(Permission::KeysWrite)?;
+    caller.require(Permission::KeysWrite)?;
     let mut tx = engine.store().begin().await?;
-    refuse_beside_other_versions(engine, &mut tx).await?;
+    require_same_version(engine, &mut tx).await?;
     let before = tx.sealing().await?;
     if let Some(previous) = before.as_ref().and_then(|record| record.previous.as_ref()) {
         let detail = format!("a rotation is under way: rows under the key {previous} are left");
         return Err(CommandError::new(Code::StateConflict, detail)
-            .then("wait for it: `gpuaas keys show sealing` says how many rows are left"));
+            .then("wait for it: `gpuaas keys show sealing` shows how many rows are left"));
     }
     let sealing = engine.keys().sealing();
     let Some(next) = sealing.next() else {
         let detail = format!("replica {} holds no next sealing key", engine.replica());
-        return Err(CommandError::new(Code::SealingKeyNotEverywhere, detail).then(MAKE_NEXT));
+        return Err(CommandError::new(Code::SealingKeyNotOnAllReplicas, detail).then(NEXT_KEY_HINT));
     };
-    let replicas = living(&mut tx).await?;
+    let replicas = live_replicas(&mut tx).await?;
     let lacking = lacking(&replicas, &next);
     if !lacking.is_empty() {
         let detail = format!("the next sealing key {next} is not held by every replica; these lack it: {lacking}");
-        return Err(CommandError::new(Code::SealingKeyNotEverywhere, detail)
-            .then("copy its file to the machine of each, and have it taken: systemctl reload gpuaas-server"));
+        return Err(CommandError::new(Code::SealingKeyNotOnAllReplicas, detail)
+            .then("copy its file to the machine of each, and load it there: systemctl reload gpuaas-server"));
     }
     let previous = before.map_or_else(|| sealing.active(), |record| record.current);
     let record = SealingRecord {
         previous: Some(previous),
         correlation: Some(caller.correlation),
-        ..SealingRecord::settled(next.clone(), tx.database_now().await?)
+        ..SealingRecord::new(next.clone(), tx.database_now().await?)
     };
     tx.put_sealing(&record).await?;
     let data = json!({ "state": SealingState::Rotating.as_str(), "previous": record.previous });
@@ -95,12 +95,12 @@ fn view(engine: &Engine, record: Option<SealingRecord>, replicas: &[ReplicaRecor
         (None, None) => SealingState::Settled,
     };
     let waiting_for = match (state, &next) {
-        (SealingState::Rotating, _) => Some(format!("rows to come under it: {rows_left}")),
+        (SealingState::Rotating, _) => Some(format!("rows to be resealed: {rows_left}")),
         (_, Some(next)) => Some(match lacking(replicas, next) {
             lacking if lacking.is_empty() => "the command: gpuaas keys rotate sealing".to_owned(),
-            lacking => format!("replicas to take the next key: {lacking}"),
+            lacking => format!("replicas to load the next key: {lacking}"),
         }),
-        (_, None) => with_old_files(replicas),
+        (_, None) => old_file_hint(replicas),
     };
     SealingKeyView { id, state, next, previous, since: record.map(|record| record.since), rows_left, waiting_for }
 }
@@ -111,10 +111,10 @@ fn lacking(replicas: &[ReplicaRecord], key: &str) -> String {
 }
 
 /// Instructions for an operator if a key file could not be replaced.
-fn with_old_files(replicas: &[ReplicaRecord]) -> Option<String> {
+fn old_file_hint(replicas: &[ReplicaRecord]) -> Option<String> {
     let old = named(replicas, |replica| replica.is_key_file_old);
-    let words = format!("replace the key file by FILE.next beside it on these replicas: {old}");
-    (!old.is_empty()).then_some(words)
+    let hint = format!("replace the key file with FILE.next in the same directory on these replicas: {old}");
+    (!old.is_empty()).then_some(hint)
 }
 
 fn named(replicas: &[ReplicaRecord], which: impl Fn(&ReplicaRecord) -> bool) -> String {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     audit,
-    token::{PREFIX, refuse_one_too_many, refuse_reserved},
+    token::{PREFIX, check_not_reserved, check_token_limit},
 };
 use crate::{caller::Caller, engine::Engine, error::CommandError, record::platform_event};
 
@@ -28,15 +28,15 @@ pub async fn create(
     name: Name,
     role: Role,
 ) -> Result<ServiceAccountRecord, CommandError> {
-    caller.must(Permission::TokensWrite)?;
-    caller.must_see(project, "project", project)?;
-    refuse_reserved(name.as_str())?;
+    caller.require(Permission::TokensWrite)?;
+    caller.require_visible(project, "project", project)?;
+    check_not_reserved(name.as_str())?;
     if role.is_of_platform() {
-        let detail = format!("a service account belongs to a project, and {role} does not");
+        let detail = format!("a service account needs a role for a project, and {role} is none");
         return Err(CommandError::new(Code::FieldInvalid, detail).about("role"));
     }
     if !caller.principal.role.may_grant(role) {
-        let detail = format!("a {} makes no service account that is {role}", caller.principal.role);
+        let detail = format!("a {} may not create a service account with the role {role}", caller.principal.role);
         return Err(CommandError::new(Code::Forbidden, detail).about("role"));
     }
     let ports = engine.ports();
@@ -45,9 +45,9 @@ pub async fn create(
     let mut tx = engine.store().begin().await?;
     tx.project(project).await?;
     if tx.service_accounts(project, &Page::default()).await?.len() >= ACCOUNTS_MAX {
-        let detail = format!("the project has {ACCOUNTS_MAX} service accounts, and may not have more");
+        let detail = format!("the project has {ACCOUNTS_MAX} service accounts, which is the maximum");
         return Err(CommandError::new(Code::LimitReached, detail).then(
-            "delete some that are not needed: `gpuaas service-account list`, `gpuaas service-account delete NAME`",
+            "delete accounts that are not needed: `gpuaas service-account list`, `gpuaas service-account delete NAME`",
         ));
     }
     tx.insert_service_account(&account).await?;
@@ -67,8 +67,8 @@ pub async fn delete(
     project: ProjectId,
     name: &Name,
 ) -> Result<ServiceAccountRecord, CommandError> {
-    caller.must(Permission::TokensWrite)?;
-    caller.must_see(project, "project", project)?;
+    caller.require(Permission::TokensWrite)?;
+    caller.require_visible(project, "project", project)?;
     let now = engine.ports().clock.now();
     let mut tx = engine.store().begin().await?;
     let account = tx.service_account_by_name(project, name).await?;
@@ -90,11 +90,11 @@ pub async fn create_token(
     name: &Name,
     ttl_seconds: Option<u64>,
 ) -> Result<(TokenRecord, SecretText), CommandError> {
-    caller.must(Permission::TokensWrite)?;
-    caller.must_see(project, "project", project)?;
+    caller.require(Permission::TokensWrite)?;
+    caller.require_visible(project, "project", project)?;
     let ttl = ttl_seconds.unwrap_or(TTL_SECONDS);
     if ttl == 0 || ttl > TTL_SECONDS_MAX {
-        let detail = format!("a service account's token lives between 1 and {TTL_SECONDS_MAX} seconds");
+        let detail = format!("a service account's token must be valid for 1 to {TTL_SECONDS_MAX} seconds");
         return Err(CommandError::new(Code::FieldInvalid, detail).about("ttl_seconds"));
     }
     let ports = engine.ports();
@@ -103,12 +103,12 @@ pub async fn create_token(
     let mut tx = engine.store().begin().await?;
     let account = tx.service_account_by_name(project, name).await?;
     if !caller.principal.role.may_grant(account.role) {
-        let detail = format!("a {} makes no token of {}", caller.principal.role, account.role);
+        let detail = format!("a {} may not create a token with the role {}", caller.principal.role, account.role);
         return Err(CommandError::new(Code::Forbidden, detail));
     }
     let token = TokenRecord {
         id: TokenId::generate(&*ports.clock, &*ports.entropy),
-        name: format!("{}{name}", TokenRecord::OF_SERVICE_ACCOUNT),
+        name: format!("{}{name}", TokenRecord::SERVICE_ACCOUNT_PREFIX),
         sha256: secret.sha256,
         role: account.role,
         project: Some(project),
@@ -118,7 +118,7 @@ pub async fn create_token(
         revoked_at: None,
         is_bootstrap: false,
     };
-    refuse_one_too_many(&mut tx, token.project, now).await?;
+    check_token_limit(&mut tx, token.project, now).await?;
     tx.insert_token(&token).await?;
     let data = json!({ "name": token.name, "role": token.role });
     let (id, correlation) = (token.id.to_string(), Some(caller.correlation));
@@ -135,7 +135,7 @@ pub async fn list(
     project: ProjectId,
     page: &Page,
 ) -> Result<Vec<ServiceAccountRecord>, CommandError> {
-    caller.must(Permission::TokensWrite)?;
-    caller.must_see(project, "project", project)?;
+    caller.require(Permission::TokensWrite)?;
+    caller.require_visible(project, "project", project)?;
     Ok(engine.store().read().await?.service_accounts(project, page).await?)
 }

@@ -27,8 +27,8 @@ const TTL_SECONDS_MAX: u64 = 365 * 24 * 3_600;
 const TOKENS_MAX: u64 = 1_000;
 
 /// Returns whether a text is a token that this control plane issued, valid or not. Other texts are refused without a database query.
-pub fn is_genuine(keys: &Keys, text: &str) -> bool {
-    keys.tokens().is_genuine(PREFIX, text)
+pub fn is_issued(keys: &Keys, text: &str) -> bool {
+    keys.tokens().has_valid_code(PREFIX, text)
 }
 
 /// Properties of a new token.
@@ -50,28 +50,28 @@ pub async fn create(
     caller: &Caller,
     new: NewToken,
 ) -> Result<(TokenRecord, SecretText), CommandError> {
-    caller.must(Permission::TokensWrite)?;
+    caller.require(Permission::TokensWrite)?;
     if !caller.principal.role.may_grant(new.role) {
-        let detail = format!("a {} makes no token of {}", caller.principal.role, new.role);
+        let detail = format!("a {} may not create a token with the role {}", caller.principal.role, new.role);
         return Err(CommandError::new(Code::Forbidden, detail).about("role"));
     }
     check(&new)?;
     if let Some(project) = new.project {
-        caller.must_see(project, "project", project)?;
+        caller.require_visible(project, "project", project)?;
     }
-    let (token, secret) = fresh(engine.keys(), engine.ports(), new);
+    let (token, secret) = generate(engine.keys(), engine.ports(), new);
     let mut tx = engine.store().begin().await?;
     if let Some(project) = token.project {
         tx.project(project).await?;
     }
-    refuse_one_too_many(&mut tx, token.project, token.created_at).await?;
-    keep(&mut tx, caller, &token).await?;
+    check_token_limit(&mut tx, token.project, token.created_at).await?;
+    insert(&mut tx, caller, &token).await?;
     tx.commit().await?;
     Ok((token, secret))
 }
 
 /// Generates a token and its text, without storing it.
-pub(super) fn fresh(keys: &Keys, ports: &Ports, new: NewToken) -> (TokenRecord, SecretText) {
+pub(super) fn generate(keys: &Keys, ports: &Ports, new: NewToken) -> (TokenRecord, SecretText) {
     let secret = keys.tokens().generate(PREFIX, &*ports.entropy);
     let now = ports.clock.now();
     let token = TokenRecord {
@@ -90,7 +90,7 @@ pub(super) fn fresh(keys: &Keys, ports: &Ports, new: NewToken) -> (TokenRecord, 
 }
 
 /// Adds a token with its event and audit record.
-pub(super) async fn keep(tx: &mut Tx, caller: &Caller, token: &TokenRecord) -> Result<(), StoreError> {
+pub(super) async fn insert(tx: &mut Tx, caller: &Caller, token: &TokenRecord) -> Result<(), StoreError> {
     tx.insert_token(token).await?;
     let data = json!({ "name": token.name, "role": token.role });
     let (id, correlation) = (token.id.to_string(), Some(caller.correlation));
@@ -100,7 +100,7 @@ pub(super) async fn keep(tx: &mut Tx, caller: &Caller, token: &TokenRecord) -> R
 
 /// Revokes a token. Revoking twice has the effect of once.
 pub async fn revoke(engine: &Engine, caller: &Caller, id: TokenId) -> Result<TokenRecord, CommandError> {
-    caller.must(Permission::TokensWrite)?;
+    caller.require(Permission::TokensWrite)?;
     let mut tx = engine.store().begin().await?;
     let token = tx.token(id).await?;
     let seen = token.project.map_or(caller.principal.role.is_of_platform(), |project| caller.principal.sees(project));
@@ -119,35 +119,36 @@ pub async fn revoke(engine: &Engine, caller: &Caller, id: TokenId) -> Result<Tok
 }
 
 /// Refuses another token for a project, or for the platform, at the limit of valid tokens.
-pub(super) async fn refuse_one_too_many(
+pub(super) async fn check_token_limit(
     reader: &mut Reader,
     project: Option<ProjectId>,
     now: Timestamp,
 ) -> Result<(), CommandError> {
-    if reader.good_tokens(project, now).await? < TOKENS_MAX {
+    if reader.valid_token_count(project, now).await? < TOKENS_MAX {
         return Ok(());
     }
     let of = if project.is_some() { "project" } else { "platform" };
-    Err(CommandError::new(Code::LimitReached, format!("the {of} has {TOKENS_MAX} tokens, and may not have more"))
-        .then("withdraw some that are not needed: `gpuaas token list`, `gpuaas token revoke ID`"))
+    Err(CommandError::new(Code::LimitReached, format!("the {of} has {TOKENS_MAX} tokens, which is the maximum"))
+        .then("revoke tokens that are not needed: `gpuaas token list`, `gpuaas token revoke ID`"))
 }
 
 /// Refuses a name under which the audit log records the platform's own actions.
-pub(super) fn refuse_reserved(name: &str) -> Result<(), CommandError> {
-    if !OwnActor::reserves(name) {
+pub(super) fn check_not_reserved(name: &str) -> Result<(), CommandError> {
+    if !OwnActor::is_reserved(name) {
         return Ok(());
     }
-    let detail = format!("{name} is reserved: the audit names the platform itself so");
+    let detail = format!("{name} is reserved for the platform in the audit log");
     Err(CommandError::new(Code::FieldInvalid, detail).about("name").then("choose another name"))
 }
 
 pub(super) fn check(new: &NewToken) -> Result<(), CommandError> {
     check_line(Line::TOKEN_NAME, &new.name, "name")?;
-    if new.name.starts_with(TokenRecord::OF_SERVICE_ACCOUNT) {
-        let detail = format!("names that begin with {} are those of service accounts", TokenRecord::OF_SERVICE_ACCOUNT);
-        return Err(CommandError::new(Code::FieldInvalid, detail).about("name").then("make a service account"));
+    if new.name.starts_with(TokenRecord::SERVICE_ACCOUNT_PREFIX) {
+        let detail =
+            format!("names that begin with {} belong to service accounts", TokenRecord::SERVICE_ACCOUNT_PREFIX);
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("name").then("create a service account"));
     }
-    refuse_reserved(&new.name)?;
+    check_not_reserved(&new.name)?;
     let wrong = match (new.role.is_of_platform(), new.project) {
         (false, None) => Some(format!("a {} needs a project", new.role)),
         (true, Some(_)) => Some(format!("a {} belongs to no project", new.role)),
@@ -157,7 +158,7 @@ pub(super) fn check(new: &NewToken) -> Result<(), CommandError> {
         return Err(CommandError::new(Code::FieldInvalid, detail).about("project"));
     }
     if new.ttl_seconds.is_some_and(|seconds| seconds == 0 || seconds > TTL_SECONDS_MAX) {
-        let detail = format!("a token lives between 1 and {TTL_SECONDS_MAX} seconds");
+        let detail = format!("a token must be valid for 1 to {TTL_SECONDS_MAX} seconds");
         return Err(CommandError::new(Code::FieldInvalid, detail).about("ttl_seconds"));
     }
     Ok(())

@@ -16,10 +16,10 @@ use crate::{
     driver::{LEASE_TTL, lease_name},
     engine::Engine,
     error::CommandError,
-    record::Story,
+    precondition::Precondition,
+    record::EventScope,
     rows::WorkloadRows,
-    seen::Seen,
-    settle::sealed,
+    settle::seal_secret,
 };
 
 /// A request to deploy an app.
@@ -86,11 +86,11 @@ pub async fn add_member(
     engine: &Engine,
     caller: &Caller,
     id: WorkloadId,
-    seen: &Seen,
+    precondition: &Precondition,
     intent: Value,
 ) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let (mut rows, plan, placed) = draft_members(engine, caller, &mut tx, (id, seen), &intent).await?;
+    let (mut rows, plan, placed) = draft_members(engine, caller, &mut tx, (id, precondition), &intent).await?;
     let added = rows.members.split_off(rows.members.len() - placed.len());
     tx.insert_members(&added).await?;
     rows.members.extend(added);
@@ -103,11 +103,11 @@ pub async fn preview_add_member(
     engine: &Engine,
     caller: &Caller,
     id: WorkloadId,
-    seen: &Seen,
+    precondition: &Precondition,
     intent: Value,
 ) -> Result<Preview, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let (_, plan, placed) = draft_members(engine, caller, &mut tx, (id, seen), &intent).await?;
+    let (_, plan, placed) = draft_members(engine, caller, &mut tx, (id, precondition), &intent).await?;
     Ok(Preview { plan, placed })
 }
 
@@ -116,45 +116,50 @@ pub async fn decommission(
     engine: &Engine,
     caller: &Caller,
     id: WorkloadId,
-    seen: &Seen,
+    precondition: &Precondition,
 ) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let mut rows = visible(caller, &mut tx, (id, seen), Permission::WorkloadsWrite).await?;
+    let mut rows = load_visible(caller, &mut tx, (id, precondition), Permission::WorkloadsWrite).await?;
     if rows.workload.lifecycle == Lifecycle::Decommissioned {
         return Err(CommandError::new(
             Code::StateConflict,
-            format!("{} is decommissioned already", rows.workload.name),
+            format!("{} is already decommissioned", rows.workload.name),
         ));
     }
-    let targets = present(&rows, |_| true);
-    let plan = planned(engine, &rows, OperationKind::Decommission, &targets)?;
+    let targets = present_members(&rows, |_| true);
+    let plan = make_plan(engine, &rows, OperationKind::Decommission, &targets)?;
     rows.workload.generation += 1;
     let about = (AuditAction::WorkloadDecommission, json!({}), None);
     accept_for(engine, caller, tx, rows, plan, targets, about).await
 }
 
 /// Accepts a new operation in place of the newest one, which ended without success: of the same kind, for its targets that still exist.
-pub async fn resume(engine: &Engine, caller: &Caller, id: WorkloadId, seen: &Seen) -> Result<Accepted, CommandError> {
+pub async fn resume(
+    engine: &Engine,
+    caller: &Caller,
+    id: WorkloadId,
+    precondition: &Precondition,
+) -> Result<Accepted, CommandError> {
     let mut tx = engine.store().begin().await?;
-    let rows = visible(caller, &mut tx, (id, seen), Permission::OperationsControl).await?;
+    let rows = load_visible(caller, &mut tx, (id, precondition), Permission::OperationsControl).await?;
     let newest = tx.newest_operation(id).await?;
     let ended = newest.filter(|operation| operation.state.is_final() && operation.state != OperationState::Succeeded);
     let Some(failed) = ended else {
         return Err(CommandError::new(
             Code::StateConflict,
-            format!("{} has no operation that could be resumed", rows.workload.name),
+            format!("{} has no operation that can be resumed", rows.workload.name),
         )
         .then(format!("see its state: gpuaas workload show {}", rows.workload.name)));
     };
     // Members removed meanwhile are left out: another tenant may hold their nodes by now.
-    let targets = present(&rows, |member| failed.targets.contains(&member));
-    let plan = planned(engine, &rows, failed.kind, &targets)?;
+    let targets = present_members(&rows, |member| failed.targets.contains(&member));
+    let plan = make_plan(engine, &rows, failed.kind, &targets)?;
     let about = (AuditAction::WorkloadResume, json!({ "resumes": failed.id }), Some(failed.id));
     accept_for(engine, caller, tx, rows, plan, targets, about).await
 }
 
 /// Returns the wanted members that are not removed.
-fn present(rows: &WorkloadRows, wanted: impl Fn(MemberId) -> bool) -> Vec<MemberId> {
+fn present_members(rows: &WorkloadRows, wanted: impl Fn(MemberId) -> bool) -> Vec<MemberId> {
     let present = rows.members.iter().filter(|member| member.state != MemberState::Removed);
     present.map(|member| member.id).filter(|member| wanted(*member)).collect()
 }
@@ -167,13 +172,13 @@ struct Draft {
 }
 
 async fn draft_deploy(engine: &Engine, caller: &Caller, tx: &mut Tx, ask: Deploy) -> Result<Draft, CommandError> {
-    caller.must_see(ask.project, "project", ask.project)?;
-    caller.must(Permission::WorkloadsWrite)?;
+    caller.require_visible(ask.project, "project", ask.project)?;
+    caller.require(Permission::WorkloadsWrite)?;
     let entry = engine.catalog().app(&ask.app).ok_or_else(|| CommandError::not_found("app", &ask.app))?;
     let version = offered_version(tx, &*entry.app, ask.version).await?;
     let refused = entry.app.check_config(&ask.config);
     if !refused.is_empty() {
-        return Err(CommandError::because(Code::ConfigRefused, "settings refused", refused));
+        return Err(CommandError::because(Code::ConfigInvalid, "settings refused", refused));
     }
     let placed = placement::place(tx, &*entry.app, ask.project, &ask.intent, &[]).await?;
     let now = engine.ports().clock.now();
@@ -204,7 +209,7 @@ async fn draft_deploy(engine: &Engine, caller: &Caller, tx: &mut Tx, ask: Deploy
     let secrets = initial_secrets(engine, &*entry.app, id)?;
     let rows = WorkloadRows::draft(tx, workload, members, &secrets).await?;
     let targets: Vec<MemberId> = rows.members.iter().map(|member| member.id).collect();
-    let plan = planned(engine, &rows, OperationKind::Deploy, &targets)?;
+    let plan = make_plan(engine, &rows, OperationKind::Deploy, &targets)?;
     Ok(Draft { rows, placed, secrets, plan })
 }
 
@@ -212,14 +217,14 @@ async fn draft_members(
     engine: &Engine,
     caller: &Caller,
     tx: &mut Tx,
-    (id, seen): (WorkloadId, &Seen),
+    (id, precondition): (WorkloadId, &Precondition),
     intent: &Value,
 ) -> Result<(WorkloadRows, Plan, Vec<Placed>), CommandError> {
-    let mut rows = visible(caller, tx, (id, seen), Permission::WorkloadsWrite).await?;
+    let mut rows = load_visible(caller, tx, (id, precondition), Permission::WorkloadsWrite).await?;
     if rows.workload.lifecycle != Lifecycle::Running {
         return Err(CommandError::new(
             Code::StateConflict,
-            format!("{} is {}, and only a running workload grows", rows.workload.name, rows.workload.lifecycle),
+            format!("{} is {}; only a running workload can grow", rows.workload.name, rows.workload.lifecycle),
         )
         .then(format!("see what it waits for: gpuaas workload show {}", rows.workload.name)));
     }
@@ -228,7 +233,7 @@ async fn draft_members(
     let added = placement::members(engine, id, &placed);
     let targets: Vec<MemberId> = added.iter().map(|member| member.id).collect();
     rows.add_members(tx, added).await?;
-    let plan = planned(engine, &rows, OperationKind::AddMember, &targets)?;
+    let plan = make_plan(engine, &rows, OperationKind::AddMember, &targets)?;
     Ok((rows, plan, placed))
 }
 
@@ -250,11 +255,11 @@ async fn offered_version(tx: &mut Tx, app: &dyn App, wanted: Option<String>) -> 
             format!("{} offers no version {version}; it offers {}", manifest.slug, listed(&offered)),
         )
         .about("version")
-        .then("choose an offered version, or have an operator import it: gpuaas artifact import")),
+        .then("choose an offered version, or ask an operator to import it: gpuaas artifact import")),
         None => files.keys().max_by_key(|version| imported.get(*version)).cloned().ok_or_else(|| {
             CommandError::new(Code::VersionUnknown, format!("no release of {} is imported", manifest.slug))
                 .about("version")
-                .then("have an operator import one: gpuaas artifact import")
+                .then("ask an operator to import one: gpuaas artifact import")
         }),
     }
 }
@@ -285,12 +290,12 @@ fn initial_secrets(engine: &Engine, app: &dyn App, workload: WorkloadId) -> Resu
         let mut random = zeroize::Zeroizing::new(vec![0_u8; spec.random_bytes]);
         ports.entropy.fill(&mut random);
         let text = zeroize::Zeroizing::new(hex::encode(&*random));
-        secrets.push(sealed(engine, workload, spec.name, text.as_bytes())?);
+        secrets.push(seal_secret(engine, workload, spec.name, text.as_bytes())?);
     }
     Ok(secrets)
 }
 
-fn planned(
+fn make_plan(
     engine: &Engine,
     rows: &WorkloadRows,
     kind: OperationKind,
@@ -309,9 +314,9 @@ fn planned(
         return Ok(plan);
     }
     for finding in &findings {
-        tracing::error!(%finding, workload = %rows.workload.id, "a plan is unsound and is not carried out");
+        tracing::error!(%finding, workload = %rows.workload.id, "a plan is invalid and is not executed");
     }
-    Err(CommandError::new(Code::Internal, format!("the plan is unsound: {}", findings[0])))
+    Err(CommandError::new(Code::Internal, format!("the plan is invalid: {}", findings[0])))
 }
 
 fn app_of<'a>(engine: &'a Engine, rows: &WorkloadRows) -> Result<&'a dyn App, CommandError> {
@@ -320,16 +325,16 @@ fn app_of<'a>(engine: &'a Engine, rows: &WorkloadRows) -> Result<&'a dyn App, Co
 }
 
 /// Loads a workload that the caller may see and change with `permission`, and that matches the precondition.
-async fn visible(
+async fn load_visible(
     caller: &Caller,
     tx: &mut Tx,
-    (id, seen): (WorkloadId, &Seen),
+    (id, precondition): (WorkloadId, &Precondition),
     permission: Permission,
 ) -> Result<WorkloadRows, CommandError> {
     let rows = WorkloadRows::load(tx, id).await?;
-    caller.must_see(rows.workload.project, "workload", id)?;
-    caller.must(permission)?;
-    seen.must_hold(&rows.workload.name, &rows.workload)?;
+    caller.require_visible(rows.workload.project, "workload", id)?;
+    caller.require(permission)?;
+    precondition.check(&rows.workload.name, &rows.workload)?;
     Ok(rows)
 }
 
@@ -380,13 +385,13 @@ async fn accept_for(
     tx.insert_operation(&operation, &steps).await?;
     // The accepting replica takes the lease: others hear of the operation before this one has started a driver, and would contend for it.
     tx.acquire_lease(&lease_name(operation.id), engine.replica(), LEASE_TTL).await?;
-    let story = Story::of(&operation);
-    if plan_is_first(&operation) {
-        story.workload(&mut tx, EventKind::WorkloadRequested, &rows.workload).await?;
+    let events = EventScope::of(&operation);
+    if is_first_deploy(&operation) {
+        events.workload(&mut tx, EventKind::WorkloadRequested, &rows.workload).await?;
     } else {
         rows.workload = tx.update_workload(&rows.workload).await?;
     }
-    engine.refresh_workload(&mut tx, &story, rows.workload.id).await?;
+    engine.refresh_workload(&mut tx, &events, rows.workload.id).await?;
     let target = format!("workload/{}", rows.workload.name);
     audit(&mut tx, caller, action, target, Some(rows.workload.project), metadata).await?;
     let workload = tx.workload(rows.workload.id).await?;
@@ -394,7 +399,7 @@ async fn accept_for(
     Ok(Accepted { workload, operation, steps })
 }
 
-fn plan_is_first(operation: &OperationRecord) -> bool {
+fn is_first_deploy(operation: &OperationRecord) -> bool {
     operation.kind == OperationKind::Deploy && operation.resumes.is_none()
 }
 

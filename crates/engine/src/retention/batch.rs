@@ -96,13 +96,13 @@ impl Batch {
 
     async fn take_events(&mut self, reader: &mut Reader, before: Timestamp) -> Result<(), RetentionError> {
         for stream in reader.event_streams().await? {
-            let room = u64::from(ENTRIES_MAX).saturating_sub(self.entries);
-            if room == 0 || self.is_full() {
+            let remaining = u64::from(ENTRIES_MAX).saturating_sub(self.entries);
+            if remaining == 0 || self.is_full() {
                 break;
             }
-            let room = u32::try_from(room).unwrap_or(ENTRIES_MAX);
-            for event in reader.events_to_archive(stream, before, room).await? {
-                self.write(&Line::Event(shown(&event)))?;
+            let limit = u32::try_from(remaining).unwrap_or(ENTRIES_MAX);
+            for event in reader.events_to_archive(stream, before, limit).await? {
+                self.write(&Line::Event(event_json(&event)))?;
                 self.count(event.at, None);
                 self.extend(&stream.to_string(), event.sequence);
                 if self.is_full() {
@@ -150,7 +150,7 @@ impl Batch {
     }
 }
 
-fn shown(event: &EventRecord) -> serde_json::Value {
+fn event_json(event: &EventRecord) -> serde_json::Value {
     let EventRecord { stream, sequence, at, kind, subject_kind, subject_id, correlation, data } = event;
     json!({
         "stream": stream.to_string(), "sequence": sequence, "at": at, "kind": kind, "subject_kind": subject_kind,

@@ -13,7 +13,7 @@ pub(crate) use node_task::continue_node_task;
 
 use crate::{
     dispatch::Outgoing,
-    driver::{Driver, Ended},
+    driver::{Driver, EndedAttempt},
     rows::OperationRows,
 };
 use futures::future::BoxFuture;
@@ -39,24 +39,24 @@ impl Driver {
         rows: &OperationRows,
         step: &StepRecord,
         task: Option<Outgoing>,
-    ) -> BoxFuture<'static, Ended> {
+    ) -> BoxFuture<'static, EndedAttempt> {
         let (id, attempt) = (step.id, step.attempts);
         let end: BoxFuture<'static, AttemptEnd> = match (&step.spec.action, task) {
             (StepAction::NodeTask { .. }, Some(task)) => {
-                node_task::run(self.engine.clone(), task, self.progress_of(id), self.cancelled.clone())
+                node_task::run(self.engine.clone(), task, self.progress_sink(id), self.cancelled.clone())
             }
             (StepAction::NodeTask { .. }, None) => node_task::missing(),
             (StepAction::ClusterCall { call }, _) => {
                 let cancelled = self.cancelled.clone();
-                cluster_call::run(self.engine.clone(), rows, step, call.clone(), self.progress_of(id), cancelled)
+                cluster_call::run(self.engine.clone(), rows, step, call.clone(), self.progress_sink(id), cancelled)
             }
             (StepAction::Record { record }, _) => {
-                let (progress, cancelled) = (self.progress_of(id), self.cancelled.clone());
+                let (progress, cancelled) = (self.progress_sink(id), self.cancelled.clone());
                 record::run(self.engine.clone(), rows, step, *record, progress, cancelled)
             }
         };
         let kind = kind_of(&step.spec.action);
-        let end = self.beside(Box::pin(async move {
+        let end = self.spawn_attempt(Box::pin(async move {
             crash_points::reach(Point::StepBegun(kind));
             let end = end.await;
             crash_points::reach(Point::StepAnswered(kind));
@@ -67,13 +67,13 @@ impl Driver {
 
     /// Spawns an attempt as a separate task that ends with this driver. If the driver polled the attempt itself, an attempt that reads the
     /// store could hold a resource for which the driver waits, and both would stop.
-    fn beside(&self, attempt: BoxFuture<'static, AttemptEnd>) -> BoxFuture<'static, AttemptEnd> {
+    fn spawn_attempt(&self, attempt: BoxFuture<'static, AttemptEnd>) -> BoxFuture<'static, AttemptEnd> {
         let (ended, end) = oneshot::channel();
-        let gone = self.gone.clone();
+        let dropped = self.dropped.clone();
         let work = async move {
             tokio::select! {
                 biased;
-                () = gone.cancelled() => {}
+                () = dropped.cancelled() => {}
                 // If the driver no longer exists, the next one finds the attempt in the rows.
                 end = attempt => drop(ended.send(end)),
             }

@@ -36,14 +36,14 @@ pub(super) fn run(
 
 /// Fails a running node-task step without a task row. Both are written in one transaction, so this is a defect.
 pub(super) fn missing() -> BoxFuture<'static, AttemptEnd> {
-    let failure = TaskFailure::new(Code::Internal, "the step runs but its task was never recorded");
+    let failure = TaskFailure::new(Code::Internal, "the step is running, but its task was not recorded");
     Box::pin(async move { AttemptEnd::Failed(failure) })
 }
 
 /// The task of an attempt that an earlier driver began.
 pub(crate) async fn continue_node_task(engine: &Engine, step: &StepRecord) -> Result<Option<Outgoing>, StoreError> {
     match step.task {
-        Some(task) => engine.store().read().await?.task(task).await.map(Outgoing::again).map(Some),
+        Some(task) => engine.store().read().await?.task(task).await.map(Outgoing::resumed).map(Some),
         None => Ok(None),
     }
 }

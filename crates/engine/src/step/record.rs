@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::AttemptEnd;
-use crate::{effects::ProgressSink, engine::Engine, ownership::must_take_tasks, rows::OperationRows};
+use crate::{effects::ProgressSink, engine::Engine, ownership::check_takes_tasks, rows::OperationRows};
 
 /// Runs the step.
 pub(super) fn run(
@@ -39,9 +39,9 @@ pub(super) fn run(
                         return AttemptEnd::Failed(TaskFailure::new(Code::TaskCancelled, message));
                     }
                     // The final check names the nodes that are still disconnected, and since when.
-                    () = given_up => look(&engine, &members).await.map(|places| match places {
-                        Places::Usable => Ok(()),
-                        Places::Away(why) | Places::Gone(why) => Err(why),
+                    () = given_up => placement_status(&engine, &members).await.map(|status| match status {
+                        PlacementStatus::Ready => Ok(()),
+                        PlacementStatus::Waiting(why) | PlacementStatus::Lost(why) => Err(why),
                     }),
                 };
                 match placed {
@@ -55,13 +55,13 @@ pub(super) fn run(
 }
 
 /// The combined state of the members' places.
-enum Places {
+enum PlacementStatus {
     /// All can be used.
-    Usable,
+    Ready,
     /// The first whose node has been disconnected so briefly that it may only be restarting, with the reason.
-    Away(String),
+    Waiting(String),
     /// The first that can no longer be used, with the reason.
-    Gone(String),
+    Lost(String),
 }
 
 /// Waits until every place is usable, or returns why one is not: a node may have been lost since the operation was accepted.
@@ -75,36 +75,36 @@ async fn confirm(
     loop {
         // Taken before the check, so that a change during the check is not missed.
         let changed = engine.next_connection();
-        match look(engine, members).await? {
-            Places::Usable => return Ok(Ok(())),
-            Places::Gone(why) => return Ok(Err(why)),
-            Places::Away(why) => progress(format!("waiting: {why}")),
+        match placement_status(engine, members).await? {
+            PlacementStatus::Ready => return Ok(Ok(())),
+            PlacementStatus::Lost(why) => return Ok(Err(why)),
+            PlacementStatus::Waiting(why) => progress(format!("waiting: {why}")),
         }
         changed.await;
     }
 }
 
-async fn look(engine: &Engine, members: &[MemberRecord]) -> Result<Places, StoreError> {
+async fn placement_status(engine: &Engine, members: &[MemberRecord]) -> Result<PlacementStatus, StoreError> {
     let mut reader = engine.store().read().await?;
-    let mut places = Places::Usable;
+    let mut status = PlacementStatus::Ready;
     for member in members {
         let (allocation, node) = (reader.allocation(member.allocation).await?, reader.node(member.node).await?);
         if allocation.state != AllocationState::Active {
-            return Ok(Places::Gone(format!("the allocation of {} is {}", node.name, allocation.state)));
+            return Ok(PlacementStatus::Lost(format!("the allocation of {} is {}", node.name, allocation.state)));
         }
-        if let Err(refused) = must_take_tasks(&node.name, node.agent_problem.as_ref()) {
-            return Ok(Places::Gone(refused.to_string()));
+        if let Err(refused) = check_takes_tasks(&node.name, node.agent_problem.as_ref()) {
+            return Ok(PlacementStatus::Lost(refused.to_string()));
         }
         let why = || format!("{} has been {} since {}", node.name, node.connectivity, node.connectivity_since);
         match node.connectivity {
             Connectivity::Connected => {}
             Connectivity::Stale => {
-                if matches!(places, Places::Usable) {
-                    places = Places::Away(why());
+                if matches!(status, PlacementStatus::Ready) {
+                    status = PlacementStatus::Waiting(why());
                 }
             }
-            Connectivity::Never | Connectivity::Unreachable => return Ok(Places::Gone(why())),
+            Connectivity::Never | Connectivity::Unreachable => return Ok(PlacementStatus::Lost(why())),
         }
     }
-    Ok(places)
+    Ok(status)
 }

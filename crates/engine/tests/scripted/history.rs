@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuaas_engine::commands::history::forgotten;
+use gpuaas_engine::commands::history::rollback_evidence;
 use gpuaas_model::{EnrolledNode, NodeId, Timestamp};
 use gpuaas_store::{Mark, MarkFile, NodeKeyRecord, NodeRecord};
 use gpuaas_trust::{NodeIdentity, NodeKey, certificates_of_pem, certified_key_sha256};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::world::World;
 
 /// Begins a generation of the history at `began` and keeps its mark in `folder`.
-async fn marked(world: &World, folder: &tempfile::TempDir, began: Timestamp) {
+async fn keep_mark(world: &World, folder: &tempfile::TempDir, began: Timestamp) {
     let mut tx = world.store().begin().await.unwrap();
     let generation = tx.begin_marks(began.as_millis() as u64).await.unwrap();
     tx.commit().await.unwrap();
@@ -25,20 +25,20 @@ fn certificate(world: &World, identity: &NodeIdentity, at: Timestamp) -> Vec<u8>
     certificates_of_pem(&pem).unwrap().remove(0).to_vec()
 }
 
-async fn remember(world: &World, node: EnrolledNode, sha256: String, created_at: Timestamp) {
+async fn record_key(world: &World, node: EnrolledNode, sha256: String, created_at: Timestamp) {
     let mut tx = world.store().begin().await.unwrap();
     let EnrolledNode { node, epoch } = node;
     tx.insert_node_key(&NodeKeyRecord { sha256, node, epoch, created_at }).await.unwrap();
     tx.commit().await.unwrap();
 }
 
-async fn shown(world: &World, of: &NodeIdentity, certificate: &[u8], known: Option<&NodeRecord>) -> Option<String> {
+async fn evidence(world: &World, of: &NodeIdentity, certificate: &[u8], known: Option<&NodeRecord>) -> Option<String> {
     let mut reader = world.store().read().await.unwrap();
-    forgotten(&mut reader, of, certificate, known).await.unwrap().map(|forgotten| forgotten.why)
+    rollback_evidence(&mut reader, of, certificate, known).await.unwrap().map(|evidence| evidence.why)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificate_of_this_history_that_the_rows_do_not_know_shows_that_they_went_back() {
+async fn unrecorded_certificate_shows_that_the_database_went_back() {
     let (world, folder) = (World::new().await, tempfile::tempdir().unwrap());
     let node = world.node("gpu-1").await;
     let known = world.store().read().await.unwrap().node(node).await.unwrap();
@@ -46,44 +46,48 @@ async fn certificate_of_this_history_that_the_rows_do_not_know_shows_that_they_w
     let (before, after) = (Timestamp::from_millis(began.as_millis() - 30_000), began.plus(Duration::from_secs(3_600)));
     let own = NodeIdentity { control_plane: "cp".to_owned(), node, epoch: known.epoch };
     let later = NodeIdentity { epoch: known.epoch + 1, ..own.clone() };
-    let stranger = NodeIdentity { node: NodeId::from_uuid(Uuid::from_u128(7)), ..own.clone() };
-    let cases = [(&own, Some(&known)), (&later, Some(&known)), (&stranger, None)];
+    let unknown_node = NodeIdentity { node: NodeId::from_uuid(Uuid::from_u128(7)), ..own.clone() };
+    let cases = [(&own, Some(&known)), (&later, Some(&known)), (&unknown_node, None)];
     for (identity, known) in cases {
         assert_eq!(
-            shown(&world, identity, &certificate(&world, identity, after), known).await,
+            evidence(&world, identity, &certificate(&world, identity, after), known).await,
             None,
             "no mark is kept"
         );
     }
-    marked(&world, &folder, began).await;
+    keep_mark(&world, &folder, began).await;
     for (identity, known) in cases {
-        let why = shown(&world, identity, &certificate(&world, identity, after), known).await;
-        println!("    {}", why.expect("the rows have forgotten it"));
-        let earlier = shown(&world, identity, &certificate(&world, identity, before), known).await;
-        assert_eq!(earlier, None, "of before a person has decided, or marks were kept");
+        let why = evidence(&world, identity, &certificate(&world, identity, after), known).await;
+        println!("    {}", why.expect("the rows lack it"));
+        let earlier = evidence(&world, identity, &certificate(&world, identity, before), known).await;
+        assert_eq!(earlier, None, "it is older than the present generation");
     }
     let newer = NodeRecord { epoch: known.epoch + 2, ..known.clone() };
-    assert_eq!(shown(&world, &later, &certificate(&world, &later, after), Some(&newer)).await, None, "it was replaced");
+    assert_eq!(
+        evidence(&world, &later, &certificate(&world, &later, after), Some(&newer)).await,
+        None,
+        "it was replaced"
+    );
     let good = certificate(&world, &own, after);
-    remember(&world, own.enrolled(), certified_key_sha256(&good).unwrap(), after).await;
-    assert_eq!(shown(&world, &own, &good, Some(&known)).await, None);
+    record_key(&world, own.enrolled(), certified_key_sha256(&good).unwrap(), after).await;
+    assert_eq!(evidence(&world, &own, &good, Some(&known)).await, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_that_were_forgotten_for_their_age_show_nothing() {
+async fn certificate_whose_old_key_was_deleted_is_no_evidence() {
     let (world, folder) = (World::new().await, tempfile::tempdir().unwrap());
     let node = world.node("gpu-1").await;
     let known = world.store().read().await.unwrap().node(node).await.unwrap();
-    marked(&world, &folder, known.created_at).await;
+    keep_mark(&world, &folder, known.created_at).await;
     let own = NodeIdentity { control_plane: "cp".to_owned(), node, epoch: known.epoch };
     let at = |seconds: u64| known.created_at.plus(Duration::from_secs(3_600 + seconds));
     // A tenant renews its certificate again and again, and keeps the first one.
     let first = certificate(&world, &own, at(0));
     let key = certified_key_sha256(&first).unwrap();
-    remember(&world, own.enrolled(), key.clone(), at(0)).await;
+    record_key(&world, own.enrolled(), key.clone(), at(0)).await;
     for number in 1..=256 {
-        remember(&world, own.enrolled(), format!("{number:064x}"), at(number / 4)).await;
+        record_key(&world, own.enrolled(), format!("{number:064x}"), at(number / 4)).await;
     }
-    assert!(!world.store().read().await.unwrap().is_node_key(&key).await.unwrap(), "it is forgotten");
-    assert_eq!(shown(&world, &own, &first, Some(&known)).await, None);
+    assert!(!world.store().read().await.unwrap().is_node_key(&key).await.unwrap(), "its row was deleted");
+    assert_eq!(evidence(&world, &own, &first, Some(&known)).await, None);
 }

@@ -15,8 +15,8 @@ use gpuaas_model::{
     AllocationId, Code, Fault, FaultClass, Health, MemberId, NextAction, OperationKind, Reason, TaskType,
 };
 use gpuaas_planner::{
-    App, FailureScope, Learned, MemberView, Plan, PlanRefusal, RecordKind, RenderError, Retry, SecretSpec, StepAction,
-    StepKey, StepSpec, WorkloadView,
+    App, FailureScope, MemberView, Plan, PlanRefusal, RecordKind, RenderError, Retry, SecretSpec, StepAction, StepKey,
+    StepOutput, StepSpec, WorkloadView,
     app::Manifest,
     placement::{Candidate, Placed},
 };
@@ -39,15 +39,15 @@ pub(crate) struct Kit {
     manifest: Manifest,
     planned: Mutex<Planned>,
     /// Results of each step's successful attempts, by step key, in order. Further successes and other steps change nothing.
-    lessons: Mutex<BTreeMap<String, VecDeque<Lesson>>>,
+    outputs: Mutex<BTreeMap<String, VecDeque<StepResult>>>,
     /// Makes deliveries of access wait forever, like a cluster that does not answer.
     pub(crate) is_silent: AtomicBool,
     /// Revoked ServiceAccounts, in order.
-    pub(crate) withdrawn: Mutex<Vec<String>>,
+    pub(crate) revoked: Mutex<Vec<String>>,
 }
 
 /// Changes that follow from a successful task, or the fault that makes it a failure.
-pub(crate) type Lesson = Result<Vec<Learned>, Box<Fault>>;
+pub(crate) type StepResult = Result<Vec<StepOutput>, Box<Fault>>;
 
 impl Kit {
     pub(crate) fn new() -> Self {
@@ -68,19 +68,19 @@ impl Kit {
         Self {
             manifest,
             planned: Mutex::new(Box::new(|_| Vec::new())),
-            lessons: Mutex::default(),
+            outputs: Mutex::default(),
             is_silent: AtomicBool::new(false),
-            withdrawn: Mutex::default(),
+            revoked: Mutex::default(),
         }
     }
 
     /// Sets the function that plans the steps of later operations.
-    pub(crate) fn will_plan(&self, planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static) {
+    pub(crate) fn set_plan(&self, planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static) {
         *self.planned.lock().unwrap() = Box::new(planned);
     }
 
-    pub(crate) fn will_teach(&self, step: &str, lessons: impl IntoIterator<Item = Lesson>) {
-        self.lessons.lock().unwrap().entry(step.to_owned()).or_default().extend(lessons);
+    pub(crate) fn set_outputs(&self, step: &str, lessons: impl IntoIterator<Item = StepResult>) {
+        self.outputs.lock().unwrap().entry(step.to_owned()).or_default().extend(lessons);
     }
 }
 
@@ -166,8 +166,8 @@ impl App for Kit {
         Ok(json!({}))
     }
 
-    fn learn(&self, step: &StepSpec, _: &Value, _: &WorkloadView) -> Lesson {
-        let mut lessons = self.lessons.lock().unwrap();
+    fn step_outputs(&self, step: &StepSpec, _: &Value, _: &WorkloadView) -> StepResult {
+        let mut lessons = self.outputs.lock().unwrap();
         lessons.get_mut(step.key.as_str()).and_then(VecDeque::pop_front).unwrap_or(Ok(Vec::new()))
     }
 
@@ -211,7 +211,7 @@ impl AppEffects for Kit {
     }
 
     async fn revoke_access(&self, service_account: &str, _: CallContext) -> Result<(), TaskFailure> {
-        self.withdrawn.lock().unwrap().push(service_account.to_owned());
+        self.revoked.lock().unwrap().push(service_account.to_owned());
         Ok(())
     }
 }

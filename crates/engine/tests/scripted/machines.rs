@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
-    nodes::{Act, done, failed, held},
+    nodes::{Reaction, done, failed, hold},
     world::{World, admin, eventually},
 };
 
@@ -48,20 +48,20 @@ async fn read(world: &World, id: NodeId) -> NodeRecord {
     world.store().read().await.unwrap().node(id).await.unwrap()
 }
 
-async fn told(world: &World, kind: EventKind) -> Vec<Value> {
+async fn events_of(world: &World, kind: EventKind) -> Vec<Value> {
     let events = world.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
     events.into_iter().filter(|event| event.kind == kind).map(|event| event.data).collect()
 }
 
 /// An inspection result of an agent of the newest version.
 fn inspection(writes: Option<WriteLatency>) -> Value {
-    let mut said = older();
-    said["machine"] =
+    let mut result = older();
+    result["machine"] =
         json!({ "cpu_sockets": 2, "cpu_cores": 64, "data_disk": { "folder": "/var/lib", "writes": writes } });
-    said["preflight"] = json!({ "passed": 30, "findings": [
+    result["preflight"] = json!({ "passed": 30, "findings": [
         { "check": "inotify_low", "severity": "warning", "detail": "it is low", "fix": "raise it" },
     ] });
-    said
+    result
 }
 
 /// An inspection result of an agent of the first version.
@@ -75,65 +75,65 @@ fn older() -> Value {
 const MEASURED: WriteLatency = WriteLatency { writes: 64, p50_us: 1, p99_us: 2, max_us: 3 };
 
 #[tokio::test]
-async fn a_node_that_has_told_all_it_can_is_not_asked_again_by_itself() {
+async fn fully_inspected_node_is_not_inspected_again_automatically() {
     let (world, id) = of_agent(&[1, 2]).await;
-    world.nodes.will_end([done(inspection(Some(MEASURED)))]);
-    inspect::of_new(&world.engine, id);
+    world.nodes.end_tasks([done(inspection(Some(MEASURED)))]);
+    inspect::inspect_new(&world.engine, id);
     eventually("it is not inspected", async || read(&world, id).await.inspected_at.is_some()).await;
     let node = read(&world, id).await;
     assert_eq!(node.machine.as_ref().map(|machine| machine.cpu_cores), Some(64));
     let severities: Vec<Severity> = node.preflight.unwrap().findings.iter().map(|finding| finding.severity).collect();
     assert_eq!(severities, [Severity::Warning]);
-    let said = told(&world, EventKind::NodeInspected).await;
-    assert_eq!((said.len(), said[0]["passed"].as_u64(), said[0]["warnings"].as_u64()), (1, Some(30), Some(1)));
+    let events = events_of(&world, EventKind::NodeInspected).await;
+    assert_eq!((events.len(), events[0]["passed"].as_u64(), events[0]["warnings"].as_u64()), (1, Some(30), Some(1)));
     for _ in 0..3 {
-        inspect::of_new(&world.engine, id);
+        inspect::inspect_new(&world.engine, id);
     }
     // An admin's request does inspect the node again. Its task is the second, so the inspections spawned above sent none.
     // The earlier measurement stays.
-    world.nodes.will_end([done(inspection(None))]);
+    world.nodes.end_tasks([done(inspection(None))]);
     let node = inspect::inspect(&world.engine, &admin(), id).await.unwrap();
     assert_eq!(node.machine.and_then(|machine| machine.data_disk).and_then(|disk| disk.writes), Some(MEASURED));
     assert_eq!((world.nodes.sent(), world.recorded(AuditAction::NodeInspect).await), (2, 1));
 }
 
 #[tokio::test]
-async fn an_older_agent_is_asked_what_it_knows_and_more_once_it_is_newer() {
+async fn node_is_inspected_again_once_its_agent_is_newer() {
     let (world, id) = of_agent(&[1]).await;
-    world.nodes.will_end([done(older())]);
-    inspect::of_new(&world.engine, id);
+    world.nodes.end_tasks([done(older())]);
+    inspect::inspect_new(&world.engine, id);
     eventually("it is not inspected", async || read(&world, id).await.inspected_at.is_some()).await;
     let tasks = world.store().read().await.unwrap().tasks(&Default::default()).await.unwrap();
     assert_eq!((tasks[0].schema, &tasks[0].params), (1, &json!({})));
     assert!(read(&world, id).await.machine.is_none());
     change(&world, id, |node| node.support[0].schemas = vec![1, 2]).await;
-    world.nodes.will_end([done(inspection(None))]);
-    inspect::of_new(&world.engine, id);
-    eventually("it is not asked again", async || read(&world, id).await.machine.is_some()).await;
+    world.nodes.end_tasks([done(inspection(None))]);
+    inspect::inspect_new(&world.engine, id);
+    eventually("it is not inspected again", async || read(&world, id).await.machine.is_some()).await;
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_not_kept_and_a_node_that_is_away_is_not_waited_for() {
+async fn invalid_inspection_is_discarded_and_disconnected_node_is_refused() {
     let (world, id) = of_agent(&[1, 2]).await;
-    world.nodes.will_end([done(json!({ "nonsense": true })), failed(Code::Forbidden, "a lie")]);
+    world.nodes.end_tasks([done(json!({ "nonsense": true })), failed(Code::Forbidden, "a lie")]);
     let invalid = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
-    assert_eq!(invalid.code(), Code::AnswerInvalid);
+    assert_eq!(invalid.code(), Code::TaskResultInvalid);
     // The control plane does not return a node's error code as its own.
     let refused = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
     assert_eq!(refused.code(), Code::HostFailed);
     assert!(read(&world, id).await.inspected_at.is_none());
     change(&world, id, |node| node.connectivity = Connectivity::Stale).await;
-    let away = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
-    assert_eq!((away.code(), world.nodes.sent()), (Code::NodeUnreachable, 2));
+    let refused = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
+    assert_eq!((refused.code(), world.nodes.sent()), (Code::NodeUnreachable, 2));
 }
 
 #[tokio::test]
-async fn what_a_node_told_before_its_reset_is_not_kept_after_it() {
+async fn inspection_from_before_a_reset_is_discarded() {
     let (world, id) = of_agent(&[1, 2]).await;
-    let (end, act) = held("looking");
-    world.nodes.will([act]);
-    inspect::of_new(&world.engine, id);
-    eventually("it is not asked", async || world.nodes.sent() == 1).await;
+    let (end, reaction) = hold("looking");
+    world.nodes.react([reaction]);
+    inspect::inspect_new(&world.engine, id);
+    eventually("no task is sent", async || world.nodes.sent() == 1).await;
     node::reset(&world.engine, &admin(), id, &Default::default(), Some(&forced())).await.unwrap();
     end.send(done(inspection(None))).unwrap();
     eventually("the task does not end", async || {
@@ -142,26 +142,26 @@ async fn what_a_node_told_before_its_reset_is_not_kept_after_it() {
     .await;
     let node = read(&world, id).await;
     assert_eq!((node.state, node.facts, node.inspected_at), (NodeState::Registered, None, None));
-    assert_eq!(told(&world, EventKind::NodeInspected).await, Vec::<Value>::new());
+    assert_eq!(events_of(&world, EventKind::NodeInspected).await, Vec::<Value>::new());
 }
 
 #[tokio::test]
-async fn a_fix_is_told_and_the_node_looked_at_again() {
+async fn fix_is_recorded_and_node_is_inspected_again() {
     let (world, id) = of_agent(&[1, 2]).await;
     let applied = json!([{ "name": "fs.inotify.max_user_instances", "before": "128", "now": "8192" }]);
     let fixed = json!({ "path": "/etc/sysctl.d/60-gpuaas-inotify.conf", "changed": true, "applied": applied });
-    world.nodes.will_end([done(fixed), done(inspection(None))]);
+    world.nodes.end_tasks([done(fixed), done(inspection(None))]);
     let done = fix::fix(&world.engine, &admin(), id, "inotify_low").await.unwrap();
     assert!(done.kind == FixKind::Inotify && done.fixed.changed && done.node.inspected_at.is_some());
-    let said = told(&world, EventKind::NodeFixed).await;
-    assert_eq!((said.len(), said[0]["fix"].as_str()), (1, Some("inotify")));
+    let events = events_of(&world, EventKind::NodeFixed).await;
+    assert_eq!((events.len(), events[0]["fix"].as_str()), (1, Some("inotify")));
     assert_eq!(world.recorded(AuditAction::NodeFix).await, 1);
 }
 
 #[tokio::test]
-async fn a_fix_that_fails_or_is_none_is_told_as_that_and_leaves_no_event() {
+async fn failed_or_unknown_fix_is_refused_without_event() {
     let (world, id) = of_agent(&[1, 2]).await;
-    world.nodes.will_end([failed(Code::HostFailed, "/etc is read-only")]);
+    world.nodes.end_tasks([failed(Code::HostFailed, "/etc is read-only")]);
     let refused = fix::fix(&world.engine, &admin(), id, "inotify").await.unwrap_err();
     assert!(refused.code() == Code::HostFailed && refused.to_string().contains("read-only"), "{refused}");
     let unknown = fix::fix(&world.engine, &admin(), id, "no_such").await.unwrap_err();
@@ -169,7 +169,7 @@ async fn a_fix_that_fails_or_is_none_is_told_as_that_and_leaves_no_event() {
     change(&world, id, |node| node.support.truncate(1)).await;
     let too_old = fix::fix(&world.engine, &admin(), id, "inotify").await.unwrap_err();
     assert_eq!((too_old.code(), world.nodes.sent()), (Code::AgentTooOld, 1));
-    assert_eq!(told(&world, EventKind::NodeFixed).await, Vec::<Value>::new());
+    assert_eq!(events_of(&world, EventKind::NodeFixed).await, Vec::<Value>::new());
 }
 
 /// A hello of the node's agent that reports this problem.
@@ -191,7 +191,7 @@ fn hello(problem: Option<AgentProblem>) -> Hello {
     }
 }
 
-async fn connects(world: &World, id: NodeId, number: u128, problem: Option<AgentProblemKind>) {
+async fn connect(world: &World, id: NodeId, number: u128, problem: Option<AgentProblemKind>) {
     let enrolled = EnrolledNode { node: id, epoch: read(world, id).await.epoch };
     let problem = problem.map(|kind| AgentProblem { kind, detail: "ledger.jsonl is missing".to_owned() });
     node::connected(&world.engine, enrolled, Uuid::from_u128(number), &hello(problem)).await.unwrap();
@@ -201,13 +201,13 @@ async fn connects(world: &World, id: NodeId, number: u128, problem: Option<Agent
 async fn node_whose_agent_has_lost_its_ledger_is_shown_and_sent_no_task() {
     let (world, id) = of_agent(&[1, 2]).await;
     // A task under way ends when the agent reconnects without its ledger.
-    world.nodes.will([Act::Absent]);
+    world.nodes.react([Reaction::Disconnected]);
     let (caller, back) = (admin(), async {
-        eventually("it is not asked", async || world.nodes.sent() == 1).await;
-        connects(&world, id, 7, Some(AgentProblemKind::LedgerMissing)).await;
+        eventually("no task is sent", async || world.nodes.sent() == 1).await;
+        connect(&world, id, 7, Some(AgentProblemKind::LedgerMissing)).await;
     });
-    let (asked, ()) = tokio::join!(inspect::inspect(&world.engine, &caller, id), back);
-    assert_eq!(asked.unwrap_err().code(), Code::AgentLedgerDamaged);
+    let (inspected, ()) = tokio::join!(inspect::inspect(&world.engine, &caller, id), back);
+    assert_eq!(inspected.unwrap_err().code(), Code::AgentLedgerDamaged);
     let refused = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
     assert_eq!(refused.code(), Code::AgentLedgerDamaged);
     assert!(refused.next().unwrap().contains("gpuaas node enroll gpu-1"), "{refused:?}");
@@ -218,19 +218,19 @@ async fn node_whose_agent_has_lost_its_ledger_is_shown_and_sent_no_task() {
     let problem = read(&world, id).await.agent_problem.unwrap();
     assert_eq!((problem.code, problem.detail.as_str()), (Code::AgentLedgerDamaged, "ledger.jsonl is missing"));
     // One event when the problem appears and one when it ends. A repeated report changes nothing, not even its time.
-    connects(&world, id, 8, Some(AgentProblemKind::LedgerMissing)).await;
+    connect(&world, id, 8, Some(AgentProblemKind::LedgerMissing)).await;
     assert_eq!(read(&world, id).await.agent_problem, Some(problem));
-    connects(&world, id, 9, None).await;
+    connect(&world, id, 9, None).await;
     assert_eq!(read(&world, id).await.agent_problem, None);
-    let told: Vec<Value> = told(&world, EventKind::NodeAgentProblemChanged).await;
-    let told: Vec<_> = told.iter().map(|data| data["problem"].as_str()).collect();
-    assert_eq!(told, [Some("agent_ledger_damaged"), None]);
-    world.nodes.will_end([done(json!({}))]);
+    let events: Vec<Value> = events_of(&world, EventKind::NodeAgentProblemChanged).await;
+    let problems: Vec<_> = events.iter().map(|data| data["problem"].as_str()).collect();
+    assert_eq!(problems, [Some("agent_ledger_damaged"), None]);
+    world.nodes.end_tasks([done(json!({}))]);
     assert!(ping::ping(&world.engine, &admin(), id).await.is_ok());
 }
 
 #[tokio::test]
-async fn node_in_use_enrolls_in_its_place_where_its_agent_takes_no_tasks_or_an_operator_forces_it() {
+async fn active_node_enrolls_again_only_by_force_or_without_tasks() {
     let (world, id) = of_agent(&[1, 2]).await;
     let enroll = async |is_forced: bool| {
         let forced = is_forced.then(forced);
@@ -248,13 +248,13 @@ async fn node_in_use_enrolls_in_its_place_where_its_agent_takes_no_tasks_or_an_o
     assert_eq!(refused.code(), Code::StateConflict);
     assert!(refused.next().unwrap().contains("gpuaas node enroll gpu-1 --force --reason TEXT"), "{refused:?}");
     // An enrollment string for a node in use is refused once its agent has recovered.
-    connects(&world, id, 7, Some(AgentProblemKind::LedgerDamaged)).await;
+    connect(&world, id, 7, Some(AgentProblemKind::LedgerDamaged)).await;
     let string = enroll(false).await.unwrap().1;
-    connects(&world, id, 8, None).await;
+    connect(&world, id, 8, None).await;
     assert!(redeem(&string).await.is_err());
     for (number, is_forced) in [(9, false), (10, true)] {
         if !is_forced {
-            connects(&world, id, number, Some(AgentProblemKind::LedgerDamaged)).await;
+            connect(&world, id, number, Some(AgentProblemKind::LedgerDamaged)).await;
         }
         let epoch = read(&world, id).await.epoch;
         let string = enroll(is_forced).await.unwrap().1;
@@ -266,12 +266,12 @@ async fn node_in_use_enrolls_in_its_place_where_its_agent_takes_no_tasks_or_an_o
         redeem(&string).await.unwrap();
         let node = read(&world, id).await;
         assert_eq!((node.state, node.epoch, node.agent_problem), (NodeState::Active, epoch + 1, None));
-        assert!(redeem(&string).await.is_err(), "it works once");
+        assert!(redeem(&string).await.is_err(), "the string is valid once");
     }
 }
 
 #[tokio::test]
-async fn a_node_goes_back_only_by_a_word_that_is_said_and_never_from_under_a_project() {
+async fn active_node_is_reset_only_by_force() {
     let (world, id) = of_agent(&[1, 2]).await;
     let reset = async |is_forced: bool| {
         let forced = is_forced.then(forced);
@@ -283,5 +283,5 @@ async fn a_node_goes_back_only_by_a_word_that_is_said_and_never_from_under_a_pro
     let epoch = read(&world, id).await.epoch;
     let (node, _) = reset(true).await.unwrap();
     assert_eq!((node.state, node.epoch), (NodeState::Registered, epoch + 1));
-    assert_eq!(reset(true).await.unwrap_err().code(), Code::StateConflict, "there is nothing to go back from");
+    assert_eq!(reset(true).await.unwrap_err().code(), Code::StateConflict, "there is nothing to reset");
 }

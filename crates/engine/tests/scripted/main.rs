@@ -5,14 +5,14 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests is a test")]
 
 mod credentials;
-mod handover;
 mod history;
 mod kit;
 mod machines;
 mod nodes;
 mod operations;
+mod reimage;
 mod retention;
 mod site;
 mod tenants;
 mod world;
-mod writer;
+mod write_lock;

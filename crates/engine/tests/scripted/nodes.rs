@@ -23,13 +23,13 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 /// A node's reaction to a task.
-pub(crate) enum Act {
+pub(crate) enum Reaction {
     /// Sends these updates, then closes the stream.
-    Say(Vec<TaskUpdate>),
+    Send(Vec<TaskUpdate>),
     /// Reports this progress, then the update that the test sends. The connection is lost if the test drops the sender.
-    Held(&'static str, oneshot::Receiver<TaskUpdate>),
+    Hold(&'static str, oneshot::Receiver<TaskUpdate>),
     /// Has no channel.
-    Absent,
+    Disconnected,
 }
 
 /// An update that ends a task with success.
@@ -42,10 +42,10 @@ pub(crate) fn failed(code: Code, message: &str) -> TaskUpdate {
     TaskUpdate::Ended(TaskOutcome::Failed { failure: TaskFailure::new(code, message.to_owned()) })
 }
 
-/// Returns an act that reports `says` as its progress and ends with the update that the test sends.
-pub(crate) fn held(says: &'static str) -> (oneshot::Sender<TaskUpdate>, Act) {
+/// Returns a reaction that reports `says` as its progress and ends with the update that the test sends.
+pub(crate) fn hold(says: &'static str) -> (oneshot::Sender<TaskUpdate>, Reaction) {
     let (end, held) = oneshot::channel();
-    (end, Act::Held(says, held))
+    (end, Reaction::Hold(says, held))
 }
 
 #[derive(Default)]
@@ -55,30 +55,30 @@ pub(crate) struct Scripted {
     /// Nodes that refuse the keys.
     pub(crate) refusing: Mutex<Vec<NodeId>>,
     /// Node of each delivery of keys, in order.
-    pub(crate) given: Mutex<Vec<NodeId>>,
+    pub(crate) delivered: Mutex<Vec<NodeId>>,
     /// Reactions to the next tasks, in order; further tasks succeed.
-    acts: Mutex<VecDeque<Act>>,
+    reactions: Mutex<VecDeque<Reaction>>,
     /// Number of dispatches, failed ones included.
     sent: AtomicU64,
     /// Requested cancellations, in order.
     pub(crate) cancelled: Mutex<Vec<(NodeId, TaskId)>>,
     /// Makes cancellations wait forever.
-    pub(crate) is_deaf: AtomicBool,
+    pub(crate) ignores_cancellation: AtomicBool,
 }
 
 impl Scripted {
-    pub(crate) fn times_given(&self, node: NodeId) -> usize {
-        self.given.lock().unwrap().iter().filter(|given| **given == node).count()
+    pub(crate) fn deliveries_to(&self, node: NodeId) -> usize {
+        self.delivered.lock().unwrap().iter().filter(|given| **given == node).count()
     }
 
     /// Appends reactions to the next tasks, in order.
-    pub(crate) fn will(&self, acts: impl IntoIterator<Item = Act>) {
-        self.acts.lock().unwrap().extend(acts);
+    pub(crate) fn react(&self, reactions: impl IntoIterator<Item = Reaction>) {
+        self.reactions.lock().unwrap().extend(reactions);
     }
 
     /// Appends tasks that are accepted and end with these updates, in order.
-    pub(crate) fn will_end(&self, ends: impl IntoIterator<Item = TaskUpdate>) {
-        self.will(ends.into_iter().map(|end| Act::Say(vec![TaskUpdate::Accepted, end])));
+    pub(crate) fn end_tasks(&self, ends: impl IntoIterator<Item = TaskUpdate>) {
+        self.react(ends.into_iter().map(|end| Reaction::Send(vec![TaskUpdate::Accepted, end])));
     }
 
     pub(crate) fn sent(&self) -> u64 {
@@ -94,29 +94,29 @@ impl Nodes for Scripted {
         _: &str,
     ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        match self.acts.lock().unwrap().pop_front() {
+        match self.reactions.lock().unwrap().pop_front() {
             None => Ok(stream::iter([Ok(done(json!({ "changed": true })))]).boxed()),
-            Some(Act::Say(updates)) => Ok(stream::iter(updates.into_iter().map(Ok)).boxed()),
-            Some(Act::Held(says, end)) => {
+            Some(Reaction::Send(updates)) => Ok(stream::iter(updates.into_iter().map(Ok)).boxed()),
+            Some(Reaction::Hold(says, end)) => {
                 let progress = TaskUpdate::Progress(TaskProgress { text: says.to_owned(), percent: None });
-                let end = async move { end.await.map_err(|_| DispatchError::Lost("the test let it go".to_owned())) };
+                let end = async move { end.await.map_err(|_| DispatchError::Lost("the sender is dropped".to_owned())) };
                 Ok(stream::iter([Ok(progress)]).chain(end.into_stream()).boxed())
             }
-            Some(Act::Absent) => Err(DispatchError::NotConnected),
+            Some(Reaction::Disconnected) => Err(DispatchError::NotConnected),
         }
     }
 
     async fn cancel(&self, node: NodeId, task: TaskId) {
         self.cancelled.lock().unwrap().push((node, task));
-        if self.is_deaf.load(Ordering::Relaxed) {
+        if self.ignores_cancellation.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
     }
 
     async fn observe(&self, _: NodeId, _: Vec<String>) {}
 
-    async fn give_keys(&self, node: NodeId, _: &str) -> bool {
-        self.given.lock().unwrap().push(node);
+    async fn send_keys(&self, node: NodeId, _: &str) -> bool {
+        self.delivered.lock().unwrap().push(node);
         let is_in = |nodes: &Mutex<Vec<NodeId>>| nodes.lock().unwrap().contains(&node);
         if is_in(&self.stalled) {
             std::future::pending::<()>().await;
@@ -124,13 +124,13 @@ impl Nodes for Scripted {
         !is_in(&self.refusing)
     }
 
-    fn readmit(&self, _: NodeId) {}
+    fn recheck(&self, _: NodeId) {}
 
-    fn readmit_all(&self) {}
+    fn recheck_all(&self) {}
 
-    fn expect_back(&self, _: NodeId) {}
+    fn expect_reconnect(&self, _: NodeId) {}
 
-    async fn spread_endpoints(&self) {}
+    async fn broadcast_endpoints(&self) {}
 
-    fn release_all(&self) {}
+    fn close_channels(&self) {}
 }

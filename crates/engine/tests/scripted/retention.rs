@@ -18,15 +18,15 @@ fn lines(site: &Site, name: &str) -> Vec<Value> {
 
 /// Runs a deployment that fails and an operation that resumes it. Returns the ids of both.
 async fn history(site: &Site) -> [gpuaas_model::OperationId; 2] {
-    site.world.nodes.will_end([failed(Code::ClusterNotReady, "no readiness")]);
-    let first = site.deployed(|of| vec![task("install", of, 0)]).await;
-    let second = site.resumed(first.workload.id).await;
+    site.world.nodes.end_tasks([failed(Code::ClusterNotReady, "no readiness")]);
+    let first = site.deploy_and_wait(|of| vec![task("install", of, 0)]).await;
+    let second = site.resume_and_wait(first.workload.id).await;
     assert_eq!(second.operation.state, OperationState::Succeeded);
     [first.operation.id, second.operation.id]
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn history_is_archived_whole_before_it_is_deleted_and_the_newest_stays() {
+async fn history_is_archived_before_deletion_and_newest_entries_stay() {
     let site = Site::of(1).await;
     let [first, second] = history(&site).await;
     let before = site.world.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
@@ -52,8 +52,8 @@ async fn history_is_archived_whole_before_it_is_deleted_and_the_newest_stays() {
     // The audit continues after its archived records, and records the archives.
     let audit = reader.audits(&AuditFilter::default()).await.unwrap();
     let archives = reader.archives(None, &Page::default()).await.unwrap();
-    let told = audit.iter().filter(|record| record.action == AuditAction::ArchiveCreate).count();
-    assert!(told > 0 && told <= archives.len(), "{told} of {}", archives.len());
+    let recorded = audit.iter().filter(|record| record.action == AuditAction::ArchiveCreate).count();
+    assert!(recorded > 0 && recorded <= archives.len(), "{recorded} of {}", archives.len());
     let of_audit: Vec<u64> = lines(&site, "audit").iter().filter_map(|record| record["sequence"].as_u64()).collect();
     assert_eq!(of_audit, (1..audit[0].sequence).collect::<Vec<_>>());
     drop(reader);
@@ -62,12 +62,12 @@ async fn history_is_archived_whole_before_it_is_deleted_and_the_newest_stays() {
     let kept = site.world.files.kept.lock().unwrap().len();
     later.retain().await.unwrap();
     assert_eq!(site.world.files.kept.lock().unwrap().len(), kept, "nothing is archived twice");
-    let ended = site.decommissioned(left[0].workload, |of| vec![task("uninstall", of, 0)]).await;
+    let ended = site.decommission_and_wait(left[0].workload, |of| vec![task("uninstall", of, 0)]).await;
     assert_eq!(ended.operation.state, OperationState::Succeeded);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_under_idempotency_keys_are_forgotten_once_they_are_old() {
+async fn old_responses_under_idempotency_keys_are_deleted() {
     let site = Site::of(1).await;
     let token = TokenId::from_uuid(uuid::Uuid::from_u128(7));
     // Responses are kept for a day.
@@ -92,7 +92,7 @@ async fn answers_under_idempotency_keys_are_forgotten_once_they_are_old() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_deleted_of_which_no_file_could_be_written() {
+async fn history_is_not_deleted_when_its_archive_fails() {
     let site = Site::of(1).await;
     history(&site).await;
     site.world.files.is_full.store(true, Ordering::Relaxed);
@@ -104,7 +104,7 @@ async fn nothing_is_deleted_of_which_no_file_could_be_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_whose_writer_died_is_recognised_and_not_written_twice() {
+async fn archive_file_without_row_is_reused() {
     let site = Site::of(1).await;
     history(&site).await;
     site.world.files.dies_after.store(true, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuaas_engine::{
-    Seen,
+    Precondition,
     commands::{artifact, node as command, operation, project, workload},
 };
 use gpuaas_model::{
@@ -84,7 +84,7 @@ impl Site {
         &self,
         planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static,
     ) -> (WorkloadId, OperationId) {
-        self.world.kit.will_plan(planned);
+        self.world.kit.set_plan(planned);
         let ask = workload::Deploy {
             project: self.project,
             app: KIT.to_owned(),
@@ -98,24 +98,28 @@ impl Site {
     }
 
     /// Deploys like [`Self::deploy`] and waits for the end of the operation.
-    pub(crate) async fn deployed(&self, planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static) -> Ended {
+    pub(crate) async fn deploy_and_wait(
+        &self,
+        planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static,
+    ) -> Ended {
         let (_, operation) = self.deploy(planned).await;
         self.end_of(operation).await
     }
 
-    pub(crate) async fn decommissioned(
+    pub(crate) async fn decommission_and_wait(
         &self,
         workload: WorkloadId,
         planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static,
     ) -> Ended {
-        self.world.kit.will_plan(planned);
-        let asked = workload::decommission(&self.world.engine, &admin(), workload, &Seen::Whatever).await.unwrap();
-        self.end_of(asked.operation.id).await
+        self.world.kit.set_plan(planned);
+        let accepted =
+            workload::decommission(&self.world.engine, &admin(), workload, &Precondition::Any).await.unwrap();
+        self.end_of(accepted.operation.id).await
     }
 
-    pub(crate) async fn resumed(&self, workload: WorkloadId) -> Ended {
-        let asked = workload::resume(&self.world.engine, &admin(), workload, &Seen::Whatever).await.unwrap();
-        self.end_of(asked.operation.id).await
+    pub(crate) async fn resume_and_wait(&self, workload: WorkloadId) -> Ended {
+        let accepted = workload::resume(&self.world.engine, &admin(), workload, &Precondition::Any).await.unwrap();
+        self.end_of(accepted.operation.id).await
     }
 
     pub(crate) async fn cancel(&self, operation: OperationId) {
@@ -123,19 +127,19 @@ impl Site {
     }
 
     /// Closes the channel of the node at this index.
-    pub(crate) async fn goes_away(&self, node: usize) {
+    pub(crate) async fn disconnect(&self, node: usize) {
         let node = self.nodes[node];
         let connection = self.world.store().read().await.unwrap().session(node).await.unwrap().unwrap().connection;
         assert!(command::disconnected(&self.world.engine, node, connection).await.unwrap());
     }
 
     /// Reports that the node at this index did not reconnect in time.
-    pub(crate) async fn does_not_return(&self, node: usize) {
-        command::did_not_return(&self.world.engine, self.nodes[node]).await.unwrap();
+    pub(crate) async fn mark_unreachable(&self, node: usize) {
+        command::mark_unreachable(&self.world.engine, self.nodes[node]).await.unwrap();
     }
 
     /// Reconnects the node at this index after a reboot, with a new agent process.
-    pub(crate) async fn returns(&self, node: usize) {
+    pub(crate) async fn reconnect(&self, node: usize) {
         let hello = Hello {
             agent_version: "1".to_owned(),
             protocols: Vec::new(),
@@ -164,7 +168,7 @@ impl Site {
     }
 
     /// Counts the events of a kind on the project's stream.
-    pub(crate) async fn told(&self, kind: EventKind) -> usize {
+    pub(crate) async fn count_events(&self, kind: EventKind) -> usize {
         let mut reader = self.world.store().read().await.unwrap();
         let events = reader.events(StreamName::Project(self.project), 0, 1_000).await.unwrap();
         events.iter().filter(|event| event.kind == kind).count()
@@ -216,7 +220,7 @@ pub(crate) struct Ended {
 
 impl Ended {
     /// Counts the events of a kind about the subject with this id.
-    pub(crate) fn told(&self, kind: EventKind, of: &str) -> usize {
+    pub(crate) fn count_events(&self, kind: EventKind, of: &str) -> usize {
         self.events.iter().filter(|event| event.kind == kind && event.subject_id == of).count()
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes that pass to another tenant: nothing of the former tenant reaches them.
 
 use gpuaas_engine::{
-    Seen,
+    Precondition,
     commands::{allocation, logs, node, placement, project, workload},
 };
 use gpuaas_model::{
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     kit::{KIT, milestone, needs, task},
-    nodes::{done, failed, held},
+    nodes::{done, failed, hold},
     site::{Ended, Site},
     world::admin,
 };
@@ -31,20 +31,21 @@ fn removal(of: &WorkloadView) -> Vec<StepSpec> {
 }
 
 /// Creates a workload of two members; the first is removed, and the removal of the second has failed.
-async fn half_removed(site: &Site) -> Ended {
-    let deployed = site.deployed(|of| vec![task("first", of, 0), needs(task("second", of, 1), &["first"])]).await;
-    site.world.nodes.will_end([done(serde_json::json!({})), failed(Code::HostFailed, "it stays")]);
-    let ended = site.decommissioned(deployed.workload.id, removal).await;
+async fn half_removed_workload(site: &Site) -> Ended {
+    let deployed =
+        site.deploy_and_wait(|of| vec![task("first", of, 0), needs(task("second", of, 1), &["first"])]).await;
+    site.world.nodes.end_tasks([done(serde_json::json!({})), failed(Code::HostFailed, "it stays")]);
+    let ended = site.decommission_and_wait(deployed.workload.id, removal).await;
     assert_eq!(ended.operation.state, OperationState::NeedsAttention);
     assert_eq!(ended.members[0].state.name(), MemberStateName::Removed);
     ended
 }
 
 /// Releases and resets the first node, enrolls it again and allocates it to another project.
-async fn handed_over(site: &Site) -> (ProjectId, AllocationId) {
+async fn hand_over(site: &Site) -> (ProjectId, AllocationId) {
     let engine = &site.world.engine;
-    allocation::release(engine, &admin(), site.allocations[0], &Seen::Whatever).await.unwrap();
-    node::reset(engine, &admin(), site.nodes[0], &Seen::Whatever, None).await.unwrap();
+    allocation::release(engine, &admin(), site.allocations[0], &Precondition::Any).await.unwrap();
+    node::reset(engine, &admin(), site.nodes[0], &Precondition::Any, None).await.unwrap();
     let other = project::create(engine, &admin(), "other".parse().unwrap()).await.unwrap().id;
     let mut tx = site.world.store().begin().await.unwrap();
     let mut node = tx.node(site.nodes[0]).await.unwrap();
@@ -72,39 +73,39 @@ async fn tasks_on(site: &Site, node: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resume_signs_no_task_for_a_node_that_another_tenant_holds_by_now() {
+async fn resume_signs_no_task_for_a_node_of_another_tenant() {
     let site = Site::of(2).await;
-    let ended = half_removed(&site).await;
-    handed_over(&site).await;
+    let ended = half_removed_workload(&site).await;
+    hand_over(&site).await;
     let before = tasks_on(&site, 0).await;
-    site.world.kit.will_plan(removal);
-    let resumed = workload::resume(&site.world.engine, &admin(), ended.workload.id, &Seen::Whatever).await;
+    site.world.kit.set_plan(removal);
+    let resumed = workload::resume(&site.world.engine, &admin(), ended.workload.id, &Precondition::Any).await;
     let again = site.end_of(resumed.unwrap().operation.id).await;
     assert_eq!(tasks_on(&site, 0).await, before, "a task was signed for the next tenant's node");
-    assert_eq!(again.operation.state, OperationState::Succeeded, "what is left of it is removed");
+    assert_eq!(again.operation.state, OperationState::Succeeded, "the remaining member is removed");
     assert_eq!(again.operation.targets, [again.members[1].id]);
 }
 
 /// The app plans a task for a removed member, which is not a target of the operation.
 #[tokio::test(flavor = "multi_thread")]
-async fn plan_for_a_removed_member_is_not_carried_out() {
+async fn plan_with_a_task_for_a_removed_member_is_refused() {
     let site = Site::of(2).await;
-    let ended = half_removed(&site).await;
+    let ended = half_removed_workload(&site).await;
     let removed = ended.members[0].clone();
-    site.world.kit.will_plan(move |of| {
+    site.world.kit.set_plan(move |of| {
         let step = task("again", of, 0);
         let action = gpuaas_planner::StepAction::NodeTask { node: removed.node, task: gpuaas_model::TaskType::Noop };
         vec![StepSpec { member: Some(removed.id), action, ..step }]
     });
-    let resumed = workload::resume(&site.world.engine, &admin(), ended.workload.id, &Seen::Whatever).await;
-    assert_eq!(resumed.expect_err("the plan is unsound").code(), Code::Internal);
+    let resumed = workload::resume(&site.world.engine, &admin(), ended.workload.id, &Precondition::Any).await;
+    assert_eq!(resumed.expect_err("the plan is invalid").code(), Code::Internal);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn task_is_not_signed_once_the_allocation_is_gone() {
+async fn task_is_not_signed_after_the_allocation_was_released() {
     let site = Site::of(1).await;
-    let (end, act) = held("unpacking");
-    site.world.nodes.will([act]);
+    let (end, reaction) = hold("unpacking");
+    site.world.nodes.react([reaction]);
     let (_, operation) = site.deploy(|of| vec![task("first", of, 0), needs(task("second", of, 0), &["first"])]).await;
     site.until(operation, "first", |step| step.state == StepState::Running && step.detail.is_some()).await;
     // The engine never writes these rows: it does not release an allocation that a member uses.
@@ -122,17 +123,17 @@ async fn task_is_not_signed_once_the_allocation_is_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn journal_of_a_removed_member_does_not_open() {
     let site = Site::of(2).await;
-    let ended = half_removed(&site).await;
-    handed_over(&site).await;
+    let ended = half_removed_workload(&site).await;
+    hand_over(&site).await;
     let opened = logs::open(&site.world.engine, &admin(), ended.workload.id, "unit-1", None).await;
     let refused = opened.expect_err("the next tenant's journal opens");
-    assert_eq!(refused.code(), Code::NodeNotHeld);
+    assert_eq!(refused.code(), Code::NodeNotAllocated);
     let opened = logs::open(&site.world.engine, &admin(), ended.workload.id, "unit-2", None).await.unwrap();
     assert_eq!(opened.access.node().node, site.nodes[1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn placement_options_leave_failed_allocations_out() {
+async fn placement_options_exclude_failed_allocations() {
     let site = Site::of(2).await;
     let mut tx = site.world.store().begin().await.unwrap();
     let mut failed = tx.allocation(site.allocations[0]).await.unwrap();
@@ -148,16 +149,16 @@ async fn placement_options_leave_failed_allocations_out() {
 async fn illegal_transition_fails_its_step_with_its_own_code() {
     let site = Site::of(1).await;
     let ended = site
-        .deployed(|of| {
+        .deploy_and_wait(|of| {
             let drained = StepSpec { begins: Some(MemberEvent::Drained), ..task("drained", of, 0) };
             vec![drained]
         })
         .await;
     let fault = ended.steps["drained"].fault.as_ref().map(|fault| fault.code.as_str());
     assert_eq!((ended.steps["drained"].state, fault), (StepState::Failed, Some("illegal_transition")));
-    assert_eq!(site.world.nodes.sent(), 0, "nothing is sent for a step that cannot be");
+    assert_eq!(site.world.nodes.sent(), 0, "no task is sent for an illegal step");
     let ended = site
-        .decommissioned(ended.workload.id, |of| {
+        .decommission_and_wait(ended.workload.id, |of| {
             vec![StepSpec { ends: Some(MemberEvent::Drained), ..task("ends", of, 0) }]
         })
         .await;
@@ -168,7 +169,8 @@ async fn illegal_transition_fails_its_step_with_its_own_code() {
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_of_a_workload_end_with_its_decommission() {
     let site = Site::of(2).await;
-    let deployed = site.deployed(|of| vec![task("first", of, 0), needs(task("second", of, 1), &["first"])]).await;
+    let deployed =
+        site.deploy_and_wait(|of| vec![task("first", of, 0), needs(task("second", of, 1), &["first"])]).await;
     let workload = deployed.workload.id;
     let engine = &site.world.engine;
     let id = SecretId::from_uuid(Uuid::from_u128(2_000));
@@ -183,8 +185,8 @@ async fn secrets_of_a_workload_end_with_its_decommission() {
     let mut tx = site.world.store().begin().await.unwrap();
     tx.put_secret(&kept).await.unwrap();
     tx.commit().await.unwrap();
-    site.world.nodes.will_end([done(serde_json::json!({})), done(serde_json::json!({}))]);
-    let ended = site.decommissioned(workload, removal).await;
+    site.world.nodes.end_tasks([done(serde_json::json!({})), done(serde_json::json!({}))]);
+    let ended = site.decommission_and_wait(workload, removal).await;
     assert_eq!(ended.workload.lifecycle, Lifecycle::Decommissioned);
     assert_eq!(site.world.store().read().await.unwrap().secrets_of(workload).await.unwrap(), []);
 }

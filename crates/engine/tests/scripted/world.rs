@@ -29,25 +29,25 @@ use uuid::Uuid;
 use crate::{kit::Kit, nodes::Scripted};
 
 /// Speed of the test clock relative to real time.
-const HURRY: u32 = 20;
+const SPEED: u32 = 20;
 /// Speed of the test clock for tests with timeouts of a few seconds, part of which a busy machine may consume.
-const LITTLE_HURRY: u32 = 3;
+const LOW_SPEED: u32 = 3;
 
-/// A clock that starts `off` after a fixed time and runs `hurry` times as fast as real time; also the engine's entropy and runtime.
-struct Hurried {
+/// A clock that starts `offset` after a fixed time and runs `speed` times as fast as real time; also the engine's entropy and runtime.
+struct FastClock {
     began: Instant,
-    off: Duration,
-    hurry: u32,
+    offset: Duration,
+    speed: u32,
     drawn: AtomicU64,
 }
 
-impl Clock for Hurried {
+impl Clock for FastClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(1_800_000_000_000).plus(self.off).plus(self.elapsed())
+        Timestamp::from_millis(1_800_000_000_000).plus(self.offset).plus(self.elapsed())
     }
 }
 
-impl Entropy for Hurried {
+impl Entropy for FastClock {
     fn fill(&self, bytes: &mut [u8]) {
         let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
         for (place, byte) in bytes.iter_mut().enumerate() {
@@ -56,17 +56,17 @@ impl Entropy for Hurried {
     }
 }
 
-impl Runtime for Hurried {
+impl Runtime for FastClock {
     fn spawn(&self, _: &'static str, future: BoxFuture<'static, ()>) {
         tokio::spawn(future);
     }
 
     fn elapsed(&self) -> Duration {
-        self.began.elapsed() * self.hurry
+        self.began.elapsed() * self.speed
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
-        tokio::time::sleep(at.since(self.now()) / self.hurry).boxed()
+        tokio::time::sleep(at.since(self.now()) / self.speed).boxed()
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Files {
 
 #[async_trait]
 impl ArchiveFiles for Files {
-    async fn keep(&self, lines: Vec<u8>) -> Result<ArchiveFile, String> {
+    async fn store(&self, lines: Vec<u8>) -> Result<ArchiveFile, String> {
         if self.is_full.load(Ordering::Relaxed) {
             return Err("the disk is full".to_owned());
         }
@@ -116,20 +116,20 @@ pub(crate) struct World {
 impl World {
     /// Creates a world of one engine with an active signing key and certificate authority.
     pub(crate) async fn new() -> Self {
-        Self::at_pace(HURRY).await
+        Self::at_speed(SPEED).await
     }
 
-    /// Creates the same world with a clock that runs at [`LITTLE_HURRY`].
-    pub(crate) async fn in_little_hurry() -> Self {
-        Self::at_pace(LITTLE_HURRY).await
+    /// Creates the same world with a clock that runs at [`LOW_SPEED`].
+    pub(crate) async fn with_low_speed() -> Self {
+        Self::at_speed(LOW_SPEED).await
     }
 
-    async fn at_pace(hurry: u32) -> Self {
+    async fn at_speed(speed: u32) -> Self {
         let (nodes, folder) = (Arc::new(Scripted::default()), tempfile::tempdir().unwrap());
         let (kit, files) = (Arc::new(Kit::new()), Arc::new(Files::default()));
-        let engine = engine(&folder, (&nodes, &kit, &files), Start { hurry, ..Start::of(1) }).await;
+        let engine = engine(&folder, (&nodes, &kit, &files), Start { speed, ..Start::of(1) }).await;
         let now = engine.ports().clock.now();
-        let made = engine.keys().make(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
+        let made = engine.keys().generate_signing_key(KeyState::Active, 1, now, &*engine.ports().entropy).unwrap();
         let mut tx = engine.store().begin().await.unwrap();
         tx.insert_signing_key(&made).await.unwrap();
         // Uses the database's clock, as later authorities do.
@@ -141,8 +141,8 @@ impl World {
     }
 
     /// Starts another engine over the same rows, with a clock one hour behind the first engine's.
-    pub(crate) async fn behind_by_an_hour(&self) -> Arc<Engine> {
-        self.another(Start { off: Duration::ZERO, ..Start::of(2) }).await
+    pub(crate) async fn one_hour_behind(&self) -> Arc<Engine> {
+        self.another(Start { offset: Duration::ZERO, ..Start::of(2) }).await
     }
 
     /// Starts another engine over the same rows, like a process that starts after the first one.
@@ -157,7 +157,7 @@ impl World {
 
     /// Starts another engine over the same rows, with a clock two hours ahead of the first engine's.
     pub(crate) async fn later(&self) -> Arc<Engine> {
-        self.another(Start { off: Duration::from_secs(3 * 3_600), ..Start::of(2) }).await
+        self.another(Start { offset: Duration::from_secs(3 * 3_600), ..Start::of(2) }).await
     }
 
     /// Starts another engine over the same rows, with a reimage hook.
@@ -198,13 +198,13 @@ impl World {
         tx.update_node(&record).await.unwrap();
         let (sha256, created_at) = (format!("{:064x}", node.as_uuid().as_u128()), self.engine.ports().clock.now());
         tx.insert_node_key(&NodeKeyRecord { sha256, node, epoch: record.epoch, created_at }).await.unwrap();
-        tx.withdraw_enrollments(node, self.engine.ports().clock.now()).await.unwrap();
+        tx.expire_enrollments(node, self.engine.ports().clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         node
     }
 
     /// Returns the recorded version of the key set that a connected node holds.
-    pub(crate) async fn held_by(&self, node: NodeId) -> u64 {
+    pub(crate) async fn key_set_version_of(&self, node: NodeId) -> u64 {
         self.store().read().await.unwrap().session(node).await.unwrap().expect("it is connected").key_set_version
     }
 
@@ -223,9 +223,9 @@ impl World {
     }
 
     /// Runs the engine's key rotation loop in the background.
-    pub(crate) fn keep_keys(&self) {
+    pub(crate) fn run_key_rotation(&self) {
         let engine = self.engine.clone();
-        tokio::spawn(async move { engine.keep_keys().await });
+        tokio::spawn(async move { engine.run_key_rotation().await });
     }
 }
 
@@ -233,29 +233,29 @@ impl World {
 struct Start {
     /// Unique per engine; determines its replica id and seeds its entropy.
     number: u64,
-    off: Duration,
-    hurry: u32,
+    offset: Duration,
+    speed: u32,
     reimage_hook: Option<Arc<dyn ReimageHook>>,
     gate: Option<Gate>,
 }
 
 impl Start {
     fn of(number: u64) -> Self {
-        Self { number, off: Duration::from_secs(3_600), hurry: HURRY, reimage_hook: None, gate: None }
+        Self { number, offset: Duration::from_secs(3_600), speed: SPEED, reimage_hook: None, gate: None }
     }
 }
 
 async fn engine(
     folder: &tempfile::TempDir,
     (nodes, kit, files): (&Arc<Scripted>, &Arc<Kit>, &Arc<Files>),
-    Start { number, off, hurry, reimage_hook, gate }: Start,
+    Start { number, offset, speed, reimage_hook, gate }: Start,
 ) -> Arc<Engine> {
     let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
-    let time = Arc::new(Hurried { began: Instant::now(), off, hurry, drawn: AtomicU64::new(number << 32) });
+    let time = Arc::new(FastClock { began: Instant::now(), offset, speed, drawn: AtomicU64::new(number << 32) });
     let ports = Ports { clock: time.clone(), entropy: time.clone(), runtime: time };
     let mut store = Store::open(&options, ports.clock.clone()).await.unwrap();
     if let Some(gate) = gate {
-        store = store.behind(gate);
+        store = store.with_gate(gate);
     }
     let authority = Authority::generate("cp", ports.clock.now()).unwrap();
     Engine::new(EngineParts {
@@ -273,7 +273,7 @@ async fn engine(
             operations: KeepFor::Duration(Duration::from_secs(600)),
             events: KeepFor::Duration(Duration::from_secs(600)),
             audit: KeepFor::Duration(Duration::from_secs(600)),
-            ..Retention::USUAL
+            ..Retention::DEFAULT
         },
     })
 }

@@ -22,34 +22,34 @@ pub(crate) struct Cluster(pub(crate) Weak<World>);
 #[async_trait]
 impl AppEffects for Cluster {
     async fn call(&self, call: &str, context: CallContext) -> Result<Value, TaskFailure> {
-        let Some(world) = self.0.upgrade() else { return Err(TaskFailure::new(Code::Internal, "it is over")) };
+        let Some(world) = self.0.upgrade() else { return Err(TaskFailure::new(Code::Internal, "the seed is over")) };
         (context.progress)(format!("{call}: waiting"));
-        world.scheduler.sleep_until(next_look(&world)).await;
+        world.scheduler.sleep_until(next_check(&world)).await;
         (context.progress)(format!("{call}: looking"));
         // Every call needs the admin kubeconfig.
         admin_kubeconfig(&context).await?;
         if let Some(code) = world.faults().of_call(call) {
             world.count("calls failed");
-            return Err(TaskFailure::new(code, "the seed says so"));
+            return Err(TaskFailure::new(code, "injected by the seed"));
         }
         let server = context.workload.component(names::SERVER).next();
         if world.scenario == Scenario::TwoTenants {
-            talk(&world, &context, server, 1).await?;
+            echo(&world, &context, server, 1).await?;
         }
-        must_be_up(&world, server)?;
+        check_up(&world, server)?;
         match call {
             "api_ready" | "deliver_access" => {}
-            "kube_node_ready" => must_be_up(&world, context.member.and_then(|id| context.workload.member(id)))?,
+            "kube_node_ready" => check_up(&world, context.member.and_then(|id| context.workload.member(id)))?,
             other => return Err(TaskFailure::new(Code::TaskUnknown, format!("{other} is not simulated"))),
         }
         Ok(json!({ "call": call }))
     }
 
     async fn deliver_access(&self, request: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure> {
-        let Some(world) = self.0.upgrade() else { return Err(TaskFailure::new(Code::Internal, "it is over")) };
+        let Some(world) = self.0.upgrade() else { return Err(TaskFailure::new(Code::Internal, "the seed is over")) };
         let server = context.workload.component(names::SERVER).next();
-        talk(&world, &context, server, 20).await?;
-        must_be_up(&world, server)?;
+        echo(&world, &context, server, 20).await?;
+        check_up(&world, server)?;
         Ok(Delivered {
             kubeconfig: Zeroizing::new("kind: Config".to_owned()),
             service_account: request.name,
@@ -63,7 +63,7 @@ impl AppEffects for Cluster {
 }
 
 /// Sends `times` bytes through a tunnel to the server's port 6443, up to 1 s apart, and reads each back.
-async fn talk(
+async fn echo(
     world: &Arc<World>,
     context: &CallContext,
     server: Option<&MemberView>,
@@ -81,12 +81,12 @@ async fn talk(
 }
 
 /// Returns the next time at which calls check the cluster. All calls share these times, so that they coincide.
-fn next_look(world: &World) -> Timestamp {
-    let (passed, every) = (world.scheduler.now().as_millis(), world.faults().look_every_ms);
+fn next_check(world: &World) -> Timestamp {
+    let (passed, every) = (world.scheduler.now().as_millis(), world.faults().check_interval_ms);
     Timestamp::from_millis(passed - passed % every + every)
 }
 
-fn must_be_up(world: &Arc<World>, member: Option<&MemberView>) -> Result<(), TaskFailure> {
+fn check_up(world: &Arc<World>, member: Option<&MemberView>) -> Result<(), TaskFailure> {
     let up = member.is_some_and(|member| world.node(member.node.id).machine().is_up(world.scheduler.now()));
     if up { Ok(()) } else { Err(TaskFailure::new(Code::ClusterUnreachable, "its service is not up")) }
 }
@@ -94,9 +94,10 @@ fn must_be_up(world: &Arc<World>, member: Option<&MemberView>) -> Result<(), Tas
 /// Checks that the admin kubeconfig secret holds what the server's node deposited.
 async fn admin_kubeconfig(context: &CallContext) -> Result<(), TaskFailure> {
     let secret = context.workload.secrets.get(names::ADMIN_KUBECONFIG);
-    let secret = secret.ok_or_else(|| TaskFailure::new(Code::Internal, "there is no place for a kubeconfig"))?;
+    let secret =
+        secret.ok_or_else(|| TaskFailure::new(Code::Internal, "the workload has no secret for a kubeconfig"))?;
     let opened = context.secrets.open(secret.id).await;
     let opened = opened.map_err(|why| TaskFailure::new(Code::ClusterNotReady, why))?;
     let is_one = opened.starts_with(b"kubeconfig of ");
-    if is_one { Ok(()) } else { Err(TaskFailure::new(Code::Internal, "that is no kubeconfig")) }
+    if is_one { Ok(()) } else { Err(TaskFailure::new(Code::Internal, "the secret is not a kubeconfig")) }
 }

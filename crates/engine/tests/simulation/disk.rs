@@ -77,7 +77,7 @@ impl Disk {
     }
 
     /// Returns the error that a write fails with, if the disk is full.
-    fn no_room(&self) -> Option<io::Error> {
+    fn full_error(&self) -> Option<io::Error> {
         self.is_full.load(Ordering::Relaxed).then(|| io::ErrorKind::StorageFull.into())
     }
 
@@ -115,7 +115,7 @@ fn absent<T>(what: &str) -> Result<T, HostError> {
 #[async_trait]
 impl Host for Disk {
     async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
-        if let Some(source) = self.no_room() {
+        if let Some(source) = self.full_error() {
             return Err(HostError::File { action: "write", path: file.path.clone(), source });
         }
         let written = File { content: file.content.clone(), synced: file.content.len(), overwritten: Vec::new() };
@@ -133,7 +133,7 @@ impl Host for Disk {
     }
     async fn append_bytes(&self, path: &Utf8Path, content: Vec<u8>, durable: Durable) -> Result<(), HostError> {
         let fail = |source| HostError::File { action: "write", path: path.to_owned(), source };
-        match (self.no_room(), self.files().get_mut(path)) {
+        match (self.full_error(), self.files().get_mut(path)) {
             (_, None) => return Err(fail(io::ErrorKind::NotFound.into())),
             (Some(full), Some(file)) => {
                 // The last block had space for a part of it.
@@ -144,7 +144,7 @@ impl Host for Disk {
         }
         self.appended.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&content);
         // Yield, so that a process that dies here leaves the line written but not synced.
-        crate::scheduler::later_turn().await;
+        crate::scheduler::yield_once().await;
         if let Some(file) = self.files().get_mut(path).filter(|_| durable == Durable::OnReturn) {
             file.synced = file.content.len();
         }
@@ -164,7 +164,7 @@ impl Host for Disk {
             file.overwritten.push((range.start, old));
         }
         // Yield, so that a power loss here leaves only some blocks written.
-        crate::scheduler::later_turn().await;
+        crate::scheduler::yield_once().await;
         if let Some(file) = self.files().get_mut(path).filter(|_| durable == Durable::OnReturn) {
             file.overwritten.clear();
         }
@@ -197,7 +197,7 @@ impl Host for Disk {
     async fn read_verified(&self, _path: &Utf8Path, _id: ContentId) -> Result<Vec<u8>, HostError> {
         absent("verified files")
     }
-    async fn holds(&self, _path: &Utf8Path, _id: ContentId) -> Result<bool, HostError> {
+    async fn has_content(&self, _path: &Utf8Path, _id: ContentId) -> Result<bool, HostError> {
         absent("verified files")
     }
     async fn copy_verified(

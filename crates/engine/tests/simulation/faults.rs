@@ -20,7 +20,7 @@ const USED: [TaskType; 7] = [
 /// Calls to the cluster that a deployment makes.
 const CALLS: [&str; 3] = ["api_ready", "kube_node_ready", "deliver_access"];
 /// Timed faults strike within this time after fault injection starts. Most deployments end earlier.
-const TROUBLE_MS: u64 = 240_000;
+const TIMED_FAULTS_MS: u64 = 240_000;
 
 /// A fault that hits a process when it reaches a crash point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) struct Faults {
     pub(crate) replicas: usize,
     pub(crate) nodes: usize,
     /// Calls to the cluster check its state at multiples of this interval.
-    pub(crate) look_every_ms: i64,
+    pub(crate) check_interval_ms: i64,
     /// Rate per mille of messages; so are the next three.
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
@@ -87,7 +87,7 @@ impl Faults {
             duplicated: chance.pick(&[0, 50, 200]),
             slow: chance.pick(&[0, 30, 100]),
             old_leader: chance.pick(&[0, 200]),
-            look_every_ms: chance.pick(&[500, 4_000, 20_000]),
+            check_interval_ms: chance.pick(&[500, 4_000, 20_000]),
             ..Self::none(nodes)
         };
         for _ in 0..chance.below(4) {
@@ -97,7 +97,7 @@ impl Faults {
             faults.strikes.push(strike_agent(chance));
         }
         for _ in 0..chance.below(3) {
-            let at = Duration::from_millis(chance.below(TROUBLE_MS));
+            let at = Duration::from_millis(chance.below(TIMED_FAULTS_MS));
             faults.timed.push((at, timed(chance, replicas, nodes)));
         }
         faults.timed.sort_by_key(|(at, _)| *at);
@@ -129,7 +129,7 @@ impl Faults {
         Self {
             replicas: 1,
             nodes,
-            look_every_ms: 60_000,
+            check_interval_ms: 60_000,
             lost: 0,
             duplicated: 0,
             slow: 0,
@@ -143,9 +143,9 @@ impl Faults {
         }
     }
 
-    /// Removes the faults that messages, points, tasks and calls would still meet. The residue rate and timed faults stay; `World::calm`
+    /// Removes the faults that messages, points, tasks and calls would still meet. The residue rate and timed faults stay; `World::stop_faults`
     /// disables them.
-    pub(crate) fn calm(&mut self) {
+    pub(crate) fn clear(&mut self) {
         (self.lost, self.duplicated, self.slow, self.old_leader) = (0, 0, 0, 0);
         self.strikes.clear();
         self.tasks.clear();

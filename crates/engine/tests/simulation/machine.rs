@@ -27,7 +27,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Unit {
     #[default]
-    Rest,
+    Stopped,
     /// Started; up from that time on.
     Starting(Timestamp),
 }
@@ -50,7 +50,7 @@ impl Machine {
         matches!(self.unit, Unit::Starting(at) if at <= now)
     }
 
-    fn did(&mut self, task: TaskType) {
+    fn count_effect(&mut self, task: TaskType) {
         *self.effects.entry(task).or_default() += 1;
     }
 }
@@ -62,20 +62,20 @@ pub(crate) fn handler(world: &Arc<World>, node: &Arc<Node>) -> Handler {
         let (world, node) = (world.upgrade(), node.upgrade());
         Box::pin(async move {
             let (Some(world), Some(node)) = (world, node) else { return Err(failed(Code::Internal, "it is over")) };
-            Doing { world, node, task, work }.run(params).await
+            RunningTask { world, node, task, work }.run(params).await
         })
     })
 }
 
 /// A running task.
-struct Doing {
+struct RunningTask {
     world: Arc<World>,
     node: Arc<Node>,
     task: TaskType,
     work: Work,
 }
 
-impl Doing {
+impl RunningTask {
     async fn run(&self, params: Value) -> Result<Value, TaskFailure> {
         self.pause(1, 200).await?;
         match self.task {
@@ -95,7 +95,7 @@ impl Doing {
     }
 
     async fn inspect(&self) -> Result<Value, TaskFailure> {
-        self.may_fail()?;
+        self.injected_failure()?;
         let disk = DiskFacts { path: "/var/lib".to_owned(), size_bytes: 1 << 40, free_bytes: 1 << 39 };
         let facts = HostFacts {
             hostname: self.node.name.clone(),
@@ -114,10 +114,10 @@ impl Doing {
     }
 
     async fn preflight(&self, task: &Preflight) -> Result<Value, TaskFailure> {
-        self.may_fail()?;
+        self.injected_failure()?;
         let is_own = self.world.scenario == Scenario::OneDeployment;
         if is_own && self.node.machine().has_data && !task.absent_paths.is_empty() {
-            self.world.violated(format!("{}: a member's own data was taken for a leftover", self.node.name));
+            self.world.report_violation(format!("{}: a member's own data was taken for a leftover", self.node.name));
         }
         value(&PreflightReport { passed: 9, findings: Vec::new() })
     }
@@ -126,40 +126,40 @@ impl Doing {
         if self.node.machine().fetched {
             return value(&ArtifactFetched { fetched_bytes: 0, reused_bytes: 2 });
         }
-        self.say("fetching");
+        self.report_progress("fetching");
         for artifact in &task.artifacts {
             let (node, sha256) = (self.node.enrolled(), artifact.sha256.clone());
             let asked = self
                 .world
                 .ask(move |engine| Box::pin(async move { engine.artifact_for_node(node, &sha256).await.map(|_| ()) }));
-            self.answered(asked.await)?;
-            oracles::judge_effect(&self.world, Effect::Artifact(node));
+            self.unwrap_answer(asked.await)?;
+            oracles::check_effect(&self.world, Effect::Artifact(node));
         }
         self.pause(500, 15_000).await?;
-        self.may_fail()?;
+        self.injected_failure()?;
         self.change(|machine| machine.fetched = true);
         value(&ArtifactFetched { fetched_bytes: 2, reused_bytes: 0 })
     }
 
     async fn install(&self) -> Result<Value, TaskFailure> {
-        self.must(self.node.machine().fetched, "nothing was fetched");
+        self.check(self.node.machine().fetched, "nothing was fetched");
         if !self.node.machine().installed {
             reach(Point::TaskInside(self.task));
             self.pause(200, 3_000).await?;
-            self.may_fail()?;
+            self.injected_failure()?;
             self.change(|machine| machine.installed = true);
         }
         value(&Rke2Installed { version_line: "rke2 v1".to_owned(), files_written: 1 })
     }
 
     async fn configure(&self, task: &Rke2Configure) -> Result<Value, TaskFailure> {
-        self.must(self.node.machine().installed, "nothing was installed");
+        self.check(self.node.machine().installed, "nothing was installed");
         let mut digest = self.secret(&task.token).await?;
         if let Some(token) = &task.agent_token {
             digest.push_str(&self.secret(token).await?);
         }
         reach(Point::TaskInside(self.task));
-        self.may_fail()?;
+        self.injected_failure()?;
         let wanted = sha256_hex(format!("{}{digest}", task.config).as_bytes());
         let changed = self.node.machine().configured.as_ref() != Some(&wanted);
         if changed {
@@ -169,27 +169,27 @@ impl Doing {
     }
 
     async fn start(&self, task: &Rke2Start) -> Result<Value, TaskFailure> {
-        self.must(self.node.machine().configured.is_some(), "nothing was configured");
+        self.check(self.node.machine().configured.is_some(), "nothing was configured");
         if task.role == Rke2Role::Agent && self.world.scenario == Scenario::OneDeployment {
-            self.must(self.world.server_is_up(), "an agent was started before its server was up");
+            self.check(self.world.server_is_up(), "an agent was started before its server was up");
         }
         let now = self.world.scheduler.now();
         let unit = self.node.machine().unit;
         let up_at = match unit {
             Unit::Starting(at) => at,
-            Unit::Rest => {
+            Unit::Stopped => {
                 let at = now.plus(Duration::from_millis(self.world.between(5_000, 60_000)));
                 self.change(|machine| (machine.unit, machine.has_data) = (Unit::Starting(at), true));
                 at
             }
         };
         reach(Point::TaskInside(self.task));
-        self.say("waiting for the unit: etcd");
+        self.report_progress("waiting for the unit: etcd");
         self.wait_until(up_at.max(now)).await?;
-        self.say("waiting for the unit: kubelet");
-        if let Err(failure) = self.may_fail() {
+        self.report_progress("waiting for the unit: kubelet");
+        if let Err(failure) = self.injected_failure() {
             // A failed start leaves the unit stopped.
-            self.node.machine().unit = Unit::Rest;
+            self.node.machine().unit = Unit::Stopped;
             return Err(failure);
         }
         let ca_sha256 = (task.role == Rke2Role::Server).then(|| sha256_hex(self.node.name.as_bytes()));
@@ -201,23 +201,23 @@ impl Doing {
         if !self.node.machine().is_up(self.world.scheduler.now()) {
             return Err(failed(Code::ClusterNotReady, "there is no kubeconfig yet"));
         }
-        self.may_fail()?;
+        self.injected_failure()?;
         let bytes = format!("kubeconfig of {}", self.node.name);
         let (node, secret_id, deposit) = (self.node.enrolled(), task.secret_id, bytes.clone());
         let deposited = self.world.ask(move |engine| {
             let deposit = deposit.clone();
             Box::pin(async move { engine.deposit_for_node(node, secret_id, deposit.as_bytes()).await })
         });
-        self.answered(deposited.await)?;
+        self.unwrap_answer(deposited.await)?;
         value(&Rke2KubeconfigStored { secret: SecretRef { secret_id, sha256: sha256_hex(bytes.as_bytes()) } })
     }
 
     async fn stop(&self) -> Result<Value, TaskFailure> {
         reach(Point::TaskInside(self.task));
-        self.may_fail()?;
-        let changed = self.node.machine().unit != Unit::Rest;
+        self.injected_failure()?;
+        let changed = self.node.machine().unit != Unit::Stopped;
         if changed {
-            self.change(|machine| machine.unit = Unit::Rest);
+            self.change(|machine| machine.unit = Unit::Stopped);
         }
         value(&Rke2Stopped { changed })
     }
@@ -225,11 +225,11 @@ impl Doing {
     async fn uninstall(&self) -> Result<Value, TaskFailure> {
         reach(Point::TaskInside(self.task));
         self.pause(100, 2_000).await?;
-        self.may_fail()?;
+        self.injected_failure()?;
         let changed = self.node.machine().installed;
         if changed {
             self.change(|machine| {
-                (machine.installed, machine.configured, machine.unit) = (false, None, Unit::Rest);
+                (machine.installed, machine.configured, machine.unit) = (false, None, Unit::Stopped);
                 (machine.has_data, machine.fetched) = (false, false);
             });
         }
@@ -237,7 +237,7 @@ impl Doing {
     }
 
     async fn residue(&self) -> Result<Value, TaskFailure> {
-        self.may_fail()?;
+        self.injected_failure()?;
         let is_left = self.node.machine().installed || self.world.happens(|faults| faults.residue);
         let item = ResidueItem { kind: ResidueKind::Path, what: "/var/lib/rancher".to_owned() };
         value(&ResidueReport { items: is_left.then_some(item).into_iter().collect(), unseen: Vec::new() })
@@ -247,46 +247,46 @@ impl Doing {
     async fn secret(&self, secret: &SecretRef) -> Result<String, TaskFailure> {
         let (node, id) = (self.node.enrolled(), secret.secret_id);
         let read = self.world.ask(move |engine| Box::pin(async move { engine.secret_for_node(node, id).await }));
-        let bytes = self.answered(read.await)?;
-        oracles::judge_effect(&self.world, Effect::Secret(node, id));
+        let bytes = self.unwrap_answer(read.await)?;
+        oracles::check_effect(&self.world, Effect::Secret(node, id));
         let sha256 = sha256_hex(&bytes);
-        self.must(sha256 == secret.sha256, "a secret is not the one that the task names");
+        self.check(sha256 == secret.sha256, "a secret is not the one that the task names");
         Ok(sha256)
     }
 
-    fn answered<T>(&self, answer: Option<Result<T, gpuaas_store::StoreError>>) -> Result<T, TaskFailure> {
+    fn unwrap_answer<T>(&self, answer: Option<Result<T, gpuaas_store::StoreError>>) -> Result<T, TaskFailure> {
         match answer {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) => Err(failed(Code::ServerUnreachable, &error.to_string())),
-            None => Err(failed(Code::ServerUnreachable, "the control plane went away")),
+            None => Err(failed(Code::ServerUnreachable, "the control plane did not answer")),
         }
     }
 
     fn change(&self, change: impl FnOnce(&mut Machine)) {
         let mut machine = self.node.machine();
         change(&mut machine);
-        machine.did(self.task);
+        machine.count_effect(self.task);
         drop(machine);
-        self.world.say(&format!("{}: {} had its effect", self.node.name, self.task));
+        self.world.log(&format!("{}: {} changed the host", self.node.name, self.task));
     }
 
-    fn may_fail(&self) -> Result<(), TaskFailure> {
+    fn injected_failure(&self) -> Result<(), TaskFailure> {
         match self.world.faults().of_task(self.node.index, self.task) {
             Some(code) => {
                 self.world.count("tasks failed");
-                Err(failed(code, "the seed says so"))
+                Err(failed(code, "injected by the seed"))
             }
             None => Ok(()),
         }
     }
 
-    fn must(&self, holds: bool, otherwise: &str) {
+    fn check(&self, holds: bool, otherwise: &str) {
         if !holds {
-            self.world.violated(format!("{}, {}: {otherwise}", self.node.name, self.task));
+            self.world.report_violation(format!("{}, {}: {otherwise}", self.node.name, self.task));
         }
     }
 
-    fn say(&self, text: &str) {
+    fn report_progress(&self, text: &str) {
         (self.work.progress)(TaskProgress { text: text.to_owned(), percent: None });
     }
 

@@ -40,14 +40,14 @@ const SEEDS: u64 = 200;
 /// The number of seeds with two tenants and an operator, unless `GPUAAS_TENANT_SEEDS` sets another.
 const TENANT_SEEDS: u64 = 200;
 /// The number of seeds with many nodes and no faults.
-const CROWDS: u64 = 6;
+const LARGE_SEEDS: u64 = 6;
 /// A run stops after this many failed seeds.
 const FAILED_MAX: usize = 8;
 /// Every 20th seed is simulated twice more and must produce the same trace both times.
 const AGAIN_EVERY: usize = 20;
 
 #[test]
-fn simulation_of_a_deployment_ends_well_whatever_goes_wrong() {
+fn simulation_of_a_deployment_succeeds_despite_faults() {
     if let Ok(text) = std::env::var("GPUAAS_SEED") {
         let played = play(text.parse().expect("GPUAAS_SEED is a number"));
         show(&played.trace.join("\n"));
@@ -67,15 +67,15 @@ fn simulation_of_a_deployment_ends_well_whatever_goes_wrong() {
 }
 
 #[test]
-fn simulation_of_two_tenants_and_an_operator_keeps_them_apart() {
+fn simulation_of_tenants_keeps_them_isolated() {
     if let Ok(text) = std::env::var("GPUAAS_TENANT_SEED") {
         let played = seed::play_tenants(text.parse().expect("GPUAAS_TENANT_SEED is a number"));
         show(&played.trace.join("\n"));
         assert!(played.violations.is_empty(), "{}", failure(&played));
         return;
     }
-    let asked = std::env::var("GPUAAS_TENANT_SEEDS");
-    let seeds = asked.map_or(TENANT_SEEDS, |text| text.parse().expect("GPUAAS_TENANT_SEEDS is a number"));
+    let setting = std::env::var("GPUAAS_TENANT_SEEDS");
+    let seeds = setting.map_or(TENANT_SEEDS, |text| text.parse().expect("GPUAAS_TENANT_SEEDS is a number"));
     let played = play_all(&(0..seeds).collect::<Vec<_>>(), seed::play_tenants);
     let failed: Vec<String> = played.iter().filter(|played| !played.violations.is_empty()).map(failure).collect();
     show(&format!("simulation of tenants: {:?}", injected(&played)));
@@ -86,7 +86,7 @@ fn simulation_of_two_tenants_and_an_operator_keeps_them_apart() {
 }
 
 #[test]
-fn simulation_of_the_same_seed_leaves_the_same_trace_and_another_seed_another() {
+fn simulation_trace_depends_only_on_the_seed() {
     let seeds: Vec<u64> = (0..SEEDS).step_by(AGAIN_EVERY).collect();
     let (first, second) = (play_all(&seeds, play), play_all(&seeds, play));
     for (first, second) in first.iter().zip(&second) {
@@ -94,14 +94,14 @@ fn simulation_of_the_same_seed_leaves_the_same_trace_and_another_seed_another() 
         assert_eq!(first.hash, second.hash, "seed {}: {differ:#?}", first.seed);
     }
     let different: std::collections::BTreeSet<&str> = first.iter().map(|played| played.hash.as_str()).collect();
-    assert_eq!(different.len(), first.len(), "each seed has a trace of its own");
+    assert_eq!(different.len(), first.len(), "every seed has a different trace");
 }
 
 /// Guards against a deadlock: when attempts ran inside their driver, four of them could hold all of the store's readers while the driver
 /// waited for a fifth without polling them.
 #[test]
-fn simulation_of_many_calls_that_read_at_once_holds_up_no_driver() {
-    let played = play_all(&(0..CROWDS).collect::<Vec<_>>(), seed::play_crowd);
+fn simulation_of_many_concurrent_reads_blocks_no_driver() {
+    let played = play_all(&(0..LARGE_SEEDS).collect::<Vec<_>>(), seed::play_large);
     let failed: Vec<String> = played.iter().filter(|played| !played.violations.is_empty()).map(failure).collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
@@ -124,7 +124,7 @@ fn play_all(seeds: &[u64], play: fn(u64) -> Played) -> Vec<Played> {
         for player in 0..players {
             let (next, played) = (&next, &played);
             scope.spawn(move || {
-                stay_on_one_processor(player);
+                pin_to_one_cpu(player);
                 while let Some(seed) =
                     usize::try_from(next.fetch_add(1, Ordering::Relaxed)).ok().and_then(|at| seeds.get(at))
                 {
@@ -145,7 +145,7 @@ fn play_all(seeds: &[u64], play: fn(u64) -> Played) -> Vec<Played> {
 
 /// Pins the thread to one CPU. A seed's thread and the store's thread wait for each other at every statement; on one CPU that takes
 /// half the time.
-fn stay_on_one_processor(player: usize) {
+fn pin_to_one_cpu(player: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
     if let Some(cpu) = allowed.get(player % allowed.len().max(1)) {
@@ -158,7 +158,7 @@ fn stay_on_one_processor(player: usize) {
 
 fn failure(played: &Played) -> String {
     let violations = played.violations.join("\n  ");
-    format!("seed {} (GPUAAS_SEED={} plays it again with its trace):\n  {violations}", played.seed, played.seed)
+    format!("seed {} (GPUAAS_SEED={} repeats it and prints its trace):\n  {violations}", played.seed, played.seed)
 }
 
 /// Prints to standard output directly, because the test harness hides the output of passing tests.

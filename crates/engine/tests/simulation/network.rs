@@ -23,56 +23,56 @@ use crate::{
     node::{Link, Node},
     oracles::{self, Effect},
     plane::{signer, signing_keys},
-    scheduler::{Process, later_turn},
+    scheduler::{Process, yield_once},
     world::World,
 };
 
 type Update = Result<TaskUpdate, DispatchError>;
 
 /// One control plane's access to the network.
-pub(crate) struct Wires {
+pub(crate) struct Network {
     pub(crate) world: std::sync::Weak<World>,
     pub(crate) plane: Process,
 }
 
-impl Wires {
+impl Network {
     fn world(&self) -> Result<Arc<World>, DispatchError> {
         self.world.upgrade().ok_or(DispatchError::NotConnected)
     }
 }
 
 #[async_trait]
-impl Nodes for Wires {
+impl Nodes for Network {
     async fn dispatch(&self, access: &NodeAccess, envelope: &str) -> Result<BoxStream<'static, Update>, DispatchError> {
         let world = self.world()?;
         // A process that is frozen at this point has not sent anything.
-        later_turn().await;
+        yield_once().await;
         let node = world.node(access.node().node);
         let link = node.link().filter(|link| link.enrolled == access.node()).ok_or(DispatchError::NotConnected)?;
         if link.plane != self.plane && world.scheduler.is_frozen(link.plane) {
             world.scheduler.sleep(Duration::from_secs(5)).await;
             return Err(DispatchError::Lost("the replica that holds the channel does not answer".to_owned()));
         }
-        world.say(&format!("{} → {}: {}", world.plane_name(self.plane), node.name, told(envelope)));
+        world.log(&format!("{} → {}: {}", world.plane_name(self.plane), node.name, describe_task(envelope)));
         let (updates, stream) = mpsc::unbounded();
         let envelope: Arc<str> = envelope.into();
         if world.happens(|faults| faults.duplicated) {
             world.count("messages repeated");
             replay_later(&world, &node, envelope.clone());
         }
-        old_leader(&world, &node, &envelope);
+        replay_with_old_fence(&world, &node, &envelope);
         let lost = world.happens(|faults| faults.lost);
         let within = world.clone();
         world.scheduler.spawn(world.outside, async move {
             within.scheduler.sleep(within.latency()).await;
             if lost {
                 within.count("messages lost");
-                within.say(&format!("{}: a task was lost on its way", node.name));
-                return tell(&updates, Err(DispatchError::Lost("the way broke".to_owned())));
+                within.log(&format!("{}: a task was lost on its way", node.name));
+                return send(&updates, Err(DispatchError::Lost("the message was lost".to_owned())));
             }
-            let (lines, told) = mpsc::unbounded();
+            let (lines, answers) = mpsc::unbounded();
             deliver(&within, &node, &envelope, lines);
-            carry_back(&within, &node, &link, told, &updates).await;
+            forward_updates(&within, &node, &link, answers, &updates).await;
         });
         Ok(stream.boxed())
     }
@@ -94,32 +94,32 @@ impl Nodes for Wires {
 
     async fn observe(&self, _node: NodeId, _units: Vec<String>) {}
 
-    async fn give_keys(&self, _node: NodeId, _signed_set: &str) -> bool {
+    async fn send_keys(&self, _node: NodeId, _signed_set: &str) -> bool {
         false
     }
 
-    fn readmit(&self, node: NodeId) {
+    fn recheck(&self, node: NodeId) {
         let Ok(world) = self.world() else { return };
         if let Some(node) = world.nodes().iter().find(|known| known.id == node) {
-            node.readmit(&world, self.plane);
+            node.recheck(&world, self.plane);
         }
     }
 
-    fn readmit_all(&self) {
+    fn recheck_all(&self) {
         let Ok(world) = self.world() else { return };
-        world.nodes().iter().for_each(|node| node.readmit(&world, self.plane));
+        world.nodes().iter().for_each(|node| node.recheck(&world, self.plane));
     }
 
-    fn expect_back(&self, node: NodeId) {
+    fn expect_reconnect(&self, node: NodeId) {
         let Ok(world) = self.world() else { return };
         if let Some(plane) = world.plane_of(self.plane) {
-            world.node(node).await_return(&world, &plane);
+            world.node(node).expect_reconnect(&world, &plane);
         }
     }
 
-    async fn spread_endpoints(&self) {}
+    async fn broadcast_endpoints(&self) {}
 
-    fn release_all(&self) {
+    fn close_channels(&self) {
         let Ok(world) = self.world() else { return };
         for node in world.nodes() {
             node.disconnect(Some(self.plane));
@@ -138,14 +138,14 @@ fn deliver(world: &Arc<World>, node: &Arc<Node>, envelope: &Arc<str>, lines: Unb
                     if let (TaskLine::Accepted, Ok(task)) =
                         (&line, Envelope::open(envelope.as_bytes(), &signing_keys()))
                     {
-                        oracles::judge_effect(&within, Effect::Begun(Box::new(task)));
+                        oracles::check_effect(&within, Effect::Begun(Box::new(task)));
                     }
                     // If the receiver is gone, the result remains in the ledger.
                     let _ = lines.unbounded_send(line);
                 }
             }
             Err(refusal) => {
-                within.say(&format!("{} refuses {}: {}", node.name, told(&envelope), refusal.code));
+                within.log(&format!("{} refuses {}: {}", node.name, describe_task(&envelope), refusal.code));
                 let failure = TaskFailure::new(refusal.code, refusal.message);
                 let _ = lines.unbounded_send(TaskLine::Ended(TaskOutcome::Failed { failure }));
             }
@@ -159,14 +159,14 @@ fn replay_later(world: &Arc<World>, node: &Arc<Node>, envelope: Arc<str>) {
     let wait = Duration::from_millis(world.between(1, 30_000));
     world.scheduler.spawn(world.outside, async move {
         within.scheduler.sleep(wait).await;
-        within.say(&format!("{}: {} comes once more", node.name, told(&envelope)));
+        within.log(&format!("{}: {} is delivered again", node.name, describe_task(&envelope)));
         deliver(&within, &node, &envelope, mpsc::unbounded().0);
     });
 }
 
 /// Occasionally sends a copy of the task, under a new task id, signed with the previous fence, as a deposed leader could. No row exists for
 /// that task, and the node must refuse it.
-fn old_leader(world: &Arc<World>, node: &Arc<Node>, envelope: &str) {
+fn replay_with_old_fence(world: &Arc<World>, node: &Arc<Node>, envelope: &str) {
     let Ok(task) = Envelope::open(envelope.as_bytes(), &signing_keys()) else { return };
     if task.fence < 2 || !world.happens(|faults| faults.old_leader) {
         return;
@@ -187,7 +187,7 @@ fn old_leader(world: &Arc<World>, node: &Arc<Node>, envelope: &str) {
 }
 
 /// Carries a task's lines back to the control plane, in order, while the connection is up.
-async fn carry_back(
+async fn forward_updates(
     world: &Arc<World>,
     node: &Node,
     link: &Link,
@@ -198,19 +198,19 @@ async fn carry_back(
     loop {
         let line = tokio::select! {
             biased;
-            () = link.ended.cancelled() => return tell(updates, broken("the connection ended")),
+            () = link.ended.cancelled() => return send(updates, broken("the connection ended")),
             line = lines.next() => line,
         };
-        let Some(line) = line else { return tell(updates, broken("the agent hung up")) };
+        let Some(line) = line else { return send(updates, broken("the agent closed the connection")) };
         tokio::select! {
             biased;
-            () = link.ended.cancelled() => return tell(updates, broken("the connection ended")),
+            () = link.ended.cancelled() => return send(updates, broken("the connection ended")),
             () = world.scheduler.sleep(world.latency()) => {}
         }
         if world.happens(|faults| faults.lost) {
             world.count("messages lost");
-            world.say(&format!("{}: an answer was lost on its way", node.name));
-            return tell(updates, broken("the way back broke"));
+            world.log(&format!("{}: an answer was lost on its way", node.name));
+            return send(updates, broken("the answer was lost"));
         }
         let update = match line {
             TaskLine::Accepted => TaskUpdate::Accepted,
@@ -219,28 +219,28 @@ async fn carry_back(
             TaskLine::Interrupted => TaskUpdate::Interrupted,
         };
         if matches!(update, TaskUpdate::Ended(_) | TaskUpdate::Interrupted) {
-            world.say(&format!("{} ← {}", node.name, shown(&update)));
+            world.log(&format!("{} ← {}", node.name, describe_update(&update)));
         }
-        tell(updates, Ok(update));
+        send(updates, Ok(update));
     }
 }
 
-fn tell(updates: &UnboundedSender<Update>, update: Update) {
+fn send(updates: &UnboundedSender<Update>, update: Update) {
     // The receiver is dropped if the sender of the task gave up or died.
     let _ = updates.unbounded_send(update);
 }
 
-fn shown(update: &TaskUpdate) -> String {
+fn describe_update(update: &TaskUpdate) -> String {
     match update {
         TaskUpdate::Ended(TaskOutcome::Failed { failure }) => format!("failed: {}", failure.code),
         TaskUpdate::Ended(TaskOutcome::Succeeded { .. }) => "succeeded".to_owned(),
         TaskUpdate::Interrupted => "interrupted".to_owned(),
-        TaskUpdate::Accepted | TaskUpdate::Progress(_) => "goes on".to_owned(),
+        TaskUpdate::Accepted | TaskUpdate::Progress(_) => "in progress".to_owned(),
     }
 }
 
 /// Describes the task in an envelope for the trace.
-fn told(envelope: &str) -> String {
+fn describe_task(envelope: &str) -> String {
     match Envelope::open(envelope.as_bytes(), &signing_keys()) {
         Ok(task) => format!("{} {} (attempt {}, fence {})", task.task_type, task.task, task.attempt, task.fence),
         Err(error) => error.to_string(),

@@ -26,9 +26,9 @@ use crate::{
 /// A node without a connection counts as unreachable after this long.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(15);
 /// An agent that fails to start because its disk is full is started again after this long.
-const START_AGAIN_AFTER: Duration = Duration::from_secs(2);
+const RESTART_DELAY: Duration = Duration::from_secs(2);
 /// An agent gives up dialing a control plane that does not answer after this long.
-const DIAL_PATIENCE: Duration = Duration::from_secs(8);
+const DIAL_TIMEOUT: Duration = Duration::from_secs(8);
 
 pub(crate) struct Node {
     pub(crate) index: usize,
@@ -116,7 +116,7 @@ impl Node {
     }
 
     /// Reads the node's row again, as a control plane does after a node has changed, and closes the connection if its enrollment ended.
-    pub(crate) fn readmit(self: &Arc<Self>, world: &Arc<World>, plane: Process) {
+    pub(crate) fn recheck(self: &Arc<Self>, world: &Arc<World>, plane: Process) {
         let Some(link) = self.link().filter(|link| link.plane == plane) else { return };
         let (node, within) = (self.clone(), world.clone());
         world.scheduler.spawn(plane, async move {
@@ -129,7 +129,7 @@ impl Node {
                         link.ended.cancel();
                     }
                 }
-                Err(error) => within.violated(format!("a node's row cannot be read: {error}")),
+                Err(error) => within.report_violation(format!("a node's row cannot be read: {error}")),
             }
         });
     }
@@ -155,12 +155,12 @@ impl Node {
                 match SimulatedAgent::open(host, &identity, signing_keys(), ports, &handler).await {
                     Ok(agent) => {
                         *locked(&node.agent) = Some((process, Arc::new(agent)));
-                        return node.keep_connected(within, process).await;
+                        return node.reconnect_forever(within, process).await;
                     }
                     // The agent cannot open its ledger on a full disk.
-                    Err(_) if node.disk.is_full() => within.scheduler.sleep(START_AGAIN_AFTER).await,
+                    Err(_) if node.disk.is_full() => within.scheduler.sleep(RESTART_DELAY).await,
                     Err(error) => {
-                        return within.violated(format!("the agent of {} does not start: {error}", node.name));
+                        return within.report_violation(format!("the agent of {} does not start: {error}", node.name));
                     }
                 }
             }
@@ -176,10 +176,10 @@ impl Node {
         was
     }
 
-    async fn keep_connected(self: Arc<Self>, world: Arc<World>, me: Process) {
+    async fn reconnect_forever(self: Arc<Self>, world: Arc<World>, me: Process) {
         loop {
-            let back = (*locked(&self.cut_until)).plus(Duration::from_millis(world.between(5, 500)));
-            world.scheduler.sleep_until(back.max(world.scheduler.now())).await;
+            let dial_at = (*locked(&self.cut_until)).plus(Duration::from_millis(world.between(5, 500)));
+            world.scheduler.sleep_until(dial_at.max(world.scheduler.now())).await;
             let Some(plane) = world.any_plane() else {
                 world.scheduler.sleep(Duration::from_millis(world.between(100, 1_500))).await;
                 continue;
@@ -214,18 +214,18 @@ impl Node {
         let ended = CancellationToken::new();
         let enrolled = self.enrolled();
         let link = Link { plane: plane.process, enrolled, connection: world.uuid(), ended: ended.clone() };
-        let (stands, standing) = oneshot::channel();
+        let (accepted, is_accepted) = oneshot::channel();
         let (node, within) = (self.clone(), world.clone());
         world.scheduler.sleep(Duration::from_millis(world.between(1, 30))).await;
-        world.scheduler.spawn(plane.process, async move { node.serve(&within, &plane, link, hello, stands).await });
+        world.scheduler.spawn(plane.process, async move { node.serve(&within, &plane, link, hello, accepted).await });
         let recorded = tokio::select! {
             biased;
-            recorded = standing => recorded.unwrap_or(false),
-            () = world.scheduler.sleep(DIAL_PATIENCE) => false,
+            recorded = is_accepted => recorded.unwrap_or(false),
+            () = world.scheduler.sleep(DIAL_TIMEOUT) => false,
         };
         if !recorded {
             ended.cancel();
-            world.scheduler.sleep(Duration::from_millis(world.between(100, 1_500) * world.patience())).await;
+            world.scheduler.sleep(Duration::from_millis(world.between(100, 1_500) * world.redial_factor())).await;
             return None;
         }
         Some(ended)
@@ -238,31 +238,31 @@ impl Node {
         plane: &Plane,
         link: Link,
         hello: Hello,
-        stands: oneshot::Sender<bool>,
+        accepted: oneshot::Sender<bool>,
     ) {
         let before = locked(&self.link).replace(link.clone());
         if let Some(before) = before {
             before.ended.cancel();
         }
         if let Err(error) = commands::node::connected(&plane.engine, link.enrolled, link.connection, &hello).await {
-            world.say(&format!("{}: its connection was not recorded: {error}", self.name));
-            self.forget(&link);
-            let _ = stands.send(false);
+            world.log(&format!("{}: its connection was not recorded: {error}", self.name));
+            self.remove_link(&link);
+            let _ = accepted.send(false);
             return;
         }
-        world.say(&format!("{} connected to {}", self.name, plane.name));
-        commands::inspect::of_new(&plane.engine, self.id);
-        let _ = stands.send(true);
+        world.log(&format!("{} connected to {}", self.name, plane.name));
+        commands::inspect::inspect_new(&plane.engine, self.id);
+        let _ = accepted.send(true);
         self.report_units(world, plane).await;
         link.ended.cancelled().await;
-        self.forget(&link);
-        world.say(&format!("{} is gone from {}", self.name, plane.name));
+        self.remove_link(&link);
+        world.log(&format!("{} disconnected from {}", self.name, plane.name));
         let ended = commands::node::disconnected(&plane.engine, self.id, link.connection).await;
-        oracles::judge_disconnected(world, self, link.connection).await;
+        oracles::check_disconnected(world, self, link.connection).await;
         match ended {
-            Ok(true) => self.await_return(world, plane),
+            Ok(true) => self.expect_reconnect(world, plane),
             Ok(false) => {}
-            Err(error) => world.violated(format!("the end of a connection was not recorded: {error}")),
+            Err(error) => world.report_violation(format!("the end of a connection was not recorded: {error}")),
         }
     }
 
@@ -272,25 +272,25 @@ impl Node {
         for unit in units.iter().filter(|_| up) {
             let report = self.unit_report(unit, world.scheduler.now());
             if let Err(error) = plane.engine.units_changed(self.enrolled(), &[report]).await {
-                world.violated(format!("a unit's report was not recorded: {error}"));
+                world.report_violation(format!("a unit's report was not recorded: {error}"));
             }
         }
     }
 
-    fn forget(&self, link: &Link) {
+    fn remove_link(&self, link: &Link) {
         locked(&self.link).take_if(|present| present.connection == link.connection);
     }
 
     /// Makes the control plane record the node as unreachable after [`UNREACHABLE_AFTER`], unless a control plane holds its channel then.
-    pub(crate) fn await_return(self: &Arc<Self>, world: &Arc<World>, plane: &Plane) {
+    pub(crate) fn expect_reconnect(self: &Arc<Self>, world: &Arc<World>, plane: &Plane) {
         let (node, within, plane) = (self.clone(), world.clone(), plane.clone());
         world.scheduler.spawn(plane.process, async move {
             within.scheduler.sleep(UNREACHABLE_AFTER).await;
             if node.link().is_some_and(|link| link.plane == plane.process) {
                 return;
             }
-            if let Err(error) = commands::node::did_not_return(&plane.engine, node.id).await {
-                within.violated(format!("a node's absence was not recorded: {error}"));
+            if let Err(error) = commands::node::mark_unreachable(&plane.engine, node.id).await {
+                within.report_violation(format!("a node's absence was not recorded: {error}"));
             }
         });
     }

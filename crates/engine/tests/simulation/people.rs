@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use gpuaas_engine::{Caller, CommandError, Engine, Seen, commands};
+use gpuaas_engine::{Caller, CommandError, Engine, Precondition, commands};
 use gpuaas_model::{
     AllocationState, Connectivity, CorrelationId, Name, NodeId, OperationState, Principal, ProjectId, Role, TokenId,
     WorkloadId,
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{node::Node, plane, world::World};
 
 /// The interval at which clients poll and retry.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// A deployment fails the seed if none of this many operations succeeds.
 const RESUMES_MAX: usize = 8;
 /// The wait after the deployment, until the last late message has arrived and the last lease has expired.
@@ -46,18 +46,18 @@ pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
     world.set_nodes(nodes);
     world.nodes().iter().for_each(|node| node.start_agent(&world));
     people.all_connected().await?;
-    world.arm();
+    world.start_faults();
     for node in world.nodes() {
         people.allocation(project, node.id).await?;
     }
     let workload = people.workload(project).await?;
     let ended = tokio::select! {
         biased;
-        ended = people.good_end(workload) => ended,
-        () = people.look_after_nodes() => Ok(()),
+        ended = people.wait_for_success(workload) => ended,
+        () = people.ping_nodes() => Ok(()),
     };
     ended?;
-    world.calm();
+    world.stop_faults();
     world.scheduler.sleep(QUIET).await;
     Ok(Deployed { project, workload })
 }
@@ -99,7 +99,7 @@ impl People {
             let asked = self.world.ask(|engine| what(engine, caller));
             match asked.await {
                 Some(answer) => return answer,
-                None => self.world.scheduler.sleep(LOOK_EVERY).await,
+                None => self.world.scheduler.sleep(POLL_INTERVAL).await,
             }
         }
     }
@@ -116,12 +116,12 @@ impl People {
         Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()) }
     }
 
-    pub(crate) async fn project(&self, called: &str) -> Result<ProjectId, String> {
+    pub(crate) async fn project(&self, project_name: &str) -> Result<ProjectId, String> {
         let made = self.ask(|engine, caller| {
-            let called = name(called);
+            let called = name(project_name);
             Box::pin(async move { commands::project::create(&engine, &caller, called).await })
         });
-        made.await.map(|project| project.id).map_err(said)
+        made.await.map(|project| project.id).map_err(message)
     }
 
     pub(crate) async fn release(&self) -> Result<(), String> {
@@ -137,7 +137,7 @@ impl People {
             };
             Box::pin(async move { commands::artifact::record(&engine, &caller, release).await })
         });
-        recorded.await.map(|_| ()).map_err(said)
+        recorded.await.map(|_| ()).map_err(message)
     }
 
     pub(crate) async fn enroll(&self, index: usize) -> Result<Arc<Node>, String> {
@@ -148,7 +148,7 @@ impl People {
                 commands::node::register(&engine, &caller, name, None, std::collections::BTreeMap::new()).await
             })
         });
-        let (node, string) = registered.await.map_err(said)?;
+        let (node, string) = registered.await.map_err(message)?;
         let identity = self.redeem(node.id, &string, false).await?;
         Ok(Node::new(index, text, identity))
     }
@@ -177,7 +177,7 @@ impl People {
             };
             Box::pin(async move { commands::node::redeem(&engine, caller.correlation, ask).await })
         });
-        let enrolled = redeemed.await.map_err(said)?;
+        let enrolled = redeemed.await.map_err(message)?;
         Ok(NodeIdentity { control_plane: enrolled.control_plane, node, epoch: enrolled.epoch })
     }
 
@@ -187,7 +187,7 @@ impl People {
             if nodes.iter().all(|node| node.connectivity == Connectivity::Connected) {
                 return Ok(());
             }
-            self.world.scheduler.sleep(LOOK_EVERY).await;
+            self.world.scheduler.sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -203,12 +203,12 @@ impl People {
                         Box::pin(async move { commands::allocation::create(&engine, &caller, project, node).await })
                     });
                     if let Err(error) = asked.await {
-                        self.world.say(&format!("no allocation: {error}"));
+                        self.world.log(&format!("no allocation: {error}"));
                     }
                 }
                 Some(_) => {}
             }
-            self.world.scheduler.sleep(LOOK_EVERY).await;
+            self.world.scheduler.sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -239,48 +239,50 @@ impl People {
                 Box::pin(async move { commands::workload::deploy(&engine, &caller, ask).await })
             });
             if let Err(error) = asked.await {
-                self.world.say(&format!("no deployment: {error}"));
-                self.world.scheduler.sleep(LOOK_EVERY).await;
+                self.world.log(&format!("no deployment: {error}"));
+                self.world.scheduler.sleep(POLL_INTERVAL).await;
             }
         }
     }
 
     /// Pings the nodes in turn, without retries: a replica that dies leaves behind a ping task without a waiter.
-    async fn look_after_nodes(&self) {
+    async fn ping_nodes(&self) {
         for node in self.world.nodes().iter().cycle() {
             let (id, caller) = (node.id, self.caller());
             let asked =
                 self.world.ask(move |engine| Box::pin(async move { commands::ping::ping(&engine, &caller, id).await }));
             match asked.await {
                 Some(Ok(_)) => {}
-                Some(Err(error)) => self.world.say(&format!("no ping: {error}")),
-                None => self.world.say("no answer to a ping"),
+                Some(Err(error)) => self.world.log(&format!("no ping: {error}")),
+                None => self.world.log("no answer to a ping"),
             }
             self.world.scheduler.sleep(PING_EVERY).await;
         }
     }
 
     /// Waits for the newest operation to end and resumes the workload until one succeeds. Stops fault injection at the second failure.
-    async fn good_end(&self, workload: WorkloadId) -> Result<(), String> {
+    async fn wait_for_success(&self, workload: WorkloadId) -> Result<(), String> {
         for round in 0..RESUMES_MAX {
             let ended = self.end_of_newest(workload).await?;
             let fault = ended.fault.as_ref().map_or("no fault", |fault| fault.code.as_str());
-            self.world.say(&format!("{} ended {}, {fault}", ended.kind, ended.state));
+            self.world.log(&format!("{} ended {}, {fault}", ended.kind, ended.state));
             if ended.state == OperationState::Succeeded {
                 return Ok(());
             }
             if round > 0 {
-                self.world.calm();
+                self.world.stop_faults();
             }
             self.all_connected().await?;
             let resumed = self.ask(move |engine, caller| {
-                Box::pin(async move { commands::workload::resume(&engine, &caller, workload, &Seen::Whatever).await })
+                Box::pin(
+                    async move { commands::workload::resume(&engine, &caller, workload, &Precondition::Any).await },
+                )
             });
             if let Err(error) = resumed.await {
-                self.world.say(&format!("not resumed: {error}"));
+                self.world.log(&format!("not resumed: {error}"));
             }
         }
-        Err(format!("it did not end well after {RESUMES_MAX} operations"))
+        Err(format!("it did not succeed within {RESUMES_MAX} operations"))
     }
 
     async fn end_of_newest(&self, workload: WorkloadId) -> Result<OperationRecord, String> {
@@ -289,7 +291,7 @@ impl People {
             if let Some(ended) = newest.filter(|operation| operation.state.is_final()) {
                 return Ok(ended);
             }
-            self.world.scheduler.sleep(LOOK_EVERY).await;
+            self.world.scheduler.sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -302,20 +304,20 @@ impl People {
     }
 }
 
-fn said(error: CommandError) -> String {
+fn message(error: CommandError) -> String {
     error.to_string()
 }
 
 /// Returns the answer to a request that was sent once. Writes a refusal or a missing answer to the trace and returns `None`.
-pub(crate) fn answered<T>(world: &World, what: &str, answer: Option<Result<T, CommandError>>) -> Option<T> {
+pub(crate) fn accepted_answer<T>(world: &World, what: &str, answer: Option<Result<T, CommandError>>) -> Option<T> {
     match answer {
         Some(Ok(answer)) => Some(answer),
         Some(Err(refused)) => {
-            world.say(&format!("{what} was refused: {refused}"));
+            world.log(&format!("{what} was refused: {refused}"));
             None
         }
         None => {
-            world.say(&format!("no answer to {what}"));
+            world.log(&format!("no answer to {what}"));
             None
         }
     }

@@ -17,14 +17,14 @@ use gpuaas_engine::{
     port::{ArchiveFile, ArchiveFiles, NodeTunnels, Ports},
 };
 use gpuaas_model::{KeyState, ReplicaId, Timestamp};
-use gpuaas_store::{Burial, StoreError};
+use gpuaas_store::{Eviction, StoreError};
 use gpuaas_trust::{Authority, SealingKey, SigningKeySet, TaskSigner, TokenKey};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     chance::SeededEntropy,
     cluster::Cluster,
-    network::Wires,
+    network::Network,
     node::Link,
     oracles::{self, Effect},
     scheduler::{Process, ProcessRuntime, SimulatedClock},
@@ -64,7 +64,7 @@ pub(crate) fn signing_keys() -> SigningKeySet {
 fn keys() -> Keys {
     static AUTHORITY: OnceLock<(String, String)> = OnceLock::new();
     let (certificate, key) = AUTHORITY.get_or_init(|| {
-        let made = Authority::generate(CONTROL_PLANE, World::BEGINS).expect("an authority is made");
+        let made = Authority::generate(CONTROL_PLANE, World::START).expect("an authority is made");
         (made.certificate_pem().to_owned(), made.key_pem().to_string())
     });
     let authority = Authority::from_pem(certificate, key).expect("it is what was made");
@@ -84,7 +84,7 @@ pub(crate) fn start(world: &Arc<World>, slot: usize, predecessor: Option<Replica
     world.expect_plane(slot, process);
     world.scheduler.spawn(process, async move {
         if let Err(error) = serve(&within, slot, process, predecessor).await {
-            within.violated(format!("a control plane ended: {error}"));
+            within.report_violation(format!("a control plane ended: {error}"));
         }
     });
 }
@@ -103,19 +103,19 @@ async fn serve(
     };
     let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
     if let Some(predecessor) = predecessor {
-        world.store.bury_replica(predecessor, Burial::Known).await?;
-        oracles::judge_burial(world, predecessor).await?;
+        world.store.evict_replica(predecessor, Eviction::Unconditional).await?;
+        oracles::check_eviction(world, predecessor).await?;
     }
     let keys = keys();
-    the_key_signs(world, &keys).await?;
+    ensure_signing_key(world, &keys).await?;
     let app = AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(Cluster(Arc::downgrade(world))) };
     let engine = Engine::new(EngineParts {
         replica,
-        store: world.store.clone().behind(world.gate(process)),
+        store: world.store.clone().with_gate(world.gate(process)),
         ports,
         catalog: Catalog::default().with(app),
         keys,
-        nodes: Arc::new(Wires { world: Arc::downgrade(world), plane: process }),
+        nodes: Arc::new(Network { world: Arc::downgrade(world), plane: process }),
         tunnels: Arc::new(EchoTunnels { world: Arc::downgrade(world) }),
         endpoints: Endpoints {
             api_url: format!("https://cp-{slot}:7443"),
@@ -124,11 +124,11 @@ async fn serve(
         },
         reimage_hook: None,
         archives: Arc::new(Archives { world: Arc::downgrade(world) }),
-        retention: Retention { operations: HISTORY, events: HISTORY, audit: HISTORY, ..Retention::USUAL },
+        retention: Retention { operations: HISTORY, events: HISTORY, audit: HISTORY, ..Retention::DEFAULT },
     });
     engine.join().await?;
     let name = format!("cp-{slot}");
-    world.say(&format!("{name} serves as {replica}"));
+    world.log(&format!("{name} serves as {replica}"));
     world.plane_serves(Plane { slot, name, process, engine: engine.clone() });
     let alive = engine.clone();
     world.scheduler.spawn(process, async move { alive.keep_alive().await });
@@ -136,18 +136,19 @@ async fn serve(
     world.scheduler.spawn(process, async move { watching.watch_access().await });
     if world.scenario == Scenario::TwoTenants {
         let keeping = engine.clone();
-        world.scheduler.spawn(process, async move { keeping.keep_history().await });
+        world.scheduler.spawn(process, async move { keeping.run_retention().await });
     }
     engine.run().await;
     Ok(())
 }
 
 /// Records the signing key if none is stored yet.
-async fn the_key_signs(world: &Arc<World>, keys: &Keys) -> Result<(), StoreError> {
-    world.store.prove_with(keys.proof());
+async fn ensure_signing_key(world: &Arc<World>, keys: &Keys) -> Result<(), StoreError> {
+    world.store.set_record_proof(keys.proof());
     let mut tx = world.store.begin().await?;
     if tx.signing_keys().await?.is_empty() {
-        let stored = keys.stored(&signer(), KeyState::Active, 1, World::BEGINS).expect("a seed can be sealed");
+        let stored =
+            keys.stored_signing_key(&signer(), KeyState::Active, 1, World::START).expect("a seed can be sealed");
         tx.insert_signing_key(&stored).await?;
         tx.commit().await?;
     }
@@ -164,7 +165,7 @@ struct Archives {
 
 #[async_trait::async_trait]
 impl ArchiveFiles for Archives {
-    async fn keep(&self, lines: Vec<u8>) -> Result<ArchiveFile, String> {
+    async fn store(&self, lines: Vec<u8>) -> Result<ArchiveFile, String> {
         let world = self.world.upgrade().ok_or("the simulation is over")?;
         // The time of a disk write: others go on meanwhile, and the process may die.
         world.scheduler.sleep(Duration::from_millis(world.between(1, 200))).await;
@@ -218,7 +219,7 @@ impl AsyncWrite for EchoTunnel {
         self.check()?;
         if let Some(world) = self.world.upgrade() {
             let project = self.access.holding().map(|holding| holding.project);
-            oracles::judge_effect(&world, Effect::Tunnel(self.access.node(), project));
+            oracles::check_effect(&world, Effect::Tunnel(self.access.node(), project));
             world.count("tunnel bytes");
         }
         self.echo.extend(bytes);
@@ -236,5 +237,5 @@ impl AsyncWrite for EchoTunnel {
 
 impl World {
     /// The simulated time at which every seed starts.
-    pub(crate) const BEGINS: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+    pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 }

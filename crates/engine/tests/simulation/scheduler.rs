@@ -27,9 +27,9 @@ use gpuaas_store::Store;
 use crate::chance::Chance;
 
 /// The run fails if the store is not idle after this long in real time.
-const STORE_PATIENCE: Duration = Duration::from_secs(20);
+const STORE_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Polls allowed without simulated time passing; more means a livelock. A busy moment takes a few hundred.
-const LOOKS_MAX: u32 = 50_000;
+const POLLS_MAX: u32 = 50_000;
 
 /// A simulated process: a group of tasks that are killed and frozen together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ pub(crate) struct Scheduler {
 struct State {
     now: Timestamp,
     /// Polls since simulated time last advanced.
-    looks: u32,
+    polls: u32,
     numbers: u64,
     ready: Vec<u64>,
     /// The task that is polled next, before all ready ones.
@@ -89,7 +89,7 @@ impl Wake for TaskWaker {
 }
 
 enum Next {
-    Turn(u64),
+    PollTask(u64),
     /// Wakers of all timers that are due at the earliest time.
     Alarm(Vec<Waker>),
     Nothing,
@@ -101,7 +101,7 @@ impl Scheduler {
             me: me.clone(),
             state: Mutex::new(State {
                 now,
-                looks: 0,
+                polls: 0,
                 numbers: 0,
                 ready: Vec::new(),
                 first: None,
@@ -221,12 +221,12 @@ impl Scheduler {
     ) -> Result<(), String> {
         while !finished() {
             match self.next() {
-                Next::Turn(id) => self.turn(id, store).await?,
+                Next::PollTask(id) => self.poll_task(id, store).await?,
                 Next::Alarm(due) => due.into_iter().for_each(Waker::wake),
-                Next::Nothing => return Err("nobody has anything to do or to wait for".to_owned()),
+                Next::Nothing => return Err("no task is ready and no timer is set".to_owned()),
             }
             if self.now() > until {
-                return Err(format!("it is not over at {until}"));
+                return Err(format!("the run is not finished at {until}"));
             }
         }
         Ok(())
@@ -236,7 +236,7 @@ impl Scheduler {
         let mut guard = self.state();
         let state = &mut *guard;
         if let Some(first) = state.first.take() {
-            return Next::Turn(first);
+            return Next::PollTask(first);
         }
         state.ready.retain(|id| state.tasks.contains_key(id));
         let may_run = |id: &u64| state.tasks.get(id).is_some_and(|task| !state.frozen.contains(&task.process));
@@ -244,11 +244,11 @@ impl Scheduler {
             state.ready.iter().enumerate().filter(|(_, id)| may_run(id)).map(|(at, _)| at).collect();
         if !candidates.is_empty() {
             let at = state.chance.pick(&candidates);
-            return Next::Turn(state.ready.remove(at));
+            return Next::PollTask(state.ready.remove(at));
         }
         let Some((&(at, _), _)) = state.timers.first_key_value() else { return Next::Nothing };
         state.now = state.now.max(at);
-        state.looks = 0;
+        state.polls = 0;
         let mut due = Vec::new();
         while let Some(timer) = state.timers.first_entry().filter(|timer| timer.key().0 <= at) {
             due.push(timer.remove());
@@ -257,7 +257,7 @@ impl Scheduler {
     }
 
     /// Polls a task, repeatedly while it waits for the store.
-    async fn turn(&self, id: u64, store: &Store) -> Result<(), String> {
+    async fn poll_task(&self, id: u64, store: &Store) -> Result<(), String> {
         let (process, mut future, waker) = {
             let mut state = self.state();
             let Some(task) = state.tasks.get_mut(&id) else { return Ok(()) };
@@ -269,9 +269,9 @@ impl Scheduler {
             {
                 let mut state = self.state();
                 state.running = Some(process);
-                state.looks += 1;
-                if state.looks > LOOKS_MAX {
-                    return Err(format!("no time passes: {process:?} goes on and on"));
+                state.polls += 1;
+                if state.polls > POLLS_MAX {
+                    return Err(format!("livelock: {process:?} runs again and again while no time passes"));
                 }
             }
             let std_waker = Waker::from(waker.clone());
@@ -281,10 +281,10 @@ impl Scheduler {
                 Ok(Poll::Ready(())) => {
                     self.state().tasks.remove(&id);
                     drop(future);
-                    return self.rest(store).await;
+                    return self.wait_until_idle(store).await;
                 }
                 Ok(Poll::Pending) => {
-                    if !store.is_at_rest() && self.woken_before_rest(&waker, store).await? {
+                    if !store.is_idle() && self.woken_before_idle(&waker, store).await? {
                         continue;
                     }
                     if let Some(task) = self.state().tasks.get_mut(&id) {
@@ -295,50 +295,50 @@ impl Scheduler {
                 Err(payload) => {
                     drop(future);
                     if !payload.is::<Died>() {
-                        return Err(format!("a process panicked: {}", said(&*payload)));
+                        return Err(format!("a process panicked: {}", panic_message(&*payload)));
                     }
                     self.kill(process);
-                    return self.rest(store).await;
+                    return self.wait_until_idle(store).await;
                 }
             }
         }
     }
 
     /// Waits until the task is woken (true) or the store is idle (false).
-    async fn woken_before_rest(&self, waker: &TaskWaker, store: &Store) -> Result<bool, String> {
-        let mut patience = Patience::new();
+    async fn woken_before_idle(&self, waker: &TaskWaker, store: &Store) -> Result<bool, String> {
+        let mut store_wait = StoreWait::new();
         loop {
-            patience.wait().await?;
+            store_wait.wait().await?;
             if waker.queued.swap(false, Ordering::AcqRel) {
                 self.state().ready.retain(|id| *id != waker.id);
                 return Ok(true);
             }
-            if store.is_at_rest() {
+            if store.is_idle() {
                 return Ok(false);
             }
         }
     }
 
-    async fn rest(&self, store: &Store) -> Result<(), String> {
-        let mut patience = Patience::new();
-        while !store.is_at_rest() {
-            patience.wait().await?;
+    async fn wait_until_idle(&self, store: &Store) -> Result<(), String> {
+        let mut store_wait = StoreWait::new();
+        while !store.is_idle() {
+            store_wait.wait().await?;
         }
         Ok(())
     }
 }
 
 /// Yields to the store's threads and tasks, with a limit in real time.
-struct Patience(Instant);
+struct StoreWait(Instant);
 
-impl Patience {
+impl StoreWait {
     fn new() -> Self {
         Self(Instant::now())
     }
 
     async fn wait(&mut self) -> Result<(), String> {
-        if self.0.elapsed() > STORE_PATIENCE {
-            return Err("the store does not come to rest: a transaction is held across a wait".to_owned());
+        if self.0.elapsed() > STORE_WAIT_MAX {
+            return Err("the store does not become idle: a transaction is open across a wait".to_owned());
         }
         std::thread::yield_now();
         tokio::task::yield_now().await;
@@ -346,7 +346,7 @@ impl Patience {
     }
 }
 
-fn said(payload: &(dyn Any + Send)) -> String {
+fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().cloned();
     text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
@@ -391,7 +391,7 @@ impl Drop for Sleep {
 }
 
 /// Yields once. If the process is frozen meanwhile, the code after this call runs only after the thaw.
-pub(crate) async fn later_turn() {
+pub(crate) async fn yield_once() {
     let mut waited = false;
     poll_fn(|context| {
         if waited {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Mutex, sync::PoisonError, time::Duration};
 
-use gpuaas_store::{Answers, Store, StoreOptions};
+use gpuaas_store::{CommitTiming, Store, StoreOptions};
 use gpuaas_trust::sha256_hex;
 
 use crate::{
@@ -15,15 +15,15 @@ use crate::{
 };
 
 /// A seed fails if it takes longer than this in simulated time.
-const LONGEST: Duration = Duration::from_secs(4 * 3_600);
+const DURATION_MAX: Duration = Duration::from_secs(4 * 3_600);
 
 /// Mixed into tenant seeds, so that they differ from deployment seeds.
 const TENANTS: u64 = 0x7e4a_4e75;
 /// The number of nodes that two tenants share.
 const TENANTS_NODES: usize = 3;
 
-/// The number of nodes in [`play_crowd`].
-const CROWD: usize = 8;
+/// The number of nodes in [`play_large`].
+const LARGE_NODES: usize = 8;
 
 /// The result of a simulated seed.
 pub(crate) struct Played {
@@ -40,30 +40,40 @@ pub(crate) struct Played {
 pub(crate) fn play(seed: u64) -> Played {
     let mut chance = Chance::of_seed(seed);
     let faults = Faults::of(&mut chance.fork());
-    play_with((Scenario::OneDeployment, seed), chance, faults, Answers::AtOnce)
+    play_with((Scenario::OneDeployment, seed), chance, faults, CommitTiming::Immediate)
 }
 
 /// Simulates two tenants and an operator with the faults of the seed.
 pub(crate) fn play_tenants(seed: u64) -> Played {
     let mut chance = Chance::of_seed(seed ^ TENANTS);
     let faults = Faults::of(&mut chance.fork()).of_tenants(TENANTS_NODES);
-    play_with((Scenario::TwoTenants, seed), chance, faults, Answers::AtOnce)
+    play_with((Scenario::TwoTenants, seed), chance, faults, CommitTiming::Immediate)
 }
 
 /// Simulates a deployment on many nodes without faults, with a store that answers in real time. The trace is therefore not
 /// reproducible, but the deployment must succeed.
-pub(crate) fn play_crowd(seed: u64) -> Played {
-    play_with((Scenario::OneDeployment, seed), Chance::of_seed(seed), Faults::none(CROWD), Answers::InTheirTime)
+pub(crate) fn play_large(seed: u64) -> Played {
+    play_with(
+        (Scenario::OneDeployment, seed),
+        Chance::of_seed(seed),
+        Faults::none(LARGE_NODES),
+        CommitTiming::Asynchronous,
+    )
 }
 
-fn play_with(seed: (Scenario, u64), chance: Chance, faults: Faults, answers: Answers) -> Played {
+fn play_with(seed: (Scenario, u64), chance: Chance, faults: Faults, answers: CommitTiming) -> Played {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is made");
     // Unconstrained, because the seed does not control when tokio refills its cooperative budget.
     runtime.block_on(tokio::task::unconstrained(play_here(seed, chance, faults, answers)))
 }
 
-async fn play_here((scenario, seed): (Scenario, u64), mut chance: Chance, faults: Faults, answers: Answers) -> Played {
-    let scheduler = Scheduler::new(World::BEGINS, chance.fork());
+async fn play_here(
+    (scenario, seed): (Scenario, u64),
+    mut chance: Chance,
+    faults: Faults,
+    answers: CommitTiming,
+) -> Played {
+    let scheduler = Scheduler::new(World::START, chance.fork());
     let folder = folder();
     let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
     let clock = std::sync::Arc::new(SimulatedClock(scheduler.clone()));
@@ -78,37 +88,37 @@ async fn play_here((scenario, seed): (Scenario, u64), mut chance: Chance, faults
         })
     };
     let deployed = std::sync::Arc::new(Mutex::new(None));
-    let (told, people) = (deployed.clone(), world.clone());
+    let (result, people) = (deployed.clone(), world.clone());
     scheduler.spawn(world.outside, async move {
         let end = match scenario {
             Scenario::OneDeployment => people::deploy(people).await.map(Some),
             Scenario::TwoTenants => tenancy::play(people).await.map(|()| None),
         };
-        *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
     });
-    if answers == Answers::AtOnce {
+    if answers == CommitTiming::Immediate {
         oracles::backups::take(&world, seed);
     }
     let is_over = || {
-        world.bury();
+        world.restart_dead();
         deployed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     };
-    let ran = scheduler.run(&store, World::BEGINS.plus(LONGEST), is_over).await;
+    let ran = scheduler.run(&store, World::START.plus(DURATION_MAX), is_over).await;
     drop(watch);
     let deployed = deployed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let mut rows = Vec::new();
     match (ran, deployed) {
-        (Err(why), _) | (Ok(()), Some(Err(why))) => world.violated(why),
-        (Ok(()), None) => world.violated("people gave up without a word".to_owned()),
+        (Err(why), _) | (Ok(()), Some(Err(why))) => world.report_violation(why),
+        (Ok(()), None) => world.report_violation("the clients ended without a result".to_owned()),
         // Effects were judged when they happened; only archived and deleted history remains to be judged.
         (Ok(()), Some(Ok(None))) => {
-            if let Err(error) = oracles::judge_history(&world).await {
-                world.violated(format!("the rows cannot be read: {error}"));
+            if let Err(error) = oracles::check_history(&world).await {
+                world.report_violation(format!("the rows cannot be read: {error}"));
             }
         }
-        (Ok(()), Some(Ok(Some(deployed)))) => match oracles::judge(&world, &deployed).await {
-            Ok(told) => rows = told,
-            Err(error) => world.violated(format!("the rows cannot be read: {error}")),
+        (Ok(()), Some(Ok(Some(deployed)))) => match oracles::check(&world, &deployed).await {
+            Ok(lines) => rows = lines,
+            Err(error) => world.report_violation(format!("the rows cannot be read: {error}")),
         },
     }
     world.shut_down();

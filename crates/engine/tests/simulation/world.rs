@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A request to a control plane counts as unanswered after this long.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The sequence of requests that a seed simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +41,10 @@ pub(crate) struct World {
     /// Runs what belongs to no simulated process: the network, inits, people. It is never killed or frozen.
     pub(crate) outside: Process,
     nodes: OnceLock<Vec<Arc<Node>>>,
-    planes: Mutex<BTreeMap<Process, Seat>>,
+    planes: Mutex<BTreeMap<Process, PlaneProcess>>,
     chance: Mutex<Chance>,
     faults: Mutex<Faults>,
-    /// True while faults are injected: from [`World::arm`], after the nodes have enrolled, to [`World::calm`].
+    /// True while faults are injected: from [`World::start_faults`], after the nodes have enrolled, to [`World::stop_faults`].
     armed: Mutex<bool>,
     trace: Mutex<Vec<String>>,
     violations: Mutex<Vec<String>>,
@@ -58,7 +58,7 @@ pub(crate) struct World {
 }
 
 /// A control-plane process. `plane` is `None` until the process serves requests.
-struct Seat {
+struct PlaneProcess {
     slot: usize,
     plane: Option<Plane>,
 }
@@ -96,8 +96,8 @@ impl World {
     }
 
     /// Appends a line to the trace, prefixed with the simulated seconds since the start.
-    pub(crate) fn say(&self, text: &str) {
-        let passed = self.scheduler.now().since(Self::BEGINS);
+    pub(crate) fn log(&self, text: &str) {
+        let passed = self.scheduler.now().since(Self::START);
         locked(&self.trace).push(format!("{:>9.3} {text}", passed.as_secs_f64()));
     }
 
@@ -116,8 +116,8 @@ impl World {
     }
 
     /// Records a violation; the seed fails.
-    pub(crate) fn violated(&self, what: String) {
-        self.say(&format!("VIOLATED {what}"));
+    pub(crate) fn report_violation(&self, what: String) {
+        self.log(&format!("VIOLATED {what}"));
         locked(&self.violations).push(what);
     }
 
@@ -136,7 +136,7 @@ impl World {
 
     /// Returns the factor by which an agent waits longer before it dials again after its connection was not accepted.
     /// With two tenants it is larger, because an agent whose enrollment has ended keeps dialing for minutes.
-    pub(crate) fn patience(&self) -> u64 {
+    pub(crate) fn redial_factor(&self) -> u64 {
         match self.scenario {
             Scenario::OneDeployment => 1,
             Scenario::TwoTenants => 10,
@@ -176,7 +176,7 @@ impl World {
     }
 
     pub(crate) fn set_nodes(&self, nodes: Vec<Arc<Node>>) {
-        assert!(self.nodes.set(nodes).is_ok(), "nodes are brought in once");
+        assert!(self.nodes.set(nodes).is_ok(), "nodes are set once");
     }
 
     pub(crate) fn nodes(&self) -> &[Arc<Node>] {
@@ -184,7 +184,7 @@ impl World {
     }
 
     pub(crate) fn node(&self, id: NodeId) -> Arc<Node> {
-        self.nodes().iter().find(|node| node.id == id).expect("the node was brought in").clone()
+        self.nodes().iter().find(|node| node.id == id).expect("the node exists").clone()
     }
 
     /// Returns whether the server's unit is up. The server runs on the first node.
@@ -193,11 +193,11 @@ impl World {
     }
 
     pub(crate) fn expect_plane(&self, slot: usize, process: Process) {
-        locked(&self.planes).insert(process, Seat { slot, plane: None });
+        locked(&self.planes).insert(process, PlaneProcess { slot, plane: None });
     }
 
     pub(crate) fn plane_serves(&self, plane: Plane) {
-        locked(&self.planes).insert(plane.process, Seat { slot: plane.slot, plane: Some(plane) });
+        locked(&self.planes).insert(plane.process, PlaneProcess { slot: plane.slot, plane: Some(plane) });
     }
 
     pub(crate) fn plane_of(&self, process: Process) -> Option<Plane> {
@@ -205,7 +205,7 @@ impl World {
     }
 
     pub(crate) fn plane_name(&self, process: Process) -> String {
-        self.plane_of(process).map_or_else(|| "nobody".to_owned(), |plane| plane.name)
+        self.plane_of(process).map_or_else(|| "unknown".to_owned(), |plane| plane.name)
     }
 
     /// Picks a serving control plane. It may be frozen, because a client cannot tell.
@@ -231,12 +231,12 @@ impl World {
         tokio::select! {
             biased;
             answer = answered => answer.ok(),
-            () = self.scheduler.sleep(ANSWER_PATIENCE) => None,
+            () = self.scheduler.sleep(ANSWER_TIMEOUT) => None,
         }
     }
 
     /// Starts fault injection as the seed defines it.
-    pub(crate) fn arm(self: &Arc<Self>) {
+    pub(crate) fn start_faults(self: &Arc<Self>) {
         *locked(&self.armed) = true;
         let timed = locked(&self.faults).timed.clone();
         for (at, what) in timed {
@@ -251,10 +251,10 @@ impl World {
     }
 
     /// Stops fault injection.
-    pub(crate) fn calm(&self) {
+    pub(crate) fn stop_faults(&self) {
         *locked(&self.armed) = false;
-        locked(&self.faults).calm();
-        self.say("calm");
+        locked(&self.faults).clear();
+        self.log("calm");
     }
 
     fn strike_timed(self: &Arc<Self>, what: Timed) {
@@ -265,7 +265,7 @@ impl World {
             Timed::KillPlane(slot) => {
                 if let Some(process) = process_of(slot) {
                     self.count("control planes killed");
-                    self.say(&format!("cp-{slot} is killed"));
+                    self.log(&format!("cp-{slot} is killed"));
                     self.scheduler.kill(process);
                 }
             }
@@ -277,19 +277,19 @@ impl World {
             Timed::KillAgent(index) => {
                 if let Some((process, _)) = self.nodes()[index].agent() {
                     self.count("agents killed");
-                    self.say(&format!("the agent of {} is killed", self.nodes()[index].name));
+                    self.log(&format!("the agent of {} is killed", self.nodes()[index].name));
                     self.scheduler.kill(process);
                 }
             }
             Timed::Cut(index, outage) => {
                 self.count("nodes cut off");
-                self.say(&format!("{} is cut off for {} ms", self.nodes()[index].name, outage.as_millis()));
+                self.log(&format!("{} is cut off for {} ms", self.nodes()[index].name, outage.as_millis()));
                 self.nodes()[index].cut(self, outage);
             }
             Timed::FillDisk(index, wait) => {
                 self.count("disks full");
                 let node = self.nodes()[index].clone();
-                self.say(&format!("the disk of {} is full for {} ms", node.name, wait.as_millis()));
+                self.log(&format!("the disk of {} is full for {} ms", node.name, wait.as_millis()));
                 node.disk.fill(true);
                 let world = self.clone();
                 self.scheduler.spawn(self.outside, async move {
@@ -303,7 +303,7 @@ impl World {
     fn stall(&self, process: Process, wait: Duration) {
         self.count("databases out of reach");
         let name = self.plane_name(process);
-        self.say(&format!("{name} cannot reach the database for {} ms", wait.as_millis()));
+        self.log(&format!("{name} cannot reach the database for {} ms", wait.as_millis()));
         locked(&self.stalled).insert(process, self.scheduler.now().plus(wait));
     }
 
@@ -325,7 +325,7 @@ impl World {
 
     fn freeze(self: &Arc<Self>, process: Process, wait: Duration) {
         self.count("control planes frozen");
-        self.say(&format!("{} stands still for {} ms", self.plane_name(process), wait.as_millis()));
+        self.log(&format!("{} is frozen for {} ms", self.plane_name(process), wait.as_millis()));
         self.scheduler.freeze(process);
         let world = self.clone();
         self.scheduler.spawn(self.outside, async move {
@@ -336,7 +336,7 @@ impl World {
                 world.nodes().iter().for_each(|node| node.disconnect(Some(process)));
             }
             world.scheduler.sleep(wait - beats).await;
-            world.say(&format!("{} goes on", world.plane_name(process)));
+            world.log(&format!("{} continues", world.plane_name(process)));
             world.scheduler.thaw(process);
         });
     }
@@ -353,8 +353,8 @@ impl World {
         if let (Scenario::OneDeployment, Point::StepSettled(_), Some(plane)) =
             (self.scenario, point, self.plane_of(process))
         {
-            let judged = oracles::judge_settler(world.clone(), plane);
-            self.scheduler.spawn_first(self.outside, judged);
+            let check = oracles::check_lease_holder(world.clone(), plane);
+            self.scheduler.spawn_first(self.outside, check);
         }
         if !*locked(&self.armed) {
             return;
@@ -364,7 +364,7 @@ impl World {
             Strike::Freeze(wait) => world.freeze(process, wait),
             Strike::Stall(wait) => world.stall(process, wait),
             Strike::Die | Strike::LosePower => {
-                self.say(&format!("death at {point}{}", if strike == Strike::Die { "" } else { ", the power goes" }));
+                self.log(&format!("death at {point}{}", if strike == Strike::Die { "" } else { ", with power loss" }));
                 match self.nodes().iter().find(|node| node.agent().is_some_and(|(agent, _)| agent == process)) {
                     Some(node) if strike == Strike::LosePower => node.disk.lose_power(&mut self.fork()),
                     Some(_) | None => {}
@@ -378,7 +378,7 @@ impl World {
     }
 
     /// Restarts processes that died, as an init would, after 100 ms to 8 s.
-    pub(crate) fn bury(self: &Arc<Self>) {
+    pub(crate) fn restart_dead(self: &Arc<Self>) {
         for process in self.scheduler.take_dead() {
             let world = self.clone();
             let wait = Duration::from_millis(self.between(100, 8_000));
@@ -392,7 +392,7 @@ impl World {
             } else if let Some(node) = self.nodes().iter().find(|node| node.agent_died(process)).cloned() {
                 self.scheduler.spawn(self.outside, async move {
                     world.scheduler.sleep(wait).await;
-                    world.say(&format!("the agent of {} starts again", node.name));
+                    world.log(&format!("the agent of {} starts again", node.name));
                     node.start_agent(&world);
                 });
             }

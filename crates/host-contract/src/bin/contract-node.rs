@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut words = std::env::args();
-    let program = words.next().context("a program has a name")?;
+    let program = words.next().context("argument 0 is missing")?;
     let words: Vec<String> = words.collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -24,7 +24,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["systemctl", ..] => return Ok(ExitCode::from(runtime.block_on(gpuaas_sandbox::systemctl::run(&words[1..])))),
         ["notify"] => gpuaas_host::notify_ready()?,
         ["listen", address] => listen(address.parse()?)?,
-        _ => bail!("init ROOT ADDRESS, systemctl WORDS, notify or listen ADDRESS"),
+        _ => bail!("usage: contract-node init ROOT ADDRESS | systemctl ARGUMENT... | notify | listen ADDRESS"),
     }
     Ok(ExitCode::SUCCESS)
 }

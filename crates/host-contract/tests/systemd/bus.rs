@@ -10,16 +10,16 @@ use zbus::fdo::DBusProxy;
 /// Returns every case with its name.
 pub(crate) fn cases() -> Vec<(&'static str, Case)> {
     vec![
-        ("asking_for_a_unit_loads_none", asking_for_a_unit_loads_none as Case),
-        ("a_signal_of_somebody_else_is_not_believed", a_signal_of_somebody_else_is_not_believed as Case),
-        ("a_systemd_that_is_executed_anew_is_followed_on", a_systemd_that_is_executed_anew_is_followed_on as Case),
-        ("a_bus_that_broke_is_connected_to_anew", a_bus_that_broke_is_connected_to_anew as Case),
-        ("a_masked_unit_is_refused_in_systemds_words", a_masked_unit_is_refused_in_systemds_words as Case),
-        ("many_restarts_do_not_hold_up_other_questions", many_restarts_do_not_hold_up_other_questions as Case),
+        ("query_does_not_load_a_unit", query_does_not_load_a_unit as Case),
+        ("signal_of_another_sender_is_ignored", signal_of_another_sender_is_ignored as Case),
+        ("watch_survives_daemon_reexec", watch_survives_daemon_reexec as Case),
+        ("bus_is_reconnected_after_a_restart", bus_is_reconnected_after_a_restart as Case),
+        ("masked_unit_is_refused_with_systemds_message", masked_unit_is_refused_with_systemds_message as Case),
+        ("many_restarts_do_not_block_queries", many_restarts_do_not_block_queries as Case),
     ]
 }
 
-fn asking_for_a_unit_loads_none(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+fn query_does_not_load_a_unit(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
     async move {
         let bench = Bench::of(backend);
         bench.service("rests", "", "exec sleep 1000").await;
@@ -27,7 +27,7 @@ fn asking_for_a_unit_loads_none(backend: &dyn Backend) -> LocalBoxFuture<'_, ()>
         let mut events = bench.host.unit_events("rests.service").await.unwrap();
         assert_eq!(events.next().await.unwrap().active, "inactive");
         assert_eq!(bench.status("rests.service").await.active, "inactive");
-        assert_eq!(loaded().await, "", "looking has not loaded it");
+        assert_eq!(loaded().await, "", "a query does not load the unit");
         bench.host.start("rests.service").await.unwrap();
         bench.until_running("rests.service").await;
         assert!(loaded().await.contains("rests.service"));
@@ -37,20 +37,20 @@ fn asking_for_a_unit_loads_none(backend: &dyn Backend) -> LocalBoxFuture<'_, ()>
         // systemd unloads the unit when it is idle; a watcher that called it after every signal would keep it loaded forever.
         let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
         while !loaded().await.is_empty() {
-            assert!(tokio::time::Instant::now() < deadline, "it is held loaded");
+            assert!(tokio::time::Instant::now() < deadline, "the unit stays loaded");
         }
         assert_eq!(bench.status("rests.service").await.active, "inactive");
     }
     .boxed_local()
 }
 
-fn a_signal_of_somebody_else_is_not_believed(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+fn signal_of_another_sender_is_ignored(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
     async move {
         let bench = Bench::of(backend);
-        bench.service("told", "", "exec sleep 1000").await;
-        bench.host.start("told.service").await.unwrap();
-        bench.until_running("told.service").await;
-        let mut events = bench.host.unit_events("told.service").await.unwrap();
+        bench.service("watched", "", "exec sleep 1000").await;
+        bench.host.start("watched.service").await.unwrap();
+        bench.until_running("watched.service").await;
+        let mut events = bench.host.unit_events("watched.service").await.unwrap();
         assert_eq!(events.next().await.unwrap().active, "active");
         let liar = zbus::Connection::system().await.unwrap();
         let names = DBusProxy::new(&liar).await.unwrap().list_names().await.unwrap();
@@ -62,7 +62,7 @@ fn a_signal_of_somebody_else_is_not_believed(backend: &dyn Backend) -> LocalBoxF
             liar.emit_signal(Some(name.as_str()), path, interface, "PropertiesChanged", &body).await.unwrap();
         }
         // The false signals are sent before the stop, so they would arrive before its effects.
-        bench.host.stop("told.service").await.unwrap();
+        bench.host.stop("watched.service").await.unwrap();
         let seen: Vec<UnitStatus> =
             events.take_while(|status| std::future::ready(status.active != "inactive")).collect().await;
         assert!(seen.iter().all(|status| status.active != "failed"), "{seen:#?}");
@@ -70,7 +70,7 @@ fn a_signal_of_somebody_else_is_not_believed(backend: &dyn Backend) -> LocalBoxF
     .boxed_local()
 }
 
-fn a_systemd_that_is_executed_anew_is_followed_on(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+fn watch_survives_daemon_reexec(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
     async move {
         let bench = Bench::of(backend);
         bench.service("stays", "", "exec sleep 1000").await;
@@ -79,7 +79,7 @@ fn a_systemd_that_is_executed_anew_is_followed_on(backend: &dyn Backend) -> Loca
         let mut events = bench.host.unit_events("stays.service").await.unwrap();
         assert_eq!(events.next().await.unwrap(), before);
         assert_eq!(bench.run("systemctl daemon-reexec").await.status, Some(0));
-        assert_eq!(bench.status("stays.service").await, before, "it has not noticed");
+        assert_eq!(bench.status("stays.service").await, before, "the unit is unchanged");
         bench.host.stop("stays.service").await.unwrap();
         let ended = events.skip_while(|status| std::future::ready(status.active != "inactive"));
         assert!(Box::pin(ended).next().await.is_some());
@@ -87,7 +87,7 @@ fn a_systemd_that_is_executed_anew_is_followed_on(backend: &dyn Backend) -> Loca
     .boxed_local()
 }
 
-fn a_bus_that_broke_is_connected_to_anew(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+fn bus_is_reconnected_after_a_restart(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
     async move {
         let bench = Bench::of(backend);
         bench.service("stays", "", "exec sleep 1000").await;
@@ -95,7 +95,7 @@ fn a_bus_that_broke_is_connected_to_anew(backend: &dyn Backend) -> LocalBoxFutur
         let before = bench.until_running("stays.service").await;
         let events = bench.host.unit_events("stays.service").await.unwrap();
         bench.run("systemctl kill --signal=KILL dbus.service").await;
-        assert_eq!(events.map(|status| status.active).collect::<Vec<_>>().await, ["active"], "it ends with the bus");
+        assert_eq!(events.map(|status| status.active).collect::<Vec<_>>().await, ["active"], "ends with the bus");
         // systemd starts the killed bus again.
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
         let after = loop {
@@ -110,7 +110,7 @@ fn a_bus_that_broke_is_connected_to_anew(backend: &dyn Backend) -> LocalBoxFutur
     .boxed_local()
 }
 
-fn a_masked_unit_is_refused_in_systemds_words(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+fn masked_unit_is_refused_with_systemds_message(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
     async move {
         let bench = Bench::of(backend);
         bench.run("ln -s /dev/null /etc/systemd/system/masked.service && systemctl daemon-reload").await;
@@ -123,7 +123,7 @@ fn a_masked_unit_is_refused_in_systemds_words(backend: &dyn Backend) -> LocalBox
     .boxed_local()
 }
 
-fn many_restarts_do_not_hold_up_other_questions(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
+fn many_restarts_do_not_block_queries(backend: &dyn Backend) -> LocalBoxFuture<'_, ()> {
     async move {
         let bench = Bench::of(backend);
         bench.unit("flaps", "StartLimitIntervalSec=0", "Restart=always\nRestartSec=0", "exit 1").await;

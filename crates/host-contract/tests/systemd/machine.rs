@@ -44,9 +44,9 @@ impl Backend for Machine {
     }
 
     fn program(&self) -> String {
-        let beside = std::env::current_exe().unwrap().with_file_name("contract-node");
-        assert!(beside.exists(), "{} is missing", beside.display());
-        beside.to_str().unwrap().to_owned()
+        let program = std::env::current_exe().unwrap().with_file_name("contract-node");
+        assert!(program.exists(), "{} is missing", program.display());
+        program.to_str().unwrap().to_owned()
     }
 
     fn is_machine(&self) -> bool {

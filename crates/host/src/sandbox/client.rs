@@ -33,7 +33,7 @@ impl InitClient {
                 Err(HostError::Unit { unit, message })
             }
             Some(reply) => reply,
-            None => Err(HostError::InitGone("it hung up".to_owned())),
+            None => Err(HostError::InitUnreachable("it closed the connection".to_owned())),
         }
     }
 
@@ -68,13 +68,13 @@ impl InitClient {
 
     /// Sends a request and returns all replies.
     async fn stream(&self, request: &Request) -> Result<BoxStream<'static, Result<Reply, HostError>>, HostError> {
-        let gone = |error: std::io::Error| HostError::InitGone(error.to_string());
-        let mut stream = connect(&self.socket).await.map_err(gone)?;
+        let unreachable = |error: std::io::Error| HostError::InitUnreachable(error.to_string());
+        let mut stream = connect(&self.socket).await.map_err(unreachable)?;
         let mut line = serde_json::to_vec(request).map_err(|error| HostError::Init(error.to_string()))?;
         line.push(b'\n');
-        stream.write_all(&line).await.map_err(gone)?;
+        stream.write_all(&line).await.map_err(unreachable)?;
         let lines = FramedRead::new(stream, LinesCodec::new_with_max_length(LINE_BYTES_MAX));
-        let replies = lines.map_err(broken).and_then(|line| async move {
+        let replies = lines.map_err(read_error).and_then(|line| async move {
             serde_json::from_str(&line).map_err(|error| HostError::Init(error.to_string()))
         });
         Ok(replies.boxed())
@@ -108,9 +108,9 @@ fn unit_of(request: &Request) -> String {
     }
 }
 
-fn broken(error: LinesCodecError) -> HostError {
+fn read_error(error: LinesCodecError) -> HostError {
     match error {
-        LinesCodecError::Io(error) => HostError::InitGone(error.to_string()),
+        LinesCodecError::Io(error) => HostError::InitUnreachable(error.to_string()),
         LinesCodecError::MaxLineLengthExceeded => HostError::Init(error.to_string()),
     }
 }

@@ -45,7 +45,7 @@ impl SandboxEnvironment {
         let read = |name: &str| std::env::var_os(name).and_then(|value: OsString| value.into_string().ok());
         let Some(root) = read(ROOT) else { return Ok(None) };
         let need = |name: &'static str| read(name).ok_or_else(|| HostError::Init(format!("{name} is not set")));
-        let address = need(ADDRESS)?.parse().map_err(|_| HostError::Init(format!("{ADDRESS} is no address")))?;
+        let address = need(ADDRESS)?.parse().map_err(|_| HostError::Init(format!("{ADDRESS} is not an IP address")))?;
         Ok(Some(Self { root: root.into(), address, hostname: need(HOSTNAME)?, socket: need(SOCKET)?.into() }))
     }
 

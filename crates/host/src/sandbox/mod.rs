@@ -50,7 +50,7 @@ impl SandboxHost {
         match self.init.ask(request).await? {
             Reply::Changed(true) => Ok(Changed::Yes),
             Reply::Changed(false) => Ok(Changed::No),
-            other => Err(HostError::Init(format!("it answered {other:?}"))),
+            other => Err(HostError::Init(format!("unexpected reply {other:?}"))),
         }
     }
 }
@@ -117,8 +117,8 @@ impl Host for SandboxHost {
         self.files.read_verified(path, id).await
     }
 
-    async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
-        self.files.holds(path, id).await
+    async fn has_content(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
+        self.files.has_content(path, id).await
     }
 
     async fn copy_verified(
@@ -169,7 +169,7 @@ impl Host for SandboxHost {
     async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
         match self.init.ask(Request::Status { unit: unit.to_owned() }).await? {
             Reply::Status(status) => Ok(status),
-            other => Err(HostError::Init(format!("it answered {other:?}"))),
+            other => Err(HostError::Init(format!("unexpected reply {other:?}"))),
         }
     }
 
@@ -218,7 +218,7 @@ impl Host for SandboxHost {
     }
 
     /// Returns none: a sandbox shares its machine's packet filter.
-    async fn firewall_rules(&self, _words: &[String]) -> Result<Option<Vec<String>>, HostError> {
+    async fn firewall_rules(&self, _substrings: &[String]) -> Result<Option<Vec<String>>, HostError> {
         Ok(Some(Vec::new()))
     }
 

@@ -16,7 +16,7 @@ pub(super) fn load_module(tree: &Tree, name: &str) -> Result<Changed, HostError>
     let folder = Utf8Path::new("/sys/module").join(name.replace('-', "_"));
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if !is_name {
-        return Err(HostError::Path { path: folder });
+        return Err(HostError::InvalidPath { path: folder });
     }
     tree.make_folder(&folder)?;
     Ok(Changed::Yes)

@@ -44,14 +44,14 @@ pub fn cpus(tree: &Tree) -> Cpus {
 
 /// Returns the size of the swap space in bytes, used or not; 0 in a sandbox.
 pub fn swap_bytes(tree: &Tree) -> u64 {
-    let table = tree.own("/proc/swaps").unwrap_or_default();
+    let table = tree.own_text("/proc/swaps").unwrap_or_default();
     let kib = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
     kib.sum::<u64>().saturating_mul(1_024)
 }
 
 /// Returns the machine's vendor and product name from the firmware; empty if it reports none.
 pub fn product(tree: &Tree) -> String {
-    let line = |what: &str| tree.own(&format!("/sys/class/dmi/id/{what}")).unwrap_or_default().trim().to_owned();
+    let line = |what: &str| tree.own_text(&format!("/sys/class/dmi/id/{what}")).unwrap_or_default().trim().to_owned();
     let (vendor, name) = (line("sys_vendor"), line("product_name"));
     if name.starts_with(&vendor) { name } else { format!("{vendor} {name}").trim().to_owned() }
 }

@@ -22,15 +22,18 @@ pub fn gpus(tree: &Tree) -> Vec<GpuFacts> {
     let mut found = Vec::new();
     let mut names = None;
     for bus in tree.own_names(DEVICES) {
-        let word = |what: &str| tree.own(&format!("{DEVICES}/{bus}/{what}")).unwrap_or_default().trim().to_owned();
-        let (class, vendor, device) = (word("class"), word("vendor"), word("device"));
+        let attribute =
+            |what: &str| tree.own_text(&format!("{DEVICES}/{bus}/{what}")).unwrap_or_default().trim().to_owned();
+        let (class, vendor, device) = (attribute("class"), attribute("vendor"), attribute("device"));
         if !is_gpu(&class, &vendor) || found.len() == MachineFacts::GPUS_MAX {
             continue;
         }
         let (vendor_id, device_id) = (vendor.trim_start_matches("0x"), device.trim_start_matches("0x"));
-        let of_driver = tree.own(&format!("{NVIDIA}/gpus/{bus}/information")).and_then(|text| model_of_driver(&text));
+        let of_driver =
+            tree.own_text(&format!("{NVIDIA}/gpus/{bus}/information")).and_then(|text| model_of_driver(&text));
         let model = of_driver.or_else(|| {
-            let names = names.get_or_insert_with(|| NAMES.iter().find_map(|path| tree.own(path)).unwrap_or_default());
+            let names =
+                names.get_or_insert_with(|| NAMES.iter().find_map(|path| tree.own_text(path)).unwrap_or_default());
             name_in_list(names, vendor_id, device_id)
         });
         found.push(GpuFacts { pci_id: format!("{vendor_id}:{device_id}"), bus, model, memory_bytes: None });
@@ -40,7 +43,7 @@ pub fn gpus(tree: &Tree) -> Vec<GpuFacts> {
 
 /// Returns the version of NVIDIA's driver, if it is loaded.
 pub fn driver_version(tree: &Tree) -> Option<String> {
-    let text = tree.own(&format!("{NVIDIA}/version"))?;
+    let text = tree.own_text(&format!("{NVIDIA}/version"))?;
     // `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 …`, or with `Open` and `for x86_64` in it.
     let is_version =
         |word: &&str| word.split('.').count() >= 2 && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -91,7 +94,7 @@ mod tests {
                         \t2335  GH100 [H200 SXM 141GB]\n\t\t10de 18be  H200\n\t26b9  AD102GL\n8086  Intel Corporation\n";
 
     #[test]
-    fn gpus_are_told_by_class_and_named_by_driver_or_list_or_not_at_all() {
+    fn gpus_are_found_by_class_and_named_by_driver_or_pci_ids() {
         let mut files = device("0000:3b:00.0", "0x030200", "0x10de", "0x2335");
         files.extend(device("0000:5e:00.0", "0x030200", "0x10de", "0x2335"));
         files.extend(device("0000:5f:00.0", "0x030000", "0x10de", "0x26b9"));
@@ -104,7 +107,7 @@ mod tests {
         ));
         files.push((NAMES[0].into(), LIST.into()));
         let (_folder, tree) = machine_of(files);
-        let told: Vec<(String, Option<String>)> = gpus(&tree).into_iter().map(|gpu| (gpu.pci_id, gpu.model)).collect();
+        let found: Vec<(String, Option<String>)> = gpus(&tree).into_iter().map(|gpu| (gpu.pci_id, gpu.model)).collect();
         let some = |text: &str| Some(text.to_owned());
         let expected = [
             ("10de:2335", some("NVIDIA H200")),
@@ -112,11 +115,11 @@ mod tests {
             ("10de:26b9", some("NVIDIA AD102GL")),
             ("1002:74a1", None),
         ];
-        assert_eq!(told, expected.map(|(id, model)| (id.to_owned(), model)));
+        assert_eq!(found, expected.map(|(id, model)| (id.to_owned(), model)));
     }
 
     #[test]
-    fn a_lying_bus_is_told_in_part() {
+    fn number_of_gpus_is_bounded() {
         let files = (0..200).flat_map(|bus| device(&format!("0000:{bus:02x}:00.0"), "0x030200", "0x10de", "0x2335"));
         let (_folder, tree) = machine_of(files.collect());
         assert_eq!(gpus(&tree).len(), MachineFacts::GPUS_MAX);
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_says_its_version_in_either_of_its_forms() {
+    fn driver_version_is_parsed_in_both_formats() {
         for text in [
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version: 12.2.0\n",
             "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build  (x@y)  Tue Mar  5\n",

@@ -41,11 +41,11 @@ pub fn module_state(tree: &Tree, name: &str) -> ModuleState {
         return ModuleState::Present;
     }
     let folder = format!("/lib/modules/{}", tree.line("/proc/sys/kernel/osrelease"));
-    let holds = |file: &str| {
+    let contains = |file: &str| {
         let list = tree.text(&format!("{folder}/{file}"))?;
         Some(list.lines().any(|line| module_of(line.split(':').next().unwrap_or_default()) == name))
     };
-    match (holds("modules.builtin"), holds("modules.dep")) {
+    match (contains("modules.builtin"), contains("modules.dep")) {
         (Some(true), _) => ModuleState::Present,
         (_, Some(true)) => ModuleState::Loadable,
         (_, Some(false)) => ModuleState::Missing,
@@ -76,12 +76,12 @@ fn is_present(tree: &Tree, name: &str) -> bool {
         let known = tree.text("/proc/filesystems").unwrap_or_default();
         known.lines().any(|line| line.split_whitespace().last() == Some(name))
     };
-    let leaves_a_trace = || TRACES.iter().any(|(module, path)| *module == name && tree.exists(path));
+    let has_trace = || TRACES.iter().any(|(module, path)| *module == name && tree.exists(path));
     loaded.lines().any(|line| line.split(' ').next() == Some(name))
         // Built-in modules with parameters have a folder here.
         || tree.exists(&format!("/sys/module/{name}"))
         || is_file_system()
-        || leaves_a_trace()
+        || has_trace()
 }
 
 /// Returns a module's name from its file, such as `kernel/net/bridge/br_netfilter.ko.xz`.
@@ -95,7 +95,7 @@ mod tests {
     use super::{super::tree::tests::machine, *};
 
     #[test]
-    fn a_module_is_present_loadable_missing_or_nobody_knows() {
+    fn module_is_present_loadable_missing_or_unknown() {
         let (_folder, tree) = machine(&[
             ("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
             ("/proc/modules", "br_netfilter 36864 0 - Live 0x0\nbridge 311296 1 br_netfilter, Live 0x0\n"),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_whose_modules_are_gone_tells_nothing_of_those_that_are_not_loaded() {
+    fn module_is_unknown_without_the_kernels_module_files() {
         let (_folder, tree) = machine(&[
             ("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
             ("/lib/modules/6.1.0-21-amd64/modules.dep", "kernel/drivers/net/vxlan/vxlan.ko.xz:\n"),

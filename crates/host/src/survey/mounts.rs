@@ -32,7 +32,7 @@ impl Mount {
 
 /// Returns all mounts in order, as the machine's init sees them; for a sandbox, as its processes see them.
 pub fn mounts(tree: &Tree) -> Vec<Mount> {
-    let of_init = if tree.is_sandbox() { None } else { tree.own(OF_INIT) };
+    let of_init = if tree.is_sandbox() { None } else { tree.own_text(OF_INIT) };
     let table = of_init.or_else(|| tree.text(OWN)).unwrap_or_default();
     table.lines().filter_map(mount).collect()
 }
@@ -55,7 +55,7 @@ fn unescaped(field: &str) -> String {
 /// Returns the mount on which a folder is, or would be once it is created; the last one if several are at the same mount point.
 pub fn file_system(tree: &Tree, folder: &str) -> Option<Mount> {
     // A sandbox's own mount table has the node's paths; the machine's table has the path of the sandbox's folder.
-    let real = if tree.is_sandbox() && !tree.own_exists(OWN) { tree.place(folder) } else { folder.into() };
+    let real = if tree.is_sandbox() && !tree.own_exists(OWN) { tree.real_path(folder) } else { folder.into() };
     let under = |mount: &Mount| Utf8Path::new(&real).starts_with(&mount.path);
     // `max_by_key` returns the last of equal elements.
     mounts(tree).into_iter().filter(under).max_by_key(|mount| mount.path.len())
@@ -63,36 +63,36 @@ pub fn file_system(tree: &Tree, folder: &str) -> Option<Mount> {
 
 /// Returns the file systems on the machine's own disks, each device once, at most [`MachineFacts::FILE_SYSTEMS_MAX`]; none for a sandbox.
 pub fn file_systems(tree: &Tree) -> Vec<FileSystemFacts> {
-    let mut told: Vec<FileSystemFacts> = Vec::new();
+    let mut found: Vec<FileSystemFacts> = Vec::new();
     if tree.is_sandbox() {
-        return told;
+        return found;
     }
     for mount in mounts(tree) {
         let is_disk = mount.device.starts_with("/dev/") && !mount.device.starts_with("/dev/loop");
         if is_disk
-            && told.len() < MachineFacts::FILE_SYSTEMS_MAX
-            && !told.iter().any(|known| known.device == mount.device)
+            && found.len() < MachineFacts::FILE_SYSTEMS_MAX
+            && !found.iter().any(|known| known.device == mount.device)
         {
-            let room = tree.room(&mount.path);
-            told.push(facts(mount, room));
+            let stats = tree.stat_vfs(&mount.path);
+            found.push(facts(mount, stats));
         }
     }
-    told
+    found
 }
 
 /// Returns the file system on which a folder is, or would be once it is created.
 pub fn data_disk(tree: &Tree, folder: &str) -> Option<DataDisk> {
-    let on = facts(file_system(tree, folder)?, tree.room(folder));
+    let on = facts(file_system(tree, folder)?, tree.stat_vfs(folder));
     Some(DataDisk { folder: folder.to_owned(), on, writes: None })
 }
 
 /// Converts a mount; sizes are 0 if they cannot be read.
-fn facts(mount: Mount, room: Option<StatVfs>) -> FileSystemFacts {
+fn facts(mount: Mount, stats: Option<StatVfs>) -> FileSystemFacts {
     let bytes =
-        |blocks: fn(&StatVfs) -> u64| room.as_ref().map_or(0, |room| blocks(room).saturating_mul(room.f_frsize));
+        |blocks: fn(&StatVfs) -> u64| stats.as_ref().map_or(0, |stats| blocks(stats).saturating_mul(stats.f_frsize));
     FileSystemFacts {
-        size_bytes: bytes(|room| room.f_blocks),
-        free_bytes: bytes(|room| room.f_bavail),
+        size_bytes: bytes(|stats| stats.f_blocks),
+        free_bytes: bytes(|stats| stats.f_bavail),
         path: mount.path,
         device: mount.device,
         kind: mount.kind,
@@ -108,28 +108,28 @@ mod tests {
         tmpfs /var/lib tmpfs rw 0 0\n/dev/sdc1 /var/lib ext4 rw,nodev 0 0\n";
 
     #[test]
-    fn a_folder_lies_on_the_nearest_mount_above_it_and_on_the_last_of_several() {
+    fn folder_is_on_its_nearest_and_last_mount() {
         let (_folder, tree) = machine(&[(OWN, MOUNTS)]);
         let of = |folder: &str| file_system(&tree, folder).unwrap();
         assert_eq!(of("/var/lib/rancher/rke2").kind, "xfs");
         assert!(of("/var/lib/rancher/rke2").has("noexec") && !of("/var/lib/rancher").has("exec"));
         assert_eq!((of("/var/lib/kubelet").device.as_str(), of("/var/lib").kind.as_str()), ("/dev/sdc1", "ext4"));
-        assert_eq!(of("/var/libexec").path, "/", "a name ends where a name ends");
+        assert_eq!(of("/var/libexec").path, "/", "a mount point matches whole path components");
         assert_eq!(of("/srv/my disk/x").path, "/srv/my disk");
         assert_eq!(file_system(&machine(&[]).1, "/var"), None);
     }
 
     #[test]
-    fn disks_are_told_once_each() {
+    fn each_disk_is_listed_once() {
         let (_folder, tree) = machine(&[(OWN, MOUNTS)]);
-        let told: Vec<String> = file_systems(&tree).into_iter().map(|disk| disk.path).collect();
-        assert_eq!(told, ["/", "/var/lib/rancher", "/var/lib"]);
+        let paths: Vec<String> = file_systems(&tree).into_iter().map(|disk| disk.path).collect();
+        assert_eq!(paths, ["/", "/var/lib/rancher", "/var/lib"]);
         let (_folder, tree) = machine(&[(OWN, MOUNTS), (OF_INIT, "/dev/sda1 / ext4 rw 0 0\n")]);
         assert_eq!(file_systems(&tree).len(), 1, "a service's own view is not the machine's");
     }
 
     #[test]
-    fn a_sandboxs_folder_lies_where_its_root_does_and_its_machines_disks_are_not_its_own() {
+    fn sandbox_uses_the_disk_of_its_root_and_lists_none() {
         let folder = tempfile::tempdir().unwrap();
         let root = camino::Utf8PathBuf::from_path_buf(folder.path().canonicalize().unwrap()).unwrap();
         let sandbox = Tree::of_sandbox(root.clone());

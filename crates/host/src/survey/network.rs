@@ -24,19 +24,19 @@ pub fn default_route(tree: &Tree) -> Option<RouteFacts> {
 type Route = (u32, Option<String>, String);
 
 fn cheapest(tree: &Tree, table: &str, read: fn(&[&str]) -> Option<Route>) -> Option<Route> {
-    let table = tree.own(table)?;
+    let table = tree.own_text(table)?;
     let routes = table.lines().filter_map(|line| read(&line.split_whitespace().collect::<Vec<_>>()));
     routes.min_by_key(|(metric, _, _)| *metric)
 }
 
 /// Route flags: the route is up, and it does not reject packets.
 const UP: u32 = 0x1;
-const REFUSES: u32 = 0x200;
+const REJECT: u32 = 0x200;
 
 /// `eth0 00000000 010200C0 0003 0 0 100 00000000 …`: addresses in the machine's byte order.
 fn v4(fields: &[&str]) -> Option<Route> {
     let [link, destination, gateway, flags, _, _, metric, mask, ..] = fields else { return None };
-    let usable = u32::from_str_radix(flags, 16).ok()? & (UP | REFUSES) == UP;
+    let usable = u32::from_str_radix(flags, 16).ok()? & (UP | REJECT) == UP;
     if *destination != "00000000" || *mask != "00000000" || !usable {
         return None;
     }
@@ -48,7 +48,7 @@ fn v4(fields: &[&str]) -> Option<Route> {
 /// `00…00 00 00…00 00 fe80…01 00000400 00000001 00000000 00000003 eth0`.
 fn v6(fields: &[&str]) -> Option<Route> {
     let [destination, bits, _, _, gateway, metric, _, _, flags, link] = fields else { return None };
-    let usable = u32::from_str_radix(flags, 16).ok()? & (UP | REFUSES) == UP;
+    let usable = u32::from_str_radix(flags, 16).ok()? & (UP | REJECT) == UP;
     if *bits != "00" || destination.bytes().any(|byte| byte != b'0') || !usable || *link == "lo" {
         return None;
     }
@@ -64,7 +64,7 @@ mod tests {
     const HEAD: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
 
     #[test]
-    fn of_several_default_routes_the_cheapest_counts_with_its_links_packets() {
+    fn default_route_is_the_cheapest_with_the_mtu_of_its_link() {
         let gateway = format!("{:08X}", u32::from_ne_bytes([10, 4, 0, 1]));
         let table = format!(
             "{HEAD}wlan0\t00000000\t0101A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\n\
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_of_ipv6_alone_has_a_default_route_too_and_one_that_refuses_is_none() {
+    fn ipv6_default_route_is_found_and_a_reject_route_is_ignored() {
         let zero = "0".repeat(32);
         let line = |gateway: &str, flags: &str, link: &str| {
             format!("{zero} 00 {zero} 00 {gateway} 00000400 00000001 00000000 {flags} {link}\n")
@@ -95,6 +95,6 @@ mod tests {
     #[test]
     fn a_sandbox_has_no_route_of_its_machine() {
         let (_folder, bare) = machine(&[]);
-        assert_eq!(default_route(&Tree::of_sandbox(bare.place("/"))), None);
+        assert_eq!(default_route(&Tree::of_sandbox(bare.real_path("/"))), None);
     }
 }

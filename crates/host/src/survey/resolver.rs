@@ -13,7 +13,7 @@ pub struct Resolver {
 
 /// Reads a host's `resolv.conf`; `None` if it has none.
 pub fn resolver(tree: &Tree) -> Option<Resolver> {
-    let text = tree.own("/etc/resolv.conf")?;
+    let text = tree.own_text("/etc/resolv.conf")?;
     let mut resolver = Resolver::default();
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -32,7 +32,7 @@ mod tests {
     use super::{super::tree::tests::machine, *};
 
     #[test]
-    fn name_servers_add_up_and_of_search_lines_the_last_counts() {
+    fn all_name_servers_and_the_last_search_line_count() {
         let text = "# by hand\nnameserver 10.0.0.2\ndomain old.example\nnameserver 127.0.0.53 # stub\n\
                     search a.example b.example\noptions ndots:2\nnameserver\n";
         let (_folder, tree) = machine(&[("/etc/resolv.conf", text)]);

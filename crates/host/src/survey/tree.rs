@@ -12,9 +12,9 @@ use crate::{
     error::HostError,
     file::{Changed, FileSpec},
     files,
-    place::{Place, opened},
+    place::{Place, open_folder},
     root::Root,
-    turns::Asked,
+    write_lock::Cancellation,
 };
 
 /// Longest file that is read, in bytes: `modules.dep` of a large kernel has about 700 KB.
@@ -59,19 +59,19 @@ impl Tree {
     }
 
     /// Returns the path of one of its own files on the surrounding machine. Ignores `..`.
-    pub fn place(&self, path: &str) -> Utf8PathBuf {
+    pub fn real_path(&self, path: &str) -> Utf8PathBuf {
         let names = Utf8Path::new(path).components().filter(|part| matches!(part, Utf8Component::Normal(_)));
         names.fold(self.root.folder().to_owned(), |place, name| place.join(name))
     }
 
     /// Returns the text of one of its own files; `None` if there is no readable one.
-    pub fn own(&self, path: &str) -> Option<String> {
+    pub fn own_text(&self, path: &str) -> Option<String> {
         self.root.text(path.into(), TEXT_BYTES_MAX)
     }
 
     /// Returns the text of one of its own files, or else of the shared kernel's.
     pub fn text(&self, path: &str) -> Option<String> {
-        self.own(path).or_else(|| self.kernels(path)?.text(path.into(), TEXT_BYTES_MAX))
+        self.own_text(path).or_else(|| self.kernel_root(path)?.text(path.into(), TEXT_BYTES_MAX))
     }
 
     /// Returns the first line of a file, trimmed; empty if there is none.
@@ -82,13 +82,13 @@ impl Tree {
 
     /// Returns true if one of its own paths exists, a dangling link included.
     pub fn own_exists(&self, path: &str) -> bool {
-        let there = |folder: OwnedFd, name: &str| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
-        self.last_name(path, there).is_some()
+        let stat = |folder: OwnedFd, name: &str| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        self.with_parent(path, stat).is_some()
     }
 
     /// Returns true if the path exists in its own files or in the shared kernel's.
     pub fn exists(&self, path: &str) -> bool {
-        self.own_exists(path) || self.kernels(path).is_some_and(|kernel| kernel.leads_somewhere(path.into()))
+        self.own_exists(path) || self.kernel_root(path).is_some_and(|kernel| kernel.resolves(path.into()))
     }
 
     /// Returns the sorted names in one of its own folders; none if there is no such folder.
@@ -101,23 +101,23 @@ impl Tree {
         if self.own_exists(path) {
             return self.own_names(path);
         }
-        self.kernels(path).map_or_else(Vec::new, |kernel| names(kernel, path))
+        self.kernel_root(path).map_or_else(Vec::new, |kernel| names(kernel, path))
     }
 
     /// Returns the target of one of its own links.
     pub fn link(&self, path: &str) -> Option<Utf8PathBuf> {
-        let target = self.last_name(path, |folder, name| readlinkat(folder, name, Vec::new()).ok())?;
+        let target = self.with_parent(path, |folder, name| readlinkat(folder, name, Vec::new()).ok())?;
         target.into_string().ok().map(Utf8PathBuf::from)
     }
 
     /// Returns the first link in one of its own paths; the agent does not write through links.
-    pub fn link_on_the_way(&self, path: &str) -> Option<Utf8PathBuf> {
-        self.root.link_on_the_way(path.into())
+    pub fn symlink_in_path(&self, path: &str) -> Option<Utf8PathBuf> {
+        self.root.symlink_in_path(path.into())
     }
 
     /// Returns the size and free space of the file system on which one of its own folders is, or would be once it is created.
-    pub(crate) fn room(&self, folder: &str) -> Option<StatVfs> {
-        self.root.room(folder.into())
+    pub(crate) fn stat_vfs(&self, folder: &str) -> Option<StatVfs> {
+        self.root.stat_vfs(folder.into())
     }
 
     /// Returns a place for writing: a name in one of its own folders, or in the deepest existing folder above it.
@@ -139,15 +139,19 @@ impl Tree {
 
     /// Sets an existing kernel parameter until the next boot. A sandbox stores it in its own folder.
     pub fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
-        let path = sysctl_path(name).ok_or_else(|| HostError::Path { path: name.into() })?;
+        let path = sysctl_path(name).ok_or_else(|| HostError::InvalidPath { path: name.into() })?;
         let missing = || HostError::file("set", Utf8Path::new(&path))(ErrorKind::NotFound.into());
         if self.sysctl(name).ok_or_else(missing)? == value {
             return Ok(Changed::No);
         }
         let content = format!("{value}\n").into_bytes();
         if self.is_sandbox() {
-            let (_asker, asked) = Asked::new();
-            return files::write(&self.root, &FileSpec { path: path.into(), mode: SYSCTL_MODE, content }, &asked);
+            let (_caller, cancellation) = Cancellation::new();
+            return files::write(
+                &self.root,
+                &FileSpec { path: path.into(), mode: SYSCTL_MODE, content },
+                &cancellation,
+            );
         }
         // On a real machine, writing the kernel's own file sets the parameter.
         let place = self.root.place(Utf8Path::new(&path))?.ok_or_else(missing)?;
@@ -157,15 +161,15 @@ impl Tree {
     }
 
     /// Calls `look` with a path's parent folder and its last name; `.` for the root.
-    fn last_name<T>(&self, path: &str, look: impl FnOnce(OwnedFd, &str) -> Option<T>) -> Option<T> {
+    fn with_parent<T>(&self, path: &str, look: impl FnOnce(OwnedFd, &str) -> Option<T>) -> Option<T> {
         let path = Utf8Path::new(path);
-        look(self.root.folder_inside(path.parent().unwrap_or(path))?, path.file_name().unwrap_or("."))
+        look(self.root.open_folder_in_root(path.parent().unwrap_or(path))?, path.file_name().unwrap_or("."))
     }
 
     /// Returns the machine's root if the path is one of the shared kernel's.
-    fn kernels(&self, path: &str) -> Option<&Root> {
-        let is_kernels = ["/proc/", "/sys/", "/lib/modules/"].iter().any(|folder| path.starts_with(folder));
-        self.shared.as_ref().filter(|_| is_kernels)
+    fn kernel_root(&self, path: &str) -> Option<&Root> {
+        let is_kernel_path = ["/proc/", "/sys/", "/lib/modules/"].iter().any(|folder| path.starts_with(folder));
+        self.shared.as_ref().filter(|_| is_kernel_path)
     }
 }
 
@@ -178,7 +182,7 @@ fn sysctl_path(name: &str) -> Option<String> {
 }
 
 fn names(root: &Root, folder: &str) -> Vec<String> {
-    let entries = root.folder_inside(folder.into()).and_then(|folder| Dir::new(opened(&folder).ok()?).ok());
+    let entries = root.open_folder_in_root(folder.into()).and_then(|folder| Dir::new(open_folder(&folder).ok()?).ok());
     let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name().to_owned());
     let names = names.filter_map(|name| name.into_string().ok()).filter(|name| name != "." && name != "..");
     let mut names: Vec<String> = names.take(NAMES_MAX).collect();
@@ -210,16 +214,16 @@ pub(super) mod tests {
         let sandbox = Tree::of_sandbox(machine.root.folder().to_owned());
         assert_eq!(sandbox.line("/etc/hostname"), "own");
         assert!(sandbox.text("/proc/version").is_some() && machine.text("/proc/version").is_none());
-        assert!(sandbox.own("/proc/version").is_none() && sandbox.own_names("/proc").is_empty());
+        assert!(sandbox.own_text("/proc/version").is_none() && sandbox.own_names("/proc").is_empty());
         assert!(!sandbox.exists("/etc/passwd") && sandbox.text("/etc/passwd").is_none());
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("out")).unwrap();
-        assert_eq!(sandbox.text("/out"), None, "no link leads out");
-        assert_eq!(sandbox.place("/../etc/../x"), machine.root.folder().join("etc/x"));
+        assert_eq!(sandbox.text("/out"), None, "no link leads out of the root");
+        assert_eq!(sandbox.real_path("/../etc/../x"), machine.root.folder().join("etc/x"));
         assert_eq!(sandbox.link("/out").unwrap(), "/etc/passwd");
     }
 
     #[test]
-    fn a_sandbox_has_kernel_parameters_of_its_own_and_its_machine_keeps_its() {
+    fn sysctls_of_a_sandbox_do_not_change_the_machine() {
         let (_folder, machine) = machine(&[]);
         let sandbox = Tree::of_sandbox(machine.root.folder().to_owned());
         let name = "fs.inotify.max_user_instances";
@@ -234,7 +238,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_name_of_a_kernel_parameter_leads_nowhere_else() {
+    fn sysctl_name_cannot_leave_proc_sys() {
         let (_folder, machine) = machine(&[("/proc/sys/vm/swappiness", "60\n"), ("/proc/secret", "x")]);
         assert_eq!(machine.sysctl("vm.swappiness").as_deref(), Some("60"));
         for odd in ["", "vm", "vm..swappiness", "../secret", "vm/swappiness", "vm.no_such"] {

@@ -27,7 +27,7 @@ pub struct WriteLimits {
 
 impl WriteLimits {
     /// 150 KB and half a second, unless the last write takes longer.
-    pub const USUAL: Self = Self { writes_max: 64, time_max: Duration::from_millis(500) };
+    pub const DEFAULT: Self = Self { writes_max: 64, time_max: Duration::from_millis(500) };
 }
 
 /// Measures in a folder of a machine, or in the deepest existing folder above it, and leaves nothing there. Returns `None` if no write was
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_measurement_left_is_removed_and_a_planted_link_is_not_followed() {
+    fn leftover_file_is_removed_and_a_planted_link_is_not_followed() {
         let (folder, tree) = tree();
         let path = folder.path();
         std::fs::write(path.join("precious"), "precious").unwrap();
@@ -95,11 +95,11 @@ mod tests {
         assert!(write_latency(&tree, "/", one).unwrap().is_some());
         assert_eq!(std::fs::read_to_string(path.join("precious")).unwrap(), "precious");
         assert!(!path.join(FILE).exists());
-        assert!(matches!(write_latency(&tree, "/link/data", one), Err(HostError::Unfit { .. })));
+        assert!(matches!(write_latency(&tree, "/link/data", one), Err(HostError::UnsafePath { .. })));
     }
 
     #[test]
-    fn of_a_hundred_writes_the_slowest_is_no_p99() {
+    fn slowest_of_a_hundred_writes_is_not_p99() {
         let took: Vec<Duration> = (1..=100).map(Duration::from_micros).collect();
         let expected = WriteLatency { writes: 100, p50_us: 50, p99_us: 99, max_us: 100 };
         assert_eq!((summary(&took), summary(&[])), (Some(expected), None));

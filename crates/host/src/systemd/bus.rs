@@ -26,7 +26,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 /// Longest wait for systemd to join the bus: many times as long as it takes on a machine that is busy booting.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bus errors for a peer that is not connected, or no longer.
-const BUS_GONE: [&str; 4] = [
+const BUS_UNAVAILABLE: [&str; 4] = [
     "org.freedesktop.DBus.Error.NoReply",
     "org.freedesktop.DBus.Error.Disconnected",
     "org.freedesktop.DBus.Error.ServiceUnknown",
@@ -79,7 +79,7 @@ impl Bus {
             return Ok(connection.clone());
         }
         let connection =
-            zbus::connection::Builder::system().method_timeout(ANSWER_TIMEOUT).build().await.map_err(gone)?;
+            zbus::connection::Builder::system().method_timeout(ANSWER_TIMEOUT).build().await.map_err(bus_error)?;
         Ok(known.insert(connection).clone())
     }
 
@@ -87,7 +87,7 @@ impl Bus {
     pub(super) async fn systemd(&self) -> Result<Systemd, HostError> {
         let connection = self.connection().await?;
         let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No).build().await;
-        Ok(Systemd { manager: manager.map_err(gone)?, connection })
+        Ok(Systemd { manager: manager.map_err(bus_error)?, connection })
     }
 }
 
@@ -101,13 +101,13 @@ pub(super) struct Systemd {
 impl Systemd {
     /// Returns systemd's unique name on the bus. Only signals from this sender count: any peer may send any signal.
     pub(super) async fn owner(&self) -> Result<OwnedUniqueName, HostError> {
-        let bus = fdo::DBusProxy::new(&self.connection).await.map_err(gone)?;
-        let name: BusName<'_> = SYSTEMD.try_into().map_err(gone)?;
+        let bus = fdo::DBusProxy::new(&self.connection).await.map_err(bus_error)?;
+        let name: BusName<'_> = SYSTEMD.try_into().map_err(bus_error)?;
         match bus.get_name_owner(name.clone()).await {
             Err(fdo::Error::NameHasNoOwner(_)) => {}
-            known => return known.map_err(|error| gone(error.into())),
+            known => return known.map_err(|error| bus_error(error.into())),
         }
-        let mut changes = bus.receive_name_owner_changed_with_args(&[(0, SYSTEMD)]).await.map_err(gone)?;
+        let mut changes = bus.receive_name_owner_changed_with_args(&[(0, SYSTEMD)]).await.map_err(bus_error)?;
         // systemd may have joined before the subscription to name changes.
         if let Ok(owner) = bus.get_name_owner(name).await {
             return Ok(owner);
@@ -121,7 +121,7 @@ impl Systemd {
             None
         };
         let joined = tokio::time::timeout(JOIN_TIMEOUT, joining).await.ok().flatten();
-        joined.ok_or_else(|| HostError::InitGone("systemd is not on the system bus".to_owned()))
+        joined.ok_or_else(|| HostError::InitUnreachable("systemd is not on the system bus".to_owned()))
     }
 
     /// Reads every property of a loaded unit, of all its interfaces in one answer, so that all are of the same moment.
@@ -132,46 +132,46 @@ impl Systemd {
 }
 
 /// Returns true if systemd answered with this error.
-pub(super) fn is(error: &zbus::Error, name: &str) -> bool {
-    matches!(error, zbus::Error::MethodError(told, ..) if told.as_str().strip_prefix(SYSTEMD) == Some(name))
+pub(super) fn is_systemd_error(error: &zbus::Error, name: &str) -> bool {
+    matches!(error, zbus::Error::MethodError(error_name, ..) if error_name.as_str().strip_prefix(SYSTEMD) == Some(name))
 }
 
 /// Returns true if the error means that the unit file does not exist.
-pub(super) fn is_no_file(error: &zbus::Error) -> bool {
+pub(super) fn is_missing_file(error: &zbus::Error) -> bool {
     matches!(error, zbus::Error::FDO(error) if matches!(**error, fdo::Error::FileNotFound(_)))
 }
 
 /// Converts the failure of a call that concerns no unit.
-pub(super) fn gone(error: zbus::Error) -> HostError {
-    match about("", error) {
+pub(super) fn bus_error(error: zbus::Error) -> HostError {
+    match host_error("", error) {
         HostError::Unit { message, .. } => HostError::Init(message),
         other => other,
     }
 }
 
 /// Converts the failure of a call about a unit.
-pub(super) fn failed(unit: &str) -> impl FnOnce(zbus::Error) -> HostError {
-    move |error| about(unit, error)
+pub(super) fn unit_error(unit: &str) -> impl FnOnce(zbus::Error) -> HostError {
+    move |error| host_error(unit, error)
 }
 
-fn about(unit: &str, error: zbus::Error) -> HostError {
+fn host_error(unit: &str, error: zbus::Error) -> HostError {
     let refused = |message: String| HostError::Unit { unit: unit.to_owned(), message };
     match error {
         // The bus daemon itself sends these errors for a peer that left.
-        zbus::Error::MethodError(name, message, _) if BUS_GONE.contains(&name.as_str()) => {
-            HostError::InitGone(message.unwrap_or_else(|| name.to_string()))
+        zbus::Error::MethodError(name, message, _) if BUS_UNAVAILABLE.contains(&name.as_str()) => {
+            HostError::InitUnreachable(message.unwrap_or_else(|| name.to_string()))
         }
         zbus::Error::MethodError(name, message, _) => refused(message.unwrap_or_else(|| name.to_string())),
         zbus::Error::FDO(error) => match *error {
-            fdo::Error::ZBus(error) => about(unit, error),
+            fdo::Error::ZBus(error) => host_error(unit, error),
             gone @ (fdo::Error::NoReply(_)
             | fdo::Error::Disconnected(_)
             | fdo::Error::ServiceUnknown(_)
-            | fdo::Error::NameHasNoOwner(_)) => HostError::InitGone(gone.to_string()),
+            | fdo::Error::NameHasNoOwner(_)) => HostError::InitUnreachable(gone.to_string()),
             other => refused(other.to_string()),
         },
         gone @ (zbus::Error::InputOutput(_) | zbus::Error::Connection(..) | zbus::Error::Handshake(_)) => {
-            HostError::InitGone(format!("the system bus: {gone}"))
+            HostError::InitUnreachable(format!("the system bus: {gone}"))
         }
         other => HostError::Init(other.to_string()),
     }

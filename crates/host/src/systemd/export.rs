@@ -29,7 +29,7 @@ pub(super) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Res
                 }
             }
             Some(b'=') => entry.take(&name.start, Piece::read(from, b"\n").await?),
-            Some(_) => entry.take(&name.start, counted(from).await?),
+            Some(_) => entry.take(&name.start, read_counted(from).await?),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Piece {
 }
 
 /// Reads a value with its length prefix and the newline after it.
-async fn counted(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Piece> {
+async fn read_counted(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Piece> {
     let mut left = from.read_u64_le().await?;
     let mut piece = Piece { start: Vec::new(), length: 0, end: None };
     while left > 0 {
@@ -135,34 +135,34 @@ mod tests {
     #[tokio::test]
     async fn text_and_counted_bytes_are_read() {
         let counted = [b"MESSAGE\n\x06\0\0\0\0\0\0\0two\n=\xff".as_slice()].concat();
-        let told = lines(&[entry(b"MESSAGE=one = 1"), entry(&counted), entry(b"MESSAGE=three")].concat()).await;
-        let texts: Vec<&str> = told.iter().map(|line| line.text.as_str()).collect();
+        let lines_read = lines(&[entry(b"MESSAGE=one = 1"), entry(&counted), entry(b"MESSAGE=three")].concat()).await;
+        let texts: Vec<&str> = lines_read.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(texts, ["one = 1", "two\n=\u{fffd}", "three"]);
-        assert_eq!((told[0].cursor.as_str(), told[0].at.as_millis()), ("s=1;i=2", 1_700_000_000_123));
+        assert_eq!((lines_read[0].cursor.as_str(), lines_read[0].at.as_millis()), ("s=1;i=2", 1_700_000_000_123));
     }
 
     #[tokio::test]
-    async fn of_a_long_value_the_start_is_held_and_what_comes_behind_it_is_read() {
+    async fn long_value_is_truncated_and_the_next_entry_is_read() {
         let long = "x".repeat(100_000);
         let counted = [b"MESSAGE\n".as_slice(), &100_000_u64.to_le_bytes(), long.as_bytes()].concat();
-        let told =
+        let lines_read =
             lines(&[entry(format!("MESSAGE={long}").as_bytes()), entry(&counted), entry(b"MESSAGE=next")].concat())
                 .await;
-        for line in &told[..2] {
+        for line in &lines_read[..2] {
             assert!(
                 line.text.len() <= JournalLine::TEXT_BYTES_MAX
                     && line.text.ends_with("[cut; the line has 100000 bytes]")
             );
         }
-        assert_eq!(told[2].text, "next");
+        assert_eq!(lines_read[2].text, "next");
     }
 
     #[tokio::test]
-    async fn an_entry_without_a_message_is_no_line_and_a_broken_off_one_neither() {
-        let told =
+    async fn entries_without_message_or_end_are_not_lines() {
+        let lines_read =
             lines(&[entry(b"COREDUMP=1"), entry(b"MESSAGE=whole"), b"__CURSOR=s=3\nMESSAGE=half".to_vec()].concat())
                 .await;
-        assert_eq!(told.len(), 1);
+        assert_eq!(lines_read.len(), 1);
         let mut broken = &b"MESSAGE\n\x06\0\0\0\0\0\0\0tw"[..];
         assert!(next_line(&mut broken).await.is_err());
     }

@@ -30,7 +30,7 @@ const PROGRAM: &str = "/usr/bin/journalctl";
 /// Longest wait for `journalctl --sync`, which makes the journal process pending messages and write them to the disk.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes of `journalctl`'s error output that are logged.
-const COMPLAINT_BYTES_MAX: u64 = 1_024;
+const STDERR_BYTES_MAX: u64 = 1_024;
 
 /// Returns a unit's lines; with `follow`, also new ones. Without it, syncs the journal first, so that everything written before the call is
 /// returned, including the last lines of a failed unit.
@@ -61,7 +61,7 @@ fn run(unit: &str, from: &JournalFrom, follow: bool) -> Result<BoxStream<'static
     command
         .args(["--output=export", "--output-fields=MESSAGE", "--no-pager", "--quiet"])
         .arg(format!("--unit={unit}"))
-        .args(beginning(from))
+        .args(range_arguments(from))
         .args(follow.then_some("--follow"))
         .env_clear()
         .stdin(Stdio::null())
@@ -69,7 +69,7 @@ fn run(unit: &str, from: &JournalFrom, follow: bool) -> Result<BoxStream<'static
         .stderr(Stdio::piped())
         .kill_on_drop(true);
     let mut child = spawn(&mut command).map_err(|error| fail(error.to_string()))?;
-    let stdout = child.stdout.take().ok_or_else(|| fail("it has no output".to_owned()))?;
+    let stdout = child.stdout.take().ok_or_else(|| fail("standard output is not captured".to_owned()))?;
     let reading = Reading { unit: unit.to_owned(), child, stdout: BufReader::new(stdout) };
     Ok(stream::unfold(reading, |mut reading| async move {
         let line = reading.next().await?;
@@ -92,7 +92,7 @@ async fn sync() -> Result<(), HostError> {
     match tokio::time::timeout(SYNC_TIMEOUT, child.wait()).await {
         Ok(Ok(status)) if status.success() => {}
         // The lines that it has processed by now are returned all the same.
-        ended => tracing::warn!(?ended, "the journal did not take what was written to it"),
+        ended => tracing::warn!(?ended, "journalctl --sync failed"),
     }
     Ok(())
 }
@@ -102,7 +102,7 @@ fn fail(message: String) -> HostError {
 }
 
 /// Returns `journalctl`'s arguments for the position. Without them, `--follow` starts with the last ten lines.
-fn beginning(from: &JournalFrom) -> Vec<String> {
+fn range_arguments(from: &JournalFrom) -> Vec<String> {
     /// The largest number of lines that `journalctl` accepts.
     const LINES_MAX: u32 = i32::MAX.unsigned_abs();
     match from {
@@ -126,24 +126,24 @@ impl Reading {
     async fn next(&mut self) -> Option<JournalLine> {
         match next_line(&mut self.stdout).await {
             Ok(Some(line)) => return Some(line),
-            Ok(None) => self.told_all().await,
-            Err(error) => tracing::warn!(unit = self.unit, %error, "a journal broke off"),
+            Ok(None) => self.finish().await,
+            Err(error) => tracing::warn!(unit = self.unit, %error, "reading a journal failed"),
         }
         None
     }
 
     /// Waits for the program to exit, and logs its failure.
-    async fn told_all(&mut self) {
+    async fn finish(&mut self) {
         let mut complaint = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
             // An unreadable complaint is not logged; the exit status is.
-            let _ = stderr.take(COMPLAINT_BYTES_MAX).read_to_end(&mut complaint).await;
+            let _ = stderr.take(STDERR_BYTES_MAX).read_to_end(&mut complaint).await;
         }
         match self.child.wait().await {
             Ok(status) if status.success() => {}
             ended => {
                 let complaint = String::from_utf8_lossy(&complaint);
-                tracing::warn!(unit = self.unit, ?ended, complaint = complaint.trim(), "a journal cannot be read");
+                tracing::warn!(unit = self.unit, ?ended, complaint = complaint.trim(), "journalctl failed");
             }
         }
     }
@@ -157,17 +157,17 @@ mod tests {
     use crate::journal::Cursor;
 
     #[test]
-    fn a_beginning_is_said_in_journalctls_words() {
-        let words = |from| beginning(&from).join(" ");
-        assert_eq!(words(JournalFrom::Start), "--no-tail");
-        assert_eq!(words(JournalFrom::After(Cursor::new("s=1;i=2"))), "--no-tail --after-cursor=s=1;i=2");
+    fn range_becomes_journalctl_arguments() {
+        let arguments = |from| range_arguments(&from).join(" ");
+        assert_eq!(arguments(JournalFrom::Start), "--no-tail");
+        assert_eq!(arguments(JournalFrom::After(Cursor::new("s=1;i=2"))), "--no-tail --after-cursor=s=1;i=2");
         assert_eq!(
-            words(JournalFrom::Since(Timestamp::from_millis(1_700_000_000_007))),
+            arguments(JournalFrom::Since(Timestamp::from_millis(1_700_000_000_007))),
             "--no-tail --since=@1700000000.007"
         );
-        assert_eq!(words(JournalFrom::Since(Timestamp::from_millis(-1))), "--no-tail --since=@-1.999");
+        assert_eq!(arguments(JournalFrom::Since(Timestamp::from_millis(-1))), "--no-tail --since=@-1.999");
         assert_eq!(
-            (words(JournalFrom::Tail(0)), words(JournalFrom::Tail(u32::MAX))),
+            (arguments(JournalFrom::Tail(0)), arguments(JournalFrom::Tail(u32::MAX))),
             ("--lines=0".into(), "--lines=2147483647".into())
         );
     }

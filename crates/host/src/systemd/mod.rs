@@ -8,8 +8,8 @@
 mod bus;
 mod export;
 mod journal;
-mod known;
 mod signals;
+mod unit_state;
 mod units;
 mod watch;
 
@@ -47,7 +47,7 @@ const BOOTED: &str = "/run/systemd/system";
 /// Search path of programs, as systemd sets it for units.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// An address reserved for documentation (RFC 5737): the route to it is the default route. Nothing is sent.
-const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
+const OUTSIDE_ADDRESS: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
 /// Most addresses that are reported, as many as the node channel's hello accepts; the node's main address comes first. Software that gives
 /// each service of a cluster an address of the host can create any number.
@@ -63,7 +63,7 @@ pub struct SystemdHost {
 impl SystemdHost {
     /// Returns this machine; refuses one that systemd has not booted, or whose kernel is too old.
     pub fn of_this_machine() -> Result<Self, HostError> {
-        booted(Utf8Path::new(BOOTED))?;
+        check_booted(Utf8Path::new(BOOTED))?;
         let root = Root::new("/".into());
         root.check()?;
         Ok(Self { files: Files::under(root), bus: Arc::default() })
@@ -87,9 +87,9 @@ impl SystemdHost {
     }
 }
 
-fn booted(sign: &Utf8Path) -> Result<(), HostError> {
-    let there = sign.symlink_metadata().is_ok_and(|known| known.is_dir());
-    if there { Ok(()) } else { Err(HostError::NotBooted(sign.to_owned())) }
+fn check_booted(marker: &Utf8Path) -> Result<(), HostError> {
+    let is_booted = marker.symlink_metadata().is_ok_and(|known| known.is_dir());
+    if is_booted { Ok(()) } else { Err(HostError::NotBooted(marker.to_owned())) }
 }
 
 #[async_trait]
@@ -154,8 +154,8 @@ impl Host for SystemdHost {
         self.files.read_verified(path, id).await
     }
 
-    async fn holds(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
-        self.files.holds(path, id).await
+    async fn has_content(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
+        self.files.has_content(path, id).await
     }
 
     async fn copy_verified(
@@ -200,7 +200,7 @@ impl Host for SystemdHost {
     }
 
     async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
-        Ok(known::look(&self.bus.systemd().await?, unit).await?.map(|known| known.status))
+        Ok(unit_state::query(&self.bus.systemd().await?, unit).await?.map(|known| known.status))
     }
 
     async fn unit_events(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
@@ -224,7 +224,7 @@ impl Host for SystemdHost {
     /// Returns the source address of the default route; without a route, the first address that others can reach; otherwise 127.0.0.1.
     fn address(&self) -> IpAddr {
         let routed = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
-            socket.connect(ELSEWHERE)?;
+            socket.connect(OUTSIDE_ADDRESS)?;
             Ok(socket.local_addr()?.ip())
         });
         let links = || if_addrs::get_if_addrs().unwrap_or_default().into_iter();
@@ -255,8 +255,8 @@ impl Host for SystemdHost {
         links::links()
     }
 
-    async fn firewall_rules(&self, words: &[String]) -> Result<Option<Vec<String>>, HostError> {
-        firewall::rules(words).await
+    async fn firewall_rules(&self, substrings: &[String]) -> Result<Option<Vec<String>>, HostError> {
+        firewall::rules(substrings).await
     }
 }
 
@@ -267,14 +267,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_that_systemd_has_not_booted_is_refused_by_name() {
+    fn host_without_systemd_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let sign = Utf8PathBuf::from_path_buf(folder.path().join("system")).unwrap();
         assert_eq!(
-            booted(&sign).unwrap_err().to_string(),
-            format!("systemd has not booted this host: there is no {sign}")
+            check_booted(&sign).unwrap_err().to_string(),
+            format!("this host was not booted with systemd: {sign} does not exist")
         );
         std::fs::create_dir(&sign).unwrap();
-        booted(&sign).unwrap();
+        check_booted(&sign).unwrap();
     }
 }

@@ -14,13 +14,13 @@ use zbus::{
 };
 
 use super::{
-    bus::{SYSTEMD, Systemd, gone, is},
-    known::Properties,
+    bus::{SYSTEMD, Systemd, bus_error, is_systemd_error},
+    unit_state::Properties,
 };
 use crate::error::HostError;
 
 /// Most signals of one kind that are buffered. systemd sends at most a hundred before it does anything else.
-const HELD_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not zero");
+const QUEUE_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not zero");
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
@@ -28,11 +28,11 @@ const BUS: &str = "org.freedesktop.DBus";
 
 /// Signals to subscribe to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum About<'a> {
+pub(super) enum Subscription<'a> {
     /// Changes of a unit's properties.
     Unit(&'a str),
     /// The unloading of a unit; systemd unloads any unit that is at rest.
-    Forgetting(&'a str),
+    Unloads(&'a str),
     /// The ends of a unit's jobs.
     Jobs(&'a str),
     /// Reloads of the unit files.
@@ -48,7 +48,7 @@ pub(super) enum Signal {
     /// properties are of one moment.
     Changed { properties: Box<Properties>, complete: bool },
     /// A unit was unloaded.
-    Forgotten,
+    Unloaded,
     /// A job ended.
     JobEnded { job: OwnedObjectPath, result: String },
     /// The unit files were reloaded.
@@ -60,72 +60,72 @@ pub(super) enum Signal {
 /// A subscription to signals.
 pub(super) struct Signals {
     joined: JoinMultiple<Vec<Peekable<MessageStream>>>,
-    held: VecDeque<(Sequence, Signal)>,
+    queued: VecDeque<(Sequence, Signal)>,
 }
 
 impl Signals {
     /// Subscribes to these signals.
-    pub(super) async fn about(systemd: &Systemd, abouts: &[About<'_>]) -> Result<Self, HostError> {
+    pub(super) async fn subscribe(systemd: &Systemd, subscriptions: &[Subscription<'_>]) -> Result<Self, HostError> {
         match systemd.manager.subscribe().await {
-            Err(error) if !is(&error, ".AlreadySubscribed") => return Err(gone(error)),
+            Err(error) if !is_systemd_error(&error, ".AlreadySubscribed") => return Err(bus_error(error)),
             _ => {}
         }
         let owner = systemd.owner().await?;
         let mut streams = Vec::new();
-        for about in abouts {
-            let rule = about.rule(&owner).map_err(gone)?;
-            let stream = MessageStream::for_match_rule(rule, &systemd.connection, Some(HELD_MAX)).await;
-            streams.push(stream.map_err(gone)?.peekable());
+        for subscription in subscriptions {
+            let rule = subscription.rule(&owner).map_err(bus_error)?;
+            let stream = MessageStream::for_match_rule(rule, &systemd.connection, Some(QUEUE_MAX)).await;
+            streams.push(stream.map_err(bus_error)?.peekable());
         }
-        Ok(Self { joined: JoinMultiple(streams), held: VecDeque::new() })
+        Ok(Self { joined: JoinMultiple(streams), queued: VecDeque::new() })
     }
 
     /// Returns the next signal; `None` if the bus connection is lost.
     pub(super) async fn next(&mut self) -> Option<Signal> {
         loop {
-            if let Some((_, signal)) = self.held.pop_front() {
+            if let Some((_, signal)) = self.queued.pop_front() {
                 return Some(signal);
             }
             let message = self.joined.next().await?.ok()?;
-            self.hold(&message);
+            self.queue(&message);
         }
     }
 
     /// Awaits a call and buffers the signals that arrive before its answer: left on the connection, they would block the answer.
-    pub(super) async fn meanwhile<T>(&mut self, call: impl Future<Output = T>) -> T {
+    pub(super) async fn queue_during<T>(&mut self, call: impl Future<Output = T>) -> T {
         tokio::pin!(call);
         let answer = loop {
             tokio::select! {
                 biased;
                 answer = &mut call => break answer,
-                Some(Ok(message)) = self.joined.next() => self.hold(&message),
+                Some(Ok(message)) = self.joined.next() => self.queue(&message),
             }
         };
         while let Some(Some(Ok(message))) = self.joined.next().now_or_never() {
-            self.hold(&message);
+            self.queue(&message);
         }
         answer
     }
 
     /// Returns true if a signal is buffered.
-    pub(super) fn are_held(&self) -> bool {
-        !self.held.is_empty()
+    pub(super) fn has_queued(&self) -> bool {
+        !self.queued.is_empty()
     }
 
     /// Drops buffered signals that are older than `moment`, the position of an answer that is newer than them.
     pub(super) fn drop_before(&mut self, moment: Sequence) {
-        self.held.retain(|(at, _)| *at > moment);
+        self.queued.retain(|(at, _)| *at > moment);
     }
 
-    fn hold(&mut self, message: &Message) {
+    fn queue(&mut self, message: &Message) {
         match read(message) {
-            Ok(signal) => self.held.extend(signal.map(|signal| (message.recv_position(), signal))),
-            Err(error) => tracing::warn!(%error, ?message, "a signal is not understood"),
+            Ok(signal) => self.queued.extend(signal.map(|signal| (message.recv_position(), signal))),
+            Err(error) => tracing::warn!(%error, ?message, "a D-Bus signal cannot be decoded"),
         }
     }
 }
 
-impl About<'_> {
+impl Subscription<'_> {
     fn rule(self, owner: &UniqueName<'_>) -> zbus::Result<MatchRule<'static>> {
         let rule = MatchRule::builder().msg_type(Type::Signal);
         let of_systemd = |interface: &'static str, member: &'static str| {
@@ -133,7 +133,7 @@ impl About<'_> {
         };
         let rule = match self {
             Self::Unit(unit) => of_systemd(PROPERTIES, "PropertiesChanged").path(path_of(unit)),
-            Self::Forgetting(unit) => of_systemd(MANAGER, "UnitRemoved").arg(0, unit.to_owned()),
+            Self::Unloads(unit) => of_systemd(MANAGER, "UnitRemoved").arg(0, unit.to_owned()),
             Self::Jobs(unit) => of_systemd(MANAGER, "JobRemoved").arg(2, unit.to_owned()),
             Self::Reloads => of_systemd(MANAGER, "Reloading"),
             Self::Owner => rule.sender(BUS).interface(BUS).member("NameOwnerChanged").arg(0, SYSTEMD),
@@ -150,7 +150,7 @@ fn read(message: &Message) -> zbus::Result<Option<Signal>> {
             let (interface, properties, _): (&str, Properties, Vec<&str>) = body.deserialize()?;
             Signal::Changed { properties: Box::new(properties), complete: interface == UNIT }
         }
-        "UnitRemoved" => Signal::Forgotten,
+        "UnitRemoved" => Signal::Unloaded,
         "JobRemoved" => {
             let (_, job, _, result): (u32, OwnedObjectPath, &str, String) = body.deserialize()?;
             Signal::JobEnded { job, result }
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_units_path_is_the_one_that_systemd_gives_it() {
+    fn unit_path_is_escaped_like_systemd() {
         // As `busctl tree org.freedesktop.systemd1` prints them.
         for (unit, path) in [
             ("rke2-server.service", "rke2_2dserver_2eservice"),
@@ -198,11 +198,11 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_believes_systemd_alone() {
+    fn match_rule_accepts_only_systemd() {
         let owner = UniqueName::try_from(":1.3").unwrap();
-        let rule = About::Jobs("a.service").rule(&owner).unwrap().to_string();
+        let rule = Subscription::Jobs("a.service").rule(&owner).unwrap().to_string();
         assert!(rule.contains("sender=':1.3'") && rule.contains("arg2='a.service'"), "{rule}");
-        let rule = About::Owner.rule(&owner).unwrap().to_string();
+        let rule = Subscription::Owner.rule(&owner).unwrap().to_string();
         assert!(
             rule.contains("sender='org.freedesktop.DBus'") && rule.contains("arg0='org.freedesktop.systemd1'"),
             "{rule}"

@@ -1,9 +1,9 @@
 //! Changes to units: start, stop, enable, disable, reset.
 
 use super::{
-    bus::{Systemd, failed, gone, is, is_no_file},
-    known::look,
-    signals::{About, Signal, Signals},
+    bus::{Systemd, bus_error, is_missing_file, is_systemd_error, unit_error},
+    signals::{Signal, Signals, Subscription},
+    unit_state::query,
 };
 use crate::{error::HostError, file::Changed};
 
@@ -12,58 +12,59 @@ const MODE: &str = "replace";
 
 /// Queues a start. systemd answers when the job is queued; this does not wait for the job's end.
 pub(super) async fn start(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
-    if look(systemd, unit).await?.is_some_and(|known| known.is_on_its_way()) {
+    if query(systemd, unit).await?.is_some_and(|known| known.is_running_or_starting()) {
         return Ok(Changed::No);
     }
-    systemd.manager.start_unit(unit, MODE).await.map_err(failed(unit))?;
+    systemd.manager.start_unit(unit, MODE).await.map_err(unit_error(unit))?;
     Ok(Changed::Yes)
 }
 
 /// Queues a stop and waits for the end of its job.
 pub(super) async fn stop(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
-    let Some(known) = look(systemd, unit).await? else { return Err(not_loaded(unit)) };
-    if known.is_at_rest() {
+    let Some(known) = query(systemd, unit).await? else { return Err(not_loaded(unit)) };
+    if known.is_idle() {
         return Ok(Changed::No);
     }
     // Subscribe first: the job can end before the call is answered.
-    let mut signals = Signals::about(systemd, &[About::Jobs(unit)]).await?;
-    let order = signals.meanwhile(systemd.manager.stop_unit(unit, MODE)).await;
-    let ordered = order.map_err(failed(unit))?;
+    let mut signals = Signals::subscribe(systemd, &[Subscription::Jobs(unit)]).await?;
+    let order = signals.queue_during(systemd.manager.stop_unit(unit, MODE)).await;
+    let ordered = order.map_err(unit_error(unit))?;
     loop {
         match signals.next().await {
             Some(Signal::JobEnded { job, result }) if job == ordered => {
                 return match result.as_str() {
                     "done" => Ok(Changed::Yes),
-                    other => Err(refused(unit, format!("its stop ended as {other}"))),
+                    other => Err(refused(unit, format!("the stop job ended as {other}"))),
                 };
             }
             Some(_) => {}
-            None => return Err(HostError::InitGone("the system bus hung up".to_owned())),
+            None => return Err(HostError::InitUnreachable("the system bus closed the connection".to_owned())),
         }
     }
 }
 
 /// Enables a unit at boot.
 pub(super) async fn enable(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
-    let (is_wanted, changes) = systemd.manager.enable_unit_files(&[unit], false, false).await.map_err(failed(unit))?;
+    let (is_wanted, changes) =
+        systemd.manager.enable_unit_files(&[unit], false, false).await.map_err(unit_error(unit))?;
     if !is_wanted {
-        return Err(refused(unit, "its file does not say when it is wanted: it has no [Install]".to_owned()));
+        return Err(refused(unit, "the unit file has no [Install] section".to_owned()));
     }
-    took(systemd, !changes.is_empty()).await
+    reload_if_changed(systemd, !changes.is_empty()).await
 }
 
 /// Disables a unit at boot.
 pub(super) async fn disable(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
     match systemd.manager.disable_unit_files(&[unit], false).await {
-        Ok(changes) => took(systemd, !changes.is_empty()).await,
+        Ok(changes) => reload_if_changed(systemd, !changes.is_empty()).await,
         // A unit that does not exist is not started at boot.
-        Err(error) if is_no_file(&error) || is(&error, ".NoSuchUnit") => Ok(Changed::No),
-        Err(error) => Err(failed(unit)(error)),
+        Err(error) if is_missing_file(&error) || is_systemd_error(&error, ".NoSuchUnit") => Ok(Changed::No),
+        Err(error) => Err(unit_error(unit)(error)),
     }
 }
 
 /// Reloads systemd if links changed, because they take effect only then; `systemctl` does the same.
-async fn took(systemd: &Systemd, changed: bool) -> Result<Changed, HostError> {
+async fn reload_if_changed(systemd: &Systemd, changed: bool) -> Result<Changed, HostError> {
     if !changed {
         return Ok(Changed::No);
     }
@@ -73,14 +74,14 @@ async fn took(systemd: &Systemd, changed: bool) -> Result<Changed, HostError> {
 
 /// Resets a unit's failed state and its start counter.
 pub(super) async fn reset_failed(systemd: &Systemd, unit: &str) -> Result<Changed, HostError> {
-    let Some(known) = look(systemd, unit).await? else { return Err(not_loaded(unit)) };
+    let Some(known) = query(systemd, unit).await? else { return Err(not_loaded(unit)) };
     if !known.loaded {
         return Ok(Changed::No);
     }
     match systemd.manager.reset_failed_unit(unit).await {
         // systemd has unloaded the unit since the lookup.
-        Err(error) if is(&error, ".NoSuchUnit") => Ok(Changed::No),
-        Err(error) => Err(failed(unit)(error)),
+        Err(error) if is_systemd_error(&error, ".NoSuchUnit") => Ok(Changed::No),
+        Err(error) => Err(unit_error(unit)(error)),
         Ok(()) if known.status.active == "failed" => Ok(Changed::Yes),
         Ok(()) => Ok(Changed::No),
     }
@@ -88,7 +89,7 @@ pub(super) async fn reset_failed(systemd: &Systemd, unit: &str) -> Result<Change
 
 /// Reloads the unit files.
 pub(super) async fn reload(systemd: &Systemd) -> Result<(), HostError> {
-    systemd.manager.reload().await.map_err(gone)
+    systemd.manager.reload().await.map_err(bus_error)
 }
 
 fn not_loaded(unit: &str) -> HostError {

@@ -13,28 +13,28 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{
     bus::{Bus, Systemd},
-    known::{Known, look_along, look_at},
-    signals::{About, Signal, Signals},
+    signals::{Signal, Signals, Subscription},
+    unit_state::{UnitState, query_with_sequence, query_with_signals},
 };
 use crate::{error::HostError, unit::UnitStatus};
 
 /// Statuses buffered for a slow subscriber.
-const HELD_MAX: usize = 64;
+const QUEUE_MAX: usize = 64;
 
 /// Returns a stream of a unit's status, now and after every change; an empty stream if the unit does not exist.
 pub(super) async fn watch(bus: Arc<Bus>, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
-    let (tell, told) = broadcast::channel(HELD_MAX);
-    if let Some(watch) = Watch::begin(&bus, unit, tell).await? {
+    let (sender, receiver) = broadcast::channel(QUEUE_MAX);
+    if let Some(watch) = Watch::begin(&bus, unit, sender).await? {
         tokio::spawn(watch.run(bus));
     }
-    Ok(heard(told).boxed())
+    Ok(status_stream(receiver).boxed())
 }
 
-fn heard(told: broadcast::Receiver<UnitStatus>) -> impl Stream<Item = UnitStatus> + Send + 'static {
-    stream::unfold(told, |mut told| async move {
+fn status_stream(receiver: broadcast::Receiver<UnitStatus>) -> impl Stream<Item = UnitStatus> + Send + 'static {
+    stream::unfold(receiver, |mut receiver| async move {
         loop {
-            match told.recv().await {
-                Ok(status) => return Some((status, told)),
+            match receiver.recv().await {
+                Ok(status) => return Some((status, receiver)),
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,
             }
@@ -45,32 +45,32 @@ fn heard(told: broadcast::Receiver<UnitStatus>) -> impl Stream<Item = UnitStatus
 struct Watch {
     systemd: Systemd,
     signals: Signals,
-    known: Known,
+    known: UnitState,
     /// True if the last signals reported a rest, through which a unit also passes on its way to a start or a restart.
-    is_in_doubt: bool,
-    told: UnitStatus,
-    tell: broadcast::Sender<UnitStatus>,
+    is_unconfirmed: bool,
+    reported: UnitStatus,
+    sender: broadcast::Sender<UnitStatus>,
 }
 
 impl Watch {
     /// Subscribes first and reads then, so that no change is missed.
-    async fn begin(bus: &Bus, unit: &str, tell: broadcast::Sender<UnitStatus>) -> Result<Option<Self>, HostError> {
+    async fn begin(bus: &Bus, unit: &str, sender: broadcast::Sender<UnitStatus>) -> Result<Option<Self>, HostError> {
         let (systemd, signals, known) = open(bus, unit).await?;
         let Some(known) = known else { return Ok(None) };
-        let told = known.status.clone();
+        let reported = known.status.clone();
         // The caller still holds the receiver, so this cannot fail.
-        let _ = tell.send(told.clone());
-        Ok(Some(Self { systemd, signals, known, is_in_doubt: false, told, tell }))
+        let _ = sender.send(reported.clone());
+        Ok(Some(Self { systemd, signals, known, is_unconfirmed: false, reported, sender }))
     }
 
     async fn run(mut self, bus: Arc<Bus>) {
-        let unit = self.told.unit.clone();
-        let tell = self.tell.clone();
+        let unit = self.reported.unit.clone();
+        let sender = self.sender.clone();
         tokio::select! {
             biased;
-            () = tell.closed() => {}
+            () = sender.closed() => {}
             ended = self.follow(&bus, &unit) => if let Err(error) = ended {
-                tracing::warn!(unit, %error, "a unit is followed no more");
+                tracing::warn!(unit, %error, "stopped watching a unit");
             },
         }
     }
@@ -78,26 +78,26 @@ impl Watch {
     /// Follows the unit until it no longer exists.
     async fn follow(&mut self, bus: &Bus, unit: &str) -> Result<(), HostError> {
         loop {
-            if self.is_in_doubt && !self.signals.are_held() {
-                self.settle(unit).await?;
+            if self.is_unconfirmed && !self.signals.has_queued() {
+                self.confirm(unit).await?;
             }
             let Some(signal) = self.signals.next().await else {
-                return Err(HostError::InitGone("the system bus hung up".to_owned()));
+                return Err(HostError::InitUnreachable("the system bus closed the connection".to_owned()));
             };
             let known = match signal {
                 Signal::Changed { properties, complete } => {
-                    self.known.change(*properties);
+                    self.known.apply(*properties);
                     if complete {
-                        self.is_in_doubt = self.known.rests();
-                        self.tell();
+                        self.is_unconfirmed = self.known.is_stopped();
+                        self.report();
                     }
                     continue;
                 }
                 // The signal does not show whether the unit was removed or only reloaded; the answer does.
-                Signal::Forgotten | Signal::Reloaded => {
-                    match look_along(&self.systemd, unit, &mut self.signals).await {
-                        Err(HostError::InitGone(why)) => {
-                            is_between_two(unit, &why);
+                Signal::Unloaded | Signal::Reloaded => {
+                    match query_with_signals(&self.systemd, unit, &mut self.signals).await {
+                        Err(HostError::InitUnreachable(why)) => {
+                            log_no_answer(unit, &why);
                             continue;
                         }
                         known => known?,
@@ -111,67 +111,68 @@ impl Watch {
                 Signal::JobEnded { .. } => continue,
             };
             let Some(known) = known else {
-                self.rest();
+                self.report_stopped();
                 return Ok(());
             };
             // A unit that was unloaded at rest keeps its last status, with the result that systemd no longer has.
-            if known.loaded || !self.known.is_at_rest() {
+            if known.loaded || !self.known.is_idle() {
                 self.known = known;
-                self.is_in_doubt = false;
-                self.tell();
+                self.is_unconfirmed = false;
+                self.report();
             }
         }
     }
 
     /// Reads a unit's state to find out if it really is at rest; newer signals take precedence over the answer.
-    async fn settle(&mut self, unit: &str) -> Result<(), HostError> {
-        let known = match self.signals.meanwhile(look_at(&self.systemd, unit)).await {
-            Err(HostError::InitGone(why)) => {
-                is_between_two(unit, &why);
+    async fn confirm(&mut self, unit: &str) -> Result<(), HostError> {
+        let known = match self.signals.queue_during(query_with_sequence(&self.systemd, unit)).await {
+            Err(HostError::InitUnreachable(why)) => {
+                log_no_answer(unit, &why);
                 return Ok(());
             }
             answer => answer?.0,
         };
-        if self.signals.are_held() {
+        if self.signals.has_queued() {
             return Ok(());
         }
         match known {
             Some(known) if known.loaded => {
                 self.known = known;
-                self.is_in_doubt = false;
-                self.tell();
+                self.is_unconfirmed = false;
+                self.report();
             }
-            _ => self.rest(),
+            _ => self.report_stopped(),
         }
         Ok(())
     }
 
     /// Handles a unit that is no longer loaded: keeps the last reported status, without a main process.
-    fn rest(&mut self) {
-        if std::mem::take(&mut self.is_in_doubt) {
+    fn report_stopped(&mut self) {
+        if std::mem::take(&mut self.is_unconfirmed) {
             self.known.status.main_pid = 0;
-            self.tell();
+            self.report();
         }
     }
 
-    fn tell(&mut self) {
-        if !self.is_in_doubt && self.known.status != self.told {
-            self.told = self.known.status.clone();
-            let _ = self.tell.send(self.told.clone());
+    fn report(&mut self) {
+        if !self.is_unconfirmed && self.known.status != self.reported {
+            self.reported = self.known.status.clone();
+            let _ = self.sender.send(self.reported.clone());
         }
     }
 }
 
 /// Logs that systemd does not answer because it is re-executing. A signal reports its return; a lost bus ends the signals.
-fn is_between_two(unit: &str, why: &str) {
+fn log_no_answer(unit: &str, why: &str) {
     tracing::debug!(unit, why, "systemd does not answer");
 }
 
-async fn open(bus: &Bus, unit: &str) -> Result<(Systemd, Signals, Option<Known>), HostError> {
+async fn open(bus: &Bus, unit: &str) -> Result<(Systemd, Signals, Option<UnitState>), HostError> {
     let systemd = bus.systemd().await?;
-    let abouts = [About::Unit(unit), About::Forgetting(unit), About::Reloads, About::Owner];
-    let mut signals = Signals::about(&systemd, &abouts).await?;
-    let known = look_along(&systemd, unit, &mut signals).await?;
+    let subscriptions =
+        [Subscription::Unit(unit), Subscription::Unloads(unit), Subscription::Reloads, Subscription::Owner];
+    let mut signals = Signals::subscribe(&systemd, &subscriptions).await?;
+    let known = query_with_signals(&systemd, unit, &mut signals).await?;
     Ok((systemd, signals, known))
 }
 
@@ -182,8 +183,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_listens_slowly_loses_old_statuses_and_never_the_newest() {
-        let (tell, told) = broadcast::channel(HELD_MAX);
+    async fn slow_receiver_loses_old_statuses_but_not_the_newest() {
+        let (sender, receiver) = broadcast::channel(QUEUE_MAX);
         for n_restarts in 0..1_000 {
             let status = UnitStatus {
                 unit: "a.service".to_owned(),
@@ -195,10 +196,10 @@ mod tests {
                 main_pid: 0,
                 since: Timestamp::from_millis(0),
             };
-            tell.send(status).unwrap();
+            sender.send(status).unwrap();
         }
-        drop(tell);
-        let heard: Vec<u32> = heard(told).map(|status| status.n_restarts).collect().await;
-        assert_eq!((heard.len(), heard.last()), (HELD_MAX, Some(&999)));
+        drop(sender);
+        let received: Vec<u32> = status_stream(receiver).map(|status| status.n_restarts).collect().await;
+        assert_eq!((received.len(), received.last()), (QUEUE_MAX, Some(&999)));
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// RKE2's port; no other cluster uses the address.
 pub(crate) const APISERVER_PORT: u16 = 6443;
 
-pub(crate) struct Genuine {
+pub(crate) struct RealApiserver {
     pub(crate) address: IpAddr,
     /// The admin file as RKE2 writes it, including the server address.
     pub(crate) admin_kubeconfig: String,
@@ -61,7 +61,7 @@ impl Running {
     }
 }
 
-impl Genuine {
+impl RealApiserver {
     /// Starts etcd and the apiserver without waiting for them.
     pub(crate) async fn start() -> Self {
         let mut made = Self::prepare().await;
@@ -72,7 +72,7 @@ impl Genuine {
 
     /// Creates certificates and an address, and starts no process.
     pub(crate) async fn prepare() -> Self {
-        let binaries = binaries().expect("etcd and kube-apiserver: `cargo xtask components` makes them");
+        let binaries = binaries().expect("etcd and kube-apiserver: `cargo xtask components` builds them");
         let _slot = SLOTS.acquire().await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let (address, ca) = (own_address(), Authority::new());
@@ -154,7 +154,7 @@ impl Genuine {
     }
 
     /// Returns the kubeconfig of another cluster's admin: with this cluster's CA and the other's certificate.
-    pub(crate) fn foreign_kubeconfig(&self) -> String {
+    pub(crate) fn kubeconfig_of_another_ca(&self) -> String {
         Authority::new().admin_kubeconfig(&self.ca.pem)
     }
 

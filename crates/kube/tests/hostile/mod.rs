@@ -57,7 +57,7 @@ impl Reply {
     }
 
     /// Adds `head`, which is sent first.
-    pub(crate) fn behind(self, head: &'static str) -> Self {
+    pub(crate) fn with_head(self, head: &'static str) -> Self {
         Self { pieces: Box::new(std::iter::once(Cow::Borrowed(head.as_bytes())).chain(self.pieces)), ..self }
     }
 
@@ -91,23 +91,23 @@ pub(crate) struct Hostile {
     /// Number of connections so far.
     pub(crate) opened: AtomicUsize,
     /// Number of requests received so far.
-    pub(crate) asked: AtomicUsize,
+    pub(crate) requests: AtomicUsize,
     acceptor: TlsAcceptor,
     script: Box<dyn Fn(&str) -> Reply + Send + Sync>,
-    runs_on: Handle,
+    runtime: Handle,
 }
 
 impl Hostile {
-    /// Returns a server that runs on `runs_on`.
-    pub(crate) fn new(runs_on: Handle, script: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Arc<Self> {
+    /// Returns a server that runs on `runtime`.
+    pub(crate) fn new(runtime: Handle, script: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Arc<Self> {
         let (kubeconfig, config) = credentials();
         Arc::new(Self {
             kubeconfig,
             opened: AtomicUsize::new(0),
-            asked: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
             acceptor: TlsAcceptor::from(Arc::new(config)),
             script: Box::new(script),
-            runs_on,
+            runtime,
         })
     }
 
@@ -116,7 +116,7 @@ impl Hostile {
         self.opened.fetch_add(1, Ordering::SeqCst);
         let (near, far) = tokio::io::duplex(WAITING_BYTES);
         let server = self.clone();
-        self.runs_on.spawn(async move {
+        self.runtime.spawn(async move {
             // Fails when the peer closes the connection.
             let _ = server.serve(far).await;
         });
@@ -127,7 +127,7 @@ impl Hostile {
         let mut stream = self.acceptor.accept(stream).await?;
         loop {
             let line = request(&mut stream).await?;
-            self.asked.fetch_add(1, Ordering::SeqCst);
+            self.requests.fetch_add(1, Ordering::SeqCst);
             let reply = (self.script)(&line);
             for piece in reply.pieces {
                 if !reply.every.is_zero() {

@@ -65,8 +65,8 @@ pub enum BackupError {
         source: std::io::Error,
     },
     /// The file is no backup, or a damaged or incomplete one.
-    #[error("{path} is no whole backup: {why}")]
-    NotWhole {
+    #[error("{path} is not a complete backup: {why}")]
+    Invalid {
         /// The file.
         path: PathBuf,
         /// The defect, as a phrase.
@@ -76,13 +76,13 @@ pub enum BackupError {
     #[error("{0}")]
     Key(String),
     /// The data directory holds another sealing key than the backup.
-    #[error("another sealing key than the backup's lies in {path}")]
+    #[error("{path} contains another sealing key than the backup")]
     OtherKey {
         /// The file of that key.
         path: PathBuf,
     },
     /// The backup holds no sealing key, and none is configured.
-    #[error("the backup holds no sealing key, and none was named")]
+    #[error("the backup contains no sealing key, and none is configured")]
     KeyRequired,
     /// The rows cannot be written or read.
     #[error(transparent)]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use gpuaas_crash_points::{Point, RestoreStage, reach};
-use gpuaas_engine::{Ended, Keys, port::Ports};
+use gpuaas_engine::{Keys, RevokedCredentials, port::Ports};
 use gpuaas_model::{AuditAction, ReplicaId};
 use gpuaas_store::{DumpError, RESTORE_ID, Store, StoreError, StoreOptions};
 use gpuaas_trust::SealingKeys;
@@ -25,9 +25,9 @@ use super::{
 };
 use crate::{
     bootstrap,
-    data_dir::{DataDir, fresh_private},
+    data_dir::{DataDir, create_private},
     error::ServerError,
-    first_admin::{self, Occasion, OneTimeAdmin},
+    first_admin::{self, OneTimeAdmin, TokenReason},
     history,
     options::ServerOptions,
     ports,
@@ -44,7 +44,7 @@ pub struct Restored {
     /// Description of the backup.
     pub backup: Manifest,
     /// Credentials that were revoked and nodes that must enroll again.
-    pub ended: Ended,
+    pub ended: RevokedCredentials,
     /// One-time token for a new platform admin.
     pub admin: OneTimeAdmin,
 }
@@ -56,7 +56,7 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, S
     KeyFiles::of(options)?;
     let data = DataDir::open(&options.data_dir)?;
     let staging = Staging::in_folder(data.path());
-    if let Some(restored) = staging.settle(options).await?
+    if let Some(restored) = staging.recover(options).await?
         && Archive::read(from)?.manifest == restored.backup
     {
         return Ok(restored);
@@ -64,12 +64,12 @@ pub async fn restore(options: &ServerOptions, from: &Path) -> Result<Restored, S
     let ports = ports::system();
     let restored = Restore { options, data: &data, staging: &staging, ports: &ports }.run(from).await;
     let Err(error) = restored else { return restored };
-    match staging.settle(options).await {
+    match staging.recover(options).await {
         // The connection to the database broke after it had committed the rows.
         Ok(Some(restored)) => Ok(restored),
         Ok(None) => Err(error),
         Err(unsettled) => {
-            tracing::error!(%unsettled, "what the restore has put in place could not be taken away: run it again");
+            tracing::error!(%unsettled, "the failed restore could not be reverted: run the restore again");
             Err(error)
         }
     }
@@ -89,22 +89,22 @@ impl Restore<'_> {
         if archive.sealing_key.is_none() && self.options.sealing_key_file.is_none() {
             return Err(BackupError::KeyRequired.into());
         }
-        if let Some(table) = Store::look(&self.options.store()).await?.rows_in {
+        if let Some(table) = Store::inspect_restore_target(&self.options.store()).await?.rows_in {
             return Err(BackupError::Rows(DumpError::NotEmpty(table)).into());
         }
         self.staging.begin()?;
         reach(Point::Restore(RestoreStage::Begun));
-        let journal = self.made_ready(&archive).await?;
+        let journal = self.prepare(&archive).await?;
         self.staging.write(&journal)?;
         reach(Point::Restore(RestoreStage::Ready));
-        self.put_in_place(&archive, &journal).await?;
+        self.apply(&archive, &journal).await?;
         reach(Point::Restore(RestoreStage::InPlace));
         self.staging.end()?;
         Ok(journal.restored)
     }
 
     /// Checks everything and prepares it in the staging folder. Returns the journal of what will be put in place.
-    async fn made_ready(&self, archive: &Archive) -> Result<Journal, ServerError> {
+    async fn prepare(&self, archive: &Archive) -> Result<Journal, ServerError> {
         let (sealing, brings_key, brings_next_key) = self.keys(archive)?;
         let mut artifacts = Vec::new();
         if self.options.artifacts_folder().is_dir() {
@@ -120,7 +120,7 @@ impl Restore<'_> {
         let id = ReplicaId::generate(&*self.ports.clock, &*self.ports.entropy).to_string();
         let url = format!("sqlite://{}", self.staging.join(DATABASE).display());
         let store = Store::open(&StoreOptions { url }, self.ports.clock.clone()).await?;
-        let restored = self.fill(&store, archive, sealing, &id).await;
+        let restored = self.load_rows(&store, archive, sealing, &id).await;
         store.close().await;
         Ok(Journal {
             id,
@@ -139,24 +139,24 @@ impl Restore<'_> {
         let (Some(key), None) = (&archive.sealing_key, &self.options.sealing_key_file) else {
             return Ok((KeyFiles::of(self.options)?.keys()?, false, false));
         };
-        let (kept, staged) = (KeyFiles::in_folder(self.data.path()), KeyFiles::in_folder(self.staging.path()));
-        let [present_file, next_file] = kept.paths();
-        let (present, next) = (kept.present()?, kept.next()?);
-        if present.as_ref().is_some_and(|kept| kept != key) {
+        let (data_dir, staged) = (KeyFiles::in_folder(self.data.path()), KeyFiles::in_folder(self.staging.path()));
+        let [present_file, next_file] = data_dir.paths();
+        let (present, next) = (data_dir.present()?, data_dir.next()?);
+        if present.as_ref().is_some_and(|present| present != key) {
             return Err(BackupError::OtherKey { path: present_file }.into());
         }
         if next.is_some() && next != archive.next_sealing_key {
             return Err(BackupError::OtherKey { path: next_file }.into());
         }
-        staged.keep_present(key)?;
+        staged.write_present(key)?;
         if let Some(key) = &archive.next_sealing_key {
-            staged.keep_next(key)?;
+            staged.write_next(key)?;
         }
         Ok((staged.keys()?, present.is_none(), next.is_none() && archive.next_sealing_key.is_some()))
     }
 
     /// Loads the rows into the staged store and makes all changes of a restore to them.
-    async fn fill(
+    async fn load_rows(
         &self,
         store: &Store,
         archive: &Archive,
@@ -169,10 +169,10 @@ impl Restore<'_> {
         let keys = bootstrap::keys(store, sealing, self.ports).await?;
         bootstrap::api_key(store, &keys).await?;
         check_secrets(store, &keys, archive).await?;
-        let ended = ended(store, &keys, self.ports).await?;
+        let ended = revoke_restored(store, &keys, self.ports).await?;
         let folder = self.staging.path();
-        history::make(store, folder, None, keys.control_plane(), self.ports).await?;
-        let mut admin = first_admin::one_time_admin(store, &keys, folder, self.ports, Occasion::Restore).await?;
+        history::create_mark(store, folder, None, keys.control_plane(), self.ports).await?;
+        let mut admin = first_admin::one_time_admin(store, &keys, folder, self.ports, TokenReason::Restore).await?;
         admin.token_file = self.data.join(first_admin::FILE);
         let mut tx = store.begin().await?;
         tx.remove_setting(RESTORE_ID).await?;
@@ -180,7 +180,7 @@ impl Restore<'_> {
         tx.commit().await?;
         if self.options.store_url.is_some() {
             let path = self.staging.join(ROWS);
-            let mut rows = fresh_private(&path).map_err(|source| BackupError::File { path, source })?;
+            let mut rows = create_private(&path).map_err(|source| BackupError::File { path, source })?;
             store.dump(&mut rows).await.map_err(BackupError::from)?;
         }
         Ok(Restored { backup: archive.manifest.clone(), ended, admin })
@@ -188,30 +188,30 @@ impl Restore<'_> {
 
     async fn check_rows(&self, store: &Store, archive: &Archive) -> Result<(), ServerError> {
         store.read_every_row().await.map_err(|error| match error {
-            StoreError::Corrupt(row) => ServerError::from(archive.broken(row.to_string())),
+            StoreError::Corrupt(row) => ServerError::from(archive.invalid(row.to_string())),
             error => error.into(),
         })?;
         for artifact in store.read().await?.artifacts(None, None).await? {
-            if !archive.artifacts().any(|held| held == artifact.sha256) {
-                return Err(archive.broken(format!("it lacks the artifact {}", artifact.sha256)).into());
+            if !archive.artifacts().any(|digest| digest == artifact.sha256) {
+                return Err(archive.invalid(format!("it lacks the artifact {}", artifact.sha256)).into());
             }
         }
         Ok(())
     }
 
-    async fn put_in_place(&self, archive: &Archive, journal: &Journal) -> Result<(), ServerError> {
+    async fn apply(&self, archive: &Archive, journal: &Journal) -> Result<(), ServerError> {
         let artifacts = self.options.artifacts()?;
         for sha256 in archive.artifacts() {
             let bytes = archive.artifact(sha256).await?;
             artifacts.put_verified(sha256, sha256, bytes).await.map_err(BackupError::from)?;
         }
         reach(Point::Restore(RestoreStage::Artifacts));
-        let (staged, kept) = (KeyFiles::in_folder(self.staging.path()), KeyFiles::in_folder(self.data.path()));
+        let (staged, data_dir) = (KeyFiles::in_folder(self.staging.path()), KeyFiles::in_folder(self.data.path()));
         if let Some(key) = staged.present()?.filter(|_| journal.brings_key) {
-            kept.keep_present(&key)?;
+            data_dir.write_present(&key)?;
         }
         if let Some(key) = staged.next()?.filter(|_| journal.brings_next_key) {
-            kept.keep_next(&key)?;
+            data_dir.write_next(&key)?;
         }
         self.staging.put(first_admin::FILE)?;
         reach(Point::Restore(RestoreStage::Keys));
@@ -234,16 +234,16 @@ impl Restore<'_> {
 
 /// Replaces a database without rows, or none, by a closed database.
 fn replace_database(from: &Path, to: &Path) -> std::io::Result<()> {
-    let beside = |file: &Path, suffix: &str| {
+    let sibling = |file: &Path, suffix: &str| {
         let mut name = file.as_os_str().to_owned();
         name.push(suffix);
         PathBuf::from(name)
     };
-    if beside(from, "-wal").exists() {
-        return Err(std::io::Error::other("the rows are not whole in their file"));
+    if sibling(from, "-wal").exists() {
+        return Err(std::io::Error::other("the database file has a separate write-ahead log"));
     }
     // A leftover log would be taken for the log of the new database.
-    for left in [beside(to, "-wal"), beside(to, "-shm")] {
+    for left in [sibling(to, "-wal"), sibling(to, "-shm")] {
         match fs::remove_file(left) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -254,16 +254,16 @@ fn replace_database(from: &Path, to: &Path) -> std::io::Result<()> {
     File::open(to.parent().unwrap_or(to))?.sync_all()
 }
 
-async fn ended(store: &Store, keys: &Keys, ports: &Ports) -> Result<Ended, ServerError> {
-    let ended = bootstrap::finish_restore(store, keys, ports).await?;
-    ended.ok_or_else(|| ServerError::Trust("the restored rows do not say that they were restored".to_owned()))
+async fn revoke_restored(store: &Store, keys: &Keys, ports: &Ports) -> Result<RevokedCredentials, ServerError> {
+    let revoked = bootstrap::finish_restore(store, keys, ports).await?;
+    revoked.ok_or_else(|| ServerError::Trust("the restored rows lack the record of their restore".to_owned()))
 }
 
 /// Checks that the keys decrypt every secret.
 async fn check_secrets(store: &Store, keys: &Keys, archive: &Archive) -> Result<(), ServerError> {
     for secret in store.read().await?.every_secret().await? {
         if keys.unseal(secret.id, &secret.sealed).is_err() {
-            return Err(archive.broken(format!("no sealing key opens the secret {}", secret.id)).into());
+            return Err(archive.invalid(format!("no sealing key decrypts the secret {}", secret.id)).into());
         }
     }
     Ok(())
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn shared_store_without_a_named_key_is_refused_before_anything_is_made() {
+    async fn shared_store_without_a_key_file_is_refused_before_any_change() {
         let folder = tempfile::tempdir().unwrap();
         let data_dir = folder.path().join("data");
         let url = SecretText::new("postgres://localhost/nowhere".to_owned());
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn database_takes_the_place_of_another_with_its_log() {
+    fn database_replaces_another_and_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();

@@ -57,7 +57,7 @@ pub(crate) fn refuse_unfinished(data_dir: &Path) -> Result<(), ServerError> {
     match data_dir.join(FOLDER).symlink_metadata() {
         // Other checks report an unusable data directory.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
-        Err(source) => Err(failed(data_dir.join(FOLDER), source).into()),
+        Err(source) => Err(file_error(data_dir.join(FOLDER), source).into()),
         Ok(_) => Err(ServerError::RestoreUnfinished { path: data_dir.to_owned() }),
     }
 }
@@ -77,14 +77,14 @@ impl Staging {
 
     /// Creates the empty folder.
     pub(super) fn begin(&self) -> Result<(), BackupError> {
-        DirBuilder::new().mode(0o700).create(&self.folder).map_err(|source| failed(self.folder.clone(), source))
+        DirBuilder::new().mode(0o700).create(&self.folder).map_err(|source| file_error(self.folder.clone(), source))
     }
 
     /// Writes the journal durably.
     pub(super) fn write(&self, journal: &Journal) -> Result<(), BackupError> {
         let path = self.join(JOURNAL);
-        let bytes = serde_json::to_vec_pretty(journal).map_err(|error| failed(path.clone(), error.into()))?;
-        write_private(&path, &bytes).map_err(|source| failed(path, source))
+        let bytes = serde_json::to_vec_pretty(journal).map_err(|error| file_error(path.clone(), error.into()))?;
+        write_private(&path, &bytes).map_err(|source| file_error(path, source))
     }
 
     /// Copies a file from the folder into the data directory, replacing any existing one, and gives it to the directory's owner.
@@ -94,7 +94,7 @@ impl Staging {
             let owner = fs::metadata(&self.data_dir)?;
             write_private_for((owner.uid(), owner.gid()), &to, &fs::read(&from)?)
         };
-        put().map_err(|source| failed(to.clone(), source))
+        put().map_err(|source| file_error(to.clone(), source))
     }
 
     /// Ends a restore whose rows are in place: puts the high-water mark of their history in place and removes the folder. An earlier mark
@@ -110,14 +110,14 @@ impl Staging {
     /// Removes the folder, which ends the restore.
     fn remove(&self) -> Result<(), BackupError> {
         match fs::remove_dir_all(&self.folder) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(self.folder.clone(), error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(file_error(self.folder.clone(), error)),
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
     /// Cleans up after an earlier restore. If its rows are in place, everything is: finishes it and returns its result. Otherwise removes
     /// everything that it put in place.
-    pub(super) async fn settle(&self, options: &ServerOptions) -> Result<Option<Restored>, ServerError> {
+    pub(super) async fn recover(&self, options: &ServerOptions) -> Result<Option<Restored>, ServerError> {
         if !self.folder.is_dir() {
             return Ok(None);
         }
@@ -128,11 +128,11 @@ impl Staging {
         if (journal.is_shared, &journal.artifacts_dir) != (options.store_url.is_some(), &options.artifacts_dir) {
             return Err(ServerError::RestoreUnfinished { path: self.data_dir.clone() });
         }
-        if Store::look(&options.store()).await?.restore.as_ref() == Some(&journal.id) {
+        if Store::inspect_restore_target(&options.store()).await?.restore_id.as_ref() == Some(&journal.id) {
             self.end()?;
             return Ok(Some(journal.restored));
         }
-        self.take_back(&journal, options).await?;
+        self.roll_back(&journal, options).await?;
         self.remove()?;
         Ok(None)
     }
@@ -140,13 +140,13 @@ impl Staging {
     fn journal(&self) -> Result<Option<Journal>, BackupError> {
         let path = self.join(JOURNAL);
         match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| failed(path, error.into())),
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| file_error(path, error.into())),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed(path, error)),
+            Err(error) => Err(file_error(path, error)),
         }
     }
 
-    async fn take_back(&self, journal: &Journal, options: &ServerOptions) -> Result<(), ServerError> {
+    async fn roll_back(&self, journal: &Journal, options: &ServerOptions) -> Result<(), ServerError> {
         let artifacts = options.artifacts_folder();
         if artifacts.is_dir() {
             let store = options.artifacts()?;
@@ -160,10 +160,10 @@ impl Staging {
         }
         let [key, next] = KeyFiles::in_folder(&self.data_dir).paths();
         let token = self.data_dir.join(first_admin::FILE);
-        let brought = [(journal.brings_key, key), (journal.brings_next_key, next), (true, token)];
-        for (_, file) in brought.into_iter().filter(|(is_brought, _)| *is_brought) {
+        let added = [(journal.brings_key, key), (journal.brings_next_key, next), (true, token)];
+        for (_, file) in added.into_iter().filter(|(is_added, _)| *is_added) {
             match fs::remove_file(&file) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(file, error).into()),
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(file_error(file, error).into()),
                 Ok(()) | Err(_) => {}
             }
         }
@@ -171,6 +171,6 @@ impl Staging {
     }
 }
 
-fn failed(path: PathBuf, source: std::io::Error) -> BackupError {
+fn file_error(path: PathBuf, source: std::io::Error) -> BackupError {
     BackupError::File { path, source }
 }

@@ -16,7 +16,7 @@ use tar::{Builder, Header};
 use zeroize::Zeroizing;
 
 use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY, audit};
-use crate::{data_dir::fresh_private, error::ServerError, options::ServerOptions, ports, sealing_key::KeyFiles};
+use crate::{data_dir::create_private, error::ServerError, options::ServerOptions, ports, sealing_key::KeyFiles};
 
 /// Backs up everything that `options` name into the file `to`, which appears only when it is complete.
 pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, ServerError> {
@@ -26,16 +26,16 @@ pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, Serv
     let artifacts = options.artifacts()?;
     let draft = to.with_extension("draft");
     let written = write(options, &store, &artifacts, &draft, ports.clock.now().to_string()).await;
-    let kept = written.and_then(|manifest| {
+    let result = written.and_then(|manifest| {
         std::fs::rename(&draft, to).map_err(|source| BackupError::File { path: to.to_owned(), source })?;
         Ok(manifest)
     });
-    if kept.is_err() {
+    if result.is_err() {
         // A partial backup is useless. If its removal fails, the `.draft` file stays next to `to`.
         let _ = std::fs::remove_file(&draft);
     }
     store.close().await;
-    Ok(kept?)
+    Ok(result?)
 }
 
 async fn write(
@@ -47,8 +47,8 @@ async fn write(
 ) -> Result<Manifest, BackupError> {
     let file = |source| BackupError::File { path: draft.to_owned(), source };
     // Read before the rows and again after them: if a rotation happens meanwhile, the rows may need either set of keys.
-    let mut keys = kept_keys(options)?;
-    let out = fresh_private(draft).map_err(file)?;
+    let mut keys = data_dir_keys(options)?;
+    let out = create_private(draft).map_err(file)?;
     let mut tar = Builder::new(out);
     let mut rows = Sha256Writer::new(tempfile::tempfile().map_err(file)?);
     let count = store.dump(&mut rows).await?;
@@ -64,7 +64,7 @@ async fn write(
         append_file(&mut tar, &format!("{ARTIFACTS}{sha256}"), spool).map_err(file)?;
     }
     let known = keys.clone();
-    keys.extend(kept_keys(options)?.into_iter().filter(|key| !known.contains(key)));
+    keys.extend(data_dir_keys(options)?.into_iter().filter(|key| !known.contains(key)));
     for (name, key) in [SEALING_KEY, NEXT_SEALING_KEY].into_iter().zip(&keys) {
         append(&mut tar, name, key).map_err(file)?;
     }
@@ -78,14 +78,14 @@ async fn write(
         holds_sealing_key: !keys.is_empty(),
     };
     audit(store, AuditAction::ServerBackup, &manifest).await?;
-    let said = serde_json::to_vec_pretty(&manifest).map_err(|error| file(error.into()))?;
-    append(&mut tar, MANIFEST, &said).map_err(file)?;
+    let manifest_json = serde_json::to_vec_pretty(&manifest).map_err(|error| file(error.into()))?;
+    append(&mut tar, MANIFEST, &manifest_json).map_err(file)?;
     tar.into_inner().and_then(|out| out.sync_all()).map_err(file)?;
     Ok(manifest)
 }
 
 /// Returns the keys in the data directory; none if a key file is configured, because the operator then keeps it elsewhere.
-fn kept_keys(options: &ServerOptions) -> Result<Vec<Zeroizing<Vec<u8>>>, BackupError> {
+fn data_dir_keys(options: &ServerOptions) -> Result<Vec<Zeroizing<Vec<u8>>>, BackupError> {
     if options.sealing_key_file.is_some() {
         return Ok(Vec::new());
     }

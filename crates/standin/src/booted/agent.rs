@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::node::{self, Node};
 use super::{load_balancer, registration, static_pods};
-use crate::agent::{kubelet_exits_for_ever, say_ready};
+use crate::agent::{log_kubelet_exits_forever, report_ready};
 use crate::faults::{Fault, Faults};
 use crate::identity::Identity;
 use crate::join::{Join, Joined, LOAD_BALANCER};
@@ -16,9 +16,9 @@ pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()
     // Written again once the apiserver is known, as in RKE2.
     static_pods::remove(&settings.paths, "kube-proxy")?;
     let joined = join.run().await?;
-    let (cluster, identity) = settle(&settings, &join, joined).await?;
+    let (cluster, identity) = prepare_connections(&settings, &join, joined).await?;
     if faults.has(Fault::KubeletExited) {
-        kubelet_exits_for_ever().await;
+        log_kubelet_exits_forever().await;
     }
     let containerd = node.start_containerd(&settings).await?;
     let work = async {
@@ -26,7 +26,7 @@ pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()
         node.start_kubelet(&settings, &cluster)?;
         registration::complete(&settings, &identity).await?;
         if !faults.has(Fault::NeverReady) {
-            say_ready(&settings)?;
+            report_ready(&settings)?;
         }
         std::future::pending::<anyhow::Result<()>>().await
     };
@@ -37,9 +37,13 @@ pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()
 }
 
 /// Starts the load balancers for apiservers and supervisor, and writes the node's credentials.
-async fn settle(settings: &Settings, join: &Join<'_>, joined: Joined) -> anyhow::Result<(Cluster, Identity)> {
+async fn prepare_connections(
+    settings: &Settings,
+    join: &Join<'_>,
+    joined: Joined,
+) -> anyhow::Result<(Cluster, Identity)> {
     let Joined { identity, proxy, mut apiservers, cluster } = joined;
-    let cluster = Cluster::told(&cluster)?;
+    let cluster = Cluster::from_config(&cluster)?;
     // Last: the host in the `server` option, in case all listed addresses have changed.
     let registered = format!("{}:{APISERVER_PORT}", join.host());
     if !apiservers.contains(&registered) {

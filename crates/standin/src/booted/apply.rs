@@ -25,23 +25,23 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Timeout for applying one manifest.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Limit of kubectl's error output in a log line.
-const SAID_BYTES_MAX: usize = 1024;
+const STDERR_BYTES_MAX: usize = 1024;
 const EVENTS_BYTES: usize = 4096;
 
 /// Applies the folder's manifests until `rke2` ends. Without inotify, looks for changes every [`RETRY_AFTER`].
-pub(super) async fn keep_applied(folder: Utf8PathBuf, kubectl: Utf8PathBuf, kubeconfig: Utf8PathBuf) {
+pub(super) async fn apply_continuously(folder: Utf8PathBuf, kubectl: Utf8PathBuf, kubeconfig: Utf8PathBuf) {
     let mut applied = BTreeMap::new();
     let mut changes = match Changes::of(&folder) {
         Ok(changes) => Some(changes),
         Err(error) => {
-            log::warning!("Changes of {folder} are not followed: {error}");
+            log::warning!("Failed to watch {folder}: {error}");
             None
         }
     };
     loop {
-        let whole = apply_changed(&folder, &kubectl, &kubeconfig, &mut applied).await;
+        let is_complete = apply_changed(&folder, &kubectl, &kubeconfig, &mut applied).await;
         match &mut changes {
-            Some(changes) if whole => changes.next().await,
+            Some(changes) if is_complete => changes.next().await,
             Some(changes) => {
                 // Repeat after the delay or after a change, whichever comes first.
                 let _ = tokio::time::timeout(RETRY_AFTER, changes.next()).await;
@@ -65,7 +65,7 @@ async fn apply_changed(
             return false;
         }
     };
-    let mut whole = true;
+    let mut is_complete = true;
     for file in files {
         let name = file.file_name().unwrap_or_default().to_owned();
         let Ok(content) = fs::read(&file) else { continue };
@@ -80,11 +80,11 @@ async fn apply_changed(
             }
             Err(error) => {
                 log::error!("Failed to process config: failed to process {file}: {error:#}");
-                whole = false;
+                is_complete = false;
             }
         }
     }
-    whole
+    is_complete
 }
 
 fn manifests(folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>> {
@@ -109,11 +109,11 @@ async fn apply(file: &Utf8Path, kubectl: &Utf8Path, kubeconfig: &Utf8Path) -> an
         .env_remove("KUBECONFIG")
         .stdin(Stdio::null())
         .kill_on_drop(true);
-    let output = tokio::time::timeout(APPLY_TIMEOUT, command.output()).await.context("it took too long")??;
+    let output = tokio::time::timeout(APPLY_TIMEOUT, command.output()).await.context("kubectl apply timed out")??;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr[..output.stderr.len().min(SAID_BYTES_MAX)]).trim().to_owned();
+    let said = String::from_utf8_lossy(&output.stderr[..output.stderr.len().min(STDERR_BYTES_MAX)]).trim().to_owned();
     anyhow::bail!("{said}")
 }
 
@@ -127,18 +127,18 @@ impl Changes {
         let events = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM | WatchFlags::DELETE;
         inotify::add_watch(&watch, folder.as_std_path(), events)?;
         // Capacity 1: several changes during one pass cause one further pass.
-        let (tell, told) = mpsc::channel(1);
+        let (sender, receiver) = mpsc::channel(1);
         // A detached thread, which blocks in the kernel until the process ends.
         std::thread::spawn(move || {
             let mut buffer = [MaybeUninit::uninit(); EVENTS_BYTES];
             let mut reader = inotify::Reader::new(&watch, &mut buffer);
             while reader.next().is_ok() {
-                if let Err(mpsc::error::TrySendError::Closed(())) = tell.try_send(()) {
+                if let Err(mpsc::error::TrySendError::Closed(())) = sender.try_send(()) {
                     return;
                 }
             }
         });
-        Ok(Self(told))
+        Ok(Self(receiver))
     }
 
     /// Returns after a change; never returns once the thread has ended.
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn skipped_and_hidden_manifests_are_passed_over() {
+    fn skipped_and_hidden_manifests_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let dir = Utf8Path::from_path(dir.path()).unwrap();
         for file in ["a.yaml", "b.yaml", "b.yaml.skip", ".c.yaml", "d.txt", "e.yml"] {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_of_the_folder_is_told_and_its_absence_is_not() {
+    async fn only_changes_of_the_folder_are_notified() {
         let dir = tempfile::tempdir().unwrap();
         let dir = Utf8Path::from_path(dir.path()).unwrap();
         let mut changes = Changes::of(dir).unwrap();

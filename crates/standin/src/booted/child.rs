@@ -55,7 +55,7 @@ pub(crate) fn become_program(arguments: &[String]) -> ExitCode {
         return ExitCode::FAILURE;
     };
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        log::fatal!("no signal at the parent's end: {error}");
+        log::fatal!("Failed to set the parent death signal: {error}");
         return ExitCode::FAILURE;
     }
     // A parent that ended before the signal was set causes no signal.
@@ -64,12 +64,12 @@ pub(crate) fn become_program(arguments: &[String]) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let error = Command::new(program).args(arguments).exec();
-    log::fatal!("cannot run {program}: {error}");
+    log::fatal!("Failed to run {program}: {error}");
     ExitCode::FAILURE
 }
 
 /// Formats an exit status as Go does, because RKE2's journal contains that form.
-pub(crate) fn end_in_words(status: ExitStatus) -> String {
+pub(crate) fn exit_text(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(9)) => "signal: killed".to_owned(),
@@ -87,9 +87,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_told_as_go_tells_them() {
-        assert_eq!(end_in_words(ExitStatus::from_raw(1 << 8)), "exit status 1");
-        assert_eq!(end_in_words(ExitStatus::from_raw(9)), "signal: killed");
-        assert_eq!(end_in_words(ExitStatus::from_raw(15)), "signal: 15");
+    fn exit_text_is_the_one_of_go() {
+        assert_eq!(exit_text(ExitStatus::from_raw(1 << 8)), "exit status 1");
+        assert_eq!(exit_text(ExitStatus::from_raw(9)), "signal: killed");
+        assert_eq!(exit_text(ExitStatus::from_raw(15)), "signal: 15");
     }
 }

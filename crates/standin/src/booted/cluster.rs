@@ -24,7 +24,7 @@ impl Cluster {
     }
 
     /// Parses the response of `/v1-rke2/config` for an agent.
-    pub(super) fn told(config: &serde_json::Value) -> anyhow::Result<Self> {
-        Self::deserialize(config).context("the server's configuration is not usable")
+    pub(super) fn from_config(config: &serde_json::Value) -> anyhow::Result<Self> {
+        Self::deserialize(config).context("invalid configuration from the server")
     }
 }

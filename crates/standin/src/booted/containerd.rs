@@ -41,7 +41,7 @@ impl Containerd {
         let mut process = Child { program, arguments, log: log.clone() }.start()?;
         while !child::listens(SOCKET.into()).await {
             if let Some(status) = process.try_wait()? {
-                anyhow::bail!("containerd exited: {}, see {log}", child::end_in_words(status));
+                anyhow::bail!("containerd exited: {}, see {log}", child::exit_text(status));
             }
             tokio::time::sleep(PROBE_EVERY).await;
         }
@@ -53,8 +53,8 @@ impl Containerd {
 
     /// Returns an error when containerd has exited, which ends `rke2` as with RKE2.
     pub(super) async fn ended(mut self) -> anyhow::Error {
-        match self.process.wait().await.context("containerd cannot be waited for") {
-            Ok(status) => anyhow::anyhow!("containerd exited: {}", child::end_in_words(status)),
+        match self.process.wait().await.context("failed to wait for containerd") {
+            Ok(status) => anyhow::anyhow!("containerd exited: {}", child::exit_text(status)),
             Err(error) => error,
         }
     }

@@ -22,11 +22,11 @@ use crate::paths::{self, HostPaths};
 pub(super) const FOLDER: &str = "agent/images";
 const CACHE: &str = ".cache.json";
 /// Limit of ctr's error output in an error.
-const SAID_BYTES_MAX: u64 = 4096;
+const STDERR_BYTES_MAX: u64 = 4096;
 
 /// Size and modification time of an archive when it was imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Seen {
+struct FileStamp {
     size: u64,
     mtime_ns: i64,
 }
@@ -61,11 +61,12 @@ pub(super) fn import_all(host: &HostPaths, ctr: &Utf8Path, snapshotter: &str) ->
     let cache = host.data(FOLDER).join(CACHE);
     // Operators enable the cache by creating an empty file.
     let known = paths::read_optional(&cache)?;
-    let mut seen: BTreeMap<String, Seen> =
+    let mut seen: BTreeMap<String, FileStamp> =
         known.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     for archive in archives(host)? {
         let meta = fs::metadata(&archive)?;
-        let now = Seen { size: meta.len(), mtime_ns: meta.mtime().saturating_mul(1_000_000_000) + meta.mtime_nsec() };
+        let now =
+            FileStamp { size: meta.len(), mtime_ns: meta.mtime().saturating_mul(1_000_000_000) + meta.mtime_nsec() };
         let name = archive.file_name().unwrap_or_default().to_owned();
         if known.is_some() && seen.get(&name) == Some(&now) {
             log::info!("Skipping import of {archive}: it has not changed");
@@ -96,12 +97,12 @@ fn import(archive: &Utf8Path, ctr: &Utf8Path, snapshotter: &str) -> anyhow::Resu
     let mut content = open_archive(archive)?;
     // A separate thread, because ctr would block if its error output were not read at the same time.
     let feeding = std::thread::spawn(move || io::copy(&mut content, &mut { stdin }));
-    let (mut stderr, mut said) = (stderr, Vec::new());
-    (&mut stderr).take(SAID_BYTES_MAX).read_to_end(&mut said)?;
+    let (mut stderr, mut error_text) = (stderr, Vec::new());
+    (&mut stderr).take(STDERR_BYTES_MAX).read_to_end(&mut error_text)?;
     io::copy(&mut stderr, &mut io::sink())?;
     let status = child.wait()?;
     let fed = feeding.join().map_err(|_| anyhow::anyhow!("reading {archive} ended in a panic"))?;
-    anyhow::ensure!(status.success(), "ctr: {status}: {}", String::from_utf8_lossy(&said).trim());
+    anyhow::ensure!(status.success(), "ctr: {status}: {}", String::from_utf8_lossy(&error_text).trim());
     match fed {
         // ctr stops reading at the archive's end and ignores bytes after it.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

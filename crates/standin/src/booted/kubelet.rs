@@ -36,7 +36,7 @@ pub(super) fn start(settings: &Settings, machine: &Machine, cluster: &Cluster, b
 async fn keep_running(child: Child, mut process: tokio::process::Child) {
     loop {
         match process.wait().await {
-            Ok(status) => log::error!("Kubelet exited: {}", child::end_in_words(status)),
+            Ok(status) => log::error!("Kubelet exited: {}", child::exit_text(status)),
             Err(error) => log::error!("Kubelet exited: {error}"),
         }
         process = loop {
@@ -67,7 +67,7 @@ fn arguments(settings: &Settings, folder: &Utf8Path) -> Vec<String> {
     if !taints.is_empty() {
         arguments.push(format!("--register-with-taints={}", taints.join(",")));
     }
-    arguments.extend(settings.options.whole("kubelet-arg").iter().map(|argument| format!("--{argument}")));
+    arguments.extend(settings.options.values("kubelet-arg").iter().map(|argument| format!("--{argument}")));
     arguments
 }
 
@@ -101,13 +101,13 @@ fn configuration(settings: &Settings, machine: &Machine, cluster: &Cluster) -> a
         "volumePluginDir": "/var/lib/kubelet/volumeplugins",
     });
     if let Some(fields) = configuration.as_object_mut() {
-        fields.extend(conceded(machine));
+        fields.extend(concessions(machine));
     }
     Ok(configuration)
 }
 
 /// Configuration that depends on what this machine supports.
-fn conceded(machine: &Machine) -> serde_json::Map<String, Value> {
+fn concessions(machine: &Machine) -> serde_json::Map<String, Value> {
     let mut fields = serde_json::Map::new();
     match &machine.cgroups {
         Cgroups::V2 => {
@@ -141,12 +141,12 @@ mod tests {
     #[test]
     fn a_machine_gets_exactly_the_concessions_it_needs() {
         let able = Machine { cgroups: Cgroups::V2, lowers_oom_scores: true, overlays: true, counts_storage: true };
-        assert_eq!(Value::Object(conceded(&able)), json!({ "cgroupDriver": "systemd" }));
+        assert_eq!(Value::Object(concessions(&able)), json!({ "cgroupDriver": "systemd" }));
         let cgroups = Cgroups::V1 { root: Some("/n1".to_owned()), trees: Vec::new() };
         let poor = Machine { cgroups, lowers_oom_scores: false, overlays: false, counts_storage: false };
         let expected = json!({
             "cgroupDriver": "cgroupfs", "failCgroupV1": false, "cgroupRoot": "/n1", "localStorageCapacityIsolation": false,
         });
-        assert_eq!(Value::Object(conceded(&poor)), expected);
+        assert_eq!(Value::Object(concessions(&poor)), expected);
     }
 }

@@ -58,10 +58,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_that_is_gone_is_passed_over() {
-        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    async fn unreachable_server_is_skipped() {
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
         let answering = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let servers = vec![gone, answering.local_addr().unwrap().to_string()];
+        let servers = vec![closed, answering.local_addr().unwrap().to_string()];
         tokio::spawn(async move {
             let (mut stream, _) = answering.accept().await.unwrap();
             stream.write_all(b"here").await.unwrap();

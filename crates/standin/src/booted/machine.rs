@@ -58,23 +58,23 @@ impl Machine {
 
     /// Describes each setting that differs from RKE2's, and why.
     fn concessions(&self) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut texts = Vec::new();
         if let Cgroups::V1 { root, .. } = &self.cgroups {
-            said.push("cgroup v1, so kubelet has failCgroupV1 off and the driver cgroupfs".to_owned());
+            texts.push("cgroup v1, so the kubelet has failCgroupV1 off and the driver cgroupfs".to_owned());
             if let Some(root) = root {
-                said.push(format!("control groups are shared with other nodes, so all pods are below {root}"));
+                texts.push(format!("control groups are shared with other nodes, so all pods are below {root}"));
             }
         }
         if !self.lowers_oom_scores {
-            said.push("CAP_SYS_RESOURCE is missing, so containerd has restrict_oom_score_adj on".to_owned());
+            texts.push("CAP_SYS_RESOURCE is missing, so containerd has restrict_oom_score_adj on".to_owned());
         }
         if !self.overlays {
-            said.push("overlays are not possible in the data directory, so the snapshotter is native".to_owned());
+            texts.push("the data directory does not support overlayfs, so the snapshotter is native".to_owned());
         }
         if !self.counts_storage {
-            said.push("the kubelet's disk cannot be counted, so localStorageCapacityIsolation is off".to_owned());
+            texts.push("disk usage of the kubelet is unknown, so localStorageCapacityIsolation is off".to_owned());
         }
-        said
+        texts
     }
 
     fn prepare(&self, mounts: &Mounts) -> anyhow::Result<()> {
@@ -83,7 +83,7 @@ impl Machine {
             if mounts.of(tree.as_str()).is_some_and(|mount| mount.read_only) {
                 mount_remount(tree.as_std_path(), MountFlags::BIND, "")
                     .map_err(|error| anyhow::anyhow!("cannot make {tree} writable: {error}"))?;
-                log::info!("Stand-in concession to this machine: {tree} was read-only and is not any more");
+                log::info!("Stand-in concession to this machine: {tree} was read-only and is now writable");
             }
             if let Some(root) = root {
                 paths::make_dir(&tree.join(root.trim_start_matches('/')), 0o755)?;
@@ -148,15 +148,15 @@ mod tests {
         32 30 0:28 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
 
     #[test]
-    fn a_node_among_others_stays_in_its_inits_group() {
+    fn node_on_a_shared_machine_uses_the_group_of_its_init() {
         let cgroups = |of_init: &str| Cgroups::of(&Mounts::parse(V1), of_init);
         let trees = vec!["/sys/fs/cgroup/memory".into(), "/sys/fs/cgroup/pids".into()];
-        let among = Cgroups::V1 { root: Some("/lab/n1".to_owned()), trees: trees.clone() };
-        assert_eq!(cgroups("5:pids:/x\n4:memory:/lab/n1/init.scope\n1:name=systemd:/y\n"), among);
-        assert_eq!(cgroups("4:cpu,memory:/lab/n1\n"), among);
-        let alone = Cgroups::V1 { root: None, trees };
-        assert_eq!(cgroups("4:memory:/init.scope\n"), alone);
-        assert_eq!(cgroups("4:memory:/\n"), alone);
+        let shared_machine = Cgroups::V1 { root: Some("/lab/n1".to_owned()), trees: trees.clone() };
+        assert_eq!(cgroups("5:pids:/x\n4:memory:/lab/n1/init.scope\n1:name=systemd:/y\n"), shared_machine);
+        assert_eq!(cgroups("4:cpu,memory:/lab/n1\n"), shared_machine);
+        let own_machine = Cgroups::V1 { root: None, trees };
+        assert_eq!(cgroups("4:memory:/init.scope\n"), own_machine);
+        assert_eq!(cgroups("4:memory:/\n"), own_machine);
         // Only this node's part of the tree is mounted, so the visible root is its own.
         let part = V1.replace("0:27 / /sys", "0:27 /lab/n1 /sys");
         let Cgroups::V1 { root, .. } = Cgroups::of(&Mounts::parse(&part), "4:memory:/lab/n1/init.scope\n") else {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_conceded_to_a_machine_that_can_do_everything() {
+    fn capable_machine_gets_no_concessions() {
         let able = Machine { cgroups: Cgroups::V2, lowers_oom_scores: true, overlays: true, counts_storage: true };
         assert_eq!(able.concessions(), Vec::<String>::new());
         let cgroups = Cgroups::V1 { root: Some("/n1".to_owned()), trees: Vec::new() };

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 
 /// Writes the release's manifests with the cluster's values filled in. Removes those that `disable`, another `cni` or `without_cni`
 /// switches off, and leaves those with a `.skip` file unchanged.
-pub(super) fn lay_down(
+pub(super) fn write_all(
     settings: &Settings,
     cluster: &Cluster,
     bin: &Utf8Path,

@@ -67,7 +67,7 @@ mod tests {
         32 30 0:28 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
 
     #[test]
-    fn a_read_only_tree_is_told_from_a_writable_one() {
+    fn read_only_mount_is_recognized() {
         let mounts = Mounts::parse(TEXT);
         assert!(mounts.of("/sys/fs/cgroup/memory").unwrap().read_only);
         assert!(!mounts.of("/sys/fs/cgroup/pids").unwrap().read_only);

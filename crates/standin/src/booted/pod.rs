@@ -37,7 +37,8 @@ pub(super) fn render(host: &HostPaths, name: &str, arguments: &[String], shape: 
         let mut probe = json!({
             "initialDelaySeconds": delay, "timeoutSeconds": timeout, "failureThreshold": failures, "periodSeconds": 10,
         });
-        probe[if matches!(shape.probe, Probe::Kubectl) { "exec" } else { "httpGet" }] = asked(host, &shape.probe, path);
+        probe[if matches!(shape.probe, Probe::Kubectl) { "exec" } else { "httpGet" }] =
+            probe_action(host, &shape.probe, path);
         probe
     };
     let (mut mounts, mut volumes) = (Vec::new(), Vec::new());
@@ -88,7 +89,7 @@ pub(super) fn render(host: &HostPaths, name: &str, arguments: &[String], shape: 
 }
 
 /// The `exec` or `httpGet` of a probe. `path` applies only to the apiserver, which distinguishes liveness from readiness.
-fn asked(host: &HostPaths, probe: &Probe, path: &str) -> Value {
+fn probe_action(host: &HostPaths, probe: &Probe, path: &str) -> Value {
     match probe {
         Probe::Http { scheme, port, path } => {
             json!({ "host": "localhost", "scheme": scheme, "port": port, "path": path })
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_changes_with_the_files_that_its_arguments_name_and_not_with_its_log() {
+    fn pod_hash_covers_argument_files_but_not_the_log() {
         let dir = tempfile::tempdir().unwrap();
         let dir = Utf8Path::from_path(dir.path()).unwrap();
         let (certificate, log) = (dir.join("a.crt"), dir.join("audit.log"));

@@ -24,13 +24,13 @@ pub(super) async fn complete(settings: &Settings, identity: &Identity) -> anyhow
         "labels": kubenode::own_labels(settings),
         "annotations": kubenode::annotations(settings, identity),
     } });
-    let mut said = false;
+    let mut is_logged = false;
     loop {
         match try_to_complete(&client, identity, &path, &patch).await {
             Ok(()) => return Ok(()),
-            Err(error) if !said => {
+            Err(error) if !is_logged => {
                 log::info!("Waiting for node {} to be registered: {error}", identity.name);
-                said = true;
+                is_logged = true;
             }
             Err(_) => {}
         }

@@ -41,7 +41,7 @@ pub(super) fn install(host: &HostPaths) -> anyhow::Result<Utf8PathBuf> {
             }
         }
         anyhow::bail!(
-            "no archive in {} holds it, and the stand-in pulls nothing; a release for sandbox nodes alone holds no images",
+            "no archive in {} contains it and the stand-in does not pull; a release for sandbox nodes only has no images",
             host.data(images::FOLDER)
         )
     })
@@ -78,7 +78,7 @@ fn extract(archive: &Utf8Path, target: &Utf8Path) -> anyhow::Result<bool> {
     }
     match wanted {
         None => Ok(false),
-        Some(missing) => anyhow::bail!("the archive lacks layers of {RUNTIME_IMAGE}: {}", missing.join(", ")),
+        Some(missing) => anyhow::bail!("the archive is missing layers of {RUNTIME_IMAGE}: {}", missing.join(", ")),
     }
 }
 
@@ -95,14 +95,14 @@ fn take_files(layer: &mut impl Read, target: &Utf8Path) -> anyhow::Result<()> {
                 let mode = entry.header().mode()? & 0o755;
                 let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path)?;
                 let size = entry.size();
-                anyhow::ensure!(size <= FILE_BYTES_MAX, "{name} has {size} bytes");
+                anyhow::ensure!(size <= FILE_BYTES_MAX, "{name} is too large: {size} bytes");
                 std::io::copy(&mut entry.take(FILE_BYTES_MAX), &mut file)?;
                 placed.insert(name, path);
             }
             tar::EntryType::Link => {
                 let of = entry.link_name()?.map(|of| of.to_string_lossy().into_owned()).unwrap_or_default();
                 let of =
-                    placed.get(&of).with_context(|| format!("{name} is another name of {of}, which is not there"))?;
+                    placed.get(&of).with_context(|| format!("{name} is a hard link to {of}, which does not exist"))?;
                 fs::hard_link(of, &path)?;
             }
             _ => {}
@@ -124,7 +124,7 @@ fn place(name: &str) -> Option<Utf8PathBuf> {
 
 /// Reads the release's manifests from the `charts` folder next to `bin`: name without `.yaml`, and text. Sorted by name.
 pub(super) fn charts(bin: &Utf8Path) -> anyhow::Result<Vec<(String, String)>> {
-    let folder = bin.parent().map(|release| release.join("charts")).context("the programs lie nowhere")?;
+    let folder = bin.parent().map(|release| release.join("charts")).context("the folder of programs has no parent")?;
     let mut charts = Vec::new();
     for entry in folder.read_dir_utf8().with_context(|| folder.to_string())? {
         let entry = entry?;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_taken_layer_by_layer_and_others_are_passed_over() {
+    fn only_layers_of_the_runtime_image_are_extracted() {
         let dir = tempfile::tempdir().unwrap();
         let dir = Utf8Path::from_path(dir.path()).unwrap();
         let one = tar(&[("bin/kubelet", b"k", None), ("bin/kubectl", b"", Some("bin/kubelet"))]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_without_the_image_is_not_taken_and_half_of_one_is_an_error() {
+    fn missing_image_is_skipped_and_a_missing_layer_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let dir = Utf8Path::from_path(dir.path()).unwrap();
         let one = tar(&[("bin/runc", b"r", None)]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_programs_and_manifests_leave_the_image() {
+    fn only_programs_and_charts_are_extracted() {
         assert_eq!(place("bin/kubelet").unwrap(), "bin/kubelet");
         assert_eq!(place("charts/rke2-canal.yaml").unwrap(), "charts/rke2-canal.yaml");
         for name in

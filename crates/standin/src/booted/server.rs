@@ -9,7 +9,7 @@ use super::{apply, manifests, registration, static_pods};
 use crate::control_plane::{self, ControlPlane};
 use crate::faults::{Fault, Faults};
 use crate::identity::Identity;
-use crate::server::{self, Opened, etcd_healthy, until};
+use crate::server::{self, ServerContext, etcd_healthy, wait_until};
 use crate::server_nodes::{self, OwnNode};
 use crate::settings::Settings;
 use crate::{agent, log, server_files};
@@ -17,9 +17,9 @@ use crate::{agent, log, server_files};
 /// Runs until the process is stopped by a signal; an error is fatal.
 pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()> {
     let node = Node::prepare(&settings)?;
-    let server = Opened::open(&settings).await?;
+    let server = ServerContext::open(&settings).await?;
     if faults.has(Fault::KubeletExited) {
-        agent::kubelet_exits_for_ever().await;
+        agent::log_kubelet_exits_forever().await;
     }
     // Written again once the apiserver is ready, as in RKE2.
     static_pods::remove(&settings.paths, "kube-proxy")?;
@@ -32,7 +32,7 @@ pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()
     Ok(())
 }
 
-async fn bring_up(settings: &Settings, faults: &Faults, server: &Opened, node: &Node) -> anyhow::Result<()> {
+async fn bring_up(settings: &Settings, faults: &Faults, server: &ServerContext, node: &Node) -> anyhow::Result<()> {
     let cluster = Cluster::of(settings);
     let identity = server::own_identity(settings, &server.files)?;
     node::write_credentials(&settings.paths, &identity, &server.files.proxy)?;
@@ -50,22 +50,28 @@ async fn bring_up(settings: &Settings, faults: &Faults, server: &Opened, node: &
     server.core_ready.send_replace(true);
     tokio::spawn(server_nodes::follow(server.admin.clone(), OwnNode::new(settings)));
     if !faults.has(Fault::NeverReady) {
-        server::say_ready(settings)?;
+        server::report_ready(settings)?;
     }
     finish(settings, faults, node, &cluster, &identity).await
 }
 
-async fn start_core(settings: &Settings, faults: &Faults, server: &Opened, plane: &ControlPlane) -> anyhow::Result<()> {
+async fn start_core(
+    settings: &Settings,
+    faults: &Faults,
+    server: &ServerContext,
+    plane: &ControlPlane,
+) -> anyhow::Result<()> {
     log::info!("Managed etcd cluster initializing");
     if faults.has(Fault::EtcdNeverReady) {
-        server::etcd_is_waited_for_for_ever().await;
+        server::wait_for_etcd_forever().await;
     }
-    server::say_how_to_join(settings);
+    server::log_join_commands(settings);
     server_files::write_kubeconfig(settings, &server.files)?;
-    until("Waiting for etcd server to become available", || etcd_healthy(settings)).await;
+    wait_until("Waiting for etcd server to become available", || etcd_healthy(settings)).await;
     log::info!("ETCD server is now running");
     static_pods::write(settings, &plane.apiserver)?;
-    until("Waiting for API server to become available", || async { server.admin.get("/readyz").await.is_ok() }).await;
+    wait_until("Waiting for API server to become available", || async { server.admin.get("/readyz").await.is_ok() })
+        .await;
     log::info!("Kube API server is now running");
     Ok(())
 }
@@ -79,9 +85,9 @@ async fn finish(
     identity: &Identity,
 ) -> anyhow::Result<()> {
     let folder: Utf8PathBuf = settings.paths.data("server/manifests");
-    manifests::lay_down(settings, cluster, &node.bin, faults.has(Fault::CniNotInitialized))?;
+    manifests::write_all(settings, cluster, &node.bin, faults.has(Fault::CniNotInitialized))?;
     let applying = async {
-        apply::keep_applied(folder, node.bin.join("kubectl"), settings.paths.cred("admin.kubeconfig")).await;
+        apply::apply_continuously(folder, node.bin.join("kubectl"), settings.paths.cred("admin.kubeconfig")).await;
         Ok(())
     };
     // The first never ends, so this returns only if the second fails.

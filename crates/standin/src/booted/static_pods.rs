@@ -68,7 +68,7 @@ pub(super) fn write_proxy(settings: &Settings, cluster: &Cluster) -> anyhow::Res
         format!("--kubeconfig={kubeconfig}"),
         "--proxy-mode=iptables".to_owned(),
     ];
-    arguments.extend(settings.options.whole("kube-proxy-arg").iter().map(|argument| format!("--{argument}")));
+    arguments.extend(settings.options.values("kube-proxy-arg").iter().map(|argument| format!("--{argument}")));
     let shape = Shape {
         probe: Probe::Http { scheme: "HTTP", port: 10256, path: "/livez" },
         cpu: "250m",

@@ -72,7 +72,7 @@ mod tests {
     use super::is_usable_elsewhere;
 
     #[test]
-    fn a_resolv_conf_that_names_only_the_machine_itself_is_not_given_to_pods() {
+    fn resolv_conf_with_local_name_servers_is_not_used_for_pods() {
         assert!(is_usable_elsewhere("search x\nnameserver 10.0.0.2\n"));
         assert!(!is_usable_elsewhere("nameserver 127.0.0.53\noptions edns0\n"));
         assert!(!is_usable_elsewhere("nameserver 10.0.0.2\nnameserver 127.0.0.53\n"));

@@ -247,7 +247,7 @@ fn free_address() -> String {
 }
 
 /// Forwards connections from a new loopback port to `target`, as a load balancer behind a registration address does. Returns the port.
-pub(crate) fn led_to(target: String) -> u16 {
+pub(crate) fn forward_to(target: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {

@@ -29,12 +29,12 @@ impl Postgres {
 
     pub(super) async fn run(&mut self, sql: Cow<'static, str>) -> Result<(), StoreError> {
         let ran = sqlx::raw_sql(AssertSqlSafe(sql.into_owned())).execute(&mut self.connection).await;
-        self.noted(ran.map(|_| ()))
+        self.mark_if_lost(ran.map(|_| ()))
     }
 
     pub(super) async fn execute(&mut self, sql: Cow<'static, str>, values: Vec<Value>) -> Result<u64, StoreError> {
         let ran = query(sql, values).execute(&mut self.connection).await;
-        self.noted(ran.map(|ran| ran.rows_affected()))
+        self.mark_if_lost(ran.map(|ran| ran.rows_affected()))
     }
 
     pub(super) async fn each_row(
@@ -44,22 +44,22 @@ impl Postgres {
         take: impl FnMut(Row) -> bool + Send,
     ) -> Result<(), StoreError> {
         let named = sql.clone();
-        let ran = taken(&named, query(sql, values).fetch(&mut self.connection), take).await;
-        self.noted(ran)
+        let ran = pass_rows(&named, query(sql, values).fetch(&mut self.connection), take).await;
+        self.mark_if_lost(ran)
     }
 
     pub(super) fn is_lost(&self) -> bool {
         self.lost
     }
 
-    fn noted<T>(&mut self, ran: Result<T, impl Into<StoreError>>) -> Result<T, StoreError> {
+    fn mark_if_lost<T>(&mut self, ran: Result<T, impl Into<StoreError>>) -> Result<T, StoreError> {
         let ran = ran.map_err(Into::into);
         self.lost |= matches!(&ran, Err(StoreError::Unreachable(_)));
         ran
     }
 }
 
-async fn taken(
+async fn pass_rows(
     sql: &str,
     mut rows: futures::stream::BoxStream<'_, Result<PgRow, sqlx::Error>>,
     mut take: impl FnMut(Row) -> bool + Send,
@@ -102,6 +102,6 @@ fn cell(row: &PgRow, at: usize) -> Result<ReadCell, StoreError> {
         "INT2" => Cell::Int(i64::from(row.try_get::<i16, _>(at)?)),
         "TEXT" | "VARCHAR" | "NAME" => Cell::Text(row.try_get(at)?),
         "BYTEA" => Cell::Blob(row.try_get(at)?),
-        _ => return Ok(Err(format!("it is of the type {kind}"))),
+        _ => return Ok(Err(format!("the type {kind} is not supported"))),
     }))
 }

@@ -99,7 +99,7 @@ impl Row {
     pub(crate) fn cell(&self, column: &str) -> Result<&Cell, StoreError> {
         let at = self.columns().iter().position(|name| name == column);
         let Some(cell) = at.and_then(|at| self.cells.get(at)) else {
-            return Err(StoreError::corrupt(&self.columns.table, "*", column, "there is no such column"));
+            return Err(StoreError::corrupt(&self.columns.table, "*", column, "the column does not exist"));
         };
         cell.as_ref().map_err(|why| self.corrupt(column, why))
     }
@@ -119,7 +119,7 @@ impl Row {
     pub(crate) fn text(&self, column: &str) -> Result<&str, StoreError> {
         match self.cell(column)? {
             Cell::Text(text) => Ok(text),
-            other => Err(self.is_not(other, "a text", column)),
+            other => Err(self.type_mismatch(other, "text", column)),
         }
     }
 
@@ -127,7 +127,7 @@ impl Row {
     pub(crate) fn int(&self, column: &str) -> Result<i64, StoreError> {
         match self.cell(column)? {
             Cell::Int(int) => Ok(*int),
-            other => Err(self.is_not(other, "a number", column)),
+            other => Err(self.type_mismatch(other, "a number", column)),
         }
     }
 
@@ -135,24 +135,24 @@ impl Row {
     pub(crate) fn blob(&self, column: &str) -> Result<&[u8], StoreError> {
         match self.cell(column)? {
             Cell::Blob(blob) => Ok(blob),
-            other => Err(self.is_not(other, "bytes", column)),
+            other => Err(self.type_mismatch(other, "bytes", column)),
         }
     }
 
-    fn is_not(&self, found: &Cell, wanted: &str, column: &str) -> StoreError {
+    fn type_mismatch(&self, found: &Cell, wanted: &str, column: &str) -> StoreError {
         let found = match found {
-            Cell::Null => "nothing",
+            Cell::Null => "null",
             Cell::Int(_) => "a number",
-            Cell::Text(_) => "a text",
+            Cell::Text(_) => "text",
             Cell::Blob(_) => "bytes",
         };
-        self.corrupt(column, format_args!("it holds {found} where {wanted} must be"))
+        self.corrupt(column, format_args!("found {found}, expected {wanted}"))
     }
 }
 
 /// Returns the table that a statement of this crate reads from or inserts into.
 fn table_of(sql: &str) -> &str {
-    let after = |at: Option<usize>, word: &str| at.map(|at| &sql[at + word.len()..]);
+    let after = |at: Option<usize>, keyword: &str| at.map(|at| &sql[at + keyword.len()..]);
     let (from, into) = (" from ", "insert into ");
     let rest = match sql.starts_with("select") {
         true => after(sql.find(from), from),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn table_of_a_statement_is_the_one_that_it_reads_or_adds_to() {
+    fn statement_table_is_the_one_read_or_inserted_into() {
         for (sql, table) in [
             ("select id, doc from nodes where id = $1", "nodes"),
             ("select count(*) as n from operations", "operations"),
@@ -208,27 +208,27 @@ mod tests {
 
     #[test]
     fn row_that_cannot_be_read_is_named_by_table_key_and_column() {
-        let said = |error: StoreError| match error {
+        let message = |error: StoreError| match error {
             StoreError::Corrupt(bad) => bad.to_string(),
             other => panic!("{other:?}"),
         };
         let node = row("select id, doc from nodes", &["id", "doc"], vec![text("n-1"), text("{")]);
         assert!(
-            said(node.record::<serde_json::Value>("doc").unwrap_err())
+            message(node.record::<serde_json::Value>("doc").unwrap_err())
                 .starts_with("table nodes, row n-1, column doc: EOF")
         );
-        let event = vec![text("platform"), Ok(Cell::Int(7)), Err("it holds a text that is not UTF-8".to_owned())];
+        let event = vec![text("platform"), Ok(Cell::Int(7)), Err("the text is not UTF-8".to_owned())];
         let event = row("select * from events", &["stream", "sequence", "data"], event);
         assert_eq!(
-            said(event.text("data").unwrap_err()),
-            "table events, row platform/7, column data: it holds a text that is not UTF-8"
+            message(event.text("data").unwrap_err()),
+            "table events, row platform/7, column data: the text is not UTF-8"
         );
         assert_eq!(
-            said(event.int("stream").unwrap_err()),
-            "table events, row platform/7, column stream: it holds a text where a number must be"
+            message(event.int("stream").unwrap_err()),
+            "table events, row platform/7, column stream: found text, expected a number"
         );
-        assert!(said(event.into_cells().unwrap_err()).contains("column data"));
+        assert!(message(event.into_cells().unwrap_err()).contains("column data"));
         let counted = row("select count(*) as n from nodes", &["n"], vec![Ok(Cell::Null)]);
-        assert!(said(counted.int("n").unwrap_err()).starts_with("table nodes, row *, column n"));
+        assert!(message(counted.int("n").unwrap_err()).starts_with("table nodes, row *, column n"));
     }
 }

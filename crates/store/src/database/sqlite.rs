@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Size of the cache of prepared statements: more than this crate has.
-const STATEMENTS_KEPT: usize = 512;
+const STATEMENT_CACHE_SIZE: usize = 512;
 
 pub(crate) struct Sqlite {
     /// Absent after a wait for another process was cancelled half-way.
@@ -35,9 +35,9 @@ impl Sqlite {
     pub(super) fn open(url: &str, setup: &str) -> Result<Self, StoreError> {
         let file = Dialect::Sqlite
             .file(url)
-            .ok_or_else(|| StoreError::Database("the address of an SQLite database names its file".to_owned()))?;
+            .ok_or_else(|| StoreError::Database("the address of an SQLite database must name its file".to_owned()))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        Self::opened(&file, flags, setup).map_err(|error| StoreError::of_sqlite(&error, &file))
+        Self::open_with_flags(&file, flags, setup).map_err(|error| StoreError::from_sqlite(&error, &file))
     }
 
     /// Opens an existing database without ever writing to it. If no process has it open, not even SQLite's side files
@@ -56,34 +56,37 @@ impl Sqlite {
         if !has_log {
             uri.push_str("?immutable=1");
         }
-        let opened =
-            Self::opened(Path::new(&uri), flags, &format!("pragma busy_timeout = {}", LOCK_WAIT_MAX.as_millis()));
-        let opened = opened.map_err(|error| StoreError::of_sqlite(&error, file))?;
+        let opened = Self::open_with_flags(
+            Path::new(&uri),
+            flags,
+            &format!("pragma busy_timeout = {}", LOCK_WAIT_MAX.as_millis()),
+        );
+        let opened = opened.map_err(|error| StoreError::from_sqlite(&error, file))?;
         Ok(Self { file: file.to_owned(), ..opened })
     }
 
-    fn opened(file: &Path, flags: OpenFlags, setup: &str) -> rusqlite::Result<Self> {
+    fn open_with_flags(file: &Path, flags: OpenFlags, setup: &str) -> rusqlite::Result<Self> {
         let connection = rusqlite::Connection::open_with_flags(file, flags)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
         connection.execute_batch(setup)?;
         Ok(Self { connection: Some(connection), file: file.to_owned() })
     }
 
     pub(super) fn run(&mut self, sql: &str) -> Result<(), StoreError> {
         let ran = self.connection()?.execute_batch(sql);
-        self.told(ran)
+        self.add_file(ran)
     }
 
     /// Begins a transaction. Fails at once if another process holds the write lock.
     pub(super) fn begin(&mut self, sql: &str) -> Result<(), StoreError> {
         let connection = self.connection()?;
         let begun = connection.busy_timeout(Duration::ZERO).and_then(|()| connection.execute_batch(sql));
-        self.told(connection.busy_timeout(LOCK_WAIT_MAX).and(begun))
+        self.add_file(connection.busy_timeout(LOCK_WAIT_MAX).and(begun))
     }
 
     /// Begins a transaction after another process has released the write lock, on a thread that may block.
     pub(super) async fn begin_waiting(&mut self, sql: &'static str) -> Result<(), StoreError> {
-        let lost = || StoreError::Unreachable("the wait for another process was given up".to_owned());
+        let lost = || StoreError::Unreachable("the wait for the write lock was cancelled".to_owned());
         let connection = self.connection.take().ok_or_else(lost)?;
         let waited = tokio::task::spawn_blocking(move || {
             let begun = connection.execute_batch(sql);
@@ -91,13 +94,13 @@ impl Sqlite {
         });
         let (connection, begun) = waited.await.map_err(|_| lost())?;
         self.connection = Some(connection);
-        self.told(begun)
+        self.add_file(begun)
     }
 
     pub(super) fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, StoreError> {
         let mut statement = self.prepared(sql, values)?;
         let ran = statement.raw_execute();
-        self.told(ran).map(|rows| rows as u64)
+        self.add_file(ran).map(|rows| rows as u64)
     }
 
     pub(super) fn each_row(
@@ -109,9 +112,9 @@ impl Sqlite {
         let mut statement = self.prepared(sql, values)?;
         let columns = Arc::new(Columns::of(sql, statement.column_names().map(str::to_owned).collect()));
         let mut rows = statement.raw_query();
-        while let Some(row) = self.told(rows.next())? {
+        while let Some(row) = self.add_file(rows.next())? {
             let cells = (0..columns.len()).map(|at| row.get_ref(at).map(cell)).collect::<rusqlite::Result<_>>();
-            if !take(Row::new(columns.clone(), self.told(cells)?)) {
+            if !take(Row::new(columns.clone(), self.add_file(cells)?)) {
                 break;
             }
         }
@@ -124,9 +127,9 @@ impl Sqlite {
 
     /// Returns the prepared statement with its values bound.
     fn prepared(&self, sql: &str, values: &[Value]) -> Result<CachedStatement<'_>, StoreError> {
-        let mut statement = self.told(self.connection()?.prepare_cached(sql))?;
+        let mut statement = self.add_file(self.connection()?.prepare_cached(sql))?;
         for (at, value) in bound(&statement, values)? {
-            self.told(statement.raw_bind_parameter(at, value))?;
+            self.add_file(statement.raw_bind_parameter(at, value))?;
         }
         Ok(statement)
     }
@@ -140,12 +143,12 @@ impl Sqlite {
     }
 
     fn connection(&self) -> Result<&rusqlite::Connection, StoreError> {
-        self.connection.as_ref().ok_or_else(|| StoreError::Unreachable("the connection was given up".to_owned()))
+        self.connection.as_ref().ok_or_else(|| StoreError::Unreachable("the connection was lost".to_owned()))
     }
 
     /// Adds the database file to an error.
-    fn told<T>(&self, ran: rusqlite::Result<T>) -> Result<T, StoreError> {
-        ran.map_err(|error| StoreError::of_sqlite(&error, &self.file))
+    fn add_file<T>(&self, ran: rusqlite::Result<T>) -> Result<T, StoreError> {
+        ran.map_err(|error| StoreError::from_sqlite(&error, &self.file))
     }
 }
 
@@ -188,9 +191,9 @@ fn cell(value: ValueRef<'_>) -> ReadCell {
         ValueRef::Null => Cell::Null,
         ValueRef::Integer(int) => Cell::Int(int),
         ValueRef::Text(text) => {
-            Cell::Text(String::from_utf8(text.to_vec()).map_err(|_| "it holds a text that is not UTF-8".to_owned())?)
+            Cell::Text(String::from_utf8(text.to_vec()).map_err(|_| "the text is not UTF-8".to_owned())?)
         }
         ValueRef::Blob(blob) => Cell::Blob(blob.to_vec()),
-        ValueRef::Real(_) => return Err("it holds a fraction".to_owned()),
+        ValueRef::Real(_) => return Err("a floating-point number is not supported".to_owned()),
     })
 }

@@ -32,7 +32,7 @@ pub struct TokenRecord {
 
 impl TokenRecord {
     /// Prefix of the names of service accounts in audit records and lists. No other token's name begins with it.
-    pub const OF_SERVICE_ACCOUNT: &str = "service-account/";
+    pub const SERVICE_ACCOUNT_PREFIX: &str = "service-account/";
 }
 
 /// A task-signing key, without its seed.

@@ -130,7 +130,7 @@ pub struct IdempotencyRecord {
 
 impl IdempotencyRecord {
     /// Returns the owner that the body is sealed for. The body does not open for another key, request or status.
-    pub fn sealed_for(&self) -> Vec<u8> {
+    pub fn seal_owner(&self) -> Vec<u8> {
         let Self { token, key, request_sha256, status, .. } = self;
         format!("idempotency {token} {key} {request_sha256} {status}").into_bytes()
     }

@@ -53,7 +53,7 @@ pub struct NodeRecord {
     pub support: Vec<TaskSupport>,
     /// The machine as the last tenant left it; absent once it has been enrolled again.
     #[serde(default)]
-    pub left_by_tenant: Option<LeftMachine>,
+    pub left_by_tenant: Option<ReturnedMachine>,
     /// The last time that the node was found on another machine.
     #[serde(default)]
     pub machine_changed: Option<MachineChange>,
@@ -79,7 +79,7 @@ pub struct NodeRecord {
 
 /// A machine that a tenant has returned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LeftMachine {
+pub struct ReturnedMachine {
     /// When the node was taken back.
     pub at: Timestamp,
     /// The last id that the machine reported.
@@ -109,7 +109,7 @@ pub struct MachineChange {
 impl NodeRecord {
     /// Clears the facts about the machine and its agent, but keeps the machine's id to compare the next machine with
     /// it.
-    pub fn forget_machine(&mut self) {
+    pub fn clear_machine_facts(&mut self) {
         self.agent_problem = None;
         (self.facts, self.machine, self.preflight, self.inspected_at) = (None, None, None, None);
     }

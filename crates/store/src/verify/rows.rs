@@ -12,15 +12,14 @@ use crate::{
     dump::RESTORED,
     enrollment,
     error::StoreError,
-    event,
-    genuine::RecordProof,
-    history,
+    event, history,
     query::{Row, get_count, get_int, get_parsed, get_text},
     record::{
         AccessGrantRecord, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuthorityRecord,
         EnrollmentRecord, IdempotencyRecord, MemberRecord, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
         ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
     },
+    record_verifier::RecordProof,
     sealing::SealingRecord,
     secret, service_account, signing_key,
     signing_key::StoredSigningKey,
@@ -47,16 +46,16 @@ impl<'a> Rows<'a> {
     pub(super) fn take(&mut self, table: &str, row: &Row) -> bool {
         self.verified.rows += 1;
         if let Err(error) = self.read(table, row)
-            && let Err(other) = self.verified.take(error)
+            && let Err(other) = self.verified.add_error(error)
         {
-            self.verified.find(FindingKind::Row, format!("table {table}, row {}", row.key()), other.to_string());
+            self.verified.add_finding(FindingKind::Row, format!("table {table}, row {}", row.key()), other.to_string());
         }
         true
     }
 
     /// Records the failure of a whole statement.
-    pub(super) fn failed(&mut self, error: StoreError) -> Result<(), StoreError> {
-        self.verified.take(error)
+    pub(super) fn add_error(&mut self, error: StoreError) -> Result<(), StoreError> {
+        self.verified.add_error(error)
     }
 
     /// Reads a row as the record type of its table.
@@ -65,14 +64,18 @@ impl<'a> Rows<'a> {
             "settings" => self.setting(row),
             "secrets" => {
                 let secret = secret::secret(row)?;
-                self.opens(row, "sealed", secret.id.to_string().as_bytes(), &secret.sealed);
+                self.check_sealed_value(row, "sealed", secret.id.to_string().as_bytes(), &secret.sealed);
                 Ok(())
             }
-            "tokens" => self.coded::<TokenRecord>(row, token::TABLE, token::is_in_its_row),
-            "service_accounts" => {
-                self.coded::<ServiceAccountRecord>(row, service_account::TABLE, service_account::is_in_its_row)
+            "tokens" => self.check_coded_record::<TokenRecord>(row, token::TABLE, token::matches_row),
+            "service_accounts" => self.check_coded_record::<ServiceAccountRecord>(
+                row,
+                service_account::TABLE,
+                service_account::matches_row,
+            ),
+            "enrollments" => {
+                self.check_coded_record::<EnrollmentRecord>(row, enrollment::TABLE, enrollment::matches_row)
             }
-            "enrollments" => self.coded::<EnrollmentRecord>(row, enrollment::TABLE, enrollment::is_in_its_row),
             "signing_keys" => self.signing_key(row),
             "authorities" => self.authority(row),
             "idempotency" => self.answer(row),
@@ -88,96 +91,96 @@ impl<'a> Rows<'a> {
     fn setting(&mut self, row: &Row) -> Result<(), StoreError> {
         let (name, value) = (get_text(row, "name")?, row.blob("value")?);
         if self.sealed_settings.contains(&name.as_str()) {
-            self.opens(row, "value", name.as_bytes(), value);
+            self.check_sealed_value(row, "value", name.as_bytes(), value);
         }
         if name == SealingRecord::SETTING {
             serde_json::from_slice::<SealingRecord>(value).map_err(|error| row.corrupt("value", error))?;
         }
         if name == RESTORED {
             let detail = "a restore was interrupted: the next start revokes the credentials of the backup";
-            self.verified.find(FindingKind::HalfWay, "table settings, row restore.unfinished", detail);
+            self.verified.add_finding(FindingKind::Interrupted, "table settings, row restore.unfinished", detail);
         }
         Ok(())
     }
 
-    fn coded<T: DeserializeOwned>(
+    fn check_coded_record<T: DeserializeOwned>(
         &mut self,
         row: &Row,
         table: &'static str,
-        is_in_its_row: fn(&T, &Row) -> Result<bool, StoreError>,
+        matches_row: fn(&T, &Row) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         let record: T = row.record("doc")?;
-        if !is_in_its_row(&record, row)? {
-            self.forged(row, "its columns disagree with its document");
+        if !matches_row(&record, row)? {
+            self.add_forged(row, "the columns disagree with the document");
         }
-        self.proven(row, table, &[])
+        self.check_code(row, table, &[])
     }
 
     fn signing_key(&mut self, row: &Row) -> Result<(), StoreError> {
         let key: SigningKeyRecord = row.record("doc")?;
-        agrees(row, "key_id", &key.key_id)?;
-        agrees(row, "state", key.state)?;
-        agrees_in_number(row, "version", key.version)?;
+        check_column(row, "key_id", &key.key_id)?;
+        check_column(row, "state", key.state)?;
+        check_number_column(row, "version", key.version)?;
         let seed = row.blob("seed")?;
-        self.opens(row, "seed", &StoredSigningKey::sealed_for(&key.key_id), seed);
-        self.proven(row, signing_key::TABLE, seed)
+        self.check_sealed_value(row, "seed", &StoredSigningKey::seal_owner(&key.key_id), seed);
+        self.check_code(row, signing_key::TABLE, seed)
     }
 
     fn authority(&mut self, row: &Row) -> Result<(), StoreError> {
         let authority: AuthorityRecord = row.record("doc")?;
-        agrees(row, "id", &authority.id)?;
-        agrees(row, "state", authority.state)?;
-        agrees_in_number(row, "version", authority.version)?;
+        check_column(row, "id", &authority.id)?;
+        check_column(row, "state", authority.state)?;
+        check_number_column(row, "version", authority.version)?;
         let key = row.blob("sealed_key")?;
-        self.opens(row, "sealed_key", &StoredAuthority::sealed_for(&authority.id), key);
-        self.proven(row, authority::TABLE, key)
+        self.check_sealed_value(row, "sealed_key", &StoredAuthority::seal_owner(&authority.id), key);
+        self.check_code(row, authority::TABLE, key)
     }
 
     fn answer(&mut self, row: &Row) -> Result<(), StoreError> {
         let answer: IdempotencyRecord = row.record("doc")?;
-        agrees(row, "token_id", answer.token)?;
-        agrees(row, "key", &answer.key)?;
-        agrees_in_millis(row, "created_at", answer.created_at)?;
+        check_column(row, "token_id", answer.token)?;
+        check_column(row, "key", &answer.key)?;
+        check_time_column(row, "created_at", answer.created_at)?;
         // Answers of earlier versions are not sealed, and are never returned to a client.
         if let Ok(sealed) = hex::decode(&answer.body) {
-            self.opens(row, "doc", &answer.sealed_for(), &sealed);
+            self.check_sealed_value(row, "doc", &answer.seal_owner(), &sealed);
         }
         Ok(())
     }
 
-    fn proven(&mut self, row: &Row, table: &str, more: &[u8]) -> Result<(), StoreError> {
+    fn check_code(&mut self, row: &Row, table: &str, more: &[u8]) -> Result<(), StoreError> {
         let (doc, code) = (row.text("doc")?, hex::decode(row.text("code")?).unwrap_or_default());
         let is_proven =
             self.proof.as_ref().is_none_or(|proof| proof.proven_by(table, &[doc.as_bytes(), more], &code).is_some());
         if !is_proven {
-            self.forged(row, "no sealing key here proves that the platform wrote it; it counts as absent");
+            self.add_forged(row, "no available sealing key verifies the row; it is ignored");
         }
         Ok(())
     }
 
-    fn forged(&mut self, row: &Row, detail: &str) {
-        self.verified.find(FindingKind::Forged, row.place(), detail);
+    fn add_forged(&mut self, row: &Row, detail: &str) {
+        self.verified.add_finding(FindingKind::Forged, row.place(), detail);
     }
 
     /// Opens a sealed value; an empty value counts as none.
-    fn opens(&mut self, row: &Row, column: &str, owner: &[u8], sealed: &[u8]) {
+    fn check_sealed_value(&mut self, row: &Row, column: &str, owner: &[u8], sealed: &[u8]) {
         let Some(proof) = self.proof.as_ref().filter(|_| !sealed.is_empty()) else { return };
         if proof.reseal(None, owner, sealed).is_some() {
             self.verified.sealed += 1;
         } else {
             let place = format!("{}, column {column}", row.place());
-            self.verified.find(FindingKind::Sealed, place, "it opens with no sealing key that is held here");
+            self.verified.add_finding(FindingKind::Sealed, place, "no available sealing key opens the value");
         }
     }
 }
 
 fn artifact(row: &Row) -> Result<ArtifactRecord, StoreError> {
     let artifact: ArtifactRecord = row.record("doc")?;
-    agrees(row, "id", artifact.id)?;
-    agrees(row, "app", &artifact.app)?;
-    agrees(row, "version", &artifact.version)?;
-    agrees(row, "name", &artifact.name)?;
-    agrees(row, "sha256", &artifact.sha256)?;
+    check_column(row, "id", artifact.id)?;
+    check_column(row, "app", &artifact.app)?;
+    check_column(row, "version", &artifact.version)?;
+    check_column(row, "name", &artifact.name)?;
+    check_column(row, "sha256", &artifact.sha256)?;
     Ok(artifact)
 }
 
@@ -186,47 +189,47 @@ fn plain(table: &str, row: &Row) -> Result<(), StoreError> {
     match table {
         "projects" => {
             let of: ProjectRecord = row.record("doc")?;
-            agrees(row, "id", of.id)?;
-            agrees(row, "name", of.name)
+            check_column(row, "id", of.id)?;
+            check_column(row, "name", of.name)
         }
         "nodes" => {
             let of: NodeRecord = row.record("doc")?;
-            agrees(row, "id", of.id)?;
-            agrees(row, "name", &of.name)?;
-            agrees(row, "state", of.state)?;
-            agrees(row, "connectivity", of.connectivity)?;
-            agrees_in_number(row, "generation", of.generation)
+            check_column(row, "id", of.id)?;
+            check_column(row, "name", &of.name)?;
+            check_column(row, "state", of.state)?;
+            check_column(row, "connectivity", of.connectivity)?;
+            check_number_column(row, "generation", of.generation)
         }
         "allocations" => {
             let of: AllocationRecord = row.record("doc")?;
-            agrees(row, "id", of.id)?;
-            agrees(row, "project_id", of.project)?;
-            agrees(row, "node_id", of.node)?;
-            agrees(row, "state", of.state)?;
-            agrees_in_number(row, "generation", of.generation)
+            check_column(row, "id", of.id)?;
+            check_column(row, "project_id", of.project)?;
+            check_column(row, "node_id", of.node)?;
+            check_column(row, "state", of.state)?;
+            check_number_column(row, "generation", of.generation)
         }
         "workloads" => {
             let of: WorkloadRecord = row.record("doc")?;
-            agrees(row, "id", of.id)?;
-            agrees(row, "project_id", of.project)?;
-            agrees(row, "name", &of.name)?;
-            agrees(row, "app", &of.app)?;
-            agrees(row, "lifecycle", of.lifecycle)?;
-            agrees(row, "health", of.health)?;
-            agrees_in_number(row, "revision", of.revision)
+            check_column(row, "id", of.id)?;
+            check_column(row, "project_id", of.project)?;
+            check_column(row, "name", &of.name)?;
+            check_column(row, "app", &of.app)?;
+            check_column(row, "lifecycle", of.lifecycle)?;
+            check_column(row, "health", of.health)?;
+            check_number_column(row, "revision", of.revision)
         }
         "members" => {
             let of: MemberRecord = row.record("doc")?;
-            agrees(row, "id", of.id)?;
-            agrees(row, "workload_id", of.workload)?;
-            agrees(row, "allocation_id", of.allocation)?;
-            agrees(row, "node_id", of.node)?;
-            agrees(row, "state", of.state.name())
+            check_column(row, "id", of.id)?;
+            check_column(row, "workload_id", of.workload)?;
+            check_column(row, "allocation_id", of.allocation)?;
+            check_column(row, "node_id", of.node)?;
+            check_column(row, "state", of.state.name())
         }
         "access_grants" => {
             let of: AccessGrantRecord = row.record("doc")?;
-            agrees(row, "id", of.id)?;
-            agrees(row, "workload_id", of.workload)
+            check_column(row, "id", of.id)?;
+            check_column(row, "workload_id", of.workload)
         }
         "operations" | "steps" | "tasks" => work(table, row),
         other => history(other, row),
@@ -237,27 +240,27 @@ fn work(table: &str, row: &Row) -> Result<(), StoreError> {
     match table {
         "operations" => {
             let of: OperationRecord = row.record("doc")?;
-            agrees(row, "id", of.id)?;
-            agrees(row, "workload_id", of.workload)?;
-            agrees(row, "project_id", of.project)?;
-            agrees(row, "state", of.state)?;
-            agrees_in_number(row, "is_open", u64::from(!of.state.is_final()))?;
-            agrees_in_number(row, "ended_at", of.ended_at.map_or(0, |at| u64::try_from(at.as_millis()).unwrap_or(0)))
+            check_column(row, "id", of.id)?;
+            check_column(row, "workload_id", of.workload)?;
+            check_column(row, "project_id", of.project)?;
+            check_column(row, "state", of.state)?;
+            check_number_column(row, "is_open", u64::from(!of.state.is_final()))?;
+            check_number_column(row, "ended_at", of.ended_at.map_or(0, |at| u64::try_from(at.as_millis()).unwrap_or(0)))
         }
         "steps" => {
             let of: StepRecord = row.record("doc")?;
-            agrees(row, "id", of.id)?;
-            agrees(row, "operation_id", of.operation)?;
-            agrees(row, "state", of.state)?;
-            agrees_in_number(row, "attempts", u64::from(of.attempts))
+            check_column(row, "id", of.id)?;
+            check_column(row, "operation_id", of.operation)?;
+            check_column(row, "state", of.state)?;
+            check_number_column(row, "attempts", u64::from(of.attempts))
         }
         _ => {
             let of: TaskRecord = row.record("doc")?;
-            agrees(row, "id", of.id)?;
-            agrees(row, "node_id", of.node)?;
-            agrees(row, "state", of.state)?;
-            agrees(row, "key_id", &of.key_id)?;
-            agrees_in_number(row, "is_open", u64::from(!of.state.is_final()))
+            check_column(row, "id", of.id)?;
+            check_column(row, "node_id", of.node)?;
+            check_column(row, "state", of.state)?;
+            check_column(row, "key_id", &of.key_id)?;
+            check_number_column(row, "is_open", u64::from(!of.state.is_final()))
         }
     }
 }
@@ -269,9 +272,9 @@ fn history(table: &str, row: &Row) -> Result<(), StoreError> {
         "audit" => audit::audit(row).map(drop),
         "archives" => {
             let of: ArchiveRecord = row.record("doc")?;
-            agrees(row, "id", of.id)?;
-            agrees(row, "kind", of.kind)?;
-            agrees(row, "sha256", &of.sha256)
+            check_column(row, "id", of.id)?;
+            check_column(row, "kind", of.kind)?;
+            check_column(row, "sha256", &of.sha256)
         }
         "archive_ranges" => {
             if row.text("stream")? != ArchivedRange::AUDIT {
@@ -298,34 +301,34 @@ fn history(table: &str, row: &Row) -> Result<(), StoreError> {
             get_count(row, "epoch")?;
             get_int(row, "created_at").map(drop)
         }
-        "replicas" => agrees(row, "id", row.record::<ReplicaRecord>("doc")?.id),
-        "sessions" => agrees(row, "node_id", row.record::<SessionRecord>("doc")?.node),
+        "replicas" => check_column(row, "id", row.record::<ReplicaRecord>("doc")?.id),
+        "sessions" => check_column(row, "node_id", row.record::<SessionRecord>("doc")?.node),
         "schema_versions" => Ok(()),
-        unknown => Err(row.corrupt("*", format_args!("no record is read from {unknown}"))),
+        unknown => Err(row.corrupt("*", format_args!("table {unknown} is unknown"))),
     }
 }
 
 /// Checks that a text column agrees with the document.
-fn agrees(row: &Row, column: &str, of_document: impl Display) -> Result<(), StoreError> {
+fn check_column(row: &Row, column: &str, of_document: impl Display) -> Result<(), StoreError> {
     let of_document = of_document.to_string();
     match row.text(column)? {
         text if text == of_document => Ok(()),
-        text => Err(row.corrupt(column, format_args!("it says {text:?}, and the document {of_document:?}"))),
+        text => Err(row.corrupt(column, format_args!("the column has {text:?}, the document {of_document:?}"))),
     }
 }
 
-fn agrees_in_number(row: &Row, column: &str, of_document: u64) -> Result<(), StoreError> {
+fn check_number_column(row: &Row, column: &str, of_document: u64) -> Result<(), StoreError> {
     match row.int(column)? {
         number if u64::try_from(number) == Ok(of_document) => Ok(()),
-        number => Err(row.corrupt(column, format_args!("it says {number}, and the document {of_document}"))),
+        number => Err(row.corrupt(column, format_args!("the column has {number}, the document {of_document}"))),
     }
 }
 
-fn agrees_in_millis(row: &Row, column: &str, of_document: gpuaas_model::Timestamp) -> Result<(), StoreError> {
+fn check_time_column(row: &Row, column: &str, of_document: gpuaas_model::Timestamp) -> Result<(), StoreError> {
     match row.int(column)? {
         millis if millis == of_document.as_millis() => Ok(()),
         millis => {
-            Err(row.corrupt(column, format_args!("it says {millis}, and the document {}", of_document.as_millis())))
+            Err(row.corrupt(column, format_args!("the column has {millis}, the document {}", of_document.as_millis())))
         }
     }
 }

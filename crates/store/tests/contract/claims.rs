@@ -5,17 +5,17 @@ use gpuaas_store::{AllocationRecord, MemberRecord, OperationRecord, StoreError};
 
 use super::{
     given,
-    world::{World, at_once},
+    world::{World, run_concurrently},
 };
 
-pub(crate) async fn a_node_is_allocated_once_and_again_after_its_release(world: World) {
+pub(crate) async fn node_has_one_open_allocation_and_is_free_after_its_release(world: World) {
     let store = world.open().await;
-    let (project, node, first) = given::placed(&store, "gpu-1").await;
+    let (project, node, first) = given::allocated_node(&store, "gpu-1").await;
     let second = given::allocation(&project, &node);
     let mut tx = store.begin().await.unwrap();
     match tx.insert_allocation(&second).await {
         Err(StoreError::NodeAllocated { node }) => assert_eq!(node, "gpu-1"),
-        other => panic!("the node is held: {other:?}"),
+        other => panic!("the node is already allocated: {other:?}"),
     }
     let released = AllocationRecord { state: AllocationState::Released, ..first };
     tx.update_allocation(&released).await.unwrap();
@@ -25,21 +25,21 @@ pub(crate) async fn a_node_is_allocated_once_and_again_after_its_release(world: 
 
 pub(crate) async fn the_database_itself_refuses_a_second_open_allocation_of_a_node(world: World) {
     let store = world.open().await;
-    given::placed(&store, "gpu-1").await;
+    given::allocated_node(&store, "gpu-1").await;
     let copy = |id: &str, state: &str| {
         format!(
             "insert into allocations (id, project_id, node_id, state, generation, doc) \
              select '{id}', project_id, node_id, '{state}', 1, doc from allocations limit 1"
         )
     };
-    world.sql(&copy("a", "requested")).await.expect_err("two hold the node");
-    world.sql(&copy("b", "release_failed")).await.expect_err("a failed release still holds the node");
-    world.sql(&copy("c", "released")).await.expect("one that ended holds nothing");
+    world.sql(&copy("a", "requested")).await.expect_err("the node has two open allocations");
+    world.sql(&copy("b", "release_failed")).await.expect_err("an allocation whose release failed is still open");
+    world.sql(&copy("c", "released")).await.expect("a released allocation is not open");
 }
 
 pub(crate) async fn an_allocation_carries_one_member_and_the_refusal_names_the_workload(world: World) {
     let store = world.open().await;
-    let (project, _, allocation) = given::placed(&store, "gpu-1").await;
+    let (project, _, allocation) = given::allocated_node(&store, "gpu-1").await;
     let (train, serve) = (given::workload(&project, "train"), given::workload(&project, "serve"));
     let first = given::member(&train, &allocation);
     let second = given::member(&serve, &allocation);
@@ -55,15 +55,15 @@ pub(crate) async fn an_allocation_carries_one_member_and_the_refusal_names_the_w
     }
     let removed = MemberRecord { state: MemberState::Removed, ..first };
     tx.update_member(&removed, MemberStateName::Pending).await.unwrap();
-    tx.insert_members(&[second]).await.expect("a removed member leaves its place");
+    tx.insert_members(&[second]).await.expect("a removed member frees its allocation");
     tx.commit().await.unwrap();
-    let user = store.read().await.unwrap().allocation_user(allocation.id).await.unwrap();
+    let user = store.read().await.unwrap().allocation_workload(allocation.id).await.unwrap();
     assert_eq!(user, Some((serve.id, serve.name)));
 }
 
 pub(crate) async fn the_database_itself_refuses_a_second_member_on_an_allocation(world: World) {
     let store = world.open().await;
-    let (project, _, allocation) = given::placed(&store, "gpu-1").await;
+    let (project, _, allocation) = given::allocated_node(&store, "gpu-1").await;
     let train = given::workload(&project, "train");
     let mut tx = store.begin().await.unwrap();
     tx.insert_workload(&train).await.unwrap();
@@ -71,12 +71,12 @@ pub(crate) async fn the_database_itself_refuses_a_second_member_on_an_allocation
     tx.commit().await.unwrap();
     let copy = "insert into members (id, workload_id, position, allocation_id, node_id, state, doc) \
                 select 'x', workload_id, 9, allocation_id, node_id, 'failed', doc from members limit 1";
-    world.sql(copy).await.expect_err("two sit on one allocation");
+    world.sql(copy).await.expect_err("an allocation has two members");
 }
 
 pub(crate) async fn a_workload_has_one_open_operation_and_the_refusal_names_it(world: World) {
     let store = world.open().await;
-    let (_, train) = given::accepted(&store, "train").await;
+    let (_, train) = given::workload_in_project(&store, "train").await;
     let first = given::operation(&train);
     let second = given::operation(&train);
     let mut tx = store.begin().await.unwrap();
@@ -90,7 +90,7 @@ pub(crate) async fn a_workload_has_one_open_operation_and_the_refusal_names_it(w
     let attention = OperationRecord { state: OperationState::NeedsAttention, ..first.clone() };
     tx.update_operation(&attention, OperationState::Queued).await.unwrap();
     let open = !OperationState::NeedsAttention.is_final();
-    assert_eq!(tx.open_operations().await.unwrap().len(), usize::from(open), "open is what is not final");
+    assert_eq!(tx.open_operations().await.unwrap().len(), usize::from(open), "open until its state is final");
     let ended = OperationRecord { state: OperationState::Succeeded, ..first.clone() };
     tx.update_operation(&ended, OperationState::NeedsAttention).await.unwrap();
     tx.insert_operation(&second, &[]).await.expect("the first has ended");
@@ -103,23 +103,23 @@ pub(crate) async fn a_workload_has_one_open_operation_and_the_refusal_names_it(w
 
 pub(crate) async fn the_database_itself_refuses_a_second_open_operation_of_a_workload(world: World) {
     let store = world.open().await;
-    let (_, train) = given::accepted(&store, "train").await;
+    let (_, train) = given::workload_in_project(&store, "train").await;
     let mut tx = store.begin().await.unwrap();
     tx.insert_operation(&given::operation(&train), &[]).await.unwrap();
     tx.commit().await.unwrap();
     let copy = "insert into operations (id, workload_id, project_id, state, is_open, doc) \
                 select 'x', workload_id, project_id, state, is_open, doc from operations limit 1";
-    world.sql(copy).await.expect_err("two are open");
+    world.sql(copy).await.expect_err("the workload has two open operations");
 }
 
-pub(crate) async fn of_many_that_allocate_a_node_at_once_one_succeeds(world: World) {
+pub(crate) async fn one_of_many_concurrent_allocations_of_a_node_succeeds(world: World) {
     let (one, other) = (world.open().await, world.open().await);
     let (project, node) = (given::project("ada"), given::node("gpu-1"));
     let mut tx = one.begin().await.unwrap();
     tx.insert_project(&project).await.unwrap();
     tx.insert_node(&node).await.unwrap();
     tx.commit().await.unwrap();
-    let outcomes = at_once(10, |index| {
+    let outcomes = run_concurrently(10, |index| {
         let store = if index % 2 == 0 { one.clone() } else { other.clone() };
         let allocation = given::allocation(&project, &node);
         async move {
@@ -133,10 +133,10 @@ pub(crate) async fn of_many_that_allocate_a_node_at_once_one_succeeds(world: Wor
     assert_eq!(refused, 9, "{outcomes:?}");
 }
 
-pub(crate) async fn of_many_that_start_an_operation_at_once_one_succeeds(world: World) {
+pub(crate) async fn one_of_many_concurrent_operations_of_a_workload_is_accepted(world: World) {
     let (one, other) = (world.open().await, world.open().await);
-    let (_, train) = given::accepted(&one, "train").await;
-    let outcomes = at_once(10, |index| {
+    let (_, train) = given::workload_in_project(&one, "train").await;
+    let outcomes = run_concurrently(10, |index| {
         let store = if index % 2 == 0 { one.clone() } else { other.clone() };
         let operation = given::operation(&train);
         async move {
@@ -153,8 +153,8 @@ pub(crate) async fn of_many_that_start_an_operation_at_once_one_succeeds(world: 
 
 pub(crate) async fn members_keep_the_order_of_their_placement(world: World) {
     let store = world.open().await;
-    let (project, _, first) = given::placed(&store, "gpu-1").await;
-    let (_, _, second) = given::placed(&store, "gpu-2").await;
+    let (project, _, first) = given::allocated_node(&store, "gpu-1").await;
+    let (_, _, second) = given::allocated_node(&store, "gpu-2").await;
     let train = given::workload(&project, "train");
     let (late_id, early_id) = (given::member(&train, &first), given::member(&train, &second));
     let mut tx = store.begin().await.unwrap();

@@ -75,7 +75,7 @@ async fn rows(world: &World, table: &str) -> Vec<String> {
             "bigint" => format!("cast({name} as text)"),
             "blob" => format!("lower(hex({name}))"),
             "bytea" => format!("encode({name}, 'hex')"),
-            other => panic!("{table}.{name} is of type {other}, which no dump knows"),
+            other => panic!("{table}.{name} has the type {other}, which dumps do not support"),
         };
         format!("case when {name} is null then '<null>' else '{name}=' || {text} end")
     });
@@ -104,7 +104,7 @@ async fn restored(rows: &[u8], into: &World) -> Vec<u8> {
     again
 }
 
-pub(crate) async fn every_column_of_every_table_comes_back_full_and_null_from_both_databases(world: World) {
+pub(crate) async fn every_column_survives_dump_and_restore_on_both_databases(world: World) {
     let store = widened(&world).await;
     for table in tables() {
         let columns = columns(&world, table).await;
@@ -135,7 +135,7 @@ pub(crate) async fn every_column_of_every_table_comes_back_full_and_null_from_bo
         let total = 2 * tables().count();
         let again = lines.join("\n").replace(&count(total + 2), &count(total)) + "\n";
         restored(again.as_bytes(), &back).await;
-        assert_eq!(all_rows(&back).await, expected, "and back");
+        assert_eq!(all_rows(&back).await, expected, "after the second restore");
     }
 }
 
@@ -159,38 +159,38 @@ pub(crate) async fn a_value_of_another_type_than_its_column_is_refused(world: Wo
         let refused = store.restore(&mut dump(bad).as_bytes()).await.expect_err(bad);
         assert!(matches!(refused, gpuaas_store::DumpError::Malformed { line: 3, .. }), "{bad}: {refused}");
     }
-    store.restore(&mut dump("[\"platform\",1]").as_bytes()).await.expect("nothing of the others stayed");
+    store.restore(&mut dump("[\"platform\",1]").as_bytes()).await.expect("refused dumps left no rows");
 }
 
-pub(crate) async fn a_database_is_looked_at_without_being_changed(world: World) {
+pub(crate) async fn restore_target_is_inspected_without_changes(world: World) {
     let options = gpuaas_store::StoreOptions { url: world.url.clone() };
-    let look = async || Store::look(&options).await.unwrap();
+    let inspect = async || Store::inspect_restore_target(&options).await.unwrap();
     let is_there = || world.is_shared() || std::path::Path::new(world.url.trim_start_matches("sqlite://")).exists();
-    assert_eq!(look().await, gpuaas_store::Found::default());
-    assert!(world.is_shared() || !is_there(), "a look made the file");
+    assert_eq!(inspect().await, gpuaas_store::RestoreTarget::default());
+    assert!(world.is_shared() || !is_there(), "the inspection created the file");
     if world.is_shared() {
-        assert_eq!(world.number(world.tables()).await, 0, "a look made the schema");
+        assert_eq!(world.number(world.tables()).await, 0, "the inspection created the schema");
     }
     let store = world.open().await;
-    assert_eq!(look().await, gpuaas_store::Found::default(), "a schema is no row");
+    assert_eq!(inspect().await, gpuaas_store::RestoreTarget::default(), "a schema without rows is empty");
     let mut tx = store.begin().await.unwrap();
     tx.put_setting_if_absent(gpuaas_store::RESTORE_ID, b"this one").await.unwrap();
     tx.commit().await.unwrap();
-    let found = look().await;
-    assert_eq!((found.rows_in, found.restore.as_deref()), (Some("settings"), Some("this one")));
+    let found = inspect().await;
+    assert_eq!((found.rows_in, found.restore_id.as_deref()), (Some("settings"), Some("this one")));
 }
 
-pub(crate) async fn a_fill_that_fails_leaves_no_schema_and_one_that_does_not_changes_no_row(world: World) {
+pub(crate) async fn failed_fill_leaves_no_schema_and_a_successful_one_changes_no_row(world: World) {
     let source = World::sqlite().await;
     let store = source.open().await;
-    super::given::placed(&store, "gpu-1").await;
+    super::given::allocated_node(&store, "gpu-1").await;
     let mut dumped = Vec::new();
     store.dump(&mut dumped).await.unwrap();
     store.close().await;
     let (options, clock) = (gpuaas_store::StoreOptions { url: world.url.clone() }, world.clock());
     let torn = &dumped[..dumped.len() - 20];
-    Store::fill(&options, clock.clone(), &mut &torn[..]).await.expect_err("it breaks off");
-    assert_eq!(world.number(world.tables()).await, 0, "a part of it stayed");
+    Store::fill(&options, clock.clone(), &mut &torn[..]).await.expect_err("the dump is incomplete");
+    assert_eq!(world.number(world.tables()).await, 0, "a part of the failed fill was committed");
     Store::fill(&options, clock, &mut &dumped[..]).await.unwrap();
     assert_eq!(all_rows(&world).await, all_rows(&source).await);
     assert_eq!(world.number("select count(*) from settings where name = 'restore.unfinished'").await, 0);

@@ -2,7 +2,7 @@
 
 use super::{given, world::World};
 
-pub(crate) async fn committed_changes_are_counted_and_dropped_ones_only_by_their_statements(world: World) {
+pub(crate) async fn committed_changes_are_counted_and_dropped_ones_are_not(world: World) {
     let store = world.open().await;
     let before = store.counts();
     let mut tx = store.begin().await.unwrap();
@@ -10,7 +10,7 @@ pub(crate) async fn committed_changes_are_counted_and_dropped_ones_only_by_their
     tx.commit().await.unwrap();
     let kept = store.counts();
     assert_eq!((kept.changes, kept.commits), (before.changes + 1, before.commits + 1));
-    assert!(kept.statements >= before.statements + 2, "the name is looked up, then the row is inserted");
+    assert!(kept.statements >= before.statements + 2, "one statement looks up the name, another inserts the row");
     let mut tx = store.begin().await.unwrap();
     tx.insert_project(&given::project("dropped")).await.unwrap();
     drop(tx);
@@ -18,5 +18,5 @@ pub(crate) async fn committed_changes_are_counted_and_dropped_ones_only_by_their
     assert_eq!((dropped.changes, dropped.commits), (kept.changes, kept.commits));
     assert!(dropped.statements > kept.statements);
     store.read().await.unwrap().project_by_name("kept").await.unwrap();
-    assert_eq!(store.counts().statements, dropped.statements + 1, "a reader's statement counts too");
+    assert_eq!(store.counts().statements, dropped.statements + 1, "statements of readers are counted too");
 }

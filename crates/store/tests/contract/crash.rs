@@ -7,7 +7,7 @@ use gpuaas_store::{Page, StoreError};
 
 use super::{
     given,
-    world::{World, at_once},
+    world::{World, run_concurrently},
 };
 
 pub(crate) async fn a_change_dropped_before_its_commit_leaves_nothing(world: World) {
@@ -24,7 +24,7 @@ pub(crate) async fn a_change_dropped_before_its_commit_leaves_nothing(world: Wor
     }
 }
 
-pub(crate) async fn a_change_cut_off_in_the_middle_of_a_statement_leaves_nothing_and_blocks_nobody(world: World) {
+pub(crate) async fn change_cancelled_during_a_statement_leaves_nothing_and_blocks_no_other(world: World) {
     let store = world.open().await;
     for polls in 0..6 {
         let mut tx = store.begin().await.unwrap();
@@ -42,7 +42,7 @@ pub(crate) async fn a_change_cut_off_in_the_middle_of_a_statement_leaves_nothing
         drop(tx);
     }
     let mut tx = store.begin().await.unwrap();
-    tx.insert_project(&given::project("ada")).await.expect("nothing of it is left");
+    tx.insert_project(&given::project("ada")).await.expect("the cancelled change left no row");
     tx.commit().await.unwrap();
 }
 
@@ -54,15 +54,15 @@ pub(crate) async fn a_change_with_a_failed_statement_does_not_commit(world: Worl
     tx.insert_project(&project).await.unwrap();
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
     let failed = tx.insert_enrollment(&given::enrollment(&node)).await;
-    assert!(matches!(failed, Err(StoreError::Database(_))), "its node is nowhere: {failed:?}");
-    tx.commit().await.expect_err("part of a change is no change");
+    assert!(matches!(failed, Err(StoreError::Database(_))), "the enrollment's node does not exist: {failed:?}");
+    tx.commit().await.expect_err("a change with a failed statement cannot be committed");
     assert_eq!(store.read().await.unwrap().projects(None, &Page::default()).await.unwrap(), []);
     assert!(changes.try_recv().is_err());
 }
 
-pub(crate) async fn what_was_committed_is_there_after_opening_again(world: World) {
+pub(crate) async fn committed_rows_survive_reopening(world: World) {
     let store = world.open().await;
-    at_once(4, |index| {
+    run_concurrently(4, |index| {
         let store = store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -76,29 +76,29 @@ pub(crate) async fn what_was_committed_is_there_after_opening_again(world: World
     assert_eq!(reader.nodes(&Default::default()).await.unwrap().len(), 4);
 }
 
-pub(crate) async fn a_reader_sees_one_moment(world: World) {
+pub(crate) async fn reader_sees_one_snapshot(world: World) {
     let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let mut before = store.read().await.unwrap();
     assert_eq!(before.node(node.id).await.unwrap(), node);
     let mut tx = store.begin().await.unwrap();
     let next = tx.update_node(&node).await.unwrap();
     tx.insert_node(&given::node("gpu-2")).await.unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(before.node(node.id).await.unwrap(), node, "a reader stays where it began");
+    assert_eq!(before.node(node.id).await.unwrap(), node, "the reader still sees its snapshot");
     assert_eq!(before.nodes(&Default::default()).await.unwrap().len(), 1);
     let mut after = store.read().await.unwrap();
     assert_eq!(after.node(node.id).await.unwrap(), next);
 }
 
-pub(crate) async fn a_reader_of_one_statement_sees_what_is_committed_when_it_reads_and_reads_once(world: World) {
+pub(crate) async fn single_statement_reader_sees_the_latest_commit_and_reads_once(world: World) {
     let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let mut reader = store.read_once().await.unwrap();
     let mut tx = store.begin().await.unwrap();
     let next = tx.update_node(&node).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(reader.node(node.id).await.unwrap(), next);
-    let refused = reader.node(node.id).await.expect_err("it would see another moment");
+    let refused = reader.node(node.id).await.expect_err("a second statement would see another snapshot");
     assert!(refused.to_string().contains("one statement"), "{refused}");
 }

@@ -26,7 +26,7 @@ fn token() -> TokenRecord {
 }
 
 async fn filled(store: &Store) -> ServiceAccountRecord {
-    let (project, _, _) = given::placed(store, "gpu-1").await;
+    let (project, _, _) = given::allocated_node(store, "gpu-1").await;
     let account = given::service_account(project.id, "ci");
     let mut tx = store.begin().await.unwrap();
     tx.insert_service_account(&account).await.unwrap();
@@ -46,7 +46,7 @@ async fn dumped(store: &Store) -> Vec<u8> {
     rows
 }
 
-pub(crate) async fn what_is_dumped_comes_back_whole_and_on_the_other_database_too(world: World) {
+pub(crate) async fn dump_is_restored_completely_on_both_databases(world: World) {
     let store = world.open().await;
     let account = filled(&store).await;
     let rows = dumped(&store).await;
@@ -71,11 +71,11 @@ pub(crate) async fn what_is_dumped_comes_back_whole_and_on_the_other_database_to
         drop((one, other));
         let mut tx = restored.begin().await.unwrap();
         tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
-        assert_eq!(tx.append_event(&given::event(StreamName::Platform)).await.unwrap().sequence, 2, "numbers go on");
+        assert_eq!(tx.append_event(&given::event(StreamName::Platform)).await.unwrap().sequence, 2, "numbers continue");
     }
 }
 
-pub(crate) async fn restored_leases_are_ended_and_their_fences_leap(world: World) {
+pub(crate) async fn restored_leases_are_expired_with_raised_fences(world: World) {
     let store = world.open().await;
     filled(&store).await;
     let rows = dumped(&store).await;
@@ -84,31 +84,31 @@ pub(crate) async fn restored_leases_are_ended_and_their_fences_leap(world: World
     restored.restore(&mut &rows[..]).await.unwrap();
     let holder = ReplicaId::from_uuid(given::uuid());
     let taken = restored.acquire_lease("node/one", holder, Duration::from_secs(60)).await.unwrap().unwrap();
-    assert!(taken.fence > 1_000_000, "nodes have seen higher fences since the dump: {}", taken.fence);
+    assert!(taken.fence > 1_000_000, "the fence must exceed all fences since the dump: {}", taken.fence);
 }
 
-pub(crate) async fn a_second_restore_of_one_dump_leaps_beyond_the_first(world: World) {
+pub(crate) async fn second_restore_raises_fences_above_the_first(world: World) {
     let store = world.open().await;
     filled(&store).await;
     let rows = dumped(&store).await;
     let mut highest = 0;
     for hours_later in [0, 1] {
         let other = World::sqlite().await;
-        other.pass(hours_later * 3_600_000);
+        other.advance_clock(hours_later * 3_600_000);
         let restored = other.open().await;
         restored.restore(&mut &rows[..]).await.unwrap();
         let before = highest;
         for _ in 0..30 {
             let holder = ReplicaId::from_uuid(given::uuid());
             let lease = restored.acquire_lease("node/one", holder, Duration::from_secs(60)).await.unwrap().unwrap();
-            assert!(lease.fence > before, "{} was signed under before the second restore", lease.fence);
+            assert!(lease.fence > before, "fence {} was already in use before the second restore", lease.fence);
             highest = lease.fence;
             restored.release_lease("node/one", holder).await.unwrap();
         }
     }
 }
 
-pub(crate) async fn a_dump_that_is_not_whole_or_not_ours_changes_nothing(world: World) {
+pub(crate) async fn incomplete_or_malformed_dump_changes_nothing(world: World) {
     let store = world.open().await;
     filled(&store).await;
     let rows = dumped(&store).await;
@@ -125,22 +125,22 @@ pub(crate) async fn a_dump_that_is_not_whole_or_not_ours_changes_nothing(world: 
     ];
     let empty = World::sqlite().await.open().await;
     for case in cases {
-        let refused = empty.restore(&mut case.as_bytes()).await.expect_err("it is no dump");
+        let refused = empty.restore(&mut case.as_bytes()).await.expect_err("the dump is malformed");
         assert!(matches!(refused, DumpError::Malformed { .. }), "{refused}");
     }
     let newer = text.replacen("{\"schema\":", "{\"schema\":9", 1);
-    let refused = empty.restore(&mut newer.as_bytes()).await.expect_err("of a newer version");
+    let refused = empty.restore(&mut newer.as_bytes()).await.expect_err("the dump has a newer schema");
     assert!(matches!(refused, DumpError::Schema { .. }), "{refused}");
-    let refused = store.restore(&mut &rows[..]).await.expect_err("there are rows");
+    let refused = store.restore(&mut &rows[..]).await.expect_err("the store has rows");
     assert!(matches!(refused, DumpError::NotEmpty(_)), "{refused}");
-    empty.restore(&mut &rows[..]).await.expect("nothing of all that stayed");
+    empty.restore(&mut &rows[..]).await.expect("refused dumps left no rows");
 }
 
-pub(crate) async fn every_table_is_dumped_or_said_not_to_be(world: World) {
+pub(crate) async fn every_table_is_listed_as_dumped_or_not(world: World) {
     drop(world.open().await);
     for (table, _) in Store::dumped_tables() {
         world.number(&format!("select count(*) from {table}")).await;
     }
     let tables = world.number(world.tables()).await;
-    assert_eq!(usize::try_from(tables).unwrap(), Store::dumped_tables().count(), "a table is in neither list");
+    assert_eq!(usize::try_from(tables).unwrap(), Store::dumped_tables().count(), "a table is missing from both lists");
 }

@@ -13,20 +13,20 @@ fn address() -> String {
 }
 
 fn certificate(address: &str) -> (String, String) {
-    let key = KeyPair::generate().expect("a key can be made");
-    let params = CertificateParams::new([address.to_owned()]).expect("an address is a name");
-    (params.self_signed(&key).expect("the key signs").pem(), key.serialize_pem())
+    let key = KeyPair::generate().expect("a key is generated");
+    let params = CertificateParams::new([address.to_owned()]).expect("the address is a valid name");
+    (params.self_signed(&key).expect("the certificate is signed").pem(), key.serialize_pem())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_is_spoken_to_through_tls_and_only_under_its_own_certificate() {
+async fn server_connection_uses_tls_and_requires_the_trusted_certificate() {
     let address = address();
     let (certificate_pem, key_pem) = certificate(&address);
-    let (foreign_pem, _) = certificate(&address);
+    let (other_pem, _) = certificate(&address);
     let folder = tempfile::tempdir().unwrap();
     let (right, wrong) = (folder.path().join("right.pem"), folder.path().join("wrong.pem"));
     std::fs::write(&right, &certificate_pem).unwrap();
-    std::fs::write(&wrong, foreign_pem).unwrap();
+    std::fs::write(&wrong, other_pem).unwrap();
     let listen = format!("listen_addresses={address}");
     let server = tokio::task::spawn_blocking(move || {
         let settings = [&*listen, "ssl=on", "ssl_cert_file=../cert.pem", "ssl_key_file=../key.pem"];
@@ -44,6 +44,6 @@ async fn a_server_is_spoken_to_through_tls_and_only_under_its_own_certificate() 
     let in_the_clear = "select count(*) from pg_stat_ssl join pg_stat_activity using (pid) \
                         where datname = current_database() and not ssl";
     assert_eq!(world.number(in_the_clear).await, 0);
-    let refused = at(&wrong).try_open().await.err().expect("another's certificate is refused").to_string();
+    let refused = at(&wrong).try_open().await.err().expect("an untrusted certificate is refused").to_string();
     assert!(refused.contains("certificate"), "{refused}");
 }

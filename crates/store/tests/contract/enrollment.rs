@@ -7,7 +7,7 @@ use gpuaas_store::{EnrollmentRecord, EnrollmentRefusal, EnrollmentTerms, NodeKey
 
 use super::{
     given,
-    world::{NOW, World, at_once},
+    world::{NOW, World, run_concurrently},
 };
 
 async fn redeem(store: &Store, sha256: &str, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
@@ -16,14 +16,14 @@ async fn redeem(store: &Store, sha256: &str, node: NodeId, now: Timestamp) -> Re
     tx.commit().await
 }
 
-fn is_refused(outcome: Result<(), StoreError>, wanted: EnrollmentRefusal) {
+fn assert_refused(outcome: Result<(), StoreError>, wanted: EnrollmentRefusal) {
     match outcome {
         Err(StoreError::EnrollmentRefused(refusal)) => assert_eq!(refusal, wanted),
-        other => panic!("{wanted} was expected: {other:?}"),
+        other => panic!("expected the refusal {wanted}: {other:?}"),
     }
 }
 
-async fn issued(store: &Store) -> EnrollmentRecord {
+async fn issue_enrollment(store: &Store) -> EnrollmentRecord {
     let node = given::node("gpu-1");
     let enrollment = given::enrollment(&node);
     let mut tx = store.begin().await.unwrap();
@@ -35,37 +35,37 @@ async fn issued(store: &Store) -> EnrollmentRecord {
 
 pub(crate) async fn a_token_works_once(world: World) {
     let store = world.open().await;
-    let token = issued(&store).await;
+    let token = issue_enrollment(&store).await;
     redeem(&store, &token.sha256, token.node, NOW).await.unwrap();
-    is_refused(redeem(&store, &token.sha256, token.node, NOW).await, EnrollmentRefusal::Used);
+    assert_refused(redeem(&store, &token.sha256, token.node, NOW).await, EnrollmentRefusal::Used);
 }
 
-pub(crate) async fn of_two_that_redeem_a_token_at_once_one_succeeds(world: World) {
+pub(crate) async fn one_of_two_concurrent_redemptions_succeeds(world: World) {
     let stores = [world.open().await, world.open().await];
-    let token = issued(&stores[0]).await;
-    let outcomes = at_once(2, |index| {
+    let token = issue_enrollment(&stores[0]).await;
+    let outcomes = run_concurrently(2, |index| {
         let (store, token) = (stores[index].clone(), token.clone());
         async move { redeem(&store, &token.sha256, token.node, NOW).await }
     })
     .await;
     let (kept, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
     assert_eq!(kept.len(), 1);
-    refused.into_iter().for_each(|outcome| is_refused(outcome, EnrollmentRefusal::Used));
+    refused.into_iter().for_each(|outcome| assert_refused(outcome, EnrollmentRefusal::Used));
 }
 
-pub(crate) async fn a_token_is_refused_when_it_is_late_foreign_or_unknown(world: World) {
+pub(crate) async fn token_is_refused_if_expired_unknown_or_for_another_node(world: World) {
     let store = world.open().await;
-    let token = issued(&store).await;
-    let stranger = NodeId::from_uuid(given::uuid());
-    is_refused(redeem(&store, &token.sha256, token.node, token.expires_at).await, EnrollmentRefusal::Expired);
-    is_refused(redeem(&store, &token.sha256, stranger, NOW).await, EnrollmentRefusal::Foreign);
-    is_refused(redeem(&store, &given::digest(), token.node, NOW).await, EnrollmentRefusal::Unknown);
-    redeem(&store, &token.sha256, token.node, NOW).await.expect("no refusal uses it up");
+    let token = issue_enrollment(&store).await;
+    let other_node = NodeId::from_uuid(given::uuid());
+    assert_refused(redeem(&store, &token.sha256, token.node, token.expires_at).await, EnrollmentRefusal::Expired);
+    assert_refused(redeem(&store, &token.sha256, other_node, NOW).await, EnrollmentRefusal::OtherNode);
+    assert_refused(redeem(&store, &given::digest(), token.node, NOW).await, EnrollmentRefusal::Unknown);
+    redeem(&store, &token.sha256, token.node, NOW).await.expect("a refusal does not use up the token");
 }
 
 pub(crate) async fn a_newer_token_of_the_same_node_ends_the_older(world: World) {
     let store = world.open().await;
-    let older = issued(&store).await;
+    let older = issue_enrollment(&store).await;
     let later = NOW.plus(Duration::from_secs(60));
     let newer = EnrollmentRecord {
         id: gpuaas_model::EnrollmentId::from_uuid(given::uuid()),
@@ -76,22 +76,22 @@ pub(crate) async fn a_newer_token_of_the_same_node_ends_the_older(world: World) 
     let mut tx = store.begin().await.unwrap();
     tx.insert_enrollment(&newer).await.unwrap();
     tx.commit().await.unwrap();
-    is_refused(redeem(&store, &older.sha256, older.node, later).await, EnrollmentRefusal::Expired);
+    assert_refused(redeem(&store, &older.sha256, older.node, later).await, EnrollmentRefusal::Expired);
     redeem(&store, &newer.sha256, newer.node, later).await.unwrap();
 }
 
 pub(crate) async fn a_redeemed_token_is_unused_again_when_its_change_is_dropped(world: World) {
     let store = world.open().await;
-    let token = issued(&store).await;
+    let token = issue_enrollment(&store).await;
     let mut tx = store.begin().await.unwrap();
     tx.redeem_enrollment(&token.sha256, token.node, NOW).await.unwrap();
     drop(tx);
     redeem(&store, &token.sha256, token.node, NOW).await.unwrap();
 }
 
-pub(crate) async fn what_a_token_allows_is_returned_with_its_redemption(world: World) {
+pub(crate) async fn redemption_returns_the_terms_of_the_token(world: World) {
     let store = world.open().await;
-    let plain = issued(&store).await;
+    let plain = issue_enrollment(&store).await;
     let mut tx = store.begin().await.unwrap();
     let terms = tx.redeem_enrollment(&plain.sha256, plain.node, NOW).await.unwrap();
     assert_eq!(terms, EnrollmentTerms { is_forced: false, reimage_sha256: None });
@@ -103,9 +103,9 @@ pub(crate) async fn what_a_token_allows_is_returned_with_its_redemption(world: W
     assert_eq!(terms, EnrollmentTerms { is_forced: true, reimage_sha256: forced.reimage_sha256 });
 }
 
-pub(crate) async fn key_is_certified_once_and_the_oldest_of_a_node_are_forgotten(world: World) {
+pub(crate) async fn key_is_certified_once_and_the_oldest_keys_of_a_node_are_deleted(world: World) {
     let store = world.open().await;
-    let node = issued(&store).await.node;
+    let node = issue_enrollment(&store).await.node;
     let key = |number: i64| NodeKeyRecord {
         sha256: format!("{number:064x}"),
         node,
@@ -117,7 +117,7 @@ pub(crate) async fn key_is_certified_once_and_the_oldest_of_a_node_are_forgotten
         tx.insert_node_key(&key(number)).await.unwrap();
         assert!(matches!(tx.insert_node_key(&key(number)).await, Err(StoreError::KeyReused)), "{number}");
     }
-    assert!(tx.is_node_key(&key(44).sha256).await.unwrap(), "the newest 256 are known");
-    assert!(!tx.is_node_key(&key(43).sha256).await.unwrap(), "the oldest are forgotten");
+    assert!(tx.is_node_key(&key(44).sha256).await.unwrap(), "the newest 256 keys are stored");
+    assert!(!tx.is_node_key(&key(43).sha256).await.unwrap(), "older keys are deleted");
     tx.commit().await.unwrap();
 }

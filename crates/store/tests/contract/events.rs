@@ -10,7 +10,7 @@ use gpuaas_store::Store;
 
 use super::{
     given,
-    world::{World, at_once},
+    world::{World, run_concurrently},
 };
 
 async fn append(store: &Store, stream: StreamName) -> u64 {
@@ -25,7 +25,7 @@ async fn numbers(store: &Store, stream: StreamName) -> Vec<u64> {
     events.iter().map(|event| event.sequence).collect()
 }
 
-pub(crate) async fn each_stream_counts_from_one_by_itself(world: World) {
+pub(crate) async fn each_stream_is_numbered_from_one(world: World) {
     let store = world.open().await;
     let project = StreamName::Project(ProjectId::from_uuid(given::uuid()));
     assert_eq!(store.read().await.unwrap().last_sequence(project).await.unwrap(), 0);
@@ -48,7 +48,7 @@ pub(crate) async fn a_dropped_change_leaves_no_gap(world: World) {
 pub(crate) async fn many_writers_and_rollbacks_leave_no_gap(world: World) {
     let stores = [world.open().await, world.open().await];
     let project = StreamName::Project(ProjectId::from_uuid(given::uuid()));
-    let kept: Vec<usize> = at_once(8, |writer| {
+    let kept: Vec<usize> = run_concurrently(8, |writer| {
         let store = stores[writer % 2].clone();
         async move {
             let mut kept = 0;
@@ -76,7 +76,7 @@ pub(crate) async fn many_writers_and_rollbacks_leave_no_gap(world: World) {
     assert_eq!(numbers(&stores[1], project).await, expected);
 }
 
-pub(crate) async fn readers_never_see_a_number_before_a_lower_one(world: World) {
+pub(crate) async fn readers_see_event_numbers_in_order(world: World) {
     let (writing, reading) = (world.open().await, world.open().await);
     let done = Arc::new(AtomicBool::new(false));
     let watch = tokio::spawn({
@@ -88,13 +88,13 @@ pub(crate) async fn readers_never_see_a_number_before_a_lower_one(world: World) 
                 let last = reader.last_sequence(StreamName::Platform).await.unwrap();
                 let events = reader.events(StreamName::Platform, 0, 1_000).await.unwrap();
                 let found: Vec<_> = events.iter().map(|event| event.sequence).collect();
-                assert_eq!(found, (1..=last).collect::<Vec<_>>(), "a lower number is still to come");
-                assert!(last >= seen, "numbers went back");
+                assert_eq!(found, (1..=last).collect::<Vec<_>>(), "a lower number is missing");
+                assert!(last >= seen, "the last number decreased");
                 (seen, looks) = (last, looks + 1);
             }
         }
     });
-    at_once(6, |_| {
+    run_concurrently(6, |_| {
         let store = writing.clone();
         async move {
             for _ in 0..10 {
@@ -108,7 +108,7 @@ pub(crate) async fn readers_never_see_a_number_before_a_lower_one(world: World) 
     assert_eq!(numbers(&writing, StreamName::Platform).await.len(), 60);
 }
 
-pub(crate) async fn events_are_read_behind_a_number_and_in_order(world: World) {
+pub(crate) async fn events_are_read_in_order_after_a_number(world: World) {
     let store = world.open().await;
     let written = given::event(StreamName::Platform);
     let mut tx = store.begin().await.unwrap();

@@ -25,7 +25,7 @@ pub(crate) fn digest() -> String {
 }
 
 pub(crate) fn name(text: &str) -> Name {
-    text.parse().expect("tests use names that are names")
+    text.parse().expect("the name is valid")
 }
 
 pub(crate) fn project(called: &str) -> ProjectRecord {
@@ -167,7 +167,7 @@ pub(crate) fn audit(target: &str) -> NewAudit {
 }
 
 /// Commits a project and a node of that name, and the project's allocation of the node.
-pub(crate) async fn placed(store: &Store, called: &str) -> (ProjectRecord, NodeRecord, AllocationRecord) {
+pub(crate) async fn allocated_node(store: &Store, called: &str) -> (ProjectRecord, NodeRecord, AllocationRecord) {
     let (project, node) = (project(called), node(called));
     let allocation = allocation(&project, &node);
     let mut tx = store.begin().await.unwrap();
@@ -179,7 +179,7 @@ pub(crate) async fn placed(store: &Store, called: &str) -> (ProjectRecord, NodeR
 }
 
 /// Commits a workload in a project of the same name.
-pub(crate) async fn accepted(store: &Store, called: &str) -> (ProjectRecord, WorkloadRecord) {
+pub(crate) async fn workload_in_project(store: &Store, called: &str) -> (ProjectRecord, WorkloadRecord) {
     let project = project(called);
     let workload = workload(&project, called);
     let mut tx = store.begin().await.unwrap();

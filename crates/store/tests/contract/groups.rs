@@ -9,11 +9,11 @@ use tokio::{task::JoinHandle, time::timeout};
 
 use super::{
     given,
-    world::{World, at_once},
+    world::{World, run_concurrently},
 };
 
 /// Time after which a change counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A change that inserts a project and an event.
 async fn insert(store: &Store, name: &str) -> Result<(), StoreError> {
@@ -30,7 +30,7 @@ async fn names(store: &Store) -> Vec<String> {
 }
 
 /// Starts the change, and returns when it waits for the writer.
-async fn waits<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+async fn spawn_waiting<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     let waits = tokio::spawn(change);
     // The queue is first in, first out, and does not show when a change has joined it.
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -38,14 +38,14 @@ async fn waits<T: Send + 'static>(change: impl Future<Output = T> + Send + 'stat
     waits
 }
 
-pub(crate) async fn changes_that_wait_for_each_other_share_a_commit(world: World) {
+pub(crate) async fn waiting_changes_share_a_commit(world: World) {
     let store = world.open().await;
     let before = store.counts();
     let first = store.begin().await.unwrap();
     let mut others = Vec::new();
     for index in 0..20 {
         let store = store.clone();
-        others.push(waits(async move { insert(&store, &format!("p-{index:02}")).await }).await);
+        others.push(spawn_waiting(async move { insert(&store, &format!("p-{index:02}")).await }).await);
     }
     first.commit().await.unwrap();
     for other in others {
@@ -54,16 +54,16 @@ pub(crate) async fn changes_that_wait_for_each_other_share_a_commit(world: World
     let after = store.counts();
     assert_eq!(after.changes - before.changes, 21);
     assert!(after.commits - before.commits < 11, "{} commits of 21 changes", after.commits - before.commits);
-    assert_eq!(names(&world.open().await).await.len(), 20, "all of them are there for another process");
+    assert_eq!(names(&world.open().await).await.len(), 20, "another process sees all of them");
 }
 
-pub(crate) async fn a_change_that_is_dropped_takes_nothing_of_its_group_along(world: World) {
+pub(crate) async fn dropped_change_does_not_affect_its_group(world: World) {
     let store = world.open().await;
     let mut first = store.begin().await.unwrap();
     first.insert_project(&given::project("first")).await.unwrap();
     let dropped = {
         let store = store.clone();
-        waits(async move {
+        spawn_waiting(async move {
             let mut tx = store.begin().await.unwrap();
             tx.insert_project(&given::project("dropped")).await.unwrap();
             tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
@@ -72,11 +72,11 @@ pub(crate) async fn a_change_that_is_dropped_takes_nothing_of_its_group_along(wo
     };
     let failed = {
         let store = store.clone();
-        waits(async move { insert(&store, "first").await }).await
+        spawn_waiting(async move { insert(&store, "first").await }).await
     };
     let last = {
         let store = store.clone();
-        waits(async move { insert(&store, "last").await }).await
+        spawn_waiting(async move { insert(&store, "last").await }).await
     };
     first.commit().await.unwrap();
     dropped.await.unwrap();
@@ -87,7 +87,7 @@ pub(crate) async fn a_change_that_is_dropped_takes_nothing_of_its_group_along(wo
     assert_eq!(world.number("select last_sequence from streams where stream = 'platform'").await, 1);
 }
 
-pub(crate) async fn nobody_of_a_group_is_told_that_it_is_done_when_its_commit_fails(world: World) {
+pub(crate) async fn failed_group_commit_fails_every_change_of_the_group(world: World) {
     let store = world.open().await;
     world.sql(&refuse_commits_of("bad", world.is_shared())).await.unwrap();
     let mut changes = store.changes();
@@ -96,14 +96,14 @@ pub(crate) async fn nobody_of_a_group_is_told_that_it_is_done_when_its_commit_fa
     first.append_event(&given::event(StreamName::Platform)).await.unwrap();
     let bad = {
         let store = store.clone();
-        waits(async move { insert(&store, "bad").await }).await
+        spawn_waiting(async move { insert(&store, "bad").await }).await
     };
-    let first = timeout(PATIENCE, first.commit()).await.unwrap();
-    let bad = timeout(PATIENCE, bad).await.unwrap().unwrap();
+    let first = timeout(WAIT_MAX, first.commit()).await.unwrap();
+    let bad = timeout(WAIT_MAX, bad).await.unwrap().unwrap();
     assert!(first.is_err() && bad.is_err(), "{first:?}, {bad:?}");
     assert_eq!(names(&store).await, [""; 0]);
-    assert!(changes.try_recv().is_err(), "nothing was hinted");
-    insert(&store, "later").await.expect("the writer goes on");
+    assert!(changes.try_recv().is_err(), "a hint was sent");
+    insert(&store, "later").await.expect("the writer accepts changes again");
     assert_eq!(names(&store).await, ["later"]);
     assert_eq!(changes.recv().await.unwrap(), Change::Event { stream: StreamName::Platform, sequence: 1 });
 }
@@ -125,30 +125,30 @@ fn refuse_commits_of(name: &str, is_server: bool) -> String {
     }
 }
 
-pub(crate) async fn whoever_gives_up_waiting_leaves_no_group_without_its_commit(world: World) {
+pub(crate) async fn group_is_committed_when_the_next_waiting_change_is_cancelled(world: World) {
     let store = world.open().await;
     for _ in 0..20 {
         let mut first = store.begin().await.unwrap();
         first.append_event(&given::event(StreamName::Platform)).await.unwrap();
         let first = {
-            let mut gives_up = pin!(store.begin());
-            assert!(poll!(&mut gives_up).is_pending());
+            let mut cancelled = pin!(store.begin());
+            assert!(poll!(&mut cancelled).is_pending());
             let mut first = Box::pin(first.commit());
             // The waiting change now has the writer, and with it the group.
             let ended = poll!(&mut first);
             (first, ended.is_ready())
         };
         if !first.1 {
-            timeout(PATIENCE, first.0).await.expect("somebody commits").unwrap();
+            timeout(WAIT_MAX, first.0).await.expect("the group is committed").unwrap();
         }
     }
     assert_eq!(world.number("select last_sequence from streams where stream = 'platform'").await, 20);
 }
 
-pub(crate) async fn a_group_does_not_grow_while_others_keep_coming(world: World) {
+pub(crate) async fn group_size_is_limited_under_load(world: World) {
     let store = world.open().await;
     let before = store.counts();
-    at_once(40, |writer| {
+    run_concurrently(40, |writer| {
         let store = store.clone();
         async move {
             for turn in 0..10 {
@@ -160,6 +160,6 @@ pub(crate) async fn a_group_does_not_grow_while_others_keep_coming(world: World)
     let after = store.counts();
     let (changes, commits) = (after.changes - before.changes, after.commits - before.commits);
     assert_eq!(changes, 400);
-    assert!((7..200).contains(&commits), "{commits} commits: groups are of 64 at most, and of more than one");
+    assert!((7..200).contains(&commits), "{commits} commits: groups must have more than one change and at most 64");
     assert_eq!(world.number("select last_sequence from streams where stream = 'platform'").await, 400);
 }

@@ -15,7 +15,7 @@ pub(crate) async fn a_hint_comes_after_the_commit(world: World) {
     tx.commit().await.unwrap();
     assert_eq!(changes.try_recv(), Ok(Change::Event { stream: StreamName::Platform, sequence: 1 }));
     let events = store.read().await.unwrap().events(StreamName::Platform, 0, 9).await.unwrap();
-    assert_eq!(events.len(), 1, "what is hinted can be read");
+    assert_eq!(events.len(), 1, "the hinted event can be read");
     assert_eq!(changes.try_recv(), Err(TryRecvError::Empty), "one commit, one hint");
 }
 
@@ -33,7 +33,7 @@ pub(crate) async fn without_a_commit_there_is_no_hint(world: World) {
 
 pub(crate) async fn an_accepted_operation_and_a_request_to_cancel_are_hinted(world: World) {
     let store = world.open().await;
-    let (_, train) = given::accepted(&store, "train").await;
+    let (_, train) = given::workload_in_project(&store, "train").await;
     let operation = given::operation(&train);
     let mut changes = store.changes();
     let mut tx = store.begin().await.unwrap();

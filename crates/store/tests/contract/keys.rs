@@ -83,7 +83,7 @@ pub(crate) async fn an_authority_that_is_retired_has_no_key(world: World) {
 
 pub(crate) async fn open_tasks_are_counted_by_the_key_that_signed_them(world: World) {
     let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let task = given::task(&node);
     let mut tx = store.begin().await.unwrap();
     tx.insert_task(&task).await.unwrap();
@@ -95,9 +95,9 @@ pub(crate) async fn open_tasks_are_counted_by_the_key_that_signed_them(world: Wo
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn tokens_are_counted_while_they_are_good_and_removed_once_they_are_not(world: World) {
+pub(crate) async fn tokens_are_counted_while_valid_and_deleted_afterwards(world: World) {
     let store = world.open().await;
-    let (project, _, _) = given::placed(&store, "gpu-1").await;
+    let (project, _, _) = given::allocated_node(&store, "gpu-1").await;
     let at = |seconds| NOW.plus(Duration::from_secs(seconds));
     let token = |expires_at| TokenRecord {
         id: TokenId::from_uuid(given::uuid()),
@@ -111,33 +111,33 @@ pub(crate) async fn tokens_are_counted_while_they_are_good_and_removed_once_they
         revoked_at: None,
         is_bootstrap: false,
     };
-    let (short, withdrawn, for_ever) = (token(Some(at(10))), token(Some(at(1_000))), token(None));
+    let (short, revoked, for_ever) = (token(Some(at(10))), token(Some(at(1_000))), token(None));
     let mut tx = store.begin().await.unwrap();
-    for token in [&short, &withdrawn, &for_ever] {
+    for token in [&short, &revoked, &for_ever] {
         tx.insert_token(token).await.unwrap();
     }
     tx.insert_token(&TokenRecord { project: None, ..token(None) }).await.unwrap();
-    assert_eq!(tx.good_tokens(Some(project.id), NOW).await.unwrap(), 3);
-    assert_eq!(tx.good_tokens(None, NOW).await.unwrap(), 1);
-    tx.revoke_token(withdrawn.id, at(5)).await.unwrap();
-    assert_eq!(tx.good_tokens(Some(project.id), at(6)).await.unwrap(), 2);
-    assert_eq!(tx.good_tokens(Some(project.id), at(10)).await.unwrap(), 1);
+    assert_eq!(tx.valid_token_count(Some(project.id), NOW).await.unwrap(), 3);
+    assert_eq!(tx.valid_token_count(None, NOW).await.unwrap(), 1);
+    tx.revoke_token(revoked.id, at(5)).await.unwrap();
+    assert_eq!(tx.valid_token_count(Some(project.id), at(6)).await.unwrap(), 2);
+    assert_eq!(tx.valid_token_count(Some(project.id), at(10)).await.unwrap(), 1);
     tx.commit().await.unwrap();
-    for (moment, goes) in [(5, false), (6, true), (10, false), (11, true), (100_000, false)] {
-        assert_eq!(store.delete_expired(Expired::Tokens(at(moment))).await.unwrap(), goes, "{moment}");
+    for (moment, is_deleted) in [(5, false), (6, true), (10, false), (11, true), (100_000, false)] {
+        assert_eq!(store.delete_expired(Expired::Tokens(at(moment))).await.unwrap(), is_deleted, "{moment}");
     }
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.tokens(Some(project.id), &Page::default()).await.unwrap(), [for_ever]);
 }
 
-pub(crate) async fn a_service_account_has_its_name_alone_until_it_is_deleted(world: World) {
+pub(crate) async fn service_account_name_is_unique_until_deleted(world: World) {
     let store = world.open().await;
-    let (project, _, _) = given::placed(&store, "gpu-1").await;
-    let (another, _, _) = given::placed(&store, "gpu-2").await;
+    let (project, _, _) = given::allocated_node(&store, "gpu-1").await;
+    let (another, _, _) = given::allocated_node(&store, "gpu-2").await;
     let [first, second, theirs] = [project.id, project.id, another.id].map(|of| given::service_account(of, "ci"));
     let mut tx = store.begin().await.unwrap();
     tx.insert_service_account(&first).await.unwrap();
-    tx.insert_service_account(&theirs).await.expect("a name is one project's");
+    tx.insert_service_account(&theirs).await.expect("names are unique within a project only");
     assert!(matches!(tx.insert_service_account(&second).await, Err(StoreError::NameTaken { .. })));
     tx.delete_service_account(&first, NOW).await.unwrap();
     tx.insert_service_account(&second).await.unwrap();
@@ -147,9 +147,9 @@ pub(crate) async fn a_service_account_has_its_name_alone_until_it_is_deleted(wor
     }
 }
 
-pub(crate) async fn the_tokens_of_a_service_account_go_with_it_and_others_stay(world: World) {
+pub(crate) async fn deleting_a_service_account_revokes_only_its_tokens(world: World) {
     let store = world.open().await;
-    let (project, _, _) = given::placed(&store, "gpu-1").await;
+    let (project, _, _) = given::allocated_node(&store, "gpu-1").await;
     let account = given::service_account(project.id, "ci");
     let token = |of: Option<ServiceAccountId>| TokenRecord {
         id: TokenId::from_uuid(given::uuid()),
@@ -168,8 +168,8 @@ pub(crate) async fn the_tokens_of_a_service_account_go_with_it_and_others_stay(w
     tx.insert_service_account(&account).await.unwrap();
     tx.insert_token(&held).await.unwrap();
     tx.insert_token(&other).await.unwrap();
-    let withdrawn = tx.delete_service_account(&account, NOW).await.unwrap();
-    assert_eq!(withdrawn.iter().map(|token| token.id).collect::<Vec<_>>(), [held.id]);
+    let revoked = tx.delete_service_account(&account, NOW).await.unwrap();
+    assert_eq!(revoked.iter().map(|token| token.id).collect::<Vec<_>>(), [held.id]);
     let later = NOW.plus(Duration::from_secs(1));
     assert_eq!(tx.delete_service_account(&account, later).await.unwrap(), [], "deleting again changes nothing");
     assert_eq!(tx.token(held.id).await.unwrap().revoked_at, Some(NOW));
@@ -178,5 +178,5 @@ pub(crate) async fn the_tokens_of_a_service_account_go_with_it_and_others_stay(w
     let at = NOW.as_millis();
     let since_then = format!("deleted_at = {at} and doc like '%\"deleted_at\":{at}%'");
     let kept = format!("select count(*) from service_accounts where {since_then}");
-    assert_eq!(world.number(&kept).await, 1, "the column and the document say when it was");
+    assert_eq!(world.number(&kept).await, 1, "the column and the document have the time of deletion");
 }

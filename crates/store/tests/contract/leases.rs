@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gpuaas_model::ReplicaId;
-use gpuaas_store::{Burial, Expired};
+use gpuaas_store::{Eviction, Expired};
 
 use super::{
     given,
-    world::{World, at_once},
+    world::{World, run_concurrently},
 };
 
 const NAME: &str = "operation/train";
@@ -20,13 +20,13 @@ fn replica() -> ReplicaId {
 pub(crate) async fn a_lease_is_held_by_one_and_renewed_by_its_holder(world: World) {
     let store = world.open().await;
     let (ada, bob) = (replica(), replica());
-    let first = store.acquire_lease(NAME, ada, LONG).await.unwrap().expect("nobody holds it");
+    let first = store.acquire_lease(NAME, ada, LONG).await.unwrap().expect("the lease is free");
     assert_eq!(first.fence, 1);
     assert_eq!(store.acquire_lease(NAME, bob, LONG).await.unwrap(), None);
-    let renewed = store.acquire_lease(NAME, ada, LONG * 2).await.unwrap().expect("it is hers");
-    assert_eq!(renewed.fence, first.fence, "renewing is no change of holder");
+    let renewed = store.acquire_lease(NAME, ada, LONG * 2).await.unwrap().expect("its holder renews it");
+    assert_eq!(renewed.fence, first.fence, "a renewal keeps the fence");
     assert!(renewed.expires_at > first.expires_at);
-    assert!(store.acquire_lease("another", bob, LONG).await.unwrap().is_some(), "another name is another lease");
+    assert!(store.acquire_lease("another", bob, LONG).await.unwrap().is_some(), "a lease with another name is free");
 }
 
 pub(crate) async fn an_expired_lease_is_taken_over_under_a_higher_fence(world: World) {
@@ -35,9 +35,9 @@ pub(crate) async fn an_expired_lease_is_taken_over_under_a_higher_fence(world: W
     let first = store.acquire_lease(NAME, ada, Duration::from_millis(40)).await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_millis(80)).await;
     let mut reader = store.read().await.unwrap();
-    assert!(reader.lease_held(NAME, ada, first.fence).await.unwrap(), "expiry alone takes nothing away");
+    assert!(reader.holds_lease(NAME, ada, first.fence).await.unwrap(), "expiry alone does not end the lease");
     drop(reader);
-    let second = store.acquire_lease(NAME, bob, LONG).await.unwrap().expect("it has expired");
+    let second = store.acquire_lease(NAME, bob, LONG).await.unwrap().expect("the lease has expired");
     assert_eq!(second.fence, first.fence + 1);
     assert_eq!(store.acquire_lease(NAME, ada, LONG).await.unwrap(), None);
 }
@@ -47,7 +47,7 @@ pub(crate) async fn a_released_lease_is_free_at_once_and_its_fence_still_grows(w
     let (ada, bob) = (replica(), replica());
     store.acquire_lease(NAME, ada, LONG).await.unwrap().unwrap();
     store.release_lease(NAME, bob).await.unwrap();
-    assert_eq!(store.acquire_lease(NAME, bob, LONG).await.unwrap(), None, "only its holder gives it back");
+    assert_eq!(store.acquire_lease(NAME, bob, LONG).await.unwrap(), None, "only its holder can release it");
     store.release_lease(NAME, ada).await.unwrap();
     let mut fences = Vec::new();
     for holder in [bob, ada, bob] {
@@ -57,9 +57,7 @@ pub(crate) async fn a_released_lease_is_free_at_once_and_its_fence_still_grows(w
     assert_eq!(fences, [2, 3, 4]);
 }
 
-pub(crate) async fn turns_are_given_up_for_good_and_those_that_nobody_gave_up_are_removed_once_they_have_run_out(
-    world: World,
-) {
+pub(crate) async fn deleted_and_expired_request_leases_are_removed(world: World) {
     let store = world.open().await;
     let (ada, bob) = (replica(), replica());
     let held = async || {
@@ -72,16 +70,16 @@ pub(crate) async fn turns_are_given_up_for_good_and_those_that_nobody_gave_up_ar
     };
     for name in ["idempotency/a", "idempotency/b", "idempotency/c", "operation/train"] {
         let ttl = if name == "idempotency/b" { LONG } else { Duration::from_millis(1) };
-        store.acquire_lease(name, ada, ttl).await.unwrap().expect("nobody holds it");
+        store.acquire_lease(name, ada, ttl).await.unwrap().expect("the lease is free");
     }
-    store.give_up_lease("idempotency/a", bob).await.unwrap();
-    assert_eq!(held().await, [true; 4], "only its holder gives it up");
-    store.give_up_lease("idempotency/a", ada).await.unwrap();
+    store.delete_lease("idempotency/a", bob).await.unwrap();
+    assert_eq!(held().await, [true; 4], "only its holder can delete it");
+    store.delete_lease("idempotency/a", ada).await.unwrap();
     assert_eq!(held().await, [false, true, true, true]);
     tokio::time::sleep(Duration::from_millis(40)).await;
     assert!(store.delete_expired(Expired::Leases).await.unwrap());
-    assert!(!store.delete_expired(Expired::Leases).await.unwrap(), "nothing is left");
-    assert_eq!(held().await, [false, true, false, true], "one is held, and the other is no turn: its fence stays");
+    assert!(!store.delete_expired(Expired::Leases).await.unwrap(), "no expired lease is left");
+    assert_eq!(held().await, [false, true, false, true], "valid leases and leases of operations are kept");
 }
 
 pub(crate) async fn a_stale_fence_is_refused(world: World) {
@@ -90,25 +88,25 @@ pub(crate) async fn a_stale_fence_is_refused(world: World) {
     let stale = old.acquire_lease(NAME, ada, Duration::ZERO).await.unwrap().unwrap();
     let fresh = new.acquire_lease(NAME, bob, Duration::ZERO).await.unwrap().unwrap();
     let mut tx = old.begin().await.unwrap();
-    assert!(!tx.lease_held(NAME, ada, stale.fence).await.unwrap(), "another took it");
-    assert!(tx.lease_held(NAME, bob, fresh.fence).await.unwrap());
-    assert!(!tx.lease_held(NAME, bob, stale.fence).await.unwrap());
-    assert!(!tx.lease_held("nobody's", bob, 1).await.unwrap());
+    assert!(!tx.holds_lease(NAME, ada, stale.fence).await.unwrap(), "another replica holds the lease");
+    assert!(tx.holds_lease(NAME, bob, fresh.fence).await.unwrap());
+    assert!(!tx.holds_lease(NAME, bob, stale.fence).await.unwrap());
+    assert!(!tx.holds_lease("unknown", bob, 1).await.unwrap());
     drop(tx);
     old.acquire_lease(NAME, ada, LONG).await.unwrap().unwrap();
     let mut tx = old.begin().await.unwrap();
-    assert!(!tx.lease_held(NAME, ada, stale.fence).await.unwrap(), "her earlier fence is stale, hers or not");
+    assert!(!tx.holds_lease(NAME, ada, stale.fence).await.unwrap(), "an earlier fence is stale for its holder too");
 }
 
-pub(crate) async fn of_many_that_ask_at_once_one_gets_the_lease(world: World) {
+pub(crate) async fn one_of_many_concurrent_requests_gets_the_lease(world: World) {
     let stores = [world.open().await, world.open().await];
     for round in 1..=3 {
-        let asked = at_once(8, |index| {
+        let leases = run_concurrently(8, |index| {
             let store = stores[index % 2].clone();
             async move { store.acquire_lease(NAME, replica(), LONG).await.unwrap() }
         })
         .await;
-        let held: Vec<_> = asked.into_iter().flatten().collect();
+        let held: Vec<_> = leases.into_iter().flatten().collect();
         assert_eq!(held.iter().map(|lease| lease.fence).collect::<Vec<_>>(), [round]);
         stores[0].release_lease(NAME, held[0].holder).await.unwrap();
     }
@@ -121,7 +119,7 @@ pub(crate) async fn leases_of_a_dead_replica_end_together_and_those_of_others_st
         store.acquire_lease(name, dead, LONG).await.unwrap().unwrap();
     }
     store.acquire_lease("three", other, LONG).await.unwrap().unwrap();
-    store.bury_replica(dead, Burial::Known).await.unwrap();
+    store.evict_replica(dead, Eviction::Unconditional).await.unwrap();
     for (name, fence) in [("one", Some(2)), ("two", Some(2)), ("three", None)] {
         let taken = store.acquire_lease(name, alive, LONG).await.unwrap();
         assert_eq!(taken.map(|lease| lease.fence), fence, "{name}");
@@ -131,7 +129,7 @@ pub(crate) async fn leases_of_a_dead_replica_end_together_and_those_of_others_st
 pub(crate) async fn leases_end_by_the_clock_of_the_database(world: World) {
     let store = world.open().await;
     store.acquire_lease(NAME, replica(), LONG).await.unwrap().unwrap();
-    world.pass(1_000_000_000);
+    world.advance_clock(1_000_000_000);
     let taken = store.acquire_lease(NAME, replica(), LONG).await.unwrap();
-    assert_eq!(taken, None, "a replica whose clock is ahead takes no lease early");
+    assert_eq!(taken, None, "a replica whose clock is ahead cannot take a lease early");
 }

@@ -39,7 +39,7 @@ pub(crate) async fn pages_are_stable_while_rows_are_added(world: World) {
             add_nodes(&store, &[given::node("late")]).await;
         }
     }
-    assert_eq!(seen, ["gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4", "late"], "none twice, none left out");
+    assert_eq!(seen, ["gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4", "late"], "every node is listed exactly once");
 }
 
 pub(crate) async fn a_page_has_at_least_one_record_and_at_most_the_limit(world: World) {
@@ -80,8 +80,8 @@ pub(crate) async fn nodes_are_filtered_by_state_and_connectivity(world: World) {
 
 pub(crate) async fn allocations_are_filtered_by_project_state_and_node(world: World) {
     let store = world.open().await;
-    let (project, _, one) = given::placed(&store, "gpu-1").await;
-    let (_, node, two) = given::placed(&store, "gpu-2").await;
+    let (project, _, one) = given::allocated_node(&store, "gpu-1").await;
+    let (_, node, two) = given::allocated_node(&store, "gpu-2").await;
     let mut tx = store.begin().await.unwrap();
     let two = tx.update_allocation(&AllocationRecord { state: AllocationState::Releasing, ..two }).await.unwrap();
     tx.commit().await.unwrap();
@@ -93,18 +93,18 @@ pub(crate) async fn allocations_are_filtered_by_project_state_and_node(world: Wo
     let of_node = AllocationFilter { node: Some(node.id), ..AllocationFilter::default() };
     assert_eq!(reader.allocations(&of_node).await.unwrap(), [two.clone()]);
     assert_eq!(reader.allocations_of_ids(&[two.id, one.id]).await.unwrap(), [two.clone(), one.clone()]);
-    assert_eq!(reader.held_allocations(two.project, &Page::default()).await.unwrap(), [two]);
+    assert_eq!(reader.open_allocations(two.project, &Page::default()).await.unwrap(), [two]);
     let mut tx = store.begin().await.unwrap();
     tx.update_allocation(&AllocationRecord { state: AllocationState::Released, ..one }).await.unwrap();
-    assert_eq!(tx.held_allocations(project.id, &Page::default()).await.unwrap(), [], "a released one holds nothing");
+    assert_eq!(tx.open_allocations(project.id, &Page::default()).await.unwrap(), [], "released is not open");
     let all = AllocationState::ALL.iter().filter(|state| !state.holds_node()).map(|state| state.as_str());
-    assert!(all.eq(["released", "failed"]), "what the statement leaves out");
+    assert!(all.eq(["released", "failed"]), "the statement excludes the states that do not hold a node");
 }
 
 pub(crate) async fn workloads_are_filtered_and_counted(world: World) {
     let store = world.open().await;
-    let (ada, train) = given::accepted(&store, "ada").await;
-    let (_, other) = given::accepted(&store, "bob").await;
+    let (ada, train) = given::workload_in_project(&store, "ada").await;
+    let (_, other) = given::workload_in_project(&store, "bob").await;
     let running =
         WorkloadRecord { lifecycle: Lifecycle::Running, health: Health::Healthy, ..given::workload(&ada, "w") };
     let mut tx = store.begin().await.unwrap();
@@ -126,8 +126,8 @@ pub(crate) async fn workloads_are_filtered_and_counted(world: World) {
 
 pub(crate) async fn operations_are_filtered_and_the_open_ones_found(world: World) {
     let store = world.open().await;
-    let (ada, train) = given::accepted(&store, "ada").await;
-    let (_, serve) = given::accepted(&store, "bob").await;
+    let (ada, train) = given::workload_in_project(&store, "ada").await;
+    let (_, serve) = given::workload_in_project(&store, "bob").await;
     let (ended, open) = (given::operation(&train), given::operation(&serve));
     let ended = OperationRecord { state: OperationState::Succeeded, ..ended };
     let mut tx = store.begin().await.unwrap();
@@ -150,10 +150,10 @@ pub(crate) async fn tasks_are_filtered_and_the_open_ones_found(world: World) {
     let (one, two) = (given::node("gpu-1"), given::node("gpu-2"));
     let project = Some(ProjectId::from_uuid(given::uuid()));
     let done = TaskRecord { state: TaskState::Succeeded, ..given::task(&one) };
-    let (open, foreign) = (given::task(&one), TaskRecord { project, ..given::task(&two) });
+    let (open, of_other_project) = (given::task(&one), TaskRecord { project, ..given::task(&two) });
     add_nodes(&store, &[one.clone(), two.clone()]).await;
     let mut tx = store.begin().await.unwrap();
-    for task in [&done, &open, &foreign] {
+    for task in [&done, &open, &of_other_project] {
         tx.insert_task(task).await.unwrap();
     }
     tx.commit().await.unwrap();
@@ -164,7 +164,7 @@ pub(crate) async fn tasks_are_filtered_and_the_open_ones_found(world: World) {
     let succeeded = TaskFilter { state: Some(TaskState::Succeeded), ..TaskFilter::default() };
     assert_eq!(reader.tasks(&succeeded).await.unwrap(), [done]);
     let of_project = TaskFilter { project, ..TaskFilter::default() };
-    assert_eq!(reader.tasks(&of_project).await.unwrap(), [foreign]);
+    assert_eq!(reader.tasks(&of_project).await.unwrap(), [of_other_project]);
 }
 
 pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(world: World) {
@@ -174,7 +174,7 @@ pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(world: World) 
         tx.append_audit(&given::audit(target)).await.unwrap();
     }
     tx.commit().await.unwrap();
-    world.pass(1_000);
+    world.advance_clock(1_000);
     let mut tx = store.begin().await.unwrap();
     let renewed = NewAudit { action: AuditAction::NodeRenew, actor: "node/b".into(), ..given::audit("node/b") };
     tx.append_audit(&renewed).await.unwrap();
@@ -193,9 +193,9 @@ pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(world: World) 
     }
 }
 
-pub(crate) async fn what_pages_show_of_other_rows_takes_one_statement_each(world: World) {
+pub(crate) async fn related_rows_of_a_page_take_one_statement_each(world: World) {
     let store = world.open().await;
-    let (project, _) = given::accepted(&store, "first").await;
+    let (project, _) = given::workload_in_project(&store, "first").await;
     let mut workloads = vec![given::workload(&project, "bare")];
     let mut tx = store.begin().await.unwrap();
     tx.insert_workload(&workloads[0]).await.unwrap();
@@ -222,20 +222,20 @@ pub(crate) async fn what_pages_show_of_other_rows_takes_one_statement_each(world
     let before = store.counts().statements;
     let parts = reader.workload_parts(&workloads).await.unwrap();
     assert_eq!(store.counts().statements - before, 1);
-    assert!(parts[&workloads[0].id].members.is_empty() && parts[&workloads[0].id].open.is_none());
+    assert!(parts[&workloads[0].id].members.is_empty() && parts[&workloads[0].id].open_operation.is_none());
     let members: Vec<_> = workloads[1..].iter().map(|workload| parts[&workload.id].members[0].clone()).collect();
     assert!(members.iter().zip(&workloads[1..]).all(|(member, workload)| member.workload == workload.id));
     for workload in &workloads[1..] {
         let parts = &parts[&workload.id];
-        assert_eq!(parts.open.as_ref().map(|open| open.workload), Some(workload.id));
-        assert_eq!(parts.under_way.as_ref().map(|step| step.position), Some(1), "the first that is under way");
+        assert_eq!(parts.open_operation.as_ref().map(|open| open.workload), Some(workload.id));
+        assert_eq!(parts.current_step.as_ref().map(|step| step.position), Some(1), "the first active step");
     }
 
     let before = store.counts().statements;
     let names = reader.node_names(members.iter().map(|member| member.node)).await.unwrap();
     let nodes = reader.nodes_of_ids(members.iter().map(|member| member.node)).await.unwrap();
     let allocations: Vec<_> = members.iter().map(|member| member.allocation).collect();
-    let users = reader.allocation_users(&allocations).await.unwrap();
+    let users = reader.allocation_workloads(&allocations).await.unwrap();
     assert_eq!(store.counts().statements - before, 3);
     for (member, workload) in members.iter().zip(&workloads[1..]) {
         assert_eq!((&names[&member.node], &nodes[&member.node].name), (&workload.name, &workload.name));
@@ -243,12 +243,12 @@ pub(crate) async fn what_pages_show_of_other_rows_takes_one_statement_each(world
     }
     let backwards: Vec<_> = allocations.iter().rev().copied().collect();
     let found = reader.allocations_of_ids(&backwards).await.unwrap();
-    assert_eq!(found.iter().map(|allocation| allocation.id).collect::<Vec<_>>(), backwards, "in the order asked for");
+    assert_eq!(found.iter().map(|allocation| allocation.id).collect::<Vec<_>>(), backwards, "in the requested order");
 }
 
-pub(crate) async fn a_workloads_parts_are_its_own_and_leave_out_what_is_over(world: World) {
+pub(crate) async fn workload_parts_leave_out_removed_members_and_ended_operations(world: World) {
     let store = world.open().await;
-    let (project, _, allocation) = given::placed(&store, "gpu-0").await;
+    let (project, _, allocation) = given::allocated_node(&store, "gpu-0").await;
     let (workload, other) = (given::workload(&project, "train"), given::workload(&project, "serve"));
     let file = |version: &str, stand_in| ArtifactRecord {
         id: ArtifactId::from_uuid(given::uuid()),
@@ -262,13 +262,13 @@ pub(crate) async fn a_workloads_parts_are_its_own_and_leave_out_what_is_over(wor
         verified_by: None,
         imported_at: NOW,
     };
-    let (genuine, stand_in) = (file(&workload.version, false), file("2", true));
+    let (release_file, stand_in) = (file(&workload.version, false), file("2", true));
     let newer = WorkloadRecord { version: "2".to_owned(), ..given::workload(&project, "newer") };
     let mut tx = store.begin().await.unwrap();
     for workload in [&workload, &other, &newer] {
         tx.insert_workload(workload).await.unwrap();
     }
-    tx.insert_artifacts(&[genuine, stand_in]).await.unwrap();
+    tx.insert_artifacts(&[release_file, stand_in]).await.unwrap();
     let member = given::member(&workload, &allocation);
     tx.insert_members(&[member.clone()]).await.unwrap();
     let removed = MemberRecord { state: MemberState::Removed, ..member.clone() };
@@ -281,6 +281,10 @@ pub(crate) async fn a_workloads_parts_are_its_own_and_leave_out_what_is_over(wor
     let all = [workload, other, newer];
     let parts = store.read().await.unwrap().workload_parts(&all).await.unwrap();
     assert_eq!(parts.len(), 3);
-    assert!(parts.values().all(|parts| parts.members.is_empty() && parts.open.is_none() && parts.under_way.is_none()));
+    assert!(
+        parts
+            .values()
+            .all(|parts| parts.members.is_empty() && parts.open_operation.is_none() && parts.current_step.is_none())
+    );
     assert_eq!(all.each_ref().map(|workload| parts[&workload.id].stand_in), [false, false, true]);
 }

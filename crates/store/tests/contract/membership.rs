@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gpuaas_model::{NodeId, OperationId, ReplicaId};
-use gpuaas_store::{Burial, Change, ReplicaRecord, SessionRecord, Store};
+use gpuaas_store::{Change, Eviction, ReplicaRecord, SessionRecord, Store};
 
 use super::{
     given,
-    world::{NOW, World, at_once},
+    world::{NOW, World, run_concurrently},
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -48,40 +48,43 @@ async fn node(store: &Store, name: &str) -> NodeId {
 
 async fn known(store: &Store) -> Vec<(ReplicaId, bool)> {
     let lives = store.read().await.unwrap().replicas().await.unwrap();
-    lives.iter().map(|life| (life.replica.id, life.left > Duration::ZERO)).collect()
+    lives.iter().map(|life| (life.replica.id, life.time_left > Duration::ZERO)).collect()
 }
 
-pub(crate) async fn a_replica_lives_for_as_long_as_it_renews(world: World) {
+pub(crate) async fn replica_is_alive_while_it_renews_its_lease(world: World) {
     let store = world.open().await;
     let (alive, dead) = (replica(), replica());
     store.join_replica(&alive, LONG).await.unwrap();
     store.join_replica(&dead, Duration::ZERO).await.unwrap();
     assert_eq!(known(&store).await, [(alive.id, true), (dead.id, false)]);
-    assert!(store.renew_replica(dead.id, LONG).await.unwrap(), "nobody has buried it");
+    assert!(store.renew_replica(dead.id, LONG).await.unwrap(), "the replica was not evicted");
     assert_eq!(known(&store).await, [(alive.id, true), (dead.id, true)]);
 }
 
-pub(crate) async fn only_the_dead_are_buried_and_each_once(world: World) {
+pub(crate) async fn only_expired_replicas_are_evicted_and_each_once(world: World) {
     let store = world.open().await;
     let (alive, dead) = (replica(), replica());
     store.join_replica(&alive, LONG).await.unwrap();
     store.join_replica(&dead, Duration::ZERO).await.unwrap();
-    assert!(!store.bury_replica(alive.id, Burial::Expired).await.unwrap(), "it lives");
+    assert!(!store.evict_replica(alive.id, Eviction::IfExpired).await.unwrap(), "the replica is alive");
     let stores = [store.clone(), world.open().await];
     let id = dead.id;
-    let buried = at_once(8, |index| {
+    let evicted = run_concurrently(8, |index| {
         let store = stores[index % 2].clone();
-        async move { store.bury_replica(id, Burial::Expired).await.unwrap() }
+        async move { store.evict_replica(id, Eviction::IfExpired).await.unwrap() }
     })
     .await;
-    assert_eq!(buried.iter().filter(|buried| **buried).count(), 1, "of many that find it, one takes over");
+    assert_eq!(evicted.iter().filter(|buried| **buried).count(), 1, "exactly one eviction succeeds");
     assert_eq!(known(&store).await, [(alive.id, true)]);
-    assert!(!store.renew_replica(dead.id, LONG).await.unwrap(), "it learns so when it wakes");
-    assert!(store.bury_replica(alive.id, Burial::Known).await.unwrap(), "one that leaves need not wait");
+    assert!(!store.renew_replica(dead.id, LONG).await.unwrap(), "an evicted replica cannot renew its lease");
+    assert!(
+        store.evict_replica(alive.id, Eviction::Unconditional).await.unwrap(),
+        "a replica that shuts down is evicted at once"
+    );
     assert_eq!(known(&store).await, []);
 }
 
-pub(crate) async fn what_a_buried_replica_held_is_free_and_announced(world: World) {
+pub(crate) async fn leases_and_sessions_of_an_evicted_replica_are_released_and_hinted(world: World) {
     let store = world.open().await;
     let (dead, alive) = (replica(), replica());
     let nodes = [node(&store, "gpu-1").await, node(&store, "gpu-2").await];
@@ -101,7 +104,7 @@ pub(crate) async fn what_a_buried_replica_held_is_free_and_announced(world: Worl
     assert_eq!(reader.sessions_of(dead.id).await.unwrap().len(), 1);
     drop(reader);
     let mut changes = store.changes();
-    assert!(store.bury_replica(dead.id, Burial::Known).await.unwrap());
+    assert!(store.evict_replica(dead.id, Eviction::Unconditional).await.unwrap());
     assert_eq!(changes.recv().await.unwrap(), Change::Operation(operations[0]));
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.session(nodes[0]).await.unwrap(), None);
@@ -118,7 +121,7 @@ pub(crate) async fn what_a_buried_replica_held_is_free_and_announced(world: Worl
     }
 }
 
-pub(crate) async fn the_end_of_an_older_connection_takes_no_newer_one_away(world: World) {
+pub(crate) async fn end_of_an_older_connection_keeps_the_newer_session(world: World) {
     let store = world.open().await;
     let (here, there) = (replica(), replica());
     let node = node(&store, "gpu-1").await;
@@ -126,14 +129,14 @@ pub(crate) async fn the_end_of_an_older_connection_takes_no_newer_one_away(world
     let mut tx = store.begin().await.unwrap();
     tx.put_session(&older).await.unwrap();
     tx.put_session(&newer).await.unwrap();
-    assert!(!tx.end_session(node, older.connection).await.unwrap(), "the node is elsewhere by now");
+    assert!(!tx.end_session(node, older.connection).await.unwrap(), "a newer connection has replaced it");
     assert_eq!(tx.session(node).await.unwrap(), Some(newer.clone()));
     assert!(tx.end_session(node, newer.connection).await.unwrap());
     assert_eq!(tx.session(node).await.unwrap(), None);
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn a_connection_that_is_recorded_late_takes_no_newer_ones_place(world: World) {
+pub(crate) async fn older_connection_does_not_replace_a_newer_session(world: World) {
     let store = world.open().await;
     let (here, there) = (replica(), replica());
     let node = node(&store, "gpu-1").await;
@@ -142,12 +145,12 @@ pub(crate) async fn a_connection_that_is_recorded_late_takes_no_newer_ones_place
     let mut tx = store.begin().await.unwrap();
     assert!(tx.put_session(&newer).await.unwrap());
     assert!(!tx.put_session(&older).await.unwrap());
-    assert!(!tx.end_session(node, older.connection).await.unwrap(), "and its end takes nothing away");
+    assert!(!tx.end_session(node, older.connection).await.unwrap(), "the end of the older connection changes nothing");
     assert_eq!(tx.session(node).await.unwrap(), Some(newer));
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn a_connection_holds_the_newest_key_set_that_it_took_and_one_that_ended_none(world: World) {
+pub(crate) async fn session_records_the_newest_key_set_until_it_ends(world: World) {
     let store = world.open().await;
     let (here, there) = (replica(), replica());
     let node = node(&store, "gpu-1").await;
@@ -157,23 +160,23 @@ pub(crate) async fn a_connection_holds_the_newest_key_set_that_it_took_and_one_t
     tx.put_session(&newer).await.unwrap();
     for (connection, version, held) in [(newer.connection, 3, 3), (newer.connection, 2, 3), (older.connection, 7, 3)] {
         tx.set_session_keys(node, connection, version, NOW).await.unwrap();
-        let session = tx.session(node).await.unwrap().expect("it is connected");
+        let session = tx.session(node).await.unwrap().expect("the node is connected");
         assert_eq!((session.connection, session.key_set_version), (newer.connection, held), "after {version}");
     }
     tx.end_session(node, newer.connection).await.unwrap();
     tx.set_session_keys(node, newer.connection, 9, NOW).await.unwrap();
-    assert_eq!(tx.session(node).await.unwrap(), None, "it is not begun again");
+    assert_eq!(tx.session(node).await.unwrap(), None, "an ended session is not recorded again");
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn the_living_sign_under_one_fence_and_a_successor_under_a_higher(world: World) {
+pub(crate) async fn live_replicas_share_a_fence_and_a_successor_gets_a_higher_one(world: World) {
     let store = world.open().await;
     let (ada, bob) = (replica().id, replica().id);
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.shared_fence("node/one", ada, LONG).await.unwrap(), 1);
-    assert_eq!(tx.shared_fence("node/one", bob, LONG).await.unwrap(), 1, "both live");
+    assert_eq!(tx.shared_fence("node/one", bob, LONG).await.unwrap(), 1, "both replicas share the fence");
     assert_eq!(tx.shared_fence("node/one", ada, Duration::ZERO).await.unwrap(), 1);
-    assert_eq!(tx.shared_fence("node/one", bob, LONG).await.unwrap(), 2, "whoever held it is gone");
-    assert_eq!(tx.shared_fence("node/one", ada, LONG).await.unwrap(), 2, "and one who wakes signs under it too");
+    assert_eq!(tx.shared_fence("node/one", bob, LONG).await.unwrap(), 2, "the holder's lease has expired");
+    assert_eq!(tx.shared_fence("node/one", ada, LONG).await.unwrap(), 2, "the earlier holder shares the new fence");
     tx.commit().await.unwrap();
 }

@@ -7,7 +7,7 @@ use gpuaas_store::{Page, Store, StoreError, StoreOptions, TokenRecord};
 
 use super::{
     given,
-    world::{NOW, World, at_once},
+    world::{NOW, World, run_concurrently},
 };
 
 pub(crate) async fn a_store_of_a_newer_version_is_refused(world: World) {
@@ -15,7 +15,7 @@ pub(crate) async fn a_store_of_a_newer_version_is_refused(world: World) {
     let known = world.number("select max(version) from schema_versions").await;
     world.sql("insert into schema_versions (version, checksum) values (4711, 'x')").await.unwrap();
     match world.try_open().await.err() {
-        Some(StoreError::TooNew { found, known: says }) => assert_eq!((found, says), (4711, known)),
+        Some(StoreError::TooNew { found, known: newest }) => assert_eq!((found, newest), (4711, known)),
         other => panic!("a newer store was opened: {other:?}"),
     }
     world.sql("delete from schema_versions where version = 4711").await.unwrap();
@@ -29,7 +29,7 @@ pub(crate) async fn an_edited_migration_is_noticed(world: World) {
         Some(StoreError::Corrupt(why)) => {
             assert!(why.to_string().contains("table schema_versions, row 1, column checksum: migration 1"), "{why}")
         }
-        other => panic!("an edited history was accepted: {other:?}"),
+        other => panic!("an edited migration was accepted: {other:?}"),
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn failed_migration_is_named_and_changes_nothing(world: World) 
     for _ in 0..2 {
         match world.try_open().await.err() {
             Some(StoreError::Migration { version: 8, detail }) => assert!(detail.contains("code"), "{detail}"),
-            other => panic!("a half-applied migration came to {other:?}"),
+            other => panic!("expected a failed migration: {other:?}"),
         }
         assert_eq!(world.number("select max(version) from schema_versions").await, 7);
         assert_eq!(world.number(world.tables()).await, tables);
@@ -61,21 +61,21 @@ pub(crate) async fn failed_migration_is_named_and_changes_nothing(world: World) 
     // Migration 5 creates a table and drops another before it fails: both are rolled back.
     match world.try_open().await.err() {
         Some(StoreError::Migration { version: 5, .. }) => {}
-        other => panic!("a half-applied migration came to {other:?}"),
+        other => panic!("expected a failed migration: {other:?}"),
     }
     assert_eq!(world.number("select max(version) from schema_versions").await, 4);
-    assert_eq!(world.number(world.tables()).await, tables, "a part of it stayed");
+    assert_eq!(world.number(world.tables()).await, tables, "a part of the failed migration was committed");
 }
 
-pub(crate) async fn objects_that_no_version_made_are_left_alone_unless_a_migration_meets_them(world: World) {
+pub(crate) async fn unknown_objects_are_kept_unless_a_migration_collides_with_them(world: World) {
     world.sql("create table notes (id text primary key)").await.unwrap();
     world.sql("insert into notes (id) values ('mine')").await.unwrap();
     world.sql("create table workloads (id text primary key)").await.unwrap();
     match world.try_open().await.err() {
         Some(StoreError::Migration { version: 11, detail }) => assert!(detail.contains("workloads"), "{detail}"),
-        other => panic!("a table that was in the way came to {other:?}"),
+        other => panic!("expected a failed migration: {other:?}"),
     }
-    assert_eq!(world.number(world.tables()).await, 2, "a part of the schema stayed");
+    assert_eq!(world.number(world.tables()).await, 2, "a part of the schema was committed");
     world.sql("drop table workloads").await.unwrap();
     world.open().await.close().await;
     assert_eq!(world.number("select count(*) from notes").await, 1);
@@ -83,7 +83,7 @@ pub(crate) async fn objects_that_no_version_made_are_left_alone_unless_a_migrati
 
 pub(crate) async fn opening_again_keeps_rows_and_migrates_nothing(world: World) {
     let store = world.open().await;
-    let (project, _, allocation) = given::placed(&store, "gpu-1").await;
+    let (project, _, allocation) = given::allocated_node(&store, "gpu-1").await;
     let versions = world.number("select count(*) from schema_versions").await;
     store.close().await;
     let again = world.open().await;
@@ -93,9 +93,9 @@ pub(crate) async fn opening_again_keeps_rows_and_migrates_nothing(world: World) 
     assert_eq!(world.number("select count(*) from schema_versions").await, versions);
 }
 
-pub(crate) async fn rows_of_before_say_in_columns_what_their_documents_do(world: World) {
+pub(crate) async fn migration_fills_columns_from_documents(world: World) {
     let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let expiring = TokenRecord {
         id: TokenId::from_uuid(given::uuid()),
         name: "ada".into(),
@@ -137,14 +137,14 @@ pub(crate) async fn rows_of_before_say_in_columns_what_their_documents_do(world:
     assert_eq!(reader.open_tasks_signed_by("key").await.unwrap(), 1);
     let mut good = Vec::new();
     for seconds in [0, 59, 60] {
-        good.push(reader.good_tokens(None, NOW.plus(Duration::from_secs(seconds))).await.unwrap());
+        good.push(reader.valid_token_count(None, NOW.plus(Duration::from_secs(seconds))).await.unwrap());
     }
     assert_eq!(good, [2, 2, 1]);
 }
 
 pub(crate) async fn migration_removes_service_accounts_without_codes_and_their_tokens(world: World) {
     let store = world.open().await;
-    let (project, _, _) = given::placed(&store, "gpu-1").await;
+    let (project, _, _) = given::allocated_node(&store, "gpu-1").await;
     let account = given::service_account(project.id, "ci");
     let person = TokenRecord {
         id: TokenId::from_uuid(given::uuid()),
@@ -177,11 +177,11 @@ pub(crate) async fn migration_removes_service_accounts_without_codes_and_their_t
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.service_accounts(project.id, &Page::default()).await.unwrap(), []);
     assert_eq!(tx.all_tokens().await.unwrap(), [person]);
-    tx.insert_service_account(&given::service_account(project.id, "ci")).await.expect("its name is free");
-    assert_eq!(store.forged_rows_refused(), 0, "an upgrade raises no alarm");
+    tx.insert_service_account(&given::service_account(project.id, "ci")).await.expect("the name is free");
+    assert_eq!(store.forged_rows_refused(), 0, "an upgrade reports no forged rows");
 }
 
-pub(crate) async fn store_of_before_has_had_its_first_administrator_and_a_fresh_one_has_not(world: World) {
+pub(crate) async fn migration_marks_existing_stores_as_bootstrapped(world: World) {
     let store = world.open().await;
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.setting("bootstrap.done").await.unwrap(), None);
@@ -195,7 +195,7 @@ pub(crate) async fn store_of_before_has_had_its_first_administrator_and_a_fresh_
 
 pub(crate) async fn many_may_open_a_fresh_store_at_once(world: World) {
     let world = std::sync::Arc::new(world);
-    let opened = at_once(4, |_| {
+    let opened = run_concurrently(4, |_| {
         let world = world.clone();
         async move { world.try_open().await.map(drop) }
     })
@@ -213,6 +213,6 @@ pub(crate) async fn an_unknown_database_is_refused_without_its_password(world: W
             super::world::NOW
         }
     }
-    let refused = Store::open(&options, std::sync::Arc::new(Stopped)).await.err().expect("nobody knows it");
+    let refused = Store::open(&options, std::sync::Arc::new(Stopped)).await.err().expect("oracle is unsupported");
     assert!(!refused.to_string().contains("hunter2"), "{refused}");
 }

@@ -5,13 +5,13 @@ use gpuaas_store::{ArtifactRecord, Page, StoreError};
 
 use super::{
     given,
-    world::{NOW, World, at_once},
+    world::{NOW, World, run_concurrently},
 };
 
-fn is_taken<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: &str, wanted: &str) {
+fn assert_taken<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: &str, wanted: &str) {
     match outcome {
         Err(StoreError::NameTaken { what, name }) => assert_eq!((what, name.as_str()), (kind, wanted)),
-        other => panic!("{kind} {wanted} should be taken: {other:?}"),
+        other => panic!("expected that {kind} {wanted} is taken: {other:?}"),
     }
 }
 
@@ -19,7 +19,7 @@ pub(crate) async fn a_project_name_is_taken_once(world: World) {
     let store = world.open().await;
     let mut tx = store.begin().await.unwrap();
     tx.insert_project(&given::project("ada")).await.unwrap();
-    is_taken(tx.insert_project(&given::project("ada")).await, "project", "ada");
+    assert_taken(tx.insert_project(&given::project("ada")).await, "project", "ada");
     tx.commit().await.expect("a refusal leaves the change usable");
     assert_eq!(store.read().await.unwrap().projects(None, &Page::default()).await.unwrap().len(), 1);
     assert!(world.sql("insert into projects (id, name, doc) values ('x', 'ada', '{}')").await.is_err());
@@ -30,19 +30,19 @@ pub(crate) async fn a_node_name_is_taken_once(world: World) {
     let mut tx = store.begin().await.unwrap();
     let node = given::node("gpu-1");
     tx.insert_node(&node).await.unwrap();
-    is_taken(tx.insert_node(&given::node("gpu-1")).await, "node", "gpu-1");
+    assert_taken(tx.insert_node(&given::node("gpu-1")).await, "node", "gpu-1");
     tx.commit().await.unwrap();
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.node_by_name("gpu-1").await.unwrap(), Some(node));
     assert_eq!(reader.node_by_name("gpu-2").await.unwrap(), None);
 }
 
-pub(crate) async fn a_workload_name_is_its_own_within_its_project_until_it_is_gone(world: World) {
+pub(crate) async fn workload_name_is_unique_in_its_project_until_decommissioned(world: World) {
     let store = world.open().await;
-    let (project, first) = given::accepted(&store, "train").await;
+    let (project, first) = given::workload_in_project(&store, "train").await;
     let other_project = given::project("other");
     let mut tx = store.begin().await.unwrap();
-    is_taken(tx.insert_workload(&given::workload(&project, "train")).await, "workload", "train");
+    assert_taken(tx.insert_workload(&given::workload(&project, "train")).await, "workload", "train");
     tx.insert_project(&other_project).await.unwrap();
     tx.insert_workload(&given::workload(&other_project, "train")).await.expect("another project has its own names");
     let mut gone = first.clone();
@@ -50,7 +50,7 @@ pub(crate) async fn a_workload_name_is_its_own_within_its_project_until_it_is_go
     tx.update_workload(&gone).await.unwrap();
     let second = given::workload(&project, "train");
     tx.insert_workload(&second).await.expect("the name is free again");
-    is_taken(tx.insert_workload(&given::workload(&project, "train")).await, "workload", "train");
+    assert_taken(tx.insert_workload(&given::workload(&project, "train")).await, "workload", "train");
     tx.commit().await.unwrap();
     let found = store.read().await.unwrap().workload_by_name(project.id, "train").await.unwrap();
     assert_eq!(found.map(|found| found.id), Some(second.id));
@@ -81,7 +81,7 @@ pub(crate) async fn an_artifact_is_imported_once_and_other_bytes_under_its_name_
     let mut tx = store.begin().await.unwrap();
     tx.insert_artifacts(std::slice::from_ref(&artifact)).await.unwrap();
     tx.insert_artifacts(&[again.clone()]).await.expect("the same bytes change nothing");
-    is_taken(tx.insert_artifacts(&[other]).await, "artifact", "rke2 1 of rke2.tar.zst");
+    assert_taken(tx.insert_artifacts(&[other]).await, "artifact", "rke2 1 of rke2.tar.zst");
     tx.commit().await.unwrap();
     assert_eq!(store.read().await.unwrap().release("rke2", "1").await.unwrap(), [artifact.clone()]);
 
@@ -97,13 +97,13 @@ pub(crate) async fn an_artifact_is_imported_once_and_other_bytes_under_its_name_
         tx.insert_artifacts(&[by(verified_by)]).await.unwrap();
         tx.commit().await.unwrap();
         let known = store.read().await.unwrap().release("rke2", "1").await.unwrap();
-        assert_eq!(known, [ArtifactRecord { verified_by: kept, ..artifact.clone() }], "what verified it first is kept");
+        assert_eq!(known, [ArtifactRecord { verified_by: kept, ..artifact.clone() }], "the first verification is kept");
     }
 }
 
-pub(crate) async fn of_many_that_take_a_name_at_once_one_succeeds(world: World) {
+pub(crate) async fn one_of_many_concurrent_inserts_of_a_name_succeeds(world: World) {
     let (one, other) = (world.open().await, world.open().await);
-    let outcomes = at_once(12, |index| {
+    let outcomes = run_concurrently(12, |index| {
         let store = if index % 2 == 0 { one.clone() } else { other.clone() };
         async move {
             let mut tx = store.begin().await?;
@@ -114,5 +114,5 @@ pub(crate) async fn of_many_that_take_a_name_at_once_one_succeeds(world: World) 
     .await;
     let (kept, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
     assert_eq!(kept.len(), 1);
-    refused.into_iter().for_each(|outcome| is_taken(outcome, "node", "gpu-1"));
+    refused.into_iter().for_each(|outcome| assert_taken(outcome, "node", "gpu-1"));
 }

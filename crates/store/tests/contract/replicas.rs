@@ -7,27 +7,27 @@ use std::{
 
 use gpuaas_model::StreamName;
 use gpuaas_postgres_server::Server;
-use gpuaas_store::{Change, Store, StoreError, repeated};
+use gpuaas_store::{Change, Store, StoreError, with_retries};
 use tokio::{sync::broadcast, time::timeout};
 
 use super::{
     given,
     trail::sequences,
-    world::{World, at_once},
+    world::{World, run_concurrently},
 };
 
 /// Longest time that a step of these tests may take. The longest of the store's timeouts that they wait for is five seconds for a lock.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
 const CUT_ALL: &str = "select pg_terminate_backend(pid) from pg_stat_activity \
                        where datname = current_database() and pid <> pg_backend_pid()";
 
 async fn next(changes: &mut broadcast::Receiver<Change>) -> Change {
-    timeout(PATIENCE, changes.recv()).await.expect("a hint comes").expect("the store is open")
+    timeout(WAIT_MAX, changes.recv()).await.expect("a hint is received").expect("the store is open")
 }
 
 pub(crate) async fn add_node(store: &Store, name: &str) -> Result<(), StoreError> {
-    repeated(async || {
+    with_retries(async || {
         let mut tx = store.begin().await?;
         tx.insert_node(&given::node(name)).await?;
         tx.append_event(&given::event(StreamName::Platform)).await?;
@@ -37,17 +37,17 @@ pub(crate) async fn add_node(store: &Store, name: &str) -> Result<(), StoreError
     .await
 }
 
-pub(crate) async fn a_connection_cut_in_the_middle_of_a_change_leaves_nothing_and_the_store_recovers(world: World) {
+pub(crate) async fn change_on_a_lost_connection_leaves_nothing_and_the_store_reconnects(world: World) {
     let store = world.open().await;
     let mut tx = store.begin().await.unwrap();
     tx.insert_node(&given::node("gpu-1")).await.unwrap();
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
     world.sql(CUT_ALL).await.unwrap();
-    let cut = tx.append_audit(&given::audit("node/gpu-1")).await.expect_err("its connection is gone");
-    assert!(matches!(cut, StoreError::Unreachable(_)) && cut.is_worth_repeating(), "{cut:?}");
-    tx.commit().await.expect_err("nothing of it is left");
+    let cut = tx.append_audit(&given::audit("node/gpu-1")).await.expect_err("the connection is lost");
+    assert!(matches!(cut, StoreError::Unreachable(_)) && cut.is_retryable(), "{cut:?}");
+    tx.commit().await.expect_err("the change was lost with its connection");
     assert_eq!(world.number("select count(*) from nodes").await, 0);
-    add_node(&store, "gpu-1").await.expect("the store connects again");
+    add_node(&store, "gpu-1").await.expect("the store reconnects");
     assert_eq!(sequences(&store).await, [1]);
     assert_eq!(store.read().await.unwrap().last_sequence(StreamName::Platform).await.unwrap(), 1);
 }
@@ -58,18 +58,18 @@ pub(crate) async fn a_connection_cut_before_a_commit_does_not_commit(world: Worl
     let mut tx = store.begin().await.unwrap();
     tx.insert_node(&given::node("gpu-1")).await.unwrap();
     world.sql(CUT_ALL).await.unwrap();
-    let cut = tx.commit().await.expect_err("its connection is gone");
-    assert!(matches!(cut, StoreError::Unsettled(_)) && !cut.is_worth_repeating(), "{cut:?}");
+    let cut = tx.commit().await.expect_err("the connection is lost");
+    assert!(matches!(cut, StoreError::UnknownOutcome(_)) && !cut.is_retryable(), "{cut:?}");
     assert_eq!(world.number("select count(*) from nodes").await, 0);
-    assert_eq!(next(&mut changes).await, Change::Missed, "only the cut itself is told");
+    assert_eq!(next(&mut changes).await, Change::Missed, "only the lost connection is hinted");
 }
 
-pub(crate) async fn readers_whose_connections_were_cut_while_nobody_used_them_read(world: World) {
+pub(crate) async fn readers_recover_when_idle_connections_were_cut(world: World) {
     let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     for _ in 0..2 {
         // All of the store's connections are idle when they are closed.
-        at_once(8, |_| {
+        run_concurrently(8, |_| {
             let (store, id) = (store.clone(), node.id);
             async move { store.read().await.unwrap().node(id).await.unwrap() }
         })
@@ -81,7 +81,7 @@ pub(crate) async fn readers_whose_connections_were_cut_while_nobody_used_them_re
     }
 }
 
-pub(crate) async fn cut_connections_under_load_leave_no_gap_and_no_half(world: World) {
+pub(crate) async fn lost_connections_under_load_leave_no_gap_and_no_partial_change(world: World) {
     let stores = [world.open().await, world.open().await];
     let world = std::sync::Arc::new(world);
     let done = std::sync::Arc::new(AtomicBool::new(false));
@@ -94,17 +94,17 @@ pub(crate) async fn cut_connections_under_load_leave_no_gap_and_no_half(world: W
             }
         }
     });
-    let outcomes = at_once(40, |index| {
+    let outcomes = run_concurrently(40, |index| {
         let store = stores[index % 2].clone();
         async move { add_node(&store, &format!("gpu-{index}")).await }
     })
     .await;
     done.store(true, Ordering::Release);
     cutting.await.unwrap();
-    let told = outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
+    let reported = outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
     let nodes = u64::try_from(world.number("select count(*) from nodes").await).unwrap();
-    let open = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::Unsettled(_)))).count() as u64;
-    assert!((told..=told + open).contains(&nodes), "{nodes} nodes of {told} told: {outcomes:?}");
+    let open = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::UnknownOutcome(_)))).count() as u64;
+    assert!((reported..=reported + open).contains(&nodes), "{nodes} nodes, {reported} acknowledged: {outcomes:?}");
     assert_eq!(sequences(&stores[0]).await, (1..=nodes).collect::<Vec<_>>());
     let events = stores[1].read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
     assert_eq!(events.iter().map(|event| event.sequence).collect::<Vec<_>>(), (1..=nodes).collect::<Vec<_>>());
@@ -116,7 +116,7 @@ pub(crate) async fn other_processes_get_hints_after_the_commit_and_the_writer_ge
     let mut dropped = here.begin().await.unwrap();
     dropped.append_event(&given::event(StreamName::Platform)).await.unwrap();
     drop(dropped);
-    let (_, train) = given::accepted(&here, "train").await;
+    let (_, train) = given::workload_in_project(&here, "train").await;
     let operation = given::operation(&train);
     let mut tx = here.begin().await.unwrap();
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
@@ -129,10 +129,10 @@ pub(crate) async fn other_processes_get_hints_after_the_commit_and_the_writer_ge
     let mut tx = there.begin().await.unwrap();
     tx.request_cancel(operation.id).await.unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(next(&mut own).await, Change::Operation(operation.id), "nothing of its own came back in between");
+    assert_eq!(next(&mut own).await, Change::Operation(operation.id), "the store does not receive its own hints again");
 }
 
-pub(crate) async fn a_lost_listener_says_so_and_hears_again(world: World) {
+pub(crate) async fn lost_listener_reports_missed_hints_and_reconnects(world: World) {
     let (here, there) = (world.open().await, world.open().await);
     let mut changes = there.changes();
     world.sql(CUT_ALL).await.unwrap();
@@ -146,13 +146,13 @@ pub(crate) async fn a_closed_store_leaves_no_connection(world: World) {
     add_node(&store, "gpu-1").await.unwrap();
     store.close().await;
     let others = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
-    timeout(PATIENCE, async { while world.number(others).await > 0 {} }).await.expect("every connection ends");
+    timeout(WAIT_MAX, async { while world.number(others).await > 0 {} }).await.expect("every connection ends");
 }
 
-pub(crate) async fn the_trail_is_not_truncated(world: World) {
+pub(crate) async fn events_and_audit_records_cannot_be_truncated(world: World) {
     world.open().await;
     for table in ["events", "audit"] {
-        let refused = world.sql(&format!("truncate {table}")).await.expect_err("a trail is kept");
+        let refused = world.sql(&format!("truncate {table}")).await.expect_err("truncation is refused");
         assert!(refused.contains("append-only"), "{refused}");
     }
 }
@@ -164,7 +164,7 @@ async fn a_crash_of_the_server_under_load_loses_no_committed_row() {
     let world = World::at(server.fresh_database().await, None);
     let stores = [world.open().await, world.open().await];
     let writing = tokio::spawn(async move {
-        let outcomes = at_once(4, |writer| {
+        let outcomes = run_concurrently(4, |writer| {
             let store = stores[writer % 2].clone();
             async move {
                 let mut outcomes = Vec::new();
@@ -179,7 +179,7 @@ async fn a_crash_of_the_server_under_load_loses_no_committed_row() {
         });
         outcomes.await.into_iter().flatten().collect::<Vec<_>>()
     });
-    timeout(PATIENCE, async { while world.number("select count(*) from nodes").await < 20 {} }).await.unwrap();
+    timeout(WAIT_MAX, async { while world.number("select count(*) from nodes").await < 20 {} }).await.unwrap();
     let before = world.number("select count(*) from nodes").await;
     let server = tokio::task::spawn_blocking(move || {
         server.restart("QUIT");
@@ -194,14 +194,14 @@ async fn a_crash_of_the_server_under_load_loses_no_committed_row() {
         let found = reader.node_by_name(name).await.unwrap().is_some();
         kept += u64::from(found);
         match outcome {
-            Ok(()) => assert!(found, "{name} was committed and is lost"),
+            Ok(()) => assert!(found, "{name} was committed but is missing"),
             // Only a repeated insert could find its own name, after a commit with an unknown outcome, and such inserts are not repeated.
-            Err(StoreError::NameTaken { .. }) => panic!("{name} was made twice"),
-            Err(StoreError::Unsettled(_)) => {}
-            Err(error) => assert!(!found, "{name} was refused and is there: {error}"),
+            Err(StoreError::NameTaken { .. }) => panic!("{name} was inserted twice"),
+            Err(StoreError::UnknownOutcome(_)) => {}
+            Err(error) => assert!(!found, "{name} was refused but exists: {error}"),
         }
     }
-    assert!(before < 200 && kept > 200, "the crash came in the middle, and most were made after it: {before}, {kept}");
+    assert!(before < 200 && kept > 200, "the crash must come early in the run: {before} of {kept} nodes");
     assert_eq!(sequences(&store).await, (1..=kept).collect::<Vec<_>>());
     drop(server);
 }

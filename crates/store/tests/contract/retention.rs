@@ -30,7 +30,7 @@ fn range(stream: &str, first: u64, last: u64) -> ArchivedRange {
     ArchivedRange { stream: stream.to_owned(), first, last }
 }
 
-async fn kept(store: &Store, archive: &ArchiveRecord, operations: &[OperationId], tasks: &[TaskId]) {
+async fn insert_archive(store: &Store, archive: &ArchiveRecord, operations: &[OperationId], tasks: &[TaskId]) {
     let mut tx = store.begin().await.unwrap();
     tx.insert_archive(archive, operations, tasks).await.unwrap();
     tx.commit().await.unwrap();
@@ -49,7 +49,7 @@ async fn filled(world: &World, count: usize) -> Store {
         tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
     }
     tx.commit().await.unwrap();
-    world.pass(3_600_000);
+    world.advance_clock(3_600_000);
     store
 }
 
@@ -62,8 +62,8 @@ async fn numbers(store: &Store) -> (Vec<u64>, Vec<u64>) {
 
 pub(crate) async fn an_event_or_audit_record_is_deleted_only_where_an_archive_holds_it(world: World) {
     let store = filled(&world, 5).await;
-    kept(&store, &archive(ArchiveKind::Events, vec![range("platform", 1, 2)]), &[], &[]).await;
-    kept(&store, &archive(ArchiveKind::Audit, vec![range("audit", 1, 3)]), &[], &[]).await;
+    insert_archive(&store, &archive(ArchiveKind::Events, vec![range("platform", 1, 2)]), &[], &[]).await;
+    insert_archive(&store, &archive(ArchiveKind::Audit, vec![range("audit", 1, 3)]), &[], &[]).await;
     for (table, held, other) in [("events", 2, 3), ("audit", 3, 4)] {
         for statement in [
             format!("delete from {table}"),
@@ -74,17 +74,17 @@ pub(crate) async fn an_event_or_audit_record_is_deleted_only_where_an_archive_ho
             assert!(refused.contains("append-only"), "{statement}: {refused}");
         }
     }
-    delete_all(&store, Expired::ArchivedNumbers).await;
+    delete_all(&store, Expired::ArchivedEntries).await;
     assert_eq!(numbers(&store).await, (vec![3, 4, 5], vec![4, 5]));
     let mut tx = store.begin().await.unwrap();
     tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
-    assert_eq!(tx.append_event(&given::event(StreamName::Platform)).await.unwrap().sequence, 6, "numbers go on");
+    assert_eq!(tx.append_event(&given::event(StreamName::Platform)).await.unwrap().sequence, 6, "numbers continue");
 }
 
 pub(crate) async fn the_database_refuses_to_change_or_remove_an_archive(world: World) {
     let store = filled(&world, 3).await;
     let record = archive(ArchiveKind::Audit, vec![range("audit", 1, 1)]);
-    kept(&store, &record, &[], &[]).await;
+    insert_archive(&store, &record, &[], &[]).await;
     for statement in [
         "delete from archives",
         "update archives set doc = '{}'",
@@ -97,7 +97,7 @@ pub(crate) async fn the_database_refuses_to_change_or_remove_an_archive(world: W
     assert_eq!(store.read().await.unwrap().archive(record.id).await.unwrap(), record);
 }
 
-pub(crate) async fn what_is_archived_is_old_without_gaps_and_never_the_newest(world: World) {
+pub(crate) async fn archivable_records_are_old_consecutive_and_never_the_newest(world: World) {
     let store = filled(&world, 4).await;
     let mut reader = store.read().await.unwrap();
     let due = async |reader: &mut Reader, before| {
@@ -109,13 +109,13 @@ pub(crate) async fn what_is_archived_is_old_without_gaps_and_never_the_newest(wo
             of(audit.iter().map(|record| record.sequence).collect()),
         )
     };
-    assert_eq!(due(&mut reader, NOW).await, (vec![], vec![]), "it is not older");
-    assert_eq!(due(&mut reader, NOW.plus(HOUR)).await, (vec![1, 2, 3], vec![1, 2, 3]), "the newest stays");
+    assert_eq!(due(&mut reader, NOW).await, (vec![], vec![]), "no record is older");
+    assert_eq!(due(&mut reader, NOW.plus(HOUR)).await, (vec![1, 2, 3], vec![1, 2, 3]), "the newest record is kept");
     drop(reader);
     let ranges = |last| vec![range("platform", 1, last)];
-    kept(&store, &archive(ArchiveKind::Events, ranges(2)), &[], &[]).await;
+    insert_archive(&store, &archive(ArchiveKind::Events, ranges(2)), &[], &[]).await;
     let mut reader = store.read().await.unwrap();
-    assert_eq!(due(&mut reader, NOW.plus(HOUR)).await.0, [3], "what an archive holds is not due again");
+    assert_eq!(due(&mut reader, NOW.plus(HOUR)).await.0, [3], "archived events are not archived again");
     drop(reader);
     let mut tx = store.begin().await.unwrap();
     let again = tx.insert_archive(&archive(ArchiveKind::Events, vec![range("platform", 2, 3)]), &[], &[]).await;
@@ -123,7 +123,7 @@ pub(crate) async fn what_is_archived_is_old_without_gaps_and_never_the_newest(wo
 }
 
 /// Inserts an operation in that state with a step and a task. A finished operation ended at `NOW`.
-async fn operated(
+async fn insert_operation(
     store: &Store,
     workload: &WorkloadRecord,
     node: &NodeRecord,
@@ -153,13 +153,13 @@ async fn due_operations(store: &Store) -> Vec<OperationId> {
     due.into_iter().map(|operation| operation.id).collect()
 }
 
-pub(crate) async fn an_operation_is_due_once_it_ended_and_another_followed_or_its_workload_is_gone(world: World) {
+pub(crate) async fn ended_operation_is_archivable_unless_it_is_the_newest_of_a_live_workload(world: World) {
     let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
-    let (_, workload) = given::accepted(&store, "train").await;
-    let first = operated(&store, &workload, &node, OperationState::Succeeded).await;
-    assert_eq!(due_operations(&store).await, [], "the newest of a workload stays");
-    let second = operated(&store, &workload, &node, OperationState::Running).await;
+    let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
+    let (_, workload) = given::workload_in_project(&store, "train").await;
+    let first = insert_operation(&store, &workload, &node, OperationState::Succeeded).await;
+    assert_eq!(due_operations(&store).await, [], "the newest operation of a workload is kept");
+    let second = insert_operation(&store, &workload, &node, OperationState::Running).await;
     assert_eq!(due_operations(&store).await, [first.id]);
     let mut tx = store.begin().await.unwrap();
     let ended = OperationRecord { state: OperationState::Succeeded, ended_at: Some(NOW), ..second.clone() };
@@ -168,23 +168,23 @@ pub(crate) async fn an_operation_is_due_once_it_ended_and_another_followed_or_it
     gone.lifecycle = Lifecycle::Decommissioned;
     tx.update_workload(&gone).await.unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(due_operations(&store).await, [first.id], "a task of the second has not ended");
+    assert_eq!(due_operations(&store).await, [first.id], "a task of the second operation is still open");
     let mut tx = store.begin().await.unwrap();
     let task = tx.tasks_of(second.id).await.unwrap().remove(0);
     let ended = TaskRecord { state: TaskState::Succeeded, ended_at: Some(NOW), ..task };
     tx.update_task(&ended, TaskState::Dispatched).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(due_operations(&store).await, [first.id, second.id]);
-    assert!(store.read().await.unwrap().operations_to_archive(NOW, 10).await.unwrap().is_empty(), "not older");
+    assert!(store.read().await.unwrap().operations_to_archive(NOW, 10).await.unwrap().is_empty(), "none is older");
 }
 
-pub(crate) async fn an_archived_operation_goes_with_all_that_is_its_own_and_once(world: World) {
+pub(crate) async fn archived_operation_is_deleted_with_its_rows_and_archived_once(world: World) {
     let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
-    let (_, workload) = given::accepted(&store, "train").await;
-    let gone = operated(&store, &workload, &node, OperationState::Succeeded).await;
-    let stays = operated(&store, &workload, &node, OperationState::Succeeded).await;
-    kept(&store, &archive(ArchiveKind::Operations, Vec::new()), &[gone.id], &[]).await;
+    let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
+    let (_, workload) = given::workload_in_project(&store, "train").await;
+    let gone = insert_operation(&store, &workload, &node, OperationState::Succeeded).await;
+    let stays = insert_operation(&store, &workload, &node, OperationState::Succeeded).await;
+    insert_archive(&store, &archive(ArchiveKind::Operations, Vec::new()), &[gone.id], &[]).await;
     assert_eq!(due_operations(&store).await, []);
     let mut tx = store.begin().await.unwrap();
     let again = tx.insert_archive(&archive(ArchiveKind::Operations, Vec::new()), &[gone.id], &[]).await;
@@ -202,9 +202,9 @@ pub(crate) async fn an_archived_operation_goes_with_all_that_is_its_own_and_once
     }
 }
 
-pub(crate) async fn tasks_that_serve_no_operation_are_archived_by_themselves(world: World) {
+pub(crate) async fn tasks_without_an_operation_are_archived_on_their_own(world: World) {
     let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
+    let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let ended = |at| TaskRecord { state: TaskState::Succeeded, ended_at: Some(at), ..given::task(&node) };
     let (old, open, young) = (ended(NOW), given::task(&node), ended(NOW.plus(HOUR)));
     let mut tx = store.begin().await.unwrap();
@@ -217,20 +217,20 @@ pub(crate) async fn tasks_that_serve_no_operation_are_archived_by_themselves(wor
         due.into_iter().map(|task| task.id).collect::<Vec<_>>()
     };
     assert_eq!(due().await, [old.id]);
-    kept(&store, &archive(ArchiveKind::Tasks, Vec::new()), &[], &[old.id]).await;
+    insert_archive(&store, &archive(ArchiveKind::Tasks, Vec::new()), &[], &[old.id]).await;
     assert_eq!(due().await, []);
     delete_all(&store, Expired::ArchivedTasks).await;
     let mut reader = store.read().await.unwrap();
     let left = reader.tasks(&TaskFilter::default()).await.unwrap();
     assert_eq!(left.iter().map(|task| task.id).collect::<Vec<_>>(), [open.id, young.id]);
-    assert!(matches!(reader.task(old.id).await, Err(StoreError::NotFound { .. })), "a late result meets no row");
+    assert!(matches!(reader.task(old.id).await, Err(StoreError::NotFound { .. })), "the archived task is deleted");
 }
 
 pub(crate) async fn enrollments_and_grants_are_deleted_after_their_end_and_no_earlier(world: World) {
     let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
-    let (_, other, _) = given::placed(&store, "gpu-2").await;
-    let (_, workload) = given::accepted(&store, "train").await;
+    let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
+    let (_, other, _) = given::allocated_node(&store, "gpu-2").await;
+    let (_, workload) = given::workload_in_project(&store, "train").await;
     let (used, open) = (given::enrollment(&node), given::enrollment(&other));
     let grant = |expires_at| AccessGrantRecord {
         id: AccessGrantId::from_uuid(given::uuid()),
@@ -244,15 +244,15 @@ pub(crate) async fn enrollments_and_grants_are_deleted_after_their_end_and_no_ea
         expires_at,
         revoked_at: None,
     };
-    let (long, withdrawn) = (grant(NOW.plus(HOUR)), grant(NOW.plus(HOUR)));
+    let (long, revoked) = (grant(NOW.plus(HOUR)), grant(NOW.plus(HOUR)));
     let at = |seconds| NOW.plus(Duration::from_secs(seconds));
     let mut tx = store.begin().await.unwrap();
     tx.insert_enrollment(&used).await.unwrap();
     tx.insert_enrollment(&open).await.unwrap();
     tx.redeem_enrollment(&used.sha256, node.id, at(10)).await.unwrap();
     tx.insert_access_grant(&long).await.unwrap();
-    tx.insert_access_grant(&withdrawn).await.unwrap();
-    tx.revoke_access_grant(withdrawn.id, at(10)).await.unwrap();
+    tx.insert_access_grant(&revoked).await.unwrap();
+    tx.revoke_access_grant(revoked.id, at(10)).await.unwrap();
     tx.commit().await.unwrap();
     for what in [Expired::Enrollments(at(10)), Expired::AccessGrants(at(10))] {
         assert!(!store.delete_expired(what).await.unwrap(), "{what:?}");
@@ -263,9 +263,9 @@ pub(crate) async fn enrollments_and_grants_are_deleted_after_their_end_and_no_ea
     }
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.access_grants(workload.id).await.unwrap(), [long]);
-    let refused = reader.look_at_enrollment(&used.sha256, node.id, at(12)).await;
+    let refused = reader.check_enrollment(&used.sha256, node.id, at(12)).await;
     assert!(matches!(refused, Err(StoreError::EnrollmentRefused(EnrollmentRefusal::Unknown))), "{refused:?}");
-    reader.look_at_enrollment(&open.sha256, other.id, at(12)).await.expect("it is open");
+    reader.check_enrollment(&open.sha256, other.id, at(12)).await.expect("the token is still valid");
 }
 
 pub(crate) async fn tables_are_measured(world: World) {
@@ -274,7 +274,7 @@ pub(crate) async fn tables_are_measured(world: World) {
         world.sql("analyze").await.unwrap();
     }
     let size = store.measure().await.unwrap();
-    let of = |table: &str| size.tables.iter().find(|of| of.table == table).cloned().expect("it is measured");
+    let of = |table: &str| size.tables.iter().find(|of| of.table == table).cloned().expect("the table is measured");
     assert_eq!((of("audit").rows, of("events").rows), (500, 500));
     assert!(of("audit").bytes > 500 * 100 && of("tokens").bytes < of("audit").bytes, "{size:?}");
 }

@@ -5,69 +5,69 @@ use gpuaas_store::*;
 
 use super::{
     given,
-    world::{NOW, World, at_once},
+    world::{NOW, World, run_concurrently},
 };
 
-fn is_stale<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: &str) {
+fn assert_stale<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: &str) {
     match outcome {
         Err(StoreError::Stale { what }) => assert_eq!(what, kind),
-        other => panic!("{kind} was read too early: {other:?}"),
+        other => panic!("expected a stale {kind}: {other:?}"),
     }
 }
 
 pub(crate) async fn a_node_read_before_another_change_is_stale(world: World) {
     let store = world.open().await;
-    let (_, read, _) = given::placed(&store, "gpu-1").await;
+    let (_, read, _) = given::allocated_node(&store, "gpu-1").await;
     let mut tx = store.begin().await.unwrap();
     let next = tx.update_node(&NodeRecord { state: NodeState::InMaintenance, ..read.clone() }).await.unwrap();
     assert_eq!(next.generation, read.generation + 1);
-    is_stale(tx.update_node(&read).await, "node");
+    assert_stale(tx.update_node(&read).await, "node");
     tx.commit().await.unwrap();
     assert_eq!(store.read().await.unwrap().node(read.id).await.unwrap(), next);
 }
 
 pub(crate) async fn an_allocation_read_before_another_change_is_stale(world: World) {
     let store = world.open().await;
-    let (_, _, read) = given::placed(&store, "gpu-1").await;
+    let (_, _, read) = given::allocated_node(&store, "gpu-1").await;
     let mut tx = store.begin().await.unwrap();
     let next = tx.update_allocation(&read).await.unwrap();
-    is_stale(tx.update_allocation(&read).await, "allocation");
+    assert_stale(tx.update_allocation(&read).await, "allocation");
     tx.commit().await.unwrap();
     assert_eq!(store.read().await.unwrap().allocation(read.id).await.unwrap(), next);
 }
 
 pub(crate) async fn a_workload_read_before_another_change_is_stale(world: World) {
     let store = world.open().await;
-    let (_, read) = given::accepted(&store, "train").await;
-    world.pass(5);
+    let (_, read) = given::workload_in_project(&store, "train").await;
+    world.advance_clock(5);
     let mut tx = store.begin().await.unwrap();
     let next = tx.update_workload(&WorkloadRecord { health: Health::Healthy, ..read.clone() }).await.unwrap();
     assert_eq!(next.updated_at.since(NOW).as_millis(), 5);
-    is_stale(tx.update_workload(&read).await, "workload");
+    assert_stale(tx.update_workload(&read).await, "workload");
     tx.commit().await.unwrap();
     assert_eq!(store.read().await.unwrap().workload(read.id).await.unwrap(), next);
 }
 
 pub(crate) async fn a_member_is_written_only_from_the_state_it_was_in(world: World) {
     let store = world.open().await;
-    let (project, _, allocation) = given::placed(&store, "gpu-1").await;
+    let (project, _, allocation) = given::allocated_node(&store, "gpu-1").await;
     let train = given::workload(&project, "train");
     let member = given::member(&train, &allocation);
     let ready = MemberRecord { state: MemberState::Ready { since: NOW }, ..member.clone() };
     let mut tx = store.begin().await.unwrap();
     tx.insert_workload(&train).await.unwrap();
     tx.insert_members(std::slice::from_ref(&member)).await.unwrap();
-    is_stale(tx.update_member(&ready, MemberStateName::Joining).await, "member");
+    assert_stale(tx.update_member(&ready, MemberStateName::Joining).await, "member");
     tx.update_member(&ready, MemberStateName::Pending).await.unwrap();
-    is_stale(tx.update_member(&ready, MemberStateName::Pending).await, "member");
+    assert_stale(tx.update_member(&ready, MemberStateName::Pending).await, "member");
     tx.commit().await.unwrap();
     assert_eq!(store.read().await.unwrap().member(member.id).await.unwrap().state, ready.state);
 }
 
 pub(crate) async fn operations_steps_and_tasks_are_written_only_from_the_state_they_were_in(world: World) {
     let store = world.open().await;
-    let (_, node, _) = given::placed(&store, "gpu-1").await;
-    let (_, train) = given::accepted(&store, "train").await;
+    let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
+    let (_, train) = given::workload_in_project(&store, "train").await;
     let operation = given::operation(&train);
     let (step, task) = (given::step(&operation, 0), given::task(&node));
     let mut tx = store.begin().await.unwrap();
@@ -75,14 +75,14 @@ pub(crate) async fn operations_steps_and_tasks_are_written_only_from_the_state_t
     tx.insert_task(&task).await.unwrap();
     let running = OperationRecord { state: OperationState::Running, ..operation.clone() };
     tx.update_operation(&running, OperationState::Queued).await.unwrap();
-    is_stale(tx.update_operation(&running, OperationState::Queued).await, "operation");
+    assert_stale(tx.update_operation(&running, OperationState::Queued).await, "operation");
     let begun = StepRecord { state: StepState::Running, attempts: 1, ..step.clone() };
     tx.update_step(&begun, (StepState::Pending, 0)).await.unwrap();
-    is_stale(tx.update_step(&begun, (StepState::Running, 0)).await, "step");
-    is_stale(tx.update_step(&begun, (StepState::Pending, 1)).await, "step");
+    assert_stale(tx.update_step(&begun, (StepState::Running, 0)).await, "step");
+    assert_stale(tx.update_step(&begun, (StepState::Pending, 1)).await, "step");
     let sent = TaskRecord { state: TaskState::Dispatched, ..task.clone() };
     tx.update_task(&sent, TaskState::Queued).await.unwrap();
-    is_stale(tx.update_task(&sent, TaskState::Queued).await, "task");
+    assert_stale(tx.update_task(&sent, TaskState::Queued).await, "task");
     tx.commit().await.unwrap();
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.operation(operation.id).await.unwrap(), running);
@@ -90,10 +90,10 @@ pub(crate) async fn operations_steps_and_tasks_are_written_only_from_the_state_t
     assert_eq!(reader.task(task.id).await.unwrap(), sent);
 }
 
-pub(crate) async fn of_many_that_change_a_node_at_once_each_generation_is_taken_once(world: World) {
+pub(crate) async fn concurrent_node_updates_take_each_generation_once(world: World) {
     let stores = [world.open().await, world.open().await];
-    let (_, node, _) = given::placed(&stores[0], "gpu-1").await;
-    let written = at_once(8, |index| {
+    let (_, node, _) = given::allocated_node(&stores[0], "gpu-1").await;
+    let written = run_concurrently(8, |index| {
         let (store, id) = (stores[index % 2].clone(), node.id);
         async move {
             let mut written = 0_u64;
@@ -114,5 +114,5 @@ pub(crate) async fn of_many_that_change_a_node_at_once_each_generation_is_taken_
     })
     .await;
     let last = stores[0].read().await.unwrap().node(node.id).await.unwrap().generation;
-    assert_eq!(last, node.generation + written.iter().sum::<u64>(), "no write was lost");
+    assert_eq!(last, node.generation + written.iter().sum::<u64>(), "no update was lost");
 }

@@ -5,7 +5,7 @@ use gpuaas_store::{ActorToken, AuditFilter, AuditRecord, NewAudit, Store};
 
 use super::{
     given,
-    world::{NOW, World, at_once},
+    world::{NOW, World, run_concurrently},
 };
 
 async fn audit(store: &Store) -> Vec<AuditRecord> {
@@ -28,12 +28,12 @@ pub(crate) async fn the_audit_counts_without_gaps_across_dropped_changes(world: 
     }
     assert_eq!(sequences(&store).await, (1..=6).collect::<Vec<_>>());
     let counted = world.number("select last_sequence from streams where stream = 'audit'").await;
-    assert_eq!(counted, 6, "the number comes from a counter, which stays right when old records are archived");
+    assert_eq!(counted, 6, "the number comes from a counter, which archiving does not change");
 }
 
 pub(crate) async fn many_writers_leave_no_gap_in_the_audit(world: World) {
     let stores = [world.open().await, world.open().await];
-    at_once(8, |writer| {
+    run_concurrently(8, |writer| {
         let store = stores[writer % 2].clone();
         async move {
             for turn in 0..8 {
@@ -55,7 +55,7 @@ pub(crate) async fn many_writers_leave_no_gap_in_the_audit(world: World) {
     assert_eq!(sequences(&stores[0]).await, (1..=32).collect::<Vec<_>>());
 }
 
-async fn refuses_change_of(world: &World, table: &str, column: &str) {
+async fn assert_append_only(world: &World, table: &str, column: &str) {
     let mut statements = vec![
         format!("update {table} set {column} = 'changed'"),
         format!("update {table} set sequence = sequence + 100"),
@@ -77,7 +77,7 @@ pub(crate) async fn the_database_refuses_to_change_or_remove_an_event(world: Wor
     let mut tx = store.begin().await.unwrap();
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
     tx.commit().await.unwrap();
-    refuses_change_of(&world, "events", "data").await;
+    assert_append_only(&world, "events", "data").await;
 }
 
 pub(crate) async fn the_database_refuses_to_change_or_remove_an_audit_record(world: World) {
@@ -85,7 +85,7 @@ pub(crate) async fn the_database_refuses_to_change_or_remove_an_audit_record(wor
     let mut tx = store.begin().await.unwrap();
     tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
     tx.commit().await.unwrap();
-    refuses_change_of(&world, "audit", "actor").await;
+    assert_append_only(&world, "audit", "actor").await;
 }
 
 pub(crate) async fn an_audit_record_reads_back_as_it_was_written(world: World) {
@@ -110,7 +110,7 @@ pub(crate) async fn an_audit_record_reads_back_as_it_was_written(world: World) {
     assert_eq!(audit(&store).await, [expected]);
 }
 
-pub(crate) async fn an_audit_record_keeps_which_token_acted_beside_its_metadata(world: World) {
+pub(crate) async fn audit_record_stores_the_acting_token_outside_its_metadata(world: World) {
     let store = world.open().await;
     let of_person = ActorToken { token: TokenId::from_uuid(given::uuid()), service_account: None };
     let account = Some(ServiceAccountId::from_uuid(given::uuid()));

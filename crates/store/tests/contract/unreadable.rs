@@ -14,13 +14,13 @@ use super::{
 fn place(failed: Result<impl std::fmt::Debug, StoreError>) -> String {
     match failed {
         Err(StoreError::Corrupt(bad)) => format!("{}/{}/{}", bad.table(), bad.row(), bad.column()),
-        other => panic!("it was read: {other:?}"),
+        other => panic!("expected an unreadable row: {other:?}"),
     }
 }
 
 pub(crate) async fn row_that_cannot_be_read_is_named_by_table_key_and_column(world: World) {
     let store = world.open().await;
-    let (project, node, allocation) = given::placed(&store, "gpu-1").await;
+    let (project, node, allocation) = given::allocated_node(&store, "gpu-1").await;
     let mut tx = store.begin().await.unwrap();
     tx.insert_task(&given::task(&node)).await.unwrap();
     tx.commit().await.unwrap();
@@ -57,8 +57,8 @@ pub(crate) async fn row_that_cannot_be_read_is_named_by_table_key_and_column(wor
     assert_eq!(place(reader.sealing().await), "settings/sealing.current/value");
 }
 
-async fn kept(store: &Store) -> (ProjectRecord, NodeRecord, EnrollmentRecord, SecretRecord) {
-    let (project, node, _) = given::placed(store, "gpu-1").await;
+async fn insert_rows(store: &Store) -> (ProjectRecord, NodeRecord, EnrollmentRecord, SecretRecord) {
+    let (project, node, _) = given::allocated_node(store, "gpu-1").await;
     let enrollment = given::enrollment(&node);
     let id = SecretId::from_uuid(given::uuid());
     let sealed = Proof::sealed("old", id.to_string().as_bytes(), b"a secret");
@@ -83,12 +83,12 @@ async fn verified(world: &World) -> VerifiedRows {
     world.options().verify(Some(proof), &["api.key"]).await.unwrap()
 }
 
-pub(crate) async fn verification_reads_every_row_beside_a_writer_and_names_each_that_is_wrong(world: World) {
+pub(crate) async fn verification_reads_every_row_during_a_change_and_names_defects(world: World) {
     let store = world.open().await;
-    let (project, node, enrollment, secret) = kept(&store).await;
+    let (project, node, enrollment, secret) = insert_rows(&store).await;
     let open = store.begin().await.unwrap();
     let found = verified(&world).await;
-    assert_eq!(found.findings, [], "beside an open change");
+    assert_eq!(found.findings, [], "verified during an open change");
     assert!(found.rows > 15 && found.sealed == 2, "{} rows, {} sealed", found.rows, found.sealed);
     drop(open);
     let zero = if world.is_shared() { "'\\x00'" } else { "x'00'" };
@@ -125,7 +125,7 @@ pub(crate) async fn verification_reads_every_row_beside_a_writer_and_names_each_
         ),
         (
             format!("insert into settings (name, value) values ('restore.unfinished', {zero})"),
-            FindingKind::HalfWay,
+            FindingKind::Interrupted,
             "table settings, row restore.unfinished".to_owned(),
         ),
     ] {
@@ -134,19 +134,19 @@ pub(crate) async fn verification_reads_every_row_beside_a_writer_and_names_each_
         assert!(found.iter().any(|of| of.kind == kind && of.place == place), "{sql}: {found:?}");
     }
     let findings = verified(&world).await.findings;
-    assert_eq!(findings.len(), 7, "each is told once: {findings:?}");
+    assert_eq!(findings.len(), 7, "each defect is reported once: {findings:?}");
     assert_eq!(
         store.read().await.unwrap().setting("restore.unfinished").await.unwrap(),
         Some(vec![0]),
-        "nothing is mended"
+        "verification repairs nothing"
     );
 }
 
-pub(crate) async fn store_without_a_platform_is_told_from_one_with_and_nothing_is_made(world: World) {
+pub(crate) async fn inspection_detects_a_missing_platform_and_creates_nothing(world: World) {
     let contents = async || world.options().inspect().await;
     let none = if world.is_shared() { Contents::NoTables } else { Contents::NoFile };
     assert_eq!(contents().await.unwrap(), none);
-    assert_eq!(contents().await.unwrap(), none, "looking has made something");
+    assert_eq!(contents().await.unwrap(), none, "the inspection created something");
     let store = world.open().await;
     assert_eq!(contents().await.unwrap(), Contents::NoRows);
     let mut tx = store.begin().await.unwrap();
@@ -155,8 +155,8 @@ pub(crate) async fn store_without_a_platform_is_told_from_one_with_and_nothing_i
     // SQLite's rows are only in its write-ahead log at this point.
     assert_eq!(contents().await.unwrap(), Contents::Platform);
     world.sql("delete from settings").await.unwrap();
-    given::placed(&store, "gpu-1").await;
-    assert_eq!(place(contents().await), format!("settings/{PLATFORM}/value"), "rows of a platform that has no id");
+    given::allocated_node(&store, "gpu-1").await;
+    assert_eq!(place(contents().await), format!("settings/{PLATFORM}/value"), "a platform without an id is corrupt");
     store.close().await;
     world.sql("insert into schema_versions (version, checksum) values (4711, 'x')").await.unwrap();
     assert!(matches!(contents().await, Err(StoreError::TooNew { found: 4711, .. })));

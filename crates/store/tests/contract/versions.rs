@@ -20,7 +20,7 @@ fn file(version: i64) -> PathBuf {
 }
 
 /// The stored database of a version, in this backend's SQL dialect.
-fn kept(version: i64, is_shared: bool) -> String {
+fn stored_database(version: i64, is_shared: bool) -> String {
     let path = file(version);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
         panic!(
@@ -30,13 +30,13 @@ fn kept(version: i64, is_shared: bool) -> String {
         )
     });
     let here = if is_shared { "-- for postgres" } else { "-- for sqlite" };
-    let mut is_meant = true;
+    let mut is_included = true;
     let lines = text.lines().filter(|line| {
         let is_mark = line.starts_with("-- for ");
         if is_mark {
-            is_meant = *line == "-- for both" || *line == here;
+            is_included = *line == "-- for both" || *line == here;
         }
-        is_meant && !is_mark
+        is_included && !is_mark
     });
     let text = lines.collect::<Vec<_>>().join("\n");
     if is_shared { text.replace(" blob ", " bytea ").replace(" x'", " '\\x") } else { text }
@@ -107,7 +107,7 @@ async fn newest(world: &World) -> i64 {
     world.number("select max(version) from schema_versions").await
 }
 
-async fn reads_its_rows(store: &Store) {
+async fn assert_rows_readable(store: &Store) {
     store.read_every_row().await.unwrap();
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.project(id::<ProjectId>("01")).await.unwrap().name.as_str(), "lab");
@@ -130,7 +130,7 @@ async fn reads_its_rows(store: &Store) {
     assert_eq!(reader.setting("control-plane.id").await.unwrap(), Some(b"cp-1".to_vec()));
 }
 
-pub(crate) async fn database_of_every_earlier_version_becomes_a_fresh_ones_equal_and_keeps_its_rows(world: World) {
+pub(crate) async fn database_of_every_earlier_version_migrates_and_keeps_its_rows(world: World) {
     let is_shared = world.is_shared();
     let newest = newest(&world).await;
     let expected = schema(&world).await;
@@ -138,12 +138,14 @@ pub(crate) async fn database_of_every_earlier_version_becomes_a_fresh_ones_equal
     assert!(versions.len() >= 9, "{versions:?}");
     for version in versions {
         let old = fresh(is_shared).await;
-        old.sql(&kept(version, is_shared)).await.unwrap_or_else(|error| panic!("version {version}: {error}"));
+        old.sql(&stored_database(version, is_shared))
+            .await
+            .unwrap_or_else(|error| panic!("version {version}: {error}"));
         assert_eq!(old.number("select max(version) from schema_versions").await, version);
         let before = counts(&old).await;
         assert!(
             before.iter().all(|(_, rows)| *rows > 0),
-            "version {version} is kept with a row in every table: {before:?}"
+            "the stored database of version {version} needs a row in every table: {before:?}"
         );
         let store = old.try_open().await.unwrap_or_else(|error| panic!("version {version}: {error}"));
         assert_eq!(schema(&old).await, expected, "version {version}");
@@ -152,14 +154,14 @@ pub(crate) async fn database_of_every_earlier_version_becomes_a_fresh_ones_equal
             let found = after.iter().find(|(name, _)| *name == table).expect("no table is dropped");
             assert_eq!(found.1, rows + changed(version, table), "{table} of version {version}");
         }
-        reads_its_rows(&store).await;
+        assert_rows_readable(&store).await;
         let mut dumped = Vec::new();
         store.dump(&mut dumped).await.unwrap();
         store.close().await;
         let other = fresh(!is_shared).await;
         let restored = other.open().await;
         restored.restore(&mut &dumped[..]).await.unwrap_or_else(|error| panic!("version {version}: {error}"));
-        reads_its_rows(&restored).await;
+        assert_rows_readable(&restored).await;
         restored.close().await;
     }
 }

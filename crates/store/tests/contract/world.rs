@@ -79,14 +79,14 @@ impl Clock for TestClock {
 impl World {
     /// A new SQLite file.
     pub(crate) async fn sqlite() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let folder = tempfile::tempdir().expect("a temporary folder can be created");
         let url = format!("sqlite://{}", folder.path().join("store.db").display());
         Self::at(url, Some(folder))
     }
 
     /// A new database on the PostgreSQL server of this test binary.
     pub(crate) async fn postgres() -> Self {
-        let server = tokio::task::spawn_blocking(Server::shared).await.expect("the server starts");
+        let server = tokio::task::spawn_blocking(Server::shared).await.expect("the PostgreSQL server starts");
         Self::at(server.fresh_database().await, None)
     }
 
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// Runs a behaviour and then removes its database, unless the behaviour fails.
-    pub(crate) async fn judge<F: Future<Output = ()>>(self, behaviour: impl FnOnce(Self) -> F) {
+    pub(crate) async fn run<F: Future<Output = ()>>(self, behaviour: impl FnOnce(Self) -> F) {
         let (url, is_shared) = (self.url.clone(), self.is_shared);
         behaviour(self).await;
         if is_shared {
@@ -118,7 +118,7 @@ impl World {
     /// As [`World::open`], but returns an error if the store refuses to open.
     pub(crate) async fn try_open(&self) -> Result<Store, StoreError> {
         let store = Store::open(&StoreOptions { url: self.url.clone() }, self.clock.clone()).await?;
-        store.prove_with(Arc::new(Proof(vec!["old"])));
+        store.set_record_proof(Arc::new(Proof(vec!["old"])));
         Ok(store)
     }
 
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Advances the control plane's clock; the database has a separate clock.
-    pub(crate) fn pass(&self, millis: i64) {
+    pub(crate) fn advance_clock(&self, millis: i64) {
         self.clock.0.fetch_add(millis, Ordering::Relaxed);
     }
 
@@ -162,7 +162,7 @@ impl World {
         if let Some(file) = self.file() {
             let connection = rusqlite::Connection::open(file).expect("the file opens");
             let mut prepared = connection.prepare(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
-            let texts = prepared.query_map([], |row| row.get(0)).expect("it runs");
+            let texts = prepared.query_map([], |row| row.get(0)).expect("the query runs");
             return texts.map(|text| text.unwrap_or_else(|error| panic!("{statement}: {error}"))).collect();
         }
         let mut connection = self.connect().await;
@@ -192,7 +192,7 @@ impl World {
 
     /// Connects to the server without the store.
     pub(crate) async fn connect(&self) -> PgConnection {
-        PgConnection::connect(&self.url).await.expect("the database answers")
+        PgConnection::connect(&self.url).await.expect("the database accepts connections")
     }
 
     /// Path of the SQLite file; none on a server.
@@ -202,12 +202,12 @@ impl World {
 }
 
 /// Runs `count` futures concurrently and returns their results.
-pub(crate) async fn at_once<T, F>(count: usize, each: impl Fn(usize) -> F) -> Vec<T>
+pub(crate) async fn run_concurrently<T, F>(count: usize, each: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
     let running: Vec<_> = (0..count).map(|index| tokio::spawn(each(index))).collect();
     let ended = futures::future::join_all(running).await;
-    ended.into_iter().map(|ended| ended.expect("none panics")).collect()
+    ended.into_iter().map(|ended| ended.expect("no task panics")).collect()
 }

@@ -3,7 +3,7 @@
 use gpuaas_model::TaskType;
 use serde::{Deserialize, Serialize};
 
-use super::{HostWants, TaskSpec};
+use super::{HostRequirements, TaskSpec};
 
 /// Changes nothing and returns at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub struct Preflight {
     pub free_bytes_min: u64,
     /// Further requirements of the app; since schema 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wants: Option<HostWants>,
+    pub wants: Option<HostRequirements>,
 }
 
 /// Result of a preflight. The task succeeds even if there are findings.

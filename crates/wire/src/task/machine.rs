@@ -19,7 +19,7 @@ pub struct Inspect {
 
 impl Inspect {
     /// First schema whose result contains [`MachineFacts`].
-    pub const WITH_MACHINE: u32 = 2;
+    pub const SCHEMA_WITH_MACHINE: u32 = 2;
 }
 
 /// Selects the disks on which write latency is measured.
@@ -73,7 +73,7 @@ pub struct MachineFacts {
     /// Name servers that the host uses.
     pub name_servers: Vec<String>,
     /// State of clock synchronization.
-    pub clock: ClockKeeping,
+    pub clock: ClockSync,
 }
 
 /// A GPU.
@@ -147,7 +147,7 @@ pub struct RouteFacts {
 /// State of a node's clock synchronization.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kept", rename_all = "snake_case")]
-pub enum ClockKeeping {
+pub enum ClockSync {
     /// The machine around this container or sandbox keeps the clock.
     ByMachine,
     /// The kernel reports that the clock is synchronized.

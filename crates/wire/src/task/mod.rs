@@ -8,11 +8,11 @@ mod artifact;
 mod fix;
 mod host;
 mod machine;
+mod requirements;
 mod result;
 mod rke2;
 mod schema;
 mod secrets;
-mod wants;
 
 pub use artifact::{ArtifactFetch, ArtifactFetched, ArtifactRef};
 pub use fix::{Applied, Fix, Fixed};
@@ -21,7 +21,7 @@ pub use host::{
     ResidueReport, Severity,
 };
 pub use machine::{
-    ClockKeeping, DataDisk, FileSystemFacts, GpuFacts, Inspect, Inspection, MachineFacts, Measure, RouteFacts,
+    ClockSync, DataDisk, FileSystemFacts, GpuFacts, Inspect, Inspection, MachineFacts, Measure, RouteFacts,
     WriteLatency,
 };
 pub use rke2::{
@@ -30,11 +30,11 @@ pub use rke2::{
     Rke2Stopped, Rke2Uninstall, Rke2Uninstalled, UnitReport,
 };
 
-pub use schema::shaped;
+pub use requirements::HostRequirements;
+pub use schema::params_for_agent;
 pub use secrets::{NamedSecrets, named_secrets};
-pub use wants::HostWants;
 
-use crate::bounds::{OutOfBounds, SENTENCE_BYTES_MAX, Said, cut};
+use crate::bounds::{Bounded, OutOfBounds, SENTENCE_BYTES_MAX, one_line};
 use gpuaas_model::{Code, SecretId, TaskType};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -49,7 +49,7 @@ pub trait TaskSpec: Serialize + DeserializeOwned {
     /// Fields added after the first version, each with the version that added it.
     const ADDED: &'static [(u32, &'static str)] = &[];
     /// Result of a successful task.
-    type Result: Serialize + DeserializeOwned + Said;
+    type Result: Serialize + DeserializeOwned + Bounded;
 
     /// Returns the secrets that the node may read for the task.
     fn reads(&self) -> Vec<SecretId> {
@@ -139,27 +139,30 @@ impl TaskFailure {
     }
 }
 
-impl Said for TaskProgress {
+impl Bounded for TaskProgress {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        Ok(Self { text: cut(self.text, Self::TEXT_BYTES_MAX), percent: self.percent.map(|percent| percent.min(100)) })
+        Ok(Self {
+            text: one_line(self.text, Self::TEXT_BYTES_MAX),
+            percent: self.percent.map(|percent| percent.min(100)),
+        })
     }
 }
 
-impl Said for TaskFailure {
+impl Bounded for TaskFailure {
     fn within_bounds(mut self) -> Result<Self, OutOfBounds> {
         let earlier = self.journal.len().saturating_sub(Self::JOURNAL_LINES_MAX);
         let journal = self.journal.split_off(earlier);
         Ok(Self {
             code: self.code,
-            message: cut(self.message, Self::MESSAGE_BYTES_MAX),
+            message: one_line(self.message, Self::MESSAGE_BYTES_MAX),
             unit: self.unit.map(|unit| unit.within_bounds().map(Box::new)).transpose()?,
-            journal: journal.into_iter().map(Said::within_bounds).collect::<Result<_, _>>()?,
+            journal: journal.into_iter().map(Bounded::within_bounds).collect::<Result<_, _>>()?,
         })
     }
 }
 
 /// Leaves results unchecked, because their type depends on the task: [`TaskOutcome::of_task`] checks them.
-impl Said for TaskOutcome {
+impl Bounded for TaskOutcome {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         Ok(match self {
             Self::Failed { failure } => Self::Failed { failure: failure.within_bounds()? },
@@ -173,7 +176,7 @@ mod tests {
     use super::*;
 
     /// Asserts that parameters with an additional field are refused.
-    fn refuses_more<T: TaskSpec>(good: serde_json::Value, seen: &mut Vec<TaskType>) {
+    fn check_unknown_fields_are_refused<T: TaskSpec>(good: serde_json::Value, seen: &mut Vec<TaskType>) {
         assert!(serde_json::from_value::<T>(good.clone()).is_ok(), "{}: {good}", T::TYPE);
         let mut more = good;
         more["also"] = serde_json::json!(1);
@@ -188,22 +191,31 @@ mod tests {
         let secret = json!({ "secret_id": id, "sha256": "00" });
         let artifact = json!({ "name": "a", "sha256": "00", "size_bytes": 7 });
         let mut seen = Vec::new();
-        refuses_more::<Noop>(json!({}), &mut seen);
-        refuses_more::<Inspect>(json!({}), &mut seen);
+        check_unknown_fields_are_refused::<Noop>(json!({}), &mut seen);
+        check_unknown_fields_are_refused::<Inspect>(json!({}), &mut seen);
         let preflight = json!({ "ports": [6443], "absent_paths": ["/a"], "endangered_paths": [], "free_bytes_min": 1 });
-        refuses_more::<Preflight>(preflight, &mut seen);
+        check_unknown_fields_are_refused::<Preflight>(preflight, &mut seen);
         let residue =
             json!({ "paths": ["/a"], "mount_prefixes": [], "ports": [], "units": [], "process_prefixes": [] });
-        refuses_more::<Residue>(residue, &mut seen);
-        refuses_more::<Fix>(json!({ "kind": "inotify" }), &mut seen);
-        refuses_more::<ArtifactFetch>(json!({ "artifacts": [artifact] }), &mut seen);
-        refuses_more::<Rke2Install>(json!({ "version": "v1", "archive": artifact, "images": [] }), &mut seen);
-        refuses_more::<Rke2Configure>(json!({ "role": "server", "config": "c", "token": secret }), &mut seen);
-        refuses_more::<Rke2Start>(json!({ "role": "server", "give_up_on": [], "restarts_max": 3 }), &mut seen);
-        refuses_more::<Rke2Stop>(json!({ "role": "server" }), &mut seen);
-        refuses_more::<Rke2Observe>(json!({ "role": "server" }), &mut seen);
-        refuses_more::<Rke2Uninstall>(json!({}), &mut seen);
-        refuses_more::<Rke2KubeconfigRead>(json!({ "secret_id": id }), &mut seen);
+        check_unknown_fields_are_refused::<Residue>(residue, &mut seen);
+        check_unknown_fields_are_refused::<Fix>(json!({ "kind": "inotify" }), &mut seen);
+        check_unknown_fields_are_refused::<ArtifactFetch>(json!({ "artifacts": [artifact] }), &mut seen);
+        check_unknown_fields_are_refused::<Rke2Install>(
+            json!({ "version": "v1", "archive": artifact, "images": [] }),
+            &mut seen,
+        );
+        check_unknown_fields_are_refused::<Rke2Configure>(
+            json!({ "role": "server", "config": "c", "token": secret }),
+            &mut seen,
+        );
+        check_unknown_fields_are_refused::<Rke2Start>(
+            json!({ "role": "server", "give_up_on": [], "restarts_max": 3 }),
+            &mut seen,
+        );
+        check_unknown_fields_are_refused::<Rke2Stop>(json!({ "role": "server" }), &mut seen);
+        check_unknown_fields_are_refused::<Rke2Observe>(json!({ "role": "server" }), &mut seen);
+        check_unknown_fields_are_refused::<Rke2Uninstall>(json!({}), &mut seen);
+        check_unknown_fields_are_refused::<Rke2KubeconfigRead>(json!({ "secret_id": id }), &mut seen);
         assert!(TaskType::ALL.iter().all(|task| seen.contains(task)), "{seen:?}");
     }
 

@@ -4,19 +4,20 @@ use gpuaas_model::TaskType;
 use serde_json::Value;
 
 use super::{
-    Applied, ArtifactFetch, ArtifactFetched, ClockKeeping, DataDisk, DiskFacts, FileSystemFacts, Finding, Fix, Fixed,
+    Applied, ArtifactFetch, ArtifactFetched, ClockSync, DataDisk, DiskFacts, FileSystemFacts, Finding, Fix, Fixed,
     GpuFacts, HostFacts, Inspect, Inspection, JournalExcerpt, MachineFacts, Noop, NoopDone, Preflight, PreflightReport,
     Residue, ResidueItem, ResidueReport, Rke2Configure, Rke2Configured, Rke2Install, Rke2Installed, Rke2KubeconfigRead,
     Rke2KubeconfigStored, Rke2Observation, Rke2Observe, Rke2Start, Rke2Started, Rke2Stop, Rke2Stopped, Rke2Uninstall,
     Rke2Uninstalled, RouteFacts, TaskFailure, TaskOutcome, TaskSpec, UnitReport,
 };
 use crate::bounds::{
-    LIST_MAX, NAME_BYTES_MAX, OutOfBounds, SENTENCE_BYTES_MAX, Said, addresses, at_most, cut, name, sha256,
+    Bounded, LIST_MAX, NAME_BYTES_MAX, OutOfBounds, SENTENCE_BYTES_MAX, check_addresses, check_count, check_name,
+    check_sha256, one_line,
 };
 
 impl TaskOutcome {
     /// Returns the outcome converted to the task's result type and within limits, or why it is invalid.
-    pub fn of_task(self, task: TaskType) -> Result<Self, String> {
+    pub fn checked_for(self, task: TaskType) -> Result<Self, String> {
         let result = match self {
             Self::Failed { failure } => {
                 let failure = failure.within_bounds().map_err(|error| error.to_string())?;
@@ -25,25 +26,25 @@ impl TaskOutcome {
             Self::Succeeded { result } => result,
         };
         let result = match task {
-            TaskType::Noop => of::<Noop>(result),
-            TaskType::Inspect => of::<Inspect>(result),
-            TaskType::Preflight => of::<Preflight>(result),
-            TaskType::ArtifactFetch => of::<ArtifactFetch>(result),
-            TaskType::Rke2Install => of::<Rke2Install>(result),
-            TaskType::Rke2Configure => of::<Rke2Configure>(result),
-            TaskType::Rke2Start => of::<Rke2Start>(result),
-            TaskType::Rke2Stop => of::<Rke2Stop>(result),
-            TaskType::Rke2Observe => of::<Rke2Observe>(result),
-            TaskType::Rke2KubeconfigRead => of::<Rke2KubeconfigRead>(result),
-            TaskType::Rke2Uninstall => of::<Rke2Uninstall>(result),
-            TaskType::Residue => of::<Residue>(result),
-            TaskType::Fix => of::<Fix>(result),
+            TaskType::Noop => checked_result::<Noop>(result),
+            TaskType::Inspect => checked_result::<Inspect>(result),
+            TaskType::Preflight => checked_result::<Preflight>(result),
+            TaskType::ArtifactFetch => checked_result::<ArtifactFetch>(result),
+            TaskType::Rke2Install => checked_result::<Rke2Install>(result),
+            TaskType::Rke2Configure => checked_result::<Rke2Configure>(result),
+            TaskType::Rke2Start => checked_result::<Rke2Start>(result),
+            TaskType::Rke2Stop => checked_result::<Rke2Stop>(result),
+            TaskType::Rke2Observe => checked_result::<Rke2Observe>(result),
+            TaskType::Rke2KubeconfigRead => checked_result::<Rke2KubeconfigRead>(result),
+            TaskType::Rke2Uninstall => checked_result::<Rke2Uninstall>(result),
+            TaskType::Residue => checked_result::<Residue>(result),
+            TaskType::Fix => checked_result::<Fix>(result),
         };
         result.map(|result| Self::Succeeded { result })
     }
 }
 
-fn of<T: TaskSpec>(result: Value) -> Result<Value, String> {
+fn checked_result<T: TaskSpec>(result: Value) -> Result<Value, String> {
     let result: T::Result = serde_json::from_value(result).map_err(|error| error.to_string())?;
     let result = result.within_bounds().map_err(|error| error.to_string())?;
     serde_json::to_value(result).map_err(|error| error.to_string())
@@ -52,7 +53,7 @@ fn of<T: TaskSpec>(result: Value) -> Result<Value, String> {
 /// For results that contain only numbers and booleans.
 macro_rules! always_within_bounds {
     ($($result:ty),*) => {
-        $(impl Said for $result {
+        $(impl Bounded for $result {
             fn within_bounds(self) -> Result<Self, OutOfBounds> {
                 Ok(self)
             }
@@ -62,61 +63,61 @@ macro_rules! always_within_bounds {
 
 always_within_bounds!(NoopDone, ArtifactFetched, Rke2Configured, Rke2Stopped, Rke2Uninstalled);
 
-fn all<T: Said>(items: Vec<T>) -> Result<Vec<T>, OutOfBounds> {
-    items.into_iter().map(Said::within_bounds).collect()
+fn bounded_items<T: Bounded>(items: Vec<T>) -> Result<Vec<T>, OutOfBounds> {
+    items.into_iter().map(Bounded::within_bounds).collect()
 }
 
-impl Said for HostFacts {
+impl Bounded for HostFacts {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        name("the machine's id", &self.machine_id)?;
-        name("the boot's id", &self.boot_id)?;
-        addresses("the node's addresses", &self.addresses)?;
-        at_most("disks", self.disks.len(), LIST_MAX)?;
+        check_name("the machine id", &self.machine_id)?;
+        check_name("the boot id", &self.boot_id)?;
+        check_addresses("the node's addresses", &self.addresses)?;
+        check_count("disks", self.disks.len(), LIST_MAX)?;
         Ok(Self {
             hostname: short(self.hostname),
             os: short(self.os),
             kernel: short(self.kernel),
             arch: short(self.arch),
-            disks: all(self.disks)?,
+            disks: bounded_items(self.disks)?,
             ..self
         })
     }
 }
 
-impl Said for DiskFacts {
+impl Bounded for DiskFacts {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        Ok(Self { path: cut(self.path, SENTENCE_BYTES_MAX), ..self })
+        Ok(Self { path: one_line(self.path, SENTENCE_BYTES_MAX), ..self })
     }
 }
 
 /// Truncates a text that is only displayed to the length of a name.
 fn short(text: String) -> String {
-    cut(text, NAME_BYTES_MAX)
+    one_line(text, NAME_BYTES_MAX)
 }
 
-impl Said for Inspection {
+impl Bounded for Inspection {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         Ok(Self {
             facts: self.facts.within_bounds()?,
-            machine: self.machine.map(Said::within_bounds).transpose()?,
-            preflight: self.preflight.map(Said::within_bounds).transpose()?,
+            machine: self.machine.map(Bounded::within_bounds).transpose()?,
+            preflight: self.preflight.map(Bounded::within_bounds).transpose()?,
         })
     }
 }
 
-impl Said for MachineFacts {
+impl Bounded for MachineFacts {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        at_most("GPUs", self.gpus.len(), Self::GPUS_MAX)?;
-        at_most("file systems", self.file_systems.len(), Self::FILE_SYSTEMS_MAX)?;
-        at_most("name servers", self.name_servers.len(), Self::NAME_SERVERS_MAX)?;
+        check_count("GPUs", self.gpus.len(), Self::GPUS_MAX)?;
+        check_count("file systems", self.file_systems.len(), Self::FILE_SYSTEMS_MAX)?;
+        check_count("name servers", self.name_servers.len(), Self::NAME_SERVERS_MAX)?;
         Ok(Self {
             cpu_model: short(self.cpu_model),
             product: short(self.product),
-            gpus: all(self.gpus)?,
+            gpus: bounded_items(self.gpus)?,
             gpu_driver: self.gpu_driver.map(short),
-            file_systems: all(self.file_systems)?,
-            data_disk: self.data_disk.map(Said::within_bounds).transpose()?,
-            default_route: self.default_route.map(Said::within_bounds).transpose()?,
+            file_systems: bounded_items(self.file_systems)?,
+            data_disk: self.data_disk.map(Bounded::within_bounds).transpose()?,
+            default_route: self.default_route.map(Bounded::within_bounds).transpose()?,
             name_servers: self.name_servers.into_iter().map(short).collect(),
             clock: self.clock.within_bounds()?,
             ..self
@@ -124,32 +125,32 @@ impl Said for MachineFacts {
     }
 }
 
-impl Said for GpuFacts {
+impl Bounded for GpuFacts {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         let (bus, pci_id) = (short(self.bus), short(self.pci_id));
         Ok(Self { bus, pci_id, model: self.model.map(short), ..self })
     }
 }
 
-impl Said for FileSystemFacts {
+impl Bounded for FileSystemFacts {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         Ok(Self { path: short(self.path), device: short(self.device), kind: short(self.kind), ..self })
     }
 }
 
-impl Said for DataDisk {
+impl Bounded for DataDisk {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         Ok(Self { folder: short(self.folder), on: self.on.within_bounds()?, ..self })
     }
 }
 
-impl Said for RouteFacts {
+impl Bounded for RouteFacts {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         Ok(Self { gateway: self.gateway.map(short), link: short(self.link), ..self })
     }
 }
 
-impl Said for ClockKeeping {
+impl Bounded for ClockSync {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         Ok(match self {
             Self::Synchronized { by } => Self::Synchronized { by: by.map(short) },
@@ -159,30 +160,30 @@ impl Said for ClockKeeping {
     }
 }
 
-impl Said for Fixed {
+impl Bounded for Fixed {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        at_most("things applied", self.applied.len(), Self::APPLIED_MAX)?;
-        Ok(Self { path: short(self.path), applied: all(self.applied)?, ..self })
+        check_count("applied changes", self.applied.len(), Self::APPLIED_MAX)?;
+        Ok(Self { path: short(self.path), applied: bounded_items(self.applied)?, ..self })
     }
 }
 
-impl Said for Applied {
+impl Bounded for Applied {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         Ok(Self { name: short(self.name), before: self.before.map(short), now: short(self.now) })
     }
 }
 
-impl Said for PreflightReport {
+impl Bounded for PreflightReport {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        at_most("findings", self.findings.len(), Self::FINDINGS_MAX)?;
-        Ok(Self { findings: all(self.findings)?, ..self })
+        check_count("findings", self.findings.len(), Self::FINDINGS_MAX)?;
+        Ok(Self { findings: bounded_items(self.findings)?, ..self })
     }
 }
 
-impl Said for Finding {
+impl Bounded for Finding {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        name("a check", &self.check)?;
-        let sentence = |text| cut(text, SENTENCE_BYTES_MAX);
+        check_name("a check", &self.check)?;
+        let sentence = |text| one_line(text, SENTENCE_BYTES_MAX);
         Ok(Self {
             detail: sentence(self.detail),
             fix: sentence(self.fix),
@@ -192,74 +193,77 @@ impl Said for Finding {
     }
 }
 
-impl Said for ResidueReport {
+impl Bounded for ResidueReport {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        at_most("items of residue", self.items.len(), Self::ITEMS_MAX)?;
-        at_most("things unseen", self.unseen.len(), Self::UNSEEN_MAX)?;
-        let unseen = self.unseen.into_iter().map(|text| cut(text, SENTENCE_BYTES_MAX)).collect();
-        Ok(Self { items: all(self.items)?, unseen })
+        check_count("residue items", self.items.len(), Self::ITEMS_MAX)?;
+        check_count("unchecked items", self.unseen.len(), Self::UNSEEN_MAX)?;
+        let unseen = self.unseen.into_iter().map(|text| one_line(text, SENTENCE_BYTES_MAX)).collect();
+        Ok(Self { items: bounded_items(self.items)?, unseen })
     }
 }
 
-impl Said for ResidueItem {
+impl Bounded for ResidueItem {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        Ok(Self { what: cut(self.what, SENTENCE_BYTES_MAX), ..self })
+        Ok(Self { what: one_line(self.what, SENTENCE_BYTES_MAX), ..self })
     }
 }
 
-impl Said for Rke2Installed {
+impl Bounded for Rke2Installed {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        Ok(Self { version_line: cut(self.version_line, NAME_BYTES_MAX), ..self })
+        Ok(Self { version_line: one_line(self.version_line, NAME_BYTES_MAX), ..self })
     }
 }
 
-impl Said for Rke2Started {
+impl Bounded for Rke2Started {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         if let Some(digest) = &self.ca_sha256 {
             // The digest becomes part of the join token of other nodes.
-            sha256("the digest of the cluster's CA", digest)?;
+            check_sha256("the digest of the cluster's CA", digest)?;
         }
         Ok(Self { unit: self.unit.within_bounds()?, ..self })
     }
 }
 
-impl Said for Rke2Observation {
+impl Bounded for Rke2Observation {
     fn within_bounds(mut self) -> Result<Self, OutOfBounds> {
-        at_most("ports", self.listening.len(), LIST_MAX)?;
+        check_count("ports", self.listening.len(), LIST_MAX)?;
         if let Some(digest) = &self.ca_sha256 {
-            sha256("the digest of the cluster's CA", digest)?;
+            check_sha256("the digest of the cluster's CA", digest)?;
         }
         let earlier = self.journal.len().saturating_sub(TaskFailure::JOURNAL_LINES_MAX);
         Ok(Self {
-            unit: self.unit.map(Said::within_bounds).transpose()?,
-            version_line: self.version_line.map(|line| cut(line, NAME_BYTES_MAX)),
-            journal: all(self.journal.split_off(earlier))?,
+            unit: self.unit.map(Bounded::within_bounds).transpose()?,
+            version_line: self.version_line.map(|line| one_line(line, NAME_BYTES_MAX)),
+            journal: bounded_items(self.journal.split_off(earlier))?,
             ..self
         })
     }
 }
 
-impl Said for Rke2KubeconfigStored {
+impl Bounded for Rke2KubeconfigStored {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        sha256("the digest of the kubeconfig", &self.secret.sha256)?;
+        check_sha256("the digest of the kubeconfig", &self.secret.sha256)?;
         Ok(self)
     }
 }
 
-impl Said for UnitReport {
+impl Bounded for UnitReport {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        for (what, text) in
-            [("a unit", &self.unit), ("ActiveState", &self.active), ("SubState", &self.sub), ("Result", &self.result)]
-        {
-            name(what, text)?;
+        for (what, text) in [
+            ("a unit name", &self.unit),
+            ("ActiveState", &self.active),
+            ("SubState", &self.sub),
+            ("Result", &self.result),
+        ] {
+            check_name(what, text)?;
         }
         Ok(self)
     }
 }
 
-impl Said for JournalExcerpt {
+impl Bounded for JournalExcerpt {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
-        Ok(Self { text: cut(self.text, SENTENCE_BYTES_MAX), ..self })
+        Ok(Self { text: one_line(self.text, SENTENCE_BYTES_MAX), ..self })
     }
 }
 
@@ -273,8 +277,8 @@ mod hostile_tests {
 
     const LONG: usize = 1_000_000;
 
-    fn taken(task: TaskType, result: Value) -> Result<Value, String> {
-        match (TaskOutcome::Succeeded { result }).of_task(task)? {
+    fn checked(task: TaskType, result: Value) -> Result<Value, String> {
+        match (TaskOutcome::Succeeded { result }).checked_for(task)? {
             TaskOutcome::Succeeded { result } => Ok(result),
             TaskOutcome::Failed { failure } => Err(failure.message),
         }
@@ -289,20 +293,20 @@ mod hostile_tests {
     }
 
     #[test]
-    fn what_the_type_does_not_have_is_not_kept() {
+    fn unknown_result_fields_are_dropped() {
         let mut more = facts();
         more["also"] = json!("x".repeat(LONG));
-        assert_eq!(taken(TaskType::Inspect, more), Ok(facts()));
-        assert_eq!(taken(TaskType::Noop, json!({ "also": "x".repeat(LONG) })), Ok(json!({})));
-        assert!(taken(TaskType::Inspect, json!({})).is_err());
+        assert_eq!(checked(TaskType::Inspect, more), Ok(facts()));
+        assert_eq!(checked(TaskType::Noop, json!({ "also": "x".repeat(LONG) })), Ok(json!({})));
+        assert!(checked(TaskType::Inspect, json!({})).is_err());
     }
 
     #[test]
-    fn prose_of_absurd_size_is_cut_and_structure_refused() {
+    fn oversized_text_is_truncated_and_oversized_structure_refused() {
         for field in ["hostname", "os", "kernel", "arch"] {
             let mut huge = facts();
             huge[field] = json!("x".repeat(LONG));
-            let kept = taken(TaskType::Inspect, huge).unwrap();
+            let kept = checked(TaskType::Inspect, huge).unwrap();
             let text = kept[field].as_str().unwrap();
             assert!(text.len() == NAME_BYTES_MAX && text.ends_with(CUT_MARK), "{field}");
         }
@@ -316,25 +320,25 @@ mod hostile_tests {
         for (field, value) in odd {
             let mut huge = facts();
             huge[field] = value;
-            assert!(taken(TaskType::Inspect, huge).is_err(), "{field}");
+            assert!(checked(TaskType::Inspect, huge).is_err(), "{field}");
         }
     }
 
     #[test]
     fn reports_are_bounded_in_items_and_in_text() {
         let item = json!({ "kind": "path", "what": "/x".repeat(LONG) });
-        let kept = taken(TaskType::Residue, json!({ "items": [item] })).unwrap();
+        let kept = checked(TaskType::Residue, json!({ "items": [item] })).unwrap();
         assert_eq!(kept["items"][0]["what"].as_str().unwrap().len(), SENTENCE_BYTES_MAX);
-        assert!(taken(TaskType::Residue, json!({ "items": vec![item; ResidueReport::ITEMS_MAX + 1] })).is_err());
+        assert!(checked(TaskType::Residue, json!({ "items": vec![item; ResidueReport::ITEMS_MAX + 1] })).is_err());
         let finding = json!({ "check": "port_taken", "severity": "blocking", "detail": "x".repeat(LONG), "fix": "y" });
-        let kept = taken(TaskType::Preflight, json!({ "passed": 1, "findings": [finding] })).unwrap();
+        let kept = checked(TaskType::Preflight, json!({ "passed": 1, "findings": [finding] })).unwrap();
         assert_eq!(kept["findings"][0]["detail"].as_str().unwrap().len(), SENTENCE_BYTES_MAX);
         let many = vec![finding; PreflightReport::FINDINGS_MAX + 1];
-        assert!(taken(TaskType::Preflight, json!({ "passed": 1, "findings": many })).is_err());
+        assert!(checked(TaskType::Preflight, json!({ "passed": 1, "findings": many })).is_err());
     }
 
     /// Valid results of the types with possibly long texts, each with the JSON pointers of those texts.
-    fn results_with_prose() -> Vec<(TaskType, Value, Vec<&'static str>)> {
+    fn results_with_text() -> Vec<(TaskType, Value, Vec<&'static str>)> {
         let line = json!({ "at": 1, "text": "l" });
         vec![
             (TaskType::Inspect, facts(), vec!["/disks/0/path"]),
@@ -353,13 +357,13 @@ mod hostile_tests {
     }
 
     #[test]
-    fn long_texts_of_every_result_are_cut_and_hold_no_terminal_command() {
-        for (task, good, pointers) in results_with_prose() {
-            taken(task, good.clone()).unwrap_or_else(|why| panic!("{task}: {why}"));
+    fn long_texts_of_every_result_are_truncated_and_sanitized() {
+        for (task, good, pointers) in results_with_text() {
+            checked(task, good.clone()).unwrap_or_else(|why| panic!("{task}: {why}"));
             for pointer in pointers {
                 let mut odd = good.clone();
                 *odd.pointer_mut(pointer).unwrap() = json!(format!("\u{1b}[2J{}", "x".repeat(LONG)));
-                let kept = taken(task, odd).unwrap();
+                let kept = checked(task, odd).unwrap();
                 let text = kept.pointer(pointer).unwrap().as_str().unwrap();
                 assert!(
                     text.len() <= SENTENCE_BYTES_MAX && !text.contains('\u{1b}'),
@@ -369,73 +373,73 @@ mod hostile_tests {
             }
         }
         let many = json!({ "items": [], "unseen": vec!["u"; ResidueReport::UNSEEN_MAX + 1] });
-        assert!(taken(TaskType::Residue, many).is_err());
+        assert!(checked(TaskType::Residue, many).is_err());
         for field in ["unit", "active", "sub", "result"] {
             for bad in ["x".repeat(LONG), "a\u{0}b".to_owned()] {
                 let mut odd = unit();
                 odd[field] = json!(bad);
                 let observed = json!({ "unit": odd, "listening": [], "journal": [] });
-                assert!(taken(TaskType::Rke2Observe, observed).is_err(), "{field}");
+                assert!(checked(TaskType::Rke2Observe, observed).is_err(), "{field}");
             }
         }
     }
 
     #[test]
-    fn what_a_machine_is_made_of_is_bounded_and_what_an_older_agent_does_not_say_is_absent() {
+    fn machine_facts_are_bounded_and_optional() {
         let long = || json!("x".repeat(LONG));
         let gpu = || json!({ "bus": long(), "pci_id": long(), "model": long() });
-        let mut said = facts();
-        said["machine"] = json!({
+        let mut reported = facts();
+        reported["machine"] = json!({
             "cpu_model": long(), "product": long(), "gpu_driver": long(), "gpus": [gpu()],
             "file_systems": [{ "path": long(), "device": long(), "kind": long() }],
             "data_disk": { "folder": long(), "path": long() }, "default_route": { "gateway": long(), "link": long() },
             "name_servers": [long()], "clock": { "kept": "not_yet", "by": long() }, "also": long(),
         });
-        said["preflight"] = json!({ "passed": 1, "findings": [
+        reported["preflight"] = json!({ "passed": 1, "findings": [
             { "check": "leftover", "severity": "warning", "detail": "d", "fix": "f", "evidence": long() },
         ] });
-        let kept = taken(TaskType::Inspect, said.clone()).unwrap();
+        let kept = checked(TaskType::Inspect, reported.clone()).unwrap();
         assert!(kept.to_string().len() < 8_192, "{} bytes", kept.to_string().len());
         for (field, many) in [
             ("gpus", vec![gpu(); MachineFacts::GPUS_MAX + 1]),
             ("file_systems", vec![json!({}); MachineFacts::FILE_SYSTEMS_MAX + 1]),
             ("name_servers", vec![json!("x"); MachineFacts::NAME_SERVERS_MAX + 1]),
         ] {
-            let mut odd = said.clone();
+            let mut odd = reported.clone();
             odd["machine"][field] = json!(many);
-            assert!(taken(TaskType::Inspect, odd).is_err(), "{field}");
+            assert!(checked(TaskType::Inspect, odd).is_err(), "{field}");
         }
         let older: Inspection = serde_json::from_value(facts()).unwrap();
         assert_eq!((older.machine, older.preflight), (None, None));
     }
 
     #[test]
-    fn a_fix_says_little() {
+    fn fix_result_is_bounded() {
         let applied = json!({ "name": "x".repeat(LONG), "before": "1", "now": "2" });
         let fixed = |times| json!({ "path": "/etc/x", "changed": true, "applied": vec![&applied; times] });
-        assert!(taken(TaskType::Fix, fixed(1)).unwrap().to_string().len() < 1_024);
-        assert!(taken(TaskType::Fix, fixed(Fixed::APPLIED_MAX + 1)).is_err());
+        assert!(checked(TaskType::Fix, fixed(1)).unwrap().to_string().len() < 1_024);
+        assert!(checked(TaskType::Fix, fixed(Fixed::APPLIED_MAX + 1)).is_err());
     }
 
     #[test]
-    fn a_digest_that_goes_into_a_join_token_is_a_digest() {
+    fn invalid_ca_digest_is_refused() {
         let unit = json!({
             "unit": "rke2-server.service", "active": "active", "sub": "running", "result": "success", "n_restarts": 0,
             "exec_main_status": 0, "since": 1,
         });
         let started = |digest: &str| json!({ "unit": unit, "ready_after_ms": 1, "ca_sha256": digest });
-        assert!(taken(TaskType::Rke2Start, started(&"0f".repeat(32))).is_ok());
+        assert!(checked(TaskType::Rke2Start, started(&"0f".repeat(32))).is_ok());
         for odd in ["", "::node:other", &"0F".repeat(32), &"0f".repeat(33)] {
-            assert!(taken(TaskType::Rke2Start, started(odd)).is_err(), "{odd}");
+            assert!(checked(TaskType::Rke2Start, started(odd)).is_err(), "{odd}");
         }
     }
 
     #[test]
-    fn a_failure_keeps_its_last_lines_and_the_beginning_of_its_message() {
+    fn failure_keeps_its_last_journal_lines_and_the_start_of_its_message() {
         let line = |number: i64| JournalExcerpt { at: Timestamp::from_millis(number), text: "x".repeat(LONG) };
         let journal = (0..1_000).map(line).collect();
         let failure = TaskFailure { journal, ..TaskFailure::new(Code::HostFailed, "x".repeat(LONG)) };
-        let taken = (TaskOutcome::Failed { failure }).of_task(TaskType::Rke2Start).unwrap();
+        let taken = (TaskOutcome::Failed { failure }).checked_for(TaskType::Rke2Start).unwrap();
         let TaskOutcome::Failed { failure } = taken else { panic!("{taken:?}") };
         assert_eq!(failure.message.len(), TaskFailure::MESSAGE_BYTES_MAX);
         assert_eq!(failure.journal.len(), TaskFailure::JOURNAL_LINES_MAX);

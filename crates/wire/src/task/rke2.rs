@@ -116,8 +116,8 @@ pub struct GiveUpException {
 
 impl GiveUpException {
     /// Returns true if the span includes `line`; `held` is true if it included the previous line.
-    pub fn includes(&self, line: &str, held: bool) -> bool {
-        line.contains(&self.from) || held && !line.contains(&self.until)
+    pub fn includes(&self, line: &str, was_included: bool) -> bool {
+        line.contains(&self.from) || was_included && !line.contains(&self.until)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 
 /// Returns the newest schema version, not older than `oldest`, that the agent supports, and the parameters without fields of newer
 /// versions. If the agent supports no suitable version, returns `oldest`, and the agent refuses the task.
-pub fn shaped(task: TaskType, oldest: u32, params: Value, support: &[TaskSupport]) -> (u32, Value) {
+pub fn params_for_agent(task: TaskType, oldest: u32, params: Value, support: &[TaskSupport]) -> (u32, Value) {
     let (newest, added) = schemas(task);
     let known = support.iter().filter(|known| known.task == task.as_str()).flat_map(|known| &known.schemas);
     let schema = known.copied().filter(|schema| (oldest..=newest).contains(schema)).max().unwrap_or(oldest);
@@ -39,23 +39,23 @@ fn remove(params: &mut Value, path: &str) {
 
 /// Returns the newest schema version of a type and the fields added after its first version.
 fn schemas(task: TaskType) -> (u32, &'static [(u32, &'static str)]) {
-    const fn of<T: TaskSpec>() -> (u32, &'static [(u32, &'static str)]) {
+    const fn schemas_of<T: TaskSpec>() -> (u32, &'static [(u32, &'static str)]) {
         (T::SCHEMA, T::ADDED)
     }
     match task {
-        TaskType::Noop => of::<Noop>(),
-        TaskType::Inspect => of::<Inspect>(),
-        TaskType::Preflight => of::<Preflight>(),
-        TaskType::Residue => of::<Residue>(),
-        TaskType::Fix => of::<Fix>(),
-        TaskType::ArtifactFetch => of::<ArtifactFetch>(),
-        TaskType::Rke2Install => of::<Rke2Install>(),
-        TaskType::Rke2Configure => of::<Rke2Configure>(),
-        TaskType::Rke2Start => of::<Rke2Start>(),
-        TaskType::Rke2Stop => of::<Rke2Stop>(),
-        TaskType::Rke2Observe => of::<Rke2Observe>(),
-        TaskType::Rke2KubeconfigRead => of::<Rke2KubeconfigRead>(),
-        TaskType::Rke2Uninstall => of::<Rke2Uninstall>(),
+        TaskType::Noop => schemas_of::<Noop>(),
+        TaskType::Inspect => schemas_of::<Inspect>(),
+        TaskType::Preflight => schemas_of::<Preflight>(),
+        TaskType::Residue => schemas_of::<Residue>(),
+        TaskType::Fix => schemas_of::<Fix>(),
+        TaskType::ArtifactFetch => schemas_of::<ArtifactFetch>(),
+        TaskType::Rke2Install => schemas_of::<Rke2Install>(),
+        TaskType::Rke2Configure => schemas_of::<Rke2Configure>(),
+        TaskType::Rke2Start => schemas_of::<Rke2Start>(),
+        TaskType::Rke2Stop => schemas_of::<Rke2Stop>(),
+        TaskType::Rke2Observe => schemas_of::<Rke2Observe>(),
+        TaskType::Rke2KubeconfigRead => schemas_of::<Rke2KubeconfigRead>(),
+        TaskType::Rke2Uninstall => schemas_of::<Rke2Uninstall>(),
     }
 }
 
@@ -64,57 +64,61 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::task::{HostWants, Measure};
+    use crate::task::{HostRequirements, Measure};
 
-    fn knowing(task: TaskType, schemas: &[u32]) -> Vec<TaskSupport> {
+    fn support_for(task: TaskType, schemas: &[u32]) -> Vec<TaskSupport> {
         vec![TaskSupport { task: task.as_str().to_owned(), schemas: schemas.to_vec() }]
     }
 
     #[test]
-    fn an_older_agent_is_told_the_same_without_what_it_does_not_know() {
-        let preflight = Preflight { wants: Some(HostWants::default()), ..Preflight::default() };
+    fn older_agent_gets_parameters_without_newer_fields() {
+        let preflight = Preflight { wants: Some(HostRequirements::default()), ..Preflight::default() };
         let params = serde_json::to_value(&preflight).unwrap();
-        let (schema, told) = shaped(TaskType::Preflight, 1, params.clone(), &knowing(TaskType::Preflight, &[1]));
-        assert_eq!((schema, told.get("wants")), (1, None));
-        assert!(told.get("ports").is_some(), "what was there from the beginning stays");
-        let newer = knowing(TaskType::Preflight, &[1, 2, 3, 4]);
-        assert_eq!(shaped(TaskType::Preflight, 1, params.clone(), &newer), (3, params));
+        let (schema, sent) =
+            params_for_agent(TaskType::Preflight, 1, params.clone(), &support_for(TaskType::Preflight, &[1]));
+        assert_eq!((schema, sent.get("wants")), (1, None));
+        assert!(sent.get("ports").is_some(), "fields of schema 1 stay");
+        let newer = support_for(TaskType::Preflight, &[1, 2, 3, 4]);
+        assert_eq!(params_for_agent(TaskType::Preflight, 1, params.clone(), &newer), (3, params));
         let inspect = Inspect { measure: Some(Measure::OwnDisk), preflight: Some(preflight) };
         let inspect = serde_json::to_value(inspect).unwrap();
-        assert_eq!(shaped(TaskType::Inspect, 1, inspect, &knowing(TaskType::Inspect, &[1])), (1, json!({})));
+        assert_eq!(
+            params_for_agent(TaskType::Inspect, 1, inspect, &support_for(TaskType::Inspect, &[1])),
+            (1, json!({}))
+        );
     }
 
     #[test]
     fn nested_field_is_left_out_for_an_older_agent() {
-        let wants = HostWants { reserved_variables: vec!["RKE2_URL".to_owned()], ..HostWants::default() };
+        let wants = HostRequirements { reserved_variables: vec!["RKE2_URL".to_owned()], ..HostRequirements::default() };
         let preflight = Preflight { wants: Some(wants), ..Preflight::default() };
         let inspect = Inspect { measure: None, preflight: Some(preflight.clone()) };
-        let of_task = [
+        let cases = [
             (TaskType::Preflight, serde_json::to_value(preflight).unwrap(), "/wants"),
             (TaskType::Inspect, serde_json::to_value(inspect).unwrap(), "/preflight/wants"),
         ];
-        for (task, params, wants) in of_task {
-            let told = |schemas| shaped(task, 1, params.clone(), &knowing(task, schemas)).1;
+        for (task, params, wants) in cases {
+            let sent = |schemas| params_for_agent(task, 1, params.clone(), &support_for(task, schemas)).1;
             let field = |params: &Value| params.pointer(&format!("{wants}/reserved_variables")).cloned();
             assert_eq!(
-                field(&told(&[1, 2])),
+                field(&sent(&[1, 2])),
                 None,
                 "{task}: an agent of schema 2 refuses fields that it does not know"
             );
-            assert!(told(&[1, 2]).pointer(wants).is_some(), "{task}: the rest stays");
-            assert_eq!(field(&told(&[1, 2, 3])), Some(json!(["RKE2_URL"])), "{task}");
+            assert!(sent(&[1, 2]).pointer(wants).is_some(), "{task}: the other fields stay");
+            assert_eq!(field(&sent(&[1, 2, 3])), Some(json!(["RKE2_URL"])), "{task}");
         }
     }
 
     #[test]
-    fn an_agent_that_knows_no_fitting_version_gets_the_oldest_and_says_no() {
-        assert_eq!(shaped(TaskType::Noop, 3, json!({}), &knowing(TaskType::Noop, &[3])).0, 3);
-        assert_eq!(shaped(TaskType::Noop, 1, json!({}), &knowing(TaskType::Noop, &[7])).0, 1);
-        assert_eq!(shaped(TaskType::Noop, 1, json!({}), &[]).0, 1);
+    fn agent_without_a_common_schema_gets_the_oldest() {
+        assert_eq!(params_for_agent(TaskType::Noop, 3, json!({}), &support_for(TaskType::Noop, &[3])).0, 3);
+        assert_eq!(params_for_agent(TaskType::Noop, 1, json!({}), &support_for(TaskType::Noop, &[7])).0, 1);
+        assert_eq!(params_for_agent(TaskType::Noop, 1, json!({}), &[]).0, 1);
     }
 
     #[test]
-    fn every_field_that_was_added_is_one_and_came_with_a_version_that_there_is() {
+    fn every_added_field_belongs_to_an_existing_schema() {
         for &task in TaskType::ALL {
             let (newest, added) = schemas(task);
             assert!(added.iter().all(|(since, _)| (2..=newest).contains(since)), "{task}");

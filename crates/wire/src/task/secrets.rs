@@ -55,7 +55,7 @@ mod hostile_tests {
     }
 
     #[test]
-    fn what_a_task_reads_it_may_not_deposit_and_the_other_way_round() {
+    fn secrets_to_read_and_to_deposit_are_separate() {
         let secret = |id: &str| json!({ "secret_id": id, "sha256": "0".repeat(64) });
         let configure = json!({ "role": "server", "config": "", "token": secret(ONE), "agent_token": secret(TWO) });
         let named = named_secrets(TaskType::Rke2Configure, &configure);

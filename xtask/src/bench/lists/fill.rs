@@ -43,7 +43,7 @@ impl Clock for SystemClock {
 }
 
 /// Real rows that serve as templates.
-struct Genuine {
+struct Templates {
     node: NodeRecord,
     task: TaskRecord,
     projects: Vec<ProjectRecord>,
@@ -53,12 +53,12 @@ struct Genuine {
 pub(super) async fn fill(url: &str, nodes: u32) -> anyhow::Result<String> {
     let began = Instant::now();
     let store = Store::open(&StoreOptions { url: url.to_owned() }, Arc::new(SystemClock)).await?;
-    let genuine = genuine(&store).await?;
+    let templates = templates(&store).await?;
     let workloads = nodes as usize / NODES_EACH;
     for number in 0..workloads {
         // One transaction per workload keeps each of them short.
         let mut tx = store.begin().await?;
-        workload(&mut tx, &genuine, number).await.with_context(|| format!("workload {number}"))?;
+        workload(&mut tx, &templates, number).await.with_context(|| format!("workload {number}"))?;
         tx.commit().await?;
     }
     store.close().await;
@@ -74,23 +74,24 @@ pub(super) async fn fill(url: &str, nodes: u32) -> anyhow::Result<String> {
     ))
 }
 
-async fn genuine(store: &Store) -> anyhow::Result<Genuine> {
+async fn templates(store: &Store) -> anyhow::Result<Templates> {
     let mut reader = store.read().await?;
-    let node = reader.nodes(&NodeFilter::default()).await?.into_iter().next().context("there is a node")?;
+    let node = reader.nodes(&NodeFilter::default()).await?.into_iter().next().context("the database has no node")?;
     let tasks = reader.tasks(&TaskFilter::default()).await?;
-    let task = tasks.into_iter().rfind(|task| task.state.is_final()).context("there is a task that has ended")?;
+    let task =
+        tasks.into_iter().rfind(|task| task.state.is_final()).context("the database has no task that has ended")?;
     let projects = reader.projects(None, &Page::default()).await?;
-    Ok(Genuine { node, task, projects })
+    Ok(Templates { node, task, projects })
 }
 
 /// Adds a running workload with its nodes and history.
-async fn workload(tx: &mut Tx, genuine: &Genuine, number: usize) -> anyhow::Result<()> {
-    let project = genuine.projects.get(number % genuine.projects.len()).context("there is a project")?;
+async fn workload(tx: &mut Tx, templates: &Templates, number: usize) -> anyhow::Result<()> {
+    let project = templates.projects.get(number % templates.projects.len()).context("the database has no project")?;
     let workload = workload_record(project, number)?;
     tx.insert_workload(&workload).await?;
     let mut members = Vec::new();
     for ordinal in 0..NODES_EACH {
-        let node = node_record(&genuine.node, number * NODES_EACH + ordinal)?;
+        let node = node_record(&templates.node, number * NODES_EACH + ordinal)?;
         let allocation = allocation_record(project, &node);
         tx.insert_node(&node).await?;
         tx.insert_allocation(&allocation).await?;
@@ -100,9 +101,9 @@ async fn workload(tx: &mut Tx, genuine: &Genuine, number: usize) -> anyhow::Resu
     for _ in 0..OPERATIONS_EACH {
         tx.insert_operation(&operation_record(&workload, &members), &[]).await?;
     }
-    let operation = tx.newest_operation(workload.id).await?.context("it was just written")?;
+    let operation = tx.newest_operation(workload.id).await?.context("the new operation was not found")?;
     for at in 0..TASKS_EACH {
-        tx.insert_task(&task_record(&genuine.task, &operation, &members[at % NODES_EACH])).await?;
+        tx.insert_task(&task_record(&templates.task, &operation, &members[at % NODES_EACH])).await?;
     }
     for _ in 0..EVENTS_EACH {
         tx.append_event(&event(&operation)).await?;
@@ -113,14 +114,14 @@ async fn workload(tx: &mut Tx, genuine: &Genuine, number: usize) -> anyhow::Resu
     Ok(())
 }
 
-fn node_record(genuine: &NodeRecord, number: usize) -> anyhow::Result<NodeRecord> {
+fn node_record(template: &NodeRecord, number: usize) -> anyhow::Result<NodeRecord> {
     Ok(NodeRecord {
         id: NodeId::from_uuid(Uuid::now_v7()),
         name: name(format!("gpu-{number}"))?,
         machine_id: Some(Uuid::new_v4().simple().to_string()),
         // These nodes have no agents; without this the control plane would detect that for each one.
         connectivity: Connectivity::Unreachable,
-        ..genuine.clone()
+        ..template.clone()
     })
 }
 
@@ -203,7 +204,7 @@ fn operation_record(workload: &WorkloadRecord, members: &[MemberRecord]) -> Oper
     }
 }
 
-fn task_record(genuine: &TaskRecord, operation: &OperationRecord, member: &MemberRecord) -> TaskRecord {
+fn task_record(template: &TaskRecord, operation: &OperationRecord, member: &MemberRecord) -> TaskRecord {
     TaskRecord {
         id: TaskId::from_uuid(Uuid::now_v7()),
         node: member.node,
@@ -211,7 +212,7 @@ fn task_record(genuine: &TaskRecord, operation: &OperationRecord, member: &Membe
         allocation: Some(member.allocation),
         workload: Some(operation.workload),
         operation: Some(operation.id),
-        ..genuine.clone()
+        ..template.clone()
     }
 }
 

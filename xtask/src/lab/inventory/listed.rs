@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, fs, path::Path};
 use anyhow::Context;
 use serde_json::Value;
 
-use super::Things;
+use super::Resources;
 use crate::{lab::packages, shell};
 
 /// Prefixes of sysctls whose values change without anyone setting them.
-const RESTLESS: [&str; 15] = [
+const VOLATILE_SYSCTLS: [&str; 15] = [
     "fs/aio-nr",
     "fs/dentry-state",
     "fs/file-nr",
@@ -37,27 +37,27 @@ const FIREWALLS: [(&str, &[&str]); 3] =
     [("iptables-save", &[]), ("ip6tables-save", &[]), ("nft", &["list", "ruleset"])];
 
 /// Collects all of it.
-pub(super) fn all() -> anyhow::Result<Things> {
-    let mut things = Things::new();
-    things.insert("mounts".to_owned(), mounts()?);
-    things.insert(
+pub(super) fn all() -> anyhow::Result<Resources> {
+    let mut resources = Resources::new();
+    resources.insert("mounts".to_owned(), mounts()?);
+    resources.insert(
         "links".to_owned(),
         ip(&["-json", "link", "show"], &["ifname"], &["link_type", "operstate", "mtu", "master"])?,
     );
-    things.insert("addresses".to_owned(), addresses()?);
+    resources.insert("addresses".to_owned(), addresses()?);
     for family in ["-4", "-6"] {
         let routes = ["-json", family, "route", "show", "table", "all"];
-        things.insert(
+        resources.insert(
             format!("routes {family}"),
             ip(&routes, &["dst", "dev", "table", "type"], &["gateway", "prefsrc"])?,
         );
     }
-    things.insert("sysctls".to_owned(), sysctls());
+    resources.insert("sysctls".to_owned(), sysctls());
     for (program, arguments) in FIREWALLS {
-        things.insert(format!("rules of {program}"), rules(program, arguments)?);
+        resources.insert(format!("rules of {program}"), rules(program, arguments)?);
     }
-    things.insert("paths".to_owned(), paths());
-    Ok(things)
+    resources.insert("paths".to_owned(), paths());
+    Ok(resources)
 }
 
 /// Lists mounts by mount point and source; equal ones are numbered.
@@ -79,7 +79,7 @@ fn mounts() -> anyhow::Result<BTreeMap<String, String>> {
 
 fn addresses() -> anyhow::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
-    for link in listed(&["-json", "address", "show"])? {
+    for link in ip_json(&["-json", "address", "show"])? {
         let name = text(&link, "ifname");
         for address in link.get("addr_info").and_then(Value::as_array).into_iter().flatten() {
             insert_numbered(
@@ -94,7 +94,7 @@ fn addresses() -> anyhow::Result<BTreeMap<String, String>> {
 
 fn ip(arguments: &[&str], name: &[&str], detail: &[&str]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
-    for entry in listed(arguments)? {
+    for entry in ip_json(arguments)? {
         let words = |fields: &[&str]| {
             let words = fields.iter().map(|field| text(&entry, field)).filter(|word| !word.is_empty());
             words.collect::<Vec<_>>().join(" ")
@@ -104,9 +104,13 @@ fn ip(arguments: &[&str], name: &[&str], detail: &[&str]) -> anyhow::Result<BTre
     Ok(found)
 }
 
-fn listed(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+fn ip_json(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
     let text = shell::capture(packages::program("ip").args(arguments))?;
-    if text.trim().is_empty() { Ok(Vec::new()) } else { serde_json::from_str(&text).context("what ip lists") }
+    if text.trim().is_empty() {
+        Ok(Vec::new())
+    } else {
+        serde_json::from_str(&text).context("parsing the output of ip")
+    }
 }
 
 fn text(value: &Value, field: &str) -> String {
@@ -129,7 +133,7 @@ fn sysctls() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     walk(Path::new("/proc/sys"), u8::MAX, &mut |path, is_folder| {
         let name = path.strip_prefix("/proc/sys").unwrap_or(path).to_string_lossy().into_owned();
-        if !is_folder && !RESTLESS.iter().any(|restless| name.starts_with(restless)) {
+        if !is_folder && !VOLATILE_SYSCTLS.iter().any(|prefix| name.starts_with(prefix)) {
             found.extend(fs::read_to_string(path).ok().map(|value| (name, value.trim().to_owned())));
         }
     });
@@ -139,9 +143,9 @@ fn sysctls() -> BTreeMap<String, String> {
 /// Lists the rules, each line once, without counters and times.
 fn rules(program: &str, arguments: &[&str]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
-    if packages::is_there(program) {
-        let said = shell::capture(packages::program(program).args(arguments))?;
-        for line in said.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
+    if packages::is_installed(program) {
+        let output = shell::capture(packages::program(program).args(arguments))?;
+        for line in output.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
             insert_numbered(&mut found, line.split(" [").next().unwrap_or(line).to_owned(), String::new());
         }
     }
@@ -157,7 +161,7 @@ fn paths() -> BTreeMap<String, String> {
         });
     }
     for file in FILES {
-        found.insert(format!("{file} (its text)"), fs::read_to_string(file).unwrap_or_default());
+        found.insert(format!("{file} (content)"), fs::read_to_string(file).unwrap_or_default());
     }
     found
 }
@@ -178,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_things_are_counted() {
+    fn equal_entries_are_numbered() {
         let mut found = BTreeMap::new();
         for _ in 0..3 {
             insert_numbered(&mut found, "a".to_owned(), String::new());
@@ -187,9 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_sysctls_that_do_not_change_by_themselves() {
+    fn listed_sysctls_do_not_change_by_themselves() {
         let (first, second) = (sysctls(), sysctls());
-        assert!(first.contains_key("kernel/ostype"), "{} were read", first.len());
+        assert!(first.contains_key("kernel/ostype"), "{} sysctls were read", first.len());
         assert_eq!(first, second);
     }
 }

@@ -23,7 +23,7 @@ use processes::Process;
 pub(super) const MARK: &str = "GPUAAS_LAB_TEST";
 
 /// Details by kind and name.
-type Things = BTreeMap<String, BTreeMap<String, String>>;
+type Resources = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Everything that exists at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub(super) struct Inventory {
     processes: BTreeMap<String, Process>,
     /// Process identifiers by cgroup.
     cgroups: BTreeMap<String, BTreeSet<String>>,
-    things: Things,
+    things: Resources,
 }
 
 /// The difference between two inventories.
@@ -52,9 +52,9 @@ pub(super) fn run(since: Option<&Utf8Path>) -> anyhow::Result<()> {
     };
     let text = std::fs::read(file).with_context(|| file.to_string())?;
     let before: Inventory = serde_json::from_slice(&text).with_context(|| file.to_string())?;
-    let difference = before.until(&now);
-    println!("  {}; left to others: {}", now.counts(), difference.others);
-    if difference.lines.is_empty() { Ok(()) } else { Err(Refusal::Left(difference.lines).into()) }
+    let difference = before.diff(&now);
+    println!("  {}; attributed to others: {}", now.counts(), difference.others);
+    if difference.lines.is_empty() { Ok(()) } else { Err(Refusal::Residue(difference.lines).into()) }
 }
 
 impl Inventory {
@@ -70,17 +70,17 @@ impl Inventory {
         let namespaces = namespaces(self.processes.values());
         let of =
             [("processes", self.processes.len()), ("namespaces", namespaces.len()), ("cgroups", self.cgroups.len())];
-        let things = self.things.iter().map(|(kind, things)| (kind.as_str(), things.len()));
-        of.into_iter().chain(things).map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
+        let resources = self.things.iter().map(|(kind, resources)| (kind.as_str(), resources.len()));
+        of.into_iter().chain(resources).map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
     }
 
     /// Compares with a later inventory.
-    pub(super) fn until(&self, later: &Self) -> Difference {
+    pub(super) fn diff(&self, later: &Self) -> Difference {
         let mut difference = Difference::default();
         let old = namespaces(self.processes.values());
         let (new, ours): (Vec<_>, BTreeSet<&String>) = {
             let new: Vec<_> = later.processes.iter().filter(|(id, _)| !self.processes.contains_key(*id)).collect();
-            let ours = new.iter().filter(|(_, process)| process.is_of_a_lab(&old)).map(|(id, _)| *id).collect();
+            let ours = new.iter().filter(|(_, process)| process.belongs_to_lab(&old)).map(|(id, _)| *id).collect();
             (new, ours)
         };
         for (id, process) in new {
@@ -90,7 +90,7 @@ impl Inventory {
                 difference.others += 1;
             }
         }
-        difference.lines.extend(self.namespaces_until(later, &ours));
+        difference.lines.extend(self.new_namespaces(later, &ours));
         for (group, members) in later.cgroups.iter().filter(|(group, _)| !self.cgroups.contains_key(*group)) {
             if members.iter().any(|member| !ours.contains(member)) {
                 difference.others += 1;
@@ -98,18 +98,18 @@ impl Inventory {
                 difference.lines.push(format!("+ cgroup {group}"));
             }
         }
-        for (kind, things) in &later.things {
+        for (kind, resources) in &later.things {
             let before = self.things.get(kind).cloned().unwrap_or_default();
-            difference.lines.extend(changes(kind, &before, things));
+            difference.lines.extend(changes(kind, &before, resources));
         }
         difference
     }
 
     /// Lists new namespaces in which a process of the lab lives. A namespace without processes is held by a mount and is listed as one.
-    fn namespaces_until(&self, later: &Self, ours: &BTreeSet<&String>) -> Vec<String> {
+    fn new_namespaces(&self, later: &Self, ours: &BTreeSet<&String>) -> Vec<String> {
         let old = namespaces(self.processes.values());
-        let held = later.processes.iter().filter(|(id, _)| ours.contains(id)).map(|(_, process)| process);
-        namespaces(held).difference(&old).map(|namespace| format!("+ namespace {namespace}")).collect()
+        let lab_processes = later.processes.iter().filter(|(id, _)| ours.contains(id)).map(|(_, process)| process);
+        namespaces(lab_processes).difference(&old).map(|namespace| format!("+ namespace {namespace}")).collect()
     }
 }
 
@@ -118,13 +118,13 @@ fn namespaces<'a>(processes: impl Iterator<Item = &'a Process>) -> BTreeSet<Stri
 }
 
 fn changes(kind: &str, before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
-    let came = after.iter().filter_map(|(name, detail)| match before.get(name) {
+    let added = after.iter().filter_map(|(name, detail)| match before.get(name) {
         None => Some(format!("+ {kind} {name} {detail}")),
         Some(earlier) if earlier != detail => Some(format!("~ {kind} {name}: {earlier} -> {detail}")),
         Some(_) => None,
     });
-    let went = before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("- {kind} {name}"));
-    came.chain(went).map(|line| line.trim_end().to_owned()).collect()
+    let removed = before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("- {kind} {name}"));
+    added.chain(removed).map(|line| line.trim_end().to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lab_leaves_is_told_from_what_others_do() {
+    fn residue_of_a_lab_is_distinguished_from_changes_by_others() {
         let mut before = inventory(&[("1", process("init", "net:[1]"))]);
         let mut after = inventory(&[
             ("1", process("init", "net:[1]")),
@@ -160,7 +160,7 @@ mod tests {
             BTreeMap::from([("link".to_owned(), link("eth0", "up")), ("mount".to_owned(), link("/mnt", "tmpfs"))]);
         after.things =
             BTreeMap::from([("link".to_owned(), link("eth0", "down")), ("mount".to_owned(), BTreeMap::new())]);
-        let difference = before.until(&after);
+        let difference = before.diff(&after);
         let expected = [
             "+ process 3: dnsmasq",
             "+ process 4: /sbin/init",
@@ -175,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn one_moment_does_not_differ_from_itself() {
+    fn inventory_does_not_differ_from_itself() {
         let now = inventory(&[("4", process("/sbin/init", "net:[2]"))]);
-        assert_eq!(now.until(&now), Difference::default());
+        assert_eq!(now.diff(&now), Difference::default());
     }
 }

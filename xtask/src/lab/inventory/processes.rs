@@ -33,7 +33,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Reports whether only a lab can have started it, given the namespaces that existed before.
-    pub(super) fn is_of_a_lab(&self, before: &BTreeSet<String>) -> bool {
+    pub(super) fn belongs_to_lab(&self, before: &BTreeSet<String>) -> bool {
         self.is_marked || self.command.contains("gpuaas-lab") || !self.namespaces.is_subset(before)
     }
 }
@@ -58,11 +58,11 @@ fn read(pid: &str, folder: &Path) -> Option<(String, Process)> {
     if state == ZOMBIE || pid == KERNEL_THREADS || parent == KERNEL_THREADS {
         return None;
     }
-    let words = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
-    let command = String::from_utf8_lossy(&words("cmdline")).trim_end_matches('\0').replace('\0', " ");
+    let content = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
+    let command = String::from_utf8_lossy(&content("cmdline")).trim_end_matches('\0').replace('\0', " ");
     let command = if command.is_empty() { stat.split(' ').nth(1)?.to_owned() } else { command };
     let mark = format!("{MARK}=");
-    let is_marked = words("environ").split(|byte| *byte == 0).any(|word| word.starts_with(mark.as_bytes()));
+    let is_marked = content("environ").split(|byte| *byte == 0).any(|word| word.starts_with(mark.as_bytes()));
     let namespaces = NAMESPACES
         .iter()
         .filter_map(|kind| Some(fs::read_link(folder.join("ns").join(kind)).ok()?.to_string_lossy().into_owned()))
@@ -101,34 +101,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processs_name_may_hold_anything() {
+    fn process_name_may_contain_parentheses() {
         let stat = "812 (a) b (c) S 1 812 812 0 -1 4194560 100 0 0 0 1 2 3 4 20 0 1 0 99887 1000 50";
         assert_eq!(state_parent_and_start(stat), Some(("S", "1", "99887")));
     }
 
     #[test]
-    fn a_child_that_has_ended_is_none() {
+    fn ended_child_is_not_listed() {
         let mut child = std::process::Command::new("true").spawn().expect("true runs");
         let id = format!("{}@", child.id());
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a pid");
-        waitid(WaitId::Pid(pid), ended).expect("it ends");
-        let is_listed = all().expect("they can be listed").keys().any(|name| name.starts_with(&id));
-        child.wait().expect("it has ended");
+        waitid(WaitId::Pid(pid), ended).expect("the child ends");
+        let is_listed = all().expect("the processes are listed").keys().any(|name| name.starts_with(&id));
+        child.wait().expect("the child is reaped");
         assert!(!is_listed);
     }
 
     #[test]
-    fn a_child_that_is_marked_is_known_by_it() {
+    fn marked_child_is_recognised() {
         let mut child = std::process::Command::new("sleep").arg("300").env(MARK, "1").spawn().expect("sleep runs");
         let id = format!("{}@", child.id());
-        let all = all().expect("they can be listed");
+        let all = all().expect("the processes are listed");
         let found = all.iter().find(|(name, _)| name.starts_with(&id)).map(|(_, process)| process.clone());
-        child.kill().and_then(|()| child.wait()).expect("it ends");
-        let found = found.expect("it was there");
+        child.kill().and_then(|()| child.wait()).expect("the child is killed");
+        let found = found.expect("the child was listed");
         // Between fork and exec it may still have the command line of this process.
         assert!(found.namespaces.iter().any(|namespace| namespace.starts_with("net:[")), "{found:?}");
         let others: BTreeSet<String> = all.values().flat_map(|process| process.namespaces.clone()).collect();
-        assert_eq!(found.is_of_a_lab(&others), found.is_marked || found.command.contains("gpuaas-lab"));
+        assert_eq!(found.belongs_to_lab(&others), found.is_marked || found.command.contains("gpuaas-lab"));
     }
 }

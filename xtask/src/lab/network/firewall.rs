@@ -22,35 +22,35 @@ pub(crate) fn needed() -> anyhow::Result<Vec<Vec<String>>> {
     let bridged = std::fs::read_to_string("/proc/sys/net/bridge/bridge-nf-call-iptables").unwrap_or_default();
     let mut needed = Vec::new();
     if bridged.trim() == "1" && is_closed("FORWARD")? {
-        needed.push(words(&["FORWARD", "-i", BRIDGE, "-o", BRIDGE]));
+        needed.push(accept_rule(&["FORWARD", "-i", BRIDGE, "-o", BRIDGE]));
     }
     if is_closed("INPUT")? {
-        needed.push(words(&["INPUT", "-i", BRIDGE]));
+        needed.push(accept_rule(&["INPUT", "-i", BRIDGE]));
     }
     Ok(needed)
 }
 
-fn words(rule: &[&str]) -> Vec<String> {
+fn accept_rule(rule: &[&str]) -> Vec<String> {
     let accepted = ["-m", "comment", "--comment", MARK, "-j", "ACCEPT"];
     rule.iter().chain(&accepted).map(|word| (*word).to_owned()).collect()
 }
 
 /// Inserts a rule at the head of its chain.
-pub(crate) fn insert(words: &[String]) -> anyhow::Result<()> {
-    iptables("-I", words)
+pub(crate) fn insert(rule: &[String]) -> anyhow::Result<()> {
+    iptables("-I", rule)
 }
 
 /// Deletes all copies of a rule, if any.
-pub(crate) fn delete(words: &[String]) -> anyhow::Result<()> {
-    while found()?.iter().any(|rule| rule == words) {
-        iptables("-D", words)?;
+pub(crate) fn delete(rule: &[String]) -> anyhow::Result<()> {
+    while found()?.iter().any(|existing| existing == rule) {
+        iptables("-D", rule)?;
     }
     Ok(())
 }
 
 /// Lists all rules of the lab.
 pub(crate) fn found() -> anyhow::Result<Vec<Vec<String>>> {
-    if !packages::is_there(IPTABLES) {
+    if !packages::is_installed(IPTABLES) {
         return Ok(Vec::new());
     }
     let rules = shell::capture(packages::program(IPTABLES).args(["-w", "-S"]))?;
@@ -72,8 +72,8 @@ fn is_closed(chain: &str) -> anyhow::Result<bool> {
     Ok(rules.lines().any(|line| line.trim() != format!("-P {chain} ACCEPT")))
 }
 
-fn iptables(action: &str, words: &[String]) -> anyhow::Result<()> {
-    shell::capture(packages::program(IPTABLES).args(["-w", action]).args(words)).map(drop)
+fn iptables(action: &str, rule: &[String]) -> anyhow::Result<()> {
+    shell::capture(packages::program(IPTABLES).args(["-w", action]).args(rule)).map(drop)
 }
 
 #[cfg(test)]
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_rules_are_found_among_others_in_the_words_that_made_them() {
-        let rule = words(&["FORWARD", "-i", BRIDGE, "-o", BRIDGE]);
+    fn rules_of_the_lab_are_found_among_others() {
+        let rule = accept_rule(&["FORWARD", "-i", BRIDGE, "-o", BRIDGE]);
         let text = format!(
             "-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n-A {}\n-A INPUT -m comment --comment \"a gpuaas-lab b\" -j DROP\n",
             rule.join(" ")

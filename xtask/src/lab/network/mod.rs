@@ -35,7 +35,7 @@ pub(super) fn free_subnet() -> anyhow::Result<Subnet> {
     let routes = json(&["-4", "route", "show", "table", "all"])?;
     let routes: Vec<&str> = routes.iter().filter_map(|route| route.get("dst")?.as_str()).collect();
     let free = Subnet::candidates().find(|subnet| !routes.iter().any(|route| subnet.overlaps(route)));
-    free.ok_or_else(|| Refusal::Machine("its routes lead into every subnet that a lab may have".to_owned()).into())
+    free.ok_or_else(|| Refusal::Machine("every subnet that a lab can use overlaps one of its routes".to_owned()).into())
 }
 
 /// Creates the bridge and gives this machine its address on it.
@@ -90,7 +90,7 @@ pub(super) fn detach(node: &NodeName) -> anyhow::Result<()> {
 /// Lists the links of this machine that belong to the lab.
 pub(super) fn links() -> anyhow::Result<Vec<String>> {
     // Without `ip`, the lab cannot have created one.
-    if !packages::is_there("ip") {
+    if !packages::is_installed("ip") {
         return Ok(Vec::new());
     }
     let links = json(&["link", "show"])?;
@@ -115,14 +115,18 @@ pub(super) fn delete_link(name: &str) -> anyhow::Result<()> {
 fn json(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
     let text = shell::capture(packages::program("ip").arg("-json").args(arguments))?;
     // `ip` prints nothing for an empty list.
-    if text.trim().is_empty() { Ok(Vec::new()) } else { serde_json::from_str(&text).context("what ip lists") }
+    if text.trim().is_empty() {
+        Ok(Vec::new())
+    } else {
+        serde_json::from_str(&text).context("parsing the output of ip")
+    }
 }
 
 /// Runs `lines` as one batch of the `ip` command that `command` begins.
 fn batch(command: &mut Command, lines: &[String]) -> anyhow::Result<()> {
     let mut ip = command.args(["-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().context("ip")?;
     // `ip` stops reading at the first failing line. Its message explains more than the write error of the closed pipe.
-    let written = ip.stdin.take().context("its input")?.write_all((lines.join("\n") + "\n").as_bytes());
+    let written = ip.stdin.take().context("stdin is not piped")?.write_all((lines.join("\n") + "\n").as_bytes());
     let output = ip.wait_with_output()?;
     ensure!(output.status.success(), "ip: {}: {}", lines.join("; "), String::from_utf8_lossy(&output.stderr).trim());
     written.context("writing to ip")

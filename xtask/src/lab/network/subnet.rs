@@ -28,7 +28,7 @@ impl Subnet {
     /// Returns the address of the node with this index, counted from 0.
     pub(crate) fn node(self, index: usize) -> Ipv4Addr {
         let index = u8::try_from(index).unwrap_or(u8::MAX);
-        assert!(index < Self::NODES_MAX, "a lab has fewer nodes");
+        assert!(index < Self::NODES_MAX, "the node index exceeds the subnet");
         self.host(index + 2)
     }
 
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn every_node_has_its_own_address_and_none_is_the_gateways() {
+    fn node_addresses_are_distinct_from_each_other_and_the_gateways() {
         let subnet = Subnet(Ipv4Addr::new(10, 213, 77, 0));
         assert_eq!(subnet.to_string(), "10.213.77.0/24");
         assert_eq!(subnet.gateway().to_string(), "10.213.77.1");

@@ -12,8 +12,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 use super::{
     cgroups, mounts, packages,
     place::{SERVICES, group},
+    resource::Resource,
     state::Journal,
-    thing::Thing,
 };
 use crate::tools;
 
@@ -29,7 +29,7 @@ const LOG: &str = "debootstrap.log";
 /// The lab's folder in the user's cache.
 pub(super) fn cache() -> anyhow::Result<Utf8PathBuf> {
     let cache = tools::cache()?.join("lab");
-    Utf8PathBuf::from_path_buf(cache).ok().context("the cache folder's path is no text")
+    Utf8PathBuf::from_path_buf(cache).ok().context("the cache folder's path is not UTF-8")
 }
 
 /// Lists folders that a crash left incomplete. The caller holds the lab's lock, so none is being filled.
@@ -51,23 +51,23 @@ pub(super) fn is_unfinished(folder: &Utf8Path) -> bool {
 /// Returns the tree; builds it if it is not cached.
 pub(super) fn ensure(journal: &mut Journal) -> anyhow::Result<Utf8PathBuf> {
     let cache = cache()?;
-    let whole = cache.join(format!("{}-{}", recipe::SUITE, &recipe::digest()[..16]));
-    if !whole.exists() {
+    let cached = cache.join(format!("{}-{}", recipe::SUITE, &recipe::digest()[..16]));
+    if !cached.exists() {
         fs::create_dir_all(&cache).with_context(|| cache.to_string())?;
         let folder = cache.join(format!("{UNFINISHED}{}", std::process::id()));
-        for thing in [Thing::Mounts(folder.clone()), Thing::Tree(folder.clone())] {
-            journal.making(thing)?;
+        for resource in [Resource::Mounts(folder.clone()), Resource::Tree(folder.clone())] {
+            journal.record(resource)?;
         }
         fs::create_dir(&folder).with_context(|| folder.to_string())?;
         build(&folder)?;
-        fs::rename(&folder, &whole).with_context(|| format!("naming {whole}"))?;
+        fs::rename(&folder, &cached).with_context(|| format!("renaming the tree to {cached}"))?;
     }
-    Ok(whole.join(TREE))
+    Ok(cached.join(TREE))
 }
 
 fn build(folder: &Utf8Path) -> anyhow::Result<()> {
     let (tree, log) = (folder.join(TREE), folder.join(LOG));
-    eprintln!("==> a root file system of Debian {} (first time only, about a minute)", recipe::SUITE);
+    eprintln!("==> building a root file system of Debian {} (first time only, about a minute)", recipe::SUITE);
     let began = Instant::now();
     let words = recipe::debootstrap(&tree);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -78,11 +78,11 @@ fn build(folder: &Utf8Path) -> anyhow::Result<()> {
         .stdout(file.try_clone()?)
         .stderr(file)
         .status()
-        .context("debootstrap")?;
-    ensure!(status.success(), "debootstrap: {status}; the end of what it said:\n{}", tail(&log));
+        .context("starting debootstrap")?;
+    ensure!(status.success(), "debootstrap failed ({status}); the end of its output:\n{}", tail(&log));
     ensure!(mounts::below(folder)?.is_empty(), "debootstrap left mounts below {folder}");
     recipe::finish(&tree)?;
-    fs::copy(tree.join("var/lib/dpkg/status"), folder.join(MANIFEST)).context("what was installed")?;
+    fs::copy(tree.join("var/lib/dpkg/status"), folder.join(MANIFEST)).context("copying the list of packages")?;
     eprintln!("    {:.1} s", began.elapsed().as_secs_f64());
     Ok(())
 }

@@ -37,10 +37,10 @@ const PACKAGES: &[&str] = &[
     "util-linux-extra",
 ];
 /// Script that prepares a booted container for kubelets; its head explains the steps.
-const GROUND: &str = include_str!("ground.sh");
-const GROUND_UNIT: &str = include_str!("ground.service");
+const BASELINE: &str = include_str!("ground.sh");
+const BASELINE_UNIT: &str = include_str!("ground.service");
 /// Paths of both files in the tree.
-const GROUND_PATH: &str = "usr/lib/gpuaas-lab/ground";
+const BASELINE_PATH: &str = "usr/lib/gpuaas-lab/ground";
 const UNIT_PATH: &str = "usr/lib/systemd/system/gpuaas-lab-ground.service";
 /// Containers are not units: systemd waits this long for remaining ones at shutdown and then kills them. Debian's default is 90 s.
 const SHUTDOWN: &str = "[Manager]\nDefaultTimeoutStopSec=15s\n";
@@ -70,8 +70,8 @@ pub(super) fn digest() -> String {
     let words = debootstrap(Utf8Path::new("tree"));
     let parts = [
         words.join(" "),
-        GROUND.to_owned(),
-        GROUND_UNIT.to_owned(),
+        BASELINE.to_owned(),
+        BASELINE_UNIT.to_owned(),
         SHUTDOWN.to_owned(),
         units.join(" "),
         EMPTIED.join(" "),
@@ -81,8 +81,8 @@ pub(super) fn digest() -> String {
 
 /// Adds the lab's files and removes what only the build needed.
 pub(super) fn finish(tree: &Utf8Path) -> anyhow::Result<()> {
-    write(tree.join(GROUND_PATH), GROUND, 0o755)?;
-    write(tree.join(UNIT_PATH), GROUND_UNIT, 0o644)?;
+    write(tree.join(BASELINE_PATH), BASELINE, 0o755)?;
+    write(tree.join(UNIT_PATH), BASELINE_UNIT, 0o644)?;
     write(tree.join(SHUTDOWN_PATH), SHUTDOWN, 0o644)?;
     for (link, target) in UNITS {
         let link = tree.join(link);
@@ -112,13 +112,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_added_lies_where_its_unit_says() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let tree = Utf8Path::from_path(folder.path()).expect("a text");
-        finish(tree).expect("an empty tree will do");
-        let unit = fs::read_to_string(tree.join(UNITS[0].0)).expect("the link leads to it");
-        let program = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/")).expect("it runs something");
-        let mode = fs::metadata(tree.join(program)).expect("it is there").permissions().mode();
+    fn baseline_script_is_installed_where_its_unit_starts_it() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let tree = Utf8Path::from_path(folder.path()).expect("the path is UTF-8");
+        finish(tree).expect("an empty tree is accepted");
+        let unit = fs::read_to_string(tree.join(UNITS[0].0)).expect("the link points to the unit");
+        let program =
+            unit.lines().find_map(|line| line.strip_prefix("ExecStart=/")).expect("the unit starts a program");
+        let mode = fs::metadata(tree.join(program)).expect("the program exists").permissions().mode();
         assert_eq!(mode & 0o777, 0o755);
         assert_eq!(digest(), digest());
     }

@@ -8,12 +8,12 @@ use std::{
 use anyhow::Context;
 
 /// Number of checks of this process that passed.
-static HELD: AtomicU32 = AtomicU32::new(0);
+static PASSED: AtomicU32 = AtomicU32::new(0);
 
 /// Runs one check, prints its duration, and returns its result.
-pub(crate) fn check<T>(what: &str, holds: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+pub(crate) fn check<T>(what: &str, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let began = Instant::now();
-    let found = holds().with_context(|| what.to_owned())?;
+    let found = run().with_context(|| what.to_owned())?;
     println!("  ✓ {what:<84} {:>7} ms", began.elapsed().as_millis());
     count(1);
     Ok(found)
@@ -21,10 +21,10 @@ pub(crate) fn check<T>(what: &str, holds: impl FnOnce() -> anyhow::Result<T>) ->
 
 /// Adds tests that another program ran and that passed.
 pub(super) fn count(passed: u32) {
-    HELD.fetch_add(passed, Ordering::Relaxed);
+    PASSED.fetch_add(passed, Ordering::Relaxed);
 }
 
 /// Returns the number of checks that passed.
-pub(super) fn held() -> u32 {
-    HELD.load(Ordering::Relaxed)
+pub(super) fn passed() -> u32 {
+    PASSED.load(Ordering::Relaxed)
 }

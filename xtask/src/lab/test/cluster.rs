@@ -13,7 +13,7 @@ use camino::Utf8PathBuf;
 use gpuaas_api_types::AccessGranted;
 use serde::de::DeserializeOwned;
 
-use super::control_plane::{ControlPlane, alone};
+use super::control_plane::{ControlPlane, isolated_command};
 
 /// kubectl for the cluster of one workload.
 pub(crate) struct Cluster {
@@ -35,31 +35,31 @@ impl ControlPlane {
 
 impl Cluster {
     /// Returns a kubectl command, for callers that handle its streams.
-    pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = alone(&self.kubectl, &self.home);
-        command.arg("--kubeconfig").arg(&self.kubeconfig).args(words);
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = isolated_command(&self.kubectl, &self.home);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(arguments);
         command
     }
 
     /// Runs a kubectl command that must succeed; returns its trimmed stdout.
-    pub(crate) fn says(&self, words: &[&str]) -> anyhow::Result<String> {
-        let output = self.command(words).output().context("running kubectl")?;
+    pub(crate) fn capture(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let output = self.command(arguments).output().context("running kubectl")?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        ensure!(output.status.success(), "kubectl {}: {}: {out}{err}", words.join(" "), output.status);
+        ensure!(output.status.success(), "kubectl {}: {}: {out}{err}", arguments.join(" "), output.status);
         Ok(out.trim().to_owned())
     }
 
     /// Runs a kubectl command and parses its JSON output.
-    pub(crate) fn json<T: DeserializeOwned>(&self, words: &[&str]) -> anyhow::Result<T> {
-        let said = self.says(&[words, &["--output", "json"]].concat())?;
-        serde_json::from_str(&said).with_context(|| format!("kubectl {}", words.join(" ")))
+    pub(crate) fn json<T: DeserializeOwned>(&self, arguments: &[&str]) -> anyhow::Result<T> {
+        let output = self.capture(&[arguments, &["--output", "json"]].concat())?;
+        serde_json::from_str(&output).with_context(|| format!("kubectl {}", arguments.join(" ")))
     }
 
     /// Applies a manifest.
     pub(crate) fn apply(&self, manifest: &str) -> anyhow::Result<()> {
         let mut command = self.command(&["apply", "--filename", "-"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-        child.stdin.take().context("its input")?.write_all(manifest.as_bytes())?;
+        child.stdin.take().context("stdin is not piped")?.write_all(manifest.as_bytes())?;
         let output = child.wait_with_output()?;
         ensure!(output.status.success(), "kubectl apply: {}", String::from_utf8_lossy(&output.stderr).trim());
         Ok(())
@@ -68,6 +68,6 @@ impl Cluster {
     /// Waits with `kubectl wait` until all of `what` meet `condition`, such as `condition=Ready` or `jsonpath={…}=…`.
     pub(crate) fn wait(&self, what: &[&str], condition: &str, longest: Duration) -> anyhow::Result<()> {
         let (condition, longest) = (format!("--for={condition}"), format!("--timeout={}s", longest.as_secs()));
-        self.says(&[&["wait", &condition, &longest][..], what].concat()).map(drop)
+        self.capture(&[&["wait", &condition, &longest][..], what].concat()).map(drop)
     }
 }

@@ -24,7 +24,7 @@ use crate::{
 const TEST: &str = "systemd_contract";
 const HELPER: &str = "contract-node";
 /// Folder of both on the node.
-const THERE: &str = "/opt/contract";
+const NODE_FOLDER: &str = "/opt/contract";
 /// Environment variable that permits the test to change the machine.
 const CONSENT: &str = "GPUAAS_ON_BOOTED_NODE=1";
 
@@ -34,7 +34,7 @@ pub(super) fn build() -> anyhow::Result<Utf8PathBuf> {
     let words = ["test", "--workspace", "--all-features", "--locked", "--no-run", "--quiet", "--test", TEST];
     let mut cargo = shell::cargo(&[&words[..], &["--message-format", "json-render-diagnostics"]].concat());
     let mut child = cargo.stdout(Stdio::piped()).spawn().context("starting cargo")?;
-    let output = BufReader::new(child.stdout.take().context("its output")?);
+    let output = BufReader::new(child.stdout.take().context("stdout is not piped")?);
     let mut built = Vec::new();
     for message in Message::parse_stream(output) {
         if let Message::CompilerArtifact(artifact) = message?
@@ -56,24 +56,24 @@ pub(super) fn build() -> anyhow::Result<Utf8PathBuf> {
 }
 
 /// Runs the scenario.
-pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
+pub(super) fn run_scenario(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let nodes = lab.nodes()?;
-    let [node, ..] = nodes.as_slice() else { bail!("a node is needed") };
-    lay_down(given.path(Part::Contract)?, node)?;
-    let test = format!("{THERE}/{TEST}");
-    let cases = node.says(&[&test, "--list"])?.lines().filter(|line| line.ends_with(": test")).count();
-    ensure!(cases > 0, "the test has no case");
-    check(&format!("the host contract's {cases} cases hold on a booted machine"), || {
+    let [node, ..] = nodes.as_slice() else { bail!("the lab has no node") };
+    copy_to_node(given.path(Part::Contract)?, node)?;
+    let test = format!("{NODE_FOLDER}/{TEST}");
+    let cases = node.capture(&[&test, "--list"])?.lines().filter(|line| line.ends_with(": test")).count();
+    ensure!(cases > 0, "the test lists no case");
+    check(&format!("the host contract's {cases} cases pass on a booted machine"), || {
         let passed = run(node, &test)?;
-        ensure!(usize::try_from(passed)? == cases, "{passed} of {cases} cases passed, and the others were not run");
+        ensure!(usize::try_from(passed)? == cases, "{passed} of {cases} cases passed; the others did not run");
         // The check itself counts as one.
         count(passed - 1);
         Ok(())
     })
 }
 
-fn lay_down(from: &Utf8Path, node: &Node) -> anyhow::Result<()> {
-    let there = node.root().join(THERE.trim_start_matches('/'));
+fn copy_to_node(from: &Utf8Path, node: &Node) -> anyhow::Result<()> {
+    let there = node.root().join(NODE_FOLDER.trim_start_matches('/'));
     fs::create_dir_all(&there).with_context(|| there.to_string())?;
     for name in [TEST, HELPER] {
         fs::copy(from.join(name), there.join(name)).with_context(|| from.join(name).to_string())?;
@@ -85,7 +85,7 @@ fn lay_down(from: &Utf8Path, node: &Node) -> anyhow::Result<()> {
 fn run(node: &Node, test: &str) -> anyhow::Result<u32> {
     let mut command = node.command(&["timeout", "--kill-after=5", "600", "env", CONSENT, test, "--color=never"])?;
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("running the contract")?;
-    let output = BufReader::new(child.stdout.take().context("its output")?);
+    let output = BufReader::new(child.stdout.take().context("stdout is not piped")?);
     let mut passed = 0;
     for line in output.lines() {
         let line = line?;
@@ -96,6 +96,6 @@ fn run(node: &Node, test: &str) -> anyhow::Result<u32> {
         }
     }
     let status = child.wait()?;
-    ensure!(status.success(), "it ended with {status} after {passed} cases that passed");
+    ensure!(status.success(), "the test ended with {status} after {passed} passed cases");
     Ok(passed)
 }

@@ -23,8 +23,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
+    command_output::CommandOutput,
     prepare::{Part, Prepared},
-    said::Said,
     site::Site,
 };
 use crate::{
@@ -40,7 +40,7 @@ pub(super) const ADMIN_TOKEN: &str = "lab.token";
 /// Longest start.
 const START_MAX: Duration = Duration::from_secs(60);
 /// Interval at which a start checks that the process still runs.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A control plane that runs or was killed.
 pub(crate) struct ControlPlane {
@@ -59,11 +59,11 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     /// Starts a control plane with an empty database and creates [`PROJECT`]. Needs [`Part::Programs`] and [`Part::Packages`].
     pub(crate) fn start(lab: &Lab, given: &Prepared) -> anyhow::Result<Self> {
-        Self::at(lab, given, Site::OWN)
+        Self::start_at(lab, given, Site::OWN)
     }
 
     /// Starts another one at `site`, next to the scenario's main one, which must have been started.
-    pub(crate) fn at(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
+    pub(crate) fn start_at(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
         let own = place::control_plane();
         let folder = if site.is_own() { own } else { own.join(site.file("beside")) };
         fs::create_dir(&folder).with_context(|| folder.to_string())?;
@@ -78,7 +78,7 @@ impl ControlPlane {
             evidence: given.evidence().to_owned(),
             token: None,
         };
-        control_plane.again()?;
+        control_plane.restart()?;
         control_plane.exchange_one_time_admin()?;
         control_plane.gpuaas::<Project>(&["project", "create", PROJECT])?;
         Ok(control_plane)
@@ -98,23 +98,25 @@ impl ControlPlane {
     }
 
     /// Starts it, or kills and restarts it, with its database; returns once it serves.
-    pub(crate) fn again(&mut self) -> anyhow::Result<()> {
-        self.again_with(&[])
+    pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
+        self.restart_with(&[])
     }
 
     /// Does the same with additional environment variables.
-    pub(crate) fn again_with(&mut self, environment: &[(&str, String)]) -> anyhow::Result<()> {
+    pub(crate) fn restart_with(&mut self, environment: &[(&str, String)]) -> anyhow::Result<()> {
         self.kill()?;
         let socket = self.folder.join("notify");
         match fs::remove_file(&socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("its notify socket"),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).context("removing the notify socket");
+            }
             _ => {}
         }
         let notices = UnixDatagram::bind(&socket).with_context(|| socket.to_string())?;
-        notices.set_read_timeout(Some(LOOK_EVERY))?;
+        notices.set_read_timeout(Some(POLL_INTERVAL))?;
         let log = OpenOptions::new().append(true).create(true).open(self.log())?;
         let (data, began) = (self.folder.join("data"), Instant::now());
-        let mut server = alone(&self.programs.join("gpuaas"), &self.folder);
+        let mut server = isolated_command(&self.programs.join("gpuaas"), &self.folder);
         server
             .args(["server", "--data-dir", data.as_str(), "--ready-file", self.ready_file().as_str()])
             .args(self.site.arguments(self.gateway))
@@ -131,14 +133,18 @@ impl ControlPlane {
                     return Ok(());
                 }
                 Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    return Err(error).context("its notices");
+                    return Err(error).context("receiving notifications");
                 }
                 _ => {}
             }
             if let Some(status) = process.try_wait()? {
-                bail!("gpuaas server ended with {status}; its log: {}", self.log());
+                bail!("gpuaas server ended with {status}; see its log {}", self.log());
             }
-            ensure!(began.elapsed() < START_MAX, "gpuaas server does not become ready; its log: {}", self.log());
+            ensure!(
+                began.elapsed() < START_MAX,
+                "gpuaas server did not become ready in time; see its log {}",
+                self.log()
+            );
         }
     }
 
@@ -171,7 +177,7 @@ impl ControlPlane {
     }
 
     pub(super) fn kubectl(&self) -> anyhow::Result<&Utf8Path> {
-        self.kubectl.as_deref().context("the story names no need of kubectl")
+        self.kubectl.as_deref().context("the scenario does not declare the part Kubectl")
     }
 
     fn ready_file(&self) -> Utf8PathBuf {
@@ -179,10 +185,10 @@ impl ControlPlane {
     }
 
     /// Returns a `gpuaas` command as administrator in [`PROJECT`] with JSON output.
-    pub(super) fn gpuaas_command(&self, words: &[&str]) -> Command {
-        let mut command = alone(&self.programs.join("gpuaas"), &self.folder);
+    pub(super) fn gpuaas_command(&self, arguments: &[&str]) -> Command {
+        let mut command = isolated_command(&self.programs.join("gpuaas"), &self.folder);
         command
-            .args(words)
+            .args(arguments)
             .args(["--output", "json"])
             .env("GPUAAS_READY_FILE", self.ready_file())
             .envs(self.token.as_ref().map(|token| ("GPUAAS_TOKEN", token)))
@@ -193,21 +199,21 @@ impl ControlPlane {
     }
 
     /// Runs a `gpuaas` command, whatever its outcome.
-    pub(super) fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
-        self.gpuaas_command(words).output().with_context(|| format!("running gpuaas {}", words.join(" ")))
+    pub(super) fn run(&self, arguments: &[&str]) -> anyhow::Result<Output> {
+        self.gpuaas_command(arguments).output().with_context(|| format!("running gpuaas {}", arguments.join(" ")))
     }
 
     /// Runs a `gpuaas` command that must succeed; returns its parsed output.
-    pub(crate) fn gpuaas<T: DeserializeOwned>(&self, words: &[&str]) -> anyhow::Result<T> {
-        let output = self.run(words)?;
-        ensure!(output.status.success(), told(words, &output));
-        printed(words, &output)
+    pub(crate) fn gpuaas<T: DeserializeOwned>(&self, arguments: &[&str]) -> anyhow::Result<T> {
+        let output = self.run(arguments)?;
+        ensure!(output.status.success(), describe_output(arguments, &output));
+        parse_output(arguments, &output)
     }
 
     /// Runs a `gpuaas` command that must be refused.
-    pub(crate) fn refused(&self, words: &[&str]) -> anyhow::Result<Said> {
-        let output = self.run(words)?;
-        ensure!(!output.status.success(), "gpuaas {} was not refused", words.join(" "));
+    pub(crate) fn refused(&self, arguments: &[&str]) -> anyhow::Result<CommandOutput> {
+        let output = self.run(arguments)?;
+        ensure!(!output.status.success(), "gpuaas {} was not refused", arguments.join(" "));
         Ok(output.into())
     }
 
@@ -220,7 +226,7 @@ impl ControlPlane {
 }
 
 /// Returns a command without the environment variables that select a control plane, a cluster or a proxy.
-pub(super) fn alone(program: &Utf8Path, home: &Utf8Path) -> Command {
+pub(super) fn isolated_command(program: &Utf8Path, home: &Utf8Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy().to_ascii_lowercase();
@@ -240,12 +246,13 @@ impl Drop for ControlPlane {
 }
 
 /// Parses the JSON output of a command.
-pub(super) fn printed<T: DeserializeOwned>(words: &[&str], output: &Output) -> anyhow::Result<T> {
-    serde_json::from_slice(&output.stdout).with_context(|| format!("gpuaas {} printed something else", words.join(" ")))
+pub(super) fn parse_output<T: DeserializeOwned>(arguments: &[&str], output: &Output) -> anyhow::Result<T> {
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("parsing the output of gpuaas {}", arguments.join(" ")))
 }
 
 /// Describes how a command ended, with all its output.
-pub(super) fn told(words: &[&str], output: &Output) -> String {
-    let (said, shown) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
-    format!("gpuaas {} ended with {}:\n{said}{shown}", words.join(" "), output.status)
+pub(super) fn describe_output(arguments: &[&str], output: &Output) -> String {
+    let (stderr, stdout) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    format!("gpuaas {} ended with {}:\n{stderr}{stdout}", arguments.join(" "), output.status)
 }

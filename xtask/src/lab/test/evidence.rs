@@ -24,39 +24,39 @@ const EVENTS: usize = 15;
 const LOOK_MAX: Duration = Duration::from_secs(20);
 
 /// Files in a scenario's folder: its input, and the number of checks that passed.
-const GIVEN: &str = "given.json";
-const HELD: &str = "held";
+const INPUT: &str = "given.json";
+const PASSED: &str = "held";
 
-fn folder_of(story: &str) -> anyhow::Result<Utf8PathBuf> {
-    Ok(prepare::folder()?.join("evidence").join(story))
+fn folder_of(scenario: &str) -> anyhow::Result<Utf8PathBuf> {
+    Ok(prepare::folder()?.join("evidence").join(scenario))
 }
 
 /// Empties a scenario's evidence folder and writes its input there; returns the file.
-pub(super) fn give(story: &str, prepared: &Prepared) -> anyhow::Result<Utf8PathBuf> {
-    let folder = folder_of(story)?;
+pub(super) fn write_input(scenario: &str, prepared: &Prepared) -> anyhow::Result<Utf8PathBuf> {
+    let folder = folder_of(scenario)?;
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| folder.to_string())?;
     }
     fs::create_dir_all(&folder).with_context(|| folder.to_string())?;
-    let file = folder.join(GIVEN);
-    fs::write(&file, serde_json::to_vec(&prepared.for_story(&folder))?).with_context(|| file.to_string())?;
+    let file = folder.join(INPUT);
+    fs::write(&file, serde_json::to_vec(&prepared.for_scenario(&folder))?).with_context(|| file.to_string())?;
     Ok(file)
 }
 
 /// Reads the input of a scenario.
-pub(super) fn given(file: &Utf8Path) -> anyhow::Result<Prepared> {
+pub(super) fn read_input(file: &Utf8Path) -> anyhow::Result<Prepared> {
     let text = fs::read(file).with_context(|| file.to_string())?;
     serde_json::from_slice(&text).with_context(|| file.to_string())
 }
 
 /// Writes the number of checks that passed in this process.
-pub(super) fn keep_held(folder: &Utf8Path) -> anyhow::Result<()> {
-    fs::write(folder.join(HELD), check::held().to_string()).context("counting the story's checks")
+pub(super) fn save_passed(folder: &Utf8Path) -> anyhow::Result<()> {
+    fs::write(folder.join(PASSED), check::passed().to_string()).context("saving the number of passed checks")
 }
 
 /// Reads how many checks of a scenario passed the last time.
-pub(super) fn held(story: &str) -> anyhow::Result<u32> {
-    let file = folder_of(story)?.join(HELD);
+pub(super) fn passed(scenario: &str) -> anyhow::Result<u32> {
+    let file = folder_of(scenario)?.join(PASSED);
     fs::read_to_string(&file).with_context(|| file.to_string())?.parse().with_context(|| file.to_string())
 }
 
@@ -71,13 +71,13 @@ pub(super) fn gather(lab: &Lab, folder: &Utf8Path) {
             Err(error) => eprintln!("  {}: {error:#}", node.name()),
         }
         for unit in UNITS {
-            say_tail(&node, unit);
+            print_tail(&node, unit);
         }
     }
     eprintln!("  logs and journals: {folder}");
 }
 
-fn say_tail(node: &Node, unit: &str) {
+fn print_tail(node: &Node, unit: &str) {
     let lines = TAIL.to_string();
     let words = ["journalctl", "--no-pager", "--quiet", "--output=short-monotonic", "--unit", unit, "--lines", &lines];
     let Ok(journal) = output(node, &words) else { return };
@@ -87,19 +87,19 @@ fn say_tail(node: &Node, unit: &str) {
     }
 }
 
-fn output(node: &Node, words: &[&str]) -> anyhow::Result<String> {
-    Ok(String::from_utf8_lossy(&node.run_within(LOOK_MAX, words)?.stdout).into_owned())
+fn output(node: &Node, argv: &[&str]) -> anyhow::Result<String> {
+    Ok(String::from_utf8_lossy(&node.run_within(LOOK_MAX, argv)?.stdout).into_owned())
 }
 
 /// Describes why an operation ended as it did: its fault, each step that did not succeed, and its last events.
-pub(super) fn of_operation(control_plane: &ControlPlane, detail: &OperationDetail) -> String {
+pub(super) fn describe_operation(control_plane: &ControlPlane, detail: &OperationDetail) -> String {
     let operation = &detail.operation;
-    let mut told = format!("the {} {} is {}", operation.kind, operation.id, operation.state);
-    told.extend(operation.fault.iter().map(|fault| format!("\n    {}", of_fault(fault))));
+    let mut text = format!("the {} {} is {}", operation.kind, operation.id, operation.state);
+    text.extend(operation.fault.iter().map(|fault| format!("\n    {}", describe_fault(fault))));
     for step in detail.steps.iter().filter(|step| step.state != "succeeded") {
-        told.push_str(&format!("\n    step {} is {} after {} attempts", step.key, step.state, step.attempts));
-        told.extend(step.fault.iter().map(|fault| format!(": {}", of_fault(fault))));
-        told.extend(step.detail.iter().map(|detail| format!(" ({detail})")));
+        text.push_str(&format!("\n    step {} is {} after {} attempts", step.key, step.state, step.attempts));
+        text.extend(step.fault.iter().map(|fault| format!(": {}", describe_fault(fault))));
+        text.extend(step.detail.iter().map(|detail| format!(" ({detail})")));
     }
     let is_its = |event: &&Event| {
         event.subject_id == operation.id || event.data.get("operation").is_some_and(|id| *id == operation.id)
@@ -107,12 +107,12 @@ pub(super) fn of_operation(control_plane: &ControlPlane, detail: &OperationDetai
     let events = control_plane.events(Stream::Project).unwrap_or_default();
     let its: Vec<&Event> = events.iter().filter(is_its).collect();
     for event in &its[its.len().saturating_sub(EVENTS)..] {
-        told.push_str(&format!("\n    event {} {} {}", event.at, event.kind, event.data));
+        text.push_str(&format!("\n    event {} {} {}", event.at, event.kind, event.data));
     }
-    told
+    text
 }
 
-fn of_fault(fault: &Fault) -> String {
-    let seen = fault.evidence.as_deref().unwrap_or("nothing was seen");
+fn describe_fault(fault: &Fault) -> String {
+    let seen = fault.evidence.as_deref().unwrap_or("no evidence");
     format!("{}: {}; {seen}", fault.code, fault.summary)
 }

@@ -45,21 +45,21 @@ impl ControlPlane {
             match events.recv_timeout(left) {
                 // Several pending events cause one look.
                 Ok(()) => while events.try_recv().is_ok() {},
-                Err(RecvTimeoutError::Timeout) => bail!("{what}: not within {} s", longest.as_secs()),
-                Err(RecvTimeoutError::Disconnected) => bail!("{what}: the control plane tells no more events"),
+                Err(RecvTimeoutError::Timeout) => bail!("{what}: not reached within {} s", longest.as_secs()),
+                Err(RecvTimeoutError::Disconnected) => bail!("{what}: the event streams ended"),
             }
         }
     }
 
     /// Lists the events of a stream so far.
     pub(super) fn events(&self, stream: Stream) -> anyhow::Result<Vec<Event>> {
-        let output = self.of(stream, &["event", "list"]).output().context("gpuaas event list")?;
+        let output = self.stream_command(stream, &["event", "list"]).output().context("gpuaas event list")?;
         ensure!(output.status.success(), "gpuaas event list: {}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).context("gpuaas event list printed something else")
+        serde_json::from_slice(&output.stdout).context("parsing the output of gpuaas event list")
     }
 
-    fn of(&self, stream: Stream, words: &[&str]) -> Command {
-        let mut command = self.gpuaas_command(words);
+    fn stream_command(&self, stream: Stream, arguments: &[&str]) -> Command {
+        let mut command = self.gpuaas_command(arguments);
         if let Stream::Platform = stream {
             command.env_remove("GPUAAS_PROJECT");
         }
@@ -68,9 +68,9 @@ impl ControlPlane {
 
     fn follow(&self, stream: Stream, sender: Sender<()>) -> anyhow::Result<Follower> {
         let after = self.events(stream)?.last().map_or(0, |event| event.sequence).to_string();
-        let mut command = self.of(stream, &["event", "watch", "--after", &after]);
+        let mut command = self.stream_command(stream, &["event", "watch", "--after", &after]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("gpuaas event watch")?;
-        let output = BufReader::new(child.stdout.take().context("its output")?);
+        let output = BufReader::new(child.stdout.take().context("stdout is not piped")?);
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|_| sender.send(())));
         Ok(Follower(child))
     }

@@ -5,23 +5,23 @@
 //!
 //! Deliberately absent: what is deployed onto the nodes; scenarios bring that along, each with a line in [`STORIES`].
 
-mod act;
+mod baseline;
 mod check;
 mod cluster;
+mod command_output;
 mod contract;
 mod control_plane;
 mod evidence;
 mod faults;
 mod figures;
 mod following;
-mod ground;
-mod left;
 mod lifecycle;
+mod listing;
 mod machines;
 mod operations;
 mod prepare;
 mod rke2;
-mod said;
+mod scenario;
 mod site;
 
 use std::{collections::BTreeSet, time::Instant};
@@ -33,46 +33,53 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use super::{
     down,
     inventory::Inventory,
+    lock::LabLock,
     node::Lab,
     packages, place,
     refusal::{INTERRUPTED, Refusal},
+    resource::{self, Resource},
     state::State,
-    thing::{self, Thing},
-    turn::Turn,
 };
-use act::{Act, Outcome, Story};
 use prepare::{Part, Prepared, Sources};
+use scenario::{Outcome, Run, Scenario};
 
 /// Scenarios that run on a running lab by default.
-const STORIES: &[Story] = &[
-    Story { name: "ground", nodes: 3, needs: &[], tell: ground::tell },
-    Story { name: "contract", nodes: 1, needs: &[Part::Contract], tell: contract::tell },
-    Story { name: "lifecycle", nodes: 2, needs: &[Part::Packages, Part::PackagesNewer], tell: lifecycle::tell },
-    Story {
+const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "baseline", nodes: 3, needs: &[], run: baseline::run_scenario },
+    Scenario { name: "contract", nodes: 1, needs: &[Part::Contract], run: contract::run_scenario },
+    Scenario {
+        name: "lifecycle",
+        nodes: 2,
+        needs: &[Part::Packages, Part::PackagesNewer],
+        run: lifecycle::run_scenario,
+    },
+    Scenario {
         name: "rke2",
         nodes: 3,
         needs: &[Part::Programs, Part::Packages, Part::Release, Part::Kubectl],
-        tell: rke2::tell,
+        run: rke2::run_scenario,
     },
 ];
 
 /// Scenarios that run only on request: they take longer or are no tests.
-const FAULTS: Story = Story { name: "faults", nodes: faults::NODES, needs: faults::NEEDS, tell: faults::tell };
-const FIGURES: Story = Story { name: "figures", nodes: figures::NODES, needs: figures::NEEDS, tell: figures::tell };
+const FAULTS: Scenario =
+    Scenario { name: "faults", nodes: faults::NODES, needs: faults::NEEDS, run: faults::run_scenario };
+const FIGURES: Scenario =
+    Scenario { name: "figures", nodes: figures::NODES, needs: figures::NEEDS, run: figures::run_scenario };
 
 /// Options of `lab test`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Names of the scenarios and other runs; without any, all of them.
-    #[arg(value_name = "ACT")]
-    acts: Vec<String>,
+    #[arg(value_name = "RUN")]
+    runs: Vec<String>,
     #[command(flatten)]
     sources: Sources,
     /// Leave the lab and its control plane running after a failed scenario.
     #[arg(long)]
     keep: bool,
     /// Run the fault tests instead, and print a table with a row for each.
-    #[arg(long, conflicts_with = "acts")]
+    #[arg(long, conflicts_with = "runs")]
     faults: bool,
     /// Run only this fault test; repeatable.
     #[arg(long, value_name = "CELL", requires = "faults")]
@@ -81,20 +88,20 @@ pub(crate) struct Options {
 
 impl Options {
     /// Options for these runs, with programs built here.
-    pub(crate) fn of(acts: &[&str]) -> Self {
-        let acts = acts.iter().map(|act| (*act).to_owned()).collect();
-        Self { acts, sources: Sources::default(), keep: false, faults: false, only: Vec::new() }
+    pub(crate) fn of(names: &[&str]) -> Self {
+        let runs = names.iter().map(|name| (*name).to_owned()).collect();
+        Self { runs, sources: Sources::default(), keep: false, faults: false, only: Vec::new() }
     }
 
     /// Selects the requested ones of all runs, in the order of `all`.
-    fn chosen<'a>(&self, all: &'a [Act]) -> Vec<&'a Act> {
-        all.iter().filter(|act| self.acts.is_empty() || self.acts.iter().any(|name| name == act.name())).collect()
+    fn chosen<'a>(&self, all: &'a [Run]) -> Vec<&'a Run> {
+        all.iter().filter(|run| self.runs.is_empty() || self.runs.iter().any(|name| name == run.name())).collect()
     }
 }
 
 /// Options of the hidden command `lab story`.
 #[derive(clap::Args)]
-pub(crate) struct StoryOptions {
+pub(crate) struct ScenarioOptions {
     name: String,
     #[arg(long, value_name = "PID")]
     within: i32,
@@ -105,15 +112,15 @@ pub(crate) struct StoryOptions {
 /// Executes the runs; returns how many of their checks passed.
 pub(crate) fn run(options: &Options) -> anyhow::Result<u32> {
     if options.faults {
-        faults::must_exist(&options.only)?;
-        return play(options, vec![Act::Story(&FAULTS)], &options.only);
+        faults::check_names(&options.only)?;
+        return execute(options, vec![Run::Scenario(&FAULTS)], &options.only);
     }
-    play(options, Act::all(STORIES), &[])
+    execute(options, Run::all(SCENARIOS), &[])
 }
 
 /// Builds the parts that these runs need, which takes minutes the first time.
 pub(super) fn prepare(options: &Options) -> anyhow::Result<()> {
-    let all = Act::all(STORIES);
+    let all = Run::all(SCENARIOS);
     Prepared::make(&needs(&options.chosen(&all)), &options.sources).map(drop)
 }
 
@@ -121,35 +128,35 @@ pub(super) fn prepare(options: &Options) -> anyhow::Result<()> {
 pub(super) fn measure(runs: u8, profile: &str) -> anyhow::Result<()> {
     let mut options = Options::of(&[]);
     options.sources.profile = Some(profile.to_owned());
-    play(&options, vec![Act::Story(&FIGURES)], &[runs.to_string()]).map(drop)
+    execute(&options, vec![Run::Scenario(&FIGURES)], &[runs.to_string()]).map(drop)
 }
 
-fn play(options: &Options, all: Vec<Act>, wanted: &[String]) -> anyhow::Result<u32> {
-    let names = || all.iter().map(Act::name).collect::<Vec<_>>().join(", ");
-    if let Some(unknown) = options.acts.iter().find(|name| !all.iter().any(|act| act.name() == *name)) {
-        bail!("there is no act `{unknown}`; there are {}", names());
+fn execute(options: &Options, all: Vec<Run>, wanted: &[String]) -> anyhow::Result<u32> {
+    let names = || all.iter().map(Run::name).collect::<Vec<_>>().join(", ");
+    if let Some(unknown) = options.runs.iter().find(|name| !all.iter().any(|run| run.name() == *name)) {
+        bail!("unknown run `{unknown}`; the runs are {}", names());
     }
-    let _turn = Turn::take()?;
-    refuse_ruins()?;
+    let _lock = LabLock::take()?;
+    refuse_remains()?;
     // Installed packages change the machine permanently and must not count as residue of the lab.
     packages::ensure()?;
     if options.faults {
         packages::faketime()?;
     }
-    let acts = options.chosen(&all);
-    let prepared = Prepared::make(&needs(&acts), &options.sources)?.wanting(wanted.to_vec());
-    let (mut failed, mut held) = (Vec::new(), 0);
-    for act in acts {
-        println!("==> {}", act.name());
-        match between_inventories(act, &prepared, options.keep) {
-            Ok(of_act) => held += of_act,
+    let runs = options.chosen(&all);
+    let prepared = Prepared::make(&needs(&runs), &options.sources)?.with_selection(wanted.to_vec());
+    let (mut failed, mut passed) = (Vec::new(), 0);
+    for run in runs {
+        println!("==> {}", run.name());
+        match between_inventories(run, &prepared, options.keep) {
+            Ok(of_run) => passed += of_run,
             Err(error) if error.downcast_ref::<Interrupted>().is_some() => {
-                eprintln!("interrupted; the lab is gone");
+                eprintln!("interrupted; the lab was removed");
                 std::process::exit(INTERRUPTED);
             }
             Err(error) => {
-                eprintln!("error: {}: {error:#}", act.name());
-                failed.push((act.name(), error));
+                eprintln!("error: {}: {error:#}", run.name());
+                failed.push((run.name(), error));
                 if options.keep {
                     break;
                 }
@@ -157,45 +164,50 @@ fn play(options: &Options, all: Vec<Act>, wanted: &[String]) -> anyhow::Result<u
         }
     }
     match failed.pop() {
-        None => Ok(held),
+        None => Ok(passed),
         // A single error is returned itself, so that its exit code is kept.
         Some((_, error)) if failed.is_empty() => Err(error),
         Some((last, _)) => {
             let names: Vec<&str> = failed.iter().map(|(name, _)| *name).chain([last]).collect();
-            bail!("these acts failed: {}", names.join(", "))
+            bail!("these runs failed: {}", names.join(", "))
         }
     }
 }
 
-fn needs(acts: &[&Act]) -> BTreeSet<Part> {
-    acts.iter().flat_map(|act| act.needs()).copied().collect()
+fn needs(runs: &[&Run]) -> BTreeSet<Part> {
+    runs.iter().flat_map(|run| run.needs()).copied().collect()
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 struct Interrupted;
 
-fn refuse_ruins() -> anyhow::Result<()> {
+fn refuse_remains() -> anyhow::Result<()> {
     if let Some(state) = State::read()? {
-        let asked = "one for tests".to_owned();
-        return Err(Refusal::OtherLab { there: state.shape.names(), asked }.into());
+        let requested = "a lab for tests".to_owned();
+        return Err(Refusal::OtherLab { existing: state.shape.names(), requested }.into());
     }
-    let ruins = thing::found()?;
-    ensure!(ruins.is_empty(), Refusal::Ruins(ruins.iter().map(Thing::describe).collect::<Vec<_>>().join("; ")));
+    let remains = resource::found()?;
+    ensure!(
+        remains.is_empty(),
+        Refusal::Remains(remains.iter().map(Resource::describe).collect::<Vec<_>>().join("; "))
+    );
     Ok(())
 }
 
 /// Executes a run between two inventories; returns how many of its checks passed.
-fn between_inventories(act: &Act, prepared: &Prepared, keep: bool) -> anyhow::Result<u32> {
+fn between_inventories(run: &Run, prepared: &Prepared, keep: bool) -> anyhow::Result<u32> {
     let before = Inventory::take()?;
     println!("  before: {}", before.counts());
     let began = Instant::now();
-    let outcome = act.play(prepared);
+    let outcome = run.execute(prepared);
     if keep && outcome.is_err() {
-        eprintln!("  the lab is left up: `cargo xtask lab shell NODE`, `cargo xtask lab down`");
+        eprintln!(
+            "  the lab stays up; enter a node with `cargo xtask lab shell NODE`, remove the lab with `cargo xtask lab down`"
+        );
         let folder = place::control_plane();
         eprintln!(
-            "  its control plane, if it has one: export GPUAAS_READY_FILE={folder}/ready.json \
+            "  to use its control plane, if it has one: export GPUAAS_READY_FILE={folder}/ready.json \
              GPUAAS_TOKEN=$(cat {folder}/{})",
             control_plane::ADMIN_TOKEN
         );
@@ -203,9 +215,9 @@ fn between_inventories(act: &Act, prepared: &Prepared, keep: bool) -> anyhow::Re
     }
     let ended = down::run();
     let after = Inventory::take()?;
-    let difference = before.until(&after);
+    let difference = before.diff(&after);
     println!(
-        "  after: {}; left to others: {}; {:.1} s in all",
+        "  after: {}; attributed to others: {}; {:.1} s in total",
         after.counts(),
         difference.others,
         began.elapsed().as_secs_f64()
@@ -216,31 +228,34 @@ fn between_inventories(act: &Act, prepared: &Prepared, keep: bool) -> anyhow::Re
     }
     let outcome = outcome?;
     ended?;
-    ensure!(difference.lines.is_empty(), Refusal::Left(difference.lines));
+    ensure!(difference.lines.is_empty(), Refusal::Residue(difference.lines));
     match outcome {
-        Outcome::Done => act.held(),
+        Outcome::Done => run.passed_checks(),
         Outcome::Interrupted => Err(Interrupted.into()),
     }
 }
 
 /// Runs the hidden command: a scenario on the running lab.
-pub(super) fn tell(options: &StoryOptions) -> anyhow::Result<()> {
-    bound_to(options.within)?;
-    let story =
-        STORIES.iter().chain([&FAULTS, &FIGURES]).find(|story| story.name == options.name).context("no such story")?;
-    let (lab, given) = (Lab::there()?, evidence::given(&options.given)?);
-    let told = (story.tell)(&lab, &given);
-    if told.is_err() {
+pub(super) fn run_scenario(options: &ScenarioOptions) -> anyhow::Result<()> {
+    die_with_parent(options.within)?;
+    let scenario = SCENARIOS
+        .iter()
+        .chain([&FAULTS, &FIGURES])
+        .find(|scenario| scenario.name == options.name)
+        .context("unknown scenario")?;
+    let (lab, given) = (Lab::open()?, evidence::read_input(&options.given)?);
+    let result = (scenario.run)(&lab, &given);
+    if result.is_err() {
         evidence::gather(&lab, given.evidence());
     }
-    evidence::keep_held(given.evidence())?;
-    told
+    evidence::save_passed(given.evidence())?;
+    result
 }
 
 /// Makes this process die with the process that holds the lock.
-pub(super) fn bound_to(holder: i32) -> anyhow::Result<()> {
+pub(super) fn die_with_parent(holder: i32) -> anyhow::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let parent = getppid().map(Pid::as_raw_nonzero).map(i32::from);
-    ensure!(parent == Some(holder), "process {holder} has not started this one, or has ended");
+    ensure!(parent == Some(holder), "process {holder} is not the parent of this process");
     Ok(())
 }

@@ -75,7 +75,7 @@ impl Prepared {
     }
 
     /// Sets the selection for the scenario, such as names of cells.
-    pub(super) fn wanting(self, wanted: Vec<String>) -> Self {
+    pub(super) fn with_selection(self, wanted: Vec<String>) -> Self {
         Self { wanted, ..self }
     }
 
@@ -85,7 +85,7 @@ impl Prepared {
     }
 
     /// Returns a copy with this evidence folder.
-    pub(super) fn for_story(&self, evidence: &Utf8Path) -> Self {
+    pub(super) fn for_scenario(&self, evidence: &Utf8Path) -> Self {
         Self { evidence: evidence.to_owned(), ..self.clone() }
     }
 
@@ -96,7 +96,10 @@ impl Prepared {
 
     /// Path of a part; fails if the scenario did not declare it.
     pub(crate) fn path(&self, part: Part) -> anyhow::Result<&Utf8Path> {
-        self.paths.get(&part).map(Utf8PathBuf::as_path).with_context(|| format!("the story names no need of {part:?}"))
+        self.paths
+            .get(&part)
+            .map(Utf8PathBuf::as_path)
+            .with_context(|| format!("the scenario does not declare the part {part:?}"))
     }
 }
 
@@ -165,12 +168,12 @@ fn printed_by(chore: &[&str]) -> anyhow::Result<Utf8PathBuf> {
     let output =
         Command::new(shell::own_program()).args(chore).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "cargo xtask {}: {}", chore.join(" "), output.status);
-    let said = String::from_utf8(output.stdout).context("it printed no text")?;
-    Ok(said.trim().into())
+    let path = String::from_utf8(output.stdout).context("the output is not UTF-8")?;
+    Ok(path.trim().into())
 }
 
 fn text(path: std::path::PathBuf) -> anyhow::Result<Utf8PathBuf> {
-    Utf8PathBuf::from_path_buf(path).ok().context("a path that is no text")
+    Utf8PathBuf::from_path_buf(path).ok().context("the path is not UTF-8")
 }
 
 #[cfg(test)]
@@ -178,24 +181,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_that_was_not_asked_for_is_told() {
+    fn undeclared_part_is_refused() {
         let paths = BTreeMap::from([(Part::Kubectl, "/bin/kubectl".into())]);
-        let given = Prepared { paths, ..Prepared::default() }.for_story("/evidence".into());
-        assert_eq!(given.path(Part::Kubectl).expect("it is there"), "/bin/kubectl");
-        assert!(given.path(Part::Release).expect_err("it is not").to_string().contains("Release"));
-        let text = serde_json::to_string(&given).expect("it has a form");
-        assert_eq!(serde_json::from_str::<Prepared>(&text).expect("it is one"), given);
+        let given = Prepared { paths, ..Prepared::default() }.for_scenario("/evidence".into());
+        assert_eq!(given.path(Part::Kubectl).expect("a declared part"), "/bin/kubectl");
+        assert!(given.path(Part::Release).expect_err("an undeclared part").to_string().contains("Release"));
+        let text = serde_json::to_string(&given).expect("the parts are serialised");
+        assert_eq!(serde_json::from_str::<Prepared>(&text).expect("the parts are parsed"), given);
     }
 
     #[test]
-    fn a_folder_is_as_new_as_the_newest_below_it() {
-        let kept = tempfile::tempdir().expect("a folder");
-        let folder = Utf8Path::from_path(kept.path()).expect("a text");
+    fn folder_is_as_new_as_its_newest_file() {
+        let kept = tempfile::tempdir().expect("a temporary folder");
+        let folder = Utf8Path::from_path(kept.path()).expect("the path is UTF-8");
         fs::create_dir(folder.join("inner")).expect("made");
         let file = fs::File::create(folder.join("inner/file")).expect("made");
         let later = SystemTime::now() + std::time::Duration::from_secs(1_000);
         file.set_modified(later).expect("set");
-        assert_eq!(newest(folder).expect("it is there"), later);
+        assert_eq!(newest(folder).expect("the folder exists"), later);
         assert!(newest(&folder.join("nothing")).is_err());
     }
 }

@@ -24,7 +24,7 @@ impl Site {
     }
 
     /// Sets the URL that nodes are given.
-    pub(crate) fn called(self, url: &str) -> Self {
+    pub(crate) fn with_public_url(self, url: &str) -> Self {
         Self { public_url: Some(url.to_owned()), ..self }
     }
 
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_beside_one_lab_share_neither_ports_nor_files() {
-        let (own, other) = (Site::OWN, Site::new("other", 7543).called("https://cp.example:7543"));
+    fn sites_share_neither_ports_nor_files() {
+        let (own, other) = (Site::OWN, Site::new("other", 7543).with_public_url("https://cp.example:7543"));
         let gateway = Ipv4Addr::LOCALHOST;
         assert_eq!(
             (own.url(gateway).as_str(), other.url(gateway).as_str()),

@@ -4,8 +4,8 @@ use gpuaas_model::Check;
 use gpuaas_wire::task::Finding;
 
 use super::{
-    Look,
-    report::{Report, seen, warning},
+    HostSnapshot,
+    report::{Report, warning, with_evidence},
 };
 
 /// Possible paths of the packet filter's program.
@@ -18,92 +18,94 @@ const SELINUX_POLICIES: [&str; 2] =
 /// Path of RKE2's rules for fapolicyd.
 const FAPOLICYD_RULES: &str = "/etc/fapolicyd/rules.d/80-rke2.rules";
 
-pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
-    report.take(firewalls(look));
-    report.take(network_manager(look));
+pub(super) fn check(look: &HostSnapshot<'_>, report: &mut Report) {
+    report.record(firewalls(look));
+    report.record(network_manager(look));
     if !look.tree.is_sandbox() {
-        report.take(iptables(look));
+        report.record(iptables(look));
     }
     if look.has_own("/sys/fs/selinux/enforce") {
-        report.take(selinux(look));
+        report.record(selinux(look));
     }
-    report.take(fapolicyd(look));
+    report.record(fapolicyd(look));
 }
 
-fn firewalls(look: &Look<'_>) -> Vec<Finding> {
+fn firewalls(look: &HostSnapshot<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut runs = |name: &str, stop: &str, evidence: &str| {
-        let detail = format!(
-            "{name} is active and decides about packets between nodes and pods besides the cluster's own rules"
-        );
-        let fix = format!("{stop}, or open the cluster's ports in it, UDP 8472 between nodes among them");
-        found.push(seen(warning(Check::FirewallActive, detail, fix), evidence));
+        let detail =
+            format!("{name} is active and can drop packets between nodes and pods in addition to the cluster's rules");
+        let fix = format!("{stop}, or open the cluster's ports in it, including UDP 8472 between nodes");
+        found.push(with_evidence(warning(Check::FirewallActive, detail, fix), evidence));
     };
     if look.runs("firewalld.service") {
         runs("firewalld", "systemctl disable --now firewalld", "firewalld.service is active");
     }
     // The unit of ufw is active even if ufw is disabled.
-    let ufw = look.tree.own("/etc/ufw/ufw.conf").unwrap_or_default();
+    let ufw = look.tree.own_text("/etc/ufw/ufw.conf").unwrap_or_default();
     if ufw.lines().any(|line| line.trim().eq_ignore_ascii_case("ENABLED=yes")) {
         runs("ufw", "ufw disable", "/etc/ufw/ufw.conf: ENABLED=yes");
     }
     found
 }
 
-fn network_manager(look: &Look<'_>) -> Vec<Finding> {
+fn network_manager(look: &HostSnapshot<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    if look.runs("NetworkManager.service") && !leaves_pods_alone(look) {
-        let detail = "NetworkManager takes links and routes of pods for its own and removes them";
+    if look.runs("NetworkManager.service") && !ignores_pod_interfaces(look) {
+        let detail = "NetworkManager manages the links and routes of pods and removes them";
         let fix = "write /etc/NetworkManager/conf.d/rke2-canal.conf: [keyfile] and unmanaged-devices=interface-name:flannel*;interface-name:cali*";
-        found.push(seen(warning(Check::NetworkManager, detail, fix), "NetworkManager.service is active"));
+        found.push(with_evidence(warning(Check::NetworkManager, detail, fix), "NetworkManager.service is active"));
     }
     let clouds = ["nm-cloud-setup.service", "nm-cloud-setup.timer"];
     if let Some(unit) = clouds.into_iter().find(|unit| look.runs(unit)) {
-        let detail = "nm-cloud-setup sets routes of its own again and again, which cut pods off";
+        let detail = "nm-cloud-setup repeatedly sets its own routes, which disconnects pods";
         let fix = "systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer, and reboot";
-        found.push(seen(warning(Check::NetworkManager, detail, fix), format!("{unit} is active")));
+        found.push(with_evidence(warning(Check::NetworkManager, detail, fix), format!("{unit} is active")));
     }
     found
 }
 
-fn leaves_pods_alone(look: &Look<'_>) -> bool {
+fn ignores_pod_interfaces(look: &HostSnapshot<'_>) -> bool {
     NETWORK_MANAGER.iter().any(|folder| {
         look.tree.own_names(folder).iter().any(|name| {
-            let text = look.tree.own(&format!("{folder}/{name}")).unwrap_or_default();
+            let text = look.tree.own_text(&format!("{folder}/{name}")).unwrap_or_default();
             text.lines().any(|line| line.trim_start().starts_with("unmanaged-devices") && line.contains("cali"))
         })
     })
 }
 
-fn iptables(look: &Look<'_>) -> Option<Finding> {
+fn iptables(look: &HostSnapshot<'_>) -> Option<Finding> {
     let fix = "install iptables";
     if !IPTABLES.iter().any(|path| look.tree.own_exists(path)) {
         return Some(warning(
             Check::IptablesMissing,
-            "the program iptables is not there, which sets the cluster's rules",
+            "the program iptables, which sets the cluster's rules, is missing",
             fix,
         ));
     }
     let why = look.rules.as_ref().err()?;
-    Some(seen(warning(Check::IptablesMissing, "the packet filter's rules cannot be listed", fix), why))
+    Some(with_evidence(warning(Check::IptablesMissing, "the firewall rules cannot be listed", fix), why))
 }
 
-fn selinux(look: &Look<'_>) -> Option<Finding> {
-    let enforces = look.tree.own("/sys/fs/selinux/enforce").is_some_and(|text| text.trim() == "1");
+fn selinux(look: &HostSnapshot<'_>) -> Option<Finding> {
+    let enforces = look.tree.own_text("/sys/fs/selinux/enforce").is_some_and(|text| text.trim() == "1");
     let has_policy = SELINUX_POLICIES.iter().any(|path| look.tree.own_exists(path));
     let finding = || {
-        let detail = "SELinux enforces, and the policy that lets containers of RKE2 run is not there";
-        seen(warning(Check::SelinuxPolicy, detail, "install the package rke2-selinux"), "/sys/fs/selinux/enforce: 1")
+        let detail = "SELinux is enforcing, and the policy for RKE2's containers is missing";
+        with_evidence(
+            warning(Check::SelinuxPolicy, detail, "install the package rke2-selinux"),
+            "/sys/fs/selinux/enforce: 1",
+        )
     };
     (enforces && !has_policy).then(finding)
 }
 
-fn fapolicyd(look: &Look<'_>) -> Option<Finding> {
+fn fapolicyd(look: &HostSnapshot<'_>) -> Option<Finding> {
     let forbids = look.runs("fapolicyd.service") && !look.tree.own_exists(FAPOLICYD_RULES);
     let finding = || {
-        let detail = "fapolicyd lets run only what it knows, and RKE2's programs are none of that";
+        let detail = "fapolicyd runs only known programs, and RKE2's programs are not among them";
         let fix = format!("write {FAPOLICYD_RULES}: allow perm=any all : dir=/var/lib/rancher/; restart fapolicyd");
-        seen(warning(Check::Fapolicyd, detail, fix), "fapolicyd.service is active")
+        with_evidence(warning(Check::Fapolicyd, detail, fix), "fapolicyd.service is active")
     };
     forbids.then(finding)
 }

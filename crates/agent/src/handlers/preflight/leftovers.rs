@@ -9,36 +9,36 @@ use gpuaas_wire::task::{Finding, Severity};
 
 use super::{
     super::residue::protocol,
-    Look, looks_at_ports,
-    report::{Report, blocking, listed, seen, warning},
+    HostSnapshot, looks_at_ports,
+    report::{Report, blocking, listed, warning, with_evidence},
 };
 
 const UNINSTALL: &str = "run that installation's own uninstall script, or have the machine reimaged";
 
-pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
+pub(super) fn check(look: &HostSnapshot<'_>, report: &mut Report) {
     if looks_at_ports(look.task, &look.wants) {
-        report.take(ports(look));
+        report.record(ports(look));
     }
     if !look.task.absent_paths.is_empty() {
-        report.take(paths(look, &look.task.absent_paths, Severity::Blocking));
+        report.record(paths(look, &look.task.absent_paths, Severity::Blocking));
     }
     if !look.task.endangered_paths.is_empty() {
-        report.take(paths(look, &look.task.endangered_paths, Severity::Warning));
+        report.record(paths(look, &look.task.endangered_paths, Severity::Warning));
     }
     if !look.wants.link_prefixes.is_empty() {
-        report.take(links(look));
+        report.record(links(look));
     }
     if !look.wants.mount_prefixes.is_empty() {
-        report.take(mounts(look));
+        report.record(mounts(look));
     }
     if let (false, Ok(Some(rules))) = (look.wants.firewall_marks.is_empty(), &look.rules) {
-        report.take(left_rules(rules));
+        report.record(left_rules(rules));
     }
 }
 
 /// Finds the app's ports on which a process of the node listens, on loopback too; and TCP ports that another process holds at the node's
 /// address, which is possible on the machine of a sandbox.
-fn ports(look: &Look<'_>) -> Vec<Finding> {
+fn ports(look: &HostSnapshot<'_>) -> Vec<Finding> {
     let of_others = look.taken.iter().map(|port| (Protocol::Tcp, *port));
     let own = look.listeners.iter().map(|listener| (listener.protocol, listener.address.port()));
     let in_question = own.filter(|(of, port)| match of {
@@ -48,19 +48,19 @@ fn ports(look: &Look<'_>) -> Vec<Finding> {
     of_others.chain(in_question).collect::<BTreeSet<_>>().into_iter().map(|(of, port)| taken(look, of, port)).collect()
 }
 
-fn taken(look: &Look<'_>, of: Protocol, port: u16) -> Finding {
+fn taken(look: &HostSnapshot<'_>, of: Protocol, port: u16) -> Finding {
     let (name, flag) = (protocol(of), if of == Protocol::Tcp { 't' } else { 'u' });
-    let detail = format!("something listens on port {port} ({name}) already");
-    let fix = format!("see what it is (ss -ln{flag}p 'sport = :{port}') and stop it");
+    let detail = format!("port {port} ({name}) is already in use");
+    let fix = format!("find the process (ss -ln{flag}p 'sport = :{port}') and stop it");
     let there = look.listeners.iter().filter(|listener| listener.protocol == of && listener.address.port() == port);
-    let held = there.map(|listener| match &listener.process {
+    let listening = there.map(|listener| match &listener.process {
         Some(process) => format!("{}, held by {} ({})", listener.address, process.program, process.pid),
         None => listener.address.to_string(),
     });
-    seen(blocking(Check::PortTaken, detail, fix), listed(&held.collect::<Vec<_>>()))
+    with_evidence(blocking(Check::PortTaken, detail, fix), listed(&listening.collect::<Vec<_>>()))
 }
 
-fn paths(look: &Look<'_>, paths: &[String], severity: Severity) -> Vec<Finding> {
+fn paths(look: &HostSnapshot<'_>, paths: &[String], severity: Severity) -> Vec<Finding> {
     let there = paths.iter().filter(|path| look.tree.own_exists(path));
     let found = there.map(|path| {
         let finding = match severity {
@@ -68,45 +68,46 @@ fn paths(look: &Look<'_>, paths: &[String], severity: Severity) -> Vec<Finding> 
                 blocking(Check::Leftover, format!("{path} is left from an earlier installation"), UNINSTALL)
             }
             Severity::Warning => warning(
-                Check::Endangered,
-                format!("{path} exists, and a later uninstall of {} deletes it whole", look.who()),
-                "move what is worth keeping elsewhere",
+                Check::UninstallWouldDelete,
+                format!("{path} exists, and a later uninstall of {} deletes it with its content", look.who()),
+                "move files to keep elsewhere",
             ),
         };
-        let held = look.tree.own_names(path);
-        let evidence = if held.is_empty() { String::new() } else { format!("{path} holds {}", listed(&held)) };
-        seen(finding, evidence)
+        let contents = look.tree.own_names(path);
+        let evidence =
+            if contents.is_empty() { String::new() } else { format!("{path} contains {}", listed(&contents)) };
+        with_evidence(finding, evidence)
     });
     found.collect()
 }
 
-fn links(look: &Look<'_>) -> Option<Finding> {
+fn links(look: &HostSnapshot<'_>) -> Option<Finding> {
     let is_left = |link: &&String| look.wants.link_prefixes.iter().any(|prefix| link.starts_with(prefix));
     let left: Vec<String> = look.links.iter().filter(is_left).cloned().collect();
     let name = left.first()?;
-    let detail = format!("network links of an earlier cluster are there: {}", listed(&left));
-    Some(blocking(Check::LinksLeft, detail, format!("delete them (ip link delete {name}), or reboot")))
+    let detail = format!("network links of an earlier cluster exist: {}", listed(&left));
+    Some(blocking(Check::LeftoverLinks, detail, format!("delete them (ip link delete {name}), or reboot")))
 }
 
 /// Finds mounts. A mount inside a folder of the app is left from an earlier cluster; a mount of the folder itself is a disk that was
 /// mounted there on purpose.
-fn mounts(look: &Look<'_>) -> Vec<Finding> {
+fn mounts(look: &HostSnapshot<'_>) -> Vec<Finding> {
     let is_folder = |mount: &&String| look.wants.mount_prefixes.iter().any(|prefix| Utf8Path::new(mount) == prefix);
     let (own, left): (Vec<&String>, Vec<&String>) = look.mounts.iter().partition(is_folder);
     let disks = own.into_iter().map(|mount| {
-        let detail = format!("{mount} is a mount of its own: an uninstall empties it and cannot remove it");
-        warning(Check::MountsLeft, detail, "mount the disk elsewhere, or expect the folder to stay")
+        let detail = format!("{mount} is a mount point: an uninstall empties it but cannot remove it");
+        warning(Check::LeftoverMounts, detail, "mount the disk elsewhere, or expect the folder to stay")
     });
     let left: Vec<String> = left.into_iter().cloned().collect();
     let leftover = left.first().map(|first| {
-        let detail = format!("mounts of an earlier cluster are there: {}", listed(&left));
-        blocking(Check::MountsLeft, detail, format!("unmount them (umount {first}), or reboot"))
+        let detail = format!("mounts of an earlier cluster exist: {}", listed(&left));
+        blocking(Check::LeftoverMounts, detail, format!("unmount them (umount {first}), or reboot"))
     });
     leftover.into_iter().chain(disks).collect()
 }
 
 fn left_rules(rules: &[String]) -> Option<Finding> {
-    let detail = format!("the packet filter holds {} of an earlier cluster's chains and rules", rules.len());
-    let finding = warning(Check::RulesLeft, detail, "reboot, or remove them: iptables-save shows them");
-    (!rules.is_empty()).then(|| seen(finding, listed(rules)))
+    let detail = format!("the firewall has {} chains and rules of an earlier cluster", rules.len());
+    let finding = warning(Check::LeftoverFirewallRules, detail, "reboot, or remove them: iptables-save shows them");
+    (!rules.is_empty()).then(|| with_evidence(finding, listed(rules)))
 }

@@ -10,13 +10,13 @@ mod kernel;
 mod leftovers;
 mod network;
 mod report;
-mod room;
+mod resources;
 mod units;
 
 use std::collections::BTreeSet;
 
 use gpuaas_host::{HostError, Listener, survey::Tree};
-use gpuaas_wire::task::{HostFacts, HostWants, MachineFacts, Preflight, PreflightReport, TaskFailure};
+use gpuaas_wire::task::{HostFacts, HostRequirements, MachineFacts, Preflight, PreflightReport, TaskFailure};
 
 use super::{inspect, mounts};
 use crate::context::{Context, host_failed};
@@ -36,24 +36,24 @@ pub(crate) async fn run(task: Preflight, context: Context) -> Result<PreflightRe
     let facts = context.host.facts().await.map_err(host_failed)?;
     let tree = context.host.tree();
     let machine = inspect::machine_facts(&context, &tree, inspect::data_dir(Some(&task))).await;
-    look(&task, &context, &facts, &machine).await
+    check_host(&task, &context, &facts, &machine).await
 }
 
 /// Does the same for a caller that already has the facts of the machine.
-pub(crate) async fn look(
+pub(crate) async fn check_host(
     task: &Preflight,
     context: &Context,
     facts: &HostFacts,
     machine: &MachineFacts,
 ) -> Result<PreflightReport, TaskFailure> {
-    let look = Look::at(task, context, facts, machine).await.map_err(host_failed)?;
-    Ok(judged(&look))
+    let look = HostSnapshot::take(task, context, facts, machine).await.map_err(host_failed)?;
+    Ok(run_checks(&look))
 }
 
 /// All observations that the checks judge.
-struct Look<'a> {
+struct HostSnapshot<'a> {
     task: &'a Preflight,
-    wants: HostWants,
+    wants: HostRequirements,
     facts: &'a HostFacts,
     machine: &'a MachineFacts,
     tree: Tree,
@@ -70,8 +70,8 @@ struct Look<'a> {
     active: BTreeSet<&'static str>,
 }
 
-impl<'a> Look<'a> {
-    async fn at(
+impl<'a> HostSnapshot<'a> {
+    async fn take(
         task: &'a Preflight,
         context: &Context,
         facts: &'a HostFacts,
@@ -121,21 +121,21 @@ impl<'a> Look<'a> {
     }
 }
 
-fn looks_at_ports(task: &Preflight, wants: &HostWants) -> bool {
+fn looks_at_ports(task: &Preflight, wants: &HostRequirements) -> bool {
     !task.ports.is_empty() || !wants.udp_ports.is_empty()
 }
 
-fn judged(look: &Look<'_>) -> PreflightReport {
+fn run_checks(look: &HostSnapshot<'_>) -> PreflightReport {
     let mut report = Report::default();
-    leftovers::judge(look, &mut report);
-    room::judge(look, &mut report);
-    units::judge(look, &mut report);
-    network::judge(look, &mut report);
+    leftovers::check(look, &mut report);
+    resources::check(look, &mut report);
+    units::check(look, &mut report);
+    network::check(look, &mut report);
     if look.wants.containers {
-        kernel::judge(look, &mut report);
-        containers::judge(look, &mut report);
+        kernel::check(look, &mut report);
+        containers::check(look, &mut report);
     }
-    report.done()
+    report.finish()
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use gpuaas_model::Check;
 use gpuaas_wire::task::Finding;
 
 use super::{
-    Look,
-    report::{Report, listed, seen, warning},
+    HostSnapshot,
+    report::{Report, listed, warning, with_evidence},
 };
 
 /// Limits of Kubernetes for a pod's resolver: three name servers, and 32 search domains, of which three are Kubernetes' own.
@@ -17,77 +17,82 @@ const BEHIND_STUB: &str = "/run/systemd/resolve/resolv.conf";
 /// Longest label of a host name, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
 
-pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
+pub(super) fn check(look: &HostSnapshot<'_>, report: &mut Report) {
     if look.wants.mtu_min > 0 && look.has_own("/proc/net/route") {
-        report.take(route(look));
+        report.record(route(look));
         if let Some(found) = packets(look) {
-            report.take(found);
+            report.record(found);
         }
     }
     if look.wants.containers {
-        report.take(host_name(look));
+        report.record(host_name(look));
         if look.has_own("/sys/class/dmi/id/sys_vendor") {
-            report.take(offload(look));
+            report.record(offload(look));
         }
         if look.has_own("/etc/resolv.conf") {
-            report.take(local_resolver(look));
-            report.take(long_resolver(look));
+            report.record(local_resolver(look));
+            report.record(long_resolver(look));
         }
     }
 }
 
-fn route(look: &Look<'_>) -> Option<Finding> {
+fn route(look: &HostSnapshot<'_>) -> Option<Finding> {
     let finding = || {
-        let detail = "there is no default route, by which a node's address and the network of pods are chosen";
+        let detail = "there is no default route, which determines the node's address and the pod network";
         warning(Check::RouteMissing, detail, "add one: ip route add default via ADDRESS")
     };
     look.machine.default_route.is_none().then(finding)
 }
 
 /// Checks the MTU of the default route; `None` if the link does not report it.
-fn packets(look: &Look<'_>) -> Option<Option<Finding>> {
+fn packets(look: &HostSnapshot<'_>) -> Option<Option<Finding>> {
     let route = look.machine.default_route.as_ref().filter(|route| route.mtu > 0)?;
     let least = look.wants.mtu_min;
     Some((route.mtu < least).then(|| {
-        let detail =
-            format!("packets of {} have {} bytes at most; the network of pods needs {least}", route.link, route.mtu);
-        warning(Check::MtuSmall, detail, format!("raise it on every node alike: ip link set {} mtu 1500", route.link))
+        let detail = format!("the MTU of {} is {} bytes; the pod network needs {least}", route.link, route.mtu);
+        warning(
+            Check::MtuSmall,
+            detail,
+            format!("set it to the same value on every node: ip link set {} mtu 1500", route.link),
+        )
     }))
 }
 
-fn offload(look: &Look<'_>) -> Option<Finding> {
+fn offload(look: &HostSnapshot<'_>) -> Option<Finding> {
     let finding = || {
-        let detail = "VMware's network cards may spoil the checksums of packets between pods of two nodes";
-        let fix =
-            "where pings pass between pods and connections do not: ethtool -K flannel.1 tx-checksum-ip-generic off";
-        seen(warning(Check::ChecksumOffload, detail, fix), format!("the machine is a {}", look.machine.product))
+        let detail = "VMware's network cards may corrupt the checksums of packets between pods on different nodes";
+        let fix = "if pings between pods work but connections do not: ethtool -K flannel.1 tx-checksum-ip-generic off";
+        with_evidence(
+            warning(Check::ChecksumOffload, detail, fix),
+            format!("the machine is a {}", look.machine.product),
+        )
     };
     look.machine.product.contains("VMware").then(finding)
 }
 
-fn host_name(look: &Look<'_>) -> Option<Finding> {
+fn host_name(look: &HostSnapshot<'_>) -> Option<Finding> {
     let name = &look.facts.hostname;
     let is_label = |label: &str| {
         let plain = label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
         plain && !label.is_empty() && label.len() <= LABEL_BYTES_MAX && !label.starts_with('-') && !label.ends_with('-')
     };
     let finding = || {
-        let detail = format!("the host's name {name:?} is none that Kubernetes takes: letters a-z, digits, - and dots");
-        warning(Check::HostName, detail, "give it another: hostnamectl set-hostname NAME")
+        let detail = format!("the host name {name:?} is not valid in Kubernetes: use letters a-z, digits, - and dots");
+        warning(Check::HostName, detail, "set another one: hostnamectl set-hostname NAME")
     };
     (!name.split('.').all(is_label)).then(finding)
 }
 
 /// Finds name servers that only the host can reach: RKE2 then reads the servers behind systemd's stub, and without those configures 8.8.8.8
 /// for pods.
-fn local_resolver(look: &Look<'_>) -> Option<Finding> {
+fn local_resolver(look: &HostSnapshot<'_>) -> Option<Finding> {
     let is_local = |server: &String| server.starts_with("127.") || server == "::1";
     let resolver = survey::resolver(&look.tree).unwrap_or_default();
     let local: Vec<String> = resolver.name_servers.iter().filter(|server| is_local(server)).cloned().collect();
     if local.is_empty() && !resolver.name_servers.is_empty() {
         return None;
     }
-    let behind = look.tree.own(BEHIND_STUB).unwrap_or_default();
+    let behind = look.tree.own_text(BEHIND_STUB).unwrap_or_default();
     let has_others = behind
         .lines()
         .any(|line| line.strip_prefix("nameserver").is_some_and(|rest| !is_local(&rest.trim().to_owned())));
@@ -95,26 +100,28 @@ fn local_resolver(look: &Look<'_>) -> Option<Finding> {
         return None;
     }
     let what = if local.is_empty() {
-        "no name server is set".to_owned()
+        "no name server is configured".to_owned()
     } else {
-        format!("{} is reached from this host alone", listed(&local))
+        format!("{} is reachable only from this host", listed(&local))
     };
-    let detail = format!("{what}: pods would ask 8.8.8.8");
-    let fix = "name servers in /etc/resolv.conf that pods reach too";
-    Some(seen(
+    let detail = format!("{what}: pods would use 8.8.8.8");
+    let fix = "configure name servers in /etc/resolv.conf that pods can reach";
+    Some(with_evidence(
         warning(Check::ResolverLocal, detail, fix),
         format!("/etc/resolv.conf: {}", listed(&resolver.name_servers)),
     ))
 }
 
-fn long_resolver(look: &Look<'_>) -> Vec<Finding> {
+fn long_resolver(look: &HostSnapshot<'_>) -> Vec<Finding> {
     let resolver = survey::resolver(&look.tree).unwrap_or_default();
     let mut found = Vec::new();
     let mut too_many = |what: &str, names: &[String], most: usize| {
         if names.len() > most {
-            let detail = format!("/etc/resolv.conf names {} {what}; pods are given the first {most}", names.len());
-            found
-                .push(seen(warning(Check::ResolverLong, detail, "leave those out that are not needed"), listed(names)));
+            let detail = format!("/etc/resolv.conf has {} {what}; pods get only the first {most}", names.len());
+            found.push(with_evidence(
+                warning(Check::ResolverLimitsExceeded, detail, "remove those that are not needed"),
+                listed(names),
+            ));
         }
     };
     too_many("name servers", &resolver.name_servers, NAME_SERVERS_MAX);

@@ -12,14 +12,14 @@ pub(super) struct Report {
 
 impl Report {
     /// Adds the findings of one check; a check without findings has passed.
-    pub(super) fn take(&mut self, found: impl IntoIterator<Item = Finding>) {
+    pub(super) fn record(&mut self, found: impl IntoIterator<Item = Finding>) {
         let before = self.findings.len();
         self.findings.extend(found);
         self.passed += u32::from(self.findings.len() == before);
     }
 
     /// Returns the report: blocking findings first, otherwise in the order of the checks.
-    pub(super) fn done(mut self) -> PreflightReport {
+    pub(super) fn finish(mut self) -> PreflightReport {
         self.findings.sort_by_key(|finding| finding.severity == Severity::Warning);
         self.findings.truncate(PreflightReport::FINDINGS_MAX);
         PreflightReport { passed: self.passed, findings: self.findings }
@@ -43,7 +43,7 @@ pub(super) fn blocking(check: Check, detail: impl Into<String>, fix: impl Into<S
 }
 
 /// Adds evidence to a finding, unless it is empty.
-pub(super) fn seen(finding: Finding, evidence: impl Into<String>) -> Finding {
+pub(super) fn with_evidence(finding: Finding, evidence: impl Into<String>) -> Finding {
     let evidence = evidence.into();
     Finding { evidence: (!evidence.is_empty()).then_some(evidence), ..finding }
 }

@@ -6,8 +6,8 @@ use gpuaas_model::Check;
 use gpuaas_wire::task::Finding;
 
 use super::{
-    Look,
-    report::{Report, blocking, listed, seen, warning},
+    HostSnapshot,
+    report::{Report, blocking, listed, warning, with_evidence},
 };
 
 /// Folders whose units take precedence over those of a release.
@@ -15,48 +15,48 @@ const FOLDERS: [&str; 2] = ["/etc/systemd/system", "/run/systemd/system"];
 /// Folders of the environment files that a release's units read.
 const ENVIRONMENTS: [&str; 2] = ["/etc/default", "/etc/sysconfig"];
 
-pub(super) fn judge(look: &Look<'_>, report: &mut Report) {
+pub(super) fn check(look: &HostSnapshot<'_>, report: &mut Report) {
     if look.wants.units.is_empty() {
         return;
     }
-    report.take(
+    report.record(
         look.wants.units.iter().flat_map(|unit| FOLDERS.iter().filter_map(move |folder| masked(look, folder, unit))),
     );
-    report.take(overridden(look));
+    report.record(overridden(look));
     if !look.wants.reserved_variables.is_empty() {
-        report.take(settings(look));
+        report.record(settings(look));
     }
-    report.take(environments(look).into_iter().filter_map(|(path, text)| proxy(look, &path, &text)));
+    report.record(environments(look).into_iter().filter_map(|(path, text)| proxy(look, &path, &text)));
 }
 
 /// Finds a unit that is masked by a link to `/dev/null` or an empty file, or replaced by a file of the same name.
-fn masked(look: &Look<'_>, folder: &str, unit: &str) -> Option<Finding> {
+fn masked(look: &HostSnapshot<'_>, folder: &str, unit: &str) -> Option<Finding> {
     let path = format!("{folder}/{unit}");
     match look.tree.link(&path) {
         Some(target) if target == "/dev/null" => {
             let finding = blocking(Check::UnitMasked, format!("{unit} is masked"), format!("systemctl unmask {unit}"));
-            return Some(seen(finding, format!("{path} -> /dev/null")));
+            return Some(with_evidence(finding, format!("{path} -> /dev/null")));
         }
         // The link of an enabled or linked unit leads to the unit itself.
         Some(_) => return None,
         None => {}
     }
-    let text = look.tree.own(&path)?;
+    let text = look.tree.own_text(&path)?;
     let how = if text.trim().is_empty() {
         "masked by an empty file"
     } else {
-        "replaced by a file that wins over the release's"
+        "replaced by a file that overrides the one of the release"
     };
     let finding = blocking(
         Check::UnitMasked,
         format!("{unit} is {how}"),
         format!("remove {path} and run systemctl daemon-reload"),
     );
-    Some(seen(finding, format!("{path}, {} bytes", text.len())))
+    Some(with_evidence(finding, format!("{path}, {} bytes", text.len())))
 }
 
 /// Returns the paths of the units' drop-ins.
-fn drop_ins(look: &Look<'_>) -> Vec<String> {
+fn drop_ins(look: &HostSnapshot<'_>) -> Vec<String> {
     let mut files = Vec::new();
     for unit in &look.wants.units {
         for folder in FOLDERS {
@@ -68,38 +68,39 @@ fn drop_ins(look: &Look<'_>) -> Vec<String> {
     files
 }
 
-fn overridden(look: &Look<'_>) -> Vec<Finding> {
+fn overridden(look: &HostSnapshot<'_>) -> Vec<Finding> {
     let mut files = drop_ins(look);
     files.extend(environments(look).into_iter().map(|(path, _)| path));
     if files.is_empty() {
         return Vec::new();
     }
-    let detail = format!("files beside the units of {} change how they run: {}", look.who(), listed(&files));
+    let detail = format!("files that override the units of {} exist: {}", look.who(), listed(&files));
     vec![warning(
         Check::UnitOverridden,
         detail,
-        "see that they say what you mean, or remove them; an uninstall leaves them",
+        "check that they are intended, or remove them; an uninstall does not remove them",
     )]
 }
 
 /// Returns the existing environment files with their content.
-fn environments(look: &Look<'_>) -> Vec<(String, String)> {
+fn environments(look: &HostSnapshot<'_>) -> Vec<(String, String)> {
     let names = look.wants.units.iter().map(|unit| unit.trim_end_matches(".service"));
     let paths = names.flat_map(|name| ENVIRONMENTS.map(|folder| format!("{folder}/{name}")));
-    paths.filter_map(|path| look.tree.own(&path).map(|text| (path, text))).collect()
+    paths.filter_map(|path| look.tree.own_text(&path).map(|text| (path, text))).collect()
 }
 
 /// Finds environment files and drop-ins that set reserved variables. The values stay out of the report, because some are secret.
-fn settings(look: &Look<'_>) -> Vec<Finding> {
+fn settings(look: &HostSnapshot<'_>) -> Vec<Finding> {
     let of_files = environments(look).into_iter().map(|(path, text)| (path, of_environment_file(&text)));
     let of_drop_ins = drop_ins(look).into_iter().filter_map(|path| {
-        let names = of_drop_in(&look.tree.own(&path)?);
+        let names = of_drop_in(&look.tree.own_text(&path)?);
         Some((path, names))
     });
     let found = of_files.chain(of_drop_ins).filter_map(|(path, names)| {
         let set: Vec<String> =
             look.wants.reserved_variables.iter().filter(|name| names.contains(name)).cloned().collect();
-        let detail = format!("{path} sets {}, which changes what the platform sets for {}", listed(&set), look.who());
+        let detail =
+            format!("{path} sets {}, which overrides a setting of the platform for {}", listed(&set), look.who());
         let fix = format!("remove {} from {path}", listed(&set));
         (!set.is_empty()).then(|| blocking(Check::SettingsOverridden, detail, fix))
     });
@@ -131,7 +132,7 @@ fn of_drop_in(text: &str) -> Vec<String> {
 }
 
 /// Finds a proxy through which the cluster's nodes would connect to each other.
-fn proxy(look: &Look<'_>, path: &str, text: &str) -> Option<Finding> {
+fn proxy(look: &HostSnapshot<'_>, path: &str, text: &str) -> Option<Finding> {
     let value = |wanted: &str| {
         let lines = text.lines().filter_map(|line| line.trim().trim_start_matches("export ").split_once('='));
         let mut of_name =
@@ -145,9 +146,9 @@ fn proxy(look: &Look<'_>, path: &str, text: &str) -> Option<Finding> {
     if exempt.split(',').any(|entry| covers(entry.trim(), address)) {
         return None;
     }
-    let detail = format!("{path} sets {set}, and NO_PROXY does not name this node's address {address}");
-    let fix = "name the nodes' addresses and the cluster's ranges in NO_PROXY";
-    Some(seen(warning(Check::ProxyIncomplete, detail, fix), format!("NO_PROXY={exempt}")))
+    let detail = format!("{path} sets {set}, but NO_PROXY does not include this node's address {address}");
+    let fix = "add the nodes' addresses and the cluster's ranges to NO_PROXY";
+    Some(with_evidence(warning(Check::ProxyIncomplete, detail, fix), format!("NO_PROXY={exempt}")))
 }
 
 /// Returns true if an entry of `NO_PROXY` covers the address, literally or by its network.
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_of_no_proxy_names_an_address_or_its_network() {
+    fn no_proxy_entry_matches_an_address_or_its_network() {
         let address: IpAddr = "10.4.0.7".parse().unwrap();
         for (entry, names) in [
             ("10.4.0.7", true),

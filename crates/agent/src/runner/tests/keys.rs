@@ -15,21 +15,21 @@ fn set(world: &World, version: u64, state: KeyState) -> SigningKeySet {
 #[tokio::test]
 async fn a_task_signed_by_a_key_that_is_not_in_the_set_is_refused() {
     let world = World::new().await;
-    let stranger = TaskSigner::from_seed(&[8; 32]).sign(&statement(1)).unwrap().to_json();
-    assert_eq!(world.refusal_of(stranger.as_bytes()).await, Code::EnvelopeInvalid);
+    let envelope = TaskSigner::from_seed(&[8; 32]).sign(&statement(1)).unwrap().to_json();
+    assert_eq!(world.refusal_of(envelope.as_bytes()).await, Code::EnvelopeInvalid);
 }
 
 #[tokio::test]
 async fn a_signature_under_the_name_of_another_key_is_refused() {
     let world = World::new().await;
-    let stranger = TaskSigner::from_seed(&[8; 32]);
-    let envelope = stranger.sign(&statement(1)).unwrap().to_json();
-    let envelope = envelope.replace(stranger.key_id(), world.signer.key_id());
+    let unknown_signer = TaskSigner::from_seed(&[8; 32]);
+    let envelope = unknown_signer.sign(&statement(1)).unwrap().to_json();
+    let envelope = envelope.replace(unknown_signer.key_id(), world.signer.key_id());
     assert_eq!(world.refusal_of(envelope.as_bytes()).await, Code::EnvelopeInvalid);
 }
 
 #[tokio::test]
-async fn only_keys_that_are_neither_retired_nor_revoked_count() {
+async fn retired_and_revoked_keys_are_refused() {
     let world = World::new().await;
     for state in [KeyState::Retired, KeyState::Revoked] {
         world.runner.set_keys(set(&world, 6, state));
@@ -43,11 +43,11 @@ async fn only_keys_that_are_neither_retired_nor_revoked_count() {
 }
 
 #[tokio::test]
-async fn a_newer_key_set_is_kept_and_then_counts_from_one_moment_to_the_next() {
+async fn newer_key_set_is_saved_and_used_at_once() {
     let world = World::new().await;
     let dialer = world.dialer();
     let revoked = set(&world, 6, KeyState::Revoked).sign(&world.authority).unwrap();
-    dialer.take_keys(&world.runner, &revoked).await.unwrap();
+    dialer.accept_key_set(&world.runner, &revoked).await.unwrap();
     assert_eq!(world.runner.key_set().version, 6);
     assert_eq!(world.refusal(&statement(1)).await, Code::EnvelopeInvalid);
     let kept = world.text("/var/lib/gpuaas-agent/identity.json").await;
@@ -56,63 +56,63 @@ async fn a_newer_key_set_is_kept_and_then_counts_from_one_moment_to_the_next() {
 }
 
 #[tokio::test]
-async fn a_key_set_never_goes_back() {
+async fn older_key_set_is_refused() {
     let world = World::new().await;
     let dialer = world.dialer();
     let newer = set(&world, 6, KeyState::Revoked).sign(&world.authority).unwrap();
-    dialer.take_keys(&world.runner, &newer).await.unwrap();
+    dialer.accept_key_set(&world.runner, &newer).await.unwrap();
     let kept = world.text("/var/lib/gpuaas-agent/identity.json").await;
     let older = set(&world, 5, KeyState::Active).sign(&world.authority).unwrap();
-    assert!(dialer.take_keys(&world.runner, &older).await.is_err());
+    assert!(dialer.accept_key_set(&world.runner, &older).await.is_err());
     // Nor does a different set replace the present one under the same version.
     let same = set(&world, 6, KeyState::Active).sign(&world.authority).unwrap();
-    let _ = dialer.take_keys(&world.runner, &same).await;
+    let _ = dialer.accept_key_set(&world.runner, &same).await;
     assert_eq!(world.runner.key_set().version, 6);
     assert_eq!(world.refusal(&statement(1)).await, Code::EnvelopeInvalid);
     assert_eq!(world.text("/var/lib/gpuaas-agent/identity.json").await, kept);
 }
 
 #[tokio::test]
-async fn a_key_set_that_has_expired_is_not_taken_and_accepts_no_task() {
+async fn expired_key_set_is_refused_and_accepts_no_task() {
     let world = World::new().await;
-    let over = SigningKeySet { expires_at: now(), ..set(&world, 6, KeyState::Active) };
-    let offered = over.sign(&world.authority).unwrap();
-    assert!(world.dialer().take_keys(&world.runner, &offered).await.is_err());
-    world.runner.set_keys(over);
+    let expired = SigningKeySet { expires_at: now(), ..set(&world, 6, KeyState::Active) };
+    let offered = expired.sign(&world.authority).unwrap();
+    assert!(world.dialer().accept_key_set(&world.runner, &offered).await.is_err());
+    world.runner.set_keys(expired);
     assert_eq!(world.refusal(&statement(1)).await, Code::EnvelopeInvalid);
     assert_eq!(world.runs().await, 0);
 }
 
 #[tokio::test]
-async fn the_same_key_set_with_a_later_end_is_kept_and_used() {
+async fn renewed_key_set_of_the_same_version_is_saved_and_used() {
     let world = World::new().await;
     let dialer = world.dialer();
     let soon = SigningKeySet { expires_at: now().plus(Duration::from_secs(60)), ..set(&world, 6, KeyState::Active) };
-    dialer.take_keys(&world.runner, &soon.sign(&world.authority).unwrap()).await.unwrap();
+    dialer.accept_key_set(&world.runner, &soon.sign(&world.authority).unwrap()).await.unwrap();
     let renewed = set(&world, 6, KeyState::Active);
-    dialer.take_keys(&world.runner, &renewed.sign(&world.authority).unwrap()).await.unwrap();
+    dialer.accept_key_set(&world.runner, &renewed.sign(&world.authority).unwrap()).await.unwrap();
     assert_eq!(world.runner.key_set(), renewed);
     // The earlier expiry does not return.
-    dialer.take_keys(&world.runner, &soon.sign(&world.authority).unwrap()).await.unwrap();
+    dialer.accept_key_set(&world.runner, &soon.sign(&world.authority).unwrap()).await.unwrap();
     assert_eq!(world.runner.key_set(), renewed);
 }
 
 #[tokio::test]
 async fn a_key_set_of_another_authority_is_refused() {
     let world = World::new().await;
-    let stranger = Authority::generate("cp-1", now()).unwrap();
-    let forged = set(&world, 9, KeyState::Active).sign(&stranger).unwrap();
-    assert!(world.dialer().take_keys(&world.runner, &forged).await.is_err());
+    let other_authority = Authority::generate("cp-1", now()).unwrap();
+    let forged = set(&world, 9, KeyState::Active).sign(&other_authority).unwrap();
+    assert!(world.dialer().accept_key_set(&world.runner, &forged).await.is_err());
     assert_eq!(world.runner.key_set().version, 5);
 }
 
 #[tokio::test]
-async fn a_key_set_that_cannot_be_kept_is_not_used() {
+async fn key_set_that_cannot_be_saved_is_not_used() {
     let world = World::new().await;
     let dialer = world.dialer();
     world.host.make_folder("/var/lib/gpuaas-agent/identity.json".into(), 0o700).await.unwrap();
     let newer = set(&world, 6, KeyState::Revoked).sign(&world.authority).unwrap();
-    assert!(dialer.take_keys(&world.runner, &newer).await.is_err());
+    assert!(dialer.accept_key_set(&world.runner, &newer).await.is_err());
     assert_eq!(world.runner.key_set().version, 5);
 }
 
@@ -127,49 +127,49 @@ async fn kept(world: &World) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn authorities_are_kept_with_the_set_that_names_them_and_then_trusted() {
+async fn authorities_of_a_key_set_are_saved_and_trusted() {
     let world = World::new().await;
     let dialer = world.dialer();
     let next = world.authority.successor(now()).unwrap();
     let staged = naming(&world, 6, &[&world.authority, &next]).sign(&world.authority).unwrap();
-    dialer.take_keys(&world.runner, &staged).await.unwrap();
+    dialer.accept_key_set(&world.runner, &staged).await.unwrap();
     let both = format!("{}{}", world.authority.certificate_pem(), next.certificate_pem());
     assert_eq!(kept(&world).await["authority"], both);
     // From now on a set signed by either authority is accepted, also after a restart.
     let active = naming(&world, 7, &[&next, &world.authority]).sign(&next).unwrap();
-    dialer.take_keys(&world.runner, &active).await.unwrap();
-    let alone = naming(&world, 8, &[&next]).sign(&next).unwrap();
-    dialer.take_keys(&world.runner, &alone).await.unwrap();
+    dialer.accept_key_set(&world.runner, &active).await.unwrap();
+    let only_next = naming(&world, 8, &[&next]).sign(&next).unwrap();
+    dialer.accept_key_set(&world.runner, &only_next).await.unwrap();
     assert_eq!(kept(&world).await["authority"], next.certificate_pem());
     let identity: crate::state::Identity = serde_json::from_value(kept(&world).await).unwrap();
     assert_eq!(identity.key_set.open(&identity.authorities().unwrap()).unwrap().version, 8);
     let late = naming(&world, 9, &[&world.authority]).sign(&world.authority).unwrap();
-    assert!(dialer.take_keys(&world.runner, &late).await.is_err(), "the old one's word counts no more");
+    assert!(dialer.accept_key_set(&world.runner, &late).await.is_err(), "key sets of the former authority are refused");
     assert_eq!(kept(&world).await["authority"], next.certificate_pem());
 }
 
 #[tokio::test]
-async fn authorities_that_cannot_be_kept_are_not_trusted() {
+async fn authorities_that_cannot_be_saved_are_not_trusted() {
     let world = World::new().await;
     let dialer = world.dialer();
     world.host.make_folder("/var/lib/gpuaas-agent/identity.json".into(), 0o700).await.unwrap();
     let next = world.authority.successor(now()).unwrap();
     let staged = naming(&world, 6, &[&world.authority, &next]).sign(&world.authority).unwrap();
-    assert!(dialer.take_keys(&world.runner, &staged).await.is_err());
+    assert!(dialer.accept_key_set(&world.runner, &staged).await.is_err());
     let state = dialer.state.lock().await;
     assert_eq!(state.identity.authorities().unwrap(), world.authority.certificates());
 }
 
 #[tokio::test]
-async fn a_certificate_of_the_authority_of_before_is_to_be_renewed_once_another_issues() {
+async fn certificate_of_a_former_authority_is_renewed_once_another_issues() {
     let world = World::new().await;
     let dialer = world.dialer();
     let next = world.authority.successor(now()).unwrap();
     let is_former = async || dialer.state.lock().await.identity.is_of_former_authority().unwrap();
     let staged = naming(&world, 6, &[&world.authority, &next]).sign(&world.authority).unwrap();
-    dialer.take_keys(&world.runner, &staged).await.unwrap();
+    dialer.accept_key_set(&world.runner, &staged).await.unwrap();
     assert!(!is_former().await);
     let active = naming(&world, 7, &[&next, &world.authority]).sign(&next).unwrap();
-    dialer.take_keys(&world.runner, &active).await.unwrap();
+    dialer.accept_key_set(&world.runner, &active).await.unwrap();
     assert!(is_former().await);
 }

@@ -6,11 +6,11 @@ use gpuaas_model::{Clock, Code, Timestamp};
 use gpuaas_trust::TaskStatement;
 use serde_json::json;
 
-use super::world::{LEDGER, World, begun, earlier, end, laying_out, patient, residue, statement, step, task};
+use super::world::{LEDGER, World, begun, cancellable, earlier, end, installing, residue, statement, step, task};
 use crate::clock::{Ports, now};
 
 #[tokio::test]
-async fn a_task_that_is_in_order_runs() {
+async fn valid_task_runs() {
     let world = World::new().await;
     world.end(&statement(1)).await;
     assert_eq!(world.runs().await, 1);
@@ -34,26 +34,26 @@ async fn an_envelope_with_any_byte_changed_is_refused() {
 async fn a_task_for_another_node_is_refused() {
     let world = World::new().await;
     let node = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
-    assert_eq!(world.refusal(&TaskStatement { node, ..statement(1) }).await, Code::EnvelopeForeign);
+    assert_eq!(world.refusal(&TaskStatement { node, ..statement(1) }).await, Code::EnvelopeRecipientMismatch);
 }
 
 #[tokio::test]
 async fn a_task_of_another_control_plane_is_refused() {
     let world = World::new().await;
     let control_plane = "cp-2".to_owned();
-    assert_eq!(world.refusal(&TaskStatement { control_plane, ..statement(1) }).await, Code::EnvelopeForeign);
+    assert_eq!(world.refusal(&TaskStatement { control_plane, ..statement(1) }).await, Code::EnvelopeRecipientMismatch);
 }
 
 #[tokio::test]
 async fn a_task_for_an_older_or_newer_enrollment_is_refused() {
     let world = World::new().await;
     for epoch in [2, 4] {
-        assert_eq!(world.refusal(&TaskStatement { epoch, ..statement(1) }).await, Code::EnvelopeForeign);
+        assert_eq!(world.refusal(&TaskStatement { epoch, ..statement(1) }).await, Code::EnvelopeRecipientMismatch);
     }
 }
 
 #[tokio::test]
-async fn a_task_whose_time_is_over_is_refused() {
+async fn expired_task_is_refused() {
     let world = World::new().await;
     let (issued_at, expires_at) = (earlier(Duration::from_secs(60)), earlier(Duration::from_millis(1)));
     let late = TaskStatement { issued_at, expires_at, ..statement(1) };
@@ -61,7 +61,7 @@ async fn a_task_whose_time_is_over_is_refused() {
 }
 
 #[tokio::test]
-async fn a_task_from_the_future_is_refused_but_for_clocks_that_differ_a_little() {
+async fn task_from_the_future_is_refused_beyond_the_clock_tolerance() {
     let world = World::new().await;
     let issued = |ahead: u64, number| {
         let issued_at = now().plus(Duration::from_secs(ahead));
@@ -73,7 +73,7 @@ async fn a_task_from_the_future_is_refused_but_for_clocks_that_differ_a_little()
 }
 
 #[tokio::test]
-async fn a_task_with_a_lower_fence_than_was_seen_is_refused() {
+async fn task_with_a_lower_fence_is_refused() {
     let mut world = World::new().await;
     world.end(&TaskStatement { fence: 7, ..statement(1) }).await;
     assert_eq!(world.refusal(&TaskStatement { fence: 6, ..statement(2) }).await, Code::FenceTooLow);
@@ -84,14 +84,14 @@ async fn a_task_with_a_lower_fence_than_was_seen_is_refused() {
 }
 
 #[tokio::test]
-async fn an_older_attempt_of_a_step_than_was_seen_is_refused() {
+async fn stale_attempt_of_a_step_is_refused() {
     let mut world = World::new().await;
     let (step, other) = (Some(step(1)), Some(step(2)));
     world.end(&TaskStatement { step, attempt: 3, ..statement(1) }).await;
     let late = TaskStatement { step, attempt: 2, ..statement(2) };
-    assert_eq!(world.refusal(&late).await, Code::AttemptTooLow);
+    assert_eq!(world.refusal(&late).await, Code::StaleAttempt);
     world.restart().await.unwrap();
-    assert_eq!(world.refusal(&late).await, Code::AttemptTooLow);
+    assert_eq!(world.refusal(&late).await, Code::StaleAttempt);
     for accepted in [TaskStatement { step: other, ..late.clone() }, TaskStatement { attempt: 4, ..late }] {
         world.end(&TaskStatement { task: task(10 + accepted.attempt), ..accepted }).await;
     }
@@ -101,9 +101,9 @@ async fn an_older_attempt_of_a_step_than_was_seen_is_refused() {
 #[tokio::test]
 async fn a_refused_task_does_not_raise_the_fence() {
     let world = World::new().await;
-    let foreign = TaskStatement { fence: 9, epoch: 2, ..statement(1) };
+    let other_enrollment = TaskStatement { fence: 9, epoch: 2, ..statement(1) };
     let unknown = TaskStatement { fence: 9, task_type: "host.format".to_owned(), ..statement(2) };
-    for refused in [foreign, unknown] {
+    for refused in [other_enrollment, unknown] {
         world.refusal(&refused).await;
     }
     world.end(&statement(3)).await;
@@ -142,18 +142,18 @@ async fn a_task_with_an_unknown_or_missing_parameter_is_refused() {
 }
 
 #[tokio::test]
-async fn refused_task_is_refused_again_when_what_was_in_its_way_is_gone() {
+async fn refused_task_stays_refused_after_the_obstacle_is_gone() {
     let world = World::new().await;
     // Another workload owned the host.
-    world.end(&laying_out(1, 1)).await;
-    assert_eq!(world.refusal(&laying_out(2, 2)).await, Code::HostOwned);
+    world.end(&installing(1, 1)).await;
+    assert_eq!(world.refusal(&installing(2, 2)).await, Code::HostInUse);
     world.end(&residue(1, 3, &[])).await;
-    assert_eq!(world.refusal(&laying_out(2, 2)).await, Code::HostOwned);
-    world.end(&laying_out(2, 4)).await;
+    assert_eq!(world.refusal(&installing(2, 2)).await, Code::HostInUse);
+    world.end(&installing(2, 4)).await;
     // Too many tasks ran.
     let mut running = Vec::new();
     for number in 100..132 {
-        running.push(begun(world.send(&patient(number)).await.ok().unwrap()).await);
+        running.push(begun(world.send(&cancellable(number)).await.ok().unwrap()).await);
     }
     assert_eq!(world.refusal(&statement(5)).await, Code::NodeBusy);
     world.runner.cancel(task(100));
@@ -164,13 +164,17 @@ async fn refused_task_is_refused_again_when_what_was_in_its_way_is_gone() {
 }
 
 #[tokio::test]
-async fn task_that_was_refused_for_want_of_room_never_runs() {
+async fn task_refused_for_an_unwritable_ledger_never_runs() {
     let mut world = World::new().await;
     world.end(&statement(1)).await;
     // The ledger cannot be written.
     world.host.remove(LEDGER.into()).await.unwrap();
     assert_eq!(world.refusal(&statement(2)).await, Code::HostFailed);
-    assert_eq!(world.refusal(&statement(2)).await, Code::HostFailed, "there is room again");
+    assert_eq!(
+        world.refusal(&statement(2)).await,
+        Code::HostFailed,
+        "the refusal stands after the ledger is writable again"
+    );
     world.end(&statement(3)).await;
     // The refusal was written together with the next task.
     for _ in 0..2 {
@@ -181,7 +185,7 @@ async fn task_that_was_refused_for_want_of_room_never_runs() {
 }
 
 #[tokio::test]
-async fn refusals_are_forgotten_when_their_tasks_have_expired_and_beyond_a_limit() {
+async fn refusals_are_dropped_when_their_tasks_expire_or_beyond_a_limit() {
     let mut world = World::new().await;
     let unknown = |number: u32| TaskStatement { task_type: "host.format".to_owned(), ..statement(number) };
     let later = |number: u32| TaskStatement { expires_at: now().plus(Duration::from_secs(600)), ..unknown(number) };
@@ -193,14 +197,14 @@ async fn refusals_are_forgotten_when_their_tasks_have_expired_and_beyond_a_limit
         let ledger = world.runner.ledger.as_ref().unwrap().lock().await;
         [0, 1, 1_024].map(|number| ledger.refusal(task(number)).is_some())
     };
-    assert_eq!(refused(&world).await, [false, true, true], "the one that expires first is forgotten");
+    assert_eq!(refused(&world).await, [false, true, true], "the refusal that expires first is dropped");
     // After a failed write, the next write rewrites the file.
     world.host.remove(LEDGER.into()).await.unwrap();
     world.refusal(&statement(2_000)).await;
     world.end(&statement(2_001)).await;
     world.restart().await.unwrap();
-    assert_eq!(refused(&world).await, [false, false, true], "one made room for the one that could not be written");
-    world.restart_at(Ports { clock: Arc::new(Later), ..Ports::of_this_machine() }).await.unwrap();
+    assert_eq!(refused(&world).await, [false, false, true], "one was dropped for the refusal of the unwritable task");
+    world.restart_with(Ports { clock: Arc::new(Later), ..Ports::of_this_machine() }).await.unwrap();
     assert_eq!(refused(&world).await, [false; 3]);
     assert!(!world.text(LEDGER).await.contains("refuse"));
 }

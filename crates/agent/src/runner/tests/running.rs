@@ -6,7 +6,7 @@ use gpuaas_model::Code;
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::{session::TaskLine, task::TaskOutcome};
 
-use super::world::{World, begun, changing, deaf, end, failure, panicking, patient, statement, task};
+use super::world::{World, begun, cancellable, changing, end, failure, panicking, statement, task, unresponsive};
 use crate::clock::now;
 
 fn soon(statement: TaskStatement) -> TaskStatement {
@@ -16,24 +16,24 @@ fn soon(statement: TaskStatement) -> TaskStatement {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_watches_its_deadline_ends_with_its_evidence() {
     let world = World::new().await;
-    let line = world.end(&soon(patient(1))).await;
+    let line = world.end(&soon(cancellable(1))).await;
     assert!(matches!(&line, TaskLine::Ended(TaskOutcome::Failed { failure }) if failure.message.contains("evidence")));
     assert_eq!(failure(line), Code::TaskTimedOut);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_watches_nothing_is_ended_at_its_deadline() {
+async fn handler_that_ignores_its_deadline_is_ended_at_it() {
     let world = World::new().await;
-    let line = world.end(&soon(deaf(1))).await;
+    let line = world.end(&soon(unresponsive(1))).await;
     assert_eq!(failure(line.clone()), Code::TaskTimedOut);
-    assert_eq!(world.end(&deaf(1)).await, line, "its end is recorded");
+    assert_eq!(world.end(&unresponsive(1)).await, line, "its end is recorded");
     assert_eq!(world.runs().await, 1);
 }
 
 #[tokio::test]
 async fn a_cancelled_handler_ends_with_its_evidence() {
     let world = World::new().await;
-    let lines = begun(world.send(&patient(1)).await.ok().unwrap()).await;
+    let lines = begun(world.send(&cancellable(1)).await.ok().unwrap()).await;
     world.runner.cancel(task(1));
     let line = end(lines).await;
     assert!(matches!(&line, TaskLine::Ended(TaskOutcome::Failed { failure }) if failure.message.contains("evidence")));
@@ -41,16 +41,16 @@ async fn a_cancelled_handler_ends_with_its_evidence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_handler_that_watches_nothing_is_ended_all_the_same() {
+async fn cancelled_handler_that_ignores_cancellation_is_ended() {
     let world = World::new().await;
-    let lines = begun(world.send(&deaf(1)).await.ok().unwrap()).await;
+    let lines = begun(world.send(&unresponsive(1)).await.ok().unwrap()).await;
     world.runner.cancel(task(7));
     world.runner.cancel(task(1));
     assert_eq!(failure(end(lines).await), Code::TaskCancelled);
 }
 
 #[tokio::test]
-async fn a_task_that_was_cancelled_leaves_the_node_to_the_next() {
+async fn next_task_starts_after_a_cancellation() {
     let world = World::new().await;
     let first = begun(world.send(&changing(1)).await.ok().unwrap()).await;
     let second = world.send(&changing(2)).await.ok().unwrap();
@@ -68,13 +68,13 @@ async fn a_task_that_was_cancelled_leaves_the_node_to_the_next() {
 #[tokio::test]
 async fn two_tasks_that_change_nothing_run_side_by_side() {
     let world = World::new().await;
-    let one = begun(world.send(&patient(1)).await.ok().unwrap()).await;
-    let other = begun(world.send(&patient(2)).await.ok().unwrap()).await;
+    let one = begun(world.send(&cancellable(1)).await.ok().unwrap()).await;
+    let other = begun(world.send(&cancellable(2)).await.ok().unwrap()).await;
     assert_eq!(world.runs().await, 2);
     world.runner.cancel(task(2));
     assert_eq!(failure(end(other).await), Code::TaskCancelled);
     // A second subscriber receives the same end, and the first task was not affected.
-    let again = world.send(&patient(1)).await.ok().unwrap();
+    let again = world.send(&cancellable(1)).await.ok().unwrap();
     world.runner.cancel(task(1));
     let ends = (end(one).await, end(again).await);
     assert_eq!(ends.0, ends.1);
@@ -86,7 +86,7 @@ async fn more_tasks_than_the_limit_are_refused() {
     let world = World::new().await;
     let mut running = Vec::new();
     for number in 0..32 {
-        running.push(begun(world.send(&patient(number)).await.ok().unwrap()).await);
+        running.push(begun(world.send(&cancellable(number)).await.ok().unwrap()).await);
     }
     assert_eq!(world.refusal(&statement(99)).await, Code::NodeBusy);
     world.runner.cancel(task(0));
@@ -95,7 +95,7 @@ async fn more_tasks_than_the_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_has_failed_and_leaves_nothing_behind() {
+async fn panicking_handler_fails_and_the_next_task_runs() {
     let world = World::new().await;
     let line = world.end(&panicking(1)).await;
     assert_eq!(failure(line.clone()), Code::Internal);

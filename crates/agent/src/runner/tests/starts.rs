@@ -26,97 +26,97 @@ const FILES: [&str; 7] = [IDENTITY, LEDGER, HEAD, ENROLL, REIMAGE, UNINSTALL, AR
 enum Damage {
     Missing,
     Empty,
-    Half,
+    Truncated,
     Flipped,
     /// An earlier version, restored next to the present versions of the others.
-    Older,
+    Restored,
     /// A later version than that of all the others.
     Newer,
 }
 
-use Damage::{Empty, Flipped, Half, Missing, Newer, Older};
+use Damage::{Empty, Flipped, Missing, Newer, Restored, Truncated};
 
 /// The behaviour of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
+enum Outcome {
     /// Connects and takes tasks.
     Serves,
     /// Connects, reports why, and takes no tasks.
-    TakesNone,
+    RefusesTasks,
     /// Ends with that exit status.
     Ends(u8),
 }
 
-use Does::{Ends, Serves, TakesNone};
+use Outcome::{Ends, RefusesTasks, Serves};
 
 /// Each file, its damage, the agent's behaviour, and words in its message.
 #[rustfmt::skip]
-const MATRIX: &[(&str, Damage, Does, &str)] = &[
-    (IDENTITY, Missing, Ends(9), "identity.json is missing, and /var/lib/gpuaas-agent/ledger.jsonl is there"),
+const MATRIX: &[(&str, Damage, Outcome, &str)] = &[
+    (IDENTITY, Missing, Ends(9), "identity.json is missing, although /var/lib/gpuaas-agent/ledger.jsonl exists"),
     (IDENTITY, Empty,   Ends(9), "identity.json is empty"),
-    (IDENTITY, Half,    Ends(9), "identity.json is damaged"),
+    (IDENTITY, Truncated,    Ends(9), "identity.json is damaged"),
     (IDENTITY, Flipped, Ends(9), "identity.json is damaged"),
     // Of the same enrollment: the control plane sends key set and endpoints again with each connection.
-    (IDENTITY, Older,   Serves,  ""),
+    (IDENTITY, Restored,   Serves,  ""),
     // Of a later enrollment of this node, with the same ledger.
     (IDENTITY, Newer,   Serves,  ""),
-    (LEDGER,   Missing, TakesNone, "ledger.jsonl is missing"),
-    (LEDGER,   Empty,   TakesNone, "ledger.jsonl is empty"),
-    (LEDGER,   Half,    TakesNone, "ledger.jsonl is damaged"),
-    (LEDGER,   Flipped, TakesNone, "ledger.jsonl"),
-    (LEDGER,   Older,   TakesNone, "it was cut, or is an older copy"),
+    (LEDGER,   Missing, RefusesTasks, "ledger.jsonl is missing"),
+    (LEDGER,   Empty,   RefusesTasks, "ledger.jsonl is empty"),
+    (LEDGER,   Truncated,    RefusesTasks, "ledger.jsonl is damaged"),
+    (LEDGER,   Flipped, RefusesTasks, "ledger.jsonl"),
+    (LEDGER,   Restored,   RefusesTasks, "it was truncated, or is an older copy"),
     (LEDGER,   Newer,   Serves,  ""),
-    (HEAD,     Missing, TakesNone, "ledger.head is missing"),
-    (HEAD,     Empty,   TakesNone, "ledger.head is damaged"),
+    (HEAD,     Missing, RefusesTasks, "ledger.head is missing"),
+    (HEAD,     Empty,   RefusesTasks, "ledger.head is damaged"),
     // The other one of its two records is intact, and so is the ledger itself.
-    (HEAD,     Half,    Serves,  ""),
+    (HEAD,     Truncated,    Serves,  ""),
     (HEAD,     Flipped, Serves,  ""),
     // The ledger itself is intact, and longer.
-    (HEAD,     Older,   Serves,  ""),
-    (HEAD,     Newer,   TakesNone, "it was cut, or is an older copy"),
+    (HEAD,     Restored,   Serves,  ""),
+    (HEAD,     Newer,   RefusesTasks, "it was truncated, or is an older copy"),
     (ENROLL,   Missing, Serves,  ""),
     (ENROLL,   Empty,   Serves,  ""),
-    (ENROLL,   Half,    Serves,  ""),
+    (ENROLL,   Truncated,    Serves,  ""),
     (ENROLL,   Flipped, Serves,  ""),
     // A string that may be valid: the agent contacts the control plane, which does not exist in this test.
-    (ENROLL,   Older,   Ends(7), "the control plane cannot be reached"),
+    (ENROLL,   Restored,   Ends(7), "the control plane cannot be reached"),
     (ENROLL,   Newer,   Ends(7), "the control plane cannot be reached"),
     // Read only during an enrollment.
     (REIMAGE,  Missing, Serves,  ""),
     (REIMAGE,  Empty,   Serves,  ""),
-    (REIMAGE,  Half,    Serves,  ""),
+    (REIMAGE,  Truncated,    Serves,  ""),
     (REIMAGE,  Flipped, Serves,  ""),
-    (REIMAGE,  Older,   Serves,  ""),
+    (REIMAGE,  Restored,   Serves,  ""),
     (REIMAGE,  Newer,   Serves,  ""),
     // Read only by an uninstall, which checks the host itself whatever the file contains.
     (UNINSTALL, Missing, Serves, ""),
     (UNINSTALL, Empty,   Serves, ""),
-    (UNINSTALL, Half,    Serves, ""),
+    (UNINSTALL, Truncated,    Serves, ""),
     (UNINSTALL, Flipped, Serves, ""),
-    (UNINSTALL, Older,   Serves, ""),
+    (UNINSTALL, Restored,   Serves, ""),
     (UNINSTALL, Newer,   Serves, ""),
     // Installed only if its digest matches.
     (ARTIFACT, Missing, Serves,  ""),
     (ARTIFACT, Empty,   Serves,  ""),
-    (ARTIFACT, Half,    Serves,  ""),
+    (ARTIFACT, Truncated,    Serves,  ""),
     (ARTIFACT, Flipped, Serves,  ""),
-    (ARTIFACT, Older,   Serves,  ""),
+    (ARTIFACT, Restored,   Serves,  ""),
     (ARTIFACT, Newer,   Serves,  ""),
 ];
 
 /// The same for a node that an older agent enrolled: the key in a separate file, the ledger without an id.
 #[rustfmt::skip]
-const MATRIX_WITHOUT_LEDGER_ID: &[(&str, Damage, Does, &str)] = &[
+const MATRIX_WITHOUT_LEDGER_ID: &[(&str, Damage, Outcome, &str)] = &[
     (KEY,      Missing, Ends(9), "key.pem is missing, and /var/lib/gpuaas-agent/identity.json has no key"),
     (KEY,      Empty,   Ends(9), "key.pem is damaged"),
-    (KEY,      Half,    Ends(9), "key.pem is damaged"),
+    (KEY,      Truncated,    Ends(9), "key.pem is damaged"),
     (KEY,      Flipped, Ends(9), "key.pem is damaged"),
-    (KEY,      Older,   Ends(9), "key.pem is damaged: its key is not the one that the certificate is for"),
-    (IDENTITY, Missing, Ends(9), "identity.json is missing, and /var/lib/gpuaas-agent/ledger.jsonl is there"),
+    (KEY,      Restored,   Ends(9), "key.pem is damaged: its key does not match the certificate"),
+    (IDENTITY, Missing, Ends(9), "identity.json is missing, although /var/lib/gpuaas-agent/ledger.jsonl exists"),
     (IDENTITY, Empty,   Ends(9), "identity.json is empty"),
-    (IDENTITY, Half,    Ends(9), "identity.json is damaged"),
-    (LEDGER,   Missing, TakesNone, "ledger.jsonl is missing"),
-    (LEDGER,   Empty,   TakesNone, "ledger.jsonl is empty"),
+    (IDENTITY, Truncated,    Ends(9), "identity.json is damaged"),
+    (LEDGER,   Missing, RefusesTasks, "ledger.jsonl is missing"),
+    (LEDGER,   Empty,   RefusesTasks, "ledger.jsonl is empty"),
 ];
 
 /// Copies of all files from three moments.
@@ -128,7 +128,7 @@ struct Copies {
 
 impl Copies {
     /// Returns the content of another file while one file is damaged.
-    fn beside(&self, file: &str, damage: Damage, at: usize) -> Option<&[u8]> {
+    fn alongside(&self, file: &str, damage: Damage, at: usize) -> Option<&[u8]> {
         // A later ledger or head is paired with a counterpart that is behind it.
         let is_behind = damage == Newer && [LEDGER, HEAD].contains(&file) && [LEDGER, HEAD].contains(&FILES[at]);
         if is_behind { self.earlier[at].as_deref() } else { self.present[at].as_deref() }
@@ -139,7 +139,7 @@ fn copies(world: &World, files: &[&str]) -> Vec<Option<Vec<u8>>> {
     files.iter().map(|file| std::fs::read(world.file(file)).ok()).collect()
 }
 
-fn lay(world: &World, file: &str, content: Option<&[u8]>) {
+fn place_file(world: &World, file: &str, content: Option<&[u8]>) {
     let place = world.file(file);
     std::fs::create_dir_all(place.parent().unwrap()).unwrap();
     match content {
@@ -159,31 +159,31 @@ fn damaged(damage: Damage, copies: &Copies, at: usize) -> Vec<Option<Vec<u8>>> {
     match damage {
         Missing => vec![None],
         Empty => vec![Some(Vec::new())],
-        Half => vec![Some(present[..present.len() / 2].to_vec())],
+        Truncated => vec![Some(present[..present.len() / 2].to_vec())],
         Flipped => (0..present.len()).step_by(7).map(flip).collect(),
-        Older => vec![copies.earlier[at].clone()],
+        Restored => vec![copies.earlier[at].clone()],
         Newer => vec![copies.later[at].clone()],
     }
 }
 
 /// Starts the agent, determines its behaviour, and sends the tasks that it has done before.
-async fn started(world: &mut World) -> (Does, String) {
+async fn started(world: &mut World) -> (Outcome, String) {
     let runs = world.runs().await;
     let did = match world.start().await {
-        Err(error) => (Ends(error.exit() as u8), error.explained()),
+        Err(error) => (Ends(error.exit() as u8), error.user_message()),
         Ok(()) => match world.runner.problem().map(|problem| problem.detail.clone()) {
             None => (Serves, String::new()),
-            Some(detail) => (TakesNone, detail),
+            Some(detail) => (RefusesTasks, detail),
         },
     };
     for number in [1, 2] {
         match (did.0, world.send(&statement(number)).await) {
             (Ends(_), _) => {}
             (Serves, Ok(Accepted::Known(lines))) => assert!(matches!(lines[..], [TaskLine::Ended(_)]), "{lines:?}"),
-            (TakesNone, Err(refusal)) => assert_eq!(refusal.code, Code::AgentLedgerDamaged),
-            (_, Ok(_)) => panic!("task {number} was taken again: {did:?}"),
+            (RefusesTasks, Err(refusal)) => assert_eq!(refusal.code, Code::AgentLedgerDamaged),
+            (_, Ok(_)) => panic!("task {number} was accepted again: {did:?}"),
             // After a later enrollment.
-            (Serves, Err(refusal)) if refusal.code == Code::EnvelopeForeign => {}
+            (Serves, Err(refusal)) if refusal.code == Code::EnvelopeRecipientMismatch => {}
             (Serves, Err(refusal)) => panic!("task {number}: {}", refusal.message),
         }
     }
@@ -191,16 +191,22 @@ async fn started(world: &mut World) -> (Does, String) {
     did
 }
 
-async fn plays(world: &mut World, whose: &str, files: &[&str], copies: &Copies, matrix: &[(&str, Damage, Does, &str)]) {
+async fn run_matrix(
+    world: &mut World,
+    whose: &str,
+    files: &[&str],
+    copies: &Copies,
+    matrix: &[(&str, Damage, Outcome, &str)],
+) {
     for &(file, damage, does, says) in matrix {
         let at = files.iter().position(|known| *known == file).unwrap();
-        let mut said = String::new();
+        let mut message = String::new();
         for content in damaged(damage, copies, at) {
             for (at, other) in files.iter().enumerate() {
                 // A string is removed after use; a string that is still there has its own rows.
-                lay(world, other, copies.beside(file, damage, at).filter(|_| *other != ENROLL));
+                place_file(world, other, copies.alongside(file, damage, at).filter(|_| *other != ENROLL));
             }
-            lay(world, file, content.as_deref());
+            place_file(world, file, content.as_deref());
             let did = started(world).await;
             assert_eq!(
                 did.0,
@@ -210,17 +216,17 @@ async fn plays(world: &mut World, whose: &str, files: &[&str], copies: &Copies, 
                 content.map(|content| String::from_utf8_lossy(&content).into_owned())
             );
             assert!(did.1.contains(says), "{file} {damage:?}: {}", did.1);
-            said = did.1;
+            message = did.1;
         }
         let does = match does {
             Serves => "serves".to_owned(),
-            TakesNone => "connects, takes no tasks".to_owned(),
+            RefusesTasks => "connects, accepts no tasks".to_owned(),
             Ends(status) => format!("ends with {status}"),
         };
-        let (file, said) = (file.rsplit('/').next().unwrap(), said.lines().next().unwrap_or_default());
+        let (file, last_message) = (file.rsplit('/').next().unwrap(), message.lines().next().unwrap_or_default());
         println!(
             "start matrix of {whose}: {file:<16}{damage:?}: {does} {}",
-            said.replace("/var/lib/gpuaas-agent/", "")
+            last_message.replace("/var/lib/gpuaas-agent/", "")
         );
     }
 }
@@ -229,17 +235,17 @@ async fn plays(world: &mut World, whose: &str, files: &[&str], copies: &Copies, 
 async fn world() -> (World, Copies) {
     let world = World::new().await;
     let (earlier, present) = (world.enrollment_string("earlier"), world.enrollment_string("present"));
-    world.enroll_by(5, &present).await;
-    lay(&world, "/etc/machine-id", Some(b"0198c0de7a3b7c119b540242ac120002\n"));
+    world.enroll_with(5, &present).await;
+    place_file(&world, "/etc/machine-id", Some(b"0198c0de7a3b7c119b540242ac120002\n"));
     let others = |said: &str| [(REIMAGE, said.to_owned()), (UNINSTALL, said.to_owned()), (ARTIFACT, said.to_owned())];
     for (file, content) in others("3").into_iter().chain([(ENROLL, earlier)]) {
-        lay(&world, file, Some(content.as_bytes()));
+        place_file(&world, file, Some(content.as_bytes()));
     }
     world.end(&statement(1)).await;
     let earlier = copies(&world, &FILES);
-    world.enroll_by(6, &present).await;
+    world.enroll_with(6, &present).await;
     for (file, content) in others("12").into_iter().chain([(ENROLL, present)]) {
-        lay(&world, file, Some(content.as_bytes()));
+        place_file(&world, file, Some(content.as_bytes()));
     }
     world.end(&statement(2)).await;
     let present = copies(&world, &FILES);
@@ -251,13 +257,13 @@ async fn world() -> (World, Copies) {
 }
 
 #[tokio::test]
-async fn every_file_of_the_agents_folder_is_missing_damaged_or_put_back_and_nothing_acknowledged_is_forgotten() {
+async fn damaged_or_restored_files_lose_no_acknowledged_task() {
     let (mut world, copies) = world().await;
-    plays(&mut world, "an agent", &FILES, &copies, MATRIX).await;
+    run_matrix(&mut world, "an agent", &FILES, &copies, MATRIX).await;
 }
 
 #[tokio::test]
-async fn every_file_of_an_agent_that_names_no_ledger_is_missing_damaged_or_put_back() {
+async fn damaged_or_restored_files_are_detected_without_a_ledger_id() {
     const FILES: [&str; 4] = [IDENTITY, KEY, LEDGER, HEAD];
     let mut world = World::new().await;
     world.end(&statement(1)).await;
@@ -267,15 +273,15 @@ async fn every_file_of_an_agent_that_names_no_ledger_is_missing_damaged_or_put_b
     earlier[1] = Some(world.another_key().into_bytes());
     let present = copies(&world, &FILES);
     let copies = Copies { earlier, later: present.clone(), present };
-    plays(&mut world, "an older agent", &FILES, &copies, MATRIX_WITHOUT_LEDGER_ID).await;
+    run_matrix(&mut world, "an older agent", &FILES, &copies, MATRIX_WITHOUT_LEDGER_ID).await;
 }
 
 #[tokio::test]
-async fn ledger_without_an_id_is_taken_over_whenever_the_agent_dies_and_no_start_goes_without_it_again() {
-    for has_key_apart in [true, false] {
+async fn ledger_without_an_id_is_adopted_and_required_afterwards() {
+    for has_key_file in [true, false] {
         let mut world = World::new().await;
         world.end(&statement(1)).await;
-        world.enroll_without_ledger_id(has_key_apart).await;
+        world.enroll_without_ledger_id(has_key_file).await;
         let (identity, ledger) = (world.text(IDENTITY).await, world.text(LEDGER).await);
         assert!(!identity.contains("digest") && !ledger.contains("digest"));
         assert_eq!(started_with_one(&mut world).await, (Serves, String::new()));
@@ -283,31 +289,31 @@ async fn ledger_without_an_id_is_taken_over_whenever_the_agent_dies_and_no_start
         // The agent died, or the disk was full, this many times after it wrote the ledger: before or after it wrote the head, and before it
         // wrote the identity.
         for (has_head, times) in [(true, 1), (false, 1), (false, 3)] {
-            lay(&world, LEDGER, Some(ledger.as_bytes()));
-            lay(&world, HEAD, None);
+            place_file(&world, LEDGER, Some(ledger.as_bytes()));
+            place_file(&world, HEAD, None);
             for _ in 0..=times {
-                lay(&world, IDENTITY, Some(identity.as_bytes()));
+                place_file(&world, IDENTITY, Some(identity.as_bytes()));
                 if !has_head {
-                    lay(&world, HEAD, None);
+                    place_file(&world, HEAD, None);
                 }
                 assert_eq!(started_with_one(&mut world).await, (Serves, String::new()), "{has_head} {times}");
             }
         }
         // Both are restored to their earlier versions, but the head is not.
-        lay(&world, LEDGER, Some(ledger.as_bytes()));
-        lay(&world, IDENTITY, Some(identity.as_bytes()));
-        assert_eq!(started_with_one(&mut world).await.0, TakesNone);
-        lay(&world, LEDGER, None);
-        assert_eq!(started_with_one(&mut world).await.0, TakesNone);
+        place_file(&world, LEDGER, Some(ledger.as_bytes()));
+        place_file(&world, IDENTITY, Some(identity.as_bytes()));
+        assert_eq!(started_with_one(&mut world).await.0, RefusesTasks);
+        place_file(&world, LEDGER, None);
+        assert_eq!(started_with_one(&mut world).await.0, RefusesTasks);
     }
 }
 
 /// Starts a node that has done one task.
-async fn started_with_one(world: &mut World) -> (Does, String) {
+async fn started_with_one(world: &mut World) -> (Outcome, String) {
     world.start().await.unwrap();
     let detail = world.runner.problem().map(|problem| problem.detail.clone());
     match detail {
-        Some(detail) => (TakesNone, detail),
+        Some(detail) => (RefusesTasks, detail),
         None => {
             assert_eq!(world.ended().await, [task(1)]);
             (Serves, String::new())
@@ -316,24 +322,24 @@ async fn started_with_one(world: &mut World) -> (Does, String) {
 }
 
 #[tokio::test]
-async fn identity_of_an_earlier_enrollment_is_told_from_the_ledger() {
+async fn identity_of_an_earlier_enrollment_is_detected_by_the_ledger() {
     let (mut world, copies) = world().await;
     let earlier = world.identity_of(2).await;
-    lay(&world, ENROLL, None);
-    lay(&world, IDENTITY, Some(earlier.as_bytes()));
+    place_file(&world, ENROLL, None);
+    place_file(&world, IDENTITY, Some(earlier.as_bytes()));
     let error = world.start().await.unwrap_err();
     assert!(matches!(&error, AgentError::Identity { what, .. } if what.contains("earlier enrollment")), "{error}");
     assert_eq!(error.exit() as u8, 9);
-    assert!(error.explained().contains("docs/errors/agent_identity_damaged.md"), "{}", error.explained());
+    assert!(error.user_message().contains("docs/errors/agent_identity_damaged.md"), "{}", error.user_message());
     // If ledger and head are both restored, the node cannot detect it. The tasks of that time have expired, and the control plane sends no
     // task twice.
     for (file, content) in FILES.iter().zip(&copies.present) {
-        lay(&world, file, content.as_deref());
+        place_file(&world, file, content.as_deref());
     }
     world.start().await.unwrap();
     let known = world.runner.ledger_mark().await.unwrap();
     for at in [1, 2] {
-        lay(&world, FILES[at], copies.earlier[at].as_deref());
+        place_file(&world, FILES[at], copies.earlier[at].as_deref());
     }
     world.start().await.unwrap();
     let back = world.runner.ledger_mark().await.unwrap();
@@ -341,7 +347,7 @@ async fn identity_of_an_earlier_enrollment_is_told_from_the_ledger() {
 }
 
 #[tokio::test]
-async fn enrollment_goes_on_from_the_ledger_of_its_node_and_from_no_other() {
+async fn enrollment_continues_only_the_ledger_of_its_own_node() {
     let (mut world, _) = world().await;
     let named = world.expected.id.clone();
     let prepare = async |world: &World, expected: &ExpectedLedger, was_enrolled: bool| {
@@ -359,7 +365,7 @@ async fn enrollment_goes_on_from_the_ledger_of_its_node_and_from_no_other() {
     assert_ne!(Some(&of_other), named.as_ref());
     world.start().await.unwrap();
     assert_eq!(world.runner.problem().map(|problem| problem.kind), Some(AgentProblemKind::LedgerOlder));
-    lay(&world, LEDGER, Some(&whole.as_bytes()[..whole.len() / 2]));
+    place_file(&world, LEDGER, Some(&whole.as_bytes()[..whole.len() / 2]));
     let anew = prepare(&world, &world.expected, true).await;
     assert_ne!(Some(&anew), named.as_ref());
     world.expected.id = Some(anew);
@@ -369,26 +375,26 @@ async fn enrollment_goes_on_from_the_ledger_of_its_node_and_from_no_other() {
 }
 
 #[tokio::test]
-async fn useless_string_takes_nothing_away_from_a_node_whose_ledger_or_identity_is_damaged() {
+async fn invalid_enrollment_string_leaves_damaged_files_in_place() {
     let (mut world, copies) = world().await;
-    lay(&world, ENROLL, Some(b"gpuaas1.nonsense"));
-    lay(&world, LEDGER, Some(b"nonsense\n"));
+    place_file(&world, ENROLL, Some(b"gpuaas1.nonsense"));
+    place_file(&world, LEDGER, Some(b"nonsense\n"));
     world.start().await.unwrap();
     assert!(world.runner.problem().is_some());
-    assert_eq!(world.text(LEDGER).await, "nonsense\n", "what is left of it stays");
+    assert_eq!(world.text(LEDGER).await, "nonsense\n", "the damaged ledger stays in place");
     // The error is about the identity, not about the string.
-    lay(&world, LEDGER, copies.present[1].as_deref());
+    place_file(&world, LEDGER, copies.present[1].as_deref());
     let half = copies.present[0].as_ref().map(|identity| &identity[..identity.len() / 2]);
-    lay(&world, IDENTITY, half);
+    place_file(&world, IDENTITY, half);
     let error = world.start().await.unwrap_err();
     assert!(matches!(error, AgentError::Identity { .. }), "{error}");
 }
 
 #[tokio::test]
-async fn machine_that_never_enrolled_is_told_so_and_one_whose_ledger_is_left_is_told_that() {
+async fn unenrolled_machine_and_leftover_ledger_give_different_errors() {
     let world = World::new().await;
     let options = super::world::options();
-    let refused = async || enroll::identity_to_serve(&world.host, &options).await.err().expect("no identity");
+    let refused = async || enroll::load_enroll_or_keep(&world.host, &options).await.err().expect("no identity");
     assert!(matches!(refused().await, AgentError::Identity { .. }));
     for file in [LEDGER, HEAD] {
         world.host.remove(file.into()).await.unwrap();

@@ -42,7 +42,7 @@ use crate::{
 pub(crate) const FAR: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 const NODE: &str = "0198c0de-7a3b-7c11-9b54-0242ac120001";
 /// Time without a line after which a task counts as hung. Longer than any deadline in these tests.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Path of the ledger on the node.
 pub(super) const LEDGER: &str = "/var/lib/gpuaas-agent/ledger.jsonl";
 /// Path of the ledger's head.
@@ -89,11 +89,11 @@ impl World {
 
     /// Restarts the agent on the same node.
     pub(super) async fn restart(&mut self) -> Result<(), AgentError> {
-        self.restart_at(Ports::of_this_machine()).await
+        self.restart_with(Ports::of_this_machine()).await
     }
 
     /// Restarts the agent with other ports, for example another clock.
-    pub(super) async fn restart_at(&mut self, ports: Ports) -> Result<(), AgentError> {
+    pub(super) async fn restart_with(&mut self, ports: Ports) -> Result<(), AgentError> {
         let keys = SigningKeySet {
             version: 5,
             keys: vec![self.signer.public(KeyState::Active)],
@@ -106,32 +106,32 @@ impl World {
 
     /// Starts the agent as the program does: from the files in its folder.
     pub(super) async fn start(&mut self) -> Result<(), AgentError> {
-        let mut state = enroll::identity_to_serve(&self.host, &options()).await?;
-        let ledger = dial::ledger(&self.host, &mut state).await?;
+        let mut state = enroll::load_enroll_or_keep(&self.host, &options()).await?;
+        let ledger = dial::open_ledger(&self.host, &mut state).await?;
         let Identity { ref control_plane, node, epoch, .. } = state.identity;
         let addressee = Addressee { control_plane: control_plane.clone(), node, epoch };
         let fetch = Arc::new(Fetch::new(&state, Arc::new(Endpoints::new(Vec::new())))?);
         let keys = state.identity.key_set.open(&state.identity.authorities()?).unwrap();
-        let ours = (catalog(), Ports::of_this_machine());
-        self.runner = Runner::with(self.host.clone(), fetch, addressee, keys, ledger, ours);
+        let catalog_and_ports = (catalog(), Ports::of_this_machine());
+        self.runner = Runner::with_catalog(self.host.clone(), fetch, addressee, keys, ledger, catalog_and_ports);
         Ok(())
     }
 
     /// Stores an identity with a key set of that version.
     pub(super) async fn enroll(&self, version: u64) {
-        self.enroll_by(version, "no string").await;
+        self.enroll_with(version, "no string").await;
     }
 
     /// Stores an identity with a key set of that version, enrolled by that string.
-    pub(super) async fn enroll_by(&self, version: u64, string: &str) {
+    pub(super) async fn enroll_with(&self, version: u64, string: &str) {
         let identity = Identity { enrolled_by: Some(sha256_hex(string.as_bytes())), ..self.identity(3, version) };
-        state::keep(&self.host, &identity).await.unwrap();
+        state::save(&self.host, &identity).await.unwrap();
     }
 
     /// Returns the identity file of another enrollment of this node.
     pub(super) async fn identity_of(&self, epoch: u64) -> String {
         let present = self.text(IDENTITY).await;
-        state::keep(&self.host, &self.identity(epoch, 5)).await.unwrap();
+        state::save(&self.host, &self.identity(epoch, 5)).await.unwrap();
         let other = self.text(IDENTITY).await;
         self.write(IDENTITY, present.as_bytes()).await;
         other
@@ -139,13 +139,13 @@ impl World {
 
     /// Writes identity and ledger as an older agent does, without an id of the ledger; an even older agent keeps the key in a separate
     /// file.
-    pub(super) async fn enroll_without_ledger_id(&self, has_key_apart: bool) {
+    pub(super) async fn enroll_without_ledger_id(&self, has_key_file: bool) {
         let identity = self.identity(3, 5);
-        let (within, apart) = if has_key_apart { (None, identity.key.clone()) } else { (identity.key.clone(), None) };
+        let (within, key_file) = if has_key_file { (None, identity.key.clone()) } else { (identity.key.clone(), None) };
         let mut older = serde_json::to_value(Identity { key: within, ledger: None, ..identity }).unwrap();
         older.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         self.write(IDENTITY, older.to_string().as_bytes()).await;
-        if let Some(key) = apart {
+        if let Some(key) = key_file {
             self.write(KEY, key.expose().as_bytes()).await;
         }
         let mut lines = String::new();
@@ -297,7 +297,7 @@ pub(super) fn step(number: u32) -> StepId {
 }
 
 /// Returns a task that reports that it began, and ends when it is cancelled or its deadline passes.
-pub(super) fn patient(number: u32) -> TaskStatement {
+pub(super) fn cancellable(number: u32) -> TaskStatement {
     TaskStatement { task_type: "host.inspect".to_owned(), ..statement(number) }
 }
 
@@ -318,7 +318,7 @@ pub(super) fn changing(number: u32) -> TaskStatement {
 }
 
 /// Returns a task that changes the node and succeeds.
-pub(super) fn laying_out(workload: u32, number: u32) -> TaskStatement {
+pub(super) fn installing(workload: u32, number: u32) -> TaskStatement {
     of_workload(workload, number, "artifact.fetch", json!({ "artifacts": [] }))
 }
 
@@ -329,7 +329,7 @@ pub(super) fn residue(workload: u32, number: u32, paths: &[&str]) -> TaskStateme
 }
 
 /// Returns a task that never ends by itself.
-pub(super) fn deaf(number: u32) -> TaskStatement {
+pub(super) fn unresponsive(number: u32) -> TaskStatement {
     of_workload(1, number, "rke2.uninstall", json!({}))
 }
 
@@ -354,13 +354,13 @@ pub(super) async fn end(accepted: Accepted) -> TaskLine {
 
 /// Waits until the task's handler has reported that it began, and returns the lines that follow.
 pub(super) async fn begun(accepted: Accepted) -> Accepted {
-    let Accepted::Running(mut lines) = accepted else { panic!("it runs not") };
+    let Accepted::Running(mut lines) = accepted else { panic!("the task does not run") };
     while !matches!(next(&mut lines).await, TaskLine::Progress(_)) {}
     Accepted::Running(lines)
 }
 
 async fn next(lines: &mut tokio::sync::broadcast::Receiver<TaskLine>) -> TaskLine {
-    tokio::time::timeout(PATIENCE, lines.recv()).await.expect("the task goes on in time").unwrap()
+    tokio::time::timeout(WAIT_MAX, lines.recv()).await.expect("the task must report progress in time").unwrap()
 }
 
 /// Returns the code with which a task failed.
@@ -386,7 +386,7 @@ async fn open(
         Err(OpenError::Ledger(problem)) => Err(problem),
         Err(error @ OpenError::Identity { .. }) => return Err(error.into()),
     };
-    Ok(Runner::with(host.clone(), fetch, addressee, keys, ledger, (catalog(), ports)))
+    Ok(Runner::with_catalog(host.clone(), fetch, addressee, keys, ledger, (catalog(), ports)))
 }
 
 fn state(authority: &Authority, key_set: SignedKeySet) -> State {
@@ -427,10 +427,10 @@ fn catalog() -> Vec<Entry> {
         }),
         entry(true, |_: Rke2Uninstall, context| async move {
             mark(&context).await;
-            context.say("begun");
+            context.report_progress("begun");
             std::future::pending::<Result<Rke2Uninstalled, TaskFailure>>().await
         }),
-        entry(false, |_: Rke2KubeconfigRead, _| async move { has_a_defect() }),
+        entry(false, |_: Rke2KubeconfigRead, _| async move { panics() }),
         entry(true, |_: ArtifactFetch, context| async move {
             mark(&context).await;
             Ok(ArtifactFetched { fetched_bytes: 0, reused_bytes: 0 })
@@ -443,13 +443,13 @@ fn catalog() -> Vec<Entry> {
     ]
 }
 
-fn has_a_defect() -> Result<Rke2KubeconfigStored, TaskFailure> {
+fn panics() -> Result<Rke2KubeconfigStored, TaskFailure> {
     panic!("a handler with a defect")
 }
 
 async fn wait(context: &Context) -> TaskFailure {
     mark(context).await;
-    context.say("begun");
+    context.report_progress("begun");
     tokio::select! {
         () = context.cancel.cancelled() => TaskFailure::new(Code::TaskCancelled, "cancelled, with evidence"),
         () = tokio::time::sleep(context.time_left()) => TaskFailure::new(Code::TaskTimedOut, "late, with evidence"),

@@ -52,7 +52,7 @@ const operation = (root, path, method, said) => {
   ]);
   const answers = Object.entries(said.responses)
     .filter(([status]) => status.startsWith('2'))
-    .flatMap(([status, answer]) => bodies(root, `Answer ${status}`, answer.content));
+    .flatMap(([status, answer]) => bodies(root, `Response ${status}`, answer.content));
   const made = element('details', { id: said.operationId },
     element('summary', {}, element('code', { class: 'method' }, method), element('code', {}, path),
       element('span', { class: 'said' }, said.summary ?? '')),

@@ -6,7 +6,7 @@ use gpuaas_client::{Client, ClientError};
 use gpuaas_model::Code;
 use serde_json::Value;
 
-use super::written;
+use super::to_json;
 
 /// Most objects of one list in a bundle: the newest.
 const KEPT_MAX: usize = 5_000;
@@ -15,7 +15,7 @@ const PAGES_MAX: usize = 200;
 
 /// Pagination of a list.
 #[derive(Clone, Copy)]
-enum Pages {
+enum Pagination {
     /// The list has a single page.
     One,
     /// The cursor is an id.
@@ -25,40 +25,40 @@ enum Pages {
 }
 
 /// The lists in a bundle.
-const LISTS: [(&str, Pages); 14] = [
-    ("replicas", Pages::Ids),
-    ("projects", Pages::Ids),
-    ("nodes", Pages::Ids),
-    ("allocations", Pages::Ids),
-    ("apps", Pages::One),
-    ("artifacts", Pages::Ids),
-    ("workloads", Pages::Ids),
-    ("operations", Pages::Ids),
-    ("tasks", Pages::Ids),
-    ("signing-keys", Pages::One),
-    ("authorities", Pages::One),
-    ("events", Pages::Numbers),
-    ("audit", Pages::Numbers),
-    ("archives", Pages::Ids),
+const LISTS: [(&str, Pagination); 14] = [
+    ("replicas", Pagination::Ids),
+    ("projects", Pagination::Ids),
+    ("nodes", Pagination::Ids),
+    ("allocations", Pagination::Ids),
+    ("apps", Pagination::One),
+    ("artifacts", Pagination::Ids),
+    ("workloads", Pagination::Ids),
+    ("operations", Pagination::Ids),
+    ("tasks", Pagination::Ids),
+    ("signing-keys", Pagination::One),
+    ("authorities", Pagination::One),
+    ("events", Pagination::Numbers),
+    ("audit", Pagination::Numbers),
+    ("archives", Pagination::Ids),
 ];
 
 /// Adds an entry for each list that could be read, and adds a line to `missing` for each other one.
 pub(super) async fn lists(client: &Client, entries: &mut Vec<(String, String)>, missing: &mut Vec<String>) {
     let mut projects = Vec::new();
     for (name, pages) in LISTS {
-        match gathered(&List { client, name, project: None }, pages).await {
+        match fetch_newest(&List { client, name, project: None }, pages).await {
             Ok(items) => {
                 if name == "projects" {
                     projects = items.iter().filter_map(|project| project["name"].as_str().map(str::to_owned)).collect();
                 }
-                entries.push((format!("{name}.json"), written(&items)));
+                entries.push((format!("{name}.json"), to_json(&items)));
             }
             Err(error) => missing.push(format!("{name}: {error}")),
         }
     }
     for project in projects {
-        match gathered(&List { client, name: "events", project: Some(&project) }, Pages::Numbers).await {
-            Ok(items) => entries.push((format!("events/{project}.json"), written(&items))),
+        match fetch_newest(&List { client, name: "events", project: Some(&project) }, Pagination::Numbers).await {
+            Ok(items) => entries.push((format!("events/{project}.json"), to_json(&items))),
             Err(error) => missing.push(format!("events of {project}: {error}")),
         }
     }
@@ -72,21 +72,22 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    async fn page(&self, pages: Pages, place: Option<String>) -> anyhow::Result<Value> {
-        let behind = match pages {
-            Pages::One => "",
-            Pages::Ids => "cursor",
-            Pages::Numbers => "after",
+    async fn page(&self, pages: Pagination, position: Option<String>) -> anyhow::Result<Value> {
+        let position_parameter = match pages {
+            Pagination::One => "",
+            Pagination::Ids => "cursor",
+            Pagination::Numbers => "after",
         };
-        let limit = if matches!(pages, Pages::One) { None } else { Some("1000".to_owned()) };
-        let parameters = [("project", self.project.map(str::to_owned)), ("limit", limit), (behind, place)];
+        let limit = if matches!(pages, Pagination::One) { None } else { Some("1000".to_owned()) };
+        let parameters =
+            [("project", self.project.map(str::to_owned)), ("limit", limit), (position_parameter, position)];
         Ok(self.client.read_page(self.name, &parameters).await?)
     }
 
-    async fn has_any_behind(&self, number: u64) -> anyhow::Result<bool> {
-        let page = match self.page(Pages::Numbers, Some(number.to_string())).await {
+    async fn has_any_after(&self, number: u64) -> anyhow::Result<bool> {
+        let page = match self.page(Pagination::Numbers, Some(number.to_string())).await {
             // Removed events are older than those that remain.
-            Err(error) if is_gone(&error) => return Ok(true),
+            Err(error) if is_events_gone(&error) => return Ok(true),
             page => page?,
         };
         Ok(page["items"].as_array().is_some_and(|items| !items.is_empty()))
@@ -94,51 +95,51 @@ impl List<'_> {
 }
 
 /// Returns the newest objects of a list, at most [`KEPT_MAX`].
-async fn gathered(list: &List<'_>, pages: Pages) -> anyhow::Result<VecDeque<Value>> {
+async fn fetch_newest(list: &List<'_>, pages: Pagination) -> anyhow::Result<VecDeque<Value>> {
     let mut kept = VecDeque::new();
-    let mut place = match pages {
-        Pages::Numbers => {
-            let last = almost_last(KEPT_MAX as u64, async |number| list.has_any_behind(number).await).await?;
+    let mut position = match pages {
+        Pagination::Numbers => {
+            let last = find_near_last(KEPT_MAX as u64, async |number| list.has_any_after(number).await).await?;
             Some(last.saturating_sub(KEPT_MAX as u64).to_string())
         }
-        Pages::One | Pages::Ids => None,
+        Pagination::One | Pagination::Ids => None,
     };
     for _ in 0..PAGES_MAX {
-        let mut page = match list.page(pages, place).await {
+        let mut page = match list.page(pages, position).await {
             // The events after that number were removed: read all that remain.
-            Err(error) if is_gone(&error) => list.page(pages, Some("0".to_owned())).await?,
+            Err(error) if is_events_gone(&error) => list.page(pages, Some("0".to_owned())).await?,
             page => page?,
         };
         let items = page["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
         kept.extend(items);
         kept.drain(..kept.len().saturating_sub(KEPT_MAX));
-        place = page["next_cursor"].as_str().map(str::to_owned);
-        if place.is_none() {
+        position = page["next_cursor"].as_str().map(str::to_owned);
+        if position.is_none() {
             break;
         }
     }
     Ok(kept)
 }
 
-/// Reports whether the error is `events_gone`: events after the requested number were removed.
-fn is_gone(error: &anyhow::Error) -> bool {
+/// Reports whether the error is `events_archived`: events after the requested number were removed.
+fn is_events_gone(error: &anyhow::Error) -> bool {
     let problem = match error.downcast_ref::<ClientError>() {
         Some(ClientError::Problem(problem)) => problem,
         Some(_) | None => return false,
     };
-    problem.code == Code::EventsGone.as_str()
+    problem.code == Code::EventsArchived.as_str()
 }
 
 /// Returns a number at most `near` below the last one, and not above it. Doubles and halves its steps, so it needs few requests.
-async fn almost_last(near: u64, has_any_behind: impl AsyncFn(u64) -> anyhow::Result<bool>) -> anyhow::Result<u64> {
+async fn find_near_last(near: u64, has_any_after: impl AsyncFn(u64) -> anyhow::Result<bool>) -> anyhow::Result<u64> {
     let (mut reached, mut step) = (0, near);
-    while has_any_behind(reached + step).await? {
+    while has_any_after(reached + step).await? {
         reached += step;
         step *= 2;
     }
     while step > near {
         step /= 2;
-        if has_any_behind(reached + step).await? {
+        if has_any_after(reached + step).await? {
             reached += step;
         }
     }
@@ -152,16 +153,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_newest_are_found_in_few_questions_however_many_there_are() {
+    async fn newest_objects_are_found_in_few_requests() {
         for last in [0, 1, 4_999, 5_000, 5_001, 40_001, 123_456, 50_000_000] {
-            let asked = AtomicU32::new(0);
-            let has_any_behind = async |number| {
-                asked.fetch_add(1, Ordering::Relaxed);
+            let requests = AtomicU32::new(0);
+            let has_any_after = async |number| {
+                requests.fetch_add(1, Ordering::Relaxed);
                 Ok(last > number)
             };
-            let found = almost_last(5_000, has_any_behind).await.unwrap();
+            let found = find_near_last(5_000, has_any_after).await.unwrap();
             assert!(found <= last && last - found <= 5_000, "{found} of {last}");
-            assert!(asked.load(Ordering::Relaxed) < 40, "{asked:?} questions");
+            assert!(requests.load(Ordering::Relaxed) < 40, "{requests:?} requests");
         }
     }
 }

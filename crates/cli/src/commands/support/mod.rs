@@ -36,7 +36,7 @@ pub(crate) enum Verb {
 
 /// The result of the command.
 #[derive(Serialize)]
-struct Bundled {
+struct BundleResult {
     file: String,
     entries: usize,
     /// Parts that could not be read, with the error.
@@ -48,7 +48,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     let me = client.whoami().await?;
     let mut entries = vec![(
         "about.json".to_owned(),
-        written(&json!({
+        to_json(&json!({
             "made_at": jiff::Timestamp::now().to_string(), "by": me.name, "role": me.role, "version": env!("CARGO_PKG_VERSION"),
         })),
     )];
@@ -62,37 +62,34 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         }
     }
     for path in &add {
-        let name = path.file_name().context("a file has a name")?.to_string_lossy().into_owned();
-        entries.push((name_of_added(&entries, &name), end_of(path)?));
+        let name = path.file_name().context("the path after --add has no file name")?.to_string_lossy().into_owned();
+        entries.push((added_path(&entries, &name), read_tail(path)?));
     }
     if !missing.is_empty() {
-        entries.push(("missing.json".to_owned(), written(&missing)));
+        entries.push(("missing.json".to_owned(), to_json(&missing)));
     }
-    write_private(&file, &packed(&entries)?).with_context(|| format!("writing {}", file.display()))?;
-    let bundled = Bundled { file: file.display().to_string(), entries: entries.len(), missing };
-    let words = |bundled: &Bundled| {
+    write_private(&file, &pack(&entries)?).with_context(|| format!("writing {}", file.display()))?;
+    let bundled = BundleResult { file: file.display().to_string(), entries: entries.len(), missing };
+    let words = |bundled: &BundleResult| {
         let missing: String = bundled.missing.iter().map(|what| format!("\nmissing: {what}")).collect();
-        format!(
-            "Wrote {} with {} entries. Look through it before you hand it on.{missing}",
-            bundled.file, bundled.entries
-        )
+        format!("Wrote {} with {} entries. Review it before you share it.{missing}", bundled.file, bundled.entries)
     };
     output::one(target.output, &bundled, words, &bundled.file)
 }
 
-fn written(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("not written: {error}"))
+fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("serialization failed: {error}"))
 }
 
 /// Returns the path of an added file in the archive. Files with the same name get a number.
-fn name_of_added(entries: &[(String, String)], name: &str) -> String {
+fn added_path(entries: &[(String, String)], name: &str) -> String {
     let further = (2..).map(|number| format!("added/{number}/{name}"));
     let is_free = |place: &String| entries.iter().all(|(taken, _)| taken != place);
     std::iter::once(format!("added/{name}")).chain(further).find(is_free).unwrap_or_default()
 }
 
 /// Returns the end of a file as text. Omits a line that is cut off at the start, because the name of a secret in it may be missing.
-fn end_of(path: &Path) -> anyhow::Result<String> {
+fn read_tail(path: &Path) -> anyhow::Result<String> {
     use std::io::{Read, Seek, SeekFrom};
     let reading = || format!("reading {}", path.display());
     let mut file = std::fs::File::open(path).with_context(reading)?;
@@ -105,7 +102,7 @@ fn end_of(path: &Path) -> anyhow::Result<String> {
     Ok(if is_cut { text.split_once('\n').map_or_else(String::new, |(_, rest)| rest.to_owned()) } else { text })
 }
 
-fn packed(entries: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
+fn pack(entries: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for (name, text) in entries {
         let text = redact::redacted(text);
@@ -124,24 +121,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_one_name_each_have_a_place() {
+    fn added_files_with_equal_names_get_distinct_paths() {
         let mut entries = Vec::new();
         for _ in 0..3 {
-            entries.push((name_of_added(&entries, "server.log"), String::new()));
+            entries.push((added_path(&entries, "server.log"), String::new()));
         }
         let places: Vec<&str> = entries.iter().map(|(place, _)| place.as_str()).collect();
         assert_eq!(places, ["added/server.log", "added/2/server.log", "added/3/server.log"]);
     }
 
     #[test]
-    fn of_a_long_file_the_end_is_taken_from_its_first_whole_line() {
+    fn long_file_is_cut_to_its_last_complete_lines() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut text = "x".repeat(ADDED_BYTES_MAX as usize - 10);
         text.insert_str(0, "the token of this long line is ");
         text.push_str("\nthe end\n");
         std::fs::write(file.path(), &text).unwrap();
-        assert_eq!(end_of(file.path()).unwrap(), "the end\n");
+        assert_eq!(read_tail(file.path()).unwrap(), "the end\n");
         std::fs::write(file.path(), "short\nand whole").unwrap();
-        assert_eq!(end_of(file.path()).unwrap(), "short\nand whole");
+        assert_eq!(read_tail(file.path()).unwrap(), "short\nand whole");
     }
 }

@@ -15,7 +15,7 @@ const REDACTED: &str = "[redacted: ";
 /// Returns the text without secrets.
 pub(super) fn redacted(text: &str) -> String {
     RULES.iter().fold(text.to_owned(), |text, rule| {
-        let said = |found: &Captures<'_>| {
+        let replacement = |found: &Captures<'_>| {
             let group = |name| found.name(name).map_or("", |group| group.as_str());
             let secret = found.name("secret").map_or(&found[0], |secret| secret.as_str());
             if secret.contains(REDACTED.trim_end()) || !(rule.is_secret)(secret) {
@@ -23,7 +23,7 @@ pub(super) fn redacted(text: &str) -> String {
             }
             format!("{}{REDACTED}{}]{}", group("before"), rule.name, group("after"))
         };
-        rule.pattern.replace_all(&text, said).into_owned()
+        rule.pattern.replace_all(&text, replacement).into_owned()
     })
 }
 
@@ -32,21 +32,21 @@ mod tests {
     use super::*;
 
     /// Asserts that each text is redacted to the one next to it.
-    fn must_become(table: &[(&str, &str)]) {
+    fn assert_redacted(table: &[(&str, &str)]) {
         for (text, shown) in table {
             assert_eq!(redacted(text), *shown, "of {text}");
         }
     }
 
-    fn must_stay(table: &[&str]) {
+    fn assert_unchanged(table: &[&str]) {
         for text in table {
             assert_eq!(redacted(text), *text);
         }
     }
 
     #[test]
-    fn our_own_secrets_are_known_by_their_form_also_when_a_line_was_cut() {
-        must_become(&[
+    fn own_secrets_are_redacted_even_if_truncated() {
+        assert_redacted(&[
             ("a gpuaas_MttCUsJZkmYdyJJVwOAGEh2hgYWvd35T b", "a [redacted: API token] b"),
             ("a gpuaas_MttC", "a [redacted: API token]"),
             ("gpuaas-enroll_MttCUsJZkmYdyJJVwOAGEh2hgYWvd35T", "[redacted: API token]"),
@@ -60,8 +60,8 @@ mod tests {
     }
 
     #[test]
-    fn credentials_of_requests_are_taken_out() {
-        must_become(&[
+    fn request_credentials_are_redacted() {
+        assert_redacted(&[
             ("Authorization: Bearer abcdefghij", "Authorization: [redacted: credentials]"),
             ("authorization: Basic YWRhOmh1bnRlcjI=", "authorization: [redacted: credentials]"),
             ("-H 'Authorization: Negotiate YIIabcdef'", "-H 'Authorization: [redacted: credentials]'"),
@@ -74,8 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn passwords_in_addresses_are_taken_out_whatever_they_hold() {
-        must_become(&[
+    fn passwords_in_urls_are_redacted() {
+        assert_redacted(&[
             ("postgres://gpuaas:hunter22@db/x", "postgres://gpuaas:[redacted: password]@db/x"),
             ("postgres://gpuaas:hun/ter@22@db/x", "postgres://gpuaas:[redacted: password]@db/x"),
             ("postgres://gpuaas:123/45@db/x", "postgres://gpuaas:[redacted: password]@db/x"),
@@ -84,8 +84,8 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_out_by_the_name_beside_them() {
-        must_become(&[
+    fn values_with_secret_names_are_redacted() {
+        assert_redacted(&[
             ("{\"client_token\":\"abcdefgh\",\"n\":1}", "{\"client_token\":\"[redacted: field]\",\"n\":1}"),
             ("{\"password\": \"correct horse, battery\"}", "{\"password\": \"[redacted: field]\"}"),
             ("{\"password\":\"say \\\"x\\\" now\",\"n\":1}", "{\"password\":\"[redacted: field]\",\"n\":1}"),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_a_secret_is_known_whatever_stands_before_it() {
+    fn every_secret_name_is_recognized_with_any_prefix() {
         for name in [
             "password",
             "passwd",
@@ -128,19 +128,19 @@ mod tests {
             "credentials",
         ] {
             let shown = format!("{{\"my_{name}\":\"[redacted: field]\",\"n\":1}}");
-            must_become(&[(&format!("{{\"my_{name}\":\"correct horse\",\"n\":1}}"), &shown)]);
+            assert_redacted(&[(&format!("{{\"my_{name}\":\"correct horse\",\"n\":1}}"), &shown)]);
         }
     }
 
     #[test]
-    fn private_keys_are_taken_out_whole_and_in_pieces() {
+    fn complete_and_partial_private_keys_are_redacted() {
         let (first, last) = ("MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg", "nRz0Ab==");
         let whole = format!("-----BEGIN EC PRIVATE KEY-----\n{first}\n{last}\n-----END EC PRIVATE KEY-----\nrest");
         let on_one_line = whole.replace('\n', "\\n");
         let without_end = format!("cut -----BEGIN PRIVATE KEY-----\n{first}\nnRz");
         let without_begin = format!("GSM49\n{first}\n{last}\n-----END PRIVATE KEY-----\nrest");
         let encrypted = whole.replacen('\n', "\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00FF\n\n", 1);
-        must_become(&[
+        assert_redacted(&[
             (&whole, "[redacted: private key]\nrest"),
             (&on_one_line, "[redacted: private key]\\nrest"),
             (&without_end, "cut [redacted: private key]"),
@@ -151,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_stays() {
-        must_stay(&[
+    fn other_text_stays_unchanged() {
+        assert_unchanged(&[
             "{\"kind\":\"token.created\",\"subject_id\":\"0198c0de-0000-7000-8000-000000000000\"}",
             "task.dispatch key=ed25519-d85456dc5a2c08d2 envelope=sha256:d3ea6d32919114161040fde50062cdf5",
             "https://127.0.0.1:7443/api/v1/nodes",
@@ -163,7 +163,7 @@ mod tests {
             "volumes:\n- secret:\n    secretName: tls\n    defaultMode: 420",
             "expected -----BEGIN PRIVATE KEY----- in the file\nall is well\nand goes on",
             "send a valid token as `Authorization: Bearer …`",
-            "the Authorization header holds no bearer token",
+            "the Authorization header contains no bearer token",
             "authorization: required before anything else",
             "basic authentication is not offered, nor bearer authentication",
             "gpuaas_http_requests_total{route=\"none\"} 4\ngpuaas_nodes{connectivity=\"connected\"} 1",

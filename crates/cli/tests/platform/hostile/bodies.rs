@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::{JSON, Target, must_be_documented};
+use super::{JSON, Target, assert_documented};
 use crate::operations::{Operation, operations};
 
 /// Fields that rows have and that no request may set.
@@ -38,7 +38,7 @@ impl Case {
         Self { what: what.into(), body: body.into(), status: 400, code: "body_invalid", field: None }
     }
 
-    fn about(self, field: &str) -> Self {
+    fn with_field(self, field: &str) -> Self {
         Self { field: Some(field.to_owned()), ..self }
     }
 }
@@ -56,7 +56,7 @@ fn with_text(body: &Map<String, Value>, field: &str, value: &str) -> Vec<u8> {
 }
 
 fn cases(operation: &Operation) -> Vec<Case> {
-    let sound = operation.sound_body();
+    let sound = operation.valid_body();
     // Deeper than any parser accepts, and within the size limit of every operation.
     let deep = "[".repeat(5_000) + &"]".repeat(5_000);
     let mut cases = vec![
@@ -77,10 +77,10 @@ fn cases(operation: &Operation) -> Vec<Case> {
     ];
     for hidden in HIDDEN.iter().filter(|hidden| !operation.fields().contains_key(**hidden)) {
         let body = with(&sound, hidden, json!("x"));
-        cases.push(Case::invalid(format!("the hidden field {hidden}"), body).about(hidden));
+        cases.push(Case::invalid(format!("the hidden field {hidden}"), body).with_field(hidden));
     }
     for (name, schema) in operation.fields() {
-        cases.extend(of_field(&sound, &name, &schema));
+        cases.extend(field_cases(&sound, &name, &schema));
     }
     cases
 }
@@ -89,18 +89,18 @@ fn is_of_type(schema: &Value, name: &str) -> bool {
     schema["type"] == name || schema["type"].as_array().is_some_and(|types| types.iter().any(|of| of == name))
 }
 
-fn of_field(sound: &Map<String, Value>, name: &str, schema: &Value) -> Vec<Case> {
+fn field_cases(sound: &Map<String, Value>, name: &str, schema: &Value) -> Vec<Case> {
     let mut cases = Vec::new();
     if is_of_type(schema, "integer") {
         for number in ["-1", "1e400", "18446744073709551616", "1.5", "\"7\"", "[]"] {
             let body = with_text(sound, name, number);
             let about = if number == "1e400" { "" } else { name };
-            cases.push(Case::invalid(format!("{name} = {number}"), body).about(about));
+            cases.push(Case::invalid(format!("{name} = {number}"), body).with_field(about));
         }
     }
     if is_of_type(schema, "string") {
         for value in [json!(7), json!([]), json!({}), json!(true)] {
-            cases.push(Case::invalid(format!("{name} = {value}"), with(sound, name, value)).about(name));
+            cases.push(Case::invalid(format!("{name} = {value}"), with(sound, name, value)).with_field(name));
         }
         let twice = format!(r#"{{"{name}":"a","{name}":"b"}}"#);
         cases.push(Case::invalid(format!("{name} twice"), twice));
@@ -109,9 +109,9 @@ fn of_field(sound: &Map<String, Value>, name: &str, schema: &Value) -> Vec<Case>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_body_that_is_not_what_an_operation_takes_changes_anything() {
+async fn invalid_bodies_change_nothing() {
     let target = Target::start().await;
-    let before = target.holds().await;
+    let before = target.snapshot().await;
     let mut tried = 0;
     for operation in operations().iter().filter(|operation| operation.mutates()) {
         let path = target.path(operation);
@@ -119,7 +119,7 @@ async fn no_body_that_is_not_what_an_operation_takes_changes_anything() {
             let answer = target.send(&operation.method, &path, &[JSON], case.body.clone()).await;
             let said = format!("{} with {}: {answer:?}", operation.name, case.what);
             assert_eq!((answer.status, answer.code()), (case.status, case.code), "{said}");
-            must_be_documented(&answer, operation, &case.what);
+            assert_documented(&answer, operation, &case.what);
             if let Some(field) = case.field.filter(|field| !field.is_empty()) {
                 assert_eq!(answer.body["field"], field, "{said}");
             }
@@ -128,7 +128,7 @@ async fn no_body_that_is_not_what_an_operation_takes_changes_anything() {
     }
     println!("    hostile bodies: {tried} cases");
     assert!(tried > 500, "{tried}");
-    assert_eq!(target.holds().await, before);
+    assert_eq!(target.snapshot().await, before);
 }
 
 /// Texts that are valid as no name and that could harm a page, path or database.
@@ -161,18 +161,18 @@ fn excluded_by(schema: &Value) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_value_that_the_document_excludes_is_taken_in_any_field() {
+async fn values_excluded_by_the_document_are_refused() {
     let target = Target::start().await;
-    let before = target.holds().await;
+    let before = target.snapshot().await;
     let mut tried = 0;
     for operation in operations().iter().filter(|operation| operation.mutates()) {
-        let (path, sound) = (target.path(operation), operation.sound_body());
+        let (path, sound) = (target.path(operation), operation.valid_body());
         for (name, schema) in operation.fields() {
             for value in excluded_by(&schema) {
                 let answer = target.send(&operation.method, &path, &[JSON], with(&sound, &name, value.clone())).await;
                 let case = format!("{name} = {}", value.to_string().chars().take(20).collect::<String>());
                 assert!((400..500).contains(&answer.status), "{} {case}: {answer:?}", operation.name);
-                must_be_documented(&answer, operation, &case);
+                assert_documented(&answer, operation, &case);
                 assert!(answer.body.to_string().len() < 30_000, "{} {case}", operation.name);
                 tried += 1;
             }
@@ -180,11 +180,11 @@ async fn no_value_that_the_document_excludes_is_taken_in_any_field() {
     }
     println!("    hostile values: {tried} cases");
     assert!(tried > 150, "{tried}");
-    assert_eq!(target.holds().await, before);
+    assert_eq!(target.snapshot().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_none_says_which_field_and_what_to_choose() {
+async fn invalid_name_is_refused_with_its_field() {
     let target = Target::start().await;
     for path in ["/api/v1/projects", "/api/v1/nodes"] {
         for text in bad_texts() {
@@ -213,10 +213,10 @@ async fn a_wrong_content_type_or_method_is_refused_on_every_path() {
     let keyed = [JSON, ("idempotency-key", "of-an-operation")];
     let made = target.send(&Method::POST, "/api/v1/projects", &keyed, json!({ "name": "keyed" }).to_string()).await;
     assert_eq!(made.status, 201, "{made:?}");
-    let before = target.holds().await;
+    let before = target.snapshot().await;
     let operations = operations();
     for operation in operations.iter().filter(|operation| operation.body.is_some()) {
-        let body = Value::Object(operation.sound_body()).to_string();
+        let body = Value::Object(operation.valid_body()).to_string();
         for kind in [
             "text/plain",
             "application/x-www-form-urlencoded",
@@ -232,7 +232,7 @@ async fn a_wrong_content_type_or_method_is_refused_on_every_path() {
                 "{} {answer:?}",
                 operation.name
             );
-            must_be_documented(&answer, operation, kind);
+            assert_documented(&answer, operation, kind);
         }
     }
     for operation in &operations {
@@ -249,5 +249,5 @@ async fn a_wrong_content_type_or_method_is_refused_on_every_path() {
             assert!(known.iter().all(|method| allowed.contains(method.as_str())), "{method} {answer:?}");
         }
     }
-    assert_eq!(target.holds().await, before);
+    assert_eq!(target.snapshot().await, before);
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 
-use super::{JSON, Target, must_be_documented};
+use super::{JSON, Target, assert_documented};
 use crate::{
     operations::operations,
     raw::{bearer, write_then_wait},
@@ -18,11 +18,11 @@ async fn answer(platform: &Platform, lines: &[&str]) -> (String, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_repeats_a_deciding_header_changes_nothing() {
+async fn repeated_header_is_refused_and_changes_nothing() {
     let target = Target::start().await;
-    let before = target.holds().await;
+    let before = target.snapshot().await;
     for operation in operations().iter().filter(|operation| operation.mutates()) {
-        let body = json!(operation.sound_body()).to_string();
+        let body = json!(operation.valid_body()).to_string();
         for name in ["authorization", "content-type", "idempotency-key", "if-match"] {
             let value = if name == "content-type" { JSON.1 } else { target.bearer.as_str() };
             let value = if name == "if-match" { "*" } else { value };
@@ -31,18 +31,18 @@ async fn a_request_that_repeats_a_deciding_header_changes_nothing() {
             let answer = target.send(&operation.method, &target.path(operation), headers, body.clone()).await;
             assert_eq!((answer.status, answer.code()), (400, "headers_invalid"), "{} {name}", operation.name);
             assert_eq!(answer.body["field"], name);
-            must_be_documented(&answer, operation, name);
+            assert_documented(&answer, operation, name);
         }
     }
     for path in ["/livez", "/readyz", "/metrics", "/api/v1/openapi.json", "/nowhere"] {
         let twice = [("content-type", "a"), ("content-type", "b")];
         assert_eq!(target.send(&Method::GET, path, &twice, "").await.code(), "headers_invalid", "{path}");
     }
-    assert_eq!(target.holds().await, before);
+    assert_eq!(target.snapshot().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_names_its_host_once_and_its_length_in_one_way() {
+async fn request_needs_exactly_one_host_and_one_length() {
     let platform = Platform::start(0);
     let authorization = format!("authorization: {}", bearer(&platform));
     let get = ["GET /api/v1/whoami HTTP/1.1", &authorization];
@@ -50,8 +50,8 @@ async fn a_request_names_its_host_once_and_its_length_in_one_way() {
     assert_eq!(answer(&platform, &get).await, refused, "no host");
     assert_eq!(answer(&platform, &[&get[..], &["host: x", "host: x"]].concat()).await, refused, "two hosts");
     assert_eq!(answer(&platform, &[&get[..], &["host: x"]].concat()).await.0, "HTTP/1.1 200 OK");
-    let of_old = ["GET /livez HTTP/1.0"];
-    assert_eq!(answer(&platform, &of_old).await.0, "HTTP/1.0 200 OK", "HTTP/1.0 knows no Host");
+    let without_host = ["GET /livez HTTP/1.0"];
+    assert_eq!(answer(&platform, &without_host).await.0, "HTTP/1.0 200 OK", "HTTP/1.0 needs no Host header");
     let post = ["POST /api/v1/projects HTTP/1.1", &authorization, "host: x", "content-type: application/json"];
     // The lengths differ, because equal ones would count as one (RFC 9110, section 8.6).
     let first = answer(&platform, &[&post[..], &["content-length: 2", "content-length: 3"]].concat()).await.0;
@@ -63,7 +63,7 @@ async fn a_request_names_its_host_once_and_its_length_in_one_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scheme_is_read_in_any_case_and_headers_up_to_their_limit() {
+async fn authorization_scheme_ignores_case_and_headers_have_a_size_limit() {
     let platform = Platform::start(0);
     let bearer = bearer(&platform);
     let get = ["GET /api/v1/whoami HTTP/1.1", "host: x"];

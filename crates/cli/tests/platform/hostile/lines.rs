@@ -4,10 +4,10 @@ use gpuaas_model::LINE_FORMAT;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::{JSON, Target, lists::escaped, must_be_documented};
+use super::{JSON, Target, assert_documented, lists::escaped};
 use crate::{
     operations::{Operation, operations},
-    raw::Answer,
+    raw::HttpResponse,
 };
 
 /// Refused texts, each with the part of the refusal that names the character.
@@ -30,7 +30,7 @@ const GOOD: &str = "Zoë 安娜 🚀 أحمد";
 fn bodies(operation: &Operation, text: &str) -> Vec<(String, Map<String, Value>)> {
     let mut bodies = Vec::new();
     for (name, schema) in operation.fields() {
-        let mut body = operation.sound_body();
+        let mut body = operation.valid_body();
         // A reason is accepted only together with `force`.
         if operation.fields().contains_key("force") {
             body.insert("force".to_owned(), json!(true));
@@ -46,36 +46,42 @@ fn bodies(operation: &Operation, text: &str) -> Vec<(String, Map<String, Value>)
     bodies
 }
 
-fn must_name(answer: &Answer, (status, code): (u16, &str), field: &str, told: &str, case: &str) {
+fn assert_names_field(answer: &HttpResponse, (status, code): (u16, &str), field: &str, expected: &str, case: &str) {
     assert_eq!((answer.status, answer.code()), (status, code), "{case}: {answer:?}");
     assert_eq!(answer.body["field"], field, "{case}: {answer:?}");
-    assert!(answer.body["detail"].as_str().is_some_and(|detail| detail.contains(told)), "{case}: {answer:?}");
+    assert!(answer.body["detail"].as_str().is_some_and(|detail| detail.contains(expected)), "{case}: {answer:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_line_of_any_operation_holds_a_character_that_is_not_seen() {
+async fn invisible_characters_are_refused_in_every_line_field() {
     let target = Target::start().await;
-    let before = target.holds().await;
+    let before = target.snapshot().await;
     let mut fields = 0;
     for operation in &operations() {
-        for (text, told) in BAD {
+        for (text, message) in BAD {
             for (field, body) in bodies(operation, text) {
                 let case = format!("{} {field} = {text:?}", operation.name);
                 let sent = Value::Object(body).to_string();
                 let answer = target.send(&operation.method, &target.path(operation), &[JSON], sent).await;
-                must_name(&answer, (422, "field_invalid"), &field, told, &case);
-                must_be_documented(&answer, operation, &case);
+                assert_names_field(&answer, (422, "field_invalid"), &field, message, &case);
+                assert_documented(&answer, operation, &case);
             }
             for (name, _) in operation.query.iter().filter(|(_, schema)| schema["format"] == LINE_FORMAT) {
                 let path = format!("{}?{name}={}", target.path(operation), escaped(text));
                 let answer = target.send(&Method::GET, &path, &[], "").await;
-                must_name(&answer, (400, "query_invalid"), name, told, &format!("{} {name}", operation.name));
+                assert_names_field(
+                    &answer,
+                    (400, "query_invalid"),
+                    name,
+                    message,
+                    &format!("{} {name}", operation.name),
+                );
             }
         }
         fields += bodies(operation, GOOD).len();
     }
     assert!(fields >= 8, "{fields}");
-    assert_eq!(target.holds().await, before);
+    assert_eq!(target.snapshot().await, before);
     let body = json!({ "name": GOOD, "role": "viewer", "project": "ours" }).to_string();
     let made = target.send(&Method::POST, "/api/v1/tokens", &[JSON], body).await;
     assert_eq!((made.status, &made.body["token"]["name"]), (201, &json!(GOOD)), "{made:?}");

@@ -3,8 +3,8 @@
 use http::Method;
 use serde_json::Value;
 
-use super::{JSON, Target, must_be_documented};
-use crate::operations::{NOBODYS_ID, Operation, operations};
+use super::{JSON, Target, assert_documented};
+use crate::operations::{Operation, UNUSED_ID, operations};
 
 pub(super) fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
@@ -25,13 +25,13 @@ fn refused_by(schema: &Value) -> Vec<String> {
     values.into_iter().map(escaped).collect()
 }
 
-async fn ask(target: &Target, operation: &Operation, query: &str) -> crate::raw::Answer {
+async fn ask(target: &Target, operation: &Operation, query: &str) -> crate::raw::HttpResponse {
     let path = format!("{}?{query}", target.path(operation));
     target.send(&Method::GET, &path, &[], "").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_query_that_was_never_ours_is_taken_for_one() {
+async fn invalid_query_parameters_are_refused() {
     let target = Target::start().await;
     let mut tried = 0;
     for operation in operations().iter().filter(|operation| !operation.mutates()) {
@@ -45,7 +45,7 @@ async fn no_query_that_was_never_ours_is_taken_for_one() {
                     schema["pattern"].is_string() || name == "operation" || operation.template.contains('{');
                 let is_absent = names_one && answer.code() == "not_found";
                 assert!(is_absent || answer.code() == "query_invalid", "{} {case}: {answer:?}", operation.name);
-                must_be_documented(&answer, operation, &case);
+                assert_documented(&answer, operation, &case);
                 if !names_one {
                     assert_eq!(answer.body["field"], *name, "{} {case}: {answer:?}", operation.name);
                 }
@@ -57,13 +57,13 @@ async fn no_query_that_was_never_ours_is_taken_for_one() {
         for unknown in ["colour=red", "id=1", "__proto__=1", "%00=1", "access_token=x"] {
             let answer = ask(&target, operation, unknown).await;
             assert_eq!((answer.status, answer.code()), (400, "query_invalid"), "{} {unknown}", operation.name);
-            must_be_documented(&answer, operation, unknown);
+            assert_documented(&answer, operation, unknown);
             tried += 1;
         }
         if operation.query.contains_key("cursor") && !operation.template.contains("{workload}") {
             let whose = if operation.takes_project { "&project=ours" } else { "" };
-            let position = ask(&target, operation, &format!("cursor={NOBODYS_ID}&limit=1{whose}")).await;
-            assert_eq!(position.status, 200, "an id is a position, whether anything has it or not: {position:?}");
+            let position = ask(&target, operation, &format!("cursor={UNUSED_ID}&limit=1{whose}")).await;
+            assert_eq!(position.status, 200, "any id is a valid cursor: {position:?}");
         }
     }
     println!("    hostile queries: {tried} cases");
@@ -74,38 +74,38 @@ async fn no_query_that_was_never_ours_is_taken_for_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn mutation_with_an_unknown_parameter_is_refused_and_does_nothing() {
     let target = Target::start().await;
-    let before = target.holds().await;
+    let before = target.snapshot().await;
     for operation in operations().iter().filter(|operation| operation.mutates()) {
         let path = format!("{}?dry-run=true", target.path(operation));
         let body =
-            if operation.body.is_some() { Value::Object(operation.sound_body()).to_string() } else { String::new() };
+            if operation.body.is_some() { Value::Object(operation.valid_body()).to_string() } else { String::new() };
         let answer = target.send(&operation.method, &path, &[JSON], body).await;
         assert_eq!((answer.status, answer.code()), (400, "query_invalid"), "{}: {answer:?}", operation.name);
         assert_eq!(answer.body["field"], "dry-run", "{}", operation.name);
-        must_be_documented(&answer, operation, "dry-run");
+        assert_documented(&answer, operation, "dry-run");
     }
-    assert_eq!(target.holds().await, before);
+    assert_eq!(target.snapshot().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_part_of_a_path_that_was_never_ours_finds_anything() {
+async fn invalid_path_parameters_find_nothing() {
     let target = Target::start().await;
-    let before = target.holds().await;
+    let before = target.snapshot().await;
     let long = "a".repeat(10_000);
     for operation in operations().iter().filter(|operation| operation.template.contains('{')) {
         for part in ["%00", "..", "%2e%2e%2f%2e%2e", "%3Cb%3E", "%27%20OR%201=1", "%F0%9F%92%A9", &long] {
             let path = operation.path(|_| part.to_owned());
-            let body = Value::Object(operation.sound_body()).to_string();
+            let body = Value::Object(operation.valid_body()).to_string();
             let body = if operation.body.is_some() { body } else { String::new() };
             let answer = target.send(&operation.method, &path, &[super::JSON], body).await;
             let case = format!("{} {}: {answer:?}", operation.name, &path[..path.len().min(80)]);
             assert!([400, 404].contains(&answer.status), "{case}");
-            must_be_documented(&answer, operation, &case);
+            assert_documented(&answer, operation, &case);
         }
         let unreadable = operation.path(|_| "%FF".to_owned());
         let answer = target.send(&operation.method, &unreadable, &[super::JSON], "{}").await;
         assert!([400, 404].contains(&answer.status), "{}: {answer:?}", operation.name);
-        must_be_documented(&answer, operation, "%FF");
+        assert_documented(&answer, operation, "%FF");
     }
-    assert_eq!(target.holds().await, before);
+    assert_eq!(target.snapshot().await, before);
 }

@@ -13,9 +13,9 @@ use tokio_rustls::client::TlsStream;
 
 use super::JSON;
 use crate::{
-    operations::NOBODYS_ID,
+    operations::UNUSED_ID,
     raw::{connect, send},
-    world::{PATIENCE, Platform, eventually, show},
+    world::{Platform, WAIT_MAX, eventually, show},
 };
 
 /// Connections at once; the limit for one address is 256.
@@ -42,9 +42,9 @@ async fn all_at_once(platform: &Platform, head: &str) -> Vec<u16> {
             "{head}host: {address}\r\nconnection: close\r\ncontent-type: {}\r\ncontent-length: {BODY_BYTES}\r\n\r\n",
             JSON.1
         );
-        stream.write_all(head.as_bytes()).await.expect("the head is taken");
-        stream.write_all(&vec![b' '; BODY_BYTES - 1]).await.expect("the body is taken");
-        stream.flush().await.expect("the body is taken");
+        stream.write_all(head.as_bytes()).await.expect("the head is sent");
+        stream.write_all(&vec![b' '; BODY_BYTES - 1]).await.expect("the body is sent");
+        stream.flush().await.expect("the body is sent");
         stream
     }))
     .await;
@@ -60,12 +60,12 @@ async fn all_at_once(platform: &Platform, head: &str) -> Vec<u16> {
 /// Reads the status from the first line of the answer.
 async fn status(stream: &mut TlsStream<TcpStream>) -> u16 {
     let mut line = [0; 12];
-    timeout(PATIENCE, stream.read_exact(&mut line)).await.expect("it answers in time").expect("it answers");
+    timeout(WAIT_MAX, stream.read_exact(&mut line)).await.expect("it answers in time").expect("it answers");
     let text = std::str::from_utf8(&line).expect("a text");
     text.strip_prefix("HTTP/1.1 ").and_then(|status| status.parse().ok()).expect("a status")
 }
 
-async fn must_stay_small(platform: &Platform, what: &str, head: &str, expected: &[u16]) {
+async fn assert_memory_stays_small(platform: &Platform, what: &str, head: &str, expected: &[u16]) {
     let before = memory_mib(platform, "VmRSS");
     let statuses = all_at_once(platform, head).await;
     let most = memory_mib(platform, "VmHWM");
@@ -78,7 +78,7 @@ async fn must_stay_small(platform: &Platform, what: &str, head: &str, expected: 
 async fn enrollments_with_large_bodies_take_little_memory() {
     let platform = Platform::start(0);
     // Beyond the burst limit of an address, some are refused with 429.
-    must_stay_small(&platform, "enrollments", "POST /api/v1/enroll HTTP/1.1\r\n", &[413, 429]).await;
+    assert_memory_stays_small(&platform, "enrollments", "POST /api/v1/enroll HTTP/1.1\r\n", &[413, 429]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +94,7 @@ async fn large_bodies_of_one_project_take_little_memory() {
     };
     let token = client.create_token(&ask).await.expect("made").secret;
     let head = format!("POST /api/v1/workloads HTTP/1.1\r\nauthorization: Bearer {token}\r\n");
-    must_stay_small(&platform, "bodies of one project", &head, &[400, 408, 429]).await;
+    assert_memory_stays_small(&platform, "bodies of one project", &head, &[400, 408, 429]).await;
 }
 
 /// Begins an enrollment with `Expect: 100-continue`; its body is not sent yet.
@@ -105,30 +105,30 @@ async fn begin_enrollment(platform: &Platform) -> TlsStream<TcpStream> {
          transfer-encoding: chunked\r\n\r\n",
         JSON.1
     );
-    stream.write_all(head.as_bytes()).await.expect("the head is taken");
-    stream.flush().await.expect("the head is taken");
+    stream.write_all(head.as_bytes()).await.expect("the head is sent");
+    stream.flush().await.expect("the head is sent");
     stream
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unfinished_bodies_of_strangers_have_one_budget_and_what_is_beyond_it_is_refused() {
+async fn unauthenticated_bodies_share_one_memory_budget() {
     /// Just below the limit of one body; together the bodies exceed an address's share of the budget.
     const BYTES: usize = 16_000;
     const BODIES: usize = 150;
     let platform = Platform::start(0);
     let mut held = join_all((0..BODIES).map(|_| async {
         let mut stream = begin_enrollment(&platform).await;
-        assert_eq!(status(&mut stream).await, 100, "its body is asked for");
+        assert_eq!(status(&mut stream).await, 100, "the server requests the body");
         let mut rest = [0; " Continue\r\n\r\n".len()];
         stream.read_exact(&mut rest).await.expect("an interim answer");
-        stream.write_all(format!("{BYTES:x}\r\n{}\r\n", " ".repeat(BYTES)).as_bytes()).await.expect("taken");
-        stream.flush().await.expect("taken");
+        stream.write_all(format!("{BYTES:x}\r\n{}\r\n", " ".repeat(BYTES)).as_bytes()).await.expect("sent");
+        stream.flush().await.expect("sent");
         stream
     }))
     .await;
     let (first, ..) = select_all(held.iter_mut().map(|stream| Box::pin(status(stream)))).await;
-    assert_eq!(first, 429, "the bodies that were taken are still waited for");
-    let ask = json!({ "node": NOBODYS_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x" });
+    assert_eq!(first, 429, "unfinished bodies beyond the budget are not refused");
+    let ask = json!({ "node": UNUSED_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x" });
     // As long as the held bodies: a shorter one might still fit in the budget.
     let ask = format!("{ask}{}", " ".repeat(BYTES));
     let enroll = async || send(&platform, Method::POST, "/api/v1/enroll", &[JSON], ask.clone()).await;
@@ -136,18 +136,18 @@ async fn unfinished_bodies_of_strangers_have_one_budget_and_what_is_beyond_it_is
     assert_eq!((answer.status, answer.code()), (429, "rate_limited"), "{answer:?}");
     assert_eq!(answer.headers["retry-after"], "1");
     drop(held);
-    eventually("the room is not given back", async || enroll().await.code() == "enrollment_invalid").await;
+    eventually("the budget is not released", async || enroll().await.code() == "enrollment_invalid").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_enrollment_is_counted_before_its_body_is_read() {
+async fn enrollment_is_rate_limited_before_its_body_is_read() {
     let platform = Platform::start_with(0, &[("GPUAAS_REQUESTS_PER_ADDRESS", "5")]);
-    let ask = json!({ "node": NOBODYS_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x" });
+    let ask = json!({ "node": UNUSED_ID, "token": "x", "csr": "x", "machine_id": "x", "agent_version": "x" });
     let enroll = async || send(&platform, Method::POST, "/api/v1/enroll", &[JSON], ask.to_string()).await.status;
     while send(&platform, Method::GET, "/api/v1/nodes", &[], "").await.status != 429 {}
-    assert_eq!(enroll().await, 400, "whoever asks for something else without a token holds up no machine");
+    assert_eq!(enroll().await, 400, "requests without a token do not limit enrollments");
     // At 5 requests per second, an address over its limit may send the next request after 200 ms.
-    eventually("a body is asked for although the address has asked too often", async || {
+    eventually("the server requests the body of a limited address", async || {
         while enroll().await != 429 {}
         status(&mut begin_enrollment(&platform).await).await == 429
     })

@@ -16,8 +16,8 @@ use http::Method;
 use serde_json::Value;
 
 use crate::{
-    operations::{NOBODYS_ID, Operation},
-    raw::{Answer, bearer, send},
+    operations::{Operation, UNUSED_ID},
+    raw::{HttpResponse, bearer, send},
     world::{Platform, eventually},
 };
 
@@ -65,17 +65,23 @@ impl Target {
             "slug" => "rke2".to_owned(),
             "id" if of_allocation => self.allocation.clone(),
             "id" if of_token => self.token.clone(),
-            _ => NOBODYS_ID.to_owned(),
+            _ => UNUSED_ID.to_owned(),
         })
     }
 
-    async fn send(&self, method: &Method, path: &str, headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Answer {
+    async fn send(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Vec<u8>>,
+    ) -> HttpResponse {
         let headers = [&[("authorization", self.bearer.as_str())], headers].concat();
         send(&self.platform, method.clone(), path, &headers, body.into()).await
     }
 
     /// Returns all state that a mutation would change. A refusal leaves only an audit record, so only accepted audit records are counted.
-    async fn holds(&self) -> Vec<Value> {
+    async fn snapshot(&self) -> Vec<Value> {
         let mut held = Vec::new();
         for path in [
             "/api/v1/events?limit=1000",
@@ -89,7 +95,7 @@ impl Target {
             "/api/v1/operations",
         ] {
             let answer = self.send(&Method::GET, path, &[], "").await;
-            assert_eq!(answer.status, 200, "it does not answer any more: {answer:?}");
+            assert_eq!(answer.status, 200, "the control plane no longer answers: {answer:?}");
             held.push(answer.body);
         }
         let audit = self.send(&Method::GET, "/api/v1/audit", &[], "").await.body["items"].clone();
@@ -100,10 +106,10 @@ impl Target {
 }
 
 /// Checks that the answer is a problem document with a next action and a code that the operation documents.
-fn must_be_documented(answer: &Answer, operation: &Operation, case: &str) {
+fn assert_documented(answer: &HttpResponse, operation: &Operation, case: &str) {
     let case = format!("{} {case}: {answer:?}", operation.name);
     assert_eq!(answer.headers["content-type"], "application/problem+json", "{case}");
-    assert!(operation.errors.contains(answer.code()), "{} is not in its description; {case}", answer.code());
+    assert!(operation.errors.contains(answer.code()), "{} is not documented; {case}", answer.code());
     assert_eq!(answer.body["status"], answer.status, "{case}");
     assert!(answer.body["next"].as_str().is_some_and(|next| !next.is_empty()), "{case}");
     assert_eq!(answer.headers["correlation-id"], answer.body["correlation_id"].as_str().expect("an id"), "{case}");

@@ -16,7 +16,7 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    raw::{Answer, address_of, bearer, read_on, send, shake},
+    raw::{HttpResponse, address_of, bearer, read_on, send, tls_handshake},
     world::{Platform, eventually, show},
 };
 
@@ -35,7 +35,7 @@ async fn connect(ready: &Value, from: Ipv4Addr) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4 * 1_024).expect("set");
     socket.bind((from, 0).into()).expect("an address of the loopback");
-    socket.connect(address_of(ready)).await.expect("the kernel takes it")
+    socket.connect(address_of(ready)).await.expect("connected")
 }
 
 /// Returns the header that a load balancer sends for `client`: PROXY protocol, version 2, TCP over IPv4.
@@ -46,7 +46,7 @@ fn header(client: Ipv4Addr) -> Vec<u8> {
 }
 
 /// Opens a connection that a load balancer at `from` forwards for `client`.
-async fn pass_on(ready: &Value, from: Ipv4Addr, client: Ipv4Addr) -> TcpStream {
+async fn connect_proxied(ready: &Value, from: Ipv4Addr, client: Ipv4Addr) -> TcpStream {
     let mut stream = connect(ready, from).await;
     stream.write_all(&header(client)).await.expect("written");
     stream
@@ -70,29 +70,29 @@ fn memory(ready: &Value) -> String {
     format!("{resident}; {}", sockets.lines().find(|line| line.starts_with("TCP:")).expect("TCP"))
 }
 
-fn lay_large_package(folder: &Path) {
+fn write_large_package(folder: &Path) {
     let file = std::fs::File::create(folder.join(PACKAGE)).expect("made");
-    file.set_len(PACKAGE_BYTES).expect("it takes no room");
+    file.set_len(PACKAGE_BYTES).expect("a sparse file");
     std::fs::write(folder.join("SHA256SUMS"), format!("{}  {PACKAGE}\n", "ab".repeat(32))).expect("written");
 }
 
 /// Requests the path eight times and never reads the answers.
-async fn ask_and_never_read(ready: &Value, from: Ipv4Addr, path: &str) -> TlsStream<TcpStream> {
-    let mut stream = shake(ready, connect(ready, from).await).await.expect("TLS");
+async fn request_and_never_read(ready: &Value, from: Ipv4Addr, path: &str) -> TlsStream<TcpStream> {
+    let mut stream = tls_handshake(ready, connect(ready, from).await).await.expect("TLS");
     let ask = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").repeat(8);
     stream.write_all(ask.as_bytes()).await.expect("written");
     stream
 }
 
-async fn read_from(ready: &Value, from: Ipv4Addr, path: &str) -> Answer {
-    read_on(shake(ready, connect(ready, from).await).await.expect("TLS"), path, &[]).await
+async fn read_from(ready: &Value, from: Ipv4Addr, path: &str) -> HttpResponse {
+    read_on(tls_handshake(ready, connect(ready, from).await).await.expect("TLS"), path, &[]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_never_read_are_ended_and_hold_little_until_then() {
+async fn clients_that_never_read_are_disconnected_and_use_little_memory() {
     const ATTACKERS: u8 = 9;
     let packages = tempfile::tempdir().expect("a folder");
-    lay_large_package(packages.path());
+    write_large_package(packages.path());
     let folder = packages.path().to_str().expect("a text");
     let platform = Platform::start_with(0, &[("GPUAAS_PACKAGES_DIR", folder)]);
     let (ready, package) = (platform.ready(), format!("/install/packages/{PACKAGE}"));
@@ -101,7 +101,7 @@ async fn clients_that_never_read_are_ended_and_hold_little_until_then() {
     let mut unread = Vec::new();
     for last in 1..=ATTACKERS {
         for path in [&package, "/api/v1/openapi.json"] {
-            let asks = (0..32).map(|_| ask_and_never_read(&ready, loopback(201, last), path));
+            let asks = (0..32).map(|_| request_and_never_read(&ready, loopback(201, last), path));
             unread.extend(futures::future::join_all(asks).await);
         }
     }
@@ -112,20 +112,20 @@ async fn clients_that_never_read_are_ended_and_hold_little_until_then() {
     let whoami = send(&platform, Method::GET, "/api/v1/whoami", &[("authorization", &bearer(&platform))], "").await;
     assert_eq!(whoami.status, 200, "{whoami:?}");
     let refused = read_from(&ready, loopback(201, 1), "/install.sh").await;
-    assert_eq!((refused.status, refused.code()), (429, "rate_limited"), "an address downloads little at once");
+    assert_eq!((refused.status, refused.code()), (429, "rate_limited"), "the downloads of one address are limited");
     assert_eq!(refused.headers["retry-after"], "5");
     let taken = read_from(&ready, loopback(202, 1), "/install.sh").await;
-    assert_eq!(taken.status, 200, "another address is served although all downloads are taken: {taken:?}");
-    eventually("clients that read nothing are served for ever", async || connections_from(&ready, 201) == 0).await;
+    assert_eq!(taken.status, 200, "another address is not served: {taken:?}");
+    eventually("clients that never read stay connected", async || connections_from(&ready, 201) == 0).await;
     show(&format!("memory: after {:?}: {}", began.elapsed(), memory(&ready)));
-    assert!(began.elapsed() > STALLED_AFTER, "they had their time");
+    assert!(began.elapsed() > STALLED_AFTER, "they were disconnected too early");
     drop(unread);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn addresses_that_take_every_connection_lock_nobody_out() {
+async fn addresses_that_take_all_connections_do_not_block_others() {
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("as many files as there may be");
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("the limit is raised");
     let platform = Platform::start(0);
     let ready = platform.ready();
     let mut held = Vec::new();
@@ -139,37 +139,37 @@ async fn addresses_that_take_every_connection_lock_nobody_out() {
     }
     // Some of the opened connections still wait in the kernel to be accepted or refused.
     let (standing, held_by_us) = (connections_from(&ready, 203), held.len());
-    println!("{held_by_us} were opened, {standing} stand");
+    println!("{held_by_us} were opened, {standing} are established");
     assert!(standing < held_by_us);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn balancer_is_believed_from_its_network_alone_and_its_clients_are_counted_apart() {
+async fn proxy_header_is_trusted_only_from_its_network_and_its_clients_count_separately() {
     let settings = [("GPUAAS_PROXY_PROTOCOL_FROM", "127.205.0.0/16"), ("GPUAAS_REQUESTS_PER_ADDRESS", "1")];
     let platform = Platform::start_with(0, &settings);
     let ready = platform.ready();
     let (balancer, elsewhere) = (loopback(205, 1), loopback(206, 1));
     let [hostile, honest] = [7, 8].map(|last| Ipv4Addr::new(198, 51, 100, last));
     let bare = connect(&ready, balancer).await;
-    assert!(shake(&ready, bare).await.is_err(), "a connection of the balancer needs its header");
-    let forged = pass_on(&ready, elsewhere, honest).await;
-    assert!(shake(&ready, forged).await.is_err(), "a header from elsewhere is no header");
+    assert!(tls_handshake(&ready, bare).await.is_err(), "a connection from the load balancer works without a header");
+    let forged = connect_proxied(&ready, elsewhere, honest).await;
+    assert!(tls_handshake(&ready, forged).await.is_err(), "a header from another network is accepted");
     let ask = async |client| {
-        let stream = pass_on(&ready, balancer, client).await;
-        read_on(shake(&ready, stream).await.expect("TLS"), "/api/v1/openapi.json", &[]).await.status
+        let stream = connect_proxied(&ready, balancer, client).await;
+        read_on(tls_handshake(&ready, stream).await.expect("TLS"), "/api/v1/openapi.json", &[]).await.status
     };
     let mut asked = 0;
     while ask(hostile).await == 200 {
         asked += 1;
-        assert!(asked < 100, "the client that the header names is held to its limits");
+        assert!(asked < 100, "the client in the header is never limited");
     }
-    assert_eq!(ask(honest).await, 200, "another client behind the same balancer is not");
+    assert_eq!(ask(honest).await, 200, "another client behind the same load balancer is limited too");
     let mut crowd = Vec::new();
     for _ in 0..300 {
-        crowd.push(pass_on(&ready, balancer, hostile).await);
+        crowd.push(connect_proxied(&ready, balancer, hostile).await);
     }
-    assert_eq!(ask(honest).await, 200, "nor does the other's crowd of connections keep it out");
-    eventually("one client behind a balancer has more connections than an address may have", async || {
+    assert_eq!(ask(honest).await, 200, "connections of another client lock it out");
+    eventually("one client behind a load balancer exceeds the connection limit", async || {
         connections_from(&ready, 205) <= 256
     })
     .await;
@@ -177,14 +177,14 @@ async fn balancer_is_believed_from_its_network_alone_and_its_clients_are_counted
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_without_a_token_are_for_direct_connections_over_loopback_alone() {
+async fn metrics_without_a_token_need_a_direct_loopback_connection() {
     let settings = [("GPUAAS_PROXY_PROTOCOL_FROM", "127.205.0.0/16"), ("GPUAAS_METRICS_OVER_LOOPBACK", "true")];
     let platform = Platform::start_with(0, &settings);
     let ready = platform.ready();
-    let read = async |stream| read_on(shake(&ready, stream).await.expect("TLS"), "/metrics", &[]).await.status;
+    let read = async |stream| read_on(tls_handshake(&ready, stream).await.expect("TLS"), "/metrics", &[]).await.status;
     assert_eq!(read(connect(&ready, loopback(1, 1)).await).await, 200, "this machine");
     for client in [Ipv4Addr::new(198, 51, 100, 7), Ipv4Addr::LOCALHOST] {
-        let passed_on = pass_on(&ready, loopback(205, 1), client).await;
-        assert_eq!(read(passed_on).await, 401, "{client} behind a balancer");
+        let passed_on = connect_proxied(&ready, loopback(205, 1), client).await;
+        assert_eq!(read(passed_on).await, 401, "{client} behind a load balancer");
     }
 }

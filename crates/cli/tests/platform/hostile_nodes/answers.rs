@@ -12,16 +12,16 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    lie::{Lies, body, ended, facts, held, hello, lines},
-    node::{Node, asked},
+    lie::{Lies, body, facts, hello, lines, succeeded, unfinished},
+    node::{Node, send_request},
 };
 use crate::{
     fleet::Fleet,
-    restarts::{prepared, until_running},
+    restarts::{prepare_deployment, until_running},
     world::{CLUSTERS, eventually},
 };
 
-async fn active(client: &Client, node: &str) {
+async fn await_active(client: &Client, node: &str) {
     eventually("the node does not become active", async || {
         client.get_node(node).await.is_ok_and(|shown| shown.state == "active")
     })
@@ -31,8 +31,8 @@ async fn active(client: &Client, node: &str) {
 /// Enrolls a node whose inspection reports `found`, and returns the node's allocation once the inspection has ended.
 async fn inspected(client: &Client, name: &str, found: Value) -> Allocation {
     let node = Node::enrolled(client, name).await;
-    let _serving = node.serve(Lies::default().on_task(TaskType::Inspect, move |_| ended(found.clone()))).await;
-    active(client, name).await;
+    let _serving = node.serve(Lies::default().on_task(TaskType::Inspect, move |_| succeeded(found.clone()))).await;
+    await_active(client, name).await;
     let ask = CreateAllocation { project: "research".into(), node: name.into() };
     let id = client.create_allocation(&ask).await.expect("made").id;
     let mut found = None;
@@ -46,7 +46,7 @@ async fn inspected(client: &Client, name: &str, found: Value) -> Allocation {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn facts_of_absurd_size_are_cut_or_refused_and_what_nobody_asked_for_is_not_kept() {
+async fn oversized_facts_are_cut_or_refused_and_unknown_fields_dropped() {
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     client.create_project(&CreateProject { name: "research".into() }).await.expect("made");
@@ -71,7 +71,7 @@ async fn facts_of_absurd_size_are_cut_or_refused_and_what_nobody_asked_for_is_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hello_of_absurd_size_makes_no_node_active() {
+async fn oversized_hello_is_refused() {
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let node = Node::enrolled(&client, "gpu-1").await;
@@ -82,16 +82,16 @@ async fn a_hello_of_absurd_size_makes_no_node_active() {
         Hello { machine_id: "a".repeat(1_000_000), ..honest() },
     ] {
         let serving = node.serve(Lies { hello: Some(absurd), ..Lies::default() }).await;
-        let ended = tokio::time::timeout(crate::world::PATIENCE, serving);
-        ended.await.expect("it is turned away").expect("no panic");
+        let ended = tokio::time::timeout(crate::world::WAIT_MAX, serving);
+        ended.await.expect("the node is disconnected").expect("no panic");
         assert_eq!(client.get_node("gpu-1").await.expect("a node").state, "enrolled");
     }
     let _serving = node.serve(Lies::default()).await;
-    active(&client, "gpu-1").await;
+    await_active(&client, "gpu-1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lines_out_of_order_end_a_task_once_and_by_the_first_end() {
+async fn out_of_order_task_lines_end_a_task_once() {
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let node = Node::enrolled(&client, "gpu-1").await;
@@ -111,7 +111,7 @@ async fn lines_out_of_order_end_a_task_once_and_by_the_first_end() {
         lines(stream::iter(lines_said))
     };
     let _serving = node.serve(Lies::default().on_task(TaskType::Noop, disorder)).await;
-    active(&client, "gpu-1").await;
+    await_active(&client, "gpu-1").await;
     let ping = client.ping_node("gpu-1").await.expect("an answer");
     assert_eq!(ping.task.state, "succeeded");
     let ends = client.list_audit(None, None, None, 0).await.expect("records").items;
@@ -121,7 +121,7 @@ async fn lines_out_of_order_end_a_task_once_and_by_the_first_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_busy_is_asked_again_later_whatever_its_agent_calls_it() {
+async fn busy_node_is_reported_as_node_busy_for_both_agent_codes() {
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let node = Node::enrolled(&client, "gpu-1").await;
@@ -134,9 +134,9 @@ async fn a_node_that_is_busy_is_asked_again_later_whatever_its_agent_calls_it() 
         };
         let lies = Lies::default().on_task(TaskType::Noop, busy).on_task(TaskType::Inspect, busy);
         let serving = node.serve(lies).await;
-        active(&client, "gpu-1").await;
+        await_active(&client, "gpu-1").await;
         for refused in [client.ping_node("gpu-1").await.err(), client.inspect_node("gpu-1").await.err()] {
-            let ClientError::Problem(problem) = refused.expect("it is busy") else { panic!("no problem") };
+            let ClientError::Problem(problem) = refused.expect("it is busy") else { panic!("not a problem") };
             assert_eq!((problem.status, problem.code.as_str()), (429, "node_busy"), "{called}: {problem:?}");
             assert!(problem.detail.contains("32 tasks are under way"), "{problem:?}");
         }
@@ -145,22 +145,22 @@ async fn a_node_that_is_busy_is_asked_again_later_whatever_its_agent_calls_it() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_reads_only_what_its_own_open_task_names_and_replaces_nothing_that_it_reads() {
+async fn node_reads_only_secrets_of_its_own_open_task_and_replaces_none() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let nodes = [Node::enrolled(&client, "gpu-1").await, Node::enrolled(&client, "gpu-2").await];
-    let (told, mut statements) = tokio::sync::mpsc::unbounded_channel();
+    let (statement_sender, mut statements) = tokio::sync::mpsc::unbounded_channel();
     let holding = move |statement| {
-        let _ = told.send(statement);
-        held()
+        let _ = statement_sender.send(statement);
+        unfinished()
     };
     let _one = nodes[0].serve(Lies::default().on_task(TaskType::Rke2Configure, holding)).await;
-    let _other = nodes[1].serve(Lies::default().on_task(TaskType::Preflight, |_| held())).await;
+    let _other = nodes[1].serve(Lies::default().on_task(TaskType::Preflight, |_| unfinished())).await;
     for node in ["gpu-1", "gpu-2"] {
-        active(&client, node).await;
+        await_active(&client, node).await;
     }
-    let deploy = prepared(&client).await;
+    let deploy = prepare_deployment(&client).await;
     let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
     until_running(&client, &operation, "server-1/configure").await;
     let statement = statements.recv().await.expect("the task that configures");
@@ -168,15 +168,27 @@ async fn a_node_reads_only_what_its_own_open_task_names_and_replaces_nothing_tha
     let target = format!("/v1/secrets/{secret}");
     let mut fetching = [nodes[0].fetch().await, nodes[1].fetch().await];
     let status = |answer: Option<(u16, Value)>| answer.expect("an answer").0;
-    assert_eq!(status(asked(&mut fetching[0], Method::GET, &target, "").await), 200, "its own task reads it");
-    assert_eq!(status(asked(&mut fetching[1], Method::GET, &target, "").await), 404, "another node's does not");
+    assert_eq!(
+        status(send_request(&mut fetching[0], Method::GET, &target, "").await),
+        200,
+        "its own task cannot read it"
+    );
+    assert_eq!(
+        status(send_request(&mut fetching[1], Method::GET, &target, "").await),
+        404,
+        "another node's task can read it"
+    );
     for sender in &mut fetching {
-        assert_eq!(status(asked(sender, Method::PUT, &target, "mine now").await), 404, "nobody replaces it");
+        assert_eq!(status(send_request(sender, Method::PUT, &target, "mine now").await), 404, "a node can replace it");
     }
     let release = client.list_artifacts().await.expect("artifacts").items;
     let digest = release[0].sha256.trim_start_matches("sha256:");
     let artifact = format!("/v1/artifacts/{digest}");
     for sender in &mut fetching {
-        assert_eq!(status(asked(sender, Method::GET, &artifact, "").await), 404, "no open task names it");
+        assert_eq!(
+            status(send_request(sender, Method::GET, &artifact, "").await),
+            404,
+            "a node can read it without a task"
+        );
     }
 }

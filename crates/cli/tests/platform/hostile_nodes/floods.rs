@@ -10,7 +10,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use gpuaas_api_types::{CreateProject, CreateToken};
-use gpuaas_client::{Client, LogAsk};
+use gpuaas_client::{Client, LogOptions};
 use gpuaas_model::{TaskType, Timestamp};
 use gpuaas_wire::{
     session::{JOURNAL_BYTES_MAX, JournalLine, TaskLine, path},
@@ -19,13 +19,13 @@ use gpuaas_wire::{
 use hyper::body::Bytes;
 
 use super::{
-    lie::{Lies, held, lines, pieces},
+    lie::{Lies, lines, pieces, unfinished},
     node::Node,
 };
 use crate::{
     fleet::Fleet,
-    restarts::{prepared, until_running},
-    world::{CLUSTERS, PATIENCE, eventually},
+    restarts::{prepare_deployment, until_running},
+    world::{CLUSTERS, WAIT_MAX, eventually},
 };
 
 /// One GiB of journal.
@@ -42,7 +42,7 @@ async fn deploying(client: &Client, lies: [Lies; 2]) -> [tokio::task::JoinHandle
         client.list_nodes(Some("active".into()), None).await.is_ok_and(|list| list.items.len() == 2)
     })
     .await;
-    let deploy = prepared(client).await;
+    let deploy = prepare_deployment(client).await;
     let operation = client.deploy_workload(&deploy).await.expect("accepted").operation.id;
     until_running(client, &operation, "server-1/preflight").await;
     serving
@@ -65,17 +65,17 @@ fn journal(handed_over: Arc<AtomicU64>) -> impl Fn() -> http::Response<super::li
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gigabyte_of_journal_is_cut_and_no_control_plane_grows_with_it() {
+async fn gigabyte_journal_is_cut_and_memory_stays_bounded() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let handed_over = Arc::new(AtomicU64::new(0));
     let lies = Lies::default().on(path::JOURNAL, journal(handed_over.clone()));
-    let lies = [lies, Lies::default()].map(|lies| lies.on_task(TaskType::Preflight, |_| held()));
+    let lies = [lies, Lies::default()].map(|lies| lies.on_task(TaskType::Preflight, |_| unfinished()));
     let _serving = deploying(&client, lies).await;
     let before = fleet.memory(0);
 
-    let ask = LogAsk { tail: Some(10), follow: true, ..LogAsk::default() };
+    let ask = LogOptions { tail: Some(10), follow: true, ..LogOptions::default() };
     let read = async || client.read_logs(Some("research".into()), "train", "server-1", &ask).await.expect("a journal");
     let (mut bytes, mut last) = (0, String::new());
     let mut whole = Box::pin(read().await);
@@ -95,7 +95,7 @@ async fn a_gigabyte_of_journal_is_cut_and_no_control_plane_grows_with_it() {
         stopped.push(one);
     }
     let mut seen = 0;
-    eventually("the node is read though nobody reads", async || {
+    eventually("the node is read although no client reads", async || {
         tokio::time::sleep(Duration::from_millis(500)).await;
         std::mem::replace(&mut seen, handed_over.load(Ordering::Relaxed)) == handed_over.load(Ordering::Relaxed)
     })
@@ -103,19 +103,19 @@ async fn a_gigabyte_of_journal_is_cut_and_no_control_plane_grows_with_it() {
     let grown = fleet.memory(0).saturating_sub(before);
     println!("the control plane had {} MiB at most before, and {} MiB with it", before >> 20, fleet.memory(0) >> 20);
     assert!(grown < GROWTH_BYTES_MAX, "the control plane grew by {} MiB", grown >> 20);
-    client.create_project(&CreateProject { name: "other".into() }).await.expect("and serves");
+    client.create_project(&CreateProject { name: "other".into() }).await.expect("the control plane serves");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn followed_journal_ends_when_its_token_is_revoked_and_goes_on_for_others() {
+async fn followed_journal_ends_only_for_the_revoked_token() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let line = || JournalLine { at: Timestamp::from_millis(1), text: "the only line".to_owned() };
     let quiet = move || lines(stream::iter([line()]).chain(stream::pending()));
     let lies = [Lies::default().on(path::JOURNAL, quiet), Lies::default()];
-    let _serving = deploying(&client, lies.map(|lies| lies.on_task(TaskType::Preflight, |_| held()))).await;
-    let ask = LogAsk { follow: true, ..LogAsk::default() };
+    let _serving = deploying(&client, lies.map(|lies| lies.on_task(TaskType::Preflight, |_| unfinished()))).await;
+    let ask = LogOptions { follow: true, ..LogOptions::default() };
     let mut journals = Vec::new();
     for _ in 0..2 {
         let viewer = CreateToken {
@@ -140,7 +140,7 @@ async fn followed_journal_ends_when_its_token_is_revoked_and_goes_on_for_others(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_progress_occupies_neither_the_writer_nor_the_events() {
+async fn progress_flood_blocks_neither_writer_nor_events() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
@@ -171,7 +171,7 @@ async fn a_flood_of_progress_occupies_neither_the_writer_nor_the_events() {
             (after, count) = (last.sequence, count + page.len());
         }
     };
-    let (began, told) = (Instant::now(), events().await);
+    let (began, reported) = (Instant::now(), events().await);
     let mut slowest = Duration::ZERO;
     for number in 0..20 {
         let asked = Instant::now();
@@ -179,13 +179,13 @@ async fn a_flood_of_progress_occupies_neither_the_writer_nor_the_events() {
         slowest = slowest.max(asked.elapsed());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let (told, took) = (events().await - told, began.elapsed());
-    println!("{told} events in {took:?} of the flood; the slowest of 20 changes took {slowest:?}");
-    assert!(told as u128 <= 2 * (took.as_millis() / 250 + 4), "{told} events in {took:?}");
-    assert!(slowest < PATIENCE, "{slowest:?}");
+    let (reported, took) = (events().await - reported, began.elapsed());
+    println!("{reported} events in {took:?} of the flood; the slowest of 20 changes took {slowest:?}");
+    assert!(reported as u128 <= 2 * (took.as_millis() / 250 + 4), "{reported} events in {took:?}");
+    assert!(slowest < WAIT_MAX, "{slowest:?}");
     let operation =
         client.list_operations(Some("research".into()), None, None).await.expect("operations").items.remove(0);
     let steps = client.get_operation(&operation.id).await.expect("an operation").steps;
-    let detail = steps.iter().find_map(|step| step.detail.clone()).expect("it says what it does");
+    let detail = steps.iter().find_map(|step| step.detail.clone()).expect("a step with a detail");
     assert!(detail.len() <= 512 && detail.ends_with("[cut]"), "{detail}");
 }

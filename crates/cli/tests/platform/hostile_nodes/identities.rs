@@ -12,11 +12,11 @@ use http::Method;
 
 use super::{
     lie::{Lies, hello},
-    node::{Node, asked},
+    node::{Node, send_request},
 };
 use crate::{
     fleet::Fleet,
-    world::{PATIENCE, eventually},
+    world::{WAIT_MAX, eventually},
 };
 
 const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
@@ -39,19 +39,19 @@ async fn allocated(client: &Client, node: &str) -> String {
 }
 
 /// Releases the node's allocation through `client` and checks that every connection of the node ends.
-async fn loses_everything(node: &std::sync::Arc<Node>, client: &Client) {
+async fn assert_release_ends_connections(node: &std::sync::Arc<Node>, client: &Client) {
     let channel = node.serve(Lies::default()).await;
     let allocation = allocated(client, "gpu-1").await;
     let mut fetching = node.fetch().await;
-    assert_eq!(asked(&mut fetching, Method::GET, SECRET, "").await.map(|(status, _)| status), Some(404));
+    assert_eq!(send_request(&mut fetching, Method::GET, SECRET, "").await.map(|(status, _)| status), Some(404));
     client.release_allocation(&allocation).await.expect("released");
     let released = Instant::now();
-    tokio::time::timeout(PATIENCE, channel).await.expect("the channel ends").expect("no panic");
-    let ended = async { while asked(&mut fetching, Method::GET, SECRET, "").await.is_some() {} };
-    tokio::time::timeout(PATIENCE, ended).await.expect("the fetching ends");
+    tokio::time::timeout(WAIT_MAX, channel).await.expect("the channel ends").expect("no panic");
+    let ended = async { while send_request(&mut fetching, Method::GET, SECRET, "").await.is_some() {} };
+    tokio::time::timeout(WAIT_MAX, ended).await.expect("the fetch connection ends");
     println!("every connection had ended {:?} after the release", released.elapsed());
     let again = node.serve(Lies::default()).await;
-    tokio::time::timeout(PATIENCE, again).await.expect("it is not let in again").expect("no panic");
+    tokio::time::timeout(WAIT_MAX, again).await.expect("the node is disconnected again").expect("no panic");
     assert_eq!(client.get_node("gpu-1").await.expect("a node").state, "needs_reimage");
     eventually("it still counts as connected", async || {
         client.get_node("gpu-1").await.is_ok_and(|node| node.connectivity != "connected")
@@ -60,23 +60,23 @@ async fn loses_everything(node: &std::sync::Arc<Node>, client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_tenant_left_loses_every_open_connection_at_once() {
+async fn released_node_loses_every_connection_at_once() {
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let node = Node::enrolled(&client, "gpu-1").await;
-    loses_everything(&node, &client).await;
+    assert_release_ends_connections(&node, &client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_does_so_too_when_another_replica_than_the_one_that_holds_them_is_told() {
+async fn release_at_another_replica_ends_every_connection() {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let fleet = Fleet::start_on(0, 2, Some(server.fresh_database().await)).await;
     let node = Node::enrolled(&fleet.client_of(0), "gpu-1").await;
-    loses_everything(&node, &fleet.client_of(1)).await;
+    assert_release_ends_connections(&node, &fleet.client_of(1)).await;
 }
 
 /// Returns the time `hours` hours ago.
-pub(crate) fn ago(hours: u64) -> Timestamp {
+pub(crate) fn hours_ago(hours: u64) -> Timestamp {
     let then = SystemTime::now() - Duration::from_secs(hours * 3_600);
     let since = then.duration_since(UNIX_EPOCH).expect("after 1970");
     Timestamp::from_millis(i64::try_from(since.as_millis()).expect("a time"))
@@ -99,41 +99,44 @@ pub(crate) async fn authority(fleet: &Fleet) -> (String, Authority) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_certificate_is_renewed_for_a_fresh_key_and_does_nothing_else() {
+async fn expired_certificate_permits_only_renewal_with_a_new_key() {
     let fleet = Fleet::start(0).await;
     let node = Node::enrolled(&fleet.client(), "gpu-1").await;
     let (control_plane, authority) = authority(&fleet).await;
     let issued = |epoch: u64, hours: u64| {
         let identity = NodeIdentity { control_plane: control_plane.clone(), node: node.id, epoch };
-        authority.issue_node(&node.key.request_pem().expect("a request"), &identity, ago(hours)).expect("issued")
+        authority.issue_node(&node.key.request_pem().expect("a request"), &identity, hours_ago(hours)).expect("issued")
     };
     let renewal = |csr: String| serde_json::to_vec(&RenewRequest { csr, clock: None }).expect("JSON");
     let own = renewal(node.key.request_pem().expect("a request"));
     for hours in [25, 24 * 30] {
         let expired = issued(1, hours);
-        let mut sender = node.fetch_with(&expired).await.expect("let in for its renewal");
+        let mut sender = node.fetch_with(&expired).await.expect("accepted for its renewal");
         for (method, target) in [(Method::GET, SECRET), (Method::PUT, SECRET), (Method::GET, "/v1/artifacts/00")] {
-            let (status, refusal) = asked(&mut sender, method, target, "").await.expect("an answer");
+            let (status, refusal) = send_request(&mut sender, method, target, "").await.expect("an answer");
             assert_eq!((status, &refusal["code"]), (403, &"certificate_expired".into()), "{target}");
         }
         let fresh = NodeKey::generate().expect("a key");
         let asks = renewal(fresh.request_pem().expect("a request"));
-        let (status, renewed) = asked(&mut sender, Method::POST, path::RENEW, asks.clone()).await.expect("an answer");
+        let (status, renewed) =
+            send_request(&mut sender, Method::POST, path::RENEW, asks.clone()).await.expect("an answer");
         assert_eq!(status, 200, "{renewed}");
         // Renewals are rate limited, so that each refusal is tried only once.
         if hours == 25 {
             for (what, reused) in [("of the certificate", own.clone()), ("of the renewal", asks)] {
-                let (status, refusal) = asked(&mut sender, Method::POST, path::RENEW, reused).await.expect("an answer");
+                let (status, refusal) =
+                    send_request(&mut sender, Method::POST, path::RENEW, reused).await.expect("an answer");
                 assert_eq!((status, &refusal["code"]), (403, &"key_reused".into()), "the key {what}");
             }
         }
         let renewed: RenewResponse = serde_json::from_value(renewed).expect("a renewal");
-        let shown = node.shown_by(&fresh, &renewed.certificate, ALPN_FETCH);
+        let shown = node.tls_config_with_key(&fresh, &renewed.certificate, ALPN_FETCH);
         let mut good = node.fetch_by(shown).await.expect("connected");
-        assert_eq!(asked(&mut good, Method::GET, SECRET, "").await.map(|(status, _)| status), Some(404));
+        assert_eq!(send_request(&mut good, Method::GET, SECRET, "").await.map(|(status, _)| status), Some(404));
     }
     let another = NodeIdentity { control_plane: "another".to_owned(), node: node.id, epoch: 1 };
-    let another = authority.issue_node(&node.key.request_pem().expect("a request"), &another, ago(0)).expect("issued");
+    let another =
+        authority.issue_node(&node.key.request_pem().expect("a request"), &another, hours_ago(0)).expect("issued");
     for (what, certificate) in [
         ("too long expired", issued(1, 24 * 32)),
         ("of an earlier enrollment", issued(0, 1)),
@@ -141,14 +144,14 @@ async fn expired_certificate_is_renewed_for_a_fresh_key_and_does_nothing_else() 
     ] {
         let refused = async {
             let mut sender = node.fetch_with(&certificate).await.ok()?;
-            asked(&mut sender, Method::POST, path::RENEW, own.clone()).await
+            send_request(&mut sender, Method::POST, path::RENEW, own.clone()).await
         };
         assert_eq!(refused.await, None, "{what}");
     }
-    let mut control = node.dial(node.shown(&issued(1, 25), ALPN_NODE)).await.expect("a handshake");
+    let mut control = node.dial(node.tls_config(&issued(1, 25), ALPN_NODE)).await.expect("a handshake");
     let mut said = Vec::new();
     let closed = tokio::io::AsyncReadExt::read_to_end(&mut control, &mut said);
-    let closed = tokio::time::timeout(PATIENCE, closed).await.expect("no channel for it");
+    let closed = tokio::time::timeout(WAIT_MAX, closed).await.expect("the connection closes");
     assert!(closed.is_err() || closed.is_ok_and(|bytes| bytes == 0));
 }
 
@@ -171,7 +174,7 @@ pub(crate) async fn age_certificate(fleet: &Fleet, node: u8, hours: u64) -> Stri
     let (control_plane, authority) = authority(fleet).await;
     let id = identity["node"].as_str().expect("an id").parse().expect("an id");
     let of = NodeIdentity { control_plane, node: id, epoch: identity["epoch"].as_u64().expect("a number") };
-    let aged = authority.issue_node(&key.request_pem().expect("a request"), &of, ago(hours)).expect("issued");
+    let aged = authority.issue_node(&key.request_pem().expect("a request"), &of, hours_ago(hours)).expect("issued");
     identity["certificate"] = aged.clone().into();
     // The file as an earlier version of the agent wrote it: without `digest` and `ledger`.
     identity.as_object_mut().expect("an object").retain(|name, _| name != "digest" && name != "ledger");
@@ -180,7 +183,7 @@ pub(crate) async fn age_certificate(fleet: &Fleet, node: u8, hours: u64) -> Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_slept_past_its_certificates_end_comes_back_by_itself() {
+async fn agent_with_an_expired_certificate_renews_it() {
     let fleet = Fleet::start(1).await;
     let expired = age_certificate(&fleet, 1, 24 * 10).await;
     fleet.kill_agent(1);
@@ -190,7 +193,7 @@ async fn an_agent_that_slept_past_its_certificates_end_comes_back_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cloned_identity_is_refused_and_an_event_says_so_while_the_first_lives() {
+async fn cloned_identity_is_refused_and_reported() {
     clone_is_refused(Fleet::start(0).await, 0).await;
 }
 
@@ -212,7 +215,7 @@ async fn clone_is_refused(fleet: Fleet, replica: usize) {
     .await;
     let clone = Hello { instance: "clone".into(), ..hello(ConnectionKind::Control) };
     let second = node.serve(Lies { hello: Some(clone.clone()), replica, ..Lies::default() }).await;
-    tokio::time::timeout(PATIENCE, second).await.expect("the clone is refused").expect("no panic");
+    tokio::time::timeout(WAIT_MAX, second).await.expect("the clone is refused").expect("no panic");
     let clones = async || {
         let events = client.list_events(None, 0).await.expect("events").items;
         events.iter().filter(|event| event.kind == "node.identity_cloned").count()
@@ -222,7 +225,7 @@ async fn clone_is_refused(fleet: Fleet, replica: usize) {
     // Once the first has disconnected, any holder of the identity may take its place.
     first.abort();
     let third = node.serve(Lies { hello: Some(clone), replica, ..Lies::default() }).await;
-    client.ping_node("gpu-1").await.expect("the newer answers");
+    client.ping_node("gpu-1").await.expect("the newer holder answers");
     assert!(!third.is_finished());
     assert_eq!(clones().await, 1);
 }

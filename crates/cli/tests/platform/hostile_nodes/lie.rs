@@ -76,12 +76,12 @@ pub(crate) fn pieces(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Resp
 }
 
 /// Returns the answer to a task that succeeded with this result.
-pub(crate) fn ended(result: Value) -> Response<Body> {
+pub(crate) fn succeeded(result: Value) -> Response<Body> {
     lines(stream::iter([TaskLine::Accepted, TaskLine::Ended(TaskOutcome::Succeeded { result })]))
 }
 
 /// Returns the answer to a task that never ends.
-pub(crate) fn held() -> Response<Body> {
+pub(crate) fn unfinished() -> Response<Body> {
     lines(stream::iter([TaskLine::Accepted]).chain(stream::pending()))
 }
 

@@ -7,6 +7,6 @@ mod identities;
 mod lie;
 mod node;
 
-pub(crate) use identities::{age_certificate, ago, authority, kept_certificate};
+pub(crate) use identities::{age_certificate, authority, hours_ago, kept_certificate};
 pub(crate) use lie::{Lies, hello};
-pub(crate) use node::{Node, asked};
+pub(crate) use node::{Node, send_request};

@@ -19,7 +19,7 @@ use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::{net::TcpStream, task::JoinHandle};
 use tokio_rustls::{TlsConnector, client::TlsStream, rustls::ClientConfig};
 
-use super::lie::{Body, Lies, body, ended, hello, honest_result};
+use super::lie::{Body, Lies, body, hello, honest_result, succeeded};
 
 /// A node's identity, and the channel addresses at which it connects.
 pub(crate) struct Node {
@@ -73,18 +73,18 @@ impl Node {
     }
 
     /// Returns whether the node channel accepts a certificate: it then answers 404 to a request for an artifact that does not exist.
-    pub(crate) async fn is_let_in(&self, certificate: &str) -> bool {
+    pub(crate) async fn is_accepted(&self, certificate: &str) -> bool {
         let Ok(mut sender) = self.fetch_with(certificate).await else { return false };
-        asked(&mut sender, Method::GET, "/v1/artifacts/00", "").await.is_some_and(|(status, _)| status == 404)
+        send_request(&mut sender, Method::GET, "/v1/artifacts/00", "").await.is_some_and(|(status, _)| status == 404)
     }
 
     /// Returns the TLS configuration that presents a certificate with the node's own key.
-    pub(crate) fn shown(&self, certificate: &str, alpn: &[u8]) -> ClientConfig {
-        self.shown_by(&self.key, certificate, alpn)
+    pub(crate) fn tls_config(&self, certificate: &str, alpn: &[u8]) -> ClientConfig {
+        self.tls_config_with_key(&self.key, certificate, alpn)
     }
 
     /// Like [`Self::shown`], with another key.
-    pub(crate) fn shown_by(&self, key: &NodeKey, certificate: &str, alpn: &[u8]) -> ClientConfig {
+    pub(crate) fn tls_config_with_key(&self, key: &NodeKey, certificate: &str, alpn: &[u8]) -> ClientConfig {
         let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate")];
         node_client_config(std::slice::from_ref(&self.authority), chain, key.to_der(), alpn).expect("a configuration")
     }
@@ -101,7 +101,7 @@ impl Node {
 
     /// Like [`Self::fetch`], with another certificate for the node's key.
     pub(crate) async fn fetch_with(&self, certificate: &str) -> Result<SendRequest<Full<hyper::body::Bytes>>, String> {
-        self.fetch_by(self.shown(certificate, ALPN_FETCH)).await
+        self.fetch_by(self.tls_config(certificate, ALPN_FETCH)).await
     }
 
     /// Like [`Self::fetch`], with this TLS configuration.
@@ -125,7 +125,7 @@ impl Node {
         lies: Arc<Lies>,
     ) -> BoxFuture<'static, std::io::Result<JoinHandle<()>>> {
         Box::pin(async move {
-            let stream = dial(&self.channels[lies.replica], self.shown(&self.certificate, ALPN_NODE)).await?;
+            let stream = dial(&self.channels[lies.replica], self.tls_config(&self.certificate, ALPN_NODE)).await?;
             let service = service_fn(move |request| {
                 let (node, kind, lies) = (self.clone(), kind.clone(), lies.clone());
                 async move { Ok::<_, std::convert::Infallible>(node.answer(kind, lies, request).await) }
@@ -143,22 +143,22 @@ impl Node {
         lies: Arc<Lies>,
         request: Request<Incoming>,
     ) -> Response<Body> {
-        let asked = request.uri().path().to_owned();
-        if let Some(lie) = lies.of_path.get(asked.as_str()) {
+        let requested_path = request.uri().path().to_owned();
+        if let Some(lie) = lies.of_path.get(requested_path.as_str()) {
             return lie().await;
         }
-        if asked == path::HELLO {
-            let said = lies.hello.clone().unwrap_or_else(|| hello(kind));
-            return Response::new(body(serde_json::to_vec(&said).expect("JSON")));
+        if requested_path == path::HELLO {
+            let message = lies.hello.clone().unwrap_or_else(|| hello(kind));
+            return Response::new(body(serde_json::to_vec(&message).expect("JSON")));
         }
         let sent = request.into_body().collect().await.map(|sent| sent.to_bytes()).unwrap_or_default();
-        match asked.as_str() {
+        match requested_path.as_str() {
             path::TASKS => {
                 let statement = Envelope::open(&sent, &self.keys).expect("a task for this node");
                 let task = statement.task_type.parse().expect("a type of the catalog");
                 match lies.of_task.get(&task) {
                     Some(lie) => lie(statement),
-                    None => ended(honest_result(task)),
+                    None => succeeded(honest_result(task)),
                 }
             }
             path::CONNECTIONS => {
@@ -196,7 +196,7 @@ async fn redeem(string: &EnrollmentString, ask: &EnrollRequest) -> Result<Enroll
 }
 
 /// Sends a request; returns the status and the body as JSON, or `None` if the connection ends without an answer.
-pub(crate) async fn asked(
+pub(crate) async fn send_request(
     sender: &mut SendRequest<Full<hyper::body::Bytes>>,
     method: Method,
     target: &str,

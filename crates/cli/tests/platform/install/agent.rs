@@ -9,7 +9,7 @@ use std::{
 use gpuaas_trust::{EnrollmentString, SecretText};
 use serde_json::Value;
 
-use super::machine::said;
+use super::machine::describe_output;
 use crate::world::{GPUAAS, Platform, build_programs};
 
 /// The root folder of a node without init, because enrollment needs none.
@@ -49,20 +49,28 @@ fn string(platform: &Platform, verb: &str, name: &str) -> String {
     platform.json(&["node", verb, name])["enrollment"]["string"].as_str().expect("a string").to_owned()
 }
 
-fn words(output: &Output) -> String {
+fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_string_brings_one_machine_in_once_and_is_known_again_there() {
+async fn enrollment_string_enrolls_one_machine_once_and_is_recognized_there() {
     let platform = Platform::start(0);
     let (node, string) = (Node::new(), string(&platform, "register", "gpu-07"));
     let first = node.enroll(&string);
-    assert!(first.status.success() && words(&first).starts_with("enrolled as gpu-07 ("), "{}", said(&first));
+    assert!(
+        first.status.success() && stdout(&first).starts_with("enrolled as gpu-07 ("),
+        "{}",
+        describe_output(&first)
+    );
     assert!(!node.0.path().join("var/lib/gpuaas-agent/enroll").exists());
     let again = node.enroll(&format!("  {string}\n"));
-    assert!(again.status.success() && words(&again).starts_with("already enrolled as gpu-07 ("), "{}", said(&again));
-    let status = words(&node.agent("status"));
+    assert!(
+        again.status.success() && stdout(&again).starts_with("already enrolled as gpu-07 ("),
+        "{}",
+        describe_output(&again)
+    );
+    let status = stdout(&node.agent("status"));
     let shown = platform.json(&["node", "show", "gpu-07"]);
     let url = platform.ready()["url"].as_str().expect("a URL").to_owned();
     for line in
@@ -76,12 +84,12 @@ async fn a_string_brings_one_machine_in_once_and_is_known_again_there() {
 fn assert_refused(output: &Output, code: &str, status: i32) {
     let error = String::from_utf8_lossy(&output.stderr);
     let page = format!("see docs/errors/{code}.md · exit status {status}");
-    assert!(output.status.code() == Some(status) && error.contains(&page), "{code}: {}", said(output));
+    assert!(output.status.code() == Some(status) && error.contains(&page), "{code}: {}", describe_output(output));
     assert!(!error.contains("gpuaas-enroll_") && !error.contains("gpuaas1.e"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_machines_with_one_string_at_once_are_one_node_and_the_other_is_told() {
+async fn one_of_two_machines_with_the_same_string_is_refused() {
     let platform = Platform::start(0);
     let string = string(&platform, "register", "gpu-07");
     let both = [Node::new(), Node::new()];
@@ -90,14 +98,14 @@ async fn two_machines_with_one_string_at_once_are_one_node_and_the_other_is_told
         runs.into_iter().map(|run| run.join().expect("it ran")).collect::<Vec<_>>()
     });
     let won = ends.iter().filter(|end| end.status.success()).count();
-    assert_eq!(won, 1, "{:?}", ends.iter().map(said).collect::<Vec<_>>());
+    assert_eq!(won, 1, "{:?}", ends.iter().map(describe_output).collect::<Vec<_>>());
     let lost = ends.iter().find(|end| !end.status.success()).expect("one");
     assert_refused(lost, "enrollment_used", 4);
-    assert!(String::from_utf8_lossy(&lost.stderr).contains("gpuaas node enroll"), "{}", said(lost));
+    assert!(String::from_utf8_lossy(&lost.stderr).contains("gpuaas node enroll"), "{}", describe_output(lost));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_reason_for_which_a_string_is_refused_is_told() {
+async fn refused_enrollment_strings_get_distinct_codes() {
     let (platform, other) = (Platform::start(0), Platform::start(0));
     let first = string(&platform, "register", "gpu-07");
     let newer = string(&platform, "enroll", "gpu-07");
@@ -106,7 +114,7 @@ async fn each_reason_for_which_a_string_is_refused_is_told() {
     let of_other = string(&platform, "register", "gpu-09");
     let mut mixed = EnrollmentString::decode(&of_other).expect("a string");
     mixed.node = EnrollmentString::decode(&newer).expect("a string").node;
-    assert_refused(&Node::new().enroll(mixed.encode().expose()), "enrollment_foreign", 6);
+    assert_refused(&Node::new().enroll(mixed.encode().expose()), "enrollment_token_mismatch", 6);
     mixed.token = SecretText::new("gpuaas-enroll_made-up".to_owned());
     assert_refused(&Node::new().enroll(mixed.encode().expose()), "enrollment_invalid", 4);
     mixed.ca_sha256 = "ab".repeat(32);
@@ -123,11 +131,11 @@ async fn each_reason_for_which_a_string_is_refused_is_told() {
         &fs::read(node.0.path().join("var/lib/gpuaas-agent/identity.json")).expect("it is there"),
     )
     .expect("JSON");
-    assert_eq!(kept["name"], "gpu-07", "who it is stays");
+    assert_eq!(kept["name"], "gpu-07", "the identity was replaced");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_tells_which_file_is_damaged_what_to_do_and_ends_with_a_status_of_its_own() {
+async fn status_reports_damaged_files_with_their_own_exit_status() {
     let platform = Platform::start(0);
     let node = Node::new();
     assert!(node.enroll(&string(&platform, "register", "gpu-07")).status.success());
@@ -139,9 +147,9 @@ async fn status_tells_which_file_is_damaged_what_to_do_and_ends_with_a_status_of
     fs::remove_file(kept("ledger.jsonl")).expect("removed");
     let status = node.agent("status");
     assert_refused(&status, "agent_ledger_damaged", 9);
-    assert!(words(&status).contains("name gpu-07"), "it is still known who it is: {}", said(&status));
+    assert!(stdout(&status).contains("name gpu-07"), "the name is not printed: {}", describe_output(&status));
     fs::write(kept("ledger.jsonl"), &ledger).expect("written");
-    assert!(node.agent("status").status.success(), "looking changes nothing");
+    assert!(node.agent("status").status.success(), "status changed something");
 
     let mut flipped = identity.clone();
     flipped[identity.len() / 2] ^= 1;

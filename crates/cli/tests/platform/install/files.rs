@@ -2,7 +2,9 @@
 
 use std::{fs, process::Command};
 
-use super::machine::{AGENT, Machine, architecture, assert_refused, found, lay_package, said, shells, string_for};
+use super::machine::{
+    AGENT, Machine, architecture, assert_refused, describe_output, found, shells, string_for, write_package,
+};
 use crate::{small_disk::SmallDisk, world::Platform};
 
 /// A control plane with an agent package for this machine's architecture.
@@ -14,7 +16,7 @@ struct Site {
 impl Site {
     fn start() -> Self {
         let packages = tempfile::tempdir().expect("a folder");
-        lay_package(packages.path(), architecture(), AGENT);
+        write_package(packages.path(), architecture(), AGENT);
         let folder = packages.path().to_str().expect("a text").to_owned();
         Self { platform: Platform::start_with(0, &[("GPUAAS_PACKAGES_DIR", &folder)]), packages }
     }
@@ -24,17 +26,17 @@ impl Site {
     }
 }
 
-fn succeeds(machine: &Machine, output: &std::process::Output) -> String {
-    assert!(output.status.success() && machine.is_tidy(), "{}", said(output));
+fn assert_succeeds(machine: &Machine, output: &std::process::Output) -> String {
+    assert!(output.status.success() && machine.is_tidy(), "{}", describe_output(output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
-fn an_agent_is_laid_down_whole_again_changes_nothing_and_removing_leaves_nothing() {
+fn installation_is_complete_idempotent_and_removable() {
     let site = Site::start();
     for shell in shells() {
         let machine = site.machine();
-        let first = succeeds(&machine, &machine.run(shell, &[]));
+        let first = assert_succeeds(&machine, &machine.run(shell, &[]));
         assert!(first.contains("installed gpuaas-agent-0.1.0-1-linux-"), "{first}");
         let program = machine.file("usr/local/bin/gpuaas-agent");
         assert_eq!(fs::read_to_string(&program).expect("it is there"), AGENT);
@@ -45,9 +47,9 @@ fn an_agent_is_laid_down_whole_again_changes_nothing_and_removing_leaves_nothing
         let modes = ["usr/local/bin/gpuaas-agent", "etc/systemd/system/gpuaas-agent.service", "var/lib/gpuaas-agent"];
         assert_eq!(modes.map(mode), [0o755, 0o644, 0o700]);
         assert!(machine.file("etc/systemd/system/multi-user.target.wants/gpuaas-agent.service").exists());
-        assert!(!machine.file("var/lib/gpuaas-agent/enroll").exists(), "an image gets no secret");
+        assert!(!machine.file("var/lib/gpuaas-agent/enroll").exists(), "an enrollment string remains");
         let (before, written) = (machine.tree(), fs::metadata(&program).and_then(|of| of.modified()).expect("a time"));
-        let again = succeeds(&machine, &machine.run(shell, &[]));
+        let again = assert_succeeds(&machine, &machine.run(shell, &[]));
         assert!(!again.contains("installed "), "{again}");
         assert_eq!(
             (machine.tree(), fs::metadata(&program).and_then(|of| of.modified()).expect("a time")),
@@ -58,38 +60,38 @@ fn an_agent_is_laid_down_whole_again_changes_nothing_and_removing_leaves_nothing
             fs::create_dir_all(machine.file("etc/sysctl.d")).expect("made");
             fs::write(machine.file(fix), "").expect("written");
         }
-        let removed = succeeds(&machine, &machine.run(shell, &["--uninstall"]));
+        let removed = assert_succeeds(&machine, &machine.run(shell, &["--uninstall"]));
         assert!(removed.contains("removed the agent"), "{removed}");
         let left = machine.tree();
         let files: Vec<&String> = left.iter().filter(|path| machine.file(path).is_file()).collect();
         assert_eq!(files, ["etc/sysctl.d/of-the-operator.conf"]);
         assert!(!left.iter().any(|path| path.contains("gpuaas")), "{left:?}");
-        let nothing = succeeds(&machine, &machine.run(shell, &["--uninstall"]));
+        let nothing = assert_succeeds(&machine, &machine.run(shell, &["--uninstall"]));
         assert!(nothing.contains("nothing to do: there is no agent here"), "{nothing}");
     }
 }
 
 #[test]
-fn another_build_replaces_the_agent_and_a_file_that_was_taken_away_comes_back() {
+fn upgrade_replaces_the_agent_and_restores_missing_files() {
     let site = Site::start();
     let machine = site.machine();
-    succeeds(&machine, &machine.run(&["sh"], &[]));
-    lay_package(site.packages.path(), architecture(), "#!/bin/sh\necho a newer one\n");
-    let upgraded = succeeds(&machine, &machine.run(&["sh"], &[]));
+    assert_succeeds(&machine, &machine.run(&["sh"], &[]));
+    write_package(site.packages.path(), architecture(), "#!/bin/sh\necho a newer one\n");
+    let upgraded = assert_succeeds(&machine, &machine.run(&["sh"], &[]));
     assert!(upgraded.contains("installed "), "{upgraded}");
     let program = machine.file("usr/local/bin/gpuaas-agent");
     assert!(fs::read_to_string(&program).expect("it is there").contains("a newer one"));
     for taken in ["usr/local/bin/gpuaas-agent", "etc/systemd/system/gpuaas-agent.service"] {
         fs::remove_file(machine.file(taken)).expect("removed");
-        assert!(succeeds(&machine, &machine.run(&["sh"], &[])).contains("installed "), "{taken}");
+        assert!(assert_succeeds(&machine, &machine.run(&["sh"], &[])).contains("installed "), "{taken}");
         assert!(machine.file(taken).exists());
     }
 }
 
 #[test]
-fn a_package_that_is_not_the_listed_one_is_not_laid_down() {
+fn package_with_a_wrong_digest_is_not_installed() {
     let site = Site::start();
-    let name = lay_package(site.packages.path(), architecture(), AGENT);
+    let name = write_package(site.packages.path(), architecture(), AGENT);
     let package = site.packages.path().join(name);
     let mut bytes = fs::read(&package).expect("it is there");
     let middle = bytes.len() / 2;
@@ -103,7 +105,7 @@ fn a_package_that_is_not_the_listed_one_is_not_laid_down() {
 }
 
 #[test]
-fn a_machine_of_another_architecture_is_told_what_there_is() {
+fn unsupported_architecture_is_refused_with_the_supported_ones() {
     let site = Site::start();
     for shell in shells() {
         let machine = site.machine().with_tools(&[], &[("uname", "#!/bin/sh\necho riscv64\n")]);
@@ -120,7 +122,7 @@ fn a_machine_of_another_architecture_is_told_what_there_is() {
 }
 
 #[test]
-fn no_secret_stands_in_an_argument_or_in_the_environment_of_another_program() {
+fn script_passes_no_secret_in_arguments_or_environments() {
     let site = Site::start();
     let seen = tempfile::tempdir().expect("a folder");
     let log = seen.path().join("log");
@@ -140,7 +142,7 @@ fn no_secret_stands_in_an_argument_or_in_the_environment_of_another_program() {
     let spies: Vec<(&str, &str)> = spies.iter().map(|(tool, text)| (*tool, text.as_str())).collect();
     let string = string_for(&site.platform.ready());
     let machine = Machine::new().set("GPUAAS_ENROLL", &string).with_tools(&["wget"], &spies);
-    succeeds(&machine, &machine.run(&["sh"], &[]));
+    assert_succeeds(&machine, &machine.run(&["sh"], &[]));
     let seen = fs::read_to_string(&log).expect("a log");
     assert!(seen.matches("curl\n").count() >= 3 && seen.contains("/install/authority.pem"), "{seen}");
     assert!(!seen.contains(&string[8..60]), "{seen}");
@@ -153,7 +155,7 @@ fn mounted(site: &Site, folder: &str, options: &str) -> Option<(Machine, Unmount
     fs::create_dir_all(&at).expect("made");
     let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&at).output();
     if !mount.is_ok_and(|mounted| mounted.status.success()) {
-        println!("    NOT RUN: this user mounts no file system");
+        println!("    NOT RUN: this user cannot mount a file system");
         return None;
     }
     Some((machine, Unmount(at)))
@@ -169,7 +171,7 @@ impl Drop for Unmount {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_and_one_in_which_nothing_runs_are_told_before_anything_is_changed() {
+fn read_only_and_noexec_folders_are_refused_before_any_change() {
     let site = Site::start();
     for (folder, options, code) in [
         ("usr/local/bin", "ro", "install_folder_read_only"),
@@ -180,13 +182,13 @@ fn a_folder_that_cannot_be_written_and_one_in_which_nothing_runs_are_told_before
         let Some((machine, _unmount)) = mounted(&site, folder, options) else { return };
         let output = machine.run(&["sh"], &[]);
         assert_refused(&machine, &output, code, 4);
-        assert!(String::from_utf8_lossy(&output.stderr).contains(folder), "{}", said(&output));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(folder), "{}", describe_output(&output));
         assert!(!machine.tree().iter().any(|path| path.contains("gpuaas-agent")), "{:?}", machine.tree());
     }
 }
 
 #[test]
-fn a_disk_that_is_full_is_told_as_such_wherever_it_is_and_with_room_the_same_line_goes_on() {
+fn full_disk_is_reported_and_the_command_can_be_repeated() {
     let site = Site::start();
     for folder in ["usr/local", "var/lib", "tmp"] {
         let machine = site.machine();
@@ -196,8 +198,12 @@ fn a_disk_that_is_full_is_told_as_such_wherever_it_is_and_with_room_the_same_lin
         disk.fill();
         let output = machine.run(&["sh"], &[]);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(7) && error.contains("(disk_full)"), "{folder}: {}", said(&output));
-        disk.make_room();
+        assert!(
+            output.status.code() == Some(7) && error.contains("(disk_full)"),
+            "{folder}: {}",
+            describe_output(&output)
+        );
+        disk.clear();
         assert!(machine.run(&["sh"], &[]).status.success(), "{folder}");
         // Unmount before the machine's folder, which contains the mount point, is deleted.
         drop(disk);

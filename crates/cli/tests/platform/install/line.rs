@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use http::Method;
 use serde_json::Value;
 
-use super::machine::{SCRIPT, found, lay_package, said};
+use super::machine::{SCRIPT, describe_output, found, write_package};
 use crate::{raw::send, world::Platform};
 
 /// Runs the part of the command before the pipe.
@@ -23,7 +23,7 @@ fn registered(platform: &Platform, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_line_fetches_the_script_from_whom_it_pins_and_from_nobody_else() {
+async fn install_command_downloads_only_from_the_pinned_server() {
     let platform = Platform::start(0);
     let enrollment = registered(&platform, "gpu-07");
     let (command, string) =
@@ -34,16 +34,16 @@ async fn the_line_fetches_the_script_from_whom_it_pins_and_from_nobody_else() {
         return;
     }
     let script = fetched(command);
-    assert!(script.status.success() && script.stdout == SCRIPT.as_bytes(), "{}", said(&script));
+    assert!(script.status.success() && script.stdout == SCRIPT.as_bytes(), "{}", describe_output(&script));
     let other = Platform::start(0);
     let pin = |command: &str| command.split('\'').nth(1).expect("a pin").to_owned();
     let foreign = registered(&other, "gpu-07")["command"].as_str().map(pin).expect("a pin");
     let foreign = fetched(&command.replace(&pin(command), &foreign));
-    assert_eq!((foreign.status.code(), foreign.stdout.len()), (Some(90), 0), "{}", said(&foreign));
+    assert_eq!((foreign.status.code(), foreign.stdout.len()), (Some(90), 0), "{}", describe_output(&foreign));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_holds_for_as_long_as_its_string_also_over_a_restart_of_the_control_plane() {
+async fn install_command_survives_a_restart_of_the_control_plane() {
     let mut platform = Platform::start(0);
     let pin = |enrollment: &Value| {
         enrollment["command"].as_str().and_then(|line| line.split('\'').nth(1)).expect("a pin").to_owned()
@@ -54,24 +54,24 @@ async fn a_line_holds_for_as_long_as_its_string_also_over_a_restart_of_the_contr
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn register_tells_people_the_line_and_scripts_the_string() {
+async fn register_prints_the_command_to_stdout_and_messages_to_stderr() {
     let platform = Platform::start(0);
     let output = platform.gpuaas(&["node", "register", "gpu-07"]);
     let line = String::from_utf8(output.stdout).expect("a text");
     assert!(line.starts_with("curl -fsSk --pinnedpubkey 'sha256//") && line.lines().count() == 1, "{line}");
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        words.contains("Node gpu-07 is registered. On the machine, as root") && !words.contains("gpuaas1."),
+        words.contains("Node gpu-07 is registered. Run this once as root") && !words.contains("gpuaas1."),
         "{words}"
     );
-    assert!(!words.contains('\u{1b}'), "nobody watches, and no terminal's clipboard is there to be written");
+    assert!(!words.contains('\u{1b}'), "a clipboard sequence was written without a terminal");
 }
 
 /// Requests `install_script`, `install_authority` and `install_package` without a token.
 #[tokio::test(flavor = "multi_thread")]
-async fn machines_are_handed_what_is_listed_without_a_token_and_told_where_there_is_nothing() {
+async fn listed_packages_are_served_without_a_token() {
     let packages = tempfile::tempdir().expect("a folder");
-    let name = lay_package(packages.path(), "amd64", "x");
+    let name = write_package(packages.path(), "amd64", "x");
     std::fs::write(packages.path().join("secret"), "").expect("written");
     let folder = packages.path().to_str().expect("a text").to_owned();
     let platform = Platform::start_with(0, &[("GPUAAS_PACKAGES_DIR", &folder)]);

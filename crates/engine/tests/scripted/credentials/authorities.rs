@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use gpuaas_engine::commands::{
-    authorities::{self, AuthorityView, Awaited},
-    node::{Forced, register, renew, showed_certificate},
+    authorities::{self, AuthorityView, ExpectedAuthority},
+    node::{Forced, record_certificate, register, renew},
 };
 use gpuaas_model::{AuditAction, Code, Coded, Connectivity, KeyState, NodeId, NodeState, Timestamp};
 use gpuaas_store::{AuditFilter, AuthorityRecord, NodeKeyRecord, NodeRecord};
@@ -18,12 +18,12 @@ async fn listed(world: &World) -> Vec<AuthorityView> {
     authorities::list(&world.engine, &admin()).await.unwrap()
 }
 
-async fn are(world: &World, wanted: &[KeyState]) -> bool {
+async fn states_are(world: &World, wanted: &[KeyState]) -> bool {
     listed(world).await.iter().map(|view| view.authority.state).eq(wanted.iter().copied())
 }
 
-async fn become_(world: &World, wanted: &[KeyState]) {
-    eventually("the authorities do not come to their states", async || are(world, wanted).await).await;
+async fn wait_for_states(world: &World, wanted: &[KeyState]) {
+    eventually("the authorities do not reach their states", async || states_are(world, wanted).await).await;
 }
 
 /// Returns the conditions that the authorities wait for.
@@ -39,18 +39,18 @@ fn forced() -> Forced {
 async fn force(world: &World, state: KeyState) -> Result<AuthorityRecord, Code> {
     let all = listed(world).await;
     let waiting = all.iter().find(|view| view.authority.state == state).or(all.last()).unwrap();
-    let awaited = Awaited { authority: waiting.authority.id.clone(), state };
+    let awaited = ExpectedAuthority { authority: waiting.authority.id.clone(), state };
     authorities::force(&world.engine, &admin(), &awaited, &forced()).await.map_err(|error| error.code())
 }
 
 /// Reports that the node's agent presented this certificate.
-async fn shows(world: &World, node: NodeId, certificate: &[u8]) {
+async fn present_certificate(world: &World, node: NodeId, certificate: &[u8]) {
     let node = world.store().read().await.unwrap().node(node).await.unwrap();
-    showed_certificate(&world.engine, &node, certificate).await.unwrap();
+    record_certificate(&world.engine, &node, certificate).await.unwrap();
 }
 
 /// Renews a node's certificate from the authority `present`. Returns the new certificate.
-async fn renewed(world: &World, node: NodeId, present: &Authority) -> Result<Vec<u8>, Code> {
+async fn renew_certificate(world: &World, node: NodeId, present: &Authority) -> Result<Vec<u8>, Code> {
     let now = world.engine.ports().clock.now();
     let epoch = world.store().read().await.unwrap().node(node).await.unwrap().epoch;
     let identity = NodeIdentity { control_plane: "cp".to_owned(), node, epoch };
@@ -62,37 +62,37 @@ async fn renewed(world: &World, node: NodeId, present: &Authority) -> Result<Vec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_authority_follows_another_once_every_node_trusts_it_and_has_its_certificate() {
+async fn rotation_waits_until_every_node_trusts_and_uses_the_new_authority() {
     let world = World::new().await;
     let (quick, slow) = (world.node("gpu-1").await, world.node("gpu-2").await);
     world.nodes.refusing.lock().unwrap().push(slow);
-    world.keep_keys();
+    world.run_key_rotation();
     let first = world.engine.keys().authority();
-    assert_eq!(renewed(&world, quick, &first).await, Err(Code::RateLimited), "it is fresh");
-    let made = authorities::rotate(&world.engine, &admin()).await.expect("none is under way");
+    assert_eq!(renew_certificate(&world, quick, &first).await, Err(Code::RateLimited), "it is fresh");
+    let made = authorities::rotate(&world.engine, &admin()).await.expect("no rotation is under way");
     let again = authorities::rotate(&world.engine, &admin()).await.expect_err("one at a time");
     assert_eq!(again.code(), Code::StateConflict);
-    eventually("the node does not take it", async || world.held_by(quick).await >= made.version).await;
-    eventually("who waits is not said", async || waiting_for(&world).await == ["nodes to take it: gpu-2"]).await;
-    assert!(are(&world, &[KeyState::Active, KeyState::Staged]).await, "a node lacks it");
+    eventually("the node does not accept it", async || world.key_set_version_of(quick).await >= made.version).await;
+    eventually("gpu-2 is not named", async || waiting_for(&world).await == ["nodes to accept it: gpu-2"]).await;
+    assert!(states_are(&world, &[KeyState::Active, KeyState::Staged]).await, "a node lacks it");
     assert_eq!(world.engine.keys().authority().digest(), first.digest());
 
     world.nodes.refusing.lock().unwrap().clear();
-    become_(&world, &[KeyState::Grace, KeyState::Active]).await;
-    eventually("the other one issues", async || world.engine.keys().authority().digest() == made.id).await;
+    wait_for_states(&world, &[KeyState::Grace, KeyState::Active]).await;
+    eventually("the new authority does not issue", async || world.engine.keys().authority().digest() == made.id).await;
     let second = world.engine.keys().authority();
     assert_eq!(waiting_for(&world).await, ["nodes to renew their certificates: gpu-1, gpu-2"]);
-    let certificate = renewed(&world, quick, &first).await.expect("also a fresh one is renewed now");
+    let certificate = renew_certificate(&world, quick, &first).await.expect("a fresh certificate is renewed as well");
     assert!(names_issuer(&certificate, second.certificate()));
-    let still = "nodes to renew their certificates: gpu-1, gpu-2";
-    assert_eq!(waiting_for(&world).await, [still], "the answer may have been lost");
-    shows(&world, quick, &certificate).await;
-    eventually("one less", async || waiting_for(&world).await == ["nodes to renew their certificates: gpu-2"]).await;
-    assert!(are(&world, &[KeyState::Grace, KeyState::Active]).await);
-    let certificate = renewed(&world, slow, &first).await.expect("renewed");
-    shows(&world, slow, &certificate).await;
-    become_(&world, &[KeyState::Retired, KeyState::Active]).await;
-    assert_eq!(renewed(&world, quick, &second).await, Err(Code::RateLimited), "it is fresh");
+    let both = "nodes to renew their certificates: gpu-1, gpu-2";
+    assert_eq!(waiting_for(&world).await, [both], "the answer may have been lost");
+    present_certificate(&world, quick, &certificate).await;
+    eventually("gpu-1 left", async || waiting_for(&world).await == ["nodes to renew their certificates: gpu-2"]).await;
+    assert!(states_are(&world, &[KeyState::Grace, KeyState::Active]).await);
+    let certificate = renew_certificate(&world, slow, &first).await.expect("renewed");
+    present_certificate(&world, slow, &certificate).await;
+    wait_for_states(&world, &[KeyState::Retired, KeyState::Active]).await;
+    assert_eq!(renew_certificate(&world, quick, &second).await, Err(Code::RateLimited), "it is fresh");
     let stored = world.store().read().await.unwrap().authorities().await.unwrap();
     assert!(stored[0].key.is_empty() && !stored[1].key.is_empty(), "the old one's key is erased");
     for (action, times) in [
@@ -106,7 +106,7 @@ async fn an_authority_follows_another_once_every_node_trusts_it_and_has_its_cert
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_engine_over_the_rows_changes_over() {
+async fn every_replica_uses_the_new_authority() {
     let world = World::new().await;
     let other = world.successor().await;
     let made = authorities::rotate(&world.engine, &admin()).await.expect("begun");
@@ -116,41 +116,37 @@ async fn every_engine_over_the_rows_changes_over() {
     assert_eq!(other.keys().authority().digest(), made.id);
     assert_eq!(set.version, made.version + 1);
     let trusted = other.keys().authorities().trusted();
-    assert_eq!(trusted.len(), 2, "the one before is in grace");
+    assert_eq!(trusted.len(), 2, "the previous one is in grace");
     assert_eq!(trusted[0], *other.keys().authority().certificate());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotation_that_is_held_up_goes_on_by_force_and_says_why() {
+async fn blocked_rotation_is_forced_with_a_reason() {
     let world = World::new().await;
-    assert_eq!(force(&world, KeyState::Grace).await, Err(Code::StateConflict), "none is under way");
-    let left_behind = world.node("gpu-1").await;
+    assert_eq!(force(&world, KeyState::Grace).await, Err(Code::StateConflict), "no rotation is under way");
+    let node = world.node("gpu-1").await;
     let made = authorities::rotate(&world.engine, &admin()).await.expect("begun");
-    let awaited = Awaited { authority: made.id, state: KeyState::Staged };
-    let unsaid = Forced { reason: String::new() };
-    let unsaid = authorities::force(&world.engine, &admin(), &awaited, &unsaid).await;
-    assert_eq!(unsaid.expect_err("it needs a reason").code(), Code::FieldInvalid);
+    let awaited = ExpectedAuthority { authority: made.id, state: KeyState::Staged };
+    let no_reason = Forced { reason: String::new() };
+    let refused = authorities::force(&world.engine, &admin(), &awaited, &no_reason).await;
+    assert_eq!(refused.expect_err("it needs a reason").code(), Code::FieldInvalid);
     for (awaited, wanted, after) in [
         (KeyState::Staged, KeyState::Active, [KeyState::Grace, KeyState::Active]),
         (KeyState::Grace, KeyState::Retired, [KeyState::Retired, KeyState::Active]),
     ] {
         assert_eq!(force(&world, awaited).await.expect("forced").state, wanted);
-        assert!(are(&world, &after).await);
-        assert_eq!(
-            force(&world, awaited).await,
-            Err(Code::StateConflict),
-            "a request that is repeated takes no other step"
-        );
+        assert!(states_are(&world, &after).await);
+        assert_eq!(force(&world, awaited).await, Err(Code::StateConflict), "a repeated request advances nothing");
     }
     assert_eq!(world.recorded(AuditAction::AuthorityForce).await, 2);
-    let node = world.store().read().await.unwrap().node(left_behind).await.unwrap();
+    let node = world.store().read().await.unwrap().node(node).await.unwrap();
     assert_eq!((node.state, node.epoch), (NodeState::Enrolled, 1), "it can be enrolled again");
     authorities::rotate(&world.engine, &admin()).await.expect("begun");
     force(&world, KeyState::Staged).await.expect("active");
     assert_eq!(
         waiting_for(&world).await,
         ["nodes to renew their certificates: none"],
-        "who is left behind holds no other"
+        "the skipped node has no certificate"
     );
 }
 
@@ -173,7 +169,7 @@ async fn audit_of_a_forced_step_names_every_node_that_is_left_behind() {
 async fn rotation_waits_for_renewable_certificates_and_not_for_connections() {
     let world = World::new().await;
     let (held, over) = (world.node("gpu-1").await, world.node("gpu-2").await);
-    world.keep_keys();
+    world.run_key_rotation();
     for (node, days) in [(held, 30), (over, 32)] {
         let past = i64::try_from(Duration::from_secs(days * 24 * 3_600).as_millis()).unwrap();
         let created_at = Timestamp::from_millis(world.engine.ports().clock.now().as_millis() - past);
@@ -186,19 +182,19 @@ async fn rotation_waits_for_renewable_certificates_and_not_for_connections() {
     }
     let first = world.engine.keys().authority();
     authorities::rotate(&world.engine, &admin()).await.expect("begun");
-    become_(&world, &[KeyState::Grace, KeyState::Active]).await;
+    wait_for_states(&world, &[KeyState::Grace, KeyState::Active]).await;
     // Both are connected. Connections do not count, because an attacker with a stolen key could stay connected forever.
     assert_eq!(waiting_for(&world).await, ["nodes to renew their certificates: gpu-1"]);
-    let certificate = renewed(&world, held, &first).await.expect("renewed");
-    shows(&world, held, &certificate).await;
-    become_(&world, &[KeyState::Retired, KeyState::Active]).await;
+    let certificate = renew_certificate(&world, held, &first).await.expect("renewed");
+    present_certificate(&world, held, &certificate).await;
+    wait_for_states(&world, &[KeyState::Retired, KeyState::Active]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn staged_authority_waits_for_nodes_whose_connection_ended_a_moment_ago() {
     let world = World::new().await;
     let node = world.node("gpu-1").await;
-    world.keep_keys();
+    world.run_key_rotation();
     // The rows after a restart of the control plane: the session has ended, the node is still `connected`.
     let mut tx = world.store().begin().await.unwrap();
     let connection = tx.session(node).await.unwrap().unwrap().connection;
@@ -207,25 +203,25 @@ async fn staged_authority_waits_for_nodes_whose_connection_ended_a_moment_ago() 
     tx.update_node(&NodeRecord { connectivity: Connectivity::Connected, ..record }).await.unwrap();
     tx.commit().await.unwrap();
     authorities::rotate(&world.engine, &admin()).await.expect("begun");
-    eventually("it is not waited for", async || waiting_for(&world).await == ["nodes to take it: gpu-1"]).await;
+    eventually("it is not waited for", async || waiting_for(&world).await == ["nodes to accept it: gpu-1"]).await;
     let mut tx = world.store().begin().await.unwrap();
     let record = tx.node(node).await.unwrap();
     tx.update_node(&NodeRecord { connectivity: Connectivity::Unreachable, ..record }).await.unwrap();
     tx.commit().await.unwrap();
-    become_(&world, &[KeyState::Grace, KeyState::Active]).await;
+    wait_for_states(&world, &[KeyState::Grace, KeyState::Active]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_authority_is_held_by_enrollment_strings_that_pin_it_until_they_expire() {
+async fn open_enrollment_strings_keep_the_old_authority_until_they_expire() {
     let world = World::new().await;
-    world.keep_keys();
+    world.run_key_rotation();
     let name = || "gpu-1".parse().unwrap();
-    register(&world.engine, &admin(), name(), None, BTreeMap::new()).await.expect("with a string");
+    register(&world.engine, &admin(), name(), None, BTreeMap::new()).await.expect("registered");
     authorities::rotate(&world.engine, &admin()).await.expect("begun");
-    become_(&world, &[KeyState::Grace, KeyState::Active]).await;
+    wait_for_states(&world, &[KeyState::Grace, KeyState::Active]).await;
     assert_eq!(waiting_for(&world).await, ["enrollment strings to be used or to expire: gpu-1"]);
     force(&world, KeyState::Grace).await.expect("forced");
     let now = world.engine.ports().clock.now();
     let open = world.store().read().await.unwrap().open_enrollments("", now).await.unwrap();
-    assert_eq!(open, [], "the agent would refuse what it pins only once the string is used up");
+    assert_eq!(open, [], "a string that pins the old authority is still valid");
 }

@@ -31,14 +31,14 @@ async fn exchange(world: &World, caller: &Caller) -> Result<TokenRecord, Code> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_exchanges_at_once_one_succeeds() {
+async fn one_of_two_concurrent_exchanges_succeeds() {
     let world = World::new().await;
     let caller = holder(&world, |_| {}).await;
     let (one, other) = tokio::join!(exchange(&world, &caller), exchange(&world, &caller));
     let mut ended = [one.map(|made| made.role), other.map(|made| made.role)];
     ended.sort_by_key(Result::is_err);
-    assert_eq!(ended, [Ok(Role::PlatformAdmin), Err(Code::BootstrapSpent)]);
-    assert_eq!(exchange(&world, &caller).await.unwrap_err(), Code::BootstrapSpent);
+    assert_eq!(ended, [Ok(Role::PlatformAdmin), Err(Code::OneTimeTokenUsed)]);
+    assert_eq!(exchange(&world, &caller).await.unwrap_err(), Code::OneTimeTokenUsed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,7 +54,7 @@ async fn expired_one_time_token_and_ordinary_token_are_not_exchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn life_that_is_asked_for_is_bounded_and_refusals_spend_nothing() {
+async fn requested_lifetime_is_limited_and_refusals_do_not_spend_the_token() {
     let world = World::new().await;
     let caller = holder(&world, |_| {}).await;
     let year = 365 * 24 * 3_600;
@@ -63,17 +63,17 @@ async fn life_that_is_asked_for_is_bounded_and_refusals_spend_nothing() {
         let refused = bootstrap::exchange(&world.engine, &caller, new).await.expect_err(name);
         assert_eq!(refused.code(), Code::FieldInvalid, "{name:?} {ttl_seconds:?}");
     }
-    let made = exchange(&world, &caller).await.expect("it was not spent");
+    let made = exchange(&world, &caller).await.expect("the token was not spent");
     assert!(!made.is_bootstrap && made.expires_at.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn newer_one_time_token_ends_those_of_before_and_leaves_ordinary_ones() {
+async fn newer_one_time_token_revokes_earlier_ones_but_no_ordinary_ones() {
     let world = World::new().await;
     let ask = NewToken { name: "robot".to_owned(), role: Role::PlatformAdmin, project: None, ttl_seconds: Some(60) };
     let (ordinary, _) = token::create(&world.engine, &admin(), ask).await.expect("made");
     let (before, newer) = (holder(&world, |_| {}).await, holder(&world, |_| {}).await);
-    assert_eq!(exchange(&world, &before).await.unwrap_err(), Code::BootstrapSpent);
+    assert_eq!(exchange(&world, &before).await.unwrap_err(), Code::OneTimeTokenUsed);
     exchange(&world, &newer).await.expect("the newest counts");
     let kept = world.store().read().await.unwrap().token(ordinary.id).await.unwrap();
     assert_eq!(kept.revoked_at, None);

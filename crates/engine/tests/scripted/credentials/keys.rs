@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuaas_engine::commands::keys;
 use gpuaas_model::{AuditAction, Code, Coded, KeyState, ReplicaId, StreamName, Timestamp};
-use gpuaas_store::{Burial, ReplicaRecord};
+use gpuaas_store::{Eviction, ReplicaRecord};
 use gpuaas_trust::{SignedKeySet, SigningKeySet};
 use uuid::Uuid;
 
@@ -14,13 +14,13 @@ use crate::world::{World, admin, eventually};
 async fn active(world: &World) -> String {
     let keys = world.store().read().await.unwrap().signing_keys().await.unwrap();
     let mut active = keys.into_iter().filter(|stored| stored.key.state == KeyState::Active);
-    let key = active.next().expect("one signs").key.key_id;
-    assert!(active.next().is_none(), "one alone signs");
+    let key = active.next().expect("a key is active").key.key_id;
+    assert!(active.next().is_none(), "only one key is active");
     key
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_are_not_rotated_beside_a_living_replica_of_another_version() {
+async fn rotation_is_refused_while_a_live_replica_runs_another_version() {
     let world = World::new().await;
     let other = ReplicaRecord {
         id: ReplicaId::from_uuid(Uuid::from_u128(99)),
@@ -33,17 +33,17 @@ async fn keys_are_not_rotated_beside_a_living_replica_of_another_version() {
         is_key_file_old: false,
     };
     world.store().join_replica(&other, Duration::from_secs(60)).await.unwrap();
-    let refused = keys::rotate(&world.engine, &admin()).await.expect_err("it lives");
+    let refused = keys::rotate(&world.engine, &admin()).await.expect_err("the other replica is alive");
     assert_eq!(refused.code(), Code::ReplicaVersionsDiffer);
     assert!(refused.next().is_some_and(|next| next.contains("gpuaas replica list")), "{refused:?}");
-    world.store().bury_replica(other.id, Burial::Known).await.unwrap();
+    world.store().evict_replica(other.id, Eviction::Unconditional).await.unwrap();
     let like_this = ReplicaRecord { version: env!("CARGO_PKG_VERSION").to_owned(), ..other };
     world.store().join_replica(&like_this, Duration::from_secs(60)).await.unwrap();
-    keys::rotate(&world.engine, &admin()).await.expect("all are of one version");
+    keys::rotate(&world.engine, &admin()).await.expect("all replicas have one version");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revoked_key_signs_no_more_and_another_does_from_the_same_moment() {
+async fn revoked_key_is_replaced_at_once() {
     let world = World::new().await;
     let first = active(&world).await;
     let revoked = keys::revoke(&world.engine, &admin(), &first).await.expect("revoked");
@@ -52,7 +52,7 @@ async fn a_revoked_key_signs_no_more_and_another_does_from_the_same_moment() {
     assert_ne!(first, second);
     let staged = keys::rotate(&world.engine, &admin()).await.expect("no rotation is under way").key_id;
     keys::revoke(&world.engine, &admin(), &second).await.expect("revoked");
-    assert_eq!(active(&world).await, staged, "the one that was to follow does at once");
+    assert_eq!(active(&world).await, staged, "the staged key is activated at once");
     assert_eq!(world.states().await, [KeyState::Active, KeyState::Revoked, KeyState::Revoked]);
     let now = world.engine.ports().clock.now();
     let set = world.engine.keys().signed_set(&mut world.store().read().await.unwrap(), now).await.unwrap();
@@ -60,19 +60,19 @@ async fn a_revoked_key_signs_no_more_and_another_does_from_the_same_moment() {
     let ends = serde_json::from_str::<SigningKeySet>(&signed.set).unwrap().expires_at;
     assert_eq!(ends, now.plus(Duration::from_secs(30 * 24 * 3_600)));
     assert!(set.text.len() > 10 && !set.text.contains(&first) && !set.text.contains(&second), "{}", set.text);
-    let nobody = keys::revoke(&world.engine, &admin(), "ed25519-nobody").await.expect_err("there is none");
-    assert_eq!(nobody.code(), Code::NotFound);
+    let refused = keys::revoke(&world.engine, &admin(), "ed25519-unknown").await.expect_err("the key does not exist");
+    assert_eq!(refused.code(), Code::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_staged_key_that_is_revoked_takes_its_rotation_with_it() {
+async fn revoking_a_staged_key_ends_its_rotation() {
     let world = World::new().await;
     let first = active(&world).await;
     let staged = keys::rotate(&world.engine, &admin()).await.expect("begun").key_id;
     keys::revoke(&world.engine, &admin(), &staged).await.expect("revoked");
     assert_eq!((active(&world).await, world.states().await), (first, vec![KeyState::Active, KeyState::Revoked]));
-    world.keep_keys();
-    keys::rotate(&world.engine, &admin()).await.expect("another may begin");
+    world.run_key_rotation();
+    keys::rotate(&world.engine, &admin()).await.expect("another rotation may begin");
     eventually("the rotation does not end", async || {
         world.states().await == [KeyState::Active, KeyState::Retired, KeyState::Revoked]
     })
@@ -80,7 +80,7 @@ async fn a_staged_key_that_is_revoked_takes_its_rotation_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_set_that_was_given_long_ago_is_given_again_before_it_ends() {
+async fn old_key_set_is_sent_again_before_it_expires() {
     let world = World::new().await;
     let (given_lately, given_long_ago) = (world.node("gpu-1").await, world.node("gpu-2").await);
     let now = world.engine.ports().clock.now();
@@ -91,24 +91,24 @@ async fn a_set_that_was_given_long_ago_is_given_again_before_it_ends() {
         tx.set_session_keys(node, session.connection, 1, days_ago(days)).await.unwrap();
     }
     tx.commit().await.unwrap();
-    world.keep_keys();
+    world.run_key_rotation();
     let given_at = async |node| {
         let session = world.store().read().await.unwrap().session(node).await.unwrap();
-        session.expect("it is connected").keys_given_at.expect("it was given")
+        session.expect("it is connected").keys_given_at.expect("it was sent")
     };
-    eventually("the set is not given again", async || given_at(given_long_ago).await >= now).await;
-    assert_eq!(given_at(given_lately).await, days_ago(9), "there is time");
+    eventually("the set is not sent again", async || given_at(given_long_ago).await >= now).await;
+    assert_eq!(given_at(given_lately).await, days_ago(9), "it is not due yet");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn revoking_a_key_twice_is_revoking_it_once() {
+async fn key_revoked_twice_is_recorded_once() {
     let world = World::new().await;
     let first = active(&world).await;
     let once = keys::revoke(&world.engine, &admin(), &first).await.expect("revoked");
     let signs = active(&world).await;
-    assert_eq!(keys::revoke(&world.engine, &admin(), &first).await.expect("it is"), once);
+    assert_eq!(keys::revoke(&world.engine, &admin(), &first).await.expect("it is revoked already"), once);
     assert_eq!((world.recorded(AuditAction::KeyRevoke).await, active(&world).await), (1, signs));
     let events = world.store().read().await.unwrap().events(StreamName::Platform, 0, 100).await.unwrap();
-    let told = events.iter().filter(|event| event.subject_id == first && event.data["state"] == "revoked");
-    assert_eq!(told.count(), 1, "{events:?}");
+    let revocations = events.iter().filter(|event| event.subject_id == first && event.data["state"] == "revoked");
+    assert_eq!(revocations.count(), 1, "{events:?}");
 }

@@ -27,7 +27,7 @@ fn record(number: u128, project: Option<ProjectId>, expires_at: Timestamp) -> To
     }
 }
 
-async fn keep(world: &World, tokens: impl IntoIterator<Item = TokenRecord>) {
+async fn insert(world: &World, tokens: impl IntoIterator<Item = TokenRecord>) {
     let mut tx = world.store().begin().await.unwrap();
     for token in tokens {
         tx.insert_token(&token).await.unwrap();
@@ -35,20 +35,20 @@ async fn keep(world: &World, tokens: impl IntoIterator<Item = TokenRecord>) {
     tx.commit().await.unwrap();
 }
 
-fn named(refused: Result<impl Sized, CommandError>) -> (Code, bool) {
-    let refused = refused.err().expect("it is one too many");
+fn code_and_has_next(refused: Result<impl Sized, CommandError>) -> (Code, bool) {
+    let refused = refused.err().expect("the limit is reached");
     (refused.code(), refused.next().is_some())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_has_a_thousand_good_tokens_at_most_and_those_of_the_past_do_not_count() {
+async fn project_has_at_most_a_thousand_valid_tokens() {
     let world = World::new().await;
     let ours = project::create(&world.engine, &admin(), "ours".parse().unwrap()).await.unwrap().id;
     let theirs = project::create(&world.engine, &admin(), "theirs".parse().unwrap()).await.unwrap().id;
     let now = world.engine.ports().clock.now();
     let (later, past) = (now.plus(Duration::from_secs(86_400)), Timestamp::from_millis(now.as_millis() - 1));
-    keep(&world, (0..999).map(|number| record(number, Some(ours), later))).await;
-    keep(&world, (1_000..1_100).map(|number| record(number, Some(ours), past))).await;
+    insert(&world, (0..999).map(|number| record(number, Some(ours), later))).await;
+    insert(&world, (1_000..1_100).map(|number| record(number, Some(ours), past))).await;
     let ask = |project| token::NewToken {
         name: "robot".to_owned(),
         role: Role::Viewer,
@@ -56,18 +56,18 @@ async fn a_project_has_a_thousand_good_tokens_at_most_and_those_of_the_past_do_n
         ttl_seconds: Some(60_000),
     };
     let (last, _) = token::create(&world.engine, &admin(), ask(ours)).await.expect("the thousandth");
-    assert_eq!(named(token::create(&world.engine, &admin(), ask(ours)).await), (Code::LimitReached, true));
+    assert_eq!(code_and_has_next(token::create(&world.engine, &admin(), ask(ours)).await), (Code::LimitReached, true));
     let account = service_account::create(&world.engine, &admin(), ours, "ci".parse().unwrap(), Role::Viewer).await;
     let account = account.expect("made").name;
     let of_account = service_account::create_token(&world.engine, &admin(), ours, &account, Some(60)).await;
-    assert_eq!(named(of_account), (Code::LimitReached, true));
-    token::create(&world.engine, &admin(), ask(theirs)).await.expect("another project has its own");
-    token::revoke(&world.engine, &admin(), last.id).await.expect("withdrawn");
-    token::create(&world.engine, &admin(), ask(ours)).await.expect("there is room again");
+    assert_eq!(code_and_has_next(of_account), (Code::LimitReached, true));
+    token::create(&world.engine, &admin(), ask(theirs)).await.expect("another project has its own limit");
+    token::revoke(&world.engine, &admin(), last.id).await.expect("revoked");
+    token::create(&world.engine, &admin(), ask(ours)).await.expect("the limit is not reached any more");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_has_a_hundred_service_accounts_at_most() {
+async fn project_has_at_most_a_hundred_service_accounts() {
     let world = World::new().await;
     let ours = project::create(&world.engine, &admin(), "ours".parse().unwrap()).await.unwrap().id;
     let make = async |number: u32| {
@@ -77,33 +77,33 @@ async fn a_project_has_a_hundred_service_accounts_at_most() {
     for number in 0..100 {
         make(number).await.expect("within the limit");
     }
-    assert_eq!(named(make(100).await), (Code::LimitReached, true));
-    let gone = "ci-7".parse().unwrap();
-    service_account::delete(&world.engine, &admin(), ours, &gone).await.expect("deleted");
-    make(100).await.expect("there is room again");
+    assert_eq!(code_and_has_next(make(100).await), (Code::LimitReached, true));
+    let deleted = "ci-7".parse().unwrap();
+    service_account::delete(&world.engine, &admin(), ours, &deleted).await.expect("deleted");
+    make(100).await.expect("the limit is not reached any more");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_withdrawn_twice_is_recorded_once() {
+async fn token_revoked_twice_is_recorded_once() {
     let world = World::new().await;
     let now = world.engine.ports().clock.now();
-    keep(&world, [record(1, None, now.plus(Duration::from_secs(86_400)))]).await;
+    insert(&world, [record(1, None, now.plus(Duration::from_secs(86_400)))]).await;
     let id = TokenId::from_uuid(Uuid::from_u128(1));
-    let once = token::revoke(&world.engine, &admin(), id).await.expect("withdrawn");
-    assert_eq!(token::revoke(&world.engine, &admin(), id).await.expect("it is"), once);
+    let once = token::revoke(&world.engine, &admin(), id).await.expect("revoked");
+    assert_eq!(token::revoke(&world.engine, &admin(), id).await.expect("it is revoked already"), once);
     assert_eq!(world.recorded(AuditAction::TokenRevoke).await, 1);
     let events = world.store().read().await.unwrap().events(StreamName::Platform, 0, 100).await.unwrap();
     assert_eq!(events.iter().filter(|event| event.kind == EventKind::TokenRevoked).count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_that_ended_longer_ago_than_they_are_kept_are_removed_and_younger_ones_stay() {
+async fn ended_tokens_are_deleted_after_their_retention() {
     let world = World::new().await;
     let now = world.engine.ports().clock.now().as_millis();
     let day = 24 * 3_600 * 1_000;
-    keep(&world, [record(1, None, Timestamp::from_millis(now - 31 * day))]).await;
-    keep(&world, [record(2, None, Timestamp::from_millis(now - 29 * day))]).await;
-    keep(&world, [record(3, None, Timestamp::from_millis(now + day))]).await;
+    insert(&world, [record(1, None, Timestamp::from_millis(now - 31 * day))]).await;
+    insert(&world, [record(2, None, Timestamp::from_millis(now - 29 * day))]).await;
+    insert(&world, [record(3, None, Timestamp::from_millis(now + day))]).await;
     world.engine.retain().await.unwrap();
     let kept = world.store().read().await.unwrap().tokens(None, &Page::default()).await.unwrap();
     let kept: Vec<String> = kept.into_iter().map(|token| token.name).collect();

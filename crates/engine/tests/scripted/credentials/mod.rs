@@ -2,9 +2,9 @@
 
 mod authorities;
 mod first_admin;
-mod giving;
 mod grants;
+mod key_delivery;
 mod keys;
 mod limits;
+mod other_tenants;
 mod sealing;
-mod strangers;

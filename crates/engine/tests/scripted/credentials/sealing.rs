@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuaas_engine::{SealingState, commands::sealing_key};
 use gpuaas_model::{AuditAction, Code, Coded, EventKind, ReplicaId, Role, SecretId, StreamName, TokenId};
-use gpuaas_store::{Burial, ReplicaRecord, SealingRecord, SecretRecord, TokenRecord};
+use gpuaas_store::{Eviction, ReplicaRecord, SealingRecord, SecretRecord, TokenRecord};
 use gpuaas_trust::SealingKey;
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ fn next() -> SealingKey {
 async fn rows(world: &World) -> Vec<SecretId> {
     let (keys, now) = (world.engine.keys(), world.engine.ports().clock.now());
     let mut tx = world.store().begin().await.unwrap();
-    tx.put_sealing(&SealingRecord::settled(keys.sealing().active(), now)).await.unwrap();
+    tx.put_sealing(&SealingRecord::new(keys.sealing().active(), now)).await.unwrap();
     let ids: Vec<SecretId> = (1..=SECRETS).map(|number| SecretId::from_uuid(Uuid::from_u128(number))).collect();
     for id in &ids {
         let secret = SecretRecord {
@@ -77,50 +77,50 @@ fn replica(world: &World, sealing_keys: Vec<String>) -> ReplicaRecord {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn next_sealing_key_is_put_into_use_once_every_living_replica_holds_it() {
+async fn next_sealing_key_is_activated_once_every_live_replica_holds_it() {
     let world = World::new().await;
     world.engine.join().await.unwrap();
     rows(&world).await;
-    let refused = sealing_key::rotate(&world.engine, &admin()).await.expect_err("there is none");
-    assert_eq!(refused.code(), Code::SealingKeyNotEverywhere);
-    world.engine.keys().sealing().take_next(next());
+    let refused = sealing_key::rotate(&world.engine, &admin()).await.expect_err("there is no next key");
+    assert_eq!(refused.code(), Code::SealingKeyNotOnAllReplicas);
+    world.engine.keys().sealing().set_next(next());
     let engine = world.engine.clone();
-    tokio::spawn(async move { engine.keep_sealing().await });
-    eventually("it is not told that it was taken", async || world.recorded(AuditAction::SealingKeyTake).await == 1)
+    tokio::spawn(async move { engine.run_sealing_rotation().await });
+    eventually("the event of the next key is missing", async || world.recorded(AuditAction::SealingKeyTake).await == 1)
         .await;
 
     let other = replica(&world, vec!["old".to_owned()]);
     world.store().join_replica(&other, Duration::from_secs(100_000)).await.unwrap();
     let refused = sealing_key::rotate(&world.engine, &admin()).await.expect_err("the other replica lacks it");
-    assert_eq!(refused.code(), Code::SealingKeyNotEverywhere);
+    assert_eq!(refused.code(), Code::SealingKeyNotOnAllReplicas);
     assert!(refused.to_string().contains("https://cp-2"), "{refused}");
     let seen = sealing_key::show(&world.engine, &admin()).await.unwrap();
     assert_eq!(seen.state, SealingState::NextTaken);
     assert!(seen.waiting_for.is_some_and(|waits| waits.contains("https://cp-2")));
     assert_eq!(world.recorded(AuditAction::SealingKeyRotate).await, 0);
 
-    world.store().bury_replica(other.id, Burial::Known).await.unwrap();
+    world.store().evict_replica(other.id, Eviction::Unconditional).await.unwrap();
     let other = replica(&world, vec!["old".to_owned(), next().id().to_owned()]);
     world.store().join_replica(&other, Duration::from_secs(100_000)).await.unwrap();
     let begun = sealing_key::rotate(&world.engine, &admin()).await.expect("both hold it");
     assert_eq!((begun.id.as_str(), begun.state), (next().id(), SealingState::Rotating));
     assert!(begun.rows_left > u64::try_from(SECRETS).unwrap());
-    eventually("it does not end", async || world.recorded(AuditAction::SealingKeyFinish).await == 1).await;
+    eventually("the rotation does not end", async || world.recorded(AuditAction::SealingKeyFinish).await == 1).await;
     let seen = sealing_key::show(&world.engine, &admin()).await.unwrap();
     assert_eq!((seen.state, seen.previous, seen.rows_left, seen.waiting_for), (SealingState::Settled, None, 0, None));
     let events = world.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
-    let told = events.iter().filter(|event| event.kind == EventKind::SealingKeyStateChanged);
-    let told: Vec<_> = told.map(|event| event.data["state"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(told, ["next_taken", "rotating", "settled"]);
+    let changes = events.iter().filter(|event| event.kind == EventKind::SealingKeyStateChanged);
+    let states: Vec<_> = changes.map(|event| event.data["state"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(states, ["next_taken", "rotating", "settled"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rotation_that_broke_off_between_two_changes_goes_on_where_it_was() {
+async fn interrupted_rotation_continues_where_it_stopped() {
     let world = World::new().await;
     world.engine.join().await.unwrap();
     let ids = rows(&world).await;
     let old = SealingKey::new(&[7; 32]).unwrap();
-    world.engine.keys().sealing().take_next(next());
+    world.engine.keys().sealing().set_next(next());
     // Records that the replica holds both keys, as its sealing loop does. The loop does not run here, so the test controls each batch.
     let held = replica(&world, vec![old.id().to_owned(), next().id().to_owned()]);
     let own = ReplicaRecord { id: world.engine.replica(), ..held };
@@ -138,16 +138,16 @@ async fn rotation_that_broke_off_between_two_changes_goes_on_where_it_was() {
     let successor = world.successor().await;
     for id in ids.iter().take(3) {
         let sealed = successor.store().read().await.unwrap().secret(*id).await.unwrap().sealed;
-        assert!(successor.keys().sealing().take_next(next()) || successor.keys().unseal(*id, &sealed).is_ok());
+        assert!(successor.keys().sealing().set_next(next()) || successor.keys().unseal(*id, &sealed).is_ok());
     }
-    tokio::spawn(async move { successor.keep_sealing().await });
-    eventually("it does not end", async || {
+    tokio::spawn(async move { successor.run_sealing_rotation().await });
+    eventually("the rotation does not end", async || {
         world.store().read().await.unwrap().sealing().await.unwrap().unwrap().previous.is_none()
     })
     .await;
     assert_eq!(opened_by(&world, &next(), &ids).await, ids.len());
     assert_eq!(opened_by(&world, &old, &ids).await, 0);
-    world.engine.keys().sealing().forget_previous();
+    world.engine.keys().sealing().drop_previous();
     let token = world.store().read().await.unwrap().all_tokens().await.unwrap();
     assert_eq!(token.len(), 1, "its code is under the next key");
     let seeds = world.engine.keys().ring(&mut world.store().read().await.unwrap()).await;

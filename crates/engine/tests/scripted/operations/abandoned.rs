@@ -9,17 +9,17 @@ use uuid::Uuid;
 
 use crate::{
     kit::task,
-    nodes::{done, held},
+    nodes::{done, hold},
     site::Site,
     world::{admin, eventually},
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_nobody_waits_for_is_ended_by_the_sweep_and_no_other_is() {
+async fn sweep_ends_only_abandoned_tasks() {
     let site = Site::of(1).await;
     let (pinged, _) = ping::ping(&site.world.engine, &admin(), site.nodes[0]).await.unwrap();
-    let (end, act) = held("unpacking");
-    site.world.nodes.will([act]);
+    let (end, reaction) = hold("unpacking");
+    site.world.nodes.react([reaction]);
     let (_, operation) = site.deploy(|of| vec![task("install", of, 0)]).await;
     site.until(operation, "install", |step| step.detail.is_some()).await;
     // Open tasks, as a process leaves them if it dies before it records their ends.

@@ -3,5 +3,5 @@
 mod abandoned;
 mod cancelling;
 mod failing;
-mod learning;
+mod outputs;
 mod succeeding;

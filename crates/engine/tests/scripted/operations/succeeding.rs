@@ -6,39 +6,43 @@ use std::sync::{
 };
 
 use gpuaas_model::{EventKind, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState, TaskType};
-use gpuaas_planner::{Learned, StepAction, StepSpec};
+use gpuaas_planner::{StepAction, StepOutput, StepSpec};
 use gpuaas_store::{Gate, StoreError, TaskFilter};
 use serde_json::json;
 
 use crate::{
     kit::{call, milestone, needs, task},
-    nodes::held,
+    nodes::hold,
     site::Site,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operation_begins_once_and_ends_once_and_says_so() {
+async fn operation_start_and_end_are_announced_once() {
     let site = Site::of(1).await;
     let before = site.world.engine.ports().clock.now();
-    let ended = site.deployed(|of| vec![task("first", of, 0), needs(call("second", "answers"), &["first"])]).await;
+    let ended =
+        site.deploy_and_wait(|of| vec![task("first", of, 0), needs(call("second", "answers"), &["first"])]).await;
     let (began, over) = (ended.operation.started_at.unwrap(), ended.operation.ended_at.unwrap());
     assert!(before <= began && began < over, "{before} {began} {over}");
     assert_eq!(ended.operation.state, OperationState::Succeeded);
     let id = ended.operation.id.to_string();
-    assert_eq!((ended.told(EventKind::OperationStarted, &id), ended.told(EventKind::OperationEnded, &id)), (1, 1));
+    assert_eq!(
+        (ended.count_events(EventKind::OperationStarted, &id), ended.count_events(EventKind::OperationEnded, &id)),
+        (1, 1)
+    );
     let first = |kind| ended.events.iter().position(|event| event.kind == kind);
     assert!(first(EventKind::OperationStarted) < first(EventKind::StepChanged), "with its first step");
     assert!(ended.steps.values().all(|step| step.state == StepState::Succeeded && step.attempts == 1));
     assert!(ended.steps["first"].started_at.unwrap() >= began, "it begins with its first step");
     // Accepted, started, first step done, second step done, ended: each changes the visible workload; there are no other events.
-    assert_eq!(ended.told(EventKind::WorkloadChanged, &ended.workload.id.to_string()), 5);
+    assert_eq!(ended.count_events(EventKind::WorkloadChanged, &ended.workload.id.to_string()), 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_moves_its_own_member_and_no_other() {
+async fn step_changes_only_its_own_member() {
     let site = Site::of(2).await;
     let ended = site
-        .deployed(|of| {
+        .deploy_and_wait(|of| {
             let prepare = StepSpec { begins: Some(MemberEvent::Prepare), ..task("prepare", of, 1) };
             let join = StepSpec {
                 begins: Some(MemberEvent::Join),
@@ -52,15 +56,15 @@ async fn a_step_moves_its_own_member_and_no_other() {
     assert_eq!((still.state.name(), still.health), (MemberStateName::Pending, Health::Progressing));
     assert_eq!((still.last_operation, moved.last_operation), (None, Some(ended.operation.id)));
     assert_eq!((moved.state.name(), moved.health), (MemberStateName::Ready, Health::Healthy));
-    assert_eq!(ended.told(EventKind::MemberChanged, &moved.id.to_string()), 3, "preparing, joining, ready");
-    assert_eq!(ended.told(EventKind::MemberChanged, &still.id.to_string()), 0);
+    assert_eq!(ended.count_events(EventKind::MemberChanged, &moved.id.to_string()), 3, "preparing, joining, ready");
+    assert_eq!(ended.count_events(EventKind::MemberChanged, &still.id.to_string()), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_task_is_signed_in_the_schema_that_its_app_names() {
+async fn task_is_signed_in_the_schema_of_its_app() {
     let site = Site::of(1).await;
     let ended = site
-        .deployed(|of| {
+        .deploy_and_wait(|of| {
             let StepSpec { action: StepAction::NodeTask { node, .. }, .. } = task("", of, 0) else { unreachable!() };
             let stop = StepAction::NodeTask { node, task: TaskType::Rke2Stop };
             vec![task("noop", of, 0), StepSpec { action: stop, ..task("stop", of, 0) }]
@@ -71,10 +75,10 @@ async fn each_task_is_signed_in_the_schema_that_its_app_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_is_touched_by_the_first_task_that_changes_its_node_and_by_no_other() {
+async fn only_a_task_that_changes_its_node_touches_a_member() {
     let site = Site::of(3).await;
     let ended = site
-        .deployed(|of| {
+        .deploy_and_wait(|of| {
             let node = of.members[1].node.id;
             let stop = StepAction::NodeTask { node, task: TaskType::Rke2Stop };
             vec![task("looks", of, 0), StepSpec { action: stop, ..task("changes", of, 1) }, milestone("other")]
@@ -85,52 +89,55 @@ async fn a_member_is_touched_by_the_first_task_that_changes_its_node_and_by_no_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_learned_of_an_endpoint_is_the_members_and_the_workloads_until_it_is_gone() {
+async fn endpoint_is_stored_until_decommission() {
     let site = Site::of(2).await;
-    let learned =
-        vec![Learned::Endpoint("https://10.0.0.2:6443".to_owned()), Learned::Fact("name".to_owned(), json!("gpu-2"))];
-    site.world.kit.will_teach("start", [Ok(learned)]);
-    let ended = site.deployed(|of| vec![task("start", of, 1)]).await;
+    let learned = vec![
+        StepOutput::Endpoint("https://10.0.0.2:6443".to_owned()),
+        StepOutput::Fact("name".to_owned(), json!("gpu-2")),
+    ];
+    site.world.kit.set_outputs("start", [Ok(learned)]);
+    let ended = site.deploy_and_wait(|of| vec![task("start", of, 1)]).await;
     let endpoints: Vec<Option<&str>> = ended.members.iter().map(|member| member.endpoint.as_deref()).collect();
     assert_eq!(endpoints, [None, Some("https://10.0.0.2:6443")]);
     assert_eq!(ended.workload.endpoint.as_deref(), Some("https://10.0.0.2:6443"));
     assert_eq!(ended.workload.facts["name"], json!("gpu-2"));
     assert_eq!((ended.workload.generation, ended.workload.observed_generation), (1, 1));
-    let gone = site.decommissioned(ended.workload.id, |_| vec![milestone("removed")]).await;
-    assert_eq!(gone.workload.endpoint, None);
-    assert_eq!((gone.workload.generation, gone.workload.observed_generation), (2, 2));
+    let decommissioned = site.decommission_and_wait(ended.workload.id, |_| vec![milestone("removed")]).await;
+    assert_eq!(decommissioned.workload.endpoint, None);
+    assert_eq!((decommissioned.workload.generation, decommissioned.workload.observed_generation), (2, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_running_step_says_is_told_once_and_gone_at_its_next_attempt() {
+async fn progress_is_announced_once_per_change() {
     let site = Site::of(1).await;
-    let (end, act) = held("unpacking");
-    site.world.nodes.will([act]);
+    let (end, reaction) = hold("unpacking");
+    site.world.nodes.react([reaction]);
     let (_, operation) = site.deploy(|of| vec![task("install", of, 0), call("watch", "hangs")]).await;
     site.until(operation, "install", |step| step.detail.as_deref() == Some("unpacking")).await;
     site.until(operation, "watch", |step| step.detail.as_deref() == Some("waiting for the cluster")).await;
     drop(end);
     // The node is lost, reconnects and reports the same progress again.
-    let (end, act) = held("unpacking");
-    site.world.nodes.will([act]);
-    site.until(operation, "install", |step| step.detail.as_deref().is_some_and(|said| said.contains("waiting"))).await;
+    let (end, reaction) = hold("unpacking");
+    site.world.nodes.react([reaction]);
+    site.until(operation, "install", |step| step.detail.as_deref().is_some_and(|detail| detail.contains("waiting")))
+        .await;
     site.until(operation, "install", |step| step.detail.as_deref() == Some("unpacking")).await;
     end.send(crate::nodes::done(json!({}))).unwrap();
     site.until(operation, "install", |step| step.state == StepState::Succeeded).await;
     site.cancel(operation).await;
     let ended = site.end_of(operation).await;
-    let told = |key: &str| ended.told(EventKind::StepChanged, &ended.steps[key].id.to_string());
+    let changes = |key: &str| ended.count_events(EventKind::StepChanged, &ended.steps[key].id.to_string());
     // `install`: started, unpacking, waiting for the node, unpacking, ended. `watch`: started, waiting, ended.
-    assert_eq!((told("install"), told("watch")), (5, 3));
-    assert_eq!(ended.steps["install"].attempts, 1, "a node that is lost and comes back answers the same attempt");
+    assert_eq!((changes("install"), changes("watch")), (5, 3));
+    assert_eq!(ended.steps["install"].attempts, 1, "a node that reconnects answers the same attempt");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_engine_began_another_goes_on_with_under_the_same_task() {
+async fn successor_continues_the_same_task() {
     let site = Site::of(1).await;
     // The task never ends for the first engine.
-    let (_end, act) = held("unpacking");
-    site.world.nodes.will([act]);
+    let (_end, reaction) = hold("unpacking");
+    site.world.nodes.react([reaction]);
     let (_, operation) = site.deploy(|of| vec![task("install", of, 0)]).await;
     site.until(operation, "install", |step| step.state == StepState::Running && step.detail.is_some()).await;
     site.world.engine.stop();
@@ -147,10 +154,10 @@ async fn what_one_engine_began_another_goes_on_with_under_the_same_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn engine_whose_database_cannot_be_read_at_its_start_goes_on_as_soon_as_it_can() {
+async fn engine_retries_reads_at_its_start() {
     let site = Site::of(1).await;
-    let (_end, act) = held("unpacking");
-    site.world.nodes.will([act]);
+    let (_end, reaction) = hold("unpacking");
+    site.world.nodes.react([reaction]);
     let (_, operation) = site.deploy(|of| vec![task("install", of, 0)]).await;
     site.until(operation, "install", |step| step.state == StepState::Running && step.detail.is_some()).await;
     site.world.engine.stop();

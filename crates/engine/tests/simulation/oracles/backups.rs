@@ -15,7 +15,7 @@ const EVERY: u64 = 5;
 /// The number of backups per seed.
 const BACKUPS_MAX: u32 = 4;
 /// The longest time between two backups, in milliseconds.
-const APART_MS_MAX: u64 = 40_000;
+const INTERVAL_MS_MAX: u64 = 40_000;
 
 /// Takes backups at random times in every [`EVERY`]th seed, restores each and judges it.
 pub(crate) fn take(world: &Arc<World>, seed: u64) {
@@ -26,29 +26,29 @@ pub(crate) fn take(world: &Arc<World>, seed: u64) {
     world.scheduler.spawn(world.outside, async move {
         let mut chance = Chance::of_seed(seed ^ BACKUPS);
         for _ in 0..BACKUPS_MAX {
-            within.scheduler.sleep(Duration::from_millis(chance.between(10, APART_MS_MAX))).await;
-            match judge(&within).await {
+            within.scheduler.sleep(Duration::from_millis(chance.between(10, INTERVAL_MS_MAX))).await;
+            match check(&within).await {
                 Ok(()) => within.count("backups restored"),
-                Err(why) => within.violated(format!("a backup: {why}")),
+                Err(why) => within.report_violation(format!("a backup: {why}")),
             }
         }
     });
 }
 
-async fn judge(world: &World) -> Result<(), String> {
+async fn check(world: &World) -> Result<(), String> {
     let mut dumped = Vec::new();
     world.store.dump(&mut dumped).await.map_err(|error| error.to_string())?;
     let clock = Arc::new(SimulatedClock(world.scheduler.clone()));
     // Runs on a separate thread and blocks until it ends, so that the other store takes no simulated time and no task runs meanwhile.
-    let judged = std::thread::spawn(move || {
+    let checker = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
-        runtime.block_on(restored(&dumped, clock))
+        runtime.block_on(check_restored(&dumped, clock))
     });
-    judged.join().map_err(|_| "restoring it panicked".to_owned())?
+    checker.join().map_err(|_| "restoring it panicked".to_owned())?
 }
 
-async fn restored(dumped: &[u8], clock: Arc<dyn Clock>) -> Result<(), String> {
+async fn check_restored(dumped: &[u8], clock: Arc<dyn Clock>) -> Result<(), String> {
     let folder = folder();
     let again = restore_and_dump(dumped, clock.clone(), folder.path()).await.map_err(|error| error.to_string())?;
     let (before, after) = (rows(dumped)?, rows(&again)?);
@@ -60,7 +60,7 @@ async fn restored(dumped: &[u8], clock: Arc<dyn Clock>) -> Result<(), String> {
             return Err(format!("{table} was {:?} and is {:?}", before.get(table), after.get(table)));
         }
     }
-    opens(clock, folder.path()).await
+    check_opens(clock, folder.path()).await
 }
 
 fn options(folder: &Path) -> StoreOptions {
@@ -81,15 +81,15 @@ async fn restore_and_dump(
 }
 
 /// Opens the restored store as the next start of a server does, and reads every row.
-async fn opens(clock: Arc<dyn Clock>, folder: &Path) -> Result<(), String> {
+async fn check_opens(clock: Arc<dyn Clock>, folder: &Path) -> Result<(), String> {
     let failed = |error: gpuaas_store::StoreError| error.to_string();
     let store = Store::open(&options(folder), clock).await.map_err(failed)?;
-    store.prove_with(plane::proof());
+    store.set_record_proof(plane::proof());
     store.read_every_row().await.map_err(failed)?;
     let keys = store.read().await.map_err(failed)?.signing_keys().await.map_err(failed)?;
     store.close().await;
     if keys.is_empty() || store.forged_rows_refused() > 0 {
-        return Err("what was genuine is forged".to_owned());
+        return Err("authentic rows are refused as forged".to_owned());
     }
     Ok(())
 }

@@ -19,22 +19,22 @@ enum Line {
     Fence {},
 }
 
-pub(super) fn judge(world: &World, rows: &Rows, violations: &mut Vec<String>) {
+pub(super) fn check(world: &World, rows: &Rows, violations: &mut Vec<String>) {
     for node in world.nodes() {
         let of_node: BTreeMap<TaskId, &TaskRecord> =
             rows.tasks.iter().filter(|task| task.node == node.id).map(|task| (task.id, task)).collect();
-        Judging { node, tasks: &of_node, violations }.judge();
+        NodeCheck { node, tasks: &of_node, violations }.check();
     }
 }
 
-struct Judging<'a> {
+struct NodeCheck<'a> {
     node: &'a Node,
     tasks: &'a BTreeMap<TaskId, &'a TaskRecord>,
     violations: &'a mut Vec<String>,
 }
 
-impl Judging<'_> {
-    fn judge(&mut self) {
+impl NodeCheck<'_> {
+    fn check(&mut self) {
         let (begun, ended) = self.ledger();
         for (id, task) in self.tasks {
             let (begun, ended) = (begun.contains_key(id), ended.get(id));
@@ -48,12 +48,12 @@ impl Judging<'_> {
                 TaskState::Failed | TaskState::Expired | TaskState::Cancelled => true,
                 TaskState::Queued | TaskState::Dispatched | TaskState::Running => false,
             };
-            self.must(agree, format!("{} {id} is {}, and the ledger says {ended:?}", task.task_type, task.state));
+            self.require(agree, format!("{} {id} is {}, and the ledger says {ended:?}", task.task_type, task.state));
         }
         let effects = self.node.machine().effects.clone();
         for (task_type, times) in effects {
             let undone = self.unsuccessful(task_type);
-            self.must(times <= 1 + undone, format!("{task_type} had {times} effects with {undone} attempts undone"));
+            self.require(times <= 1 + undone, format!("{task_type} had {times} effects with {undone} attempts undone"));
         }
     }
 
@@ -65,16 +65,16 @@ impl Judging<'_> {
         for line in appended.lines() {
             match serde_json::from_str(line) {
                 Ok(Line::Begin { task, fence }) => {
-                    self.must(self.tasks.contains_key(&task), format!("{task} ran and has no row"));
-                    self.must(begun.insert(task, fence).is_none(), format!("{task} ran twice"));
-                    self.must(fence >= highest, format!("{task} ran under fence {fence} after {highest}"));
+                    self.require(self.tasks.contains_key(&task), format!("{task} ran and has no row"));
+                    self.require(begun.insert(task, fence).is_none(), format!("{task} ran twice"));
+                    self.require(fence >= highest, format!("{task} ran under fence {fence} after {highest}"));
                     highest = highest.max(fence);
                 }
                 Ok(Line::End { task, outcome }) => {
-                    self.must(ended.insert(task, outcome).is_none(), format!("{task} ended twice"));
+                    self.require(ended.insert(task, outcome).is_none(), format!("{task} ended twice"));
                 }
                 Ok(Line::Fence {}) => {}
-                Err(error) => self.must(false, format!("the ledger holds {line}: {error}")),
+                Err(error) => self.require(false, format!("the ledger holds {line}: {error}")),
             }
         }
         (begun, ended)
@@ -86,7 +86,7 @@ impl Judging<'_> {
         u32::try_from(self.tasks.values().filter(of_type).count()).unwrap_or(u32::MAX)
     }
 
-    fn must(&mut self, holds: bool, otherwise: String) {
+    fn require(&mut self, holds: bool, otherwise: String) {
         if !holds {
             self.violations.push(format!("{}: {otherwise}", self.node.name));
         }

@@ -8,60 +8,63 @@ use gpuaas_store::StoreError;
 use super::Rows;
 use crate::world::World;
 
-pub(super) fn judge(rows: &Rows, violations: &mut Vec<String>) {
-    let mut must = |holds: bool, otherwise: String| {
+pub(super) fn check(rows: &Rows, violations: &mut Vec<String>) {
+    let mut require = |holds: bool, otherwise: String| {
         if !holds {
             violations.push(otherwise);
         }
     };
     let workload = &rows.workload;
-    must(workload.lifecycle == Lifecycle::Running, format!("the workload is {}", workload.lifecycle));
-    must(workload.health == Health::Healthy, format!("its health is {}", workload.health));
-    must(workload.recovery == Recovery::None, format!("its recovery is {}", workload.recovery));
-    must(workload.observed_generation == workload.generation, "what is seen is not what was asked for".to_owned());
-    must(workload.endpoint.is_some(), "it has no endpoint".to_owned());
-    must(workload.progress.completed == workload.progress.total, "its progress is not whole".to_owned());
-    must(rows.members.len() == rows.nodes.len(), "a member is missing".to_owned());
+    require(workload.lifecycle == Lifecycle::Running, format!("the workload is {}", workload.lifecycle));
+    require(workload.health == Health::Healthy, format!("its health is {}", workload.health));
+    require(workload.recovery == Recovery::None, format!("its recovery is {}", workload.recovery));
+    require(workload.observed_generation == workload.generation, "the observed generation is not current".to_owned());
+    require(workload.endpoint.is_some(), "it has no endpoint".to_owned());
+    require(workload.progress.completed == workload.progress.total, "its progress is incomplete".to_owned());
+    require(rows.members.len() == rows.nodes.len(), "a member is missing".to_owned());
     for member in &rows.members {
         let ready = matches!(member.state, MemberState::Ready { .. }) && member.health == Health::Healthy;
-        must(ready, format!("{} is {} and {}", member.name(), member.state.name(), member.health));
+        require(ready, format!("{} is {} and {}", member.name(), member.state.name(), member.health));
     }
     for node in &rows.nodes {
-        must(node.connectivity == Connectivity::Connected, format!("{} is {}", node.name, node.connectivity));
+        require(node.connectivity == Connectivity::Connected, format!("{} is {}", node.name, node.connectivity));
     }
     for allocation in &rows.allocations {
         let settled = matches!(allocation.state, AllocationState::Active | AllocationState::Failed);
-        must(settled, format!("an allocation is {}", allocation.state));
+        require(settled, format!("an allocation is {}", allocation.state));
     }
     for (position, (operation, steps)) in rows.operations.iter().enumerate() {
         let last = position + 1 == rows.operations.len();
         let ended = operation.state.is_final() && operation.ended_at.is_some();
-        must(ended, format!("operation {} is {}", operation.id, operation.state));
+        require(ended, format!("operation {} is {}", operation.id, operation.state));
         let well = operation.state == OperationState::Succeeded;
-        must(well == last, format!("operation {} ended {}", operation.id, operation.state));
+        require(well == last, format!("operation {} ended {}", operation.id, operation.state));
         // An operation that did not succeed has a fault code.
         let named = well || operation.fault.as_ref().is_some_and(|fault| !fault.code.is_empty());
-        must(named, format!("operation {} needs attention and names no fault", operation.id));
+        require(named, format!("operation {} needs attention and names no fault", operation.id));
         for step in steps {
-            let whole = if well { step.state == StepState::Succeeded } else { step.state.is_final() };
-            must(whole, format!("step {} of a {} operation is {}", step.spec.key, operation.state, step.state));
+            let is_complete = if well { step.state == StepState::Succeeded } else { step.state.is_final() };
+            require(
+                is_complete,
+                format!("step {} of a {} operation is {}", step.spec.key, operation.state, step.state),
+            );
         }
     }
 }
 
 /// Checks that members are in the order of their placement, each on its node.
-pub(super) fn judge_placement(world: &World, rows: &Rows, violations: &mut Vec<String>) {
+pub(super) fn check_placement(world: &World, rows: &Rows, violations: &mut Vec<String>) {
     let placed: Vec<_> = rows.members.iter().map(|member| (member.name(), member.node)).collect();
     let names = std::iter::once("server-1".to_owned()).chain((1..).map(|ordinal| format!("agent-{ordinal}")));
     let wanted: Vec<_> = names.zip(world.nodes().iter().map(|node| node.id)).collect();
     if placed != wanted {
-        violations.push(format!("members are {placed:?}, and were placed as {wanted:?}"));
+        violations.push(format!("members are {placed:?}, but were placed as {wanted:?}"));
     }
 }
 
 /// Checks that no lease of an operation, allocation or node is held any more, and that each node has one session, at the replica that
 /// it is connected to.
-pub(super) async fn judge_leases(world: &World, rows: &Rows, violations: &mut Vec<String>) -> Result<(), StoreError> {
+pub(super) async fn check_leases(world: &World, rows: &Rows, violations: &mut Vec<String>) -> Result<(), StoreError> {
     let mut reader = world.store.read().await?;
     let operations = rows.operations.iter().map(|(operation, _)| format!("operation/{}", operation.id));
     let allocations = rows.allocations.iter().map(|allocation| format!("allocation/{}", allocation.id));

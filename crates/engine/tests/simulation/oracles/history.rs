@@ -9,24 +9,24 @@ use serde_json::Value;
 use crate::world::World;
 
 /// Judges a seed with a short retention of history.
-pub(crate) async fn judge(world: &Arc<World>) -> Result<(), StoreError> {
+pub(crate) async fn check(world: &Arc<World>) -> Result<(), StoreError> {
     let mut reader = world.store.read().await?;
-    judge_audit(world, &mut reader).await?;
+    check_audit(world, &mut reader).await?;
     for task in reader.all_open_tasks().await? {
         if let Some(operation) = task.operation
             && reader.operation(operation).await.is_err()
         {
-            world.violated(format!("task {} is open, and its operation {operation} was deleted", task.id));
+            world.report_violation(format!("task {} is open, and its operation {operation} was deleted", task.id));
         }
     }
     for operation in reader.open_operations().await? {
         if reader.steps_of(operation.id).await?.is_empty() {
-            world.violated(format!("operation {} is open and has no steps", operation.id));
+            world.report_violation(format!("operation {} is open and has no steps", operation.id));
         }
     }
     for workload in reader.workloads(&WorkloadFilter::default()).await? {
         if workload.lifecycle != Lifecycle::Decommissioned && reader.newest_operation(workload.id).await?.is_none() {
-            world.violated(format!("the newest operation of {} was deleted", workload.name));
+            world.report_violation(format!("the newest operation of {} was deleted", workload.name));
         }
     }
     Ok(())
@@ -34,12 +34,12 @@ pub(crate) async fn judge(world: &Arc<World>) -> Result<(), StoreError> {
 
 /// Checks that audit sequence numbers start at 1 and continue from the archives into the database without a gap. A record may be in
 /// both.
-async fn judge_audit(world: &Arc<World>, reader: &mut Reader) -> Result<(), StoreError> {
+async fn check_audit(world: &Arc<World>, reader: &mut Reader) -> Result<(), StoreError> {
     let mut archived: Vec<u64> = Vec::new();
     for archive in reader.archives(Some(ArchiveKind::Audit), &Page::default()).await? {
         world.count("archives of the audit");
         let Some(lines) = world.archive_file(&archive.sha256) else {
-            world.violated(format!("archive {} has no file", archive.id));
+            world.report_violation(format!("archive {} has no file", archive.id));
             continue;
         };
         let lines = lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
@@ -47,7 +47,7 @@ async fn judge_audit(world: &Arc<World>, reader: &mut Reader) -> Result<(), Stor
     }
     let last = archived.len() as u64;
     if archived != (1..=last).collect::<Vec<_>>() {
-        world.violated(format!("archives hold the audit's numbers {archived:?}"));
+        world.report_violation(format!("archives hold the audit's numbers {archived:?}"));
     }
     let mut left: Vec<AuditRecord> = Vec::new();
     loop {
@@ -61,7 +61,7 @@ async fn judge_audit(world: &Arc<World>, reader: &mut Reader) -> Result<(), Stor
     let first = left.first().map_or(0, |record| record.sequence);
     let follows = left.windows(2).all(|two| two[1].sequence == two[0].sequence + 1);
     if !(1..=last + 1).contains(&first) || !follows {
-        world.violated(format!("the audit goes on with {first} behind {last} that are archived"));
+        world.report_violation(format!("the audit continues with {first} after {last} archived records"));
     }
     Ok(())
 }

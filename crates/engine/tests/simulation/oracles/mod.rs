@@ -7,8 +7,8 @@ mod history;
 mod records;
 mod tenants;
 
-pub(crate) use history::judge as judge_history;
-pub(crate) use tenants::{Effect, judge as judge_effect};
+pub(crate) use history::check as check_history;
+pub(crate) use tenants::{Effect, check as check_effect};
 
 use std::sync::Arc;
 
@@ -34,22 +34,22 @@ struct Rows {
 }
 
 /// Judges a finished deployment, and returns its events, audit records and tasks as lines for the trace.
-pub(crate) async fn judge(world: &Arc<World>, deployed: &Deployed) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn check(world: &Arc<World>, deployed: &Deployed) -> Result<Vec<String>, StoreError> {
     let rows = Rows::load(world, deployed).await?;
     let mut violations = Vec::new();
-    ending::judge(&rows, &mut violations);
-    ending::judge_placement(world, &rows, &mut violations);
-    ending::judge_leases(world, &rows, &mut violations).await?;
-    records::judge(&rows, &mut violations);
-    effects::judge(world, &rows, &mut violations);
+    ending::check(&rows, &mut violations);
+    ending::check_placement(world, &rows, &mut violations);
+    ending::check_leases(world, &rows, &mut violations).await?;
+    records::check(&rows, &mut violations);
+    effects::check(world, &rows, &mut violations);
     for violation in violations {
-        world.violated(violation);
+        world.report_violation(violation);
     }
-    Ok(rows.told())
+    Ok(rows.trace_lines())
 }
 
 /// Checks that a control plane that has just settled an attempt holds the lease of the newest operation.
-pub(crate) async fn judge_settler(world: Arc<World>, plane: Plane) {
+pub(crate) async fn check_lease_holder(world: Arc<World>, plane: Plane) {
     let held = async {
         let mut reader = world.store.read().await?;
         let newest = reader.operations(&OperationFilter::default()).await?.pop();
@@ -60,26 +60,26 @@ pub(crate) async fn judge_settler(world: Arc<World>, plane: Plane) {
     };
     match held.await {
         Ok(Some(lease)) if lease.holder == plane.engine.replica() => {}
-        Ok(lease) => world.violated(format!("{} settled an attempt under {lease:?}", plane.name)),
-        Err(error) => world.violated(format!("the lease cannot be read: {error}")),
+        Ok(lease) => world.report_violation(format!("{} settled an attempt under {lease:?}", plane.name)),
+        Err(error) => world.report_violation(format!("the lease cannot be read: {error}")),
     }
 }
 
 /// Checks that a connection whose end was recorded is not in the node's session row.
-pub(crate) async fn judge_disconnected(world: &World, node: &Node, connection: Uuid) {
+pub(crate) async fn check_disconnected(world: &World, node: &Node, connection: Uuid) {
     let row = async { world.store.read().await?.session(node.id).await };
     match row.await {
         Ok(session) if session.as_ref().is_none_or(|session| session.connection != connection) => {}
-        Ok(_) => world.violated(format!("a connection of {} ended and stands in its row", node.name)),
-        Err(error) => world.violated(format!("the session of {} cannot be read: {error}", node.name)),
+        Ok(_) => world.report_violation(format!("a connection of {} ended but is still in its session row", node.name)),
+        Err(error) => world.report_violation(format!("the session of {} cannot be read: {error}", node.name)),
     }
 }
 
 /// Checks that an evicted replica has no sessions.
-pub(crate) async fn judge_burial(world: &World, buried: ReplicaId) -> Result<(), StoreError> {
-    let stand = world.store.read().await?.sessions_of(buried).await?.len();
+pub(crate) async fn check_eviction(world: &World, evicted: ReplicaId) -> Result<(), StoreError> {
+    let stand = world.store.read().await?.sessions_of(evicted).await?.len();
     if stand > 0 {
-        world.violated(format!("{stand} connections stand at {buried}, which is buried"));
+        world.report_violation(format!("{stand} sessions remain at {evicted}, which was evicted"));
     }
     Ok(())
 }
@@ -127,7 +127,7 @@ impl Rows {
     }
 
     /// Formats all events, then all audit records, then all tasks, one per line.
-    fn told(&self) -> Vec<String> {
+    fn trace_lines(&self) -> Vec<String> {
         let events = self.streams.iter().flatten().map(|event| {
             let EventRecord { stream, sequence, at, kind, subject_id, correlation, data, .. } = event;
             format!("event {stream} {sequence} {at} {kind} {subject_id} {correlation:?} {data}")

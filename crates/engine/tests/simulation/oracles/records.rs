@@ -9,19 +9,19 @@ use serde_json::Value;
 
 use super::Rows;
 
-pub(super) fn judge(rows: &Rows, violations: &mut Vec<String>) {
+pub(super) fn check(rows: &Rows, violations: &mut Vec<String>) {
     for events in &rows.streams {
-        judge_order("event", events.iter().map(|event| (event.sequence, event.at)), violations);
+        check_order("event", events.iter().map(|event| (event.sequence, event.at)), violations);
     }
-    judge_order("audit record", rows.audits.iter().map(|audit| (audit.sequence, audit.at)), violations);
-    judge_tasks(rows, violations);
-    judge_steps(rows, violations);
-    judge_gates(rows, violations);
-    judge_progress(rows, violations);
-    judge_story(rows, violations);
+    check_order("audit record", rows.audits.iter().map(|audit| (audit.sequence, audit.at)), violations);
+    check_tasks(rows, violations);
+    check_steps(rows, violations);
+    check_needs(rows, violations);
+    check_progress(rows, violations);
+    check_last_events(rows, violations);
 }
 
-fn judge_order(
+fn check_order(
     what: &str,
     numbered: impl Iterator<Item = (u64, gpuaas_model::Timestamp)>,
     violations: &mut Vec<String>,
@@ -36,7 +36,7 @@ fn judge_order(
 }
 
 /// Checks that every task is in a final state, has an outcome of that state, and was announced as dispatched once and as ended once.
-fn judge_tasks(rows: &Rows, violations: &mut Vec<String>) {
+fn check_tasks(rows: &Rows, violations: &mut Vec<String>) {
     for task in &rows.tasks {
         let fits = match (&task.outcome, task.state) {
             (Some(TaskOutcome::Succeeded { .. }), state) => state == TaskState::Succeeded,
@@ -50,18 +50,19 @@ fn judge_tasks(rows: &Rows, violations: &mut Vec<String>) {
         // Tasks without a project appear only in the platform's stream.
         let streams = if task.project.is_some() { &rows.streams[..] } else { &rows.streams[..1] };
         for events in streams {
-            let told: Vec<&str> = about(events, EventKind::TaskChanged, &id)
+            let announced: Vec<&str> = about(events, EventKind::TaskChanged, &id)
                 .filter_map(|event| event.data.get("state").and_then(Value::as_str))
                 .collect();
-            if told != ["dispatched", task.state.as_str()] {
-                violations.push(format!("{} {} is {}, and was told {told:?}", task.task_type, task.id, task.state));
+            if announced != ["dispatched", task.state.as_str()] {
+                violations
+                    .push(format!("{} {} is {}, but announced as {announced:?}", task.task_type, task.id, task.state));
             }
         }
     }
 }
 
 /// Checks that a step's attempts are numbered without gaps, that none follows one that succeeded, and that fences do not decrease.
-fn judge_steps(rows: &Rows, violations: &mut Vec<String>) {
+fn check_steps(rows: &Rows, violations: &mut Vec<String>) {
     for step in rows.operations.iter().flat_map(|(_, steps)| steps) {
         let tasks: Vec<_> = rows.tasks.iter().filter(|task| task.step == Some(step.id)).collect();
         if tasks.is_empty() {
@@ -81,7 +82,7 @@ fn judge_steps(rows: &Rows, violations: &mut Vec<String>) {
 }
 
 /// Checks that a step starts only after every step in `needs` has succeeded and every step in `after` has ended.
-fn judge_gates(rows: &Rows, violations: &mut Vec<String>) {
+fn check_needs(rows: &Rows, violations: &mut Vec<String>) {
     for (_, steps) in &rows.operations {
         for step in steps.iter().filter(|step| step.started_at.is_some()) {
             let of = |key: &gpuaas_planner::StepKey| steps.iter().find(|other| other.spec.key == *key);
@@ -95,7 +96,7 @@ fn judge_gates(rows: &Rows, violations: &mut Vec<String>) {
             let gates = needs.chain(step.spec.after.iter().map(|key| (key, false)));
             for (key, must_succeed) in gates {
                 if !ended_before(key, must_succeed) {
-                    violations.push(format!("{} began before {key} had ended as it must", step.spec.key));
+                    violations.push(format!("{} began before {key} had ended as required", step.spec.key));
                 }
             }
         }
@@ -103,7 +104,7 @@ fn judge_gates(rows: &Rows, violations: &mut Vec<String>) {
 }
 
 /// Checks that a workload's progress never decreases within an operation and never exceeds its total.
-fn judge_progress(rows: &Rows, violations: &mut Vec<String>) {
+fn check_progress(rows: &Rows, violations: &mut Vec<String>) {
     let accepted = |event: &EventRecord| rows.operations.iter().filter(|(of, _)| of.created_at <= event.at).count();
     let (mut before, mut operation) = (0, 0);
     for event in rows.streams.iter().flatten().filter(|event| event.kind == EventKind::WorkloadChanged) {
@@ -120,33 +121,33 @@ fn judge_progress(rows: &Rows, violations: &mut Vec<String>) {
 }
 
 /// Checks that the last event about each object agrees with its row.
-fn judge_story(rows: &Rows, violations: &mut Vec<String>) {
+fn check_last_events(rows: &Rows, violations: &mut Vec<String>) {
     let mut last: BTreeMap<(EventKindName, &str), &EventRecord> = BTreeMap::new();
     for event in rows.streams.iter().flatten() {
         last.insert((event.kind.as_str(), &event.subject_id), event);
     }
-    let mut must_say = |kind: EventKind, id: String, field: &str, row: &str| {
-        let told = last.get(&(kind.as_str(), id.as_str())).and_then(|event| event.data.get(field)?.as_str());
-        if told.is_some_and(|told| told != row) {
-            violations.push(format!("{kind} of {id} told {field} {told:?} last, and its row says {row}"));
+    let mut check_last = |kind: EventKind, id: String, field: &str, row: &str| {
+        let announced = last.get(&(kind.as_str(), id.as_str())).and_then(|event| event.data.get(field)?.as_str());
+        if announced.is_some_and(|reported| reported != row) {
+            violations.push(format!("the last {kind} of {id} has {field} {announced:?}, but its row has {row}"));
         }
     };
     for (operation, steps) in &rows.operations {
-        must_say(EventKind::OperationEnded, operation.id.to_string(), "state", operation.state.as_str());
+        check_last(EventKind::OperationEnded, operation.id.to_string(), "state", operation.state.as_str());
         for step in steps {
-            must_say(EventKind::StepChanged, step.id.to_string(), "state", step.state.as_str());
+            check_last(EventKind::StepChanged, step.id.to_string(), "state", step.state.as_str());
         }
     }
     for member in &rows.members {
-        must_say(EventKind::MemberChanged, member.id.to_string(), "state", &member.state.name().to_string());
-        must_say(EventKind::MemberChanged, member.id.to_string(), "health", member.health.as_str());
+        check_last(EventKind::MemberChanged, member.id.to_string(), "state", &member.state.name().to_string());
+        check_last(EventKind::MemberChanged, member.id.to_string(), "health", member.health.as_str());
     }
     let workload = &rows.workload;
-    must_say(EventKind::WorkloadChanged, workload.id.to_string(), "lifecycle", workload.lifecycle.as_str());
-    must_say(EventKind::WorkloadChanged, workload.id.to_string(), "health", workload.health.as_str());
+    check_last(EventKind::WorkloadChanged, workload.id.to_string(), "lifecycle", workload.lifecycle.as_str());
+    check_last(EventKind::WorkloadChanged, workload.id.to_string(), "health", workload.health.as_str());
     for node in &rows.nodes {
         let connectivity = node.connectivity.as_str();
-        must_say(EventKind::NodeConnectivityChanged, node.id.to_string(), "connectivity", connectivity);
+        check_last(EventKind::NodeConnectivityChanged, node.id.to_string(), "connectivity", connectivity);
     }
 }
 

@@ -43,25 +43,25 @@ impl fmt::Display for Effect {
 }
 
 /// Judges an effect against the rows at this time.
-pub(crate) fn judge(world: &Arc<World>, effect: Effect) {
+pub(crate) fn check(world: &Arc<World>, effect: Effect) {
     let within = world.clone();
     world.scheduler.spawn_first(world.outside, async move {
-        let judged = async { why_not(&mut within.store.read().await?, &effect).await };
-        match judged.await {
+        let violation = async { find_violation(&mut within.store.read().await?, &effect).await };
+        match violation.await {
             Ok(None) => {}
-            Ok(Some(why)) => within.violated(format!("{effect}, and {why}")),
-            Err(error) => within.violated(format!("{effect}: the rows cannot be read: {error}")),
+            Ok(Some(why)) => within.report_violation(format!("{effect}, and {why}")),
+            Err(error) => within.report_violation(format!("{effect}: the rows cannot be read: {error}")),
         }
     });
 }
 
 /// Returns why an effect is a violation, if it is one.
-async fn why_not(reader: &mut Reader, effect: &Effect) -> Result<Option<String>, StoreError> {
+async fn find_violation(reader: &mut Reader, effect: &Effect) -> Result<Option<String>, StoreError> {
     match effect {
         Effect::Begun(statement) => begun(reader, statement).await,
         Effect::Secret(node, secret) => {
             let Some(workload) = reader.secret(*secret).await?.workload else {
-                return Ok(Some("it is no workload's".to_owned()));
+                return Ok(Some("it belongs to no workload".to_owned()));
             };
             let project = reader.workload(workload).await?.project;
             not_held(reader, project, *node).await
@@ -95,7 +95,7 @@ async fn begun(reader: &mut Reader, statement: &TaskStatement) -> Result<Option<
     let members = reader.members_on(enrolled.node).await?;
     let lives = members.iter().any(|member| member.workload == workload && Some(member.allocation) == held);
     let is_its = lives && held == statement.allocation;
-    Ok((!is_its).then(|| format!("its allocation {:?} carries no member of it", statement.allocation)))
+    Ok((!is_its).then(|| format!("its allocation {:?} has no member of the workload", statement.allocation)))
 }
 
 async fn active(reader: &mut Reader, node: NodeId) -> Result<Option<AllocationRecord>, StoreError> {

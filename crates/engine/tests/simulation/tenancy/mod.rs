@@ -30,7 +30,7 @@ pub(crate) async fn play(world: Arc<World>) -> Result<(), String> {
     world.set_nodes(nodes);
     world.nodes().iter().for_each(|node| node.start_agent(&world));
     people.all_connected().await?;
-    world.arm();
+    world.start_faults();
     let [red, blue] = projects.map(|project| Tenant::of(&world, project));
     let operator = Operator::of(&world, projects);
     tokio::select! {
@@ -39,7 +39,7 @@ pub(crate) async fn play(world: Arc<World>) -> Result<(), String> {
         () = red.work() => {}
         () = blue.work() => {}
     }
-    world.calm();
+    world.stop_faults();
     world.scheduler.sleep(QUIET).await;
     Ok(())
 }

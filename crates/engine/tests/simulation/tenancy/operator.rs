@@ -4,14 +4,14 @@
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_engine::{
-    Seen,
+    Precondition,
     commands::{self, node::Forced},
 };
 use gpuaas_model::{AllocationState, NodeState, ProjectId};
 use gpuaas_store::{AllocationFilter, NodeFilter, NodeRecord, WorkloadFilter};
 
 use crate::{
-    people::{People, answered},
+    people::{People, accepted_answer},
     world::World,
 };
 
@@ -32,7 +32,7 @@ impl Operator {
             match self.world.between(0, 100) {
                 0..35 => self.allocate().await,
                 35..65 => self.release().await,
-                65..85 => self.bring_in_again().await,
+                65..85 => self.enroll_again().await,
                 85..92 => self.resume().await,
                 92..96 => self.decommission().await,
                 _ => self.ping().await,
@@ -46,7 +46,7 @@ impl Operator {
         let asked = self.people.try_once(move |engine, caller| {
             Box::pin(async move { commands::allocation::create(&engine, &caller, project, node.id).await })
         });
-        answered(&self.world, "allocate", asked.await);
+        accepted_answer(&self.world, "allocate", asked.await);
     }
 
     async fn release(&self) {
@@ -54,16 +54,16 @@ impl Operator {
         let held = self.people.read(async |reader| reader.allocations(&filter).await).await.unwrap_or_default();
         let Some(held) = self.world.pick(&held) else { return };
         let asked = self.people.try_once(move |engine, caller| {
-            Box::pin(async move { commands::allocation::release(&engine, &caller, held.id, &Seen::Whatever).await })
+            Box::pin(async move { commands::allocation::release(&engine, &caller, held.id, &Precondition::Any).await })
         });
-        if answered(&self.world, "release", asked.await).is_some() {
+        if accepted_answer(&self.world, "release", asked.await).is_some() {
             self.world.count("nodes taken back");
         }
     }
 
     /// Resets a node that needs a reimage, or issues a new enrollment for a registered one, and enrolls its machine again. If there is
     /// neither, sometimes tries to reset an active node by force, which is refused while a project holds it.
-    async fn bring_in_again(&self) {
+    async fn enroll_again(&self) {
         let mut left = self.nodes(NodeState::NeedsReimage).await;
         left.extend(self.nodes(NodeState::Registered).await);
         let is_forced = left.is_empty() && self.world.between(0, 4) == 0;
@@ -79,19 +79,20 @@ impl Operator {
             Box::pin(async move {
                 match node.state {
                     NodeState::Registered => {
-                        commands::node::issue_enrollment(&engine, &caller, id, &Seen::Whatever, forced.as_ref()).await
+                        commands::node::issue_enrollment(&engine, &caller, id, &Precondition::Any, forced.as_ref())
+                            .await
                     }
-                    _ => commands::node::reset(&engine, &caller, id, &Seen::Whatever, forced.as_ref()).await,
+                    _ => commands::node::reset(&engine, &caller, id, &Precondition::Any, forced.as_ref()).await,
                 }
             })
         });
-        let Some((_, string)) = answered(&self.world, "reset", string.await) else { return };
+        let Some((_, string)) = accepted_answer(&self.world, "reset", string.await) else { return };
         match self.people.redeem(id, &string, is_reimaged).await {
             Ok(identity) => {
                 self.world.count(if is_reimaged { "nodes reimaged" } else { "nodes not reimaged" });
                 self.world.node(id).enroll_again(&self.world, identity, is_reimaged);
             }
-            Err(why) => self.world.say(&format!("not enrolled: {why}")),
+            Err(why) => self.world.log(&format!("not enrolled: {why}")),
         }
     }
 
@@ -99,20 +100,22 @@ impl Operator {
     async fn resume(&self) {
         if let Some(workload) = self.any_workload().await {
             let asked = self.people.try_once(move |engine, caller| {
-                Box::pin(async move { commands::workload::resume(&engine, &caller, workload, &Seen::Whatever).await })
+                Box::pin(
+                    async move { commands::workload::resume(&engine, &caller, workload, &Precondition::Any).await },
+                )
             });
-            answered(&self.world, "operator's resume", asked.await);
+            accepted_answer(&self.world, "operator's resume", asked.await);
         }
     }
 
     async fn decommission(&self) {
         if let Some(workload) = self.any_workload().await {
             let asked = self.people.try_once(move |engine, caller| {
-                Box::pin(
-                    async move { commands::workload::decommission(&engine, &caller, workload, &Seen::Whatever).await },
-                )
+                Box::pin(async move {
+                    commands::workload::decommission(&engine, &caller, workload, &Precondition::Any).await
+                })
             });
-            answered(&self.world, "operator's decommission", asked.await);
+            accepted_answer(&self.world, "operator's decommission", asked.await);
         }
     }
 
@@ -122,7 +125,7 @@ impl Operator {
         let asked = self.people.try_once(move |engine, caller| {
             Box::pin(async move { commands::ping::ping(&engine, &caller, node.id).await })
         });
-        answered(&self.world, "ping", asked.await);
+        accepted_answer(&self.world, "ping", asked.await);
     }
 
     async fn any_workload(&self) -> Option<gpuaas_model::WorkloadId> {

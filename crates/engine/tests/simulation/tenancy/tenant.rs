@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use gpuaas_engine::{Caller, CommandError, Engine, Seen, commands, ownership};
+use gpuaas_engine::{Caller, CommandError, Engine, Precondition, commands, ownership};
 use gpuaas_model::{
     AllocationId, AllocationState, CorrelationId, NodeId, OperationId, Principal, ProjectId, Role, TokenId, WorkloadId,
 };
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     oracles::{self, Effect},
-    people::{People, answered, name},
+    people::{People, accepted_answer, name},
     world::World,
 };
 
@@ -36,35 +36,35 @@ pub(crate) struct Tenant {
     world: Arc<World>,
     people: People,
     project: ProjectId,
-    asked: Mutex<Vec<Request>>,
+    sent: Mutex<Vec<Request>>,
 }
 
 impl Tenant {
     pub(crate) fn of(world: &Arc<World>, project: ProjectId) -> Self {
-        Self { world: world.clone(), people: People::of(world), project, asked: Mutex::default() }
+        Self { world: world.clone(), people: People::of(world), project, sent: Mutex::default() }
     }
 
     /// Sends requests one after the other, without end.
     pub(crate) async fn work(&self) {
         loop {
             self.world.scheduler.sleep(Duration::from_millis(self.world.between(200, 15_000))).await;
-            let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let asked = self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let again = if self.world.between(0, 100) < 35 { self.world.pick(&asked) } else { None };
             let request = match again {
                 Some(request) => {
                     self.world.count("requests repeated");
                     Some(request)
                 }
-                None => self.something_new().await,
+                None => self.new_request().await,
             };
             if let Some(request) = request {
-                self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+                self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
                 self.ask(request).await;
             }
         }
     }
 
-    async fn something_new(&self) -> Option<Request> {
+    async fn new_request(&self) -> Option<Request> {
         let (allocations, workloads) = (self.active_allocations().await, self.workloads().await);
         Some(match self.world.between(0, 100) {
             0..30 => {
@@ -103,7 +103,7 @@ impl Tenant {
                 let asked = self.people.try_as(caller, move |engine, caller| {
                     Box::pin(async move { commands::workload::deploy(&engine, &caller, ask).await })
                 });
-                if answered(&self.world, "deploy", asked.await).is_some() {
+                if accepted_answer(&self.world, "deploy", asked.await).is_some() {
                     self.world.count("workloads deployed");
                 }
             }
@@ -111,40 +111,40 @@ impl Tenant {
                 let intent = json!({ "agent_allocation_ids": [allocation] });
                 let asked = self.people.try_as(caller, move |engine, caller| {
                     Box::pin(async move {
-                        commands::workload::add_member(&engine, &caller, workload, &Seen::Whatever, intent).await
+                        commands::workload::add_member(&engine, &caller, workload, &Precondition::Any, intent).await
                     })
                 });
-                answered(&self.world, "add member", asked.await);
+                accepted_answer(&self.world, "add member", asked.await);
             }
             Request::Decommission(workload) => {
                 let asked = self.people.try_as(caller, move |engine, caller| {
                     Box::pin(async move {
-                        commands::workload::decommission(&engine, &caller, workload, &Seen::Whatever).await
+                        commands::workload::decommission(&engine, &caller, workload, &Precondition::Any).await
                     })
                 });
-                answered(&self.world, "decommission", asked.await);
+                accepted_answer(&self.world, "decommission", asked.await);
             }
             Request::Resume(workload) => {
                 let asked = self.people.try_as(caller, move |engine, caller| {
                     Box::pin(
-                        async move { commands::workload::resume(&engine, &caller, workload, &Seen::Whatever).await },
+                        async move { commands::workload::resume(&engine, &caller, workload, &Precondition::Any).await },
                     )
                 });
-                answered(&self.world, "resume", asked.await);
+                accepted_answer(&self.world, "resume", asked.await);
             }
             Request::Cancel(operation) => {
                 let asked = self.people.try_as(caller, move |engine, caller| {
                     Box::pin(async move { commands::operation::cancel(&engine, &caller, operation).await })
                 });
-                answered(&self.world, "cancel", asked.await);
+                accepted_answer(&self.world, "cancel", asked.await);
             }
             Request::Journal(workload, member) => self.read_journal(caller, workload, member),
             Request::Access(workload) => {
-                let ask = commands::access::AccessAsk::default();
+                let ask = commands::access::DeliveryRequest::default();
                 let asked = self.people.try_as(caller, move |engine, caller| {
                     Box::pin(async move { commands::access::deliver(&engine, &caller, workload, ask).await.map(drop) })
                 });
-                if answered(&self.world, "access", asked.await).is_some() {
+                if accepted_answer(&self.world, "access", asked.await).is_some() {
                     self.world.count("credentials delivered");
                 }
             }
@@ -160,7 +160,7 @@ impl Tenant {
         self.world.scheduler.spawn(plane.process, async move {
             match follow(&world, &plane.engine, &caller, workload, &member, (project, until)).await {
                 Ok(()) => world.count("journals read"),
-                Err(refused) => world.say(&format!("no journal of {member}: {refused}")),
+                Err(refused) => world.log(&format!("no journal of {member}: {refused}")),
             }
         });
     }
@@ -172,11 +172,11 @@ impl Tenant {
                 let mut reader = engine.store().read().await?;
                 let record = reader.node(node).await?;
                 ownership::visible_node(&mut reader, &caller, record, "gpu").await?;
-                oracles::judge_effect(&world, Effect::Shown(node, project));
+                oracles::check_effect(&world, Effect::Shown(node, project));
                 Ok(())
             })
         });
-        answered(&self.world, "show", seen.await);
+        accepted_answer(&self.world, "show", seen.await);
     }
 
     fn deploy(&self, allocations: &[AllocationId]) -> commands::workload::Deploy {
@@ -234,7 +234,7 @@ async fn follow(
 ) -> Result<(), CommandError> {
     use futures::StreamExt;
     let source = commands::logs::open(engine, caller, workload, member, None).await?;
-    let held = engine.while_held(&source.access).await?;
+    let held = engine.guard_access(&source.access).await?;
     let node = world.node(source.access.node().node);
     let Some(link) = node.link().filter(|link| link.enrolled == source.access.node()) else { return Ok(()) };
     let (of, lines) = (world.clone(), world.clone());
@@ -249,9 +249,9 @@ async fn follow(
             }
         }
     });
-    let mut lines = Box::pin(held.carry(Box::pin(lines)));
+    let mut lines = Box::pin(held.guard(Box::pin(lines)));
     while lines.next().await.is_some() && of.scheduler.now() < until {
-        oracles::judge_effect(&of, Effect::Journal(source.access.node(), project));
+        oracles::check_effect(&of, Effect::Journal(source.access.node(), project));
     }
     Ok(())
 }

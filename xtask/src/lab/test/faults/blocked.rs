@@ -5,8 +5,8 @@ use std::fs;
 use anyhow::ensure;
 
 use super::{
-    said::{fault, in_shell, says},
-    table::Told,
+    command_output::{capture_script, expect_fault, run_script},
+    table::CellResult,
     world::World,
 };
 use crate::lab::node::Node;
@@ -30,7 +30,7 @@ struct Block {
 }
 
 /// Another program listens on the port of the Kubernetes API.
-pub(super) fn port_taken(world: &mut World<'_>) -> anyhow::Result<Told> {
+pub(super) fn port_taken(world: &mut World<'_>) -> anyhow::Result<CellResult> {
     block(
         world,
         &Block {
@@ -38,7 +38,7 @@ pub(super) fn port_taken(world: &mut World<'_>) -> anyhow::Result<Told> {
             plant: listen,
             seen: ("ss --no-header -ltnp 'sport = :6443'", "6443"),
             check: "port_taken",
-            evidence: "something listens on port 6443 (tcp) already",
+            evidence: "port 6443 (tcp) is already in use",
             next: "stop it",
             fix: "systemctl stop squatter.socket && rm /run/systemd/system/squatter.socket /run/systemd/system/squatter@.service",
         },
@@ -50,11 +50,11 @@ fn listen(node: &Node) -> anyhow::Result<()> {
     let text = "printf '[Socket]\\nListenStream=6443\\nAccept=yes\\n' >/run/systemd/system/squatter.socket
         printf '[Service]\\nExecStart=-/bin/cat\\nStandardInput=socket\\n' >/run/systemd/system/squatter@.service
         systemctl daemon-reload && systemctl start squatter.socket";
-    says(node, text).map(drop)
+    capture_script(node, text).map(drop)
 }
 
 /// The database of an older cluster still exists.
-pub(super) fn leftovers(world: &mut World<'_>) -> anyhow::Result<Told> {
+pub(super) fn leftovers(world: &mut World<'_>) -> anyhow::Result<CellResult> {
     block(
         world,
         &Block {
@@ -70,12 +70,12 @@ pub(super) fn leftovers(world: &mut World<'_>) -> anyhow::Result<Told> {
 }
 
 /// The distribution's unit was masked before it was installed.
-pub(super) fn unit_masked(world: &mut World<'_>) -> anyhow::Result<Told> {
+pub(super) fn unit_masked(world: &mut World<'_>) -> anyhow::Result<CellResult> {
     block(
         world,
         &Block {
             tag: "rke2-masked",
-            plant: |node| says(node, "systemctl mask rke2-server.service").map(drop),
+            plant: |node| capture_script(node, "systemctl mask rke2-server.service").map(drop),
             seen: ("systemctl is-enabled rke2-server.service", "masked"),
             check: "unit_masked",
             evidence: "rke2-server.service is masked",
@@ -86,14 +86,17 @@ pub(super) fn unit_masked(world: &mut World<'_>) -> anyhow::Result<Told> {
 }
 
 /// The folder of the distribution's programs is mounted `noexec`.
-pub(super) fn folder_noexec(world: &mut World<'_>) -> anyhow::Result<Told> {
+pub(super) fn folder_noexec(world: &mut World<'_>) -> anyhow::Result<CellResult> {
     block(
         world,
         &Block {
             tag: "data-noexec",
             plant: |node| {
-                says(node, "mkdir -p /var/lib/rancher && mount -t tmpfs -o noexec,size=8g tmpfs /var/lib/rancher")
-                    .map(drop)
+                capture_script(
+                    node,
+                    "mkdir -p /var/lib/rancher && mount -t tmpfs -o noexec,size=8g tmpfs /var/lib/rancher",
+                )
+                .map(drop)
             },
             seen: ("findmnt --noheadings --output TARGET,OPTIONS /var/lib/rancher", "noexec"),
             check: "noexec",
@@ -105,14 +108,17 @@ pub(super) fn folder_noexec(world: &mut World<'_>) -> anyhow::Result<Told> {
 }
 
 /// The folder of the distribution's programs is read-only.
-pub(super) fn folder_read_only(world: &mut World<'_>) -> anyhow::Result<Told> {
+pub(super) fn folder_read_only(world: &mut World<'_>) -> anyhow::Result<CellResult> {
     block(
         world,
         &Block {
             tag: "program-ro",
             plant: |node| {
-                says(node, "mount --bind /usr/local/bin /usr/local/bin && mount -o remount,bind,ro /usr/local/bin")
-                    .map(drop)
+                capture_script(
+                    node,
+                    "mount --bind /usr/local/bin /usr/local/bin && mount -o remount,bind,ro /usr/local/bin",
+                )
+                .map(drop)
             },
             seen: ("findmnt --noheadings --output TARGET,OPTIONS /usr/local/bin", "ro"),
             check: "read_only",
@@ -123,32 +129,35 @@ pub(super) fn folder_read_only(world: &mut World<'_>) -> anyhow::Result<Told> {
     )
 }
 
-fn block(world: &mut World<'_>, of: &Block) -> anyhow::Result<Told> {
+fn block(world: &mut World<'_>, of: &Block) -> anyhow::Result<CellResult> {
     let member = world.allocated(of.tag)?;
     (of.plant)(&member.node)?;
-    let seen = in_shell(&member.node, of.seen.0)?.out;
+    let seen = run_script(&member.node, of.seen.0)?.out;
     let mut words = seen.split(|c: char| c.is_whitespace() || ",:=".contains(c));
-    ensure!(words.any(|word| word == of.seen.1), "the node does not show it: {seen}");
+    ensure!(words.any(|word| word == of.seen.1), "the node's tools do not show the obstacle: {seen}");
     let workload = member.name.clone();
-    let stopped = world.platform.needs_attention(&world.deploy(&workload, &member, &[])?)?;
-    let told = stopped.operation.fault.as_ref();
-    let outcome = fault(told, "rke2_preflight_blocked", of.next)?;
-    let said = |text: Option<&String>| text.cloned().unwrap_or_default();
-    let (source, evidence) =
-        told.map(|told| (said(told.evidence_source.as_ref()), said(told.evidence.as_ref()))).unwrap_or_default();
+    let stopped = world.platform.wait_needs_attention(&world.deploy(&workload, &member, &[])?)?;
+    let reported = stopped.operation.fault.as_ref();
+    let outcome = expect_fault(reported, "rke2_preflight_blocked", of.next)?;
+    let text_of = |text: Option<&String>| text.cloned().unwrap_or_default();
+    let (source, evidence) = reported
+        .map(|reported| (text_of(reported.evidence_source.as_ref()), text_of(reported.evidence.as_ref())))
+        .unwrap_or_default();
     ensure!(source == format!("preflight {}", of.check) && evidence.contains(of.evidence), "{source}: {evidence}");
     let resume = format!("gpuaas workload resume {workload}");
     ensure!(
-        told.is_some_and(|told| told.command.as_deref() == Some(resume.as_str())),
-        "it does not say how to go on: {told:?}"
+        reported.is_some_and(|reported| reported.command.as_deref() == Some(resume.as_str())),
+        "the fault does not name the command to continue: {reported:?}"
     );
-    let installed =
-        in_shell(&member.node, "ls /usr/local/bin/rke2 /usr/local/lib/systemd/system/rke2-server.service 2>/dev/null")?
-            .out;
-    ensure!(installed.is_empty(), "something was installed: {installed}");
-    says(&member.node, of.fix)?;
-    world.platform.succeeds(&world.platform.begin(&["workload", "resume", &workload])?)?;
-    let outcome = format!("{}: {outcome}; gone, resumed to its end", of.check);
+    let installed = run_script(
+        &member.node,
+        "ls /usr/local/bin/rke2 /usr/local/lib/systemd/system/rke2-server.service 2>/dev/null",
+    )?
+    .out;
+    ensure!(installed.is_empty(), "the blocked deployment installed files: {installed}");
+    capture_script(&member.node, of.fix)?;
+    world.platform.wait_success(&world.platform.begin(&["workload", "resume", &workload])?)?;
+    let outcome = format!("{}: {outcome}; removed, then resumed to success", of.check);
     world.leave_running(workload, member);
-    Told::new(outcome, [format!("{}: {seen}", of.seen.0.split(' ').next().unwrap_or_default())])
+    CellResult::new(outcome, [format!("{}: {seen}", of.seen.0.split(' ').next().unwrap_or_default())])
 }

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{PATIENCE, said::says, table::Told, world::World};
+use super::{WAIT_MAX, command_output::capture_script, table::CellResult, world::World};
 use crate::lab::{node::Node, test::following::Stream};
 
 /// A host name that is no DNS label.
@@ -13,76 +13,84 @@ const UNDERSCORED: &str = "gpu_07";
 const SHARED: &str = "twin";
 
 /// A known node comes back as another machine.
-pub(super) fn another_machine_id(world: &mut World<'_>) -> anyhow::Result<Told> {
+pub(super) fn another_machine_id(world: &mut World<'_>) -> anyhow::Result<CellResult> {
     let member = world.enrolled("moved")?;
-    let id = |node: &Node| says(node, "cat /etc/machine-id");
+    let id = |node: &Node| capture_script(node, "cat /etc/machine-id");
     let before = id(&member.node)?;
-    says(&member.node, "cat /proc/sys/kernel/random/uuid | tr -d - >/etc/machine-id")?;
+    capture_script(&member.node, "cat /proc/sys/kernel/random/uuid | tr -d - >/etc/machine-id")?;
     member.node.reboot()?;
     let now = id(&member.node)?;
-    ensure!(before != now && now.len() == 32, "the machine's id is {now}");
-    let change = world.platform.until("another machine is told", PATIENCE, || {
-        let shown = world.platform.shown(&member.name)?;
+    ensure!(before != now && now.len() == 32, "the machine ID is {now}, not another valid one");
+    let change = world.platform.until("the changed machine is reported", WAIT_MAX, || {
+        let shown = world.platform.show_node(&member.name)?;
         Ok((shown.connectivity == "connected").then_some(shown.machine_changed).flatten())
     })?;
-    ensure!(change.before == before, "it was {}, not {before}", change.before);
+    ensure!(change.before == before, "the reported earlier ID is {}, not {before}", change.before);
     let events = world.platform.events(Stream::Platform)?;
-    let told = events.iter().rev().find(|event| event.kind == "node.machine_changed").context("no event tells it")?;
-    let said = |name: &str| told.data.get(name).and_then(Value::as_str).unwrap_or_default();
-    ensure!((said("name"), said("before"), said("now")) == (&*member.name, &*before, &*now), "{}", told.data);
+    let event = events
+        .iter()
+        .rev()
+        .find(|event| event.kind == "node.machine_changed")
+        .context("no event reports the changed machine")?;
+    let field = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
+    ensure!(
+        (field("name"), field("before"), field("now")) == (&*member.name, &*before, &*now),
+        "other data: {}",
+        event.data
+    );
     // The node is inspected again: findings about the previous machine do not apply to this one.
-    let inspected = world.platform.until("it is inspected anew", PATIENCE, || {
-        let shown = world.platform.shown(&member.name)?;
+    let inspected = world.platform.until("the node is inspected again", WAIT_MAX, || {
+        let shown = world.platform.show_node(&member.name)?;
         Ok(shown.inspected_at.filter(|at| is_later(at, &change.at)))
     })?;
-    Told::new(
+    CellResult::new(
         format!(
-            "node.machine_changed; {} is {} and was inspected anew at {inspected}",
+            "node.machine_changed; {} is {} and was inspected again at {inspected}",
             member.name,
-            world.platform.shown(&member.name)?.state
+            world.platform.show_node(&member.name)?.state
         ),
         [format!("/etc/machine-id: {before}, then {now}")],
     )
 }
 
 /// Kubernetes does not accept the machine's host name: the KubeNode takes the node's name instead, and runs.
-pub(super) fn underscore(world: &mut World<'_>) -> anyhow::Result<Told> {
+pub(super) fn underscore(world: &mut World<'_>) -> anyhow::Result<CellResult> {
     let node = world.machine()?;
-    name(&node, UNDERSCORED)?;
+    set_host_name(&node, UNDERSCORED)?;
     let member = world.allocated_on(node, "underscore")?;
     let findings =
-        world.platform.shown(&member.name)?.preflight.map(|preflight| preflight.findings).unwrap_or_default();
+        world.platform.show_node(&member.name)?.preflight.map(|preflight| preflight.findings).unwrap_or_default();
     let finding =
-        findings.iter().find(|finding| finding.check == "host_name").context("the name is not found fault with")?;
+        findings.iter().find(|finding| finding.check == "host_name").context("no finding concerns the host name")?;
     let workload = member.name.clone();
-    world.platform.succeeds(&world.deploy(&workload, &member, &[])?)?;
+    world.platform.wait_success(&world.deploy(&workload, &member, &[])?)?;
     let ready = ready(world, &workload)?;
-    ensure!(ready == [member.name.as_str()], "these KubeNodes are Ready: {ready:?}");
-    let hostname = says(&member.node, "hostname")?;
-    ensure!(hostname == UNDERSCORED, "the machine's name is {hostname}");
+    ensure!(ready == [member.name.as_str()], "other KubeNodes are Ready: {ready:?}");
+    let hostname = capture_script(&member.node, "hostname")?;
+    ensure!(hostname == UNDERSCORED, "the host name is {hostname}");
     let outcome = format!("KubeNode {} is Ready; host_name: {}", member.name, finding.fix);
     world.leave_running(workload, member);
-    Told::new(outcome, [format!("hostname: {hostname}")])
+    CellResult::new(outcome, [format!("hostname: {hostname}")])
 }
 
 /// Two machines share a host name: each has its own KubeNode.
-pub(super) fn one_name_twice(world: &mut World<'_>) -> anyhow::Result<Told> {
+pub(super) fn shared_host_name(world: &mut World<'_>) -> anyhow::Result<CellResult> {
     let (one, other) = (world.machine()?, world.machine()?);
     for node in [&one, &other] {
-        name(node, SHARED)?;
+        set_host_name(node, SHARED)?;
     }
     let server = world.allocated_on(one, "first-twin")?;
     let agent = world.allocated_on(other, "second-twin")?;
     let workload = server.name.clone();
-    world.platform.succeeds(&world.deploy(&workload, &server, &[&agent])?)?;
+    world.platform.wait_success(&world.deploy(&workload, &server, &[&agent])?)?;
     let ready = ready(world, &workload)?;
-    ensure!(ready == [server.name.as_str(), agent.name.as_str()], "these KubeNodes are Ready: {ready:?}");
+    ensure!(ready == [server.name.as_str(), agent.name.as_str()], "other KubeNodes are Ready: {ready:?}");
     let named = |node: &Node| {
-        let hostname = says(node, "hostname")?;
-        ensure!(hostname == SHARED, "the name of {} is {hostname}", node.address());
+        let hostname = capture_script(node, "hostname")?;
+        ensure!(hostname == SHARED, "the host name of {} is {hostname}", node.address());
         Ok(format!("{}: {hostname}", node.address()))
     };
-    Told::new(
+    CellResult::new(
         format!("KubeNodes {} are Ready", ready.join(" and ")),
         [format!("hostname: {}, {}", named(&server.node)?, named(&agent.node)?)],
     )
@@ -91,7 +99,7 @@ pub(super) fn one_name_twice(world: &mut World<'_>) -> anyhow::Result<Told> {
 /// Names of the KubeNodes that are Ready.
 fn ready(world: &World<'_>, workload: &str) -> anyhow::Result<Vec<String>> {
     let list: Value = world.platform.cluster(workload)?.json(&["get", "nodes", "--sort-by=.metadata.name"])?;
-    let nodes = list.get("items").and_then(Value::as_array).context("a list of nodes")?;
+    let nodes = list.get("items").and_then(Value::as_array).context("kubectl returned no list of nodes")?;
     let is_ready = |node: &&Value| {
         let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
         conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
@@ -107,10 +115,10 @@ fn is_later(one: &str, other: &str) -> bool {
 }
 
 /// Sets the host name by system call: `hostname` is stricter than the kernel, systemd and other tools.
-fn name(node: &Node, name: &str) -> anyhow::Result<()> {
+fn set_host_name(node: &Node, name: &str) -> anyhow::Result<()> {
     /// Number of the call on x86-64, the architecture of the lab.
     const SETHOSTNAME: u32 = 170;
-    says(
+    capture_script(
         node,
         &format!(
             "perl -e 'my $name = \"{name}\"; exit(syscall({SETHOSTNAME}, $name, length $name) != 0)' \

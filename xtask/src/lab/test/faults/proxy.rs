@@ -15,15 +15,15 @@ const REQUEST_BYTES_MAX: u64 = 8 * 1_024;
 /// A proxy that listens until the process ends.
 pub(super) struct Proxy {
     port: u16,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Proxy {
     /// Listens on a free port of the address.
     pub(super) fn listen(address: Ipv4Addr) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind((address, 0)).context("a proxy's port")?;
-        let (port, asked) = (listener.local_addr()?.port(), Arc::<Mutex<Vec<String>>>::default());
-        let log = asked.clone();
+        let listener = TcpListener::bind((address, 0)).context("listening as a proxy")?;
+        let (port, requests) = (listener.local_addr()?.port(), Arc::<Mutex<Vec<String>>>::default());
+        let log = requests.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let log = log.clone();
@@ -31,7 +31,7 @@ impl Proxy {
                 thread::spawn(move || serve(stream, &log));
             }
         });
-        Ok(Self { port, asked })
+        Ok(Self { port, requests })
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -39,8 +39,8 @@ impl Proxy {
     }
 
     /// First lines of the requests so far.
-    pub(super) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -62,13 +62,13 @@ fn serve(client: TcpStream, log: &Mutex<Vec<String>>) -> io::Result<()> {
     };
     (&client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
     let (from_server, to_client) = (server.try_clone()?, client.try_clone()?);
-    let back = thread::spawn(move || passed(from_server, to_client));
+    let back = thread::spawn(move || forward(from_server, to_client));
     // The client sends nothing before the response, so the reader holds no further bytes of it.
-    passed(client, server)?;
+    forward(client, server)?;
     back.join().unwrap_or(Ok(()))
 }
 
-fn passed(mut from: TcpStream, mut to: TcpStream) -> io::Result<()> {
+fn forward(mut from: TcpStream, mut to: TcpStream) -> io::Result<()> {
     io::copy(&mut from, &mut to)?;
     to.shutdown(Shutdown::Write)
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_leads_where_it_is_asked_to_and_refuses_everything_else() {
+    fn proxy_connects_to_the_requested_target_and_refuses_other_methods() {
         let proxy = Proxy::listen(Ipv4Addr::LOCALHOST).expect("a port");
         let target = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = target.local_addr().expect("an address").port();
@@ -86,22 +86,22 @@ mod tests {
             let (stream, _) = target.accept().expect("a connection");
             io::copy(&mut &stream, &mut &stream).expect("an echo");
         });
-        let ask = |text: String| {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).expect("it listens");
+        let send = |text: String| {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).expect("the proxy listens");
             stream.write_all(text.as_bytes()).expect("sent");
             stream
         };
-        let mut led = ask(format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        let mut tunnel = send(format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: x\r\n\r\n"));
         let mut answer = [0; 39];
-        led.read_exact(&mut answer).expect("an answer");
+        tunnel.read_exact(&mut answer).expect("an answer");
         assert!(answer.starts_with(b"HTTP/1.1 200"));
-        led.write_all(b"hello").and_then(|()| led.shutdown(Shutdown::Write)).expect("sent");
+        tunnel.write_all(b"hello").and_then(|()| tunnel.shutdown(Shutdown::Write)).expect("sent");
         let mut echo = String::new();
-        led.read_to_string(&mut echo).expect("it comes back");
+        tunnel.read_to_string(&mut echo).expect("the echo is received");
         assert_eq!(echo, "hello");
         let mut refused = String::new();
-        ask("GET / HTTP/1.1\r\n\r\n".to_owned()).read_to_string(&mut refused).expect("an answer");
+        send("GET / HTTP/1.1\r\n\r\n".to_owned()).read_to_string(&mut refused).expect("an answer");
         assert!(refused.starts_with("HTTP/1.1 405"), "{refused}");
-        assert_eq!(proxy.asked()[0], format!("CONNECT 127.0.0.1:{port} HTTP/1.1"));
+        assert_eq!(proxy.requests()[0], format!("CONNECT 127.0.0.1:{port} HTTP/1.1"));
     }
 }

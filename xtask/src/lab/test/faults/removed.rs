@@ -4,46 +4,44 @@ use anyhow::{Context, ensure};
 use gpuaas_api_types::WorkloadDetail;
 
 use super::{
-    PATIENCE,
-    said::{fault, in_shell, says},
-    table::Told,
+    WAIT_MAX,
+    command_output::{capture_script, expect_fault, run_script},
+    table::CellResult,
     world::{Running, World},
 };
 use crate::lab::node::Node;
 
 /// The workload's fault reports it; the original enrollment command repairs it.
-pub(super) fn package(world: &mut World<'_>) -> anyhow::Result<Told> {
+pub(super) fn package(world: &mut World<'_>) -> anyhow::Result<CellResult> {
     let running = world.running()?;
     let node = running.member.node.clone();
-    let unit = |node: &Node| says(node, "systemctl show --property MainPID,ActiveState --value rke2-server | xargs");
+    let unit =
+        |node: &Node| capture_script(node, "systemctl show --property MainPID,ActiveState --value rke2-server | xargs");
     let before = unit(&node)?;
-    says(&node, "dpkg --remove gpuaas-agent")?;
-    let listed = says(&node, "dpkg --list gpuaas-agent | tail -n 1")?;
-    ensure!(listed.starts_with("rc "), "it is installed: {listed}");
-    let told = world.platform.until("the workload is degraded", PATIENCE, || {
-        let now = shown(world, &running)?;
+    capture_script(&node, "dpkg --remove gpuaas-agent")?;
+    let listed = capture_script(&node, "dpkg --list gpuaas-agent | tail -n 1")?;
+    ensure!(listed.starts_with("rc "), "the package is still installed: {listed}");
+    let reported = world.platform.until("the workload is degraded", WAIT_MAX, || {
+        let now = show_workload(world, &running)?;
         let of_member = now.members.first().and_then(|member| member.fault.clone());
         Ok((now.workload.health == "degraded").then_some(of_member))
     })?;
-    let outcome = fault(told.as_ref(), "node_unreachable", "see whether the node and its agent run")?;
-    let back = in_shell(&node, &running.member.enrollment.command)?;
-    back.well_with(&["installed gpuaas-agent_", "already enrolled as ", "connected to "])?;
-    world.platform.until("the workload is healthy", PATIENCE, || {
-        let now = shown(world, &running)?;
+    let outcome = expect_fault(reported.as_ref(), "node_unreachable", "check whether the node and its agent run")?;
+    let back = run_script(&node, &running.member.enrollment.command)?;
+    back.expect_success_with(&["installed gpuaas-agent_", "already enrolled as ", "connected to "])?;
+    world.platform.until("the workload is healthy", WAIT_MAX, || {
+        let now = show_workload(world, &running)?;
         Ok((now.workload.health == "healthy" && now.workload.lifecycle == "running").then_some(()))
     })?;
     let now = unit(&node)?;
-    ensure!(
-        before == now && now.split(' ').any(|word| word == "active"),
-        "the workload's own unit was {before}, and is {now}"
-    );
+    ensure!(before == now && now.split(' ').any(|word| word == "active"), "rke2-server was {before}, and is {now}");
     world.leave_running(running.workload, running.member);
-    Told::new(
-        format!("degraded, {outcome}; the same line put it back, and rke2-server ran on throughout"),
+    CellResult::new(
+        format!("degraded, {outcome}; the same command reinstalled it, and rke2-server ran throughout"),
         [format!("dpkg --list: {listed}; rke2-server: {now} before and after")],
     )
 }
 
-fn shown(world: &World<'_>, running: &Running) -> anyhow::Result<WorkloadDetail> {
-    world.platform.gpuaas(&["workload", "show", &running.workload]).context("the workload")
+fn show_workload(world: &World<'_>, running: &Running) -> anyhow::Result<WorkloadDetail> {
+    world.platform.gpuaas(&["workload", "show", &running.workload]).context("reading the workload")
 }

@@ -5,20 +5,20 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 /// Result of a cell that passed.
-pub(super) struct Told {
+pub(super) struct CellResult {
     /// How the fault was handled.
     pub(super) outcome: String,
     /// What the node's own tools or files show of the fault, one entry each.
     pub(super) proof: Vec<String>,
 }
 
-impl Told {
+impl CellResult {
     pub(super) fn new(outcome: impl Into<String>, proof: impl IntoIterator<Item = String>) -> anyhow::Result<Self> {
         let proof: Vec<String> = proof.into_iter().map(|line| one_line(&line)).collect();
         // Without proof, the fault may never have existed.
         anyhow::ensure!(
             !proof.is_empty() && proof.iter().all(|line| !line.is_empty()),
-            "the fault was not seen: {proof:?}"
+            "the fault has no proof: {proof:?}"
         );
         Ok(Self { outcome: one_line(&outcome.into()), proof })
     }
@@ -43,11 +43,11 @@ impl Table {
     }
 
     /// Prints a row.
-    pub(super) fn row(&mut self, name: &'static str, took: Duration, told: &anyhow::Result<Told>) {
+    pub(super) fn row(&mut self, name: &'static str, took: Duration, result: &anyhow::Result<CellResult>) {
         self.rows += 1;
         let seconds = took.as_secs_f64();
-        match told {
-            Ok(told) => println!("  ✓ {name:<26} {seconds:>7.1}  {:<70} {}", told.outcome, told.proof.join("; ")),
+        match result {
+            Ok(result) => println!("  ✓ {name:<26} {seconds:>7.1}  {:<70} {}", result.outcome, result.proof.join("; ")),
             Err(error) => {
                 self.failed.push(name);
                 println!("  ✗ {name:<26} {seconds:>7.1}  {error:#}");
@@ -71,17 +71,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_that_nobody_saw_is_none() {
-        assert!(Told::new("refused", []).is_err());
-        assert!(Told::new("refused", [" \n".to_owned()]).is_err());
-        let told = Told::new("refused\n  next", ["ro,\n noexec".to_owned()]).expect("it was seen");
-        assert_eq!((told.outcome.as_str(), told.proof[0].as_str()), ("refused next", "ro, noexec"));
+    fn result_without_proof_is_refused() {
+        assert!(CellResult::new("refused", []).is_err());
+        assert!(CellResult::new("refused", [" \n".to_owned()]).is_err());
+        let result = CellResult::new("refused\n  next", ["ro,\n noexec".to_owned()]).expect("a result with proof");
+        assert_eq!((result.outcome.as_str(), result.proof[0].as_str()), ("refused next", "ro, noexec"));
     }
 
     #[test]
-    fn a_table_with_a_failed_row_names_it() {
+    fn failed_row_is_named_at_the_end() {
         let mut table = Table::begin();
-        table.row("one", Duration::ZERO, &Told::new("well", ["seen".to_owned()]));
+        table.row("one", Duration::ZERO, &CellResult::new("well", ["seen".to_owned()]));
         table.row("two", Duration::ZERO, &Err(anyhow::anyhow!("no")));
         let error = table.end().expect_err("one failed").to_string();
         assert_eq!(error, "these cells failed: two");

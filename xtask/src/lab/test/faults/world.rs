@@ -14,10 +14,10 @@ use crate::lab::{
     control::Power,
     node::{Lab, Node},
     test::{
+        command_output::run_script,
         control_plane::ControlPlane,
         evidence,
         prepare::{Part, Prepared},
-        said::in_shell,
     },
 };
 
@@ -45,7 +45,7 @@ pub(super) struct World<'a> {
     pub(super) platform: ControlPlane,
     machines: Vec<Machine>,
     running: Option<Running>,
-    lines: u32,
+    registrations: u32,
 }
 
 struct Machine {
@@ -88,7 +88,7 @@ impl<'a> World<'a> {
         platform.import(given.path(Part::Release)?)?;
         let machine = |node: Node| anyhow::Ok(Machine { trace: trace(&node)?, node: Rc::new(node), use_: Use::Idle });
         let machines = lab.nodes()?.into_iter().map(machine).collect::<anyhow::Result<_>>()?;
-        Ok(Self { lab, given, platform, machines, running: None, lines: 0 })
+        Ok(Self { lab, given, platform, machines, running: None, registrations: 0 })
     }
 
     /// Returns a node without remains.
@@ -100,7 +100,7 @@ impl<'a> World<'a> {
             return Ok(self.machines[at].node.clone());
         }
         let found = position(Use::Spent, &self.machines).or_else(|| position(Use::Running, &self.machines));
-        let machine = &mut self.machines[found.context("the cell wants more nodes than the lab has")?];
+        let machine = &mut self.machines[found.context("the cell needs more nodes than the lab has")?];
         if machine.use_ == Use::Running {
             self.running = None;
         }
@@ -152,14 +152,14 @@ impl<'a> World<'a> {
         }
         let member = self.allocated("running")?;
         let workload = member.name.clone();
-        self.platform.succeeds(&self.deploy(&workload, &member, &[])?)?;
+        self.platform.wait_success(&self.deploy(&workload, &member, &[])?)?;
         Ok(Running { workload, member })
     }
 
     /// Registers a node under an unused name; returns the name and the enrollment.
-    pub(super) fn line(&mut self, tag: &str) -> anyhow::Result<(String, Enrollment)> {
-        self.lines += 1;
-        let name = format!("{tag}-{}", self.lines);
+    pub(super) fn register(&mut self, tag: &str) -> anyhow::Result<(String, Enrollment)> {
+        self.registrations += 1;
+        let name = format!("{tag}-{}", self.registrations);
         let enrollment = self.platform.register(&name)?;
         Ok((name, enrollment))
     }
@@ -172,7 +172,7 @@ impl<'a> World<'a> {
 
     /// Enrolls this machine.
     pub(super) fn enrolled_on(&mut self, node: Rc<Node>, tag: &str) -> anyhow::Result<Member> {
-        let (name, enrollment) = self.line(tag)?;
+        let (name, enrollment) = self.register(tag)?;
         self.platform.enroll(&node, &name, &enrollment)?;
         Ok(Member { node, name, enrollment })
     }
@@ -207,10 +207,10 @@ impl<'a> World<'a> {
     ) -> anyhow::Result<()> {
         self.platform.until(&format!("{key} is {}", states.join(" or ")), DEPLOYMENT_MAX, || {
             let now: OperationDetail = self.platform.gpuaas(&["operation", "show", &operation.id])?;
-            ensure!(now.operation.ended_at.is_none(), evidence::of_operation(&self.platform, &now));
+            ensure!(now.operation.ended_at.is_none(), evidence::describe_operation(&self.platform, &now));
             let is_there = now.steps.iter().any(|step| {
-                let said = step.detail.as_deref().unwrap_or_default();
-                step.key == key && states.contains(&step.state.as_str()) && said.contains(detail)
+                let text = step.detail.as_deref().unwrap_or_default();
+                step.key == key && states.contains(&step.state.as_str()) && text.contains(detail)
             });
             Ok(is_there.then_some(()))
         })
@@ -218,15 +218,15 @@ impl<'a> World<'a> {
 }
 
 /// Fails if anything of the agent is on the node.
-pub(super) fn must_be_untouched(node: &Node) -> anyhow::Result<()> {
+pub(super) fn check_unchanged(node: &Node) -> anyhow::Result<()> {
     let left = "ls -d /var/lib/gpuaas-agent /usr/bin/gpuaas-agent /usr/local/bin/gpuaas-agent 2>/dev/null; dpkg-query -W gpuaas-agent 2>/dev/null";
-    let left = in_shell(node, left)?.out;
-    ensure!(left.is_empty(), "the refusal came behind a change: {left}");
+    let left = run_script(node, left)?.out;
+    ensure!(left.is_empty(), "the refused enrollment left files: {left}");
     Ok(())
 }
 
 fn trace(node: &Node) -> anyhow::Result<String> {
     // Units may still start or stop shortly after a boot.
     node.run(&["systemctl", "is-system-running", "--wait"])?;
-    Ok(in_shell(node, TRACE)?.out)
+    Ok(run_script(node, TRACE)?.out)
 }

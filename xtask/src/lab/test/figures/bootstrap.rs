@@ -13,7 +13,7 @@ const PLATFORM_S: f64 = 1.0;
 pub(super) fn measure(platform: &ControlPlane, server: &Node, agents: &[Node]) -> anyhow::Result<[Figure; 3]> {
     let mut words = vec!["workload", "deploy", "rke2", "--name", WORKLOAD, "--server", server.name().as_str()];
     words.extend(agents.iter().flat_map(|agent| ["--agent", agent.name().as_str()]));
-    let detail = platform.succeeded(&words)?;
+    let detail = platform.run_operation(&words)?;
     let members = members(&detail);
     let (mut ours, mut moved) = (Vec::new(), Vec::new());
     for member in &members {
@@ -21,17 +21,17 @@ pub(super) fn measure(platform: &ControlPlane, server: &Node, agents: &[Node]) -
         ours.push(share.ours_ms as f64 / 1e3);
         moved.push(share.moving_ms as f64 / 1e3);
     }
-    let whole = detail
+    let span_ms = detail
         .steps
         .iter()
         .filter_map(|step| step.ended_at_ms)
         .max()
         .zip(detail.steps.iter().filter_map(|step| step.started_at_ms).min());
-    let whole = whole.map_or(f64::NAN, |(end, start)| (end - start) as f64 / 1e3);
+    let total_s = span_ms.map_or(f64::NAN, |(end, start)| (end - start) as f64 / 1e3);
     Ok([
         Figure::of("platform's own share of a bootstrap, per node", "s", PLATFORM_S, ours),
-        Figure::of("fetching and laying out the release, per node", "s", None, moved),
-        Figure::of("1 server and 2 agents, all of it", "s", None, vec![whole]),
+        Figure::of("fetching and unpacking the release, per node", "s", None, moved),
+        Figure::of("1 server and 2 agents, in total", "s", None, vec![total_s]),
     ])
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_neither_the_distribution_nor_the_release_takes_is_ours() {
+    fn platform_share_excludes_distribution_and_release_transfer() {
         let steps = [
             step("placement", 0, 10),
             step("server-1/preflight", 10, 30),
@@ -116,7 +116,7 @@ mod tests {
             step("server-1/wait-ready", 1_040, 1_100),
             step("agent-1/preflight", 1_110, 1_120),
         ];
-        let share = share(&steps, "server-1").expect("it has steps");
+        let share = share(&steps, "server-1").expect("the member has steps");
         // 1090 in total: 100 moving, 800 starting, 150 waiting.
         assert_eq!((share.ours_ms, share.moving_ms), (40, 100));
         assert!(super::share(&steps, "agent-2").is_none());

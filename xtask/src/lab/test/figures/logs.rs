@@ -13,7 +13,7 @@ use anyhow::{Context, ensure};
 use super::{Figure, WORKLOAD, agent::of_status};
 use crate::lab::{
     node::Node,
-    test::{control_plane::ControlPlane, machines::agent_of, said::says},
+    test::{command_output::capture_script, control_plane::ControlPlane, machines::agent_of},
 };
 
 /// The member whose unit produces the lines, and the unit.
@@ -37,7 +37,7 @@ const WRITER: &str = r#"set -eu
     write() {
         began=${EPOCHREALTIME/./} done=0 batch=$(($2 / 20))
         while [ $done -lt $1 ]; do
-            seq --format="$3%.0f of a journal that somebody follows, as long as such lines are" $((done + 1)) $((done + batch))
+            seq --format="$3%.0f of a journal that a client follows, as long as typical lines." $((done + 1)) $((done + batch))
             done=$((done + batch))
             left=$((began + done * 1000000 / $2 - ${EPOCHREALTIME/./}))
             if [ $left -gt 0 ]; then sleep 0.$(printf %06d $((left % 1000000))); fi
@@ -53,16 +53,16 @@ const UNLIMITED: &str = "mkdir -p /etc/systemd/journald.conf.d
 
 /// Follows, through the platform, the lines that are written on the node.
 pub(super) fn measure(platform: &ControlPlane, node: &Node) -> anyhow::Result<[Figure; 4]> {
-    says(node, UNLIMITED)?;
+    capture_script(node, UNLIMITED)?;
     let agent = agent_of(node)?;
     // Resets the peak memory.
-    says(node, &format!("echo 5 >/proc/{agent}/clear_refs"))?;
+    capture_script(node, &format!("echo 5 >/proc/{agent}/clear_refs"))?;
     let words = ["workload", "logs", WORKLOAD, "--member", MEMBER, "--follow", "--tail", "1"];
     let mut follow = platform.gpuaas_command(&words);
     let mut follower = follow.stdout(Stdio::piped()).spawn().context("gpuaas workload logs")?;
-    let mut lines = BufReader::new(follower.stdout.take().context("its output")?).lines();
+    let mut lines = BufReader::new(follower.stdout.take().context("stdout is not piped")?).lines();
     // The first line is an old one; once it arrives, the command follows.
-    lines.next().context("the journal is silent")??;
+    lines.next().context("no line of the journal arrived")??;
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || {
         let mut seen = Seen::default();
@@ -72,27 +72,22 @@ pub(super) fn measure(platform: &ControlPlane, node: &Node) -> anyhow::Result<[F
     let began = Instant::now();
     let mut writer =
         node.command(&["bash", "-c", WRITER, "writer", UNIT, &LINES.to_string(), &RATE.to_string(), MARK])?;
-    let written = writer.stdin(Stdio::null()).output().context("the writer")?;
+    let written = writer.stdin(Stdio::null()).output().context("running the writer")?;
     let wrote_us = String::from_utf8_lossy(&written.stderr).trim().to_owned();
-    let wrote_us: f64 = wrote_us.parse().with_context(|| format!("how long the writer took: {wrote_us}"))?;
+    let wrote_us: f64 = wrote_us.parse().with_context(|| format!("parsing the writer's duration: {wrote_us}"))?;
     let on_time = ended.recv_timeout(LATE_MAX);
     let took = began.elapsed();
     follower.kill().and_then(|()| follower.wait()).context("ending gpuaas workload logs")?;
     // After the follower's end its output is closed, so the thread ends too.
-    let seen = on_time.or_else(|_| ended.recv()).context("the lines that came")?;
-    ensure!(agent_of(node)? == agent, "the agent was started again meanwhile");
-    let status = node.says(&["cat", &format!("/proc/{agent}/status")])?;
-    let lost = LINES - seen.lines.min(LINES) + seen.astray;
+    let seen = on_time.or_else(|_| ended.recv()).context("the reader ended without a result")?;
+    ensure!(agent_of(node)? == agent, "the agent was restarted meanwhile");
+    let status = node.capture(&["cat", &format!("/proc/{agent}/status")])?;
+    let lost = LINES - seen.lines.min(LINES) + seen.out_of_order;
     Ok([
         Figure::of("journal written, lines a second", "", None, vec![LINES as f64 / wrote_us * 1e6]),
         Figure::of("journal followed, lines a second", "", None, vec![seen.lines as f64 / took.as_secs_f64()]),
         Figure::of("journal followed, lines lost or out of order", "", 0.0, vec![lost as f64]),
-        Figure::of(
-            "agent, while its journal is followed, at most",
-            "MB",
-            MEMORY_MB,
-            vec![of_status(&status, "VmHWM:")?],
-        ),
+        Figure::of("agent, while its journal is followed, peak", "MB", MEMORY_MB, vec![of_status(&status, "VmHWM:")?]),
     ])
 }
 
@@ -102,7 +97,7 @@ struct Seen {
     lines: u64,
     last: u64,
     /// Lines that did not follow their predecessor.
-    astray: u64,
+    out_of_order: u64,
 }
 
 impl Seen {
@@ -111,7 +106,7 @@ impl Seen {
         let number = line.split_once(MARK).and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
         match number {
             Some(number) if number > self.last => (self.lines, self.last) = (self.lines + 1, number),
-            Some(_) => self.astray += 1,
+            Some(_) => self.out_of_order += 1,
             None => {}
         }
         self.last
@@ -123,12 +118,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_are_missing_twice_there_or_late_are_counted() {
+    fn missing_duplicate_and_late_lines_are_counted() {
         let mut seen = Seen::default();
         for number in [1, 2, 4, 3, 4, 5] {
             seen.take(&format!("{MARK}{number} of a journal"));
         }
         seen.take("something else");
-        assert_eq!(seen, Seen { lines: 4, last: 5, astray: 2 });
+        assert_eq!(seen, Seen { lines: 4, last: 5, out_of_order: 2 });
     }
 }

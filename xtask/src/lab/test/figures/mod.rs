@@ -55,17 +55,17 @@ impl Figure {
 }
 
 /// Runs all measurements.
-pub(super) fn tell(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
+pub(super) fn run_scenario(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
     let platform = ControlPlane::start(lab, given)?;
     platform.import(given.path(Part::Release)?)?;
     let nodes = lab.nodes()?;
-    let [server, agents @ ..] = nodes.as_slice() else { anyhow::bail!("there is no node") };
-    let measured = agents.first().context("a node for an agent")?;
+    let [server, agents @ ..] = nodes.as_slice() else { anyhow::bail!("the lab has no node") };
+    let measured = agents.first().context("the lab has no node for an agent")?;
     println!("  {:<52}{:>9} ·{:>9} ·{:>9}", "", "least", "median", "most");
     let runs: usize = given.wanted().first().and_then(|runs| runs.parse().ok()).unwrap_or(1);
     print(&enroll::measure(&platform, server, runs)?);
     for node in &nodes {
-        platform.bring_in(node)?;
+        platform.register_and_enroll(node)?;
         platform.allocate(node.name().as_str())?;
     }
     print(&agent::idle(measured)?);
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_tells_its_spread_and_its_target() {
+    fn figure_shows_its_spread_and_its_target() {
         let several = Figure::of("enrolling", "s", 3.0, vec![2.0, 1.0, 4.0]).line();
         assert!(
             several.contains("1.00 ·     2.00 ·     4.00 s") && several.ends_with("(3 values)   (target 3 s)"),

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use camino::Utf8PathBuf;
 use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, ioctl_setflags, open};
 
-use crate::lab::{node::Node, test::said::says};
+use crate::lab::{node::Node, test::command_output::capture_script};
 
 /// A file that `rm` cannot remove: it is immutable.
 const FILE: &str = "/var/lib/rancher/rke2/planted";
@@ -20,7 +20,7 @@ const UNIT: &str = "rke2-server.service";
 #[cfg(test)]
 const UNIT_FOLDER: &str = "/usr/lib/systemd/system/";
 /// A unit with RKE2's prefix among the administrator's units: the uninstall deletes it.
-const TAKEN_UNIT: &str = "/etc/systemd/system/rke2-planted.service";
+const REMOVED_UNIT: &str = "/etc/systemd/system/rke2-planted.service";
 const LINK: &str = "cali0planted";
 /// The supervisor's port, on which no agent listens.
 const PORT: u16 = 9_345;
@@ -57,7 +57,7 @@ pub(super) struct Planted<'a> {
 impl<'a> Planted<'a> {
     /// Plants everything on a machine that is an agent.
     pub(super) fn plant(node: &'a Node) -> anyhow::Result<Self> {
-        says(node, PLANT)?;
+        capture_script(node, PLANT)?;
         let file = node.root().join(FILE.trim_start_matches('/'));
         fs::write(&file, "planted\n").with_context(|| file.to_string())?;
         let planted = Self { node, file };
@@ -73,46 +73,49 @@ impl<'a> Planted<'a> {
     }
 
     /// Checks that the platform reports all planted things and nothing else.
-    pub(super) fn is_all_of(told: &BTreeSet<(String, String)>) -> anyhow::Result<()> {
+    pub(super) fn check_reported(reported: &BTreeSet<(String, String)>) -> anyhow::Result<()> {
         let is = |(kind, what): &(String, String), (of, named): &(&str, String)| {
             kind == of && (what == named || kind == "listener" && what.starts_with(named.as_str()))
         };
         let expected = Self::expected();
         for item in &expected {
             ensure!(
-                told.iter().any(|one| is(one, item)),
-                "{} {} was planted, and is not told: {told:?}",
+                reported.iter().any(|one| is(one, item)),
+                "{} {} was planted, but is not reported: {reported:?}",
                 item.0,
                 item.1
             );
         }
         let of_chain = |(kind, what): &(String, String)| kind == "firewall rule" && what.contains(CHAIN);
-        ensure!(told.iter().any(of_chain), "the firewall rule {CHAIN} was planted, and is not told: {told:?}");
-        for item in told {
+        ensure!(
+            reported.iter().any(of_chain),
+            "the firewall rule {CHAIN} was planted, but is not reported: {reported:?}"
+        );
+        for item in reported {
             let is_planted = of_chain(item) || expected.iter().any(|one| is(item, one));
-            ensure!(is_planted, "{} {} is told, and was not planted", item.0, item.1);
+            ensure!(is_planted, "{} {} is reported, but was not planted", item.0, item.1);
         }
         Ok(())
     }
 
     /// Checks that the uninstall removed the unit that RKE2's own uninstall removes.
-    pub(super) fn is_taken_along(&self) -> anyhow::Result<()> {
-        let there = self.node.run(&["test", "-e", TAKEN_UNIT])?;
-        ensure!(!there.status.success(), "the uninstall left {TAKEN_UNIT}");
+    pub(super) fn check_unit_removed(&self) -> anyhow::Result<()> {
+        let there = self.node.run(&["test", "-e", REMOVED_UNIT])?;
+        ensure!(!there.status.success(), "the uninstall left {REMOVED_UNIT}");
         Ok(())
     }
 
     /// Removes everything that is left, as an administrator does after the report.
     pub(super) fn remove(self) -> anyhow::Result<()> {
         self.set_immutable(false)?;
-        says(self.node, REMOVE).map(drop)
+        capture_script(self.node, REMOVE).map(drop)
     }
 
     fn set_immutable(&self, is_immutable: bool) -> anyhow::Result<()> {
         let file = open(self.file.as_str(), OFlags::RDONLY, Mode::empty()).with_context(|| self.file.to_string())?;
-        let mut flags = ioctl_getflags(&file).context("the file's attributes")?;
+        let mut flags = ioctl_getflags(&file).context("reading the file's attributes")?;
         flags.set(IFlags::IMMUTABLE, is_immutable);
-        ioctl_setflags(&file, flags).context("making a file immutable")
+        ioctl_setflags(&file, flags).context("changing the file's attributes")
     }
 }
 
@@ -128,37 +131,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_planted_is_told_whole_and_nothing_else() {
+    fn report_must_match_the_planted_residue_exactly() {
         let pair = |kind: &str, what: &str| (kind.to_owned(), what.to_owned());
-        let mut told: BTreeSet<_> = Planted::expected()
+        let mut reported: BTreeSet<_> = Planted::expected()
             .into_iter()
             .map(|(kind, what)| {
                 if kind == "listener" { pair(kind, &format!("{what}(/usr/bin/socat1, 7)")) } else { pair(kind, &what) }
             })
             .collect();
-        assert!(Planted::is_all_of(&told).is_err(), "the rule is missing");
-        told.insert(pair("firewall rule", "ip filter FLANNEL-PLANTED"));
-        Planted::is_all_of(&told).expect("it is all of it");
-        for item in told.clone() {
-            let without = told.iter().filter(|one| **one != item).cloned().collect();
-            assert!(Planted::is_all_of(&without).is_err(), "without {item:?}");
+        assert!(Planted::check_reported(&reported).is_err(), "the rule is missing");
+        reported.insert(pair("firewall rule", "ip filter FLANNEL-PLANTED"));
+        Planted::check_reported(&reported).expect("the report is complete");
+        for item in reported.clone() {
+            let without = reported.iter().filter(|one| **one != item).cloned().collect();
+            assert!(Planted::check_reported(&without).is_err(), "without {item:?}");
         }
-        told.insert(pair("path", "/etc/cni"));
-        assert!(Planted::is_all_of(&told).expect_err("too much").to_string().contains("/etc/cni"));
+        reported.insert(pair("path", "/etc/cni"));
+        assert!(
+            Planted::check_reported(&reported)
+                .expect_err("an item that was not planted")
+                .to_string()
+                .contains("/etc/cni")
+        );
     }
 
     #[test]
-    fn what_is_planted_is_what_is_looked_for() {
+    fn planted_and_expected_residue_match() {
         let unit = format!("{UNIT_FOLDER}{UNIT}");
-        for what in [MOUNT, &unit, TAKEN_UNIT, LINK, CHAIN, &PORT.to_string()] {
+        for what in [MOUNT, &unit, REMOVED_UNIT, LINK, CHAIN, &PORT.to_string()] {
             assert!(PLANT.contains(what), "{what}");
         }
-        assert!(REMOVE.contains(&unit) && !REMOVE.contains(TAKEN_UNIT), "the uninstall takes that one along");
+        assert!(REMOVE.contains(&unit) && !REMOVE.contains(REMOVED_UNIT), "the uninstall itself removes that unit");
     }
 
     /// RKE2's own script deletes every `rke2-*.service` below these folders.
     #[test]
-    fn planted_unit_lies_where_no_uninstall_removes_it() {
+    fn planted_unit_is_outside_the_folders_of_the_uninstall() {
         for folder in ["/etc/systemd/system/", "/usr/local/lib/systemd/system/"] {
             assert!(!UNIT_FOLDER.starts_with(folder) && !PLANT.contains(&format!("{folder}{UNIT}")), "{folder}");
         }

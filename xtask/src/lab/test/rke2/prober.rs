@@ -14,32 +14,32 @@ use anyhow::{Context, ensure};
 /// Timeout of a connection and of each read.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Pause between two requests.
-const PACE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(20);
 /// Longest response that is read.
 const ANSWER_BYTES_MAX: u64 = 4_096;
 
 /// Returns the body of a web server's response with status 200, by a minimal HTTP request.
-pub(super) fn ask(address: SocketAddr) -> anyhow::Result<String> {
+pub(super) fn fetch(address: SocketAddr) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX).context("connecting")?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
-    stream.write_all(format!("GET / HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).context("asking")?;
+    stream.write_all(format!("GET / HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).context("sending the request")?;
     let mut answer = String::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).context("reading")?;
-    let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("half an answer: {answer:?}"))?;
+    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).context("reading the response")?;
+    let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("incomplete response: {answer:?}"))?;
     let status = head.split(' ').nth(1).unwrap_or_default();
-    ensure!(status == "200", "the answer is {status}");
+    ensure!(status == "200", "the response has status {status}");
     Ok(body.trim().to_owned())
 }
 
 /// A prober that runs until `end`.
 pub(super) struct Prober {
     stop: Sender<()>,
-    thread: JoinHandle<Tried>,
+    thread: JoinHandle<ProbeResults>,
 }
 
 /// The results.
 #[derive(Debug, Default)]
-pub(super) struct Tried {
+pub(super) struct ProbeResults {
     /// Number of times each response was received.
     pub(super) answers: BTreeMap<String, u32>,
     /// Failures, each with the time since the start.
@@ -53,30 +53,30 @@ impl Prober {
     pub(super) fn begin(addresses: Vec<SocketAddr>) -> Self {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let (began, mut tried) = (Instant::now(), Tried::default());
+            let (began, mut results) = (Instant::now(), ProbeResults::default());
             for address in addresses.iter().cycle() {
-                let asked = Instant::now();
-                match ask(*address) {
-                    Ok(answer) => *tried.answers.entry(answer).or_default() += 1,
+                let sent_at = Instant::now();
+                match fetch(*address) {
+                    Ok(answer) => *results.answers.entry(answer).or_default() += 1,
                     Err(error) => {
                         let after = began.elapsed().as_secs_f64();
-                        tried.failures.push(format!("{address} after {after:.2} s: {error:#}"));
+                        results.failures.push(format!("{address} after {after:.2} s: {error:#}"));
                     }
                 }
-                tried.longest = tried.longest.max(asked.elapsed());
-                if stopped.recv_timeout(PACE) != Err(RecvTimeoutError::Timeout) {
+                results.longest = results.longest.max(sent_at.elapsed());
+                if stopped.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
                     break;
                 }
             }
-            tried
+            results
         });
         Self { stop, thread }
     }
 
     /// Stops the prober and returns the results.
-    pub(super) fn end(self) -> anyhow::Result<Tried> {
+    pub(super) fn end(self) -> anyhow::Result<ProbeResults> {
         drop(self.stop);
-        self.thread.join().ok().context("the prober ended before it was told to")
+        self.thread.join().ok().context("the prober panicked")
     }
 }
 
@@ -92,9 +92,9 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         let served = std::thread::spawn(move || {
             for answer in answers {
-                let (mut stream, _) = listener.accept().expect("somebody asks");
-                let mut asked = [0; 512];
-                let _ = stream.read(&mut asked);
+                let (mut stream, _) = listener.accept().expect("a client connects");
+                let mut request = [0; 512];
+                let _ = stream.read(&mut request);
                 let _ = stream.write_all(answer.as_bytes());
             }
         });
@@ -102,23 +102,23 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_answer_that_is_content_counts() {
+    fn only_complete_successful_responses_count() {
         let (address, _) =
             server(&["HTTP/1.0 200 OK\r\n\r\nnode-1\n", "HTTP/1.0 503 No\r\n\r\nnode-1", "HTTP/1.0 200 OK\r\n"]);
-        assert_eq!(ask(address).expect("an answer"), "node-1");
-        assert!(ask(address).expect_err("no content").to_string().contains("503"));
-        assert!(ask(address).expect_err("half of one").to_string().contains("half"));
+        assert_eq!(fetch(address).expect("a complete response"), "node-1");
+        assert!(fetch(address).expect_err("status 503").to_string().contains("503"));
+        assert!(fetch(address).expect_err("no body").to_string().contains("incomplete"));
     }
 
     #[test]
-    fn what_fails_in_between_is_counted_and_told() {
+    fn failures_are_counted_and_described() {
         let (address, served) =
             server(&["HTTP/1.0 200 OK\r\n\r\na", "HTTP/1.0 500 No\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\nb"]);
         let prober = Prober::begin(vec![address]);
         // A request in progress completes before the end.
-        served.join().expect("it answered all of them");
-        let tried = prober.end().expect("it ended");
-        assert_eq!(tried.answers.keys().collect::<Vec<_>>(), ["a", "b"]);
-        assert!(tried.failures[0].contains("500"), "{tried:?}");
+        served.join().expect("all requests were answered");
+        let results = prober.end().expect("the prober ended");
+        assert_eq!(results.answers.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(results.failures[0].contains("500"), "{results:?}");
     }
 }

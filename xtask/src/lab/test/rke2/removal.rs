@@ -8,10 +8,10 @@ use crate::lab::{
     node::Node,
     test::{
         check::check,
+        command_output::run_script,
         control_plane::ControlPlane,
         evidence,
-        left::{self, Left},
-        said::in_shell,
+        listing::{self, MachineListing},
     },
 };
 
@@ -19,72 +19,78 @@ use crate::lab::{
 const FAULT: &str = "rke2_residue";
 
 /// Folders that may change: the agent's data, logs, caches, and the stand-in's start counter, which outlives an uninstall.
-const LEFT_OUT: [&str; 4] = ["/var/lib/gpuaas-agent", "/var/log", "/var/cache", "/var/lib/stand-in"];
+const EXCLUDED: [&str; 4] = ["/var/lib/gpuaas-agent", "/var/log", "/var/cache", "/var/lib/stand-in"];
 
 /// Lists the content of a machine.
-pub(super) fn look(node: &Node) -> anyhow::Result<Left> {
-    Left::look(node, &LEFT_OUT)
+pub(super) fn list_content(node: &Node) -> anyhow::Result<MachineListing> {
+    MachineListing::read(node, &EXCLUDED)
 }
 
 /// Removes the workload from all nodes. The agent `spoiled` has things that no uninstall removes.
-pub(super) fn tell(
+pub(super) fn run_checks(
     control_plane: &ControlPlane,
     nodes: &[Node],
-    before: &[Left],
+    before: &[MachineListing],
     spoiled: &Node,
 ) -> anyhow::Result<()> {
-    check("the agent is not removed from under a workload", || {
-        let said = in_shell(spoiled, "sh /usr/share/gpuaas-agent/install.sh --uninstall")?;
-        said.refused("install_workload_present", 5, "gpuaas workload decommission").map(drop)
+    check("install.sh --uninstall is refused while the machine runs a workload", || {
+        let output = run_script(spoiled, "sh /usr/share/gpuaas-agent/install.sh --uninstall")?;
+        output.expect_refusal("install_workload_present", 5, "gpuaas workload decommission").map(drop)
     })?;
     let planted = check("a file, a unit, a mount, a link, a listener and a firewall rule are planted", || {
         Planted::plant(spoiled)
     })?;
-    let ended = check("the decommission needs attention, for residue on that machine alone", || {
-        ends_with_residue(control_plane, spoiled)
+    let ended = check("the decommission needs attention, because of residue on that machine only", || {
+        decommission_with_residue(control_plane, spoiled)
     })?;
-    let told = left::told(&evidence_of(&ended)?)?;
-    println!("    told: {}", told.iter().map(|(kind, what)| format!("{kind} {what}")).collect::<Vec<_>>().join("; "));
-    check("what is told is what was planted, and nothing else", || Planted::is_all_of(&told))?;
-    check("a unit of RKE2's name where an administrator's lie went with the uninstall", || planted.is_taken_along())?;
-    check("the machine's own tools list the same, and nothing on the others", || {
+    let reported = listing::parse_residue(&evidence_of(&ended)?)?;
+    println!(
+        "    reported: {}",
+        reported.iter().map(|(kind, what)| format!("{kind} {what}")).collect::<Vec<_>>().join("; ")
+    );
+    check("the reported residue is exactly what was planted", || Planted::check_reported(&reported))?;
+    check("the uninstall removed a unit with RKE2's prefix among the administrator's units", || {
+        planted.check_unit_removed()
+    })?;
+    check("the machine's own tools list the same residue, and none on the others", || {
         for (node, before) in nodes.iter().zip(before) {
-            let left = look(node)?.since(before);
+            let left = list_content(node)?.since(before);
             if node.name() == spoiled.name() {
-                left.is_told_by(&told)?;
+                left.check_reported(&reported)?;
             } else {
-                ensure!(left.is_empty(), "left on {}:\n{left}", node.name());
+                ensure!(left.is_empty(), "left behind on {}:\n{left}", node.name());
             }
         }
         Ok(())
     })?;
-    check("planted things are removed, and the decommission is resumed to its end", || {
+    check("the planted residue is removed, and the resumed decommission succeeds", || {
         planted.remove()?;
-        control_plane.succeeded(&["workload", "resume", WORKLOAD])?;
+        control_plane.run_operation(&["workload", "resume", WORKLOAD])?;
         let detail: WorkloadDetail = control_plane.gpuaas(&["workload", "show", WORKLOAD])?;
         let lifecycle = &detail.workload.lifecycle;
         ensure!(lifecycle == "decommissioned", "the workload is {lifecycle}");
         Ok(())
     })?;
-    check("every machine has what it had before, and nothing else", || {
-        nodes.iter().zip(before).try_for_each(|(node, before)| look(node)?.is(before, node))
+    check("every machine has exactly the content that it had before the deployment", || {
+        nodes.iter().zip(before).try_for_each(|(node, before)| list_content(node)?.check_same(before, node))
     })
 }
 
-fn ends_with_residue(control_plane: &ControlPlane, spoiled: &Node) -> anyhow::Result<OperationDetail> {
-    let detail = control_plane.needs_attention(&control_plane.begin(&["workload", "decommission", WORKLOAD])?)?;
-    let why = || evidence::of_operation(control_plane, &detail);
+fn decommission_with_residue(control_plane: &ControlPlane, spoiled: &Node) -> anyhow::Result<OperationDetail> {
+    let detail =
+        control_plane.wait_needs_attention(&control_plane.begin(&["workload", "decommission", WORKLOAD])?)?;
+    let why = || evidence::describe_operation(control_plane, &detail);
     let shown: WorkloadDetail = control_plane.gpuaas(&["workload", "show", WORKLOAD])?;
     let member = shown.members.iter().find(|member| member.node_name == spoiled.name().as_str());
-    let step = format!("{}/residue", member.context("it is a member")?.name);
+    let step = format!("{}/residue", member.context("the node has no member")?.name);
     let failed: Vec<&Step> = detail.steps.iter().filter(|step| step.state == "failed").collect();
     ensure!(failed.len() == 1 && failed[0].key == step, "other steps than {step} failed: {}", why());
-    let fault = failed[0].fault.as_ref().context("it has a fault")?;
+    let fault = failed[0].fault.as_ref().context("the step has no fault")?;
     ensure!(fault.code == FAULT, "the fault is {}: {}", fault.code, why());
     Ok(detail)
 }
 
 fn evidence_of(detail: &OperationDetail) -> anyhow::Result<String> {
-    let fault = detail.operation.fault.as_ref().context("the operation has a fault")?;
-    fault.evidence.clone().context("the fault has evidence")
+    let fault = detail.operation.fault.as_ref().context("the operation has no fault")?;
+    fault.evidence.clone().context("the fault has no evidence")
 }

@@ -30,9 +30,9 @@ const WORD_MAX: usize = 20;
 
 /// The rules in the order of their application: by form, then by the names in requests, then by other names.
 pub(super) static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    let mut rules = of_form();
-    rules.extend(of_requests());
-    rules.extend(of_names());
+    let mut rules = rules_by_form();
+    rules.extend(rules_for_requests());
+    rules.extend(rules_by_name());
     rules
 });
 
@@ -44,7 +44,7 @@ fn always(_: &str) -> bool {
     true
 }
 
-fn of_form() -> Vec<Rule> {
+fn rules_by_form() -> Vec<Rule> {
     let (end, line) = (r"-----END [A-Z ]*PRIVATE KEY-----", format!("{BASE64}{{20,}}"));
     let headers = format!(r"(?:{BREAK}+[A-Z][A-Za-z-]+: [^\n\\]+)*");
     // The key's lines, followed by its end mark or the end of the text. A begin mark within a sentence is no key.
@@ -54,22 +54,22 @@ fn of_form() -> Vec<Rule> {
     vec![
         rule("private key", &key, always),
         rule("private key", &format!(r"(?:{BASE64}+{BREAK}+)+{end}"), always),
-        rule("API token", r"\bgpuaas(?:-[a-z]+)?_(?<secret>[A-Za-z0-9_-]{4,})", is_drawn),
+        rule("API token", r"\bgpuaas(?:-[a-z]+)?_(?<secret>[A-Za-z0-9_-]{4,})", looks_random),
         rule("enrollment string", r"gpuaas1\.[A-Za-z0-9._-]{4,}", always),
         rule("cluster token", r#"\bK10[0-9a-f]{8,}(?:::[^\s"',\\]+)?"#, always),
         rule("JSON web token", r"\beyJ(?:hbGciOi|0eXAiOi|raWQiOi)[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]*){0,2}", always),
     ]
 }
 
-fn of_requests() -> Vec<Rule> {
+fn rules_for_requests() -> Vec<Rule> {
     vec![
         rule(
             "credentials",
             r#"(?i)(?<before>authorization\\*["']?\s*[:=]\s*\\*["']?)(?<secret>(?:[a-z][a-z-]* +)?[A-Za-z0-9._~+/=-]{6,})"#,
             is_credentials,
         ),
-        rule("basic credentials", r"(?i)\bbasic +(?<secret>[A-Za-z0-9+/]{4,}={0,2})", is_pair),
-        rule("bearer token", r"(?i)\bbearer +(?<secret>[A-Za-z0-9._~+/=-]{8,})", is_drawn),
+        rule("basic credentials", r"(?i)\bbasic +(?<secret>[A-Za-z0-9+/]{4,}={0,2})", is_basic_credentials),
+        rule("bearer token", r"(?i)\bbearer +(?<secret>[A-Za-z0-9._~+/=-]{8,})", looks_random),
         rule(
             "password",
             r#"(?<before>[a-z][a-z0-9+.-]*://[^/\s:@"']*:)(?<secret>[^\s"']+)(?<after>@)"#,
@@ -79,27 +79,33 @@ fn of_requests() -> Vec<Rule> {
     ]
 }
 
-fn of_names() -> Vec<Rule> {
+fn rules_by_name() -> Vec<Rule> {
     let key = format!("[A-Za-z0-9_.-]*{NAMES}");
     let field = |pattern: String, is_secret| rule("field", &format!("(?i){pattern}"), is_secret);
     vec![
         // A quoted value in JSON within JSON, with or without its closing quote.
-        field(format!(r#"(?<before>{key}\\+"\s*:\s*\\+")(?<secret>[^"\n]*?)(?<after>\\+"|\n|\z)"#), is_said),
-        field(format!(r#"(?<before>{key}["']?\s*[:=]\s*")(?<secret>(?:[^"\\\n]|\\.)*)(?<after>"|\n|\\?\z)"#), is_said),
-        field(format!(r#"(?<before>{key}["']?\s*[:=]\s*')(?<secret>[^'\n]*)(?<after>'|\n|\z)"#), is_said),
-        field(format!(r#"(?<before>--?{key}[ \t]+["']?)(?<secret>[^\s"'-][^\s"']{{5,}})"#), is_said),
-        field(format!(r#"(?<before>{key}["']?[ \t]*=[ \t]*)(?<secret>[^\s"',;&}}\])]{{4,}})"#), is_said),
+        field(format!(r#"(?<before>{key}\\+"\s*:\s*\\+")(?<secret>[^"\n]*?)(?<after>\\+"|\n|\z)"#), is_present),
+        field(
+            format!(r#"(?<before>{key}["']?\s*[:=]\s*")(?<secret>(?:[^"\\\n]|\\.)*)(?<after>"|\n|\\?\z)"#),
+            is_present,
+        ),
+        field(format!(r#"(?<before>{key}["']?\s*[:=]\s*')(?<secret>[^'\n]*)(?<after>'|\n|\z)"#), is_present),
+        field(format!(r#"(?<before>--?{key}[ \t]+["']?)(?<secret>[^\s"'-][^\s"']{{5,}})"#), is_present),
+        field(format!(r#"(?<before>{key}["']?[ \t]*=[ \t]*)(?<secret>[^\s"',;&}}\])]{{4,}})"#), is_present),
         // YAML: the rest of the line.
-        field(format!(r#"(?m)(?<before>^[ \t>*#-]*["']?{key}["']?:[ \t]+)(?<secret>[^\s"'{{\[|>&!][^\n]*)$"#), is_said),
+        field(
+            format!(r#"(?m)(?<before>^[ \t>*#-]*["']?{key}["']?:[ \t]+)(?<secret>[^\s"'{{\[|>&!][^\n]*)$"#),
+            is_present,
+        ),
         // Within a sentence.
-        field(format!(r#"(?<before>{PASSWORDS}["']?:[ \t]*)(?<secret>[^\s"',;}}\]]{{6,}})"#), is_said),
-        field(format!(r#"(?<before>{key}["']?:[ \t]*)(?<secret>[^\s"',;}}\]]{{6,}})"#), is_drawn),
+        field(format!(r#"(?<before>{PASSWORDS}["']?:[ \t]*)(?<secret>[^\s"',;}}\]]{{6,}})"#), is_present),
+        field(format!(r#"(?<before>{key}["']?:[ \t]*)(?<secret>[^\s"',;}}\]]{{6,}})"#), looks_random),
         field(r#"(?<before>kubeconfig["']?\s*[:=]\s*\\*["']?)(?<secret>[A-Za-z0-9+/=]{64,})"#.to_owned(), always),
     ]
 }
 
 /// Reports whether a text looks random: it has digits, mixed case, or [`WORD_MAX`] characters and no underscore.
-fn is_drawn(text: &str) -> bool {
+fn looks_random(text: &str) -> bool {
     let has = |of: fn(char) -> bool| text.chars().skip(1).any(of);
     text.chars().any(|c| c.is_ascii_digit())
         || has(|c| c.is_ascii_uppercase()) && has(|c| c.is_ascii_lowercase())
@@ -109,16 +115,16 @@ fn is_drawn(text: &str) -> bool {
 /// Reports whether a text has a known HTTP authentication scheme or looks random.
 fn is_credentials(text: &str) -> bool {
     let (scheme, rest) = text.split_once(' ').unwrap_or(("", text));
-    ["basic", "bearer", "digest"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) || is_drawn(rest)
+    ["basic", "bearer", "digest"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) || looks_random(rest)
 }
 
 /// Reports whether a value is present: not empty, null, a boolean or an empty list or object.
-fn is_said(text: &str) -> bool {
+fn is_present(text: &str) -> bool {
     !matches!(text.trim().trim_end_matches(','), "" | "null" | "true" | "false" | "none" | "None" | "[]" | "{}")
 }
 
 /// Reports whether a text is a user name and a password in base64.
-fn is_pair(text: &str) -> bool {
+fn is_basic_credentials(text: &str) -> bool {
     STANDARD.decode(text).is_ok_and(|pair| pair.contains(&b':') && pair.iter().all(|byte| !byte.is_ascii_control()))
 }
 

@@ -1,0 +1,112 @@
+//! Checks of disk, memory and processors.
+
+use std::collections::BTreeSet;
+
+use gpuaas_host::survey;
+use gpuaas_model::Check;
+use gpuaas_wire::task::Finding;
+
+use super::{
+    HostSnapshot,
+    report::{Report, blocking, warning, with_evidence},
+};
+
+pub(super) fn check(look: &HostSnapshot<'_>, report: &mut Report) {
+    report.record(space(look));
+    if let Some(found) = slow(look) {
+        report.record(found);
+    }
+    if !look.wants.data_dir.is_empty() {
+        report.record(restricted_mounts(look, "noexec", Check::NoExec, "programs cannot run", "without noexec"));
+        report.record(restricted_mounts(look, "ro", Check::ReadOnly, "nothing can be written", "writable"));
+        report.record(linked(look));
+    }
+    if look.wants.cpus_min > 0 {
+        report.record(processors(look));
+    }
+    if look.wants.memory_bytes_min > 0 {
+        report.record(memory(look));
+    }
+}
+
+fn space(look: &HostSnapshot<'_>) -> Vec<Finding> {
+    let least = look.task.free_bytes_min;
+    let disks: Vec<(&str, u64)> = match &look.machine.data_disk {
+        Some(disk) => vec![(&disk.folder, disk.on.free_bytes)],
+        None => look.facts.disks.iter().map(|disk| (disk.path.as_str(), disk.free_bytes)).collect(),
+    };
+    let little = disks.into_iter().filter(|(_, free)| *free < least).map(|(folder, free)| {
+        let detail = format!("{folder} has {} MiB free of the {} MiB needed", free >> 20, least >> 20);
+        blocking(Check::DiskSpace, detail, "free some space or add a disk")
+    });
+    little.collect()
+}
+
+/// Checks the latency of writes; `None` if it was not measured.
+fn slow(look: &HostSnapshot<'_>) -> Option<Option<Finding>> {
+    let disk = look.machine.data_disk.as_ref()?;
+    let writes = disk.writes.filter(|_| look.wants.write_p99_us_max > 0)?;
+    let most = look.wants.write_p99_us_max;
+    let ms = |us: u32| f64::from(us) / 1_000.0;
+    Some((writes.p99_us > most).then(|| {
+        let detail = format!(
+            "99 of 100 writes under {} took up to {:.1} ms to reach the disk; {} needs at most {:.0} ms",
+            disk.folder,
+            ms(writes.p99_us),
+            look.who(),
+            ms(most)
+        );
+        let evidence = format!(
+            "{} writes on {}: half within {:.1} ms, the slowest {:.1} ms",
+            writes.writes,
+            disk.on.device,
+            ms(writes.p50_us),
+            ms(writes.max_us)
+        );
+        let fix = format!("put {} on a faster disk, for example a separate SSD", disk.folder);
+        with_evidence(warning(Check::DiskSlow, detail, fix), evidence)
+    }))
+}
+
+/// Finds folders in which the app writes or from which it runs programs, on mounts with an option that forbids it.
+fn restricted_mounts(look: &HostSnapshot<'_>, option: &str, check: Check, what: &str, wanted: &str) -> Vec<Finding> {
+    let folders = std::iter::once(&look.wants.data_dir).chain(&look.wants.program_dirs);
+    let found = folders.filter_map(|folder| {
+        let mount = survey::file_system(&look.tree, folder).filter(|mount| mount.has(option))?;
+        let detail = format!("{what} under {folder}: {} is mounted {option}", mount.path);
+        let finding = blocking(check, detail, format!("mount {} {wanted}", mount.path));
+        Some(with_evidence(
+            finding,
+            format!("{} {} {} {}", mount.device, mount.path, mount.kind, mount.options.join(",")),
+        ))
+    });
+    found.collect()
+}
+
+/// Finds symbolic links in the paths of folders in which the app writes. The agent follows none, because a former tenant with root access
+/// may have created it.
+fn linked(look: &HostSnapshot<'_>) -> Vec<Finding> {
+    let folders = std::iter::once(&look.wants.data_dir).chain(&look.wants.program_dirs);
+    let links: BTreeSet<_> = folders.filter_map(|folder| look.tree.symlink_in_path(folder)).collect();
+    let found = links.into_iter().map(|link| {
+        let leads_to = look.tree.link(link.as_str()).map(|to| format!("{link} points to {to}")).unwrap_or_default();
+        let detail = format!("{link} is a symbolic link, and the agent does not write through links");
+        with_evidence(
+            blocking(Check::FolderIsSymlink, detail, format!("replace the link with a mount of the disk at {link}")),
+            leads_to,
+        )
+    });
+    found.collect()
+}
+
+fn processors(look: &HostSnapshot<'_>) -> Option<Finding> {
+    let (cpus, least) = (look.facts.cpus, look.wants.cpus_min);
+    let detail = format!("the node has {cpus} CPUs; {} needs {least}", look.who());
+    (cpus < least).then(|| warning(Check::InsufficientCpu, detail, "choose a larger machine"))
+}
+
+fn memory(look: &HostSnapshot<'_>) -> Option<Finding> {
+    let (memory, least) = (look.facts.memory_bytes, look.wants.memory_bytes_min);
+    let detail = format!("the node has {} MiB of memory; {} needs {} MiB", memory >> 20, look.who(), least >> 20);
+    (memory < least).then(|| warning(Check::InsufficientMemory, detail, "choose a larger machine"))
+}

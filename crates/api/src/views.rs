@@ -1,0 +1,211 @@
+//! Converts workloads, members, operations and access grants to API types.
+
+use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessKind, Fault, Member, Operation, Step, Workload};
+use gpuaas_engine::commands::access;
+use gpuaas_model::{Health, Lifecycle, MemberState, Name, OperationState, Recovery, StepState, Timestamp};
+use gpuaas_store::{
+    AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadParts, WorkloadRecord,
+};
+
+/// Sections of the workload list. The first one contains workloads that are changing or need an operator.
+pub(crate) const SECTIONS: [&str; 4] = ["needs_attention", "active", "stopped", "history"];
+
+/// Returns the section of a workload with these states.
+pub(crate) fn section(lifecycle: Lifecycle, health: Health, recovery: Option<Recovery>) -> &'static str {
+    let needs_operator = match recovery {
+        Some(Recovery::RepairAvailable | Recovery::ManualIntervention | Recovery::Terminal) => true,
+        Some(Recovery::None | Recovery::Retrying | Recovery::Reconciling) | None => false,
+    };
+    match (lifecycle, health) {
+        (Lifecycle::Decommissioned, _) => "history",
+        (Lifecycle::Stopped, _) => "stopped",
+        (Lifecycle::Running, Health::Healthy) if !needs_operator => "active",
+        (
+            Lifecycle::Requested
+            | Lifecycle::Deploying
+            | Lifecycle::Running
+            | Lifecycle::Stopping
+            | Lifecycle::Starting
+            | Lifecycle::Decommissioning
+            | Lifecycle::Failed,
+            _,
+        ) => "needs_attention",
+    }
+}
+
+/// Converts workloads, with the members and open operations that lists show.
+pub(crate) async fn workloads(
+    reader: &mut Reader,
+    records: Vec<WorkloadRecord>,
+    now: Timestamp,
+) -> Result<Vec<Workload>, StoreError> {
+    let mut parts = reader.workload_parts(&records).await?;
+    let with_parts = records.into_iter().map(|record| {
+        let parts = parts.remove(&record.id).unwrap_or_default();
+        workload_with(record, &parts, now)
+    });
+    Ok(with_parts.collect())
+}
+
+/// Converts one workload in the same way.
+pub(crate) async fn workload(
+    reader: &mut Reader,
+    record: WorkloadRecord,
+    now: Timestamp,
+) -> Result<Workload, StoreError> {
+    let records = [record];
+    let parts = reader.workload_parts(&records).await?.remove(&records[0].id).unwrap_or_default();
+    let [record] = records;
+    Ok(workload_with(record, &parts, now))
+}
+
+fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, now: Timestamp) -> Workload {
+    let ready = parts.members.iter().filter(|member| is_ready(member)).count();
+    Workload {
+        id: record.id.to_string(),
+        name: record.name.to_string(),
+        project: record.project.to_string(),
+        section: section(record.lifecycle, record.health, Some(record.recovery)).to_owned(),
+        waiting_for: waiting_for(parts, now),
+        members_ready: u32::try_from(ready).unwrap_or(u32::MAX),
+        members_total: u32::try_from(parts.members.len()).unwrap_or(u32::MAX),
+        stand_in: parts.stand_in,
+        app: record.app,
+        version: record.version,
+        lifecycle: record.lifecycle.to_string(),
+        phase: record.phase,
+        completed: record.progress.completed,
+        total: record.progress.total,
+        health: record.health.to_string(),
+        recovery: record.recovery.to_string(),
+        endpoint: record.endpoint,
+        fault: record.fault.map(fault),
+        generation: record.generation,
+        observed_generation: record.observed_generation,
+        created_at: record.created_at.to_string(),
+    }
+}
+
+fn is_ready(member: &MemberRecord) -> bool {
+    matches!(member.state, MemberState::Ready { .. }) && member.health == Health::Healthy
+}
+
+/// Returns the current action or wait condition of the open operation, from its first step in progress.
+fn waiting_for(parts: &WorkloadParts, now: Timestamp) -> Option<String> {
+    let open = parts.open_operation.as_ref()?;
+    match &parts.current_step {
+        Some(step) => Some(describe_wait(step, now)),
+        None if open.state == OperationState::Queued => Some("its operation to begin".to_owned()),
+        None => None,
+    }
+}
+
+fn describe_wait(step: &StepRecord, now: Timestamp) -> String {
+    let what = step.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let age = step.started_at.map(|at| format!(" ({} s)", now.since(at).as_secs())).unwrap_or_default();
+    let retry_at = step.not_before.filter(|at| step.state == StepState::Backoff && *at > now);
+    let again = retry_at.map(|at| format!(" · retry in {} s", at.since(now).as_millis().div_ceil(1_000)));
+    format!("{}{what}{age}{}", step.spec.key, again.unwrap_or_default())
+}
+
+pub(crate) fn member(record: MemberRecord, node_name: &Name) -> Member {
+    Member {
+        name: record.name(),
+        node: record.node.to_string(),
+        node_name: node_name.to_string(),
+        state: record.state.name().to_string(),
+        health: record.health.to_string(),
+        fault: record.state.fault().cloned().or(record.fault).map(fault),
+    }
+}
+
+pub(crate) fn operation(record: OperationRecord) -> Operation {
+    Operation {
+        id: record.id.to_string(),
+        workload: record.workload.to_string(),
+        kind: record.kind.to_string(),
+        state: record.state.to_string(),
+        requested_by: record.requested_by,
+        resumes: record.resumes.map(|id| id.to_string()),
+        correlation_id: record.correlation.to_string(),
+        cancel_requested: record.cancel_requested,
+        fault: record.fault.map(fault),
+        created_at: record.created_at.to_string(),
+        ended_at: record.ended_at.map(|at| at.to_string()),
+    }
+}
+
+pub(crate) fn step(record: StepRecord) -> Step {
+    Step {
+        key: record.spec.key.to_string(),
+        phase: record.spec.phase,
+        state: record.state.to_string(),
+        attempts: record.attempts,
+        task: record.task.map(|id| id.to_string()),
+        detail: record.detail,
+        fault: record.fault.map(fault),
+        started_at_ms: record.started_at.map(Timestamp::as_millis),
+        ended_at_ms: record.ended_at.map(Timestamp::as_millis),
+    }
+}
+
+pub(crate) fn grant(record: AccessGrantRecord) -> AccessGrant {
+    AccessGrant {
+        id: record.id.to_string(),
+        workload: record.workload.to_string(),
+        kind: record.kind,
+        role: record.role,
+        requested_by: record.requested_by,
+        reason: record.reason,
+        created_at: record.created_at.to_string(),
+        expires_at: record.expires_at.to_string(),
+        revoked_at: record.revoked_at.map(|at| at.to_string()),
+    }
+}
+
+pub(crate) fn access(answer: access::AccessDescription) -> AccessAnswer {
+    let kind = |kind: access::AccessKind| AccessKind {
+        name: kind.name.to_owned(),
+        default: kind.default,
+        ttl_seconds: kind.ttl_seconds,
+        ttl_seconds_max: kind.ttl_seconds_max,
+        roles: kind.roles.iter().map(ToString::to_string).collect(),
+        note: kind.note.to_owned(),
+    };
+    AccessAnswer {
+        endpoint: answer.endpoint,
+        reachability: answer.reachability.to_owned(),
+        notes: answer.notes,
+        kinds: answer.kinds.into_iter().map(kind).collect(),
+        grants: answer.grants.into_iter().map(grant).collect(),
+    }
+}
+
+fn fault(fault: gpuaas_model::Fault) -> Fault {
+    let evidence = fault.evidence;
+    Fault {
+        code: fault.code,
+        summary: fault.summary,
+        evidence_source: evidence.as_ref().map(|evidence| evidence.source.clone()),
+        evidence_at: evidence.as_ref().and_then(|evidence| evidence.at).map(|at| at.to_string()),
+        evidence: evidence.map(|evidence| evidence.text),
+        next: fault.next.text,
+        command: fault.next.command,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_healthy_workloads_without_repair_are_active() {
+        let of = |lifecycle, health, recovery| section(lifecycle, health, Some(recovery));
+        assert_eq!(of(Lifecycle::Running, Health::Healthy, Recovery::None), "active");
+        assert_eq!(of(Lifecycle::Running, Health::Degraded, Recovery::RepairAvailable), "needs_attention");
+        assert_eq!(of(Lifecycle::Running, Health::Healthy, Recovery::ManualIntervention), "needs_attention");
+        assert_eq!(of(Lifecycle::Deploying, Health::Progressing, Recovery::None), "needs_attention");
+        assert_eq!(of(Lifecycle::Decommissioned, Health::Failed, Recovery::None), "history");
+        assert!(Lifecycle::ALL.iter().all(|lifecycle| SECTIONS.contains(&section(*lifecycle, Health::Healthy, None))));
+    }
+}

@@ -1,0 +1,458 @@
+//! Examples at the end of every command's help.
+
+mod platform;
+
+/// A command without `gpuaas`, and its examples: what each does, and the command line.
+pub(crate) type CommandExamples = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// Returns the examples of every command, in the order of the help.
+pub(crate) fn examples() -> impl Iterator<Item = &'static CommandExamples> {
+    EXAMPLES.iter().chain(platform::EXAMPLES)
+}
+
+/// Examples of the commands about nodes, workloads and their operations.
+const EXAMPLES: &[CommandExamples] = &[
+    (
+        "",
+        &[
+            (
+                "Save a control plane as a context",
+                "gpuaas context set cp --url https://cp.example:7443 --ca-file ca.pem --token-file token",
+            ),
+            ("List nodes", "gpuaas node list"),
+            (
+                "Deploy a Kubernetes cluster on two nodes",
+                "gpuaas workload deploy rke2 --name train --server gpu-1 --agent gpu-2",
+            ),
+        ],
+    ),
+    (
+        "node",
+        &[
+            ("Register a machine and enroll it", "gpuaas node register gpu-1"),
+            ("Show a node with its facts and findings", "gpuaas node show gpu-1"),
+        ],
+    ),
+    (
+        "node register",
+        &[
+            ("Register a machine", "gpuaas node register gpu-1"),
+            (
+                "Register a machine with a region and labels",
+                "gpuaas node register gpu-2 --region eu-1 --label rack=r12 --label gpu=h100",
+            ),
+        ],
+    ),
+    (
+        "node list",
+        &[
+            ("List all nodes", "gpuaas node list"),
+            ("List nodes that wait for a reimage", "gpuaas node list --state needs_reimage"),
+            ("Print the names of unreachable nodes", "gpuaas node list --connectivity unreachable -o name"),
+        ],
+    ),
+    (
+        "node show",
+        &[
+            ("Show a node with its facts and findings", "gpuaas node show gpu-1"),
+            ("Print all fields as JSON", "gpuaas node show gpu-1 -o json"),
+            ("Print the ETag for a conditional change", "gpuaas node show gpu-1 --etag"),
+        ],
+    ),
+    (
+        "node enroll",
+        &[
+            ("Print a new enrollment command", "gpuaas node enroll gpu-1"),
+            ("Accept a node in use as it is and record why", "gpuaas node enroll gpu-1 --force --reason INC-4711"),
+        ],
+    ),
+    (
+        "node ping",
+        &[
+            ("Measure the round trip time of one task", "gpuaas node ping gpu-1"),
+            ("Send ten tasks, one after another", "gpuaas node ping gpu-1 --count 10"),
+        ],
+    ),
+    (
+        "node inspect",
+        &[
+            ("Inspect a machine now", "gpuaas node inspect gpu-1"),
+            ("Print the facts and findings as JSON", "gpuaas node inspect gpu-1 -o json"),
+        ],
+    ),
+    (
+        "node fix",
+        &[
+            ("Raise the inotify limits", "gpuaas node fix gpu-1 inotify"),
+            ("Load the missing kernel modules", "gpuaas node fix gpu-1 modules"),
+            ("Fix a finding by its code", "gpuaas node fix gpu-1 forwarding_off"),
+        ],
+    ),
+    (
+        "node reset",
+        &[
+            ("Revoke the identity and enroll the reimaged machine", "gpuaas node reset gpu-1"),
+            ("Accept a machine without a reimage and record why", "gpuaas node reset gpu-1 --force --reason INC-4711"),
+        ],
+    ),
+    ("node reimage", &[("Reimage a machine that a tenant left", "gpuaas node reimage gpu-1")]),
+    ("replica", &[("List the replicas", "gpuaas replica list")]),
+    (
+        "replica list",
+        &[
+            ("List the replicas with their nodes and operations", "gpuaas replica list"),
+            ("List the replicas as JSON", "gpuaas replica list -o json"),
+        ],
+    ),
+    ("project", &[("Create a project", "gpuaas project create ml"), ("List projects", "gpuaas project list")]),
+    ("project create", &[("Create a project", "gpuaas project create ml")]),
+    (
+        "project list",
+        &[("List projects", "gpuaas project list"), ("Print only the names", "gpuaas project list -o name")],
+    ),
+    (
+        "allocation",
+        &[
+            ("Allocate a node to a project", "gpuaas allocation create --node gpu-1 --project ml"),
+            ("List the allocations of a project", "gpuaas allocation list --project ml"),
+        ],
+    ),
+    (
+        "allocation create",
+        &[
+            ("Allocate a node to a project", "gpuaas allocation create --node gpu-1 --project ml"),
+            (
+                "Wait until the allocation is active or has failed",
+                "gpuaas allocation create --node gpu-2 --project ml --wait --timeout 10m",
+            ),
+        ],
+    ),
+    (
+        "allocation list",
+        &[
+            ("List the allocations of a project", "gpuaas allocation list --project ml"),
+            ("List the active allocations", "gpuaas allocation list --state active"),
+            ("Print only the ids", "gpuaas allocation list --project ml -o name"),
+        ],
+    ),
+    (
+        "allocation show",
+        &[
+            ("Show an allocation", "gpuaas allocation show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
+            (
+                "Print the ETag for a conditional change",
+                "gpuaas allocation show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 --etag",
+            ),
+        ],
+    ),
+    (
+        "allocation release",
+        &[("Release an allocated node", "gpuaas allocation release 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10")],
+    ),
+    (
+        "bootstrap",
+        &[
+            (
+                "Exchange the one-time token for your own",
+                "gpuaas bootstrap --url https://cp.example:7443 --ca-file ca.pem --token-file admin.token --name bob",
+            ),
+            (
+                "Store your token in the context that has the URL",
+                "gpuaas bootstrap --context cp --token-file admin.token --name bob --save cp",
+            ),
+            (
+                "Read the one-time token from standard input",
+                "gpuaas bootstrap --context cp --token-file - --name bob --ttl 720h",
+            ),
+        ],
+    ),
+    (
+        "token",
+        &[
+            (
+                "Create a token for a member of a project",
+                "gpuaas token create alice --role project-member --project ml",
+            ),
+            ("List tokens", "gpuaas token list"),
+        ],
+    ),
+    (
+        "token create",
+        &[
+            (
+                "Create a token for a member of a project",
+                "gpuaas token create alice --role project-member --project ml",
+            ),
+            (
+                "Create a token for an operator, valid for a day",
+                "gpuaas token create carol --role platform-operator --ttl 24h",
+            ),
+            (
+                "Create a token that can only read metrics",
+                "gpuaas token create scraper --role platform-metrics --ttl 8760h",
+            ),
+        ],
+    ),
+    (
+        "token list",
+        &[
+            ("List tokens with their roles and expiry", "gpuaas token list"),
+            ("List tokens as JSON", "gpuaas token list -o json"),
+        ],
+    ),
+    ("token revoke", &[("Revoke a token", "gpuaas token revoke 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10")]),
+    (
+        "service-account",
+        &[
+            ("Create a service account", "gpuaas service-account create ci --role project-member --project ml"),
+            ("Create a token for it", "gpuaas service-account token ci --project ml --ttl 12h"),
+        ],
+    ),
+    (
+        "service-account create",
+        &[
+            (
+                "Create an account that may deploy workloads",
+                "gpuaas service-account create ci --role project-member --project ml",
+            ),
+            (
+                "Create an account that may only read",
+                "gpuaas service-account create dashboard --role viewer --project ml",
+            ),
+        ],
+    ),
+    ("service-account list", &[("List the service accounts of a project", "gpuaas service-account list --project ml")]),
+    (
+        "service-account token",
+        &[
+            ("Create a token that is valid for one hour", "gpuaas service-account token ci --project ml"),
+            ("Create a token that is valid for 12 hours", "gpuaas service-account token ci --project ml --ttl 12h"),
+        ],
+    ),
+    (
+        "service-account delete",
+        &[("Delete an account and revoke its tokens", "gpuaas service-account delete ci --project ml")],
+    ),
+    (
+        "keys",
+        &[
+            ("List the task-signing keys", "gpuaas keys list"),
+            ("Replace the task-signing key", "gpuaas keys rotate task-signing --wait"),
+        ],
+    ),
+    (
+        "keys list",
+        &[
+            ("List the task-signing keys", "gpuaas keys list"),
+            ("List the certificate authorities", "gpuaas keys list authority"),
+            ("Print the authorities with their certificates", "gpuaas keys list authority -o json"),
+        ],
+    ),
+    ("keys show", &[("Show the sealing key and its rotation", "gpuaas keys show sealing")]),
+    (
+        "keys rotate",
+        &[
+            ("Replace the task-signing key and wait for the end", "gpuaas keys rotate task-signing --wait"),
+            ("Replace the sealing key and wait for the end", "gpuaas keys rotate sealing --wait"),
+            (
+                "Retire the old authority without waiting for nodes",
+                "gpuaas keys rotate authority --force grace --reason INC-4711",
+            ),
+        ],
+    ),
+    ("keys revoke", &[("Revoke a key that may have leaked", "gpuaas keys revoke ed25519-d85456dc5a2c08d2")]),
+    (
+        "app",
+        &[
+            ("List apps", "gpuaas app list"),
+            ("Check which nodes an app can use", "gpuaas app placement-options rke2 --project ml"),
+        ],
+    ),
+    ("app list", &[("List apps with their versions", "gpuaas app list")]),
+    (
+        "app show",
+        &[
+            ("Show what an app promises", "gpuaas app show rke2"),
+            ("Print the JSON schema of its settings", "gpuaas app show rke2 -o json"),
+        ],
+    ),
+    (
+        "app placement-options",
+        &[
+            ("List a project's nodes and the reasons against each", "gpuaas app placement-options rke2 --project ml"),
+            ("Print the reasons as JSON", "gpuaas app placement-options rke2 --project ml -o json"),
+        ],
+    ),
+    (
+        "artifact",
+        &[
+            ("Import a release from a directory", "gpuaas artifact import rke2 /srv/gpuaas/releases/v1.36.3+rke2r1"),
+            ("List imported files", "gpuaas artifact list"),
+        ],
+    ),
+    (
+        "artifact import",
+        &[
+            (
+                "Import a signed release from a directory",
+                "gpuaas artifact import rke2 /srv/gpuaas/releases/v1.36.3+rke2r1",
+            ),
+            (
+                "Import from a URL with a separate signature",
+                "gpuaas artifact import rke2 https://releases.example/v1.36.3%2Brke2r1 --signature sums.minisig",
+            ),
+            (
+                "Name the version of the release",
+                "gpuaas artifact import rke2 /srv/gpuaas/releases/rke2 --version v1.36.3+rke2r1",
+            ),
+        ],
+    ),
+    (
+        "artifact list",
+        &[
+            ("List the files of imported releases", "gpuaas artifact list"),
+            ("Print complete digests as JSON", "gpuaas artifact list -o json"),
+        ],
+    ),
+    (
+        "workload",
+        &[
+            ("Deploy a Kubernetes cluster", "gpuaas workload deploy rke2 --name train --server gpu-1 --agent gpu-2"),
+            ("Show the state and the next action", "gpuaas workload show train"),
+        ],
+    ),
+    (
+        "workload deploy",
+        &[
+            (
+                "Deploy a cluster on two nodes and wait for it",
+                "gpuaas workload deploy rke2 --name train --server gpu-1 --agent gpu-2 --wait",
+            ),
+            (
+                "Print the plan without carrying it out",
+                "gpuaas workload deploy rke2 --name train --server gpu-1 --version v1.36.3+rke2r1 --dry-run",
+            ),
+            (
+                "Deploy with settings",
+                r#"gpuaas workload deploy rke2 --name train --server gpu-1 --config '{"tls_san":["train.example"]}'"#,
+            ),
+        ],
+    ),
+    (
+        "workload list",
+        &[
+            ("List the workloads of a project", "gpuaas workload list --project ml"),
+            ("List workloads that need attention", "gpuaas workload list --section needs_attention"),
+        ],
+    ),
+    (
+        "workload show",
+        &[
+            ("Show the state, the reasons and the next action", "gpuaas workload show train"),
+            ("Print all fields as YAML", "gpuaas workload show train -o yaml"),
+            ("Print the ETag for a conditional change", "gpuaas workload show train --etag"),
+        ],
+    ),
+    ("workload members", &[("List the nodes of a cluster", "gpuaas workload members train")]),
+    (
+        "workload add-member",
+        &[
+            ("Add an agent and wait until it is ready", "gpuaas workload add-member train --agent gpu-2 --wait"),
+            ("Print the plan without carrying it out", "gpuaas workload add-member train --agent gpu-2 --dry-run"),
+        ],
+    ),
+    (
+        "workload decommission",
+        &[
+            ("Remove a workload from its nodes", "gpuaas workload decommission train"),
+            ("Wait at most 30 minutes for the end", "gpuaas workload decommission train --wait --timeout 30m"),
+        ],
+    ),
+    ("workload resume", &[("Retry the failed operation and wait for its end", "gpuaas workload resume train --wait")]),
+    (
+        "workload kubeconfig",
+        &[
+            ("Print a kubeconfig that is valid for 8 hours", "gpuaas workload kubeconfig train --ttl 8h"),
+            ("Print a kubeconfig that can only read", "gpuaas workload kubeconfig train --role cluster-view"),
+            (
+                "Take a break-glass kubeconfig and record why",
+                "gpuaas workload kubeconfig train --kind break-glass --ttl 30m --reason INC-4711",
+            ),
+        ],
+    ),
+    ("workload access", &[("List the delivered kubeconfigs", "gpuaas workload access train")]),
+    (
+        "workload revoke-access",
+        &[("Revoke a kubeconfig", "gpuaas workload revoke-access 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10")],
+    ),
+    (
+        "workload logs",
+        &[
+            ("Follow the journal of an agent", "gpuaas workload logs train --member agent-1 --follow"),
+            ("Print the lines of the last ten minutes", "gpuaas workload logs train --member agent-1 --since 10m"),
+            (
+                "Print the last 500 lines of a unit",
+                "gpuaas workload logs train --member agent-1 --unit rke2-agent.service --tail 500",
+            ),
+        ],
+    ),
+    (
+        "operation",
+        &[
+            ("List the operations of a workload", "gpuaas operation list --workload train"),
+            ("Follow an operation until it ends", "gpuaas operation watch 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
+        ],
+    ),
+    (
+        "operation list",
+        &[
+            ("List the operations of a workload", "gpuaas operation list --workload train"),
+            ("List operations that need attention", "gpuaas operation list --state needs_attention"),
+        ],
+    ),
+    (
+        "operation show",
+        &[
+            ("Show an operation with its steps", "gpuaas operation show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
+            ("Print the steps as JSON", "gpuaas operation show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 -o json"),
+        ],
+    ),
+    (
+        "operation watch",
+        &[
+            ("Follow an operation until it ends", "gpuaas operation watch 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
+            (
+                "Stop following after ten minutes",
+                "gpuaas operation watch 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 --timeout 10m",
+            ),
+        ],
+    ),
+    (
+        "operation cancel",
+        &[
+            (
+                "Request the cancellation of an operation",
+                "gpuaas operation cancel 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10",
+            ),
+            (
+                "Wait until the operation has ended",
+                "gpuaas operation cancel 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 --wait",
+            ),
+        ],
+    ),
+    (
+        "task",
+        &[
+            ("List the tasks of a node", "gpuaas task list --node gpu-1"),
+            ("Show a task", "gpuaas task show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
+        ],
+    ),
+    (
+        "task list",
+        &[
+            ("List the tasks of a node", "gpuaas task list --node gpu-1"),
+            ("List the tasks of an operation", "gpuaas task list --operation 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
+        ],
+    ),
+    ("task show", &[("Show a task with its key and outcome", "gpuaas task show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10")]),
+];

@@ -1,0 +1,79 @@
+//! The command line as its help shows it: the definitions with an example for every command.
+
+use clap::{Command, CommandFactory};
+
+use crate::{cli::Cli, examples::examples};
+
+/// Returns the command line with its examples.
+pub(crate) fn command() -> Command {
+    with_examples(Cli::command(), "")
+}
+
+/// Adds the examples of a command and of those below it. `path` is the command's name without `gpuaas`.
+fn with_examples(command: Command, path: &str) -> Command {
+    let command = command.mut_subcommands(|below| {
+        let path = format!("{path} {}", below.get_name());
+        with_examples(below, path.trim_start())
+    });
+    match examples().find(|(of, _)| *of == path) {
+        Some((_, lines)) => command.after_help(section(lines)),
+        None => command,
+    }
+}
+
+fn section(examples: &[(&str, &str)]) -> String {
+    let lines: Vec<String> = examples.iter().map(|(purpose, line)| format!("  # {purpose}\n  {line}")).collect();
+    format!("Examples:\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the paths of the visible commands, groups included.
+    fn paths(command: &Command, path: &str) -> Vec<String> {
+        let visible = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help");
+        let below = visible.flat_map(|below| paths(below, format!("{path} {}", below.get_name()).trim_start()));
+        std::iter::once(path.to_owned()).chain(below).collect()
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_every_example_a_command() {
+        let named: Vec<&str> = examples().map(|(path, _)| *path).collect();
+        assert_eq!(named, paths(&Cli::command(), ""));
+        for (path, examples) in examples() {
+            assert!(!examples.is_empty(), "{path}");
+            for (_, line) in *examples {
+                assert!(line.starts_with(format!("gpuaas {path}").trim_end()), "{path}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_example_is_a_valid_command_line() {
+        for (_, line) in examples().flat_map(|(_, examples)| *examples) {
+            let arguments = line.split(' ').map(|word| word.trim_matches('\''));
+            if let Err(error) = Cli::command().try_get_matches_from(arguments) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_help_starts_with_a_verb() {
+        let nouns = ["A", "An", "The", "Help", "What", "Who", "Programs", "Kind", "List of"];
+        let mut command = Cli::command();
+        command.build();
+        let mut all = vec![&command];
+        while let Some(command) = all.pop() {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let first = about.split(' ').next().unwrap_or_default();
+            assert!(
+                first.starts_with(char::is_uppercase) && !nouns.contains(&first),
+                "{}: {about}",
+                command.get_name()
+            );
+            all.extend(command.get_subcommands().filter(|below| !below.is_hide_set()));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Requests for another project's resources by id: each command answers that they do not exist, whatever its callers have checked.
+
+use gpuaas_engine::{
+    Caller, CommandError, Precondition,
+    commands::{access, logs, placement, project, service_account, token, workload},
+};
+use gpuaas_model::{Code, Coded, Health, Lifecycle, Principal, Progress, ProjectId, Recovery, Role, WorkloadId};
+use gpuaas_store::{Page, WorkloadRecord};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::world::{World, admin};
+
+/// An admin of the project: the role with the most permissions there.
+fn admin_of(project: ProjectId) -> Caller {
+    let known = admin();
+    let principal = Principal { role: Role::ProjectAdmin, project: Some(project), ..known.principal };
+    Caller { principal, ..known }
+}
+
+async fn made(world: &World, name: &str) -> ProjectId {
+    project::create(&world.engine, &admin(), name.parse().unwrap()).await.unwrap().id
+}
+
+async fn workload_of(world: &World, project: ProjectId) -> WorkloadId {
+    let now = world.engine.ports().clock.now();
+    let record = WorkloadRecord {
+        id: WorkloadId::from_uuid(Uuid::from_u128(70)),
+        project,
+        name: "train".parse().unwrap(),
+        app: "rke2".to_owned(),
+        version: "1".to_owned(),
+        intent: json!({}),
+        config: json!({}),
+        lifecycle: Lifecycle::Running,
+        phase: "running".to_owned(),
+        progress: Progress::default(),
+        health: Health::Healthy,
+        recovery: Recovery::None,
+        fault: None,
+        endpoint: None,
+        facts: Default::default(),
+        generation: 1,
+        observed_generation: 1,
+        revision: 1,
+        created_at: now,
+        updated_at: now,
+    };
+    let mut tx = world.store().begin().await.unwrap();
+    tx.insert_workload(&record).await.unwrap();
+    tx.commit().await.unwrap();
+    record.id
+}
+
+fn assert_not_found(request: &str, id: impl std::fmt::Display, answer: Result<impl Sized, CommandError>) {
+    let refused = answer.err().unwrap_or_else(|| panic!("{request} reveals another project"));
+    let kind = if request.contains("project") { "project" } else { "workload" };
+    assert_eq!(refused.to_string(), CommandError::not_found(kind, id).to_string(), "{request}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_project_is_not_found_by_any_command() {
+    let world = World::new().await;
+    let (ours, theirs) = (made(&world, "ours").await, made(&world, "theirs").await);
+    let (engine, other_tenant) = (&world.engine, admin_of(theirs));
+    let ci = || "ci".parse().unwrap();
+    service_account::create(engine, &admin(), ours, ci(), Role::Viewer).await.expect("made");
+
+    let new = token::NewToken { name: "t".to_owned(), role: Role::Viewer, project: Some(ours), ttl_seconds: None };
+    assert_not_found("a token of a project", ours, token::create(engine, &other_tenant, new).await);
+    let robot = service_account::create(engine, &other_tenant, ours, "cd".parse().unwrap(), Role::Viewer).await;
+    assert_not_found("a project's new account", ours, robot);
+    assert_not_found(
+        "a project's accounts",
+        ours,
+        service_account::list(engine, &other_tenant, ours, &Page::default()).await,
+    );
+    let made = service_account::create_token(engine, &other_tenant, ours, &ci(), None).await;
+    assert_not_found("a token of a project's account", ours, made);
+    assert_not_found("a project's account", ours, service_account::delete(engine, &other_tenant, ours, &ci()).await);
+    assert_not_found(
+        "a project's nodes",
+        ours,
+        placement::options(engine, &other_tenant, ours, "rke2", &Page::default()).await,
+    );
+    let ask = || workload::Deploy {
+        project: ours,
+        app: "rke2".to_owned(),
+        version: None,
+        name: "mine".parse().unwrap(),
+        intent: Value::Null,
+        config: Value::Null,
+    };
+    assert_not_found("deploying in a project", ours, workload::deploy(engine, &other_tenant, ask()).await);
+    assert_not_found("a plan in a project", ours, workload::preview_deploy(engine, &other_tenant, ask()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workload_of_another_project_is_not_found_by_any_command() {
+    let world = World::new().await;
+    let (ours, theirs) = (made(&world, "ours").await, made(&world, "theirs").await);
+    let (engine, other_tenant, id) = (&world.engine, admin_of(theirs), workload_of(&world, ours).await);
+    let seen = Precondition::Any;
+
+    assert_not_found("adding members", id, workload::add_member(engine, &other_tenant, id, &seen, Value::Null).await);
+    assert_not_found("a plan", id, workload::preview_add_member(engine, &other_tenant, id, &seen, Value::Null).await);
+    assert_not_found("decommissioning", id, workload::decommission(engine, &other_tenant, id, &seen).await);
+    assert_not_found("resuming", id, workload::resume(engine, &other_tenant, id, &seen).await);
+    assert_not_found("a description of access", id, access::describe(engine, &other_tenant, id).await);
+    assert_not_found(
+        "a kubeconfig",
+        id,
+        access::deliver(engine, &other_tenant, id, access::DeliveryRequest::default()).await,
+    );
+    assert_not_found("a journal", id, logs::open(engine, &other_tenant, id, "server-1", None).await);
+    access::describe(engine, &admin_of(ours), id).await.expect("its own admin sees it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caller_cannot_create_a_token_with_more_permissions() {
+    let world = World::new().await;
+    let maker = admin_of(made(&world, "ours").await);
+    for role in [Role::PlatformAdmin, Role::PlatformOperator] {
+        let new = token::NewToken { name: "t".to_owned(), role, project: None, ttl_seconds: None };
+        let refused = token::create(&world.engine, &maker, new).await.expect_err("the role has more permissions");
+        assert_eq!((refused.code(), refused.field().as_deref()), (Code::Forbidden, Some("role")), "{role}");
+    }
+}

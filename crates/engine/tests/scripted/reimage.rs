@@ -1,0 +1,196 @@
+//! Enrollment of a machine after a tenant: it needs a new key, another machine id and, with a reimage hook, the hook's one-time value.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use gpuaas_engine::{
+    CommandError, Engine, Precondition,
+    commands::{
+        allocation,
+        node::{self, Forced},
+        reimage,
+    },
+    port::{ReimageHook, ReimageOrder},
+};
+use gpuaas_model::{AuditAction, Code, Coded};
+use gpuaas_store::AuditFilter;
+use gpuaas_trust::{EnrollmentString, NodeKey, SecretText};
+use gpuaas_wire::session::{EnrollRequest, EnrollResponse, ReimageEvidence};
+
+use crate::{
+    site::Site,
+    world::{World, admin},
+};
+
+const MACHINE: &str = "4c4c4544003510568054b7c04f4a3432";
+
+/// Redeems an enrollment string on a machine with this id.
+async fn redeem(
+    world: &World,
+    string: &SecretText,
+    key: &NodeKey,
+    machine_id: &str,
+    reimage: Option<&SecretText>,
+) -> Result<EnrollResponse, CommandError> {
+    redeem_by(&world.engine, string, key, machine_id, reimage).await
+}
+
+async fn redeem_by(
+    engine: &Engine,
+    string: &SecretText,
+    key: &NodeKey,
+    machine_id: &str,
+    reimage: Option<&SecretText>,
+) -> Result<EnrollResponse, CommandError> {
+    let string = EnrollmentString::decode(string.expose()).unwrap();
+    let ask = EnrollRequest {
+        node: string.node,
+        token: string.token.expose().to_owned(),
+        csr: key.request_pem().unwrap(),
+        machine_id: machine_id.to_owned(),
+        agent_version: "1".to_owned(),
+        clock: None,
+        reimage: reimage.map(|value| ReimageEvidence::OneTimeValue { value: value.expose().to_owned() }),
+    };
+    node::redeem(engine, admin().correlation, ask).await
+}
+
+/// Creates a node that a tenant used and that was then released and reset. Returns the agent's former key and the new enrollment string.
+async fn released_node() -> (Site, NodeKey, SecretText) {
+    let site = Site::of(1).await;
+    let engine = &site.world.engine;
+    let mut tx = site.world.store().begin().await.unwrap();
+    let mut row = tx.node(site.nodes[0]).await.unwrap();
+    row.state = gpuaas_model::NodeState::Registered;
+    tx.update_node(&row).await.unwrap();
+    tx.commit().await.unwrap();
+    let (_, string) = node::issue_enrollment(engine, &admin(), site.nodes[0], &Precondition::Any, None).await.unwrap();
+    let key = NodeKey::generate().unwrap();
+    redeem(&site.world, &string, &key, MACHINE, None).await.unwrap();
+    let mut tx = site.world.store().begin().await.unwrap();
+    let mut row = tx.node(site.nodes[0]).await.unwrap();
+    row.state = gpuaas_model::NodeState::Active;
+    tx.update_node(&row).await.unwrap();
+    tx.commit().await.unwrap();
+    allocation::release(engine, &admin(), site.allocations[0], &Precondition::Any).await.unwrap();
+    let (_, string) = node::reset(engine, &admin(), site.nodes[0], &Precondition::Any, None).await.unwrap();
+    (site, key, string)
+}
+
+fn code(refused: Result<EnrollResponse, CommandError>) -> Option<Code> {
+    refused.err().map(|error| error.code())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machine_that_was_not_reimaged_is_refused_after_a_tenant() {
+    let (site, _, string) = released_node().await;
+    let fresh = NodeKey::generate().unwrap();
+    let refused = redeem(&site.world, &string, &fresh, MACHINE, None).await;
+    assert_eq!(code(refused), Some(Code::MachineNotReimaged));
+    // A refusal does not use up the token: the reimaged machine enrolls with the same string.
+    assert_eq!(code(redeem(&site.world, &string, &fresh, "another", None).await), None);
+    let row = site.world.store().read().await.unwrap().node(site.nodes[0]).await.unwrap();
+    assert_eq!((row.left_by_tenant, row.machine_id.as_deref()), (None, Some("another")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_of_an_earlier_enrollment_is_refused() {
+    let (site, former, string) = released_node().await;
+    let refused = redeem(&site.world, &string, &former, "another", None).await;
+    assert_eq!(code(refused), Some(Code::KeyReused));
+    let fresh = NodeKey::generate().unwrap();
+    assert_eq!(code(redeem(&site.world, &string, &fresh, "another", None).await), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forced_enrollment_records_its_reason() {
+    let (site, _, _) = released_node().await;
+    let engine = &site.world.engine;
+    for reason in ["", "  ", "two\nlines", &"x".repeat(501)] {
+        let forced = Forced { reason: reason.to_owned() };
+        let refused = node::issue_enrollment(engine, &admin(), site.nodes[0], &Precondition::Any, Some(&forced)).await;
+        assert_eq!(refused.err().map(|error| error.code()), Some(Code::FieldInvalid), "{reason:?}");
+    }
+    let forced = Forced { reason: "disks wiped by hand".to_owned() };
+    let issued = node::issue_enrollment(engine, &admin(), site.nodes[0], &Precondition::Any, Some(&forced)).await;
+    let fresh = NodeKey::generate().unwrap();
+    assert_eq!(code(redeem(&site.world, &issued.unwrap().1, &fresh, MACHINE, None).await), None);
+    let filter = AuditFilter { action: Some(AuditAction::NodeEnrollmentCreate), ..AuditFilter::default() };
+    let records = site.world.store().read().await.unwrap().audits(&filter).await.unwrap();
+    assert_eq!(records.last().unwrap().metadata["forced"], "disks wiped by hand");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_hook_the_machine_must_present_the_value_of_the_hook() {
+    let (site, _, by_hand) = released_node().await;
+    let hook = Arc::new(Hook::default());
+    let engine = site.world.with_reimage_hook(hook.clone()).await;
+    let fresh = || NodeKey::generate().unwrap();
+    let refused = redeem_by(&engine, &by_hand, &fresh(), "another", None).await;
+    assert_eq!(code(refused), Some(Code::ReimageUnverified), "a string alone is not enough");
+    reimage::reimage(&engine, &admin(), site.nodes[0], &Precondition::Any).await.unwrap();
+    reimage::reimage(&engine, &admin(), site.nodes[0], &Precondition::Any).await.unwrap();
+    let orders = hook.0.lock().unwrap().drain(..).collect::<Vec<_>>();
+    let [older, newer] = &orders[..] else { panic!("two orders") };
+    for (why, value) in
+        [("none", None), ("the previous order", Some(&older.value)), ("the string", Some(&newer.enrollment))]
+    {
+        let refused = redeem_by(&engine, &newer.enrollment, &fresh(), "another", value).await;
+        assert_eq!(code(refused), Some(Code::ReimageUnverified), "{why}");
+    }
+    let same_machine = redeem_by(&engine, &newer.enrollment, &fresh(), MACHINE, Some(&newer.value)).await;
+    assert_eq!(code(same_machine), Some(Code::MachineNotReimaged));
+    let taken = redeem_by(&engine, &newer.enrollment, &fresh(), "another", Some(&newer.value)).await;
+    assert_eq!(code(taken), None);
+    let again = redeem_by(&engine, &newer.enrollment, &fresh(), "another", Some(&newer.value)).await;
+    assert_eq!(code(again), Some(Code::EnrollmentUsed));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reimage_can_be_repeated_after_the_hook_failed() {
+    let (site, _, _) = released_node().await;
+    let refused = reimage::reimage(&site.world.engine, &admin(), site.nodes[0], &Precondition::Any).await;
+    assert_eq!(refused.err().map(|error| error.code()), Some(Code::ReimageHookMissing));
+    let engine = site.world.with_reimage_hook(Arc::new(Failing)).await;
+    let failed = reimage::reimage(&engine, &admin(), site.nodes[0], &Precondition::Any).await;
+    assert_eq!(failed.err().map(|error| error.code()), Some(Code::ReimageHookFailed));
+    let hook = Arc::new(Hook::default());
+    let engine = site.world.with_reimage_hook(hook.clone()).await;
+    reimage::reimage(&engine, &admin(), site.nodes[0], &Precondition::Any).await.unwrap();
+    assert_eq!(hook.0.lock().unwrap().len(), 1);
+}
+
+/// A hook that accepts and keeps every order.
+#[derive(Default)]
+struct Hook(Mutex<Vec<ReimageOrder>>);
+
+#[async_trait]
+impl ReimageHook for Hook {
+    async fn reimage(&self, order: ReimageOrder) -> Result<(), String> {
+        self.0.lock().unwrap().push(order);
+        Ok(())
+    }
+}
+
+struct Failing;
+
+#[async_trait]
+impl ReimageHook for Failing {
+    async fn reimage(&self, _: ReimageOrder) -> Result<(), String> {
+        Err("no answer from the provisioner".to_owned())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn enrollment_string_expires_fifteen_minutes_after_it_was_issued() {
+    let world = World::new().await;
+    let named = "gpu-1".parse().unwrap();
+    node::register(&world.engine, &admin(), named, None, std::collections::BTreeMap::new()).await.unwrap();
+    let now = world.engine.ports().clock.now();
+    let authority = world.engine.keys().authority().digest();
+    let mut reader = world.store().read().await.unwrap();
+    let minutes = |minutes: u64| now.plus(std::time::Duration::from_secs(minutes * 60));
+    assert_eq!(reader.open_enrollments("another", minutes(14)).await.unwrap().len(), 1);
+    assert_eq!(reader.open_enrollments("another", minutes(16)).await.unwrap().len(), 0);
+    assert_eq!(reader.open_enrollments(&authority, now).await.unwrap().len(), 0, "only strings of other authorities");
+}
