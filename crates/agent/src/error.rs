@@ -73,7 +73,10 @@ impl AgentError {
             other => other.to_string(),
         };
         let code_suffix = if what.contains(code) { String::new() } else { format!(" ({code})") };
-        format!("error: {what}{code_suffix}\n  {next}\n  see docs/errors/{code}.md · exit status {}", self.exit() as u8)
+        let status = self.exit() as u8;
+        format!(
+            "error: {what}{code_suffix}\n  {next}\n  see https://CONTROL-PLANE/docs/errors/{code} · exit status {status}"
+        )
     }
 
     /// Returns the exit status of an agent that ends with this error.
@@ -147,10 +150,10 @@ impl AgentError {
             Self::Host(HostError::KernelTooOld { .. }) => {
                 "use Linux 5.6 or newer, or remove the restriction that blocks openat2 for the agent's unit"
             }
-            Self::NotEnrolled(_) => "run the line that gpuaas node register or gpuaas node enroll prints",
+            Self::NotEnrolled(_) => "run the line that gpuaas node register NODE or gpuaas node enroll NODE prints",
             Self::AlreadyEnrolled(_) => "to enroll it as another node, remove the agent first: install.sh --uninstall",
             Self::Enrollment(_) => {
-                "copy the complete line that gpuaas node register printed, or print a new one: gpuaas node enroll"
+                "copy the complete line that gpuaas node register NODE printed, or print a new one: gpuaas node enroll NODE"
             }
             Self::Skewed { .. } => "set the node's clock, for example with NTP; the same string works until it expires",
             Self::Unreachable(_) => {
@@ -203,7 +206,7 @@ mod tests {
         assert_eq!(
             used.user_message(),
             "error: this enrollment token was used before (enrollment_used)\n  issue a new one: gpuaas node enroll\n  \
-             see docs/errors/enrollment_used.md · exit status 4"
+             see https://CONTROL-PLANE/docs/errors/enrollment_used · exit status 4"
         );
         let skewed = AgentError::Skewed { seconds: 3_600, way: "behind" };
         assert_eq!(skewed.user_message().matches("clock_skewed").count(), 2, "{}", skewed.user_message());
@@ -220,7 +223,7 @@ mod tests {
             ),
         ] {
             let message = error.user_message();
-            assert!(message.contains(&format!("docs/errors/{code}.md · exit status {status}")), "{message}");
+            assert!(message.contains(&format!("/docs/errors/{code} · exit status {status}")), "{message}");
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Shapes of the public API. Ids are UUIDs as text, times RFC 3339 in UTC with milliseconds, states the values that `docs/states.md` lists.
 //!
 //! [`coverage`] compares the OpenAPI document with the CLI, the client, the tests and the error pages.
+//! [`error_pages`] contains the pages.
 //!
 //! Deliberately absent: conversions from rows (`api`), and shapes that only nodes or the store use.
 
 mod access;
 pub mod coverage;
+pub mod error_pages;
 mod list;
 mod logs;
 mod node;
@@ -30,6 +32,6 @@ pub use platform::{
 };
 pub use problem::{Problem, ProblemReason};
 pub use workload::{
-    AccessGranted, AddMembers, App, Artifact, Deploy, Fault, ImportRelease, Member, Operation, OperationDetail,
-    RequestAccess, Started, Step, Workload, WorkloadDetail,
+    AccessGranted, AddMembers, App, Artifact, Deploy, Fault, ImportRelease, Member, NodeResidue, Operation,
+    OperationDetail, RequestAccess, Started, Step, Workload, WorkloadDetail,
 };

@@ -314,11 +314,11 @@ pub struct EnrollNode {
 }
 
 /// An enrollment string. The server shows it only in this response.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Enrollment {
-    /// The string. It is valid once, for this node, for fifteen minutes.
+    /// The string. It is valid once, for this node, for fifteen minutes. Empty in a dry run, which issues none.
     pub string: String,
-    /// Command to run as root on the machine. It contains the string.
+    /// Command to run as root on the machine. It contains the string. Empty in a dry run.
     pub command: String,
 }
 
@@ -347,6 +347,9 @@ pub struct Allocation {
     pub id: String,
     /// Id of the project.
     pub project: String,
+    /// Name of the project.
+    #[serde(default)]
+    pub project_name: String,
     /// Id of the node.
     pub node: String,
     /// Name of the node.
@@ -379,6 +382,9 @@ pub struct Task {
     pub id: String,
     /// Id of the node.
     pub node: String,
+    /// Name of the node.
+    #[serde(default)]
+    pub node_name: String,
     /// Id of the operation to which the task belongs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operation: Option<String>,

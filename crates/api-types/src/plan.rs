@@ -10,7 +10,7 @@ use crate::{Allocation, ProblemReason};
 pub struct Preview {
     /// Kind of the operation, for example `deploy`.
     pub kind: String,
-    /// Members that the operation would create.
+    /// Members that the operation would create, or remove for a decommission.
     pub members: Vec<PlannedMember>,
     /// Steps of the operation, in an order in which they could run one after the other.
     pub steps: Vec<PlannedStep>,
@@ -42,6 +42,9 @@ pub struct PlannedStep {
     pub phase: String,
     /// Names of the steps that must succeed first.
     pub needs: Vec<String>,
+    /// Names of the steps that must end first, whatever their result.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub after: Vec<String>,
     /// Time limit of one attempt, in milliseconds.
     pub deadline_ms: u64,
 }

@@ -78,11 +78,15 @@ pub struct Token {
     pub id: String,
     /// Name of the holder in audit records.
     pub name: String,
-    /// Role: `platform-admin`, `platform-operator`, `platform-metrics`, `project-admin`, `project-member` or `viewer`.
+    /// Role: `platform-admin`, `platform-operator`, `platform-auditor`, `platform-metrics`, `project-admin`,
+    /// `project-member`, `viewer` or `auditor`.
     pub role: String,
     /// Id of the project. Absent for platform roles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
+    /// Name of the project. Absent for platform roles.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub project_name: Option<String>,
     /// Time of creation.
     pub created_at: String,
     /// Time at which the token expires.
@@ -101,8 +105,11 @@ pub struct CreateToken {
     /// `control-plane`, are refused.
     #[schema(min_length = 1, max_length = 100, format = "line")]
     pub name: String,
-    /// Role: `platform-admin`, `platform-operator`, `platform-metrics`, `project-admin`, `project-member` or `viewer`.
-    #[schema(pattern = "^(platform-admin|platform-operator|platform-metrics|project-admin|project-member|viewer)$")]
+    /// Role: `platform-admin`, `platform-operator`, `platform-auditor`, `platform-metrics`, `project-admin`,
+    /// `project-member`, `viewer` or `auditor`.
+    #[schema(
+        pattern = "^(platform-admin|platform-operator|platform-auditor|platform-metrics|project-admin|project-member|viewer|auditor)$"
+    )]
     pub role: String,
     /// Name or id of the project. Defaults to the caller's project. Project roles require one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -145,7 +152,7 @@ pub struct ServiceAccount {
     pub name: String,
     /// Id of the project.
     pub project: String,
-    /// Role of its tokens: `project-admin`, `project-member` or `viewer`.
+    /// Role of its tokens: `project-admin`, `project-member`, `viewer` or `auditor`.
     pub role: String,
     /// Time of creation.
     pub created_at: String,
@@ -161,8 +168,8 @@ pub struct CreateServiceAccount {
     /// Name: 1 to 63 of a-z, 0-9 and -. Names that the platform uses in audit records are refused.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
-    /// Role: `project-admin`, `project-member` or `viewer`.
-    #[schema(pattern = "^(project-admin|project-member|viewer)$")]
+    /// Role: `project-admin`, `project-member`, `viewer` or `auditor`.
+    #[schema(pattern = "^(project-admin|project-member|viewer|auditor)$")]
     pub role: String,
     /// Name or id of the project. Defaults to the caller's project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -263,7 +270,8 @@ pub struct ForceAuthority {
 pub struct WhoAmI {
     /// Name of the caller in audit records.
     pub name: String,
-    /// Role: `platform-admin`, `platform-operator`, `platform-metrics`, `project-admin`, `project-member` or `viewer`.
+    /// Role: `platform-admin`, `platform-operator`, `platform-auditor`, `platform-metrics`, `project-admin`,
+    /// `project-member`, `viewer` or `auditor`.
     pub role: String,
     /// Id of the project. Absent for platform roles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -317,6 +325,9 @@ pub struct AuditEntry {
     /// Id of the project concerned.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
+    /// Id of the workload that the action serves, also if its target is another object, such as the node of a task.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub workload: Option<String>,
     /// `accepted`, `refused` or `failed`.
     pub result: String,
     /// Correlation id of the request.

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// Description of a refused or failed request.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// Path of the page that explains the code, relative to the documentation's root.
+    /// Path of the page that explains the code, relative to the URL of the control plane.
     #[serde(rename = "type")]
     pub kind: String,
     /// Reason phrase of the HTTP status.

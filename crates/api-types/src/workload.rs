@@ -102,9 +102,12 @@ pub struct Workload {
     pub completed: u32,
     /// Number of steps of the newest operation.
     pub total: u32,
-    /// Health: `progressing`, `healthy`, `degraded` or `failed`.
+    /// Health: `progressing`, `healthy`, `degraded`, `failed`, or `none` if there is nothing to judge.
     pub health: String,
-    /// Available recovery, for example `none`, `retrying` or `repair_available`.
+    /// True if the workload runs and its endpoint is served by a healthy member.
+    #[serde(default)]
+    pub usable: bool,
+    /// Available recovery, for example `none`, `retrying` or `resumable`.
     pub recovery: String,
     /// Address at which clients reach the workload. Absent until it is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -180,7 +183,7 @@ pub struct Member {
     pub node_name: String,
     /// State of the member, for example `joining` or `ready`.
     pub state: String,
-    /// Health: `progressing`, `healthy`, `degraded` or `failed`.
+    /// Health: `progressing`, `healthy`, `degraded`, `failed`, or `none` once the member is removed.
     pub health: String,
     /// Cause of a failure or degradation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -239,6 +242,9 @@ pub struct Operation {
     pub id: String,
     /// Id of the workload.
     pub workload: String,
+    /// Name of the workload.
+    #[serde(default)]
+    pub workload_name: String,
     /// Kind of change, for example `deploy` or `decommission`.
     pub kind: String,
     /// State of the operation, for example `running` or `needs_attention`.
@@ -271,6 +277,22 @@ pub struct OperationDetail {
     pub operation: Operation,
     /// The steps, in the order of the plan.
     pub steps: Vec<Step>,
+    /// Residue report of each node whose residue check has ended, in the order of the steps.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub residue: Vec<NodeResidue>,
+}
+
+/// What the removal of a member left on its node. Without items and unchecked parts, nothing is left.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NodeResidue {
+    /// Name of the member.
+    pub member: String,
+    /// Name of the node.
+    pub node_name: String,
+    /// Items that are left, each with its kind, for example `path /var/lib/kubelet`.
+    pub items: Vec<String>,
+    /// Parts that could not be checked, each with its reason.
+    pub unchecked: Vec<String>,
 }
 
 /// A step of an operation.

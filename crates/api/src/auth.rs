@@ -35,7 +35,7 @@ impl FromRequestParts<ApiState> for Authenticated {
             Some(known) => known.clone(),
             None => principal(&parts.headers, parts.extensions.get().copied(), state).await?,
         };
-        Ok(Self(Caller { principal, correlation: correlation::current_id(state) }))
+        Ok(Self(Caller { principal, correlation: correlation::current_id(state), is_dry_run: false }))
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn one_time_caller(
     let (token, now) = look_up(headers, from, state).await?;
     let principal = bootstrap::holder(&token, now)?;
     state.limits.count_caller(&principal)?;
-    Ok(Caller { principal, correlation: correlation::current_id(state) })
+    Ok(Caller { principal, correlation: correlation::current_id(state), is_dry_run: false })
 }
 
 /// Refuses revoked and expired tokens, tokens without an expiry, and one-time tokens, which are only good for their exchange.
@@ -115,8 +115,9 @@ pub(crate) fn digest_of_token(headers: &HeaderMap, keys: &Keys) -> Result<String
     if !token::is_issued(keys, secret) {
         let detail = "the Authorization header contains no token of this control plane: a character was lost or \
                       changed, or another control plane or an earlier version created the token";
-        return Err(ApiProblem::new(Code::Unauthenticated, detail)
-            .then("copy the complete token, or ask a platform admin for a new one: gpuaas token create"));
+        return Err(ApiProblem::new(Code::Unauthenticated, detail).then(
+            "copy the complete token, or ask a platform admin for a new one: gpuaas token create NAME --role ROLE",
+        ));
     }
     Ok(gpuaas_trust::sha256_hex(secret.as_bytes()))
 }
@@ -148,7 +149,7 @@ pub(crate) async fn enforce_permission(State(state): State<ApiState>, mut reques
     if let Some(standing) = request.extensions().get::<Activity>() {
         standing.mark_authenticated();
     }
-    let caller = Caller { principal, correlation: correlation::current_id(&state) };
+    let caller = Caller { principal, correlation: correlation::current_id(&state), is_dry_run: false };
     if let Err(refused) = caller.require(needed) {
         return ApiProblem::from(refused).into_response();
     }

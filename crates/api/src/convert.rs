@@ -14,12 +14,13 @@ pub(crate) fn project(record: ProjectRecord) -> Project {
     Project { id: record.id.to_string(), name: record.name.to_string(), created_at: record.created_at.to_string() }
 }
 
-pub(crate) fn token(record: TokenRecord) -> Token {
+pub(crate) fn token(record: TokenRecord, project_name: Option<&Name>) -> Token {
     Token {
         id: record.id.to_string(),
         name: record.name,
         role: record.role.to_string(),
         project: record.project.map(|id| id.to_string()),
+        project_name: project_name.map(ToString::to_string),
         created_at: record.created_at.to_string(),
         expires_at: record.expires_at.map(|at| at.to_string()),
         revoked_at: record.revoked_at.map(|at| at.to_string()),
@@ -73,10 +74,11 @@ pub(crate) fn authority(view: AuthorityView) -> Authority {
     }
 }
 
-pub(crate) fn allocation(record: AllocationRecord, node_name: &Name) -> Allocation {
+pub(crate) fn allocation(record: AllocationRecord, node_name: &Name, project_name: &Name) -> Allocation {
     Allocation {
         id: record.id.to_string(),
         project: record.project.to_string(),
+        project_name: project_name.to_string(),
         node: record.node.to_string(),
         node_name: node_name.to_string(),
         state: record.state.to_string(),
@@ -85,10 +87,11 @@ pub(crate) fn allocation(record: AllocationRecord, node_name: &Name) -> Allocati
     }
 }
 
-pub(crate) fn task(record: TaskRecord) -> Task {
+pub(crate) fn task(record: TaskRecord, node_name: &Name) -> Task {
     Task {
         id: record.id.to_string(),
         node: record.node.to_string(),
+        node_name: node_name.to_string(),
         operation: record.operation.map(|id| id.to_string()),
         task_type: record.task_type.to_string(),
         schema: record.schema,
@@ -140,6 +143,7 @@ pub(crate) fn audit(record: AuditRecord) -> AuditEntry {
         action: record.action.to_string(),
         target: record.target,
         project: record.project.map(|id| id.to_string()),
+        workload: record.workload.map(|id| id.to_string()),
         result: record.result.to_string(),
         correlation_id: record.correlation.map(|id| id.to_string()),
         metadata: record.metadata,

@@ -79,7 +79,7 @@ fn lists(sums: &str, name: &str) -> bool {
 
 fn missing(why: &str) -> ApiProblem {
     ApiProblem::new(Code::PackagesMissing, format!("this control plane has no packages: {why}"))
-        .then("build them with cargo xtask package, and set their folder with gpuaas server --packages-dir")
+        .then("build them with cargo xtask package, and set their folder with gpuaas server --packages-dir DIR")
 }
 
 fn absent(name: &str) -> ApiProblem {

@@ -38,6 +38,7 @@ mod state;
 mod store_size;
 mod streams;
 mod views;
+mod waiting;
 
 pub use certificate_expiry::CertificateExpiry;
 pub use document::document;

@@ -1,41 +1,87 @@
-//! Finds objects by the name or id that a client sends.
+//! Finds objects by what a client sends: a name, an id, or the first characters of an id. A name precedes an id that begins like it.
 
 use gpuaas_engine::{
     Caller, CommandError,
     ownership::{self, VisibleNode},
 };
-use gpuaas_model::{Code, Name, NodeId, ProjectId, WorkloadId};
-use gpuaas_store::{NodeRecord, ProjectRecord, Reader, WorkloadRecord};
+use gpuaas_model::{Code, Name, NodeId, ProjectId};
+use gpuaas_store::{IdKind, IdPrefix, NodeRecord, ProjectRecord, Reader, WorkloadRecord};
 
 use crate::problem::ApiProblem;
+
+/// Ids that a refusal of an ambiguous prefix names.
+const CANDIDATES_NAMED: usize = 5;
 
 /// Returns whether `key` can be a name. Other texts are not looked up, because a database rejects some of them.
 fn is_name(key: &str) -> bool {
     key.parse::<Name>().is_ok()
 }
 
-/// Returns the node with this name or id.
-pub(crate) async fn node(reader: &mut Reader, key: &str) -> Result<NodeRecord, ApiProblem> {
-    if let Ok(id) = key.parse::<NodeId>() {
-        return Ok(reader.node(id).await?);
+/// Returns the id that `key` is or begins. Whether an object with a complete id exists is not checked.
+pub(crate) async fn id<T: std::str::FromStr>(
+    reader: &mut Reader,
+    caller: &Caller,
+    kind: IdKind,
+    key: &str,
+) -> Result<T, ApiProblem> {
+    if let Ok(id) = key.parse() {
+        return Ok(id);
     }
-    let found = if is_name(key) { reader.node_by_name(key).await? } else { None };
-    Ok(found.ok_or_else(|| CommandError::not_found("node", key))?)
+    let found = id_beginning(reader, kind, caller.principal.project, key).await?;
+    Ok(found.ok_or_else(|| CommandError::not_found(kind.noun(), key))?)
+}
+
+/// Returns the only id that begins with `key`: of a project, or of all. Refuses if there are several.
+async fn id_beginning<T: std::str::FromStr>(
+    reader: &mut Reader,
+    kind: IdKind,
+    project: Option<ProjectId>,
+    key: &str,
+) -> Result<Option<T>, ApiProblem> {
+    let Some(prefix) = IdPrefix::parse(key) else { return Ok(None) };
+    let found = reader.ids_beginning(kind, &prefix, project).await?;
+    if let [] | [_] = found.as_slice() {
+        return Ok(found.first().and_then(|id| id.parse().ok()));
+    }
+    let named = found.iter().take(CANDIDATES_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let more = if found.len() > CANDIDATES_NAMED { " and others" } else { "" };
+    Err(ApiProblem::new(
+        Code::IdAmbiguous,
+        format!("several {}s have ids that begin with {key}: {named}{more}", kind.noun()),
+    )
+    .about(kind.noun().replace(' ', "_"))
+    .then("send more characters of the id"))
+}
+
+/// Returns the node with this name or id, unless it is deleted.
+pub(crate) async fn node(reader: &mut Reader, caller: &Caller, key: &str) -> Result<NodeRecord, ApiProblem> {
+    if key.parse::<NodeId>().is_err()
+        && is_name(key)
+        && let Some(node) = reader.node_by_name(key).await?
+    {
+        return Ok(node);
+    }
+    let id = id(reader, caller, IdKind::Node, key).await?;
+    let node = Some(reader.node(id).await?).filter(|node| node.deleted_at.is_none());
+    Ok(node.ok_or_else(|| CommandError::not_found("node", key))?)
 }
 
 /// Returns the node with this name or id if the caller may see it; otherwise it is reported as absent.
 pub(crate) async fn visible_node(reader: &mut Reader, caller: &Caller, key: &str) -> Result<VisibleNode, ApiProblem> {
-    let found = node(reader, key).await?;
+    let found = node(reader, caller, key).await?;
     Ok(ownership::visible_node(reader, caller, found, key).await?)
 }
 
 /// Returns the project with this name or id.
-pub(crate) async fn project(reader: &mut Reader, key: &str) -> Result<ProjectRecord, ApiProblem> {
-    if let Ok(id) = key.parse::<ProjectId>() {
-        return Ok(reader.project(id).await?);
+pub(crate) async fn project(reader: &mut Reader, caller: &Caller, key: &str) -> Result<ProjectRecord, ApiProblem> {
+    if key.parse::<ProjectId>().is_err()
+        && is_name(key)
+        && let Some(project) = reader.project_by_name(key).await?
+    {
+        return Ok(project);
     }
-    let found = if is_name(key) { reader.project_by_name(key).await? } else { None };
-    Ok(found.ok_or_else(|| CommandError::not_found("project", key))?)
+    let id = id(reader, caller, IdKind::Project, key).await?;
+    Ok(reader.project(id).await?)
 }
 
 /// Returns the workload with this id, or with this name in the caller's project. A workload that the caller may not see is reported as
@@ -46,14 +92,27 @@ pub(crate) async fn workload(
     project_key: Option<&str>,
     key: &str,
 ) -> Result<WorkloadRecord, ApiProblem> {
-    let found = match key.parse::<WorkloadId>() {
-        Ok(id) => Some(reader.workload(id).await?),
+    let id = match key.parse() {
+        Ok(id) => Some(id),
         Err(_) => {
-            let project = caller_project(reader, caller, project_key).await?;
-            if is_name(key) { reader.workload_by_name(project, key).await? } else { None }
+            let project = listed_project(reader, caller, project_key).await?;
+            if let Some(project) = project.filter(|_| is_name(key))
+                && let Some(workload) = reader.workload_by_name(project, key).await?
+            {
+                return Ok(workload);
+            }
+            let id = id_beginning(reader, IdKind::Workload, project, key).await?;
+            if id.is_none() && project.is_none() {
+                // Without a project, names cannot be looked up.
+                caller_project(reader, caller, project_key).await?;
+            }
+            id
         }
     };
-    let found = found.filter(|workload| caller.principal.sees(workload.project));
+    let found = match id {
+        Some(id) => Some(reader.workload(id).await?).filter(|workload| caller.principal.sees(workload.project)),
+        None => None,
+    };
     Ok(found.ok_or_else(|| CommandError::not_found("workload", key))?)
 }
 
@@ -69,6 +128,18 @@ pub(crate) async fn listed_project(
     }
 }
 
+/// Returns the project whose history a request reads, like [`listed_project`]. The id of a deleted project is accepted.
+pub(crate) async fn project_of_history(
+    reader: &mut Reader,
+    caller: &Caller,
+    project_key: Option<&str>,
+) -> Result<Option<ProjectId>, ApiProblem> {
+    match project_key.and_then(|key| key.parse::<ProjectId>().ok()) {
+        Some(id) if caller.principal.sees(id) => Ok(Some(id)),
+        _ => listed_project(reader, caller, project_key).await,
+    }
+}
+
 /// Returns the project of a request: the named one, or the caller's own.
 pub(crate) async fn caller_project(
     reader: &mut Reader,
@@ -77,7 +148,7 @@ pub(crate) async fn caller_project(
 ) -> Result<ProjectId, ApiProblem> {
     match (project_key, caller.principal.project) {
         (Some(key), _) => {
-            let project = project(reader, key).await?.id;
+            let project = project(reader, caller, key).await?.id;
             caller.require_visible(project, "project", key)?;
             Ok(project)
         }

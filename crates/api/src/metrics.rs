@@ -114,7 +114,8 @@ pub(crate) async fn expose(
     if !(state.metrics_over_loopback && from.is_some_and(PeerAddress::is_local)) {
         let principal = auth::principal(&headers, from, &state).await?;
         state.limits.count_caller(&principal)?;
-        Caller { principal, correlation: correlation::current_id(&state) }.require(Permission::MetricsRead)?;
+        let caller = Caller { principal, correlation: correlation::current_id(&state), is_dry_run: false };
+        caller.require(Permission::MetricsRead)?;
     }
     let is_counted = state.row_counts.get(async {
         count_rows(&state).await.inspect_err(|error| tracing::warn!(%error, "rows could not be counted")).is_ok()

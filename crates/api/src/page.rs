@@ -44,6 +44,30 @@ pub(crate) async fn refuse_unknown_parameters(request: Request, next: Next) -> R
     ApiProblem::new(Code::QueryInvalid, detail).about(bounded(&unknown)).into_response()
 }
 
+/// Dry run.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DryRunParams {
+    /// Change nothing, and return what the request would return, or the reason against it.
+    #[serde(default, deserialize_with = "flag")]
+    #[param(value_type = Option<bool>)]
+    pub(crate) dry_run: bool,
+}
+
+/// Project, and dry run.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProjectDryRunParams {
+    /// Name or id of the project in which a name is looked up. Defaults to the caller's project.
+    pub(crate) project: Option<String>,
+    /// Change nothing, and return what the request would do, or every reason against it.
+    #[serde(default, deserialize_with = "flag")]
+    #[param(value_type = Option<bool>)]
+    pub(crate) dry_run: bool,
+}
+
 /// Selects a page of a list.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

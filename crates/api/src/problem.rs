@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use gpuaas_api_types::{Problem, ProblemReason};
+use gpuaas_api_types::{Problem, ProblemReason, error_pages};
 use gpuaas_engine::CommandError;
 use gpuaas_model::{Code, Coded, visible};
 use gpuaas_store::StoreError;
@@ -78,7 +78,7 @@ impl IntoResponse for ApiProblem {
             next: reason.next.as_deref().map(shown),
         };
         let problem = Problem {
-            kind: format!("docs/errors/{code}.md"),
+            kind: error_pages::path(code.as_str()),
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
             status: status.as_u16(),
             code: code.to_string(),

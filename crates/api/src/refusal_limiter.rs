@@ -99,6 +99,7 @@ impl OmittedRefusals {
             action: AuditAction::RequestsRefuse,
             target: "request".to_owned(),
             project: self.project,
+            workload: None,
             result: AuditResult::Refused,
             correlation: None,
             metadata: json!({ "count": count, "codes": self.counts }),

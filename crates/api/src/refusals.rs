@@ -6,18 +6,19 @@
 
 use axum::{
     extract::{MatchedPath, Request, State},
-    http::Method,
+    http::{Method, Uri},
     middleware::Next,
     response::Response,
 };
-use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, Principal};
+use gpuaas_engine::Caller;
+use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, Principal, WorkloadId};
 use gpuaas_store::{NewAudit, StoreError};
 use serde_json::json;
 
 use crate::{
     auth, correlation,
     document::{self, DRY_RUN},
-    page,
+    lookup, page,
     peer::{self, PeerAddress},
     refusal_limiter,
     state::ApiState,
@@ -35,14 +36,14 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
     let action = route.and_then(|route| action_of(request.method(), &route, request.uri().query()));
     let Some(action) = action else { return next.run(request).await };
-    let (headers, from, target) = (request.headers().clone(), peer::sender(&request), target_of(request.uri().path()));
+    let (headers, from, uri) = (request.headers().clone(), peer::sender(&request), request.uri().clone());
     let response = next.run(request).await;
     if let Some(&Refused(code)) = response.extensions().get::<Refused>()
         && response.status().is_client_error()
         && !matches!(code, Code::Unauthenticated | Code::RateLimited)
         && let Ok(principal) = auth::principal(&headers, from, &state).await
     {
-        record(&state, principal, from, (action, code), target).await;
+        record(&state, principal, from, (action, code), &uri).await;
     }
     response
 }
@@ -52,7 +53,7 @@ async fn record(
     principal: Principal,
     from: Option<PeerAddress>,
     (action, code): (AuditAction, Code),
-    target: String,
+    uri: &Uri,
 ) {
     if !state.refusals.gets_record(principal.token, from) {
         if state.refusals.count_omitted(&principal, action, code) {
@@ -60,7 +61,10 @@ async fn record(
         }
         return;
     }
+    let target = target_of(uri.path());
+    let workload = workload_of(state, &principal, &target, uri.query().unwrap_or_default()).await;
     let record = NewAudit {
+        workload,
         by: Some((&principal).into()),
         actor: principal.name,
         actor_type: ActorType::Principal,
@@ -72,6 +76,16 @@ async fn record(
         metadata: json!({ "code": code }),
     };
     append(state, &record).await;
+}
+
+/// Returns the workload that a refused request names; `None` if it names none that its caller may see.
+async fn workload_of(state: &ApiState, principal: &Principal, target: &str, query: &str) -> Option<WorkloadId> {
+    let key = target.strip_prefix("workload/")?;
+    let project = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "project").map(|(_, value)| value);
+    let caller =
+        Caller { principal: principal.clone(), correlation: correlation::current_id(state), is_dry_run: false };
+    let mut reader = state.engine.store().read().await.ok()?;
+    lookup::workload(&mut reader, &caller, project.as_deref(), key).await.ok().map(|workload| workload.id)
 }
 
 /// Appends a record in a transaction of its own.

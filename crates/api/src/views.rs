@@ -2,10 +2,12 @@
 
 use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessKind, Fault, Member, Operation, Step, Workload};
 use gpuaas_engine::commands::access;
-use gpuaas_model::{Health, Lifecycle, MemberState, Name, OperationState, Recovery, StepState, Timestamp};
+use gpuaas_model::{Health, Lifecycle, MemberState, Name, Recovery, Timestamp};
 use gpuaas_store::{
     AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadParts, WorkloadRecord,
 };
+
+use crate::waiting;
 
 /// Sections of the workload list. The first one contains workloads that are changing or need an operator.
 pub(crate) const SECTIONS: [&str; 4] = ["needs_attention", "active", "stopped", "history"];
@@ -13,7 +15,7 @@ pub(crate) const SECTIONS: [&str; 4] = ["needs_attention", "active", "stopped", 
 /// Returns the section of a workload with these states.
 pub(crate) fn section(lifecycle: Lifecycle, health: Health, recovery: Option<Recovery>) -> &'static str {
     let needs_operator = match recovery {
-        Some(Recovery::RepairAvailable | Recovery::ManualIntervention | Recovery::Terminal) => true,
+        Some(Recovery::Resumable | Recovery::ManualIntervention | Recovery::Terminal) => true,
         Some(Recovery::None | Recovery::Retrying | Recovery::Reconciling) | None => false,
     };
     match (lifecycle, health) {
@@ -27,7 +29,8 @@ pub(crate) fn section(lifecycle: Lifecycle, health: Health, recovery: Option<Rec
             | Lifecycle::Stopping
             | Lifecycle::Starting
             | Lifecycle::Decommissioning
-            | Lifecycle::Failed,
+            | Lifecycle::Failed
+            | Lifecycle::Cancelled,
             _,
         ) => "needs_attention",
     }
@@ -66,7 +69,9 @@ fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, now: Timestamp) 
         name: record.name.to_string(),
         project: record.project.to_string(),
         section: section(record.lifecycle, record.health, Some(record.recovery)).to_owned(),
-        waiting_for: waiting_for(parts, now),
+        waiting_for: waiting::waiting_for(parts, now),
+        usable: record.lifecycle == Lifecycle::Running
+            && parts.members.iter().any(|member| member.endpoint.is_some() && is_ready(member)),
         members_ready: u32::try_from(ready).unwrap_or(u32::MAX),
         members_total: u32::try_from(parts.members.len()).unwrap_or(u32::MAX),
         stand_in: parts.stand_in,
@@ -90,24 +95,6 @@ fn is_ready(member: &MemberRecord) -> bool {
     matches!(member.state, MemberState::Ready { .. }) && member.health == Health::Healthy
 }
 
-/// Returns the current action or wait condition of the open operation, from its first step in progress.
-fn waiting_for(parts: &WorkloadParts, now: Timestamp) -> Option<String> {
-    let open = parts.open_operation.as_ref()?;
-    match &parts.current_step {
-        Some(step) => Some(describe_wait(step, now)),
-        None if open.state == OperationState::Queued => Some("its operation to begin".to_owned()),
-        None => None,
-    }
-}
-
-fn describe_wait(step: &StepRecord, now: Timestamp) -> String {
-    let what = step.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
-    let age = step.started_at.map(|at| format!(" ({} s)", now.since(at).as_secs())).unwrap_or_default();
-    let retry_at = step.not_before.filter(|at| step.state == StepState::Backoff && *at > now);
-    let again = retry_at.map(|at| format!(" · retry in {} s", at.since(now).as_millis().div_ceil(1_000)));
-    format!("{}{what}{age}{}", step.spec.key, again.unwrap_or_default())
-}
-
 pub(crate) fn member(record: MemberRecord, node_name: &Name) -> Member {
     Member {
         name: record.name(),
@@ -119,10 +106,24 @@ pub(crate) fn member(record: MemberRecord, node_name: &Name) -> Member {
     }
 }
 
-pub(crate) fn operation(record: OperationRecord) -> Operation {
+/// Converts operations, with the names of their workloads.
+pub(crate) async fn operations(
+    reader: &mut Reader,
+    records: Vec<OperationRecord>,
+) -> Result<Vec<Operation>, StoreError> {
+    let names = reader.workload_names(records.iter().map(|record| record.workload)).await?;
+    let with_name = records.into_iter().map(|record| match names.get(&record.workload) {
+        Some(name) => Ok(operation(record, name)),
+        None => Err(StoreError::NotFound { what: "workload", id: record.workload.to_string() }),
+    });
+    with_name.collect()
+}
+
+pub(crate) fn operation(record: OperationRecord, workload_name: &Name) -> Operation {
     Operation {
         id: record.id.to_string(),
         workload: record.workload.to_string(),
+        workload_name: workload_name.to_string(),
         kind: record.kind.to_string(),
         state: record.state.to_string(),
         requested_by: record.requested_by,
@@ -202,10 +203,11 @@ mod tests {
     fn only_healthy_workloads_without_repair_are_active() {
         let of = |lifecycle, health, recovery| section(lifecycle, health, Some(recovery));
         assert_eq!(of(Lifecycle::Running, Health::Healthy, Recovery::None), "active");
-        assert_eq!(of(Lifecycle::Running, Health::Degraded, Recovery::RepairAvailable), "needs_attention");
+        assert_eq!(of(Lifecycle::Running, Health::Degraded, Recovery::Resumable), "needs_attention");
         assert_eq!(of(Lifecycle::Running, Health::Healthy, Recovery::ManualIntervention), "needs_attention");
         assert_eq!(of(Lifecycle::Deploying, Health::Progressing, Recovery::None), "needs_attention");
-        assert_eq!(of(Lifecycle::Decommissioned, Health::Failed, Recovery::None), "history");
+        assert_eq!(of(Lifecycle::Cancelled, Health::None, Recovery::Resumable), "needs_attention");
+        assert_eq!(of(Lifecycle::Decommissioned, Health::None, Recovery::None), "history");
         assert!(Lifecycle::ALL.iter().all(|lifecycle| SECTIONS.contains(&section(*lifecycle, Health::Healthy, None))));
     }
 }

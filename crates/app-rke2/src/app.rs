@@ -94,11 +94,10 @@ impl App for Rke2 {
 
     fn diagnose(&self, step: &StepSpec, failure: &TaskFailure, workload: &WorkloadView) -> Fault {
         let member = step.member.and_then(|id| workload.member(id));
-        let resume = Some(format!("gpuaas workload resume {}", workload.name));
         if let (StepAction::NodeTask { task: TaskType::Rke2Start, .. }, Some(member)) = (&step.action, member)
             && matches!(failure.code, Code::HostFailed | Code::TaskTimedOut)
         {
-            return faults::diagnose_start(failure, render::role(member).unit(), &member.name, resume);
+            return faults::diagnose_start(failure, render::role(member).unit(), &member.name, &workload.name);
         }
         let subject = member.map_or_else(|| workload.name.to_string(), |member| member.name.clone());
         Fault {
@@ -106,7 +105,7 @@ impl App for Rke2 {
             class: class(failure.code),
             summary: format!("{subject}: {}", failure.message),
             evidence: Some(Evidence::new(format!("step {}", step.key), None, &failure.message)),
-            next: NextAction { text: next(failure.code).to_owned(), command: resume },
+            next: NextAction::then_resume(before_resume(failure.code), &workload.name),
         }
     }
 
@@ -115,7 +114,7 @@ impl App for Rke2 {
         vec![role.to_owned()]
     }
 
-    fn judge(&self, member: &MemberView, report: &UnitReport) -> (Health, Option<Fault>) {
+    fn judge(&self, member: &MemberView, workload: &WorkloadView, report: &UnitReport) -> (Health, Option<Fault>) {
         if report.active == "active" && report.sub == "running" {
             return (Health::Healthy, None);
         }
@@ -124,16 +123,16 @@ impl App for Rke2 {
             report.unit, report.active, report.sub, report.result, report.n_restarts, report.exec_main_status
         );
         let evidence = Evidence::new(format!("unit {}", report.unit), Some(report.since), &text);
-        (Health::Degraded, Some(faults::SERVICE_DOWN.fault(&member.name, None, Some(evidence))))
+        (Health::Degraded, Some(faults::SERVICE_DOWN.fault(&member.name, &workload.name, Some(evidence))))
     }
 }
 
-/// Returns the action that an operator can take after a failure with this code.
-const fn next(code: Code) -> &'static str {
+/// Returns what a person does after a failure with this code, before the operation is resumed.
+const fn before_resume(code: Code) -> &'static str {
     match code {
-        Code::DiskFull => "free disk space on the node, then resume",
-        Code::AgentLedgerDamaged => "have an operator enroll the node again (gpuaas node enroll), then resume",
-        _ => "resolve the reported failure, then resume",
+        Code::DiskFull => "free disk space on the node",
+        Code::AgentLedgerDamaged => "have an operator enroll the node again (gpuaas node enroll NODE)",
+        _ => "resolve the reported failure",
     }
 }
 
@@ -153,11 +152,6 @@ fn class(code: Code) -> FaultClass {
         | Code::FenceTooLow
         | Code::StaleAttempt
         | Code::TaskTimedOut => FaultClass::Retryable,
-        Code::ArtifactDigestMismatch
-        | Code::ArtifactUnsafePath
-        | Code::HostFailed
-        | Code::AgentLedgerDamaged
-        | Code::AllocationUnreachable => FaultClass::Manual,
-        _ => FaultClass::Repairable,
+        _ => FaultClass::Manual,
     }
 }

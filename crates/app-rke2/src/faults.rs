@@ -3,7 +3,7 @@
 //! The table follows a survey of public issues; the numbers in comments are the rows of that survey. Symptoms match anywhere in a line and
 //! at any level: several decisive lines have `level=info`.
 
-use gpuaas_model::{Evidence, Fault, FaultClass, NextAction};
+use gpuaas_model::{Evidence, Fault, FaultClass, Name, NextAction};
 use gpuaas_wire::task::{GiveUp, GiveUpException, JournalExcerpt, TaskFailure};
 
 /// A kind of failure.
@@ -11,8 +11,6 @@ use gpuaas_wire::task::{GiveUp, GiveUpException, JournalExcerpt, TaskFailure};
 pub struct FaultRow {
     /// Stable code with a page under `docs/errors/`.
     pub code: &'static str,
-    /// Class, which determines the possible recovery.
-    pub class: FaultClass,
     /// Texts; a journal line with any of them indicates this failure.
     pub symptoms: &'static [&'static str],
     /// Span of the journal in which the symptoms do not count.
@@ -21,8 +19,8 @@ pub struct FaultRow {
     pub decisive_after: Option<u32>,
     /// Description of the failure.
     pub summary: &'static str,
-    /// Next action for a person.
-    pub next: &'static str,
+    /// What a person does about it.
+    pub remedy: Remedy,
 }
 
 /// A span of the journal.
@@ -34,10 +32,23 @@ pub struct LogSpan {
     pub until: &'static str,
 }
 
+/// What a person does about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// This, and then resume.
+    ThenResume(&'static str),
+    /// Resume, for this reason.
+    Resume(&'static str),
+    /// Decommission and deploy again, for this reason.
+    Redeploy(&'static str),
+    /// Read the member's log.
+    ReadLog,
+}
+
 /// A reset of the etcd cluster, until RKE2 starts again. A reset corrects the peer URL of a node whose address changed.
 const RESET: LogSpan = LogSpan { from: "cluster-reset=true", until: "Starting rke2 " };
 
-use FaultClass::{Manual, Repairable};
+use Remedy::{ReadLog, Redeploy, Resume, ThenResume};
 
 /// The kinds of failure that lines of the journal show. Kinds without such lines (a unit that loops, is late or was skipped, residue, a
 /// blocked preflight, a service that is down) are separate constants.
@@ -45,209 +56,181 @@ pub const FAULTS: &[FaultRow] = &[
     // 1
     row(
         "rke2_node_password_rejected",
-        Repairable,
         &["Node password rejected"],
         Some(3),
         "another node used this name, or this node was reinstalled",
-        "remove the old KubeNode of that name, then resume",
+        ThenResume("remove the old KubeNode of that name"),
     ),
     // 2
     row(
         "rke2_duplicate_member",
-        Repairable,
         &["duplicate node name found"],
         Some(2),
         "the etcd cluster still lists a member of this name",
-        "remove the stale KubeNode, then resume",
+        ThenResume("remove the stale KubeNode"),
     ),
     // 4
     row(
         "rke2_token_ca_mismatch",
-        Repairable,
         &["token CA hash does not match"],
         Some(2),
         "the join token is for another cluster",
-        "decommission and deploy again to create a new token",
+        Redeploy("a new deployment creates a new token"),
     ),
     // 5
     row(
         "rke2_bootstrap_token_mismatch",
-        Manual,
         &["bootstrap data already found and encrypted with different token"],
         Some(1),
         "the node holds data of a cluster with another token",
-        "clean the node of the earlier cluster, then resume",
+        ThenResume("clean the node of the earlier cluster"),
     ),
     // 6
     row(
         "rke2_config_mismatch",
-        Manual,
         &["critical configuration value mismatch"],
         Some(1),
         "this server's settings differ from the cluster's",
-        "make this server's settings equal to the cluster's, then resume",
+        ThenResume("make this server's settings equal to the cluster's"),
     ),
     // 9
     row(
         "rke2_not_a_member",
-        Repairable,
         &["is a not a member of the etcd cluster", "is not a member of the etcd cluster"],
         Some(1),
         "the node's address changed since it joined",
-        "restore the node's address, or decommission and deploy again",
+        ThenResume("restore the node's address"),
     )
     .except_during(RESET),
     // 11
     row(
         "rke2_cluster_id_mismatch",
-        Repairable,
         &["cluster ID mismatch", "newer than datastore"],
         Some(2),
         "the node holds data of another cluster",
-        "clean the node of the earlier cluster, then resume",
+        ThenResume("clean the node of the earlier cluster"),
     ),
     // 12, 13: the texts differ only at their end
     row(
         "rke2_clock_skew",
-        Manual,
         &["is before"],
         None,
         "a certificate is not yet valid: a clock is wrong",
-        "set the node's clock by NTP, then resume",
+        ThenResume("set the node's clock by NTP"),
     ),
     row(
         "rke2_certificate_expired",
-        Repairable,
         &["is after"],
         None,
         "a certificate has expired",
-        "resume: certificates are renewed when the service starts",
+        Resume("certificates are renewed when the service starts"),
     ),
     // 17
     row(
         "rke2_address_in_use",
-        Manual,
         &["bind: address already in use"],
         Some(2),
         "a port that RKE2 needs is taken",
-        "stop the process that uses the port, then resume",
+        ThenResume("stop the process that uses the port"),
     ),
     // 19
     row(
         "rke2_etcd_out_of_space",
-        Manual,
         &["database space exceeded", "alarm:NOSPACE"],
         Some(1),
         "etcd has reached the quota of its database",
-        "compact and defragment etcd, disarm its alarm (etcdctl alarm disarm), then resume",
+        ThenResume("compact and defragment etcd, disarm its alarm (etcdctl alarm disarm)"),
     ),
     // 22
     row(
         "rke2_exec_forbidden",
-        Manual,
         &["operation not permitted", "avc:  denied"],
         Some(2),
         "the host denies an operation that containers need",
-        "allow it in fapolicyd or SELinux, then resume",
+        ThenResume("allow it in fapolicyd or SELinux"),
     ),
     // 23
     row(
         "rke2_kubelet_exited",
-        Manual,
         &["Kubelet exited"],
         Some(2),
         "the kubelet exits right after its start",
-        "see kubelet.log on the node for the rejected argument",
+        ThenResume("correct the argument that kubelet.log on the node names"),
     ),
     // 24
     row(
         "rke2_network_not_ready",
-        Repairable,
         &["cni plugin not initialized"],
         None,
         "the node's network did not come up",
-        "see the logs of the node, then resume",
+        ThenResume("find the cause in the logs of the node"),
     ),
     // 3, 8: these lines wrap many other causes, so they come late
     row(
         "rke2_server_unreachable",
-        Repairable,
         &["Failed to validate connection to cluster", "failed to get CA certs"],
         Some(15),
         "the node cannot reach its server",
-        "open port 9345 between the nodes, then resume",
+        ThenResume("open port 9345 between the nodes"),
     ),
     row(
         "rke2_waiting_for_server",
-        Repairable,
         &["Waiting to retrieve agent configuration; server is not ready"],
         Some(20),
         "the server does not accept the node",
-        "see the logs of the server, then resume",
+        ThenResume("see the logs of the server"),
     ),
     // 7
     row(
         "rke2_etcd_not_ready",
-        Repairable,
         &["Waiting for etcd server to become available", "Waiting for etcd"],
         None,
         "etcd does not become ready",
-        "see the logs of the server, then resume",
+        ThenResume("see the logs of the server"),
     ),
 ];
 
 /// The unit ends repeatedly without one of the lines above.
 const CRASH_LOOP: FaultRow =
-    row("rke2_crash_loop", Repairable, &[], None, "the service exits repeatedly", "see the logs, then resume");
+    row("rke2_crash_loop", &[], None, "the service exits repeatedly", ThenResume("find the cause in the logs"));
 /// The deadline passed without one of the lines above.
 const NOT_READY: FaultRow = row(
     "rke2_not_ready",
-    Repairable,
     &[],
     None,
     "the service did not become ready in time",
-    "see the logs, then resume",
+    ThenResume("find the cause in the logs"),
 );
 /// A condition of the unit prevented the start.
 const SKIPPED: FaultRow = row(
     "rke2_start_skipped",
-    Manual,
     &["Skipped due to 'exec-condition'"],
     None,
     "the other RKE2 service runs on this node",
-    "stop it, then resume",
+    ThenResume("stop it"),
 );
 /// An uninstall left residue.
 pub(crate) const RESIDUE: FaultRow = row(
     "rke2_residue",
-    Manual,
     &[],
     None,
     "the uninstall left residue, or some checks could not run",
-    "remove the listed residue, then resume",
+    ThenResume("ask an operator to reset and reimage the node"),
 );
 /// A preflight has blocking findings.
-pub(crate) const PREFLIGHT: FaultRow = row(
-    "rke2_preflight_blocked",
-    Manual,
-    &[],
-    None,
-    "preflight found blocking problems",
-    "resolve the findings, then resume",
-);
+pub(crate) const PREFLIGHT: FaultRow =
+    row("rke2_preflight_blocked", &[], None, "preflight found blocking problems", ThenResume("resolve the findings"));
 /// The service of a ready member is down.
-pub(crate) const SERVICE_DOWN: FaultRow =
-    row("rke2_service_down", Repairable, &[], None, "the service is down", "see the logs of the member");
+pub(crate) const SERVICE_DOWN: FaultRow = row("rke2_service_down", &[], None, "the service is down", ReadLog);
 
 const fn row(
     code: &'static str,
-    class: FaultClass,
     symptoms: &'static [&'static str],
     decisive_after: Option<u32>,
     summary: &'static str,
-    next: &'static str,
+    remedy: Remedy,
 ) -> FaultRow {
-    FaultRow { code, class, symptoms, except_during: None, decisive_after, summary, next }
+    FaultRow { code, symptoms, except_during: None, decisive_after, summary, remedy }
 }
 
 impl FaultRow {
@@ -269,14 +252,21 @@ impl FaultRow {
         found
     }
 
-    /// Returns a fault of this kind for the member `whom`.
-    pub(crate) fn fault(&self, whom: &str, command: Option<String>, evidence: Option<Evidence>) -> Fault {
+    /// Returns a fault of this kind for the member `whom` of `workload`.
+    pub(crate) fn fault(&self, whom: &str, workload: &Name, evidence: Option<Evidence>) -> Fault {
+        let next = match self.remedy {
+            ThenResume(first) => NextAction::then_resume(first, workload),
+            Resume(reason) => NextAction::resume(reason, workload),
+            Redeploy(reason) => NextAction::redeploy(reason, workload),
+            ReadLog => NextAction::read_log(workload, whom),
+        };
         Fault {
             code: self.code.to_owned(),
-            class: self.class,
+            // The platform does not repeat a start that failed in one of these ways: a person looks into it first.
+            class: FaultClass::Manual,
             summary: format!("{whom}: {}", self.summary),
             evidence,
-            next: NextAction { text: self.next.to_owned(), command },
+            next,
         }
     }
 }
@@ -305,12 +295,12 @@ pub(crate) fn exceptions() -> Vec<GiveUpException> {
 }
 
 /// Returns the fault of a failed start, with the line that shows it as evidence.
-pub(crate) fn diagnose_start(failure: &TaskFailure, unit: &str, whom: &str, command: Option<String>) -> Fault {
+pub(crate) fn diagnose_start(failure: &TaskFailure, unit: &str, whom: &str, workload: &Name) -> Fault {
     let source = format!("journal {}", unit.trim_end_matches(".service"));
     let evidence = |text: &str, at| Some(Evidence::new(source.clone(), at, text));
     for row in FAULTS.iter().chain([&SKIPPED]) {
         if let Some(line) = row.symptom_in(&failure.journal) {
-            return row.fault(whom, command, evidence(&line.text, Some(line.at)));
+            return row.fault(whom, workload, evidence(&line.text, Some(line.at)));
         }
     }
     let has_exited = failure.unit.as_ref().is_some_and(|unit| unit.n_restarts > 0 || unit.exec_main_status != 0);
@@ -321,7 +311,7 @@ pub(crate) fn diagnose_start(failure: &TaskFailure, unit: &str, whom: &str, comm
         .find(|line| line.text.contains("level=fatal") || line.text.contains("level=error"));
     let line = error_line.or(failure.journal.last());
     let evidence = line.map_or_else(|| evidence(&failure.message, None), |line| evidence(&line.text, Some(line.at)));
-    if has_exited { CRASH_LOOP } else { NOT_READY }.fault(whom, command, evidence)
+    if has_exited { CRASH_LOOP } else { NOT_READY }.fault(whom, workload, evidence)
 }
 
 #[cfg(test)]
@@ -330,6 +320,10 @@ mod tests {
     use gpuaas_wire::task::UnitReport;
 
     use super::*;
+
+    fn train() -> Name {
+        "train".parse().expect("a name")
+    }
 
     fn failure(lines: &[&str]) -> TaskFailure {
         let at = Timestamp::from_millis(5);
@@ -342,7 +336,7 @@ mod tests {
         for row in FAULTS {
             for symptom in row.symptoms {
                 let line = format!("time=x level=info msg=\"{symptom} and more\"");
-                let fault = diagnose_start(&failure(&[&line]), "rke2-agent.service", "agent-1", None);
+                let fault = diagnose_start(&failure(&[&line]), "rke2-agent.service", "agent-1", &train());
                 assert_eq!(fault.code, row.code, "{symptom}");
                 assert!(fault.evidence.expect("a line").text.contains(symptom));
             }
@@ -350,17 +344,27 @@ mod tests {
     }
 
     #[test]
+    fn text_and_command_of_a_next_action_agree() {
+        for row in FAULTS.iter().chain([&CRASH_LOOP, &NOT_READY, &SKIPPED, &RESIDUE, &PREFLIGHT, &SERVICE_DOWN]) {
+            let next = row.fault("agent-1", &train(), None).next;
+            let command = next.command.expect("every fault of RKE2 has a command");
+            let verb = command.split(' ').nth(2).expect("a verb").trim_end_matches('s');
+            assert!(next.text.contains(verb), "{}: {:?} and {command}", row.code, next.text);
+        }
+    }
+
+    #[test]
     fn wrapped_symptom_is_recognized() {
         let line =
             "Waiting to retrieve agent configuration; server is not ready: Node password rejected, duplicate hostname";
-        assert_eq!(diagnose_start(&failure(&[line]), "u", "a", None).code, "rke2_node_password_rejected");
+        assert_eq!(diagnose_start(&failure(&[line]), "u", "a", &train()).code, "rke2_node_password_rejected");
         let line = "Failed to validate connection to cluster at https://127.0.0.1:6444: token CA hash does not match the Cluster CA";
-        assert_eq!(diagnose_start(&failure(&[line]), "u", "a", None).code, "rke2_token_ca_mismatch");
+        assert_eq!(diagnose_start(&failure(&[line]), "u", "a", &train()).code, "rke2_token_ca_mismatch");
     }
 
     #[test]
     fn crash_loop_and_slow_start_are_distinguished_without_symptoms() {
-        let silent = diagnose_start(&failure(&["not running in CIS mode"]), "u", "a", None);
+        let silent = diagnose_start(&failure(&["not running in CIS mode"]), "u", "a", &train());
         assert_eq!(silent.code, "rke2_not_ready");
         let unit = UnitReport {
             unit: "u".into(),
@@ -372,7 +376,7 @@ mod tests {
             since: Timestamp::from_millis(1),
         };
         let looping = TaskFailure { unit: Some(Box::new(unit)), ..failure(&["level=fatal msg=boom"]) };
-        let fault = diagnose_start(&looping, "u", "a", None);
+        let fault = diagnose_start(&looping, "u", "a", &train());
         assert_eq!(
             (fault.code.as_str(), fault.evidence.unwrap().text.as_str()),
             ("rke2_crash_loop", "level=fatal msg=boom")
@@ -383,7 +387,7 @@ mod tests {
     fn server_that_is_no_etcd_member_is_a_fault_except_during_a_reset() {
         let not_a_member = "Failed to test etcd connection: this server is a not a member of the etcd cluster. Found [n=https://192.0.2.1:2380]";
         let (start, reset) = ("Starting rke2 v1.36.3+rke2r1 (0)", "Starting etcd for new cluster, cluster-reset=true");
-        let code = |lines: &[&str]| diagnose_start(&failure(lines), "rke2-server.service", "server-1", None).code;
+        let code = |lines: &[&str]| diagnose_start(&failure(lines), "rke2-server.service", "server-1", &train()).code;
         assert_eq!(code(&[start, not_a_member]), "rke2_not_a_member");
         assert_eq!(code(&[start, reset, not_a_member]), "rke2_not_ready");
         assert_eq!(

@@ -3,7 +3,7 @@
 use gpuaas_planner::{ArtifactView, MemberView, RenderError, SecretView, StepAction, StepSpec, WorkloadView};
 use gpuaas_wire::task::{
     ArtifactFetch, ArtifactRef, Rke2Configure, Rke2Install, Rke2KubeconfigRead, Rke2Role, Rke2Start, Rke2Stop,
-    Rke2Uninstall, SecretRef,
+    SecretRef,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -68,7 +68,7 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
                 workload.secrets.get(names::ADMIN_KUBECONFIG).ok_or_else(|| missing(names::ADMIN_KUBECONFIG))?;
             value(&Rke2KubeconfigRead { secret_id: secret.id })
         }
-        T::Rke2Uninstall => value(&Rke2Uninstall {}),
+        T::Rke2Uninstall => value(&requirements::uninstall(is_installed(member, workload))),
         T::Residue => value(&requirements::residue(is_installed(member, workload))),
         T::Noop | T::Inspect | T::Fix | T::Rke2Observe => Err(missing("a use for the task")),
     }

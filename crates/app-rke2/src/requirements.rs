@@ -1,6 +1,6 @@
-//! Requirements of RKE2 on a host before an installation, and the residue that must be absent after an uninstall.
+//! Requirements of RKE2 on a host before an installation, and what an uninstall must remove.
 
-use gpuaas_wire::task::{HostRequirements, Preflight, Residue, Rke2Role};
+use gpuaas_wire::task::{HostRequirements, Preflight, Residue, Rke2Role, Rke2Uninstall};
 
 /// TCP ports that must be free on a server's own addresses: supervisor and its load balancer, API server, etcd with its metrics and its
 /// ports during startup, and those of every node.
@@ -59,6 +59,8 @@ const REMOVED_PATHS: &[&str] = &[
 /// Paths that an uninstall removes only if RKE2 was installed; otherwise they belong to other software.
 const REMOVED_IF_INSTALLED: &[&str] =
     &["/etc/cni", "/opt/cni/bin", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/var/log/calico"];
+/// Units that the uninstall script removes by their prefix among the administrator's; the residue check reports them as units.
+const ADMIN_UNITS: &[&str] = &["/etc/systemd/system/rke2-server.service", "/etc/systemd/system/rke2-agent.service"];
 /// Programs of RKE2, by the start of their path.
 const PROGRAMS: &[&str] = &["/usr/local/bin/rke2", "/var/lib/rancher/rke2"];
 /// Prefixes of the kubelet's control groups, which identify containers, whose programs may have any path.
@@ -127,6 +129,13 @@ pub(crate) fn preflight(role: Rke2Role, touched: bool, free_bytes_min: u64) -> P
             containers: true,
         }),
     }
+}
+
+/// Returns the uninstall task. It removes paths that its script left only if RKE2 was completely installed for this member: otherwise they
+/// may belong to other software.
+pub(crate) fn uninstall(installed: bool) -> Rke2Uninstall {
+    let paths = if installed { [REMOVED_PATHS, REMOVED_IF_INSTALLED, ADMIN_UNITS].concat() } else { Vec::new() };
+    Rke2Uninstall { paths: texts(&paths) }
 }
 
 /// Returns the residue task. `installed` means that RKE2 was completely installed for this member, so that it may have run. Only then does

@@ -2,7 +2,7 @@
 
 use gpuaas_model::{Check, Evidence, Fault, FaultClass, NextAction};
 use gpuaas_planner::{SecretPart, StepAction, StepOutput, StepSpec, WorkloadView};
-use gpuaas_wire::task::{PreflightReport, ResidueKind, ResidueReport, Rke2KubeconfigStored, Rke2Started, Severity};
+use gpuaas_wire::task::{PreflightReport, ResidueReport, Rke2KubeconfigStored, Rke2Started, Severity};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(crate) fn apply_result(
         }
         // RKE2 may have run once it is installed, whatever its node reports later.
         T::Rke2Install => Ok(vec![StepOutput::Fact(names::installed(whom), Value::Bool(true))]),
-        T::Residue => residue(&read::<ResidueReport>(result)?, result, whom, workload),
+        T::Residue => residue(&read::<ResidueReport>(result)?, result, step, workload),
         T::Noop
         | T::Inspect
         | T::Fix
@@ -45,7 +45,7 @@ fn read<T: DeserializeOwned>(result: &Value) -> Result<T, Box<Fault>> {
             class: FaultClass::Manual,
             summary: "the node returned an invalid task result".to_owned(),
             evidence: Some(Evidence::new("task result", None, &error.to_string())),
-            next: NextAction { text: "check the version of the node's agent".to_owned(), command: None },
+            next: NextAction::text("check the version of the node's agent"),
         })
     })
 }
@@ -66,20 +66,17 @@ fn preflight(
             None => finding.detail.clone(),
         })
         .collect();
-    let fix = first.check.parse::<Check>().ok().and_then(Check::fix);
-    let command = fix.zip(member).map(|(fix, member)| format!("gpuaas node fix {} {fix}", member.node.name));
-    let command = command.unwrap_or_else(|| resume(workload));
     let evidence = Evidence::new(format!("preflight {}", first.check), None, &findings.join("; "));
-    let mut fault = faults::PREFLIGHT.fault(whom, Some(command), Some(evidence));
+    let mut fault = faults::PREFLIGHT.fault(whom, &workload.name, Some(evidence));
     // The text comes from the node, where the tenant is root: it is marked as such, and shown only if the control plane knows the check.
-    if first.check.parse::<Check>().is_ok() {
-        fault.next.text = format!("reported by the node: {}", first.fix);
+    if let Ok(check) = first.check.parse::<Check>() {
+        let advice = format!("reported by the node: {}", first.fix);
+        fault.next = match check.fix().zip(member) {
+            Some((fix, member)) => NextAction::fix(advice, &member.node.name, fix),
+            None => NextAction::then_resume(&advice, &workload.name),
+        };
     }
     Err(Box::new(fault))
-}
-
-fn resume(workload: &WorkloadView) -> String {
-    format!("gpuaas workload resume {}", workload.name)
 }
 
 /// Composes the join token from the CA's digest: agents verify the cluster's CA with it before they send anything.
@@ -100,30 +97,27 @@ fn started(started: &Rke2Started, step: &StepSpec, workload: &WorkloadView) -> V
     outputs
 }
 
+/// Refuses a node that is not clean. The uninstall has removed what it can, so what is left needs the node's operator; a tenant has no shell
+/// there.
 fn residue(
     report: &ResidueReport,
     result: &Value,
-    whom: &str,
+    step: &StepSpec,
     workload: &WorkloadView,
 ) -> Result<Vec<StepOutput>, Box<Fault>> {
+    let member = step.member.and_then(|id| workload.member(id));
+    let whom = member.map_or("", |member| member.name.as_str());
     // A residue that could not be checked is not clean.
     if report.items.is_empty() && report.unseen.is_empty() {
         return Ok(vec![StepOutput::Fact(format!("residue/{whom}"), result.clone())]);
     }
     let unseen = report.unseen.iter().map(|what| format!("not checked: {what}"));
-    let items = report.items.iter().map(|item| format!("{} {}", kind(item.kind), item.what));
+    let items = report.items.iter().map(ToString::to_string);
     let evidence = Evidence::new("residue report", None, &unseen.chain(items).collect::<Vec<_>>().join(", "));
-    Err(Box::new(faults::RESIDUE.fault(whom, Some(resume(workload)), Some(evidence))))
-}
-
-const fn kind(kind: ResidueKind) -> &'static str {
-    match kind {
-        ResidueKind::Path => "path",
-        ResidueKind::Mount => "mount",
-        ResidueKind::Port => "listener",
-        ResidueKind::Unit => "unit",
-        ResidueKind::Process => "process",
-        ResidueKind::Link => "link",
-        ResidueKind::FirewallRule => "firewall rule",
+    let mut fault = faults::RESIDUE.fault(whom, &workload.name, Some(evidence));
+    if let Some(member) = member {
+        let reset = format!("gpuaas node reset {} --force --reason TEXT", member.node.name);
+        fault.next.text = format!("ask an operator to reset and reimage the node ({reset}), then resume");
     }
+    Err(Box::new(fault))
 }

@@ -179,6 +179,12 @@ fn golden_requirements_match() {
     for of_others in ["ports", "udp_ports", "link_prefixes", "firewall_marks", "mount_prefixes", "group_prefixes"] {
         assert_eq!(of_nothing.get(of_others).and_then(Value::as_array).map_or(0, Vec::len), 0, "{of_others}");
     }
+    // The uninstall removes every path that must be gone, and nothing that may belong to other software.
+    let (_, of_installed) = rendered(OperationKind::Decommission, "server-1/residue", &installed);
+    let (_, uninstall) = rendered(OperationKind::Decommission, "server-1/uninstall", &installed);
+    let removed = uninstall["paths"].as_array().expect("paths");
+    assert!(of_installed["paths"].as_array().expect("paths").iter().all(|path| removed.contains(path)), "{uninstall}");
+    assert_eq!(rendered(OperationKind::Decommission, "server-1/uninstall", &fresh).1, json!({}));
     // The preflight of a node without members is that of a server.
     let of_node = serde_json::to_value(Rke2::default().preflight(false).expect("wants")).expect("JSON");
     assert_eq!(of_node, rendered(OperationKind::Deploy, "server-1/preflight", &fresh).1);
@@ -247,7 +253,7 @@ fn all_blocking_findings_are_reported_with_the_fix_of_the_first() {
     assert_eq!(evidence.text, "leftover is so (seen there); noexec is so (seen there)");
     assert_eq!(
         (fault.code.as_str(), fault.next.text.as_str()),
-        ("rke2_preflight_blocked", "reported by the node: mend leftover")
+        ("rke2_preflight_blocked", "reported by the node: mend leftover, then resume")
     );
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
     let fault = apply(json!([finding("inotify_low", "blocking")])).expect_err("blocked");
@@ -271,6 +277,9 @@ fn residue_is_reported_by_kind_and_installation_is_recorded() {
         "path /etc/cni, unit rke2-server.service, mount /run/k3s/x, link cni0, listener 6443/tcp at 10.4.0.7, firewall rule :KUBE-FIREWALL -"
     );
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
+    let reset =
+        "ask an operator to reset and reimage the node (gpuaas node reset gpu-01 --force --reason TEXT), then resume";
+    assert_eq!(fault.next.text, reset, "a tenant has no shell on the node");
     let unseen = json!({ "items": [], "unseen": ["firewall rules: no program that lists them is installed"] });
     let fault = Rke2::default().step_outputs(&step, &unseen, &fresh).expect_err("unchecked items are not clean");
     assert_eq!(

@@ -2,16 +2,16 @@
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::ArgValueCandidates;
 use gpuaas_server::{KeepFor, Network, TrustedKey};
 use gpuaas_trust::OldestTls;
 
-use crate::commands;
+use crate::{color, commands, completion, jsonpath::Template};
 
 /// Operate a GPU cloud's control plane
 ///
-/// Data goes to stdout, messages to stderr. Exit status: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 conflict, 6 unauthorized, 7
-/// unreachable, 8 timed out.
+/// Data goes to stdout, messages to stderr.
 #[derive(Debug, Parser)]
 #[command(name = "gpuaas", version, max_term_width = 110)]
 pub(crate) struct Cli {
@@ -35,14 +35,38 @@ pub(crate) struct Target {
     #[arg(long, global = true, env = "GPUAAS_READY_FILE", value_name = "FILE", hide_env_values = true)]
     pub(crate) ready_file: Option<PathBuf>,
     /// Context from the context file; default: its current context
-    #[arg(long, global = true, env = "GPUAAS_CONTEXT", value_name = "NAME", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "GPUAAS_CONTEXT",
+        value_name = "NAME",
+        hide_env_values = true,
+        add = ArgValueCandidates::new(completion::contexts)
+    )]
     pub(crate) context: Option<String>,
     /// Project to act in, by name or id; default: the project of the context
-    #[arg(long, global = true, env = "GPUAAS_PROJECT", value_name = "PROJECT", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "GPUAAS_PROJECT",
+        value_name = "PROJECT",
+        hide_env_values = true,
+        add = ArgValueCandidates::new(completion::projects)
+    )]
     pub(crate) project: Option<String>,
-    /// Output format
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    /// Output format: table, wide, json, yaml, name or jsonpath=TEMPLATE, for example jsonpath='{.items[0].name}'
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "table",
+        add = ArgValueCandidates::new(completion::formats)
+    )]
     pub(crate) output: Format,
+    /// Colours in tables and messages: auto, always or never; auto colours terminals unless NO_COLOR is set
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub(crate) color: color::When,
     /// Wait until the started work ends; on a terminal, operations are followed even without this flag
     #[arg(long, global = true)]
     pub(crate) wait: bool,
@@ -55,16 +79,49 @@ pub(crate) struct Target {
 }
 
 /// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Aligned columns, or sentences for a single object
+    /// Aligned columns, or sentences for a single object.
     Table,
-    /// One JSON document
+    /// Like `Table`, with all columns.
+    Wide,
+    /// One JSON document.
     Json,
-    /// One YAML document
+    /// One YAML document.
     Yaml,
-    /// Names or ids, one per line
+    /// Names or ids, one per line.
     Name,
+    /// What a template selects. It is never freed: a process parses one command line.
+    JsonPath(&'static Template),
+}
+
+impl Format {
+    /// Names of the formats, as the command line takes them.
+    pub(crate) const NAMES: [&str; 6] = ["table", "wide", "json", "yaml", "name", "jsonpath="];
+
+    /// Reports whether people read the output.
+    pub(crate) fn is_for_people(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+}
+
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "table" => Self::Table,
+            "wide" => Self::Wide,
+            "json" => Self::Json,
+            "yaml" => Self::Yaml,
+            "name" => Self::Name,
+            _ => {
+                let template = text.strip_prefix("jsonpath=");
+                let template = template.ok_or_else(|| format!("use one of {}TEMPLATE", Self::NAMES.join(", ")))?;
+                Self::JsonPath(Box::leak(Box::new(Template::parse(template)?)))
+            }
+        })
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -126,13 +183,20 @@ pub(crate) enum Command {
     Whoami,
     /// Print this program's version
     Version,
+    /// Explain an error code; without one, list all codes
+    Explain {
+        /// Error code, for example rke2_residue
+        code: Option<String>,
+    },
     /// Run the control plane
     Server(Box<Server>),
     /// Run a control plane and sandbox nodes on this machine for development
     Dev(Dev),
-    /// Print a shell completion script
+    /// Print a script that makes a shell complete commands, flags and the names of objects
+    ///
+    /// The shell then asks this program, which asks the control plane for names; without an answer within a second it completes none.
     Completion {
-        /// Shell to generate the script for
+        /// Shell that will read the script
         shell: clap_complete::Shell,
     },
     /// Write a manual page for every command
@@ -354,6 +418,8 @@ pub(crate) enum ServerVerb {
         /// Confirm that nothing is lost although the high-water mark is missing or damaged; makes a new mark and revokes nothing
         #[arg(long)]
         keep_credentials: bool,
+        #[command(flatten)]
+        confirm: commands::confirm::Confirm,
     },
     /// Print the effective settings, where each comes from, and problems found; starts and changes nothing
     CheckConfig,

@@ -60,8 +60,9 @@ pub(crate) fn client(target: &Target) -> anyhow::Result<Client> {
     let chosen = Endpoint::resolve(target)?;
     // Never from a flag: other users can read a process's arguments.
     let token = std::env::var("GPUAAS_TOKEN").ok().or_else(|| chosen.token.clone());
-    let token =
-        token.ok_or_else(|| invalid_setting("no token is configured: set GPUAAS_TOKEN or run gpuaas context set"))?;
+    let token = token.ok_or_else(|| {
+        invalid_setting("no token is configured: set GPUAAS_TOKEN, or run gpuaas context set NAME --token-file FILE")
+    })?;
     let client = chosen.client(&token)?;
     Ok(match &target.idempotency_key {
         Some(key) => client.with_idempotency_key(key),
@@ -93,7 +94,9 @@ impl Endpoint {
             None => contexts.chosen(target.context.as_deref())?.cloned().unwrap_or_default(),
         };
         let url = target.url.clone().or(context.url).ok_or_else(|| {
-            invalid_setting("no control plane is configured: set GPUAAS_SERVER or --url, or run gpuaas context use")
+            invalid_setting(
+                "no control plane is configured: set GPUAAS_SERVER or --url, or run gpuaas context use NAME",
+            )
         })?;
         let ca_file = target.ca_file.clone().or(context.ca_file);
         let ca_file =

@@ -11,6 +11,8 @@ use anyhow::{Context as _, bail};
 use gpuaas_server::write_private;
 use serde::{Deserialize, Serialize};
 
+use crate::output::NotFound;
+
 /// All contexts and the name of the current one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,7 +81,9 @@ impl Contexts {
     pub(crate) fn chosen(&self, name: Option<&str>) -> anyhow::Result<Option<&Context>> {
         let Some(name) = name.or(self.current.as_deref()) else { return Ok(None) };
         let found = self.contexts.get(name);
-        found.map(Some).with_context(|| format!("there is no context {name}; see gpuaas context list"))
+        found.map(Some).ok_or_else(|| {
+            NotFound { what: format!("there is no context {name}"), next: "see gpuaas context list".to_owned() }.into()
+        })
     }
 }
 

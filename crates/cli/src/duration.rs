@@ -14,6 +14,16 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from(signed).map_err(|_| format!("{text:?} is negative; give a duration such as 10m"))
 }
 
+/// Parses a time: RFC 3339, or a duration before now by this machine's clock.
+pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
+    if let Ok(time) = text.parse() {
+        return Ok(time);
+    }
+    let wrong = || format!("{text:?} is neither a duration such as 1h nor a time such as 2026-07-01T08:00:00Z");
+    let age = SignedDuration::try_from(parse(text).map_err(|_| wrong())?).map_err(|_| wrong())?;
+    Timestamp::now().checked_sub(age).map_err(|_| wrong())
+}
+
 /// Parses a retention period: `90d`, `36h` or `forever`. Refuses periods shorter than [`KeepFor::MIN`].
 pub(crate) fn parse_retention(text: &str) -> Result<KeepFor, String> {
     if text == "forever" {
@@ -50,6 +60,16 @@ mod tests {
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(parse("30d"), Ok(Duration::from_secs(30 * 86_400)));
         assert!(parse("soon").is_err() && parse("-5m").is_err());
+    }
+
+    #[test]
+    fn time_is_a_moment_or_a_duration_before_now() {
+        assert_eq!(parse_time("2026-07-01T10:00:00+02:00"), "2026-07-01T08:00:00Z".parse().map_err(|_| String::new()));
+        let age = Timestamp::now().duration_since(parse_time("1h").expect("a duration"));
+        assert!((3_590..3_660).contains(&age.as_secs()), "{age}");
+        for wrong in ["yesterday", "-1h", "2026-07-01", "9999999d"] {
+            assert!(parse_time(wrong).is_err_and(|refused| refused.contains("2026-07-01T08:00:00Z")), "{wrong}");
+        }
     }
 
     #[test]

@@ -48,7 +48,10 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             ("List all nodes", "gpuaas node list"),
             ("List nodes that wait for a reimage", "gpuaas node list --state needs_reimage"),
+            ("Print the names of nodes that can be deleted", "gpuaas node list --state retired -o name"),
             ("Print the names of unreachable nodes", "gpuaas node list --connectivity unreachable -o name"),
+            ("Print the first node's name", "gpuaas node list -o jsonpath='{.items[0].name}'"),
+            ("Print every node again when it changes", "gpuaas node list --watch"),
         ],
     ),
     (
@@ -93,9 +96,18 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             ("Revoke the identity and enroll the reimaged machine", "gpuaas node reset gpu-1"),
             ("Accept a machine without a reimage and record why", "gpuaas node reset gpu-1 --force --reason INC-4711"),
+            ("Show what a reset would end", "gpuaas node reset gpu-1 --dry-run"),
         ],
     ),
-    ("node reimage", &[("Reimage a machine that a tenant left", "gpuaas node reimage gpu-1")]),
+    (
+        "node reimage",
+        &[
+            ("Reimage a machine that a tenant left", "gpuaas node reimage gpu-1"),
+            ("Reimage without a question", "gpuaas node reimage gpu-1 --yes"),
+        ],
+    ),
+    ("node retire", &[("Remove a node from use permanently", "gpuaas node retire gpu-1")]),
+    ("node delete", &[("Delete a retired node", "gpuaas node delete gpu-1")]),
     ("replica", &[("List the replicas", "gpuaas replica list")]),
     (
         "replica list",
@@ -110,6 +122,7 @@ const EXAMPLES: &[CommandExamples] = &[
         "project list",
         &[("List projects", "gpuaas project list"), ("Print only the names", "gpuaas project list -o name")],
     ),
+    ("project delete", &[("Delete an empty project", "gpuaas project delete ml")]),
     (
         "allocation",
         &[
@@ -147,7 +160,10 @@ const EXAMPLES: &[CommandExamples] = &[
     ),
     (
         "allocation release",
-        &[("Release an allocated node", "gpuaas allocation release 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10")],
+        &[
+            ("Release an allocated node", "gpuaas allocation release 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
+            ("Release it without a question", "gpuaas allocation release 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 --yes"),
+        ],
     ),
     (
         "bootstrap",
@@ -187,6 +203,7 @@ const EXAMPLES: &[CommandExamples] = &[
                 "Create a token for an operator, valid for a day",
                 "gpuaas token create carol --role platform-operator --ttl 24h",
             ),
+            ("Create a token that reads the audit of a project", "gpuaas token create eve --role auditor --project ml"),
             (
                 "Create a token that can only read metrics",
                 "gpuaas token create scraper --role platform-metrics --ttl 8760h",
@@ -200,7 +217,13 @@ const EXAMPLES: &[CommandExamples] = &[
             ("List tokens as JSON", "gpuaas token list -o json"),
         ],
     ),
-    ("token revoke", &[("Revoke a token", "gpuaas token revoke 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10")]),
+    (
+        "token revoke",
+        &[
+            ("Revoke a token", "gpuaas token revoke 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
+            ("Revoke it without a question", "gpuaas token revoke 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 --yes"),
+        ],
+    ),
     (
         "service-account",
         &[
@@ -231,7 +254,10 @@ const EXAMPLES: &[CommandExamples] = &[
     ),
     (
         "service-account delete",
-        &[("Delete an account and revoke its tokens", "gpuaas service-account delete ci --project ml")],
+        &[
+            ("Delete an account and revoke its tokens", "gpuaas service-account delete ci --project ml"),
+            ("Delete it without a question", "gpuaas service-account delete ci --project ml --yes"),
+        ],
     ),
     (
         "keys",
@@ -260,7 +286,13 @@ const EXAMPLES: &[CommandExamples] = &[
             ),
         ],
     ),
-    ("keys revoke", &[("Revoke a key that may have leaked", "gpuaas keys revoke ed25519-d85456dc5a2c08d2")]),
+    (
+        "keys revoke",
+        &[
+            ("Revoke a key that may have leaked", "gpuaas keys revoke ed25519-d85456dc5a2c08d2"),
+            ("Show what a revocation would do", "gpuaas keys revoke ed25519-d85456dc5a2c08d2 --dry-run"),
+        ],
+    ),
     (
         "app",
         &[
@@ -343,6 +375,7 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             ("List the workloads of a project", "gpuaas workload list --project ml"),
             ("List workloads that need attention", "gpuaas workload list --section needs_attention"),
+            ("Print a JSON object per change", "gpuaas workload list --project ml --watch -o json"),
         ],
     ),
     (
@@ -366,6 +399,8 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             ("Remove a workload from its nodes", "gpuaas workload decommission train"),
             ("Wait at most 30 minutes for the end", "gpuaas workload decommission train --wait --timeout 30m"),
+            ("Print the plan without carrying it out", "gpuaas workload decommission train --dry-run"),
+            ("Remove it without a question", "gpuaas workload decommission train --yes"),
         ],
     ),
     ("workload resume", &[("Retry the failed operation and wait for its end", "gpuaas workload resume train --wait")]),
@@ -373,6 +408,7 @@ const EXAMPLES: &[CommandExamples] = &[
         "workload kubeconfig",
         &[
             ("Print a kubeconfig that is valid for 8 hours", "gpuaas workload kubeconfig train --ttl 8h"),
+            ("Merge it into ~/.kube/config and select it", "gpuaas workload kubeconfig train --merge"),
             ("Print a kubeconfig that can only read", "gpuaas workload kubeconfig train --role cluster-view"),
             (
                 "Take a break-glass kubeconfig and record why",
@@ -383,7 +419,13 @@ const EXAMPLES: &[CommandExamples] = &[
     ("workload access", &[("List the delivered kubeconfigs", "gpuaas workload access train")]),
     (
         "workload revoke-access",
-        &[("Revoke a kubeconfig", "gpuaas workload revoke-access 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10")],
+        &[
+            ("Revoke a kubeconfig", "gpuaas workload revoke-access 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
+            (
+                "Revoke it without a question",
+                "gpuaas workload revoke-access 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10 --yes",
+            ),
+        ],
     ),
     (
         "workload logs",
@@ -408,6 +450,7 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             ("List the operations of a workload", "gpuaas operation list --workload train"),
             ("List operations that need attention", "gpuaas operation list --state needs_attention"),
+            ("Show all columns", "gpuaas operation list --project ml -o wide"),
         ],
     ),
     (

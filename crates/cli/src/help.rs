@@ -1,12 +1,17 @@
 //! The command line as its help shows it: the definitions with an example for every command.
 
 use clap::{Command, CommandFactory};
+use gpuaas_model::ExitStatus;
 
 use crate::{cli::Cli, examples::examples};
 
-/// Returns the command line with its examples.
+/// Returns the command line with its examples and its exit statuses.
 pub(crate) fn command() -> Command {
-    with_examples(Cli::command(), "")
+    let command = with_examples(Cli::command(), "");
+    let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+    let statuses = ExitStatus::TABLE.iter().map(|(status, meaning)| format!("  {:>3}  {meaning}", *status as u8));
+    let statuses = statuses.collect::<Vec<_>>().join("\n");
+    command.long_about(format!("{long}\n\nExit status:\n{statuses}"))
 }
 
 /// Adds the examples of a command and of those below it. `path` is the command's name without `gpuaas`.

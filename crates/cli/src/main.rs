@@ -1,7 +1,11 @@
 //! Entry point of the `gpuaas` command.
 
+#[cfg(test)]
+mod advised_commands;
 mod cli;
+mod color;
 mod commands;
+mod completion;
 mod connection;
 mod contexts;
 mod dev;
@@ -10,21 +14,29 @@ mod documented;
 mod duration;
 mod examples;
 mod help;
+mod jsonpath;
+mod kubeconfig;
 mod output;
 mod public_url;
 mod runtime;
 mod server_config;
 mod suggestions;
+mod table;
 
 use std::process::ExitCode;
 
+use clap_complete::CompleteEnv;
+
 fn main() -> ExitCode {
+    // Answers a shell that asks for completions, and ends.
+    CompleteEnv::with_factory(help::command).complete();
     let (cli, settings) = server_config::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     if cli.command.ends_on_closed_pipe() {
         // A reader such as `head` that closes the pipe ends the command without an error.
         sigpipe::reset();
     }
     let format = cli.target.output;
+    color::init(cli.target.color);
     runtime::start(cli.command.needs_threads(), cli.command.log_format(), async move {
         match commands::run(cli, settings).await {
             Ok(code) => code,

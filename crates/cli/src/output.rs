@@ -1,39 +1,83 @@
 //! Command output: data goes to stdout, messages for people to stderr.
 
-use std::{io::IsTerminal, process::ExitCode, time::Duration};
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+    time::Duration,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use gpuaas_api_types::Problem;
 use gpuaas_client::ClientError;
 use gpuaas_model::{Code, Coded, ExitStatus, visible};
 use gpuaas_server::ServerError;
 use serde::Serialize;
 
-use crate::cli::Format;
+use crate::{
+    cli::Format,
+    color,
+    commands::confirm::ConfirmationRequired,
+    table::{Column, Layout, shortened},
+};
+
+/// Width of an object's fields in a table cell; `-o json` prints all of them.
+const FIELDS_WIDTH_MAX: usize = 120;
 
 /// Returned when `--timeout` passes before the work ends. The work itself continues.
 #[derive(Debug, thiserror::Error)]
 #[error("timed out after {0:?}; the started work continues")]
 pub(crate) struct TimedOut(pub(crate) Duration);
 
-/// Prints a list: a table with `header` and one row per item, the whole items as JSON or YAML, or their names.
+/// Returned when something on this machine does not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(crate) struct NotFound {
+    /// A sentence that names the missing thing.
+    pub(crate) what: String,
+    /// Next action.
+    pub(crate) next: String,
+}
+
+/// Returned when a started process exits although it should not; its own message is on stderr already.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} exited: {how}")]
+pub(crate) struct ProcessExited {
+    /// The process.
+    pub(crate) what: String,
+    /// Its exit status in words.
+    pub(crate) how: String,
+    /// Exit status of this process: that of the started one, if it is a documented one.
+    pub(crate) status: ExitStatus,
+}
+
+/// Prints a list: a table, the whole items as JSON or YAML, what a template selects from them as `items`, or their names.
 pub(crate) fn list<T: Serialize>(
     format: Format,
     items: &[T],
-    header: &[&str],
-    row: impl Fn(&T) -> Vec<String>,
+    columns: &[Column<T>],
     name: impl Fn(&T) -> String,
 ) -> anyhow::Result<()> {
     match format {
-        Format::Table => println!("{}", table(header, items.iter().map(row))),
+        Format::Table | Format::Wide => print_table(columns, items, format == Format::Wide),
         Format::Json => println!("{}", serde_json::to_string_pretty(items)?),
         Format::Yaml => print!("{}", serde_saphyr::to_string(&items)?),
+        Format::JsonPath(template) => print_text(&template.render(&serde_json::json!({ "items": items })))?,
         Format::Name => items.iter().for_each(|item| println!("{}", name(item))),
     }
     Ok(())
 }
 
-/// Prints one object: as sentences for people, whole as JSON or YAML, or its name.
+fn print_table<T>(columns: &[Column<T>], items: &[T], is_wide: bool) {
+    let (layout, rows) = Layout::of(columns, items, is_wide);
+    println!("{}", layout.header());
+    rows.iter().for_each(|row| println!("{}", layout.row(row)));
+    let dropped = layout.dropped();
+    if !dropped.is_empty() {
+        eprintln!("(the terminal is too narrow for {}; -o wide shows all columns)", dropped.join(", "));
+    }
+}
+
+/// Prints one object: as sentences for people, whole as JSON or YAML, what a template selects, or its name.
 pub(crate) fn one<T: Serialize>(
     format: Format,
     item: &T,
@@ -41,30 +85,47 @@ pub(crate) fn one<T: Serialize>(
     name: &str,
 ) -> anyhow::Result<()> {
     match format {
-        Format::Table => println!("{}", escape_lines(&describe(item))),
+        Format::Table | Format::Wide => println!("{}", escape_lines(&describe(item))),
         Format::Json => println!("{}", serde_json::to_string_pretty(item)?),
         Format::Yaml => print!("{}", serde_saphyr::to_string(item)?),
+        Format::JsonPath(template) => print_text(&template.render(&serde_json::to_value(item)?))?,
         Format::Name => println!("{name}"),
     }
     Ok(())
 }
 
-/// Formats a table: columns two blanks apart, no trailing blanks.
-pub(crate) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
-    for row in rows {
-        table.add_row(row.iter().map(|cell| visible(cell)));
+/// Prints one object of a sequence as a JSON line, a YAML document or what a template selects.
+pub(crate) fn record<T: Serialize>(format: Format, item: &T) -> anyhow::Result<()> {
+    match format {
+        Format::Yaml => print!("---\n{}", serde_saphyr::to_string(item)?),
+        Format::JsonPath(template) => print_text(&template.render(&serde_json::to_value(item)?))?,
+        Format::Table | Format::Wide | Format::Json | Format::Name => println!("{}", serde_json::to_string(item)?),
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    Ok(())
+}
+
+/// Prints a text that may end with a line end of its own.
+fn print_text(text: &str) -> std::io::Result<()> {
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    write!(std::io::stdout(), "{text}{end}")
 }
 
 /// Escapes control and invisible characters in each line; keeps line ends.
-fn escape_lines(lines: &str) -> String {
+pub(crate) fn escape_lines(lines: &str) -> String {
     lines.split('\n').map(visible).collect::<Vec<_>>().join("\n")
+}
+
+/// Formats the strings and numbers of an object as words, up to [`FIELDS_WIDTH_MAX`].
+pub(crate) fn fields(object: &serde_json::Value) -> String {
+    use serde_json::Value;
+    let fields = object.as_object().into_iter().flatten();
+    let plain = fields.filter_map(|(name, value)| match value {
+        Value::String(text) => Some(format!("{name}={text}")),
+        Value::Number(number) => Some(format!("{name}={number}")),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    });
+    let all = plain.collect::<Vec<_>>().join(" ");
+    shortened(&all, FIELDS_WIDTH_MAX).into_owned()
 }
 
 /// Reports whether stderr is a terminal. Progress is shown only there.
@@ -82,7 +143,11 @@ pub(crate) fn report_error(error: &anyhow::Error, format: Format) -> ExitCode {
     let (message, status) = format_error(error);
     match format {
         Format::Json | Format::Yaml => eprintln!("{:#}", error_json(error, status)),
-        Format::Table | Format::Name => eprintln!("{}", escape_lines(&message)),
+        Format::Table | Format::Wide | Format::Name | Format::JsonPath(_) => {
+            let words = escape_lines(&message);
+            let rest = words.strip_prefix("error:").unwrap_or(&words);
+            eprintln!("{}{rest}", color::mark(&words[..words.len() - rest.len()], false));
+        }
     }
     exit(status)
 }
@@ -96,10 +161,19 @@ fn error_json(error: &anyhow::Error, status: ExitStatus) -> serde_json::Value {
             Some(error) => {
                 serde_json::json!({ "code": error.code(), "detail": error.to_string(), "next": error.next() })
             }
+            None if error.is::<ConfirmationRequired>() => {
+                let code = Code::ConfirmationRequired;
+                serde_json::json!({ "code": code, "detail": error.to_string(), "next": ConfirmationRequired::NEXT })
+            }
             None if error.is::<TimedOut>() => {
                 serde_json::json!({ "code": Code::TimedOut, "detail": error.to_string() })
             }
-            None => serde_json::json!({ "detail": format!("{error:#}") }),
+            None => match error.downcast_ref::<NotFound>() {
+                Some(NotFound { what, next }) => {
+                    serde_json::json!({ "code": Code::NotFound, "detail": what, "next": next })
+                }
+                None => serde_json::json!({ "detail": format!("{error:#}") }),
+            },
         },
     };
     object["exit_status"] = serde_json::json!(status as u8);
@@ -120,13 +194,22 @@ fn format_error(error: &anyhow::Error) -> (String, ExitStatus) {
         );
         return (words, error.code().exit());
     }
+    if error.is::<ConfirmationRequired>() {
+        let (code, next) = (Code::ConfirmationRequired, ConfirmationRequired::NEXT.to_owned());
+        return (format_block(&error.to_string(), code, vec![next], None, code.exit()), code.exit());
+    }
     if error.downcast_ref::<TimedOut>().is_some() {
         return (
             format_block(&error.to_string(), Code::TimedOut, Vec::new(), None, ExitStatus::TimedOut),
             ExitStatus::TimedOut,
         );
     }
-    (format!("error: {error:#}"), ExitStatus::Failed)
+    if let Some(NotFound { what, next }) = error.downcast_ref::<NotFound>() {
+        let lines = vec![next.clone()];
+        return (format_block(what, Code::NotFound, lines, None, ExitStatus::NotFound), ExitStatus::NotFound);
+    }
+    let status = error.downcast_ref::<ProcessExited>().map_or(ExitStatus::Failed, |exited| exited.status);
+    (format!("error: {error:#}"), status)
 }
 
 fn format_client_error(error: &ClientError) -> String {
@@ -141,14 +224,18 @@ fn format_client_error(error: &ClientError) -> String {
     }
     lines.extend(problem.field.iter().map(|field| format!("field: {field}")));
     lines.extend(problem.next.clone());
-    format_block(&error.to_string(), error.code(), lines, Some(&problem.correlation_id), error.exit())
+    format_block(&error.to_string(), error.code(), lines, Some(problem), error.exit())
 }
 
-fn format_block(what: &str, code: Code, lines: Vec<String>, correlation: Option<&str>, status: ExitStatus) -> String {
+/// Formats an error with the address of its page: the one that the control plane's `problem` names, otherwise the command that prints it.
+fn format_block(what: &str, code: Code, lines: Vec<String>, problem: Option<&Problem>, status: ExitStatus) -> String {
     let mut words = vec![format!("error: {what} ({code})")];
     words.extend(lines.into_iter().map(|line| format!("  {line}")));
-    let correlation = correlation.map(|id| format!(" · correlation {id}")).unwrap_or_default();
-    words.push(format!("  see docs/errors/{code}.md{correlation} · exit status {}", status as u8));
+    let page = match problem {
+        Some(problem) => format!("{} · correlation {}", problem.kind, problem.correlation_id),
+        None => format!("gpuaas explain {code}"),
+    };
+    words.push(format!("  see {page} · exit status {}", status as u8));
     words.join("\n")
 }
 
@@ -159,7 +246,7 @@ pub(crate) fn exit(status: ExitStatus) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_api_types::{Problem, ProblemReason};
+    use gpuaas_api_types::ProblemReason;
 
     use super::*;
 
@@ -172,7 +259,7 @@ mod tests {
             next: next.map(str::to_owned),
         };
         let problem = Problem {
-            kind: "docs/errors/placement_invalid.md".to_owned(),
+            kind: "https://cp.example:7443/docs/errors/placement_invalid".to_owned(),
             title: "Unprocessable Entity".to_owned(),
             status: 422,
             code: "placement_invalid".to_owned(),
@@ -196,7 +283,7 @@ mod tests {
           server_allocation_id     gpu-07 is already used by workload infer   allocation_in_use
           agent_allocation_ids[1]  gpu-09 is unreachable   allocation_unreachable
                                    → choose another
-          see docs/errors/placement_invalid.md · correlation 0198c0de-7a3b-7c11-9b54-0242ac120002 · exit status 4
+          see https://cp.example:7443/docs/errors/placement_invalid · correlation 0198c0de-7a3b-7c11-9b54-0242ac120002 · exit status 4
         ");
         assert_eq!(status, ExitStatus::Refused);
     }
@@ -205,19 +292,11 @@ mod tests {
     fn timeout_has_its_own_exit_status() {
         let (words, status) = format_error(&TimedOut(Duration::from_secs(90)).into());
         assert_eq!(status, ExitStatus::TimedOut);
-        assert!(words.contains("timed_out") && words.ends_with("exit status 8"), "{words}");
+        assert!(words.ends_with("see gpuaas explain timed_out · exit status 8"), "{words}");
     }
 
     #[test]
-    fn control_characters_are_escaped() {
-        let rows = [vec!["a\u{1b}[2Jb".to_owned(), "c\nd".to_owned()]];
-        assert_eq!(table(&["ONE", "TWO"], rows.into_iter()), "ONE          TWO\na\\u{1b}[2Jb  c\\u{a}d");
+    fn control_characters_are_escaped_and_line_ends_kept() {
         assert_eq!(escape_lines("error: a\u{202e}b\n  next"), "error: a\\u{202e}b\n  next");
-    }
-
-    #[test]
-    fn table_lines_have_no_trailing_blanks() {
-        let rows = [vec!["a".to_owned(), String::new()], vec!["longer".to_owned(), "b".to_owned()]];
-        assert_eq!(table(&["ONE", "TWO"], rows.into_iter()), "ONE     TWO\na\nlonger  b");
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: retries (only the caller knows whether a mutation may be repeated), and printing.
 
+mod audit;
 mod error;
 mod events;
 mod lines;
@@ -12,6 +13,7 @@ mod logs;
 mod operations;
 mod transport;
 
+pub use audit::AuditQuery;
 pub use error::ClientError;
 pub use logs::LogOptions;
 pub use transport::Client;

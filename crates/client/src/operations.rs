@@ -1,11 +1,11 @@
 //! One method per API operation, named after the operation.
 
 use gpuaas_api_types::{
-    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Archive, Artifact, AuditEntry, Authority,
-    Bootstrap, CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken,
-    CreatedToken, Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List, Member, Node,
-    Operation, OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica,
-    RequestAccess, SealingKey, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
+    AccessAnswer, AccessGrant, AccessGranted, AddMembers, Allocation, App, Archive, Artifact, Authority, Bootstrap,
+    CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
+    Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List, Member, Node, Operation,
+    OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, RequestAccess,
+    SealingKey, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -87,6 +87,11 @@ impl Client {
     /// Creates a project.
     pub async fn create_project(&self, request: &CreateProject) -> ApiResult<Project> {
         self.post("/api/v1/projects", request).await
+    }
+
+    /// Deletes an empty project.
+    pub async fn delete_project(&self, project: &str) -> ApiResult<Project> {
+        self.delete(&format!("/api/v1/projects/{}", escaped(project))).await
     }
 
     /// Lists all tokens that the caller may see, without their secrets.
@@ -174,10 +179,9 @@ impl Client {
         self.post(&format!("/api/v1/signing-keys/{}/revoke", escaped(key)), &json!({})).await
     }
 
-    /// Returns the first page of nodes, optionally filtered by state and connectivity.
+    /// Lists nodes, optionally filtered by state and connectivity.
     pub async fn list_nodes(&self, state: Option<String>, connectivity: Option<String>) -> ApiResult<List<Node>> {
-        let query = query(&[("state", state), ("connectivity", connectivity)]);
-        self.get(&format!("/api/v1/nodes{query}")).await
+        self.list_all("/api/v1/nodes", &[("state", state), ("connectivity", connectivity)]).await
     }
 
     /// Registers a machine.
@@ -215,6 +219,16 @@ impl Client {
         self.post(&format!("/api/v1/nodes/{}/reimage", escaped(node)), &json!({})).await
     }
 
+    /// Removes a node from use permanently.
+    pub async fn retire_node(&self, node: &str) -> ApiResult<Node> {
+        self.post(&format!("/api/v1/nodes/{}/retire", escaped(node)), &json!({})).await
+    }
+
+    /// Deletes a retired node.
+    pub async fn delete_node(&self, node: &str) -> ApiResult<Node> {
+        self.delete(&format!("/api/v1/nodes/{}", escaped(node))).await
+    }
+
     /// Inspects a node and waits for the result.
     pub async fn inspect_node(&self, node: &str) -> ApiResult<Node> {
         self.post(&format!("/api/v1/nodes/{}/inspect", escaped(node)), &json!({})).await
@@ -225,14 +239,13 @@ impl Client {
         self.post(&format!("/api/v1/nodes/{}/fix", escaped(node)), request).await
     }
 
-    /// Returns the first page of allocations, optionally filtered by project and state.
+    /// Lists allocations, optionally filtered by project and state.
     pub async fn list_allocations(
         &self,
         project: Option<String>,
         state: Option<String>,
     ) -> ApiResult<List<Allocation>> {
-        let query = query(&[("project", project), ("state", state)]);
-        self.get(&format!("/api/v1/allocations{query}")).await
+        self.list_all("/api/v1/allocations", &[("project", project), ("state", state)]).await
     }
 
     /// Allocates a node to a project.
@@ -255,10 +268,9 @@ impl Client {
         self.post(&format!("/api/v1/allocations/{}/release", escaped(id)), &json!({})).await
     }
 
-    /// Returns the first page of tasks, optionally filtered by node and operation.
+    /// Lists tasks, optionally filtered by node and operation.
     pub async fn list_tasks(&self, node: Option<String>, operation: Option<String>) -> ApiResult<List<Task>> {
-        let query = query(&[("node", node), ("operation", operation)]);
-        self.get(&format!("/api/v1/tasks{query}")).await
+        self.list_all("/api/v1/tasks", &[("node", node), ("operation", operation)]).await
     }
 
     /// Returns a task.
@@ -359,6 +371,12 @@ impl Client {
         self.post(&workload_path(project, workload, "/decommission"), &json!({})).await
     }
 
+    /// Returns the plan of removing a workload from all its nodes. Changes nothing.
+    pub async fn preview_decommission(&self, project: Option<String>, workload: &str) -> ApiResult<Preview> {
+        let client = self.clone().with_dry_run();
+        client.post(&workload_path(project, workload, "/decommission"), &json!({})).await
+    }
+
     /// Repeats the latest operation of a workload if it did not succeed.
     pub async fn resume_workload(&self, project: Option<String>, workload: &str) -> ApiResult<Started> {
         self.post(&workload_path(project, workload, "/resume"), &json!({})).await
@@ -384,15 +402,14 @@ impl Client {
         self.post(&workload_path(project, workload, "/kubeconfig"), ask).await
     }
 
-    /// Returns the first page of operations, optionally filtered by project, workload (by name in that project, or by id) and state.
+    /// Lists operations, optionally filtered by project, workload (by name in that project, or by id) and state.
     pub async fn list_operations(
         &self,
         project: Option<String>,
         workload: Option<String>,
         state: Option<String>,
     ) -> ApiResult<List<Operation>> {
-        let query = query(&[("project", project), ("workload", workload), ("state", state)]);
-        self.get(&format!("/api/v1/operations{query}")).await
+        self.list_all("/api/v1/operations", &[("project", project), ("workload", workload), ("state", state)]).await
     }
 
     /// Returns an operation with its steps.
@@ -413,20 +430,6 @@ impl Client {
     /// Returns a plain-text response, for example of `/metrics`.
     pub async fn read_text(&self, path: &str) -> ApiResult<String> {
         self.text(path).await
-    }
-
-    /// Returns one page of audit records after number `after`, optionally filtered by target, action and the last `since_seconds` seconds.
-    pub async fn list_audit(
-        &self,
-        target: Option<String>,
-        action: Option<String>,
-        since_seconds: Option<u64>,
-        after: u64,
-    ) -> ApiResult<List<AuditEntry>> {
-        let since = since_seconds.map(|seconds| seconds.to_string());
-        let after = Some(after.to_string());
-        let query = query(&[("target", target), ("action", action), ("since_seconds", since), ("after", after)]);
-        self.get(&format!("/api/v1/audit{query}")).await
     }
 }
 

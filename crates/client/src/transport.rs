@@ -33,6 +33,7 @@ pub struct Client {
     token: String,
     idempotency_key: Option<String>,
     if_match: Option<String>,
+    is_dry_run: bool,
     correlation_id: Option<String>,
     tls: TlsConnector,
     /// The idle connection; `None` in a client that opens one per request.
@@ -69,6 +70,7 @@ impl Client {
             token: token.to_owned(),
             idempotency_key: None,
             if_match: None,
+            is_dry_run: false,
             correlation_id: None,
             tls: TlsConnector::from(Arc::new(config)),
             idle_connection: None,
@@ -86,6 +88,13 @@ impl Client {
     #[must_use]
     pub fn with_if_match(self, etag: impl Into<String>) -> Self {
         Self { if_match: Some(etag.into()), ..self }
+    }
+
+    /// Returns the same client for dry runs: the control plane checks its mutations and answers them, but changes nothing. An operation
+    /// without a dry run refuses it. Without an idempotency key, which would store the answer.
+    #[must_use]
+    pub fn with_dry_run(self) -> Self {
+        Self { is_dry_run: true, idempotency_key: None, ..self }
     }
 
     /// Returns the same client with a correlation id (a UUID) for its requests, which appears in logs, events, audit records and tasks.
@@ -145,6 +154,10 @@ impl Client {
         let content =
             body.map(serde_json::to_vec).transpose().map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
         let mutates = method != Method::GET;
+        let path = match self.is_dry_run && mutates {
+            true => format!("{path}{}dry_run=true", if path.contains('?') { '&' } else { '?' }),
+            false => path.to_owned(),
+        };
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -218,7 +231,10 @@ impl Client {
         let status: StatusCode = response.status();
         match self.bytes(response).await {
             Ok(bytes) => match serde_json::from_slice::<Problem>(&bytes) {
-                Ok(problem) => ClientError::Problem(Box::new(problem)),
+                Ok(problem) => {
+                    let page = if problem.kind.starts_with('/') { self.url.trim_end_matches('/') } else { "" };
+                    ClientError::Problem(Box::new(Problem { kind: format!("{page}{}", problem.kind), ..problem }))
+                }
                 Err(_) => ClientError::InvalidResponse(format!("status {status} without a problem document")),
             },
             Err(error) => error,

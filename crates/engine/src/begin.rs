@@ -302,7 +302,8 @@ fn set_health_from_state(member: &mut MemberRecord) {
     use gpuaas_model::{Health, MemberState as S};
     member.health = match member.state {
         S::Pending | S::Preparing { .. } | S::Bootstrapping { .. } | S::Joining { .. } => Health::Progressing,
-        S::Ready { .. } | S::Stopped { .. } | S::Drained { .. } | S::Removed => Health::Healthy,
+        S::Ready { .. } | S::Stopped { .. } | S::Drained { .. } => Health::Healthy,
+        S::Removed => Health::None,
         S::Draining { .. } | S::Removing { .. } => Health::Progressing,
         S::Failed { .. } => Health::Failed,
     };

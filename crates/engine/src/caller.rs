@@ -1,6 +1,7 @@
 //! The authenticated caller of a command.
 
 use gpuaas_model::{Code, CorrelationId, Permission, Principal, ProjectId};
+use gpuaas_store::{StoreError, Tx};
 
 use crate::error::CommandError;
 
@@ -11,9 +12,22 @@ pub struct Caller {
     pub principal: Principal,
     /// The request's correlation id, carried into rows, events, audit records, tasks and logs.
     pub correlation: CorrelationId,
+    /// True if the caller wants to know what the command would do. Only commands that end with [`Caller::commit`] may get such a caller.
+    pub is_dry_run: bool,
 }
 
 impl Caller {
+    /// Returns the same caller, who asks for a dry run if `is_dry_run`.
+    #[must_use]
+    pub fn with_dry_run(self, is_dry_run: bool) -> Self {
+        Self { is_dry_run, ..self }
+    }
+
+    /// Commits the change, or discards it in a dry run: the command has made the same checks and returns the same rows.
+    pub(crate) async fn commit(&self, tx: Tx) -> Result<(), StoreError> {
+        if self.is_dry_run { Ok(()) } else { tx.commit().await }
+    }
+
     /// Refuses with `not_found` an object in a project that the caller cannot see, so that it looks absent.
     pub fn require_visible(
         &self,

@@ -196,6 +196,9 @@ impl Engine {
         let mut changes = self.store().changes();
         // Covers the changes made before the subscription to them existed.
         self.nodes().recheck_all();
+        if let Err(error) = self.update_former_statuses().await {
+            tracing::warn!(%error, "the status of workloads of an earlier version was not updated; the next start tries again");
+        }
         let mut has_resumed = self.try_resume_open().await;
         let mut sweep = self.next_sweep(has_resumed);
         loop {

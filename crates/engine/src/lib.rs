@@ -18,6 +18,7 @@ mod engine;
 mod error;
 mod fair_queue;
 mod forged_rows;
+mod former_status;
 mod key_delivery;
 mod key_rotation;
 mod keys;

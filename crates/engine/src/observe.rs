@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use gpuaas_model::{CorrelationId, EnrolledNode, EventKind, Fault, Health, MemberState, NodeId, ProjectId};
+use gpuaas_model::{CorrelationId, EnrolledNode, EventKind, Fault, Health, MemberState, NextAction, NodeId, ProjectId};
 use gpuaas_planner::status::{OperationView, status};
 use gpuaas_store::{MemberRecord, Reader, StoreError, Tx};
 use gpuaas_wire::task::UnitReport;
@@ -63,7 +63,8 @@ impl Engine {
         let entry = self.catalog().app(&rows.workload.app)?;
         let units = entry.app.units(&member.component_key);
         let report = reports.iter().rev().find(|report| units.contains(&report.unit))?;
-        let (health, fault) = entry.app.judge(rows.view().member(member.id)?, report);
+        let view = rows.view();
+        let (health, fault) = entry.app.judge(view.member(member.id)?, &view, report);
         let code = |fault: &Option<Fault>| fault.as_ref().map(|fault| fault.code.clone());
         let same = health == member.health && code(&fault) == code(&member.fault);
         let member = MemberRecord { health, fault, ..member };
@@ -171,10 +172,7 @@ impl Engine {
             class: gpuaas_model::FaultClass::Manual,
             summary: format!("{} has been disconnected since {}", node.name, node.connectivity_since),
             evidence: None,
-            next: gpuaas_model::NextAction {
-                text: "check whether the node and its agent run".to_owned(),
-                command: Some(format!("gpuaas node show {}", node.name)),
-            },
+            next: NextAction::show_node("check whether the node and its agent run", &node.name),
         });
         // Reachable again means healthy, until the unit report that the node sends first shows otherwise.
         let health = if reachable { Health::Healthy } else { Health::Degraded };

@@ -225,7 +225,7 @@ pub(crate) async fn for_operator(
     caller.require(Permission::NodesWrite)?;
     for_platform(reader, node).await.map_err(|error| match error {
         AccessError::NotHeld(refused) => CommandError::new(Code::StateConflict, refused.to_string())
-            .then("see its state and what to do: gpuaas node show"),
+            .then("see its state and what to do: gpuaas node show NODE"),
         AccessError::Store(error) => error.into(),
     })
 }

@@ -116,6 +116,7 @@ pub(crate) async fn audit_own(
         action,
         target,
         project: None,
+        workload: None,
         result: AuditResult::Accepted,
         correlation,
         metadata,
@@ -143,6 +144,7 @@ pub(crate) async fn audit_task(
         action,
         target: format!("node/{node}"),
         project: task.project,
+        workload: task.workload,
         result,
         correlation: Some(task.correlation),
         metadata: json!({

@@ -81,6 +81,7 @@ impl Engine {
             action: AuditAction::SecretRead,
             target: format!("secret/{secret}"),
             project: task.project,
+            workload: task.workload,
             result: AuditResult::Accepted,
             correlation: Some(task.correlation),
             metadata: json!({ "name": record.name, "task": task.id }),

@@ -3,8 +3,8 @@
 
 use gpuaas_crash_points::Point;
 use gpuaas_model::{
-    Code, EventKind, Fault, FaultClass, MemberEvent, NextAction, OperationKind, OperationState, SecretId, StepId,
-    StepState, Timestamp,
+    Code, EventKind, Fault, FaultClass, MemberEvent, MemberState, NextAction, OperationKind, OperationState, SecretId,
+    StepId, StepState, Timestamp,
 };
 use gpuaas_planner::{Ending, FailureScope, SecretPart, StepOutput};
 use gpuaas_store::{LeaseRecord, SecretRecord, StoreError, Tx};
@@ -142,10 +142,10 @@ impl Driver {
         if rows.steps[at].attempts >= rows.steps[at].spec.retry.attempts_max.max(INTERRUPTIONS_MAX) {
             let fault = Fault {
                 code: Code::TaskInterrupted.to_string(),
-                class: FaultClass::Repairable,
+                class: FaultClass::Manual,
                 summary: "the node's agent died repeatedly during this task".to_owned(),
                 evidence: None,
-                next: NextAction { text: "find out why the agent dies, then resume".to_owned(), command: None },
+                next: NextAction::then_resume("find out why the agent dies", &rows.of.workload.name),
             };
             return self.fail(tx, events, rows, at, fault).await;
         }
@@ -245,7 +245,7 @@ impl Driver {
             class: FaultClass::Retryable,
             summary: format!("the node reported the secret {name}, but it did not arrive"),
             evidence: None,
-            next: NextAction { text: "nothing; the step is retried".to_owned(), command: None },
+            next: NextAction::text("nothing; the step is retried"),
         })))
     }
 
@@ -287,6 +287,9 @@ impl Driver {
         rows.operation.state = ending.state();
         rows.operation.ended_at = Some(self.engine.ports().clock.now());
         tx.update_operation(&rows.operation, before).await?;
+        if ending == Ending::Cancelled {
+            rows.of.workload.fault = cancelled(&rows);
+        }
         if ending == Ending::Succeeded {
             rows.of.workload.observed_generation = rows.operation.generation;
             rows.of.workload.fault = None;
@@ -301,6 +304,29 @@ impl Driver {
         debug_assert!(rows.operation.state.is_final() && rows.operation.state != OperationState::Failed);
         Ok(())
     }
+}
+
+/// Returns what a cancelled deployment or removal left on the nodes. Every other cancelled operation leaves the workload as it was.
+fn cancelled(rows: &OperationRows) -> Option<Fault> {
+    let what = match rows.operation.kind {
+        OperationKind::Deploy => "deployment",
+        OperationKind::Decommission => "removal",
+        _ => return rows.of.workload.fault.clone(),
+    };
+    let view = rows.of.view();
+    let touched = view.members.iter().filter(|member| member.touched && member.state != MemberState::Removed);
+    let left: Vec<String> = touched.map(|member| format!("{} on {}", member.name, member.node.name)).collect();
+    let left = match left.as_slice() {
+        [] => "nothing was left on its nodes".to_owned(),
+        left => format!("it may have left files and services of {}", left.join(", ")),
+    };
+    Some(Fault {
+        code: Code::OperationCancelled.to_string(),
+        class: FaultClass::Retryable,
+        summary: format!("the {what} was cancelled; {left}"),
+        evidence: None,
+        next: NextAction::resume_or_remove(&view.name),
+    })
 }
 
 /// Interruptions of one step after which an operator must look into it.

@@ -47,6 +47,8 @@ text_enum! {
         ArchiveCreate = "archive.create",
         /// A project was created.
         ProjectCreate = "project.create",
+        /// An empty project was deleted.
+        ProjectDelete = "project.delete",
         /// A token was issued.
         TokenCreate = "token.create",
         /// A token was revoked.
@@ -99,6 +101,10 @@ text_enum! {
         NodeReimage = "node.reimage",
         /// An operator put a node back into use.
         NodeReset = "node.reset",
+        /// A node was removed from use permanently.
+        NodeRetire = "node.retire",
+        /// A retired node was deleted.
+        NodeDelete = "node.delete",
         /// A node was allocated to a project.
         AllocationCreate = "allocation.create",
         /// An allocation was released.

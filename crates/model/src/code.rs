@@ -19,6 +19,8 @@ text_enum! {
         RateLimited = "rate_limited",
         /// The object does not exist or is not visible to this caller.
         NotFound = "not_found",
+        /// Several objects have an id that begins with the given characters.
+        IdAmbiguous = "id_ambiguous",
         /// The route exists but does not support the method.
         MethodNotAllowed = "method_not_allowed",
         /// The body does not match the route's schema.
@@ -151,6 +153,8 @@ text_enum! {
         TaskTimedOut = "task_timed_out",
         /// The task was cancelled.
         TaskCancelled = "task_cancelled",
+        /// The deployment or removal of the workload was cancelled.
+        OperationCancelled = "operation_cancelled",
         /// The host rejected an operation of the task (permission, missing path).
         HostFailed = "host_failed",
         /// The disk of the control plane, the database or the node is full.
@@ -203,6 +207,8 @@ text_enum! {
         AddressInUse = "address_in_use",
         /// The control plane cannot be reached.
         ServerUnreachable = "server_unreachable",
+        /// A command that destroys something was not confirmed, and there was no terminal to ask on.
+        ConfirmationRequired = "confirmation_required",
         /// The awaited event did not happen within the given time.
         TimedOut = "timed_out",
         /// A defect in GPUaaS; the correlation id finds it in the log.
@@ -212,7 +218,7 @@ text_enum! {
     }
 }
 
-/// Exit status of the command line. Scripts may rely on these values.
+/// Exit status of the command line. Scripts may rely on these values; [`ExitStatus::TABLE`] explains each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitStatus {
@@ -236,13 +242,48 @@ pub enum ExitStatus {
     TimedOut = 8,
     /// A file of the agent is damaged. Only the agent exits with this.
     Damaged = 9,
+    /// Interrupted by SIGINT, for example Ctrl-C: 128 and the number of the signal, as shells report it.
+    Interrupted = 130,
+    /// The reader of the output closed the pipe (SIGPIPE).
+    PipeClosed = 141,
+}
+
+impl ExitStatus {
+    /// Every exit status with its meaning. `docs/cli.md` prints this table.
+    pub const TABLE: &[(Self, &str)] = &[
+        (Self::Done, "done"),
+        (Self::Failed, "failed for any other reason; an awaited operation ended without success"),
+        (Self::Usage, "invalid arguments, settings or configuration file"),
+        (Self::NotFound, "an object, a context or an error code does not exist"),
+        (Self::Refused, "the request was refused before it changed anything"),
+        (
+            Self::Conflict,
+            "the state of an object or of the machine conflicts with the request, for example a used port",
+        ),
+        (Self::Unauthorized, "not authenticated, or not permitted"),
+        (Self::Unreachable, "the other side cannot be reached"),
+        (Self::TimedOut, "timed out; the started work continues"),
+        (Self::Damaged, "a file of the agent is damaged (only `gpuaas-agent`)"),
+        (Self::Interrupted, "interrupted by Ctrl-C; `gpuaas server` and `gpuaas dev` stop everything and exit with 0"),
+        (Self::PipeClosed, "the reader of the output closed the pipe, for example `head`"),
+    ];
+
+    /// Returns the exit status with this number.
+    pub fn of(number: i32) -> Option<Self> {
+        Self::TABLE.iter().map(|(status, _)| *status).find(|status| *status as i32 == number)
+    }
 }
 
 impl Code {
     /// HTTP status of responses with this code.
     pub const fn status(self) -> u16 {
         match self {
-            Self::BodyInvalid | Self::QueryInvalid | Self::HeadersInvalid | Self::EnrollmentInvalid => 400,
+            Self::BodyInvalid
+            | Self::QueryInvalid
+            | Self::HeadersInvalid
+            | Self::IdAmbiguous
+            | Self::EnrollmentInvalid
+            | Self::ConfirmationRequired => 400,
             Self::Unauthenticated => 401,
             Self::Forbidden | Self::OneTimeTokenOnly | Self::EnrollmentTokenMismatch | Self::CertificateExpired => 403,
             Self::RateLimited | Self::NodeBusy => 429,
@@ -307,6 +348,7 @@ impl Code {
             | Self::AccessKindUnknown => 422,
             Self::TaskInterrupted
             | Self::TaskCancelled
+            | Self::OperationCancelled
             | Self::StoreTooNew
             | Self::StoreMissing
             | Self::StoreDamaged
@@ -339,6 +381,9 @@ impl Code {
         }
         if matches!(self, Self::AgentIdentityDamaged) {
             return ExitStatus::Damaged;
+        }
+        if matches!(self, Self::ConfirmationRequired) {
+            return ExitStatus::Usage;
         }
         match self.status() {
             401 | 403 => ExitStatus::Unauthorized,

@@ -45,6 +45,8 @@ text_enum! {
         ReplicaLost = "replica.lost",
         /// A project was created.
         ProjectCreated = "project.created",
+        /// A project was deleted.
+        ProjectDeleted = "project.deleted",
         /// A token was issued.
         TokenCreated = "token.created",
         /// A token was revoked.
@@ -71,6 +73,8 @@ text_enum! {
         NodeActivated = "node.activated",
         /// A node changed to any other lifecycle state.
         NodeStateChanged = "node.state_changed",
+        /// A retired node was deleted.
+        NodeDeleted = "node.deleted",
         /// A node's channel connected, became stale or was lost.
         NodeConnectivityChanged = "node.connectivity_changed",
         /// A node's clock skew exceeded the limit, or returned to within it.

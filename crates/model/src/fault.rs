@@ -1,18 +1,18 @@
 //! Faults: failures on a node or in a cluster, with evidence and a next action.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Timestamp, state::text_enum};
+use crate::{FixKind, Timestamp, state::text_enum};
 
 text_enum! {
     /// Class of a fault; decides `recovery` and who must act.
     FaultClass {
         /// The platform can repeat the same step unchanged.
         Retryable = "retryable",
-        /// A person may choose a repair that the platform carries out.
-        Repairable = "repairable",
-        /// A person must change something outside the platform.
-        Manual = "manual",
+        /// A person must look into it, and possibly change something outside the platform, before the operation is resumed.
+        Manual = "manual" | "repairable",
         /// Only decommissioning remains.
         Terminal = "terminal",
     }
@@ -49,14 +49,71 @@ pub struct Evidence {
 /// Marks the place where text was truncated.
 pub const CUT_MARK: &str = " …[cut]";
 
-/// Recommended action for a person.
+/// Recommended action for a person. Only its constructors build it, each with the command that does what the text says, so that text and
+/// command cannot disagree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NextAction {
     /// One sentence.
     pub text: String,
     /// Command line that performs the action, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command: Option<String>,
+}
+
+impl NextAction {
+    /// An action without a command, or none at all.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), command: None }
+    }
+
+    /// Do `first`, then resume the workload's operation.
+    pub fn then_resume(first: &str, workload: impl Display) -> Self {
+        Self::with_command(format!("{first}, then resume"), format!("gpuaas workload resume {workload}"))
+    }
+
+    /// Resume the workload's operation, because of `reason`.
+    pub fn resume(reason: &str, workload: impl Display) -> Self {
+        Self::with_command(format!("resume: {reason}"), format!("gpuaas workload resume {workload}"))
+    }
+
+    /// Decommission the workload and deploy it again, because of `reason`.
+    pub fn redeploy(reason: &str, workload: impl Display) -> Self {
+        Self::with_command(
+            format!("decommission the workload and deploy it again: {reason}"),
+            format!("gpuaas workload decommission {workload}"),
+        )
+    }
+
+    /// Resume what was cancelled, or remove what it left.
+    pub fn resume_or_remove(workload: impl Display) -> Self {
+        Self::with_command(
+            format!("resume it, or remove what it left (gpuaas workload decommission {workload})"),
+            format!("gpuaas workload resume {workload}"),
+        )
+    }
+
+    /// Read the log of a member.
+    pub fn read_log(workload: impl Display, member: &str) -> Self {
+        Self::with_command(
+            format!("see the log of {member}"),
+            format!("gpuaas workload logs {workload} --member {member}"),
+        )
+    }
+
+    /// Inspect a node for `purpose`.
+    pub fn show_node(purpose: &str, node: impl Display) -> Self {
+        Self::with_command(purpose, format!("gpuaas node show {node}"))
+    }
+
+    /// Apply a fix to a node, as `text` says.
+    pub fn fix(text: impl Into<String>, node: impl Display, fix: FixKind) -> Self {
+        Self::with_command(text, format!("gpuaas node fix {node} {fix}"))
+    }
+
+    fn with_command(text: impl Into<String>, command: String) -> Self {
+        Self { text: text.into(), command: Some(command) }
+    }
 }
 
 impl Evidence {

@@ -250,7 +250,7 @@ mod tests {
             class: FaultClass::Retryable,
             summary: "s".into(),
             evidence: None,
-            next: NextAction { text: "n".into(), command: None },
+            next: NextAction::text("n"),
         }
     }
 

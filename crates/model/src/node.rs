@@ -55,7 +55,7 @@ text_enum! {
         TenantLeft = "tenant_left",
         /// It was reimaged after a tenant.
         Reset = "reset",
-        /// An operator forced a node that no project holds back to enrollment.
+        /// An operator forced a node in use back to enrollment.
         ForceReset = "force_reset",
         /// The control plane was restored from a backup: the node's identity was revoked, and it must enroll again.
         IdentityEnded = "identity_ended",

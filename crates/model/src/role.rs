@@ -9,6 +9,8 @@ text_enum! {
         PlatformAdmin = "platform-admin",
         /// Manages nodes, allocations and artifacts; sees every project; can cancel or resume operations; receives no cluster credentials.
         PlatformOperator = "platform-operator",
+        /// Reads the audit of the platform and of every project, its archives and the objects that it names; changes nothing.
+        PlatformAuditor = "platform-auditor",
         /// Reads the control plane's metrics and nothing else: for scrapers.
         PlatformMetrics = "platform-metrics",
         /// Everything inside one project.
@@ -17,6 +19,8 @@ text_enum! {
         ProjectMember = "project-member",
         /// Read-only access to one project.
         Viewer = "viewer",
+        /// Reads the audit of one project and the objects that it names; changes nothing.
+        Auditor = "auditor",
     }
 }
 
@@ -47,7 +51,7 @@ text_enum! {
         PlatformRead = "platform.read",
         /// Read the control plane's metrics.
         MetricsRead = "metrics.read",
-        /// Register, enroll, ping and reset nodes.
+        /// Register, enroll, ping, reset, retire and delete nodes.
         NodesWrite = "nodes.write",
         /// Allocate nodes to projects and release them.
         AllocationsWrite = "allocations.write",
@@ -55,7 +59,7 @@ text_enum! {
         ArtifactsWrite = "artifacts.write",
         /// Rotate and revoke task-signing keys; rotate certificate authorities and the sealing key.
         KeysWrite = "keys.write",
-        /// Create projects.
+        /// Create and delete projects.
         ProjectsWrite = "projects.write",
     }
 }
@@ -64,8 +68,8 @@ impl Role {
     /// Returns true if the role acts for the whole platform and therefore belongs to no project.
     pub const fn is_of_platform(self) -> bool {
         match self {
-            Self::PlatformAdmin | Self::PlatformOperator | Self::PlatformMetrics => true,
-            Self::ProjectAdmin | Self::ProjectMember | Self::Viewer => false,
+            Self::PlatformAdmin | Self::PlatformOperator | Self::PlatformAuditor | Self::PlatformMetrics => true,
+            Self::ProjectAdmin | Self::ProjectMember | Self::Viewer | Self::Auditor => false,
         }
     }
 
@@ -93,6 +97,10 @@ impl Role {
                 | P::KeysWrite
                 | P::ProjectsWrite => false,
             },
+            // Its tokens see no journals and no kubeconfigs: an audit needs the names of objects, not a tenant's data.
+            Self::PlatformAuditor => {
+                matches!(permission, P::ProjectRead | P::AuditRead | P::ArchivesRead | P::PlatformRead)
+            }
             Self::PlatformMetrics => matches!(permission, P::MetricsRead),
             Self::ProjectAdmin => match permission {
                 P::AccessBreakGlass | P::TokensWrite => true,
@@ -103,6 +111,7 @@ impl Role {
                 _ => Self::Viewer.allows(permission),
             },
             Self::Viewer => matches!(permission, P::ProjectRead | P::LogsRead | P::AccessView),
+            Self::Auditor => matches!(permission, P::ProjectRead | P::AuditRead),
         }
     }
 
@@ -126,11 +135,30 @@ mod tests {
                 let expected = match role {
                     Role::PlatformAdmin => true,
                     Role::ProjectAdmin => !other.is_of_platform(),
-                    Role::PlatformOperator | Role::PlatformMetrics | Role::ProjectMember | Role::Viewer => false,
+                    Role::PlatformOperator
+                    | Role::PlatformAuditor
+                    | Role::PlatformMetrics
+                    | Role::ProjectMember
+                    | Role::Viewer
+                    | Role::Auditor => false,
                 };
                 assert_eq!(granted, expected, "{role} grants {other}");
             }
         }
+    }
+
+    #[test]
+    fn auditors_read_the_audit_and_can_change_and_enter_nothing() {
+        use Permission as P;
+        for role in [Role::Auditor, Role::PlatformAuditor] {
+            assert!(role.allows(P::AuditRead) && role.allows(P::ProjectRead), "{role}");
+            for permission in Permission::ALL.iter().filter(|permission| role.allows(**permission)) {
+                let reads = [P::ProjectRead, P::AuditRead, P::ArchivesRead, P::PlatformRead];
+                assert!(reads.contains(permission), "{role}: {permission}");
+            }
+        }
+        // Archives contain the history of all projects.
+        assert!(!Role::Auditor.allows(P::ArchivesRead) && !Role::Auditor.allows(P::PlatformRead));
     }
 
     #[test]

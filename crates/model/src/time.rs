@@ -40,6 +40,15 @@ impl fmt::Display for Timestamp {
     }
 }
 
+impl std::str::FromStr for Timestamp {
+    type Err = jiff::Error;
+
+    /// Parses RFC 3339; drops what is finer than a millisecond.
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        text.parse().map(|at: jiff::Timestamp| Self(at.as_millisecond()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +56,16 @@ mod tests {
     #[test]
     fn timestamp_prints_as_rfc_3339_with_milliseconds() {
         assert_eq!(Timestamp::from_millis(1_790_000_000_007).to_string(), "2026-09-21T14:13:20.007Z");
+    }
+
+    #[test]
+    fn printed_timestamp_is_parsed_and_other_texts_are_refused() {
+        let at = Timestamp::from_millis(1_790_000_000_007);
+        assert_eq!(at.to_string().parse().ok(), Some(at));
+        assert_eq!("2026-09-21T16:13:20.0079+02:00".parse().ok(), Some(at));
+        for wrong in ["", "1h", "2026-09-21", "2026-09-21T14:13:20"] {
+            assert!(wrong.parse::<Timestamp>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

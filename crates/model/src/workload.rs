@@ -23,8 +23,10 @@ text_enum! {
         Decommissioning = "decommissioning",
         /// Removed; only its records remain.
         Decommissioned = "decommissioned",
-        /// Its deployment ended without a usable cluster.
+        /// Its deployment ended without a usable cluster, or its removal did not end.
         Failed = "failed",
+        /// Its deployment or removal was cancelled; parts of it may be on its nodes.
+        Cancelled = "cancelled",
     }
 }
 
@@ -39,6 +41,8 @@ text_enum! {
         Degraded = "degraded",
         /// Not usable.
         Failed = "failed",
+        /// Nothing to judge: it was removed, or its deployment was cancelled.
+        None = "none",
     }
 }
 
@@ -51,9 +55,9 @@ text_enum! {
         Retrying = "retrying",
         /// The platform updates its records, without touching services.
         Reconciling = "reconciling",
-        /// A person may choose a repair that the platform then carries out.
-        RepairAvailable = "repair_available",
-        /// A person must do something outside the platform first.
+        /// The ended operation can be resumed without any other change.
+        Resumable = "resumable" | "repair_available",
+        /// A person must look into it, and possibly change something outside the platform, first.
         ManualIntervention = "manual_intervention",
         /// Cannot be recovered; only decommissioning remains.
         Terminal = "terminal",
@@ -81,7 +85,8 @@ impl Lifecycle {
             | Self::Stopped
             | Self::Starting
             | Self::Decommissioning
-            | Self::Failed => true,
+            | Self::Failed
+            | Self::Cancelled => true,
         }
     }
 }

@@ -36,10 +36,10 @@ fn members() -> String {
     let since = Timestamp::from_millis(0);
     let fault = Fault {
         code: "code".into(),
-        class: FaultClass::Repairable,
+        class: FaultClass::Manual,
         summary: String::new(),
         evidence: None,
-        next: NextAction { text: String::new(), command: None },
+        next: NextAction::text(""),
     };
     let states = [
         S::Pending,

@@ -64,7 +64,7 @@ pub trait App: Send + Sync {
     fn units(&self, component_key: &str) -> Vec<String>;
 
     /// Derives the health of a member from its unit's report.
-    fn judge(&self, member: &MemberView, report: &UnitReport) -> (Health, Option<Fault>);
+    fn judge(&self, member: &MemberView, workload: &WorkloadView, report: &UnitReport) -> (Health, Option<Fault>);
 }
 
 /// Description of an app in the catalog.

@@ -51,7 +51,7 @@ pub fn status(
         lifecycle,
         phase: operation.and_then(phase).unwrap_or_else(|| before.phase.clone()),
         health,
-        recovery: recovery(health, operation, workload, fault),
+        recovery: recovery(lifecycle, health, operation, workload, fault),
         progress: operation.map_or(before.progress, progress),
     }
 }
@@ -65,10 +65,11 @@ fn lifecycle(before: Lifecycle, operation: &OperationView<'_>) -> Lifecycle {
         (K::Deploy, S::Running | S::Waiting) => Lifecycle::Deploying,
         (K::Deploy, S::Succeeded) => Lifecycle::Running,
         (K::Deploy, S::NeedsAttention) if !workload_failed => Lifecycle::Running,
-        (K::Deploy, S::NeedsAttention | S::Failed | S::Cancelled) => Lifecycle::Failed,
+        (K::Deploy, S::NeedsAttention | S::Failed) => Lifecycle::Failed,
+        (K::Deploy | K::Decommission, S::Cancelled) => Lifecycle::Cancelled,
         (K::Decommission, S::Queued | S::Running | S::Waiting) => Lifecycle::Decommissioning,
         (K::Decommission, S::Succeeded) => Lifecycle::Decommissioned,
-        (K::Decommission, S::NeedsAttention | S::Failed | S::Cancelled) => Lifecycle::Failed,
+        (K::Decommission, S::NeedsAttention | S::Failed) => Lifecycle::Failed,
         (K::Stop, S::Queued | S::Running | S::Waiting) => Lifecycle::Stopping,
         (K::Stop, S::Succeeded) => Lifecycle::Stopped,
         (K::Start, S::Queued | S::Running | S::Waiting) => Lifecycle::Starting,
@@ -123,7 +124,8 @@ fn health(lifecycle: Lifecycle, busy: bool, workload: &WorkloadView) -> Health {
             }
         }
         Lifecycle::Decommissioning | Lifecycle::Stopping | Lifecycle::Starting => Health::Progressing,
-        Lifecycle::Stopped | Lifecycle::Decommissioned => Health::Healthy,
+        Lifecycle::Stopped => Health::Healthy,
+        Lifecycle::Decommissioned | Lifecycle::Cancelled => Health::None,
         Lifecycle::Running => {
             if workload.members.iter().any(unwell) {
                 Health::Degraded
@@ -137,6 +139,7 @@ fn health(lifecycle: Lifecycle, busy: bool, workload: &WorkloadView) -> Health {
 }
 
 fn recovery(
+    lifecycle: Lifecycle,
     health: Health,
     operation: Option<&OperationView<'_>>,
     workload: &WorkloadView,
@@ -148,7 +151,7 @@ fn recovery(
     {
         return Recovery::Retrying;
     }
-    if matches!(health, Health::Healthy | Health::Progressing) {
+    if lifecycle == Lifecycle::Decommissioned || matches!(health, Health::Healthy | Health::Progressing) {
         return Recovery::None;
     }
     let worst = workload
@@ -159,14 +162,16 @@ fn recovery(
         .map(|fault| fault.class)
         .max_by_key(|class| match class {
             FaultClass::Retryable => 0,
-            FaultClass::Repairable => 1,
-            FaultClass::Manual => 2,
-            FaultClass::Terminal => 3,
+            FaultClass::Manual => 1,
+            FaultClass::Terminal => 2,
         });
     match worst {
         Some(FaultClass::Manual) => Recovery::ManualIntervention,
         Some(FaultClass::Terminal) => Recovery::Terminal,
-        Some(FaultClass::Retryable | FaultClass::Repairable) | None => Recovery::RepairAvailable,
+        Some(FaultClass::Retryable) | None => {
+            let resumable = |of: &OperationView<'_>| of.state.is_final() && of.state != OperationState::Succeeded;
+            if operation.is_some_and(resumable) { Recovery::Resumable } else { Recovery::None }
+        }
     }
 }
 

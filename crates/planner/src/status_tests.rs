@@ -15,7 +15,7 @@ use crate::{
 const SINCE: Timestamp = Timestamp::from_millis(1);
 
 fn fault(class: FaultClass) -> Fault {
-    let next = NextAction { text: "look".into(), command: None };
+    let next = NextAction::text("look");
     Fault { code: "it_broke".into(), class, summary: "it broke".into(), evidence: None, next }
 }
 
@@ -83,7 +83,7 @@ fn deployment_fails_only_with_a_step_of_workload_scope() {
     assert_eq!(lifecycle(OperationState::Running, &[]), Lifecycle::Deploying);
     assert_eq!(lifecycle(OperationState::Waiting, &[]), Lifecycle::Deploying);
     assert_eq!(lifecycle(OperationState::Succeeded, &[]), Lifecycle::Running);
-    assert_eq!(lifecycle(OperationState::Cancelled, &[]), Lifecycle::Failed);
+    assert_eq!(lifecycle(OperationState::Cancelled, &[]), Lifecycle::Cancelled);
     let needs_attention = |steps: &[StepProgress]| lifecycle(OperationState::NeedsAttention, steps);
     assert_eq!(needs_attention(&[step("join", StepState::Failed, part)]), Lifecycle::Running);
     assert_eq!(needs_attention(&[step("bootstrap", StepState::Failed, whole)]), Lifecycle::Failed);
@@ -98,6 +98,7 @@ fn other_operations_set_their_lifecycle() {
     assert_eq!(lifecycle(K::Decommission, S::Running), Lifecycle::Decommissioning);
     assert_eq!(lifecycle(K::Decommission, S::Succeeded), Lifecycle::Decommissioned);
     assert_eq!(lifecycle(K::Decommission, S::NeedsAttention), Lifecycle::Failed);
+    assert_eq!(lifecycle(K::Decommission, S::Cancelled), Lifecycle::Cancelled);
     assert_eq!(lifecycle(K::Stop, S::Waiting), Lifecycle::Stopping);
     assert_eq!(lifecycle(K::Stop, S::Succeeded), Lifecycle::Stopped);
     assert_eq!(lifecycle(K::Start, S::Queued), Lifecycle::Starting);
@@ -107,8 +108,8 @@ fn other_operations_set_their_lifecycle() {
 }
 
 #[test]
-fn a_repairable_cluster_is_degraded_and_never_failed() {
-    let failed = || member(MemberState::Failed { since: SINCE, fault: fault(FaultClass::Repairable) }, Health::Failed);
+fn running_cluster_with_a_failed_member_is_degraded_and_never_failed() {
+    let failed = || member(MemberState::Failed { since: SINCE, fault: fault(FaultClass::Manual) }, Health::Failed);
     let health = |state, members| of(OperationKind::AddMember, state, &[], members).health;
     let over = OperationState::Succeeded;
     assert_eq!(health(over, vec![well(), failed()]), Health::Degraded);
@@ -123,6 +124,18 @@ fn a_repairable_cluster_is_degraded_and_never_failed() {
     let at_rest = |kind, state| of(kind, state, &[], vec![failed()]).health;
     assert_eq!(at_rest(OperationKind::Stop, OperationState::Succeeded), Health::Healthy);
     assert_eq!(at_rest(OperationKind::Decommission, OperationState::Running), Health::Progressing);
+}
+
+#[test]
+fn removed_or_cancelled_workload_has_no_health() {
+    let ended = |kind, state| {
+        let status = of(kind, state, &[], vec![member(MemberState::Removed, Health::None)]);
+        (status.lifecycle, status.health, status.recovery)
+    };
+    use {Health as H, Lifecycle as L, OperationKind as K, OperationState as S, Recovery as R};
+    assert_eq!(ended(K::Decommission, S::Succeeded), (L::Decommissioned, H::None, R::None));
+    assert_eq!(ended(K::Decommission, S::Cancelled), (L::Cancelled, H::None, R::Resumable));
+    assert_eq!(ended(K::Deploy, S::Cancelled), (L::Cancelled, H::None, R::Resumable));
 }
 
 #[test]
@@ -154,11 +167,12 @@ fn recovery_follows_the_worst_fault() {
     let recovery = |members| of(OperationKind::AddMember, OperationState::NeedsAttention, &[], members).recovery;
     use {FaultClass as F, Recovery as R};
     assert_eq!(recovery(vec![well()]), R::None);
-    assert_eq!(recovery(vec![failed(F::Retryable)]), R::RepairAvailable);
-    assert_eq!(recovery(vec![failed(F::Repairable), failed(F::Retryable)]), R::RepairAvailable);
-    assert_eq!(recovery(vec![failed(F::Manual), failed(F::Repairable)]), R::ManualIntervention);
+    assert_eq!(recovery(vec![failed(F::Retryable)]), R::Resumable);
+    assert_eq!(recovery(vec![failed(F::Manual), failed(F::Retryable)]), R::ManualIntervention);
     assert_eq!(recovery(vec![failed(F::Manual), failed(F::Terminal), failed(F::Manual)]), R::Terminal);
-    assert_eq!(recovery(vec![member(MemberState::Pending, Health::Degraded)]), R::RepairAvailable);
+    assert_eq!(recovery(vec![member(MemberState::Pending, Health::Degraded)]), R::Resumable);
+    let idle = of(OperationKind::AddMember, OperationState::Succeeded, &[], vec![failed(F::Retryable)]);
+    assert_eq!(idle.recovery, R::None, "no operation can be resumed");
     let of_workload = status(&BEFORE, &workload(vec![failed(F::Retryable)]), None, Some(&fault(F::Terminal)));
     assert_eq!(of_workload.recovery, R::Terminal);
     let waits = [step("p", StepState::Backoff, FailureScope::Member)];

@@ -222,6 +222,7 @@ fn own_audit(action: AuditAction, target: String, metadata: Value) -> NewAudit {
         action,
         target,
         project: None,
+        workload: None,
         result: AuditResult::Accepted,
         correlation: None,
         metadata,

@@ -279,7 +279,7 @@ impl Coded for ServerError {
                 "put it into use (gpuaas keys rotate sealing), or remove the file on every machine".to_owned()
             }
             Self::HistoryRolledBack(_) | Self::Store(StoreError::HistoryRolledBack(_)) => {
-                "if this is not the right database, put the right one in its place; otherwise restore a backup (gpuaas server restore), or \
+                "if this is not the right database, put the right one in its place; otherwise restore a backup (gpuaas server restore FILE), or \
                  continue without the missing changes: gpuaas server accept-history, which revokes every credential"
                     .to_owned()
             }

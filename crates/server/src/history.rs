@@ -202,12 +202,8 @@ pub(crate) async fn sync(store: Store) {
 /// restore. With `keep_credentials` an operator confirms that nothing is missing; this is refused if the store lacks a change. Fails while another
 /// process uses the data directory.
 pub async fn accept_history(options: &ServerOptions, keep_credentials: bool) -> Result<AcceptedHistory, ServerError> {
+    let (data, sealing) = open_for_acceptance(options).await?;
     let ports = ports::system();
-    let data = DataDir::open(&options.data_dir)?;
-    prior_use::require_platform(options).await?;
-    let sealing = KeyFiles::of(options)?.keys()?;
-    // Refuse a wrong sealing key before anything is changed.
-    bootstrap::check_keys(&options.store(), &sealing).await?;
     let found = match check(options, &ports).await {
         Ok(_) => return Err(ServerError::HistoryComplete),
         Err(ServerError::HistoryRolledBack(why)) if keep_credentials => {
@@ -220,6 +216,30 @@ pub async fn accept_history(options: &ServerOptions, keep_credentials: bool) -> 
     let accepted = apply_acceptance(found, sealing, &data, &store, &ports, keep_credentials).await;
     store.close().await;
     accepted
+}
+
+/// Returns the problem that [`accept_history`] would accept, or its refusal. Changes nothing.
+pub async fn preview_accept_history(
+    options: &ServerOptions,
+    keep_credentials: bool,
+) -> Result<AcceptedHistory, ServerError> {
+    let _used = open_for_acceptance(options).await?;
+    match evaluate_store(options).await? {
+        Ok(_) => Err(ServerError::HistoryComplete),
+        Err(HistoryProblem::WentBack(why, _)) if keep_credentials => Err(ServerError::HistoryRolledBack(why)),
+        Err(HistoryProblem::WentBack(found, _) | HistoryProblem::Unproven(found)) => {
+            Ok(AcceptedHistory { found, ended: None, admin: None })
+        }
+    }
+}
+
+/// Locks the data directory, and refuses one without a control plane and a wrong sealing key.
+async fn open_for_acceptance(options: &ServerOptions) -> Result<(DataDir, SealingKeys), ServerError> {
+    let data = DataDir::open(&options.data_dir)?;
+    prior_use::require_platform(options).await?;
+    let sealing = KeyFiles::of(options)?.keys()?;
+    bootstrap::check_keys(&options.store(), &sealing).await?;
+    Ok((data, sealing))
 }
 
 async fn apply_acceptance(
@@ -261,6 +281,7 @@ async fn record_decision(store: &Store, found: &str, keep_credentials: bool) -> 
         action: AuditAction::ServerHistoryAccept,
         target: "control-plane".to_owned(),
         project: None,
+        workload: None,
         result: AuditResult::Accepted,
         correlation: None,
         metadata: json!({ "found": found, "keep_credentials": keep_credentials }),

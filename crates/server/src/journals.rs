@@ -31,6 +31,6 @@ fn refused(error: ChannelError) -> CommandError {
     match error {
         ChannelError::Refused(refusal) => CommandError::new(refusal.code, refusal.message),
         error => CommandError::new(Code::NodeUnreachable, format!("the node's journal cannot be read: {error}"))
-            .then("see the node's connectivity: gpuaas node show"),
+            .then("see the node's connectivity: gpuaas node show NODE"),
     }
 }

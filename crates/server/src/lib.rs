@@ -35,7 +35,7 @@ pub use gpuaas_app_rke2::Deadlines;
 pub use gpuaas_artifacts::{Network, TrustedKey};
 pub use gpuaas_engine::{KeepFor, Retention, RevokedCredentials, RevokedNode};
 pub use gpuaas_store::{Finding, FindingKind};
-pub use history::{AcceptedHistory, accept_history};
+pub use history::{AcceptedHistory, accept_history, preview_accept_history};
 pub use options::ServerOptions;
 pub use sealing_key::{NextSealingKey, next_sealing_key};
 pub use verify::{Verified, verify};

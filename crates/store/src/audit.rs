@@ -1,6 +1,6 @@
 //! The audit log: append-only, written in the transaction of the change that it records.
 
-use gpuaas_model::{AuditAction, ProjectId, Timestamp};
+use gpuaas_model::{AuditAction, CorrelationId, ProjectId, Timestamp, WorkloadId};
 use serde_json::Value as Json;
 
 use crate::{
@@ -31,18 +31,31 @@ pub struct AuditFilter {
     pub action: Option<AuditAction>,
     /// Only records of this project.
     pub project: Option<ProjectId>,
+    /// Only records about this workload, those of its tasks included.
+    pub workload: Option<WorkloadId>,
+    /// Only records with this correlation id.
+    pub correlation: Option<CorrelationId>,
     /// Only records at or after this time.
     pub since: Option<Timestamp>,
+    /// Only records before this time.
+    pub until: Option<Timestamp>,
     /// Only records with a higher number.
     pub after: u64,
+    /// Only records with a lower number, newest first; [`AuditFilter::NEWEST`] for the newest of all.
+    pub before: Option<u64>,
     /// Most records to return; at most [`Page::LIMIT_MAX`].
     pub limit: Option<u32>,
 }
 
+impl AuditFilter {
+    /// The value of `before` for the newest records.
+    pub const NEWEST: u64 = u64::MAX;
+}
+
 const AUDIT: Numbered = numbered!(
     "audit",
-    "at, actor, actor_type, action, target, project_id, result, correlation, metadata",
-    "$2, $3, $4, $5, $6, $7, $8, $9, $10"
+    "at, actor, actor_type, action, target, project_id, workload_id, result, correlation, metadata",
+    "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11"
 );
 
 impl Tx {
@@ -55,6 +68,7 @@ impl Tx {
             text(record.action),
             text(&record.target),
             text_or_empty(record.project),
+            text_or_empty(record.workload),
             text(record.result),
             text_or_empty(record.correlation),
             text(metadata_to_store(record)?),
@@ -65,7 +79,7 @@ impl Tx {
 }
 
 impl Reader {
-    /// Returns audit records, oldest first.
+    /// Returns audit records, oldest first, or newest first below the number `before`.
     pub async fn audits(&mut self, filter: &AuditFilter) -> Result<Vec<AuditRecord>, StoreError> {
         self.selected(list(filter)).await?.iter().map(audit).collect()
     }
@@ -104,20 +118,37 @@ pub(crate) fn audit(row: &Row) -> Result<AuditRecord, StoreError> {
         action: get_parsed(row, "action")?,
         target: get_text(row, "target")?,
         project: get_optional(row, "project_id")?,
+        workload: get_optional(row, "workload_id")?,
         result: get_parsed(row, "result")?,
         correlation: get_optional(row, "correlation")?,
         metadata,
     })
 }
 
-/// Returns the statement for a page of audit records.
+/// Returns the statement for a page of audit records. Only the most selective condition uses an index: SQLite, which
+/// keeps no statistics, would prefer all records of an action to those of one workload.
 pub(crate) fn list(filter: &AuditFilter) -> Select {
-    let limit = filter.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX);
-    Select::all("* from audit")
-        .equal("actor", filter.actor.as_ref())
-        .equal("target", filter.target.as_ref())
-        .equal("action", filter.action)
-        .equal_indexed("project_id", filter.project)
-        .since("at", filter.since)
-        .page_after("sequence", int(filter.after), Value::Int(i64::from(limit)))
+    let conditions = [
+        ("workload_id", filter.workload.map(|id| id.to_string())),
+        ("correlation", filter.correlation.map(|id| id.to_string())),
+        ("target", filter.target.clone()),
+        ("project_id", filter.project.map(|id| id.to_string())),
+        ("actor", filter.actor.clone()),
+        ("action", filter.action.map(|action| action.to_string())),
+    ];
+    let mut given = conditions.into_iter().filter(|(_, value)| value.is_some());
+    let mut list = Select::all("* from audit");
+    if let Some((column, value)) = given.next() {
+        list = list.equal_indexed(column, value);
+    }
+    for (column, value) in given {
+        list = list.equal_unindexed(column, value);
+    }
+    let limit = Value::Int(i64::from(filter.limit.unwrap_or(Page::LIMIT_MAX).clamp(1, Page::LIMIT_MAX)));
+    let bounds = (filter.after == 0, filter.before.is_none_or(|before| before == AuditFilter::NEWEST));
+    let list = list.within("audit", (filter.since, filter.until), bounds);
+    match filter.before {
+        Some(before) => list.page_before("sequence", int(before), limit),
+        None => list.page_after("sequence", int(filter.after), limit),
+    }
 }

@@ -220,6 +220,8 @@ impl Dialect {
             (Self::Sqlite, 9) => Some(include_str!("../migrations/sqlite_0009_append_only.sql")),
             (Self::Sqlite, 10) => Some(include_str!("../migrations/sqlite_0010_retention.sql")),
             (Self::Postgres, 10) => Some(include_str!("../migrations/postgres_0010_retention.sql")),
+            (Self::Sqlite, 12) => Some(include_str!("../migrations/sqlite_0012_audit_workloads.sql")),
+            (Self::Postgres, 12) => Some(include_str!("../migrations/postgres_0012_audit_workloads.sql")),
             (Self::Sqlite | Self::Postgres, _) => None,
         }
     }

@@ -19,6 +19,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (9, include_str!("../migrations/0009_found_without_looking_at_every_row.sql")),
     (10, include_str!("../migrations/0010_retention.sql")),
     (11, include_str!("../migrations/0011_lists_by_their_conditions.sql")),
+    (12, include_str!("../migrations/0012_audit_filters_and_deletion.sql")),
 ];
 
 /// The schema of a new database, which replaces the migrations up to this version: it is created directly, without

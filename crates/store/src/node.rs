@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gpuaas_model::{Connectivity, Name, NodeId, NodeState};
 
 use crate::{
+    deleted::{deleted_at_column, get_name, name_column},
     error::StoreError,
     page::Page,
     query::{document, get_count, get_parsed, int, list_of, text},
@@ -54,8 +55,11 @@ impl Tx {
             text(next.connectivity),
             int(next.generation),
             document(&next)?,
+            text(name_column(&next.name, next.id, next.deleted_at)),
+            deleted_at_column(next.deleted_at),
         ];
-        let sql = "update nodes set state = $3, connectivity = $4, generation = $5, doc = $6 where id = $1 and generation = $2";
+        let sql = "update nodes set state = $3, connectivity = $4, generation = $5, doc = $6, name = $7, deleted_at = $8 \
+                   where id = $1 and generation = $2";
         match self.execute(sql, values).await? {
             1 => {
                 self.hints.push(Change::Node(node.id));
@@ -67,7 +71,7 @@ impl Tx {
 }
 
 impl Reader {
-    /// Returns the node with this id.
+    /// Returns the node with this id, even if it is deleted.
     pub async fn node(&mut self, id: NodeId) -> Result<NodeRecord, StoreError> {
         let found = self.find("select id, doc from nodes where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("node", id))
@@ -83,14 +87,14 @@ impl Reader {
         rows.iter().map(|row| row.record("doc").map(|node: NodeRecord| (node.id, node))).collect()
     }
 
-    /// Returns the names of the nodes with these ids.
+    /// Returns the names of the nodes with these ids, of deleted ones too.
     pub async fn node_names(
         &mut self,
         ids: impl IntoIterator<Item = NodeId>,
     ) -> Result<BTreeMap<NodeId, Name>, StoreError> {
         let sql = "select id, name from nodes where id in (select value from json_each($1))";
         let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
-        rows.iter().map(|row| Ok((get_parsed(row, "id")?, get_parsed(row, "name")?))).collect()
+        rows.iter().map(|row| Ok((get_parsed(row, "id")?, get_name(row)?))).collect()
     }
 
     /// Returns the node with this name, if there is one.
@@ -98,9 +102,9 @@ impl Reader {
         self.find("select id, doc from nodes where name = $1", vec![text(name)]).await
     }
 
-    /// Returns a page of nodes, oldest first.
+    /// Returns a page of nodes, without deleted ones, oldest first.
     pub async fn nodes(&mut self, filter: &NodeFilter) -> Result<Vec<NodeRecord>, StoreError> {
-        let all = Select::all("id, doc from nodes").equal("state", filter.state);
+        let all = Select::all("id, doc from nodes").only("deleted_at = 0").equal("state", filter.state);
         self.records(all.equal("connectivity", filter.connectivity).page(&filter.page)).await
     }
 
@@ -117,7 +121,8 @@ impl Reader {
 
     /// Returns the number of nodes by connectivity.
     pub async fn node_counts(&mut self) -> Result<BTreeMap<Connectivity, u64>, StoreError> {
-        let rows = self.rows("select connectivity, count(*) as n from nodes group by connectivity", Vec::new()).await?;
+        let sql = "select connectivity, count(*) as n from nodes where deleted_at = 0 group by connectivity";
+        let rows = self.rows(sql, Vec::new()).await?;
         rows.iter().map(|row| Ok((get_parsed(row, "connectivity")?, get_count(row, "n")?))).collect()
     }
 }

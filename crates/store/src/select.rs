@@ -49,12 +49,49 @@ impl Select {
         list
     }
 
-    /// Selects rows at or after this time; without a time, adds no condition.
-    pub(crate) fn since(self, column: &'static str, time: Option<Timestamp>) -> Self {
-        match time {
-            Some(time) => self.when(column, ">=", Value::Int(time.as_millis())),
-            None => self,
+    /// Like [`Select::equal`], but an expression that no index serves, so that the index of another condition is used.
+    pub(crate) fn equal_unindexed(mut self, column: &'static str, value: Option<impl Display>) -> Self {
+        if let Some(value) = value {
+            self.values.push(text(value));
+            self.conditions.push(format!("{column} || '' = ${}", self.values.len()));
         }
+        self
+    }
+
+    /// Selects rows of a table with the columns `at` and `sequence`: at or after the first time, and before the second.
+    ///
+    /// The numbers that this period can contain are found in the index of times. They bound the list, because times of
+    /// several clocks do not strictly grow with the numbers. `bounds` leaves out the lower or upper bound, where the
+    /// position of the page is the closer one: SQLite searches by the first bound of each side.
+    pub(crate) fn within(
+        mut self,
+        table: &'static str,
+        period: (Option<Timestamp>, Option<Timestamp>),
+        bounds: (bool, bool),
+    ) -> Self {
+        let mut during = Vec::new();
+        for (compared, time) in [(">=", period.0), ("<", period.1)] {
+            if let Some(time) = time {
+                self.values.push(Value::Int(time.as_millis()));
+                during.push(format!("at {compared} ${}", self.values.len()));
+            }
+        }
+        let during = during.join(" and ");
+        // `+ 0` keeps PostgreSQL from searching the minimum in the order of the numbers, through all earlier rows.
+        let number = |function| format!("(select {function}(sequence + 0) from {table} where {during})");
+        if period.0.is_some() && bounds.0 {
+            self.conditions.push(format!("sequence >= {}", number("min")));
+        }
+        if period.1.is_some() && bounds.1 {
+            self.conditions.push(format!("sequence <= {}", number("max")));
+        }
+        self.conditions.extend((!during.is_empty()).then_some(during));
+        self
+    }
+
+    /// Selects rows whose key is between two texts, both included.
+    pub(crate) fn between(self, key: &'static str, first: &str, last: &str) -> Self {
+        self.when(key, ">=", text(first)).when(key, "<=", text(last))
     }
 
     /// Adds a condition without values.
@@ -70,10 +107,18 @@ impl Select {
 
     /// Selects at most `limit` rows after this key, in the order of the keys.
     pub(crate) fn page_after(self, key: &'static str, after: Value, limit: Value) -> Self {
-        let mut list = self.when(key, ">", after);
-        list.values.push(limit);
-        list.rest = format!(" order by {key} limit ${}", list.values.len());
-        list
+        self.when(key, ">", after).limited(key, limit)
+    }
+
+    /// Selects at most `limit` rows before this key, in the reverse order of the keys.
+    pub(crate) fn page_before(self, key: &'static str, before: Value, limit: Value) -> Self {
+        self.when(key, "<", before).limited(&format!("{key} desc"), limit)
+    }
+
+    fn limited(mut self, order: &str, limit: Value) -> Self {
+        self.values.push(limit);
+        self.rest = format!(" order by {order} limit ${}", self.values.len());
+        self
     }
 
     /// Appends a clause without values.
@@ -117,7 +162,10 @@ mod tests {
     use gpuaas_model::Clock;
 
     use super::*;
-    use crate::{AllocationFilter, AuditFilter, OperationFilter, Store, StoreOptions, TaskFilter, WorkloadFilter};
+    use crate::{
+        AllocationFilter, AuditFilter, IdKind, IdPrefix, OperationFilter, Store, StoreOptions, TaskFilter,
+        WorkloadFilter,
+    };
 
     struct FixedClock;
 
@@ -131,10 +179,11 @@ mod tests {
     /// accumulate, each with the index columns that the query plan must use.
     fn lists() -> Vec<(Select, &'static str)> {
         let (project, node) = (Some(uuid("01")), Some(uuid("02")));
+        let prefix = IdPrefix::parse("0198c0de-0000-7000").unwrap();
         let tasks = TaskFilter::default;
         let operations = OperationFilter::default;
         let allocations = AllocationFilter::default;
-        vec![
+        [
             (crate::workload::list(&WorkloadFilter { project, ..WorkloadFilter::default() }), "project_id=?"),
             (crate::workload::counted(project), "project_id=?"),
             (crate::operation::list(&OperationFilter { project, ..operations() }), "project_id=? AND id>?"),
@@ -157,12 +206,41 @@ mod tests {
             ),
             (crate::token::list(project).page(&Page::default()), "project_id=? AND id>?"),
             (crate::service_account::list(uuid("01")).page(&Page::default()), "project_id=?"),
-            (crate::audit::list(&AuditFilter { project, ..AuditFilter::default() }), "project_id=? AND sequence>?"),
-            (
-                crate::audit::list(&AuditFilter { target: Some("node/a".to_owned()), ..AuditFilter::default() }),
-                "target=? AND sequence>?",
-            ),
         ]
+        .into_iter()
+        .chain(audits())
+        // In a project of the caller, the planner may prefer the index of the project.
+        .chain(IdKind::ALL.map(|kind| (crate::id_prefix::list(kind, &prefix, None), "id>? AND id<?")))
+        .collect()
+    }
+
+    /// The audit with every filter, alone and together with conditions that many records of others fulfil.
+    fn audits() -> Vec<(Select, &'static str)> {
+        let (project, action) = (Some(uuid("01")), "task.dispatch".parse().ok());
+        let (actor, target) = (Some("ann".to_owned()), Some("node/a".to_owned()));
+        let (workload, correlation) = (Some(uuid("03")), Some(uuid("05")));
+        let (since, until) = (Some(Timestamp::from_millis(1)), Some(Timestamp::from_millis(2)));
+        let common = AuditFilter { project, action, actor: actor.clone(), ..AuditFilter::default() };
+        let all = AuditFilter::default;
+        [
+            (AuditFilter { project, ..all() }, "project_id=? AND sequence>?"),
+            (AuditFilter { target: target.clone(), ..all() }, "target=? AND sequence>?"),
+            (AuditFilter { actor: actor.clone(), ..all() }, "actor=? AND sequence>?"),
+            (AuditFilter { action, ..all() }, "action=? AND sequence>?"),
+            (AuditFilter { workload, ..all() }, "workload_id=? AND sequence>?"),
+            (AuditFilter { correlation, ..all() }, "correlation=? AND sequence>?"),
+            (AuditFilter { actor, before: Some(AuditFilter::NEWEST), ..all() }, "actor=? AND sequence<?"),
+            (common.clone(), "project_id=? AND sequence>?"),
+            (AuditFilter { workload, ..common.clone() }, "workload_id=? AND sequence>?"),
+            (AuditFilter { correlation, ..common.clone() }, "correlation=? AND sequence>?"),
+            (AuditFilter { target, ..common.clone() }, "target=? AND sequence>?"),
+            (AuditFilter { since, ..all() }, "COVERING INDEX audit_at (at>?)"),
+            (AuditFilter { until, ..all() }, "COVERING INDEX audit_at (at<?)"),
+            (AuditFilter { until, ..all() }, "sequence>? AND sequence<?"),
+            (AuditFilter { since, until, ..common }, "project_id=? AND sequence>? AND sequence<?"),
+        ]
+        .map(|(filter, found_by)| (crate::audit::list(&filter), found_by))
+        .into()
     }
 
     fn uuid<T: std::str::FromStr<Err: std::fmt::Debug>>(end: &str) -> T {
@@ -172,9 +250,9 @@ mod tests {
     #[test]
     fn absent_conditions_add_nothing_to_the_statement() {
         let list = Select::all("id, doc from tasks").equal("state", None::<&str>).equal("node_id", Some("n"));
-        let list = list.since("at", Some(FixedClock.now())).page(&Page::default());
-        let expected = "select id, doc from tasks where node_id = $1 and at >= $2 and id > $3 order by id limit $4";
-        assert_eq!((list.sql().as_str(), list.values.len()), (expected, 4));
+        let list = list.within("tasks", (None, None), (true, true)).page(&Page::default());
+        let expected = "select id, doc from tasks where node_id = $1 and id > $2 order by id limit $3";
+        assert_eq!((list.sql().as_str(), list.values.len()), (expected, 3));
         assert_eq!(Select::all("id from tasks").then("order by id").sql(), "select id from tasks order by id");
     }
 

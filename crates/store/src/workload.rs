@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::{Health, Lifecycle, ProjectId, WorkloadId};
+use gpuaas_model::{Health, Lifecycle, Name, ProjectId, WorkloadId};
 
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, get_count, get_parsed, int, text},
+    query::{document, get_count, get_parsed, int, list_of, text},
     record::WorkloadRecord,
     select::Select,
     store::{Reader, Tx},
@@ -80,6 +80,16 @@ impl Reader {
     pub async fn workload(&mut self, id: WorkloadId) -> Result<WorkloadRecord, StoreError> {
         let found = self.find("select id, doc from workloads where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("workload", id))
+    }
+
+    /// Returns the names of the workloads with these ids.
+    pub async fn workload_names(
+        &mut self,
+        ids: impl IntoIterator<Item = WorkloadId>,
+    ) -> Result<BTreeMap<WorkloadId, Name>, StoreError> {
+        let sql = "select id, name from workloads where id in (select value from json_each($1))";
+        let rows = self.rows_with_lists(sql, vec![list_of(ids)]).await?;
+        rows.iter().map(|row| Ok((get_parsed(row, "id")?, get_parsed(row, "name")?))).collect()
     }
 
     /// Returns the newest workload with this name in a project. Names of decommissioned workloads can be reused.

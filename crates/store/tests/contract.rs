@@ -12,6 +12,7 @@ mod contract {
     pub(crate) mod conflicts;
     pub(crate) mod counts;
     pub(crate) mod crash;
+    pub(crate) mod deletion;
     pub(crate) mod dumps;
     pub(crate) mod encryption;
     pub(crate) mod enrollment;
@@ -172,10 +173,16 @@ behaviours! {
         session_records_the_newest_key_set_until_it_ends,
         live_replicas_share_a_fence_and_a_successor_gets_a_higher_one,
     }
+    deletion {
+        deleted_node_gives_back_its_name_and_keeps_its_history,
+        deleted_project_gives_back_its_name,
+        contents_of_a_project_are_what_it_still_uses,
+    }
     lists {
         pages_are_stable_while_rows_are_added,
         a_page_has_at_least_one_record_and_at_most_the_limit,
         every_node_is_read_beyond_a_page,
+        ids_are_found_by_their_first_characters,
         nodes_are_filtered_by_state_and_connectivity,
         allocations_are_filtered_by_project_state_and_node,
         workloads_are_filtered_and_counted,
@@ -263,5 +270,6 @@ behaviours! {
     }
     versions {
         database_of_every_earlier_version_migrates_and_keeps_its_rows,
+        audit_records_of_earlier_versions_get_their_workload,
     }
 }

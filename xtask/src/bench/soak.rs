@@ -14,7 +14,7 @@ use anyhow::Context;
 use camino::Utf8Path;
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use gpuaas_api_types::{CreateToken, EnrollNode, RegisterNode};
-use gpuaas_client::Client;
+use gpuaas_client::{AuditQuery, Client};
 
 use super::{
     Chosen,
@@ -254,7 +254,7 @@ fn pages(client: Client) -> Step {
             match number % 4 {
                 0 => client.list_nodes(None, None).await.map(drop),
                 1 => client.list_tasks(None, None).await.map(drop),
-                2 => client.list_audit(None, None, Some(10), 0).await.map(drop),
+                2 => client.list_audit(&AuditQuery { newest: Some(100), ..AuditQuery::default() }).await.map(drop),
                 _ => client.list_operations(None, None, None).await.map(drop),
             }
             .context("reading a list")

@@ -186,7 +186,7 @@ fn tasks_audited(world: &World, report: &mut Report) -> anyhow::Result<()> {
     let tasks = world.gpuaas(&["task", "list"])?;
     let tasks = tasks.as_array().cloned().unwrap_or_default();
     let count = |action: &str| -> anyhow::Result<usize> {
-        let records = world.gpuaas(&["audit", "list", "--action", action])?;
+        let records = world.gpuaas_of_platform(&["audit", "list", "--action", action])?;
         Ok(records.as_array().map_or(0, Vec::len))
     };
     let (sent, ended) = (count("task.dispatch")?, count("task.complete")?);

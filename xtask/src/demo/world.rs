@@ -90,11 +90,21 @@ impl World {
 
     /// Runs a `gpuaas` command and parses its JSON output.
     pub(super) fn gpuaas(&self, arguments: &[&str]) -> anyhow::Result<Value> {
+        self.gpuaas_with(arguments, &[("GPUAAS_PROJECT", PROJECT)])
+    }
+
+    /// Runs a `gpuaas` command that chooses no project.
+    pub(super) fn gpuaas_of_platform(&self, arguments: &[&str]) -> anyhow::Result<Value> {
+        self.gpuaas_with(arguments, &[])
+    }
+
+    fn gpuaas_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<Value> {
         let output = Command::new(&self.program)
             .args(arguments)
             .args(["--output", "json"])
             .env("GPUAAS_READY_FILE", &self.ready_file)
-            .env("GPUAAS_PROJECT", PROJECT)
+            .env_remove("GPUAAS_PROJECT")
+            .envs(environment.iter().copied())
             .env_remove("GPUAAS_TOKEN")
             .output()
             .with_context(|| format!("running gpuaas {}", arguments.join(" ")))?;

@@ -1,5 +1,5 @@
 //! `rke2.uninstall`: removes RKE2 with its own script, which kills what still runs and removes itself last; then removes the leftovers of
-//! that script that can only be RKE2's: empty folders, and chains without a rule. It also removes the staged artifacts: a node has one
+//! that script that can only be RKE2's: the paths that the task names, empty folders, and chains without a rule. It also removes the staged artifacts: a node has one
 //! workload at a time, and the next one must not find files that this one's tenant could write to.
 //!
 //! Guarantees: an uninstall that began is recorded until its end, even if the agent dies right after the script removed itself: the next
@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use gpuaas_host::{Command, FileSpec, Host};
+use gpuaas_host::{Changed, Command, FileSpec, Host};
 use gpuaas_wire::task::{Rke2Uninstall, Rke2Uninstalled, TaskFailure};
 
 use super::{artifact_fetch::STAGING, rke2_install::PREFIX};
@@ -32,13 +32,14 @@ const IPTABLES: [&str; 2] = ["/usr/sbin/iptables", "/usr/sbin/ip6tables"];
 const CHAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the script if it is there. Its exit status is reported, but not relied on: the residue report shows what is left.
-pub(crate) async fn run(_task: Rke2Uninstall, context: Context) -> Result<Rke2Uninstalled, TaskFailure> {
+pub(crate) async fn run(task: Rke2Uninstall, context: Context) -> Result<Rke2Uninstalled, TaskFailure> {
     let (host, script) = (context.host.as_ref(), Utf8Path::new(SCRIPT));
     // Runs first, and even if nothing is installed: artifacts are staged before the installation.
     if let Err(error) = host.remove(Utf8Path::new(STAGING)).await {
         tracing::warn!(%error, "could not remove the staged artifacts");
     }
-    let status = if host.exists(script).await.map_err(host_failed)? {
+    let has_script = host.exists(script).await.map_err(host_failed)?;
+    let status = if has_script {
         context.report_progress("uninstalling");
         write_marker(host, None).await?;
         // On SUSE with /usr/local as a separate mount, the script would look in /opt/rke2 and end at once.
@@ -48,9 +49,15 @@ pub(crate) async fn run(_task: Rke2Uninstall, context: Context) -> Result<Rke2Un
         write_marker(host, status).await?;
         status
     } else {
-        let Some(status) = read_marker(host).await? else { return Ok(Rke2Uninstalled { exit_status: None }) };
-        Some(status)
+        read_marker(host).await?
     };
+    let has_begun = has_script || status.is_some();
+    // A script that failed stays: it cleans more than paths, and the next attempt runs it again. A completed one has removed itself.
+    let is_completed = !host.exists(script).await.map_err(host_failed)?;
+    let has_removed = is_completed && remove_paths(host, &task.paths).await;
+    if !has_begun && !has_removed {
+        return Ok(Rke2Uninstalled { exit_status: None });
+    }
     remove_leftovers(host).await;
     host.daemon_reload().await.map_err(host_failed)?;
     host.remove(Utf8Path::new(MARKER)).await.map_err(host_failed)?;
@@ -75,6 +82,19 @@ async fn write_marker(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFa
         }
         written => written.map(drop).map_err(host_failed),
     }
+}
+
+/// Removes the paths and returns whether there was one. Follows no link and empties no mount; what cannot be removed stays, for example an
+/// immutable file, and the residue report lists it.
+async fn remove_paths(host: &dyn Host, paths: &[String]) -> bool {
+    let mut has_removed = false;
+    for path in paths {
+        match host.remove(Utf8Path::new(path)).await {
+            Ok(changed) => has_removed |= changed == Changed::Yes,
+            Err(error) => tracing::warn!(path, %error, "could not remove a path that the uninstall left"),
+        }
+    }
+    has_removed
 }
 
 /// Removes the leftovers. Those that cannot be removed stay; the residue report lists them if they are residue.
@@ -110,7 +130,7 @@ mod tests {
     async fn begun_uninstall_is_finished_and_nothing_is_done_without_one() {
         let (folder, host) = sandbox(&[]);
         std::fs::create_dir_all(folder.path().join("etc/rancher")).unwrap();
-        let found = run(Rke2Uninstall {}, context(&host)).await.unwrap();
+        let found = run(Rke2Uninstall::default(), context(&host)).await.unwrap();
         assert_eq!(found.exit_status, None);
         assert!(folder.path().join("etc/rancher").exists(), "empty folders stay if no uninstall was begun");
         for (status, known) in [(None, 0), (Some(0), 0), (Some(3), 3)] {
@@ -118,7 +138,7 @@ mod tests {
             assert_eq!(read_marker(host.as_ref()).await.unwrap(), Some(known));
         }
         // This host has no init to reload, so the uninstall does not end and stays recorded.
-        run(Rke2Uninstall {}, context(&host)).await.unwrap_err();
+        run(Rke2Uninstall::default(), context(&host)).await.unwrap_err();
         assert!(!folder.path().join("etc/rancher").exists());
         assert_eq!(read_marker(host.as_ref()).await.unwrap(), Some(3));
     }
@@ -131,8 +151,8 @@ mod tests {
         let (folder, host) = sandbox(&[(SCRIPT, text), ("/usr/local/bin/rke2", "")]);
         let script = folder.path().join(SCRIPT.trim_start_matches('/'));
         std::fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        // This host has no init, so the steps after the script fail.
-        run(Rke2Uninstall {}, context(&host)).await.unwrap_err();
+        // This host has no init, so the reload after the script fails.
+        run(Rke2Uninstall::default(), context(&host)).await.unwrap_err();
         assert_eq!(read_marker(host.as_ref()).await.unwrap(), Some(0), "the script must succeed");
         assert!(!folder.path().join("usr/local/bin/rke2").exists());
     }
@@ -152,12 +172,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn repeated_uninstall_removes_what_the_script_left_and_no_mount_or_link_target() {
+        let (folder, host) =
+            sandbox(&[("/var/lib/kubelet/pods/1", ""), ("/etc/cni/net.d/10", ""), ("/mnt/disk/x", "")]);
+        std::fs::create_dir_all(folder.path().join("var/log")).unwrap();
+        std::os::unix::fs::symlink("../../mnt/disk", folder.path().join("var/log/pods")).unwrap();
+        let paths = ["/var/lib/kubelet", "/var/log/pods", "/var/lib/absent"].map(str::to_owned).to_vec();
+        // This host has no init, so the reload after the removal fails.
+        run(Rke2Uninstall { paths: paths.clone() }, context(&host)).await.unwrap_err();
+        let is_there = |path: &str| folder.path().join(path).exists();
+        assert!(!is_there("var/lib/kubelet") && !is_there("var/log/pods"));
+        assert!(is_there("mnt/disk/x") && is_there("etc/cni/net.d/10"), "only the named paths are removed");
+        assert_eq!(run(Rke2Uninstall { paths }, context(&host)).await.unwrap().exit_status, None, "nothing is left");
+    }
+
+    #[tokio::test]
+    async fn failed_script_stays_and_its_paths_too() {
+        let text = "#!/bin/sh\nexit 3\n";
+        let (folder, host) = sandbox(&[(SCRIPT, text), ("/var/lib/kubelet/x", "")]);
+        let script = folder.path().join(SCRIPT.trim_start_matches('/'));
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let task = Rke2Uninstall { paths: vec![SCRIPT.to_owned(), "/var/lib/kubelet".to_owned()] };
+        run(task, context(&host)).await.unwrap_err();
+        assert!(script.exists() && folder.path().join("var/lib/kubelet/x").exists());
+    }
+
+    #[tokio::test]
     async fn every_uninstall_removes_staged_artifacts() {
         let (folder, host) =
             sandbox(&[("/var/lib/gpuaas-agent/artifacts/0a1b", "x"), ("/var/lib/gpuaas-agent/artifacts/2c.part", "y")]);
         std::fs::write(folder.path().join("var/lib/gpuaas-agent/identity.json"), "kept").unwrap();
         for _ in 0..2 {
-            assert_eq!(run(Rke2Uninstall {}, context(&host)).await.unwrap().exit_status, None);
+            assert_eq!(run(Rke2Uninstall::default(), context(&host)).await.unwrap().exit_status, None);
             assert_eq!(host.list("/var/lib/gpuaas-agent".into()).await.unwrap(), ["identity.json"]);
         }
     }

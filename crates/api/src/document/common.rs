@@ -96,11 +96,14 @@ impl Kind {
     /// Returns the operation's own codes and those of its kind.
     fn codes(&self, operation: &Operation) -> Vec<Code> {
         let mut codes = own_codes(operation);
+        let finds_objects = codes.contains(&Code::NotFound);
         let mut add = |when: bool, code: Code| {
             if when && !codes.contains(&code) {
                 codes.push(code);
             }
         };
+        // An object may be named by the first characters of its id.
+        add(finds_objects, Code::IdAmbiguous);
         add(self.needs_token, Code::Unauthenticated);
         add(self.needs_permission, Code::OneTimeTokenOnly);
         add(self.is_denied_to_some, Code::Forbidden);

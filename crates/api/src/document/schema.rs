@@ -4,6 +4,7 @@ use gpuaas_model::{
     AllocationState, ArchiveKind, AuditAction, Connectivity, Health, LINE_FORMAT, Lifecycle, Line, Name, NodeState,
     OperationState, TaskState,
 };
+use gpuaas_store::IdPrefix;
 use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
 
 use crate::views::SECTIONS;
@@ -15,6 +16,8 @@ const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 const FILE: &str = "^[A-Za-z0-9][A-Za-z0-9._~+-]*$";
 /// A SHA-256 digest.
 const DIGEST: &str = "^[0-9a-f]{64}$";
+/// Length of a UUID with its hyphens.
+const UUID_BYTES: usize = 36;
 /// Longest file name, in bytes.
 const FILE_BYTES_MAX: usize = 255;
 
@@ -37,9 +40,20 @@ fn key() -> Object {
     string().min_length(Some(1)).max_length(Some(Name::LENGTH_BYTES_MAX)).pattern(Some(LABEL)).build()
 }
 
+/// Schema of an object's id or of its first characters.
+fn id_prefix() -> Object {
+    let pattern = "^[0-9A-Fa-f][0-9A-Fa-f-]*$";
+    string().min_length(Some(IdPrefix::LENGTH_MIN)).max_length(Some(UUID_BYTES)).pattern(Some(pattern)).build()
+}
+
 /// Schema of an object's id.
 fn id() -> Object {
     string().format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid))).build()
+}
+
+/// Schema of a time.
+fn time() -> Object {
+    string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build()
 }
 
 /// Schema of a page size.
@@ -71,7 +85,7 @@ fn file() -> Object {
 /// Returns the schema of the path segment `name`.
 pub(super) fn of_path(name: &str) -> Object {
     match name {
-        "id" => id(),
+        "id" => id_prefix(),
         "file" => file(),
         _ => key(),
     }
@@ -81,9 +95,12 @@ pub(super) fn of_path(name: &str) -> Object {
 pub(super) fn of_query(name: &str, operation: &str) -> Option<Object> {
     Some(match (name, operation) {
         ("project" | "workload" | "node", _) => key(),
-        ("cursor" | "operation", _) => id(),
+        ("cursor" | "correlation", _) => id(),
+        ("operation", _) => id_prefix(),
         ("limit", _) => limit(),
         ("after" | "since_seconds", _) => number(),
+        ("since" | "until", _) => time(),
+        ("order", _) => enumeration(["oldest", "newest"]),
         ("sha256", _) => string().min_length(Some(64)).max_length(Some(64)).pattern(Some(DIGEST)).build(),
         ("actor" | "target" | "app" | "unit", _) => text(),
         ("action", _) => enumeration_of!(AuditAction),

@@ -7,14 +7,19 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessGranted, RequestAccess};
-use gpuaas_engine::{
-    CommandError,
-    commands::access::{self, DeliveryRequest},
-};
-use gpuaas_model::AccessGrantId;
+use gpuaas_engine::commands::access::{self, DeliveryRequest};
+use gpuaas_store::IdKind;
 
 use super::workloads::{ProjectParams, find};
-use crate::{auth::Authenticated, body::Body, page::Params, problem::ApiProblem, state::ApiState, views};
+use crate::{
+    auth::Authenticated,
+    body::Body,
+    lookup,
+    page::{DryRunParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+    views,
+};
 
 /// Returns the endpoint of the workload's cluster, the available kinds of credentials, and the delivered ones.
 #[utoipa::path(
@@ -71,8 +76,11 @@ pub(crate) async fn deliver_kubeconfig(
 }
 
 /// Revokes a delivered credential.
+///
+/// With `dry_run`, nothing changes, and the cluster is not asked.
 #[utoipa::path(
-    delete, path = "/api/v1/access-grants/{id}", tag = "workloads", security(("token" = [])), params(("id" = String, Path)),
+    delete, path = "/api/v1/access-grants/{id}", tag = "workloads", security(("token" = [])),
+    params(("id" = String, Path), DryRunParams),
     extensions(
         ("x-permission" = json!("access.take")), ("x-cli" = json!("workload revoke-access")), ("x-audit" = json!("access.revoke")), ("x-event" = json!("access.revoked")),
         ("x-errors" = json!(["not_found", "field_invalid", "cluster_not_ready", "state_conflict", "cluster_unreachable"]))
@@ -83,7 +91,9 @@ pub(crate) async fn revoke_access(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
+    Params(params): Params<DryRunParams>,
 ) -> Result<Json<AccessGrant>, ApiProblem> {
-    let id: AccessGrantId = key.parse().map_err(|_| CommandError::not_found("access grant", &key))?;
+    let caller = caller.with_dry_run(params.dry_run);
+    let id = lookup::id(&mut state.engine.store().read_once().await?, &caller, IdKind::AccessGrant, &key).await?;
     Ok(Json(views::grant(access::revoke(&state.engine, &caller, id).await?)))
 }

@@ -7,9 +7,8 @@ use axum::{
     response::Response,
 };
 use gpuaas_api_types::{Allocation, CreateAllocation, List};
-use gpuaas_engine::{CommandError, commands::allocation};
-use gpuaas_model::AllocationId;
-use gpuaas_store::{AllocationFilter, AllocationRecord, Reader, StoreError};
+use gpuaas_engine::commands::allocation;
+use gpuaas_store::{AllocationFilter, AllocationRecord, IdKind, Reader, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -20,7 +19,7 @@ use crate::{
     convert,
     etag::{IfMatch, IfNoneMatch},
     lookup,
-    page::{PageParams, Params},
+    page::{DryRunParams, PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
 };
@@ -65,10 +64,12 @@ pub(crate) async fn list_allocations(
         AllocationFilter { project, state: parsed(params.state.as_deref(), "state")?, node: None, page: page.page() };
     let records = reader.allocations(&filter).await?;
     let next_cursor = page.next_cursor(&records, |record| record.id.to_string());
-    let names = reader.node_names(records.iter().map(|record| record.node)).await?;
-    let shown = records.into_iter().map(|record| match names.get(&record.node) {
-        Some(name) => Ok(convert::allocation(record, name)),
-        None => Err(StoreError::NotFound { what: "node", id: record.node.to_string() }),
+    let nodes = reader.node_names(records.iter().map(|record| record.node)).await?;
+    let projects = reader.project_names(records.iter().map(|record| record.project)).await?;
+    let shown = records.into_iter().map(|record| match (nodes.get(&record.node), projects.get(&record.project)) {
+        (Some(node), Some(project)) => Ok(convert::allocation(record, node, project)),
+        (None, _) => Err(StoreError::NotFound { what: "node", id: record.node.to_string() }),
+        (_, None) => Err(StoreError::NotFound { what: "project", id: record.project.to_string() }),
     });
     Ok(Json(List::new(shown.collect::<Result<_, _>>()?, next_cursor)))
 }
@@ -91,7 +92,8 @@ pub(crate) async fn create_allocation(
 ) -> Result<(StatusCode, Json<Allocation>), ApiProblem> {
     let (project, node) = {
         let mut reader = state.engine.store().read().await?;
-        (lookup::project(&mut reader, &ask.project).await?.id, lookup::node(&mut reader, &ask.node).await?.id)
+        let project = lookup::project(&mut reader, &caller, &ask.project).await?.id;
+        (project, lookup::node(&mut reader, &caller, &ask.node).await?.id)
     };
     let created = allocation::create(&state.engine, &caller, project, node).await?;
     let shown = shown(&mut state.engine.store().read().await?, created).await?;
@@ -113,8 +115,8 @@ pub(crate) async fn get_allocation(
     Path(id): Path<String>,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, ApiProblem> {
-    let id = parse_id(&id)?;
     let mut reader = state.engine.store().read().await?;
+    let id = lookup::id(&mut reader, &caller, IdKind::Allocation, &id).await?;
     let record = reader.allocation(id).await?;
     caller.require_visible(record.project, "allocation", id)?;
     let revision = (&record).into();
@@ -123,9 +125,11 @@ pub(crate) async fn get_allocation(
 
 /// Releases an allocation.
 ///
-/// The node's identity becomes invalid. The node must be reimaged before it is allocated again.
+/// The node's identity becomes invalid. The node must be reimaged before it is allocated again. With `dry_run`, nothing changes, and the
+/// response is what it would be.
 #[utoipa::path(
-    post, path = "/api/v1/allocations/{id}/release", tag = "allocations", security(("token" = [])), params(("id" = String, Path)),
+    post, path = "/api/v1/allocations/{id}/release", tag = "allocations", security(("token" = [])),
+    params(("id" = String, Path), DryRunParams),
     extensions(
         ("x-permission" = json!("allocations.write")), ("x-cli" = json!("allocation release")), ("x-audit" = json!("allocation.release")), ("x-event" = json!("allocation.changed")),
         ("x-errors" = json!(["not_found", "allocation_in_use", "state_conflict", "precondition_failed"]))
@@ -136,18 +140,19 @@ pub(crate) async fn release_allocation(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(id): Path<String>,
+    Params(params): Params<DryRunParams>,
     IfMatch(seen): IfMatch,
 ) -> Result<Json<Allocation>, ApiProblem> {
-    let released = allocation::release(&state.engine, &caller, parse_id(&id)?, &seen).await?;
+    let caller = caller.with_dry_run(params.dry_run);
+    let id = lookup::id(&mut state.engine.store().read_once().await?, &caller, IdKind::Allocation, &id).await?;
+    let released = allocation::release(&state.engine, &caller, id, &seen).await?;
     Ok(Json(shown(&mut state.engine.store().read().await?, released).await?))
-}
-
-/// Parses an id. A text that cannot be an id is reported as absent.
-fn parse_id(id: &str) -> Result<AllocationId, ApiProblem> {
-    Ok(id.parse().map_err(|_| CommandError::not_found("allocation", id))?)
 }
 
 async fn shown(reader: &mut Reader, record: AllocationRecord) -> Result<Allocation, ApiProblem> {
     let node = reader.node(record.node).await?;
-    Ok(convert::allocation(record, &node.name))
+    let projects = reader.project_names([record.project]).await?;
+    let unknown = || StoreError::NotFound { what: "project", id: record.project.to_string() };
+    let project = projects.get(&record.project).ok_or_else(unknown)?;
+    Ok(convert::allocation(record, &node.name, project))
 }

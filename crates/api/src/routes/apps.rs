@@ -6,6 +6,7 @@ use axum::{
 };
 use gpuaas_api_types::{App, List, PlacementOption, ProblemReason};
 use gpuaas_engine::{AppEntry, CommandError, commands::placement};
+use gpuaas_model::Name;
 use gpuaas_store::{Reader, StoreError};
 
 use crate::{
@@ -75,15 +76,16 @@ pub(crate) async fn placement_options(
 ) -> Result<Json<List<PlacementOption>>, ApiProblem> {
     let project = {
         let mut reader = state.engine.store().read().await?;
-        lookup::caller_project(&mut reader, &caller, params.project.as_deref()).await?
+        let project = lookup::caller_project(&mut reader, &caller, params.project.as_deref()).await?;
+        reader.project(project).await?
     };
     let page = params.page_params();
-    let options = placement::options(&state.engine, &caller, project, &slug, &page.page()).await?;
+    let options = placement::options(&state.engine, &caller, project.id, &slug, &page.page()).await?;
     let next_cursor = page.next_cursor(&options, |option| option.allocation.id.to_string());
-    Ok(Json(List::new(options.into_iter().map(option).collect(), next_cursor)))
+    Ok(Json(List::new(options.into_iter().map(|of| option(of, &project.name)).collect(), next_cursor)))
 }
 
-fn option(option: placement::PlacementOption) -> PlacementOption {
+fn option(option: placement::PlacementOption, project: &Name) -> PlacementOption {
     let reason = |reason: gpuaas_model::Reason| ProblemReason {
         field: reason.field,
         code: reason.code.to_string(),
@@ -93,7 +95,7 @@ fn option(option: placement::PlacementOption) -> PlacementOption {
     PlacementOption {
         usable: option.reasons.is_empty(),
         reasons: option.reasons.into_iter().map(reason).collect(),
-        allocation: convert::allocation(option.allocation, &option.node.name),
+        allocation: convert::allocation(option.allocation, &option.node.name, project),
     }
 }
 

@@ -8,16 +8,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use gpuaas_api_types::{Archive, List};
-use gpuaas_engine::{Caller, CommandError};
-use gpuaas_model::{ArchiveId, Code, Permission};
-use gpuaas_store::ArchiveRecord;
+use gpuaas_engine::Caller;
+use gpuaas_model::{Code, Permission};
+use gpuaas_store::{ArchiveRecord, IdKind};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::nodes::parsed;
 use crate::{
     auth::Authenticated,
-    convert,
+    convert, lookup,
     page::{PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
@@ -112,6 +112,7 @@ pub(crate) async fn read_archive(
 
 async fn find(state: &ApiState, caller: &Caller, key: &str) -> Result<ArchiveRecord, ApiProblem> {
     caller.require(Permission::ArchivesRead)?;
-    let id: ArchiveId = key.parse().map_err(|_| CommandError::not_found("archive", key))?;
-    Ok(state.engine.store().read().await?.archive(id).await?)
+    let mut reader = state.engine.store().read().await?;
+    let id = lookup::id(&mut reader, caller, IdKind::Archive, key).await?;
+    Ok(reader.archive(id).await?)
 }

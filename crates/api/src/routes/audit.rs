@@ -2,12 +2,13 @@
 
 use axum::{Json, extract::State};
 use gpuaas_api_types::{AuditEntry, List};
+use gpuaas_model::{Code, CorrelationId, Timestamp};
 use gpuaas_store::AuditFilter;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::nodes::parsed;
-use crate::{auth::Authenticated, convert, page::Params, page::seconds_ago, problem::ApiProblem, state::ApiState};
+use crate::{auth::Authenticated, convert, lookup, page::Params, problem::ApiProblem, state::ApiState};
 
 /// Most records in one list.
 const LIMIT_MAX: u32 = 1_000;
@@ -17,7 +18,7 @@ const LIMIT_MAX: u32 = 1_000;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditParams {
-    /// Name of the actor.
+    /// Name of the actor: that of a token, `node/NAME`, or `control-plane`.
     #[serde(default, deserialize_with = "crate::page::text")]
     #[param(value_type = Option<String>)]
     actor: Option<String>,
@@ -27,9 +28,19 @@ pub(crate) struct AuditParams {
     target: Option<String>,
     /// Action, for example `task.dispatch`.
     action: Option<String>,
-    /// Return records of this many last seconds only.
-    since_seconds: Option<u64>,
-    /// Return records after this number.
+    /// Name or id of the project; also the id of a deleted one. Defaults to the caller's project, or to all.
+    project: Option<String>,
+    /// Name or id of a workload: the records about it and about its tasks. A name stands for the newest workload that has it.
+    workload: Option<String>,
+    /// Correlation id of the request that caused the records.
+    correlation: Option<String>,
+    /// Return records at or after this time.
+    since: Option<String>,
+    /// Return records before this time.
+    until: Option<String>,
+    /// Order of the records: `oldest` first, the default, or `newest` first.
+    order: Option<String>,
+    /// `next_cursor` of the previous page: return the records after the one with this number, in the chosen order.
     after: Option<u64>,
     /// Number of records per page: 1 to 1,000, 1,000 by default.
     #[serde(default, deserialize_with = "crate::page::limit")]
@@ -37,12 +48,12 @@ pub(crate) struct AuditParams {
     limit: Option<u32>,
 }
 
-/// Lists audit records that the caller may see, oldest first.
+/// Lists audit records that the caller may see.
 #[utoipa::path(
     get, path = "/api/v1/audit", tag = "audit", security(("token" = [])), params(AuditParams),
     extensions(
         ("x-permission" = json!("audit.read")), ("x-cli" = json!("audit list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["query_invalid"]))
+        ("x-errors" = json!(["query_invalid", "not_found"]))
     ),
     responses((status = 200, body = List<AuditEntry>))
 )]
@@ -52,17 +63,47 @@ pub(crate) async fn list_audit(
     Params(params): Params<AuditParams>,
 ) -> Result<Json<List<AuditEntry>>, ApiProblem> {
     let limit = params.limit.unwrap_or(LIMIT_MAX).clamp(1, LIMIT_MAX);
-    let filter = AuditFilter {
+    let (after, before) = position(params.order.as_deref(), params.after)?;
+    let correlation: Option<Result<CorrelationId, _>> = params.correlation.map(|id| id.parse());
+    let correlation = correlation.transpose();
+    let mut filter = AuditFilter {
         actor: params.actor,
         target: params.target,
         action: parsed(params.action.as_deref(), "action")?,
-        project: caller.principal.project,
-        since: params.since_seconds.map(|seconds| seconds_ago(state.engine.ports().clock.now(), seconds)),
-        after: params.after.unwrap_or(0),
+        correlation: correlation.map_err(|_| invalid("correlation", "a correlation id is a UUID"))?,
+        since: time(params.since.as_deref(), "since")?,
+        until: time(params.until.as_deref(), "until")?,
+        after,
+        before,
         limit: Some(limit),
+        ..AuditFilter::default()
     };
-    let records = state.engine.store().read().await?.audits(&filter).await?;
+    let mut reader = state.engine.store().read().await?;
+    let project = params.project.as_deref();
+    filter.project = lookup::project_of_history(&mut reader, &caller, project).await?;
+    if let Some(workload) = &params.workload {
+        filter.workload = Some(lookup::workload(&mut reader, &caller, project, workload).await?.id);
+    }
+    let records = reader.audits(&filter).await?;
     let full = u32::try_from(records.len()).is_ok_and(|length| length == limit);
     let next_cursor = records.last().filter(|_| full).map(|record| record.sequence.to_string());
     Ok(Json(List::new(records.into_iter().map(convert::audit).collect(), next_cursor)))
+}
+
+/// Returns the numbers after which or before which a page begins.
+fn position(order: Option<&str>, after: Option<u64>) -> Result<(u64, Option<u64>), ApiProblem> {
+    match order {
+        None | Some("oldest") => Ok((after.unwrap_or(0), None)),
+        Some("newest") => Ok((0, Some(after.unwrap_or(AuditFilter::NEWEST)))),
+        Some(_) => Err(invalid("order", "the order is oldest or newest")),
+    }
+}
+
+fn time(text: Option<&str>, field: &str) -> Result<Option<Timestamp>, ApiProblem> {
+    let parse = |text: &str| text.parse().map_err(|_| invalid(field, "the time is not like 2026-07-01T08:00:00Z"));
+    text.map(parse).transpose()
+}
+
+fn invalid(field: &str, detail: &str) -> ApiProblem {
+    ApiProblem::new(Code::QueryInvalid, detail).about(field)
 }

@@ -9,7 +9,14 @@ use gpuaas_engine::commands::{
 use gpuaas_model::{Code, KeyState};
 use gpuaas_trust::is_sha256_hex;
 
-use crate::{auth::Authenticated, body::Body, convert, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated,
+    body::Body,
+    convert,
+    page::{DryRunParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// Lists every present and former authority, oldest first.
 #[utoipa::path(get, path = "/api/v1/authorities", tag = "platform", security(("token" = [])), extensions(
@@ -47,9 +54,10 @@ pub(crate) async fn rotate_authority(
 
 /// Takes the next step of the rotation without the nodes that delay it.
 ///
-/// A node that is left behind when the old authority is retired must be enrolled again.
+/// A node that is left behind when the old authority is retired must be enrolled again. With `dry_run`, nothing changes, and the response is what it would be.
 #[utoipa::path(
     post, path = "/api/v1/authorities/force", tag = "platform", security(("token" = [])), request_body = ForceAuthority,
+    params(DryRunParams),
     extensions(
         ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("authority.force")),
         ("x-event" = json!("authority.state_changed")), ("x-errors" = json!(["field_invalid", "state_conflict"]))
@@ -59,8 +67,10 @@ pub(crate) async fn rotate_authority(
 pub(crate) async fn force_authority(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
+    Params(params): Params<DryRunParams>,
     Body(ask): Body<ForceAuthority>,
 ) -> Result<Json<Authority>, ApiProblem> {
+    let caller = caller.with_dry_run(params.dry_run);
     let invalid = || ApiProblem::new(Code::FieldInvalid, "the state must be staged or grace");
     let state_of = match ask.state.as_str() {
         "staged" => KeyState::Staged,

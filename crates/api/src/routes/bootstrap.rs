@@ -36,6 +36,6 @@ pub(crate) async fn bootstrap(
     let new = NewAdmin { name: ask.name, ttl_seconds: ask.ttl_seconds };
     let (record, secret) = exchange(&state.engine, &caller, new).await?;
     state.limits.record_valid(&record.sha256);
-    let created = CreatedToken { token: convert::token(record), secret: secret.expose().to_owned() };
+    let created = CreatedToken { token: convert::token(record, None), secret: secret.expose().to_owned() };
     Ok((StatusCode::CREATED, Json(created)))
 }

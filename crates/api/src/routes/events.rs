@@ -118,7 +118,7 @@ fn is_gap(after: u64, next: u64) -> bool {
 async fn stream_of(state: &ApiState, caller: &Caller, project: Option<&str>) -> Result<StreamName, ApiProblem> {
     match (project, caller.principal.project) {
         (Some(key), _) => {
-            let project = lookup::project(&mut state.engine.store().read().await?, key).await?.id;
+            let project = lookup::project(&mut state.engine.store().read().await?, caller, key).await?.id;
             caller.require_visible(project, "project", key)?;
             Ok(StreamName::Project(project))
         }

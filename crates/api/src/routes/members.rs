@@ -11,12 +11,12 @@ use gpuaas_engine::commands::workload;
 use gpuaas_model::WorkloadId;
 use gpuaas_store::{MemberRecord, Reader, StoreError};
 
-use super::workloads::{DryRunParams, find, preview, started};
+use super::workloads::{find, preview, started};
 use crate::{
     auth::Authenticated,
     body::Body,
     etag::IfMatch,
-    page::{Params, ProjectPageParams},
+    page::{Params, ProjectDryRunParams, ProjectPageParams},
     problem::ApiProblem,
     state::ApiState,
     views,
@@ -50,7 +50,7 @@ pub(crate) async fn list_members(
 /// With `dry_run`, the response is 200 with the plan.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])), request_body = AddMembers,
-    params(("workload" = String, Path, description = "name or id"), DryRunParams),
+    params(("workload" = String, Path, description = "name or id"), ProjectDryRunParams),
     extensions(
         ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload add-member")), ("x-audit" = json!("workload.add_member")), ("x-event" = json!("operation.started")),
         ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "precondition_failed", "placement_invalid", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "agent_too_old"]))
@@ -63,7 +63,7 @@ pub(crate) async fn add_members(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
-    Params(params): Params<DryRunParams>,
+    Params(params): Params<ProjectDryRunParams>,
     IfMatch(seen): IfMatch,
     Body(ask): Body<AddMembers>,
 ) -> Result<Response, ApiProblem> {

@@ -9,6 +9,7 @@ mod audit;
 mod authorities;
 mod bootstrap;
 mod enroll;
+mod error_pages;
 mod events;
 mod health;
 mod install;
@@ -59,6 +60,7 @@ macro_rules! of_every_operation {
             $of!(replicas::list_replicas),
             $of!(projects::list_projects),
             $of!(projects::create_project),
+            $of!(projects::delete_project),
             $of!(tokens::list_tokens),
             $of!(tokens::create_token),
             $of!(tokens::revoke_token),
@@ -84,6 +86,8 @@ macro_rules! of_every_operation {
             $of!(nodes::fix_node),
             $of!(nodes::reset_node),
             $of!(nodes::reimage_node),
+            $of!(nodes::retire_node),
+            $of!(nodes::delete_node),
             $of!(enroll::enroll),
             $of!(install::install_script),
             $of!(install::install_authority),
@@ -180,6 +184,7 @@ pub fn router(state: ApiState) -> Router {
     let api = operations()
         .route("/api/v1/openapi.json", get(openapi))
         .merge(reader::router())
+        .merge(error_pages::router())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(state.clone(), body::refuse_unexpected))

@@ -12,7 +12,7 @@ use gpuaas_engine::{
     commands::{
         fix, inspect,
         node::{self, Forced},
-        ping, reimage,
+        node_removal, ping, reimage,
     },
     ownership::VisibleNode,
 };
@@ -29,7 +29,7 @@ use crate::{
     convert,
     etag::{IfMatch, IfNoneMatch},
     lookup, node_views,
-    page::{PageParams, Params},
+    page::{DryRunParams, PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
 };
@@ -137,7 +137,7 @@ pub(crate) async fn issue_enrollment(
     IfMatch(seen): IfMatch,
     Body(ask): Body<EnrollNode>,
 ) -> Result<(StatusCode, Json<RegisteredNode>), ApiProblem> {
-    let (id, forced) = (find(&state, &key).await?.id, forced(ask)?);
+    let (id, forced) = (find(&state, &caller, &key).await?.id, forced(ask)?);
     let issued = node::issue_enrollment(&state.engine, &caller, id, &seen, forced.as_ref()).await?;
     Ok((StatusCode::CREATED, shown(&state, &caller, issued)?))
 }
@@ -157,10 +157,10 @@ pub(crate) async fn ping_node(
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
 ) -> Result<Json<Ping>, ApiProblem> {
-    let id = find(&state, &key).await?.id;
-    let (task, round_trip) = ping::ping(&state.engine, &caller, id).await?;
+    let node = find(&state, &caller, &key).await?;
+    let (task, round_trip) = ping::ping(&state.engine, &caller, node.id).await?;
     let round_trip_us = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
-    Ok(Json(Ping { task: convert::task(task), round_trip_us }))
+    Ok(Json(Ping { task: convert::task(task, &node.name), round_trip_us }))
 }
 
 /// Inspects a node and waits for the result.
@@ -180,7 +180,7 @@ pub(crate) async fn inspect_node(
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
 ) -> Result<Json<Node>, ApiProblem> {
-    let id = find(&state, &key).await?.id;
+    let id = find(&state, &caller, &key).await?.id;
     let node = inspect::inspect(&state.engine, &caller, id).await?;
     Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
 }
@@ -203,17 +203,18 @@ pub(crate) async fn fix_node(
     Path(key): Path<String>,
     Body(ask): Body<FixNode>,
 ) -> Result<Json<FixedNode>, ApiProblem> {
-    let id = find(&state, &key).await?.id;
+    let id = find(&state, &caller, &key).await?.id;
     Ok(Json(node_views::fixed(&caller, fix::fix(&state.engine, &caller, id, &ask.finding).await?)?))
 }
 
 /// Resets a node.
 ///
 /// The node's identity becomes invalid immediately. The response contains a new enrollment string. After a tenant used the machine, it must
-/// be reimaged before it enrolls, unless the reset is forced. A node in any other state is only reset by force.
+/// be reimaged before it enrolls, unless the reset is forced. A node in any other state is only reset by force. With `dry_run`, nothing
+/// changes, and the response is what it would be, without a string.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/reset", tag = "nodes", security(("token" = [])), request_body = EnrollNode,
-    params(("node" = String, Path, description = "name or id")),
+    params(("node" = String, Path, description = "name or id"), DryRunParams),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node reset")), ("x-audit" = json!("node.reset")), ("x-event" = json!("node.state_changed")),
         ("x-errors" = json!(["not_found", "field_invalid", "state_conflict", "precondition_failed"]))
@@ -224,19 +225,22 @@ pub(crate) async fn reset_node(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
+    Params(params): Params<DryRunParams>,
     IfMatch(seen): IfMatch,
     Body(ask): Body<EnrollNode>,
 ) -> Result<Json<RegisteredNode>, ApiProblem> {
-    let (id, forced) = (find(&state, &key).await?.id, forced(ask)?);
+    let (id, forced) = (find(&state, &caller, &key).await?.id, forced(ask)?);
+    let caller = caller.with_dry_run(params.dry_run);
     shown(&state, &caller, node::reset(&state.engine, &caller, id, &seen, forced.as_ref()).await?)
 }
 
 /// Passes a node that a tenant left to the reimage hook, with a new enrollment string.
 ///
-/// The response is sent after the hook has accepted the node.
+/// The response is sent after the hook has accepted the node. With `dry_run`, the hook does not run, nothing changes, and the response is
+/// what it would be.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/reimage", tag = "nodes", security(("token" = [])),
-    params(("node" = String, Path, description = "name or id")),
+    params(("node" = String, Path, description = "name or id"), DryRunParams),
     extensions(
         ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node reimage")), ("x-audit" = json!("node.reimage")), ("x-event" = json!("node.state_changed")),
         ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed", "reimage_hook_missing", "reimage_hook_failed"]))
@@ -247,10 +251,62 @@ pub(crate) async fn reimage_node(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
+    Params(params): Params<DryRunParams>,
     IfMatch(seen): IfMatch,
 ) -> Result<Json<Node>, ApiProblem> {
-    let id = find(&state, &key).await?.id;
+    let id = find(&state, &caller, &key).await?.id;
+    let caller = caller.with_dry_run(params.dry_run);
     let node = reimage::reimage(&state.engine, &caller, id, &seen).await?;
+    Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
+}
+
+/// Removes a node from use permanently.
+///
+/// The node's identity becomes invalid immediately. No project may hold the node. With `dry_run`, nothing changes.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{node}/retire", tag = "nodes", security(("token" = [])),
+    params(("node" = String, Path, description = "name or id"), DryRunParams),
+    extensions(
+        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node retire")), ("x-audit" = json!("node.retire")), ("x-event" = json!("node.state_changed")),
+        ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed"]))
+    ),
+    responses((status = 200, body = Node))
+)]
+pub(crate) async fn retire_node(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+    Params(params): Params<DryRunParams>,
+    IfMatch(seen): IfMatch,
+) -> Result<Json<Node>, ApiProblem> {
+    let caller = caller.with_dry_run(params.dry_run);
+    let id = find(&state, &caller, &key).await?.id;
+    let node = node_removal::retire(&state.engine, &caller, id, &seen).await?;
+    Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
+}
+
+/// Deletes a retired node.
+///
+/// Its name can be used again. History keeps referring to it. With `dry_run`, nothing changes.
+#[utoipa::path(
+    delete, path = "/api/v1/nodes/{node}", tag = "nodes", security(("token" = [])),
+    params(("node" = String, Path, description = "name or id"), DryRunParams),
+    extensions(
+        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node delete")), ("x-audit" = json!("node.delete")), ("x-event" = json!("node.deleted")),
+        ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed"]))
+    ),
+    responses((status = 200, body = Node))
+)]
+pub(crate) async fn delete_node(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+    Params(params): Params<DryRunParams>,
+    IfMatch(seen): IfMatch,
+) -> Result<Json<Node>, ApiProblem> {
+    let caller = caller.with_dry_run(params.dry_run);
+    let id = find(&state, &caller, &key).await?.id;
+    let node = node_removal::delete(&state.engine, &caller, id, &seen).await?;
     Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
 }
 
@@ -265,8 +321,8 @@ fn forced(ask: EnrollNode) -> Result<Option<Forced>, ApiProblem> {
     }
 }
 
-async fn find(state: &ApiState, key: &str) -> Result<NodeRecord, ApiProblem> {
-    lookup::node(&mut state.engine.store().read_once().await?, key).await
+async fn find(state: &ApiState, caller: &Caller, key: &str) -> Result<NodeRecord, ApiProblem> {
+    lookup::node(&mut state.engine.store().read_once().await?, caller, key).await
 }
 
 fn shown(
@@ -274,8 +330,12 @@ fn shown(
     caller: &Caller,
     (record, string): (NodeRecord, SecretText),
 ) -> Result<Json<RegisteredNode>, ApiProblem> {
-    let command = state.install.command(&state.engine.endpoints().api_url, &string);
-    let enrollment = Enrollment { string: string.expose().to_owned(), command };
+    let enrollment = if caller.is_dry_run {
+        Enrollment::default()
+    } else {
+        let command = state.install.command(&state.engine.endpoints().api_url, &string);
+        Enrollment { string: string.expose().to_owned(), command }
+    };
     let node = node_views::node(VisibleNode::of_platform(caller, record)?);
     Ok(Json(RegisteredNode { node, enrollment }))
 }

@@ -4,11 +4,12 @@ use axum::{
     Json,
     extract::{Path, State},
 };
-use gpuaas_api_types::{List, Operation, OperationDetail};
-use gpuaas_engine::{CommandError, commands::operation};
-use gpuaas_model::OperationId;
-use gpuaas_store::OperationFilter;
-
+use gpuaas_api_types::{List, NodeResidue, Operation, OperationDetail};
+use gpuaas_engine::commands::operation;
+use gpuaas_model::TaskType;
+use gpuaas_planner::StepAction;
+use gpuaas_store::{IdKind, OperationFilter, Reader, StepRecord, StoreError};
+use gpuaas_wire::task::{ResidueReport, TaskOutcome};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -68,7 +69,7 @@ pub(crate) async fn list_operations(
     let filter = OperationFilter { project, workload, state: operation_state, page: page.page() };
     let operations = reader.operations(&filter).await?;
     let next_cursor = page.next_cursor(&operations, |operation| operation.id.to_string());
-    Ok(Json(List::new(operations.into_iter().map(views::operation).collect(), next_cursor)))
+    Ok(Json(List::new(views::operations(&mut reader, operations).await?, next_cursor)))
 }
 
 /// Returns an operation with its steps.
@@ -85,12 +86,48 @@ pub(crate) async fn get_operation(
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
 ) -> Result<Json<OperationDetail>, ApiProblem> {
-    let id: OperationId = key.parse().map_err(|_| CommandError::not_found("operation", &key))?;
     let mut reader = state.engine.store().read().await?;
+    let id = lookup::id(&mut reader, &caller, IdKind::Operation, &key).await?;
     let record = reader.operation(id).await?;
     caller.require_visible(record.project, "operation", id)?;
-    let steps = reader.steps_of(id).await?.into_iter().map(views::step).collect();
-    Ok(Json(OperationDetail { operation: views::operation(record), steps }))
+    let steps = reader.steps_of(id).await?;
+    let residue = residue(&mut reader, &steps).await?;
+    let steps = steps.into_iter().map(views::step).collect();
+    let workload = reader.workload(record.workload).await?;
+    Ok(Json(OperationDetail { operation: views::operation(record, &workload.name), steps, residue }))
+}
+
+/// Returns the residue report of each residue check that has ended. A check without a report left its node unchecked.
+async fn residue(reader: &mut Reader, steps: &[StepRecord]) -> Result<Vec<NodeResidue>, StoreError> {
+    let checked = |step: &StepRecord| match step.spec.action {
+        StepAction::NodeTask { node, task: TaskType::Residue } if step.state.is_final() => Some(node),
+        _ => None,
+    };
+    let names = reader.node_names(steps.iter().filter_map(checked)).await?;
+    let mut reports = Vec::new();
+    for (step, node) in steps.iter().filter_map(|step| Some((step, checked(step)?))) {
+        let task = match step.task {
+            Some(id) => match reader.task(id).await {
+                Ok(task) => Some(task),
+                Err(StoreError::NotFound { .. }) => None,
+                Err(error) => return Err(error),
+            },
+            None => None,
+        };
+        let report = match task.and_then(|task| task.outcome) {
+            Some(TaskOutcome::Succeeded { result }) => serde_json::from_value::<ResidueReport>(result).ok(),
+            Some(TaskOutcome::Failed { .. }) | None => None,
+        };
+        let unreported = || vec![format!("the node has not reported: its check is {}", step.state)];
+        let key = step.spec.key.to_string();
+        reports.push(NodeResidue {
+            member: key.split_once('/').map_or(key.as_str(), |(member, _)| member).to_owned(),
+            node_name: names.get(&node).map(ToString::to_string).unwrap_or_default(),
+            items: report.iter().flat_map(|report| &report.items).map(ToString::to_string).collect(),
+            unchecked: report.map_or_else(unreported, |report| report.unseen),
+        });
+    }
+    Ok(reports)
 }
 
 /// Requests the cancellation of an operation.
@@ -109,6 +146,8 @@ pub(crate) async fn cancel_operation(
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
 ) -> Result<Json<Operation>, ApiProblem> {
-    let id: OperationId = key.parse().map_err(|_| CommandError::not_found("operation", &key))?;
-    Ok(Json(views::operation(operation::cancel(&state.engine, &caller, id).await?)))
+    let id = lookup::id(&mut state.engine.store().read_once().await?, &caller, IdKind::Operation, &key).await?;
+    let cancelled = operation::cancel(&state.engine, &caller, id).await?;
+    let workload = state.engine.store().read_once().await?.workload(cancelled.workload).await?;
+    Ok(Json(views::operation(cancelled, &workload.name)))
 }

@@ -1,6 +1,10 @@
 //! Projects.
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
 use gpuaas_api_types::{CreateProject, List, Project};
 use gpuaas_engine::commands::project;
 use gpuaas_model::{Code, Name};
@@ -8,8 +12,8 @@ use gpuaas_model::{Code, Name};
 use crate::{
     auth::Authenticated,
     body::Body,
-    convert,
-    page::{PageParams, Params},
+    convert, lookup,
+    page::{DryRunParams, PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
 };
@@ -46,6 +50,29 @@ pub(crate) async fn create_project(
 ) -> Result<(StatusCode, Json<Project>), ApiProblem> {
     let created = project::create(&state.engine, &caller, name(&ask.name)?).await?;
     Ok((StatusCode::CREATED, Json(convert::project(created))))
+}
+
+/// Deletes an empty project.
+///
+/// Its name can be used again. Its audit records stay; `project=ID` selects them. With `dry_run`, nothing changes.
+#[utoipa::path(
+    delete, path = "/api/v1/projects/{project}", tag = "projects", security(("token" = [])),
+    params(("project" = String, Path, description = "name or id"), DryRunParams),
+    extensions(
+        ("x-permission" = json!("projects.write")), ("x-cli" = json!("project delete")), ("x-audit" = json!("project.delete")), ("x-event" = json!("project.deleted")),
+        ("x-errors" = json!(["not_found", "state_conflict"]))
+    ),
+    responses((status = 200, body = Project))
+)]
+pub(crate) async fn delete_project(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+    Params(params): Params<DryRunParams>,
+) -> Result<Json<Project>, ApiProblem> {
+    let caller = caller.with_dry_run(params.dry_run);
+    let id = lookup::project(&mut state.engine.store().read_once().await?, &caller, &key).await?.id;
+    Ok(Json(convert::project(project::delete(&state.engine, &caller, id).await?)))
 }
 
 /// Parses a name from a request.

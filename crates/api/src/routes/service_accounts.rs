@@ -15,7 +15,7 @@ use crate::{
     auth::Authenticated,
     body::Body,
     convert, lookup,
-    page::{Params, ProjectPageParams},
+    page::{Params, ProjectDryRunParams, ProjectPageParams},
     problem::ApiProblem,
     state::ApiState,
 };
@@ -82,10 +82,10 @@ pub(crate) async fn create_service_account(
 
 /// Deletes a service account.
 ///
-/// Its tokens become invalid immediately.
+/// Its tokens become invalid immediately. With `dry_run`, nothing changes, and the response is what it would be.
 #[utoipa::path(
     delete, path = "/api/v1/service-accounts/{name}", tag = "access", security(("token" = [])),
-    params(("name" = String, Path), ServiceAccountParams),
+    params(("name" = String, Path), ProjectDryRunParams),
     extensions(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account delete")), ("x-audit" = json!("service_account.delete")),
         ("x-event" = json!("service_account.deleted")), ("x-errors" = json!(["not_found", "query_invalid"]))
@@ -96,9 +96,10 @@ pub(crate) async fn delete_service_account(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(name): Path<String>,
-    Params(params): Params<ServiceAccountParams>,
+    Params(params): Params<ProjectDryRunParams>,
 ) -> Result<Json<ServiceAccount>, ApiProblem> {
     let project = project(&state, &caller, params.project.as_deref()).await?;
+    let caller = caller.with_dry_run(params.dry_run);
     let account = service_account::delete(&state.engine, &caller, project, &named(&name)?).await?;
     Ok(Json(convert::service_account(account)))
 }
@@ -126,6 +127,7 @@ pub(crate) async fn create_service_account_token(
     let made = service_account::create_token(&state.engine, &caller, project, &named(&name)?, ask.ttl_seconds).await;
     let (record, secret) = made?;
     state.limits.record_valid(&record.sha256);
-    let created = CreatedToken { token: convert::token(record), secret: secret.expose().to_owned() };
+    let created =
+        CreatedToken { token: super::tokens::shown(&state, record).await?, secret: secret.expose().to_owned() };
     Ok((StatusCode::CREATED, Json(created)))
 }

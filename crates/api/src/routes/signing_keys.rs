@@ -8,7 +8,13 @@ use axum::{
 use gpuaas_api_types::{List, SigningKey};
 use gpuaas_engine::commands::keys::{self, SigningKeyView};
 
-use crate::{auth::Authenticated, convert, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated,
+    convert,
+    page::{DryRunParams, Params},
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// Lists every present and former signing key, oldest first.
 #[utoipa::path(get, path = "/api/v1/signing-keys", tag = "platform", security(("token" = [])), extensions(
@@ -46,8 +52,9 @@ pub(crate) async fn rotate_signing_keys(
 /// Revokes a signing key immediately.
 ///
 /// Nodes accept no more tasks that it signed. If it is the active key, another key becomes active at the same moment.
+/// With `dry_run`, nothing changes, and the response is what it would be.
 #[utoipa::path(
-    post, path = "/api/v1/signing-keys/{key}/revoke", tag = "platform", security(("token" = [])), params(("key" = String, Path, description = "key id")),
+    post, path = "/api/v1/signing-keys/{key}/revoke", tag = "platform", security(("token" = [])), params(("key" = String, Path, description = "key id"), DryRunParams),
     extensions(
         ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys revoke")), ("x-audit" = json!("key.revoke")),
         ("x-event" = json!("signing_key.state_changed")), ("x-errors" = json!(["not_found"]))
@@ -58,7 +65,9 @@ pub(crate) async fn revoke_signing_key(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
+    Params(params): Params<DryRunParams>,
 ) -> Result<Json<SigningKey>, ApiProblem> {
+    let caller = caller.with_dry_run(params.dry_run);
     let key = keys::revoke(&state.engine, &caller, &key).await?;
     Ok(Json(convert::signing_key(SigningKeyView { key, waiting_for: None })))
 }

@@ -6,8 +6,7 @@ use axum::{
 };
 use gpuaas_api_types::{List, Task};
 use gpuaas_engine::{Caller, CommandError};
-use gpuaas_model::TaskId;
-use gpuaas_store::{TaskFilter, TaskRecord};
+use gpuaas_store::{IdKind, StoreError, TaskFilter, TaskRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -60,19 +59,26 @@ pub(crate) async fn list_tasks(
         Some(key) => Some(lookup::visible_node(&mut reader, &caller, key).await?.record().id),
         None => None,
     };
-    let operation =
-        params.operation.as_deref().map(|id| id.parse().map_err(|_| CommandError::not_found("operation", id)));
+    let operation = match &params.operation {
+        Some(key) => Some(lookup::id(&mut reader, &caller, IdKind::Operation, key).await?),
+        None => None,
+    };
     let page = PageParams { cursor: params.cursor, limit: params.limit };
     let filter = TaskFilter {
         project: caller.principal.project,
         node,
-        operation: operation.transpose()?,
+        operation,
         state: parsed(params.state.as_deref(), "state")?,
         page: page.page(),
     };
     let tasks = reader.tasks(&filter).await?;
     let next_cursor = page.next_cursor(&tasks, |task| task.id.to_string());
-    Ok(Json(List::new(tasks.into_iter().map(convert::task).collect(), next_cursor)))
+    let names = reader.node_names(tasks.iter().map(|task| task.node)).await?;
+    let shown = tasks.into_iter().map(|task| match names.get(&task.node) {
+        Some(name) => Ok(convert::task(task, name)),
+        None => Err(StoreError::NotFound { what: "node", id: task.node.to_string() }),
+    });
+    Ok(Json(List::new(shown.collect::<Result<_, _>>()?, next_cursor)))
 }
 
 /// Returns a task.
@@ -89,10 +95,12 @@ pub(crate) async fn get_task(
     Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<Task>, ApiProblem> {
-    let id: TaskId = id.parse().map_err(|_| CommandError::not_found("task", &id))?;
-    let task = state.engine.store().read().await?.task(id).await?;
+    let mut reader = state.engine.store().read().await?;
+    let id = lookup::id(&mut reader, &caller, IdKind::Task, &id).await?;
+    let task = reader.task(id).await?;
     must_see(&caller, &task)?;
-    Ok(Json(convert::task(task)))
+    let node = reader.node(task.node).await?;
+    Ok(Json(convert::task(task, &node.name)))
 }
 
 /// Refuses a task that the caller may not see. Only platform roles see tasks without a project.

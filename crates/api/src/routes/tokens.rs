@@ -6,17 +6,15 @@ use axum::{
     http::StatusCode,
 };
 use gpuaas_api_types::{CreateToken, CreatedToken, List, Token};
-use gpuaas_engine::{
-    CommandError,
-    commands::token::{self, NewToken},
-};
-use gpuaas_model::{Code, TokenId};
+use gpuaas_engine::commands::token::{self, NewToken};
+use gpuaas_model::Code;
+use gpuaas_store::{IdKind, TokenRecord};
 
 use crate::{
     auth::Authenticated,
     body::Body,
     convert, lookup,
-    page::{PageParams, Params},
+    page::{DryRunParams, PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
 };
@@ -32,9 +30,15 @@ pub(crate) async fn list_tokens(
     Authenticated(caller): Authenticated,
     Params(page): Params<PageParams>,
 ) -> Result<Json<List<Token>>, ApiProblem> {
-    let tokens = state.engine.store().read().await?.tokens(caller.principal.project, &page.page()).await?;
+    let mut reader = state.engine.store().read().await?;
+    let tokens = reader.tokens(caller.principal.project, &page.page()).await?;
     let next_cursor = page.next_cursor(&tokens, |token| token.id.to_string());
-    Ok(Json(List::new(tokens.into_iter().map(convert::token).collect(), next_cursor)))
+    let names = reader.project_names(tokens.iter().filter_map(|token| token.project)).await?;
+    let shown = tokens.into_iter().map(|token| {
+        let name = token.project.and_then(|project| names.get(&project));
+        convert::token(token, name)
+    });
+    Ok(Json(List::new(shown.collect(), next_cursor)))
 }
 
 /// Creates a token.
@@ -64,13 +68,15 @@ pub(crate) async fn create_token(
     let new = NewToken { name: ask.name, role, project, ttl_seconds: ask.ttl_seconds };
     let (record, secret) = token::create(&state.engine, &caller, new).await?;
     state.limits.record_valid(&record.sha256);
-    let created = CreatedToken { token: convert::token(record), secret: secret.expose().to_owned() };
+    let created = CreatedToken { token: shown(&state, record).await?, secret: secret.expose().to_owned() };
     Ok((StatusCode::CREATED, Json(created)))
 }
 
 /// Revokes a token.
+///
+/// With `dry_run`, nothing changes, and the response is what it would be.
 #[utoipa::path(
-    delete, path = "/api/v1/tokens/{id}", tag = "access", security(("token" = [])), params(("id" = String, Path)),
+    delete, path = "/api/v1/tokens/{id}", tag = "access", security(("token" = [])), params(("id" = String, Path), DryRunParams),
     extensions(
         ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token revoke")), ("x-audit" = json!("token.revoke")), ("x-event" = json!("token.revoked")),
         ("x-errors" = json!(["not_found"]))
@@ -81,7 +87,17 @@ pub(crate) async fn revoke_token(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(id): Path<String>,
+    Params(params): Params<DryRunParams>,
 ) -> Result<Json<Token>, ApiProblem> {
-    let id: TokenId = id.parse().map_err(|_| CommandError::not_found("token", &id))?;
-    Ok(Json(convert::token(token::revoke(&state.engine, &caller, id).await?)))
+    let caller = caller.with_dry_run(params.dry_run);
+    let id = lookup::id(&mut state.engine.store().read_once().await?, &caller, IdKind::Token, &id).await?;
+    let revoked = token::revoke(&state.engine, &caller, id).await?;
+    Ok(Json(shown(&state, revoked).await?))
+}
+
+/// Converts a token, with the name of its project.
+pub(super) async fn shown(state: &ApiState, record: TokenRecord) -> Result<Token, ApiProblem> {
+    let projects = state.engine.store().read_once().await?.project_names(record.project).await?;
+    let project = record.project.and_then(|id| projects.get(&id));
+    Ok(convert::token(record, project))
 }

@@ -14,7 +14,8 @@ use gpuaas_engine::{
     commands::workload::{self, Accepted},
 };
 use gpuaas_model::{Code, ProjectId, WorkloadId};
-use gpuaas_store::{Page, Reader, WorkloadFilter, WorkloadRecord};
+use gpuaas_planner::StepSpec;
+use gpuaas_store::{MemberRecord, Page, Reader, WorkloadFilter, WorkloadRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -24,7 +25,7 @@ use crate::{
     body::Body,
     etag::{IfMatch, IfNoneMatch},
     lookup,
-    page::{PageParams, Params, flag},
+    page::{PageParams, Params, ProjectDryRunParams},
     problem::ApiProblem,
     state::ApiState,
     views,
@@ -37,19 +38,6 @@ use crate::{
 pub(crate) struct ProjectParams {
     /// Name or id of the project. Defaults to the caller's project.
     pub(super) project: Option<String>,
-}
-
-/// Project, and dry run.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DryRunParams {
-    /// Name or id of the project in which a workload's name is looked up. Defaults to the caller's project.
-    pub(super) project: Option<String>,
-    /// Change nothing, and return the plan or every reason against it.
-    #[serde(default, deserialize_with = "flag")]
-    #[param(value_type = Option<bool>)]
-    pub(super) dry_run: bool,
 }
 
 /// Filters of workloads.
@@ -160,7 +148,7 @@ async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTree
 ///
 /// A refusal names every reason and changes nothing. With `dry_run`, the response is 200 with the plan.
 #[utoipa::path(
-    post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy, params(DryRunParams),
+    post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy, params(ProjectDryRunParams),
     extensions(
         ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload deploy")), ("x-audit" = json!("workload.deploy")), ("x-event" = json!("workload.requested")),
         ("x-errors" = json!(["not_found", "field_invalid", "name_taken", "state_conflict", "placement_invalid", "server_required", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "version_unknown", "config_invalid", "agent_too_old"]))
@@ -172,7 +160,7 @@ async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTree
 pub(crate) async fn deploy_workload(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
-    Params(params): Params<DryRunParams>,
+    Params(params): Params<ProjectDryRunParams>,
     Body(ask): Body<Deploy>,
 ) -> Result<Response, ApiProblem> {
     let project = {
@@ -224,24 +212,55 @@ pub(crate) async fn get_workload(
 }
 
 /// Removes a workload from all its nodes.
+///
+/// With `dry_run`, the response is 200 with the plan.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/decommission", tag = "workloads", security(("token" = [])),
-    params(("workload" = String, Path, description = "name or id"), ProjectParams),
+    params(("workload" = String, Path, description = "name or id"), ProjectDryRunParams),
     extensions(
         ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload decommission")), ("x-audit" = json!("workload.decommission")), ("x-event" = json!("operation.started")),
         ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "precondition_failed"]))
     ),
-    responses((status = 202, body = Started))
+    responses(
+        (status = 202, body = Started), (status = 200, body = Preview, description = "the plan")
+    )
 )]
 pub(crate) async fn decommission_workload(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
     Path(key): Path<String>,
-    Params(params): Params<ProjectParams>,
+    Params(params): Params<ProjectDryRunParams>,
     IfMatch(seen): IfMatch,
-) -> Result<(StatusCode, Json<Started>), ApiProblem> {
+) -> Result<Response, ApiProblem> {
     let id = find(&state, &caller, params.project.as_deref(), &key).await?;
-    started(&state, workload::decommission(&state.engine, &caller, id, &seen).await?).await
+    let caller = caller.with_dry_run(params.dry_run);
+    let accepted = workload::decommission(&state.engine, &caller, id, &seen).await?;
+    if params.dry_run {
+        return Ok(Json(removal_preview(&state, accepted).await?).into_response());
+    }
+    Ok(started(&state, accepted).await?.into_response())
+}
+
+/// Returns the plan of an operation on the members that it would remove.
+async fn removal_preview(state: &ApiState, accepted: Accepted) -> Result<Preview, ApiProblem> {
+    let Accepted { workload, operation, steps } = accepted;
+    let mut reader = state.engine.store().read().await?;
+    let members = reader.members_of(workload.id).await?;
+    let removed: Vec<_> = members.into_iter().filter(|member| operation.targets.contains(&member.id)).collect();
+    let names = reader.node_names(removed.iter().map(|member| member.node)).await?;
+    let planned = |member: MemberRecord| PlannedMember {
+        name: member.name(),
+        allocation: member.allocation.to_string(),
+        node: member.node.to_string(),
+        node_name: names.get(&member.node).map(ToString::to_string).unwrap_or_default(),
+    };
+    Ok(Preview {
+        kind: operation.kind.to_string(),
+        members: removed.into_iter().map(planned).collect(),
+        steps: steps.into_iter().map(|step| planned_step(step.spec)).collect(),
+        promises: Vec::new(),
+        not_promised: Vec::new(),
+    })
 }
 
 /// Repeats the latest operation of a workload if it did not succeed.
@@ -279,8 +298,9 @@ pub(super) async fn find(
 
 pub(super) async fn started(state: &ApiState, accepted: Accepted) -> Result<(StatusCode, Json<Started>), ApiProblem> {
     let mut reader = state.engine.store().read().await?;
+    let operation = views::operation(accepted.operation, &accepted.workload.name);
     let workload = views::workload(&mut reader, accepted.workload, state.engine.ports().clock.now()).await?;
-    Ok((StatusCode::ACCEPTED, Json(Started { workload, operation: views::operation(accepted.operation) })))
+    Ok((StatusCode::ACCEPTED, Json(Started { workload, operation })))
 }
 
 pub(super) async fn preview(state: &ApiState, app: &str, drafted: workload::Preview) -> Result<Preview, ApiProblem> {
@@ -296,17 +316,21 @@ pub(super) async fn preview(state: &ApiState, app: &str, drafted: workload::Prev
             node_name: reader.node(placed.node).await?.name.to_string(),
         });
     }
-    let step = |step: gpuaas_planner::StepSpec| PlannedStep {
-        key: step.key.to_string(),
-        phase: step.phase,
-        needs: step.needs.iter().map(ToString::to_string).collect(),
-        deadline_ms: step.deadline_ms,
-    };
     Ok(Preview {
         kind: drafted.plan.kind.to_string(),
         members,
-        steps: drafted.plan.steps.into_iter().map(step).collect(),
+        steps: drafted.plan.steps.into_iter().map(planned_step).collect(),
         promises: manifest.promises.clone(),
         not_promised: manifest.not_promised.clone(),
     })
+}
+
+fn planned_step(step: StepSpec) -> PlannedStep {
+    PlannedStep {
+        key: step.key.to_string(),
+        phase: step.phase,
+        needs: step.needs.iter().map(ToString::to_string).collect(),
+        after: step.after.iter().map(ToString::to_string).collect(),
+        deadline_ms: step.deadline_ms,
+    }
 }

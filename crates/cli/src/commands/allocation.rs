@@ -3,26 +3,35 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{Allocation, CreateAllocation};
 use gpuaas_client::{Client, ClientError};
 use gpuaas_model::ExitStatus;
 
 use super::{
+    confirm::{Confirm, Loss},
     following::{EventFollower, Next},
     if_match::{self, IfMatch},
+    lists::{EventStream, Listing, Watch},
 };
-use crate::{cli::Target, output};
+use crate::{
+    cli::Target,
+    completion, output,
+    table::{column, wide},
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Allocate a node to the project
     Create {
         /// Node to allocate, by name or id
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::nodes))]
         node: String,
     },
     /// List allocations
     List {
+        #[command(flatten)]
+        watch: Watch,
         /// Only allocations in this state: requested, provisioning, active, releasing, released, failed or release_failed
         #[arg(long)]
         state: Option<String>,
@@ -30,6 +39,7 @@ pub(crate) enum Verb {
     /// Show an allocation
     Show {
         /// Id of the allocation
+        #[arg(add = ArgValueCandidates::new(completion::allocations))]
         id: String,
         /// Print only the allocation's ETag, for --if-match
         #[arg(long)]
@@ -38,7 +48,10 @@ pub(crate) enum Verb {
     /// Release an allocated node
     Release {
         /// Id of the allocation
+        #[arg(add = ArgValueCandidates::new(completion::allocations))]
         id: String,
+        #[command(flatten)]
+        confirm: Confirm,
         #[command(flatten)]
         seen: IfMatch,
     },
@@ -47,17 +60,27 @@ pub(crate) enum Verb {
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Create { node } => return create(client, target, node).await,
-        Verb::List { state } => {
-            let allocations = client.list_allocations(target.project.clone(), state).await?.items;
-            output::list(target.output, &allocations, &["ID", "NODE", "STATE", "DETAIL"], row, |item| item.id.clone())?;
+        Verb::List { watch, state } => {
+            let read = async || Ok(client.list_allocations(target.project.clone(), state.clone()).await?.items);
+            ALLOCATIONS.print(client, target, watch, state.is_some(), read).await?;
         }
         Verb::Show { id, etag: true } => if_match::print_etag(target, &client.allocation_etag(&id).await?)?,
         Verb::Show { id, etag: false } => {
             let allocation = client.get_allocation(&id).await?;
             output::one(target.output, &allocation, described, &allocation.id)?;
         }
-        Verb::Release { id, seen } => {
-            let allocation = seen.client(client).release_allocation(&id).await?;
+        Verb::Release { id, confirm, seen } => {
+            let client = seen.client(client);
+            let dry = client.clone().with_dry_run();
+            let loss = |of: &Allocation| {
+                let lost = "The project loses the node, and the node's identity ends; its machine must be reimaged before it is allocated \
+                            again.";
+                Loss::new(format!("release {} (allocation {})", of.node_name, of.id), lost)
+            };
+            if !confirm.allows(target, dry.release_allocation(&id), loss, &id).await? {
+                return Ok(ExitCode::SUCCESS);
+            }
+            let allocation = client.release_allocation(&id).await?;
             output::one(target.output, &allocation, described, &allocation.id)?;
         }
     }
@@ -76,11 +99,16 @@ async fn create(client: &Client, target: &Target, node: String) -> anyhow::Resul
     Ok(if allocation.state == "failed" { output::exit(ExitStatus::Failed) } else { ExitCode::SUCCESS })
 }
 
-/// Waits until the allocation is no longer provisioning. Checks again after each of its events.
+/// Waits until the allocation is no longer provisioning. Checks again after each of its events, and prints each new state.
 async fn await_settled(client: &Client, project: String, made: Allocation) -> anyhow::Result<Allocation> {
     let mut events = EventFollower::start(client, Some(project.clone()), None).await?;
+    let mut state = String::new();
     loop {
         let now = client.get_allocation(&made.id).await?;
+        if now.state != state {
+            eprintln!("{} {}: {}", now.node_name, now.id, now.state);
+            state.clone_from(&now.state);
+        }
         if !matches!(now.state.as_str(), "requested" | "provisioning") {
             return Ok(now);
         }
@@ -93,10 +121,21 @@ async fn await_settled(client: &Client, project: String, made: Allocation) -> an
     }
 }
 
-fn row(allocation: &Allocation) -> Vec<String> {
-    let detail = allocation.detail.clone().unwrap_or_default();
-    vec![allocation.id.clone(), allocation.node_name.clone(), allocation.state.clone(), detail]
-}
+const ALLOCATIONS: Listing<Allocation> = Listing {
+    columns: &[
+        column("ID", |allocation| allocation.id.clone()),
+        column("PROJECT", |allocation| allocation.project_name.clone()),
+        column("NODE", |allocation| allocation.node_name.clone()),
+        column("STATE", |allocation| allocation.state.clone()),
+        column("DETAIL", |allocation| allocation.detail.clone().unwrap_or_default()),
+        wide("CREATED", |allocation| allocation.created_at.clone()),
+    ],
+    name: |allocation| &allocation.id,
+    is_live: |allocation| !matches!(allocation.state.as_str(), "released" | "failed"),
+    events: &["allocation."],
+    stream: EventStream::Project,
+    volatile: None,
+};
 
 fn described(allocation: &Allocation) -> String {
     let detail = allocation.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();

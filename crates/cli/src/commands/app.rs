@@ -1,10 +1,15 @@
 //! Implements `gpuaas app`.
 
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{App, PlacementOption};
 use gpuaas_client::Client;
 
-use crate::{cli::Target, output};
+use crate::{
+    cli::{Format, Target},
+    completion, output,
+    table::{Column, column},
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -13,11 +18,13 @@ pub(crate) enum Verb {
     /// Show an app: its versions and what it promises
     Show {
         /// Slug of the app, for example rke2
+        #[arg(add = ArgValueCandidates::new(completion::apps))]
         slug: String,
     },
     /// List the project's allocations with the reasons why each cannot be used for an app
     PlacementOptions {
         /// Slug of the app, for example rke2
+        #[arg(add = ArgValueCandidates::new(completion::apps))]
         slug: String,
     },
 }
@@ -26,32 +33,40 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     match verb {
         Verb::List => {
             let apps = client.list_apps().await?.items;
-            output::list(target.output, &apps, &["SLUG", "NAME", "VERSIONS", "STATUS"], row, |app| app.slug.clone())
+            output::list(target.output, &apps, APPS, |app| app.slug.clone())
         }
         Verb::Show { slug } => output::one(target.output, &client.get_app(&slug).await?, described, &slug),
         Verb::PlacementOptions { slug } => {
-            let options = client.placement_options(target.project.clone(), &slug).await?.items;
-            let header = ["NODE", "ALLOCATION", "USABLE", "REASONS"];
-            output::list(target.output, &options, &header, option, |option| option.allocation.id.clone())
+            let mut options = client.placement_options(target.project.clone(), &slug).await?.items;
+            if target.output == Format::Name {
+                options.retain(|option| option.usable);
+            }
+            output::list(target.output, &options, OPTIONS, |option| option.allocation.id.clone())
         }
     }
 }
 
-fn row(app: &App) -> Vec<String> {
-    vec![app.slug.clone(), app.name.clone(), versions(app).join(", "), app.status.clone()]
-}
+const APPS: &[Column<App>] = &[
+    column("SLUG", |app| app.slug.clone()),
+    column("NAME", |app| app.name.clone()),
+    column("VERSIONS", |app| versions(app).join(", ")),
+    column("STATUS", |app| app.status.clone()),
+];
+
+const OPTIONS: &[Column<PlacementOption>] = &[
+    column("NODE", |option| option.allocation.node_name.clone()),
+    column("ALLOCATION", |option| option.allocation.id.clone()),
+    column("USABLE", |option| if option.usable { "yes" } else { "no" }.to_owned()),
+    column("REASONS", |option| {
+        let reasons = option.reasons.iter().map(|reason| format!("{} ({})", reason.detail, reason.code));
+        reasons.collect::<Vec<_>>().join("; ")
+    }),
+];
 
 /// Returns the versions, each marked if it is a stand-in.
 fn versions(app: &App) -> Vec<String> {
     let badge = |version: &String| if app.stand_ins.contains(version) { " (stand-in)" } else { "" };
     app.versions.iter().map(|version| format!("{version}{}", badge(version))).collect()
-}
-
-fn option(option: &PlacementOption) -> Vec<String> {
-    let usable = if option.usable { "yes" } else { "no" };
-    let reasons: Vec<String> =
-        option.reasons.iter().map(|reason| format!("{} ({})", reason.detail, reason.code)).collect();
-    vec![option.allocation.node_name.clone(), option.allocation.id.clone(), usable.to_owned(), reasons.join("; ")]
 }
 
 fn described(app: &App) -> String {

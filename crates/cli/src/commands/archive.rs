@@ -7,7 +7,11 @@ use clap::Subcommand;
 use gpuaas_api_types::Archive;
 use gpuaas_client::Client;
 
-use crate::{cli::Target, output};
+use crate::{
+    cli::Target,
+    output,
+    table::{Column, column, wide},
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -35,8 +39,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     match verb {
         Verb::List { kind } => {
             let archives = client.list_archives(kind).await?.items;
-            let header = ["ID", "KIND", "FROM", "UNTIL", "ENTRIES", "BYTES"];
-            output::list(target.output, &archives, &header, row, |archive| archive.id.clone())
+            output::list(target.output, &archives, ARCHIVES, |archive| archive.id.clone())
         }
         Verb::Get { id: Some(id), operation: None, file } => {
             let archive = client.get_archive(&id).await?;
@@ -56,16 +59,16 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     }
 }
 
-fn row(archive: &Archive) -> Vec<String> {
-    vec![
-        archive.id.clone(),
-        archive.kind.clone(),
-        archive.from.clone(),
-        archive.until.clone(),
-        archive.entries.to_string(),
-        archive.size_bytes.to_string(),
-    ]
-}
+const ARCHIVES: &[Column<Archive>] = &[
+    column("ID", |archive| archive.id.clone()),
+    column("KIND", |archive| archive.kind.clone()),
+    column("FROM", |archive| archive.from.clone()),
+    column("UNTIL", |archive| archive.until.clone()),
+    column("ENTRIES", |archive| archive.entries.to_string()),
+    column("BYTES", |archive| archive.size_bytes.to_string()),
+    wide("CREATED", |archive| archive.created_at.clone()),
+    wide("SHA256", |archive| archive.sha256.clone()),
+];
 
 /// Returns the archive's lines, after its file's SHA-256 was checked.
 async fn content(client: &Client, archive: &Archive) -> anyhow::Result<Vec<u8>> {

@@ -4,10 +4,15 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{Artifact, ImportRelease};
 use gpuaas_client::Client;
 
-use crate::{cli::Target, output};
+use crate::{
+    cli::Target,
+    completion, output,
+    table::{Column, column, wide},
+};
 
 /// Digits of a digest in a table.
 const DIGEST_DIGITS: usize = 12;
@@ -19,6 +24,7 @@ pub(crate) enum Verb {
     /// Import a release from a directory on the control plane's machine or from a URL
     Import {
         /// Slug of the app, for example rke2
+        #[arg(add = ArgValueCandidates::new(completion::apps))]
         app: String,
         /// Directory (below the control plane's release-import-dir) or https URL that holds the files of the release
         source: String,
@@ -48,8 +54,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             client.import_artifacts(&ImportRelease { app, version, source, sums_sha256, signature }).await?.items
         }
     };
-    let header = ["APP", "VERSION", "FILE", "BYTES", "SHA256", "VERIFIED BY", ""];
-    output::list(target.output, &files, &header, row, |file| format!("{}/{}/{}", file.app, file.version, file.name))
+    output::list(target.output, &files, FILES, |file| format!("{}/{}/{}", file.app, file.version, file.name))
 }
 
 /// Returns the folder's absolute path. Resolves symbolic links if it exists on this machine, because the control plane follows none.
@@ -61,17 +66,17 @@ fn folder(source: &str) -> anyhow::Result<String> {
     Ok(path.to_str().context("the folder's path is not valid UTF-8")?.to_owned())
 }
 
-fn row(file: &Artifact) -> Vec<String> {
-    vec![
-        file.app.clone(),
-        file.version.clone(),
-        file.name.clone(),
-        file.size_bytes.to_string(),
-        file.sha256.chars().take(DIGEST_DIGITS).collect(),
-        file.verified_by.as_deref().map(short).unwrap_or_default(),
-        if file.stand_in { "stand-in".to_owned() } else { String::new() },
-    ]
-}
+const FILES: &[Column<Artifact>] = &[
+    column("APP", |file| file.app.clone()),
+    column("VERSION", |file| file.version.clone()),
+    column("FILE", |file| file.name.clone()),
+    column("BYTES", |file| file.size_bytes.to_string()),
+    column("SHA256", |file| file.sha256.chars().take(DIGEST_DIGITS).collect()),
+    column("VERIFIED BY", |file| file.verified_by.as_deref().map(short).unwrap_or_default()),
+    column("", |file| if file.stand_in { "stand-in".to_owned() } else { String::new() }),
+    wide("COMPLETE SHA256", |file| file.sha256.clone()),
+    wide("SOURCE", |file| file.source.clone().unwrap_or_default()),
+];
 
 /// Shortens `sums-sha256:0a1b…` to [`KEY_DIGITS`] digits.
 fn short(verified_by: &str) -> String {

@@ -4,11 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use crate::{
-    cli::{Format, Target},
-    commands::context,
-    connection, output,
-};
+use crate::{cli::Target, commands::context, connection, output};
 
 #[derive(Debug, Args)]
 pub(crate) struct Bootstrap {
@@ -34,9 +30,9 @@ pub(crate) async fn run(target: &Target, options: Bootstrap) -> anyhow::Result<(
     if let Some(name) = options.save {
         return context::save_token(target, name, created.secret);
     }
-    if target.output == Format::Table {
+    if target.output.is_for_people() {
         let until = created.token.expires_at.clone().unwrap_or_default();
         eprintln!("You are platform admin {} until {until}. Your token is shown only once:", created.token.name);
     }
-    output::one(target.output, &created, |created| created.secret.clone(), &created.token.id)
+    output::one(target.output, &created, |created| created.secret.clone(), &created.secret)
 }

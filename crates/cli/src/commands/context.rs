@@ -7,14 +7,17 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use gpuaas_client::ClientError;
+use clap_complete::ArgValueCandidates;
 use serde::Serialize;
 
+use super::confirm::{Confirm, Loss};
 use crate::{
     cli::Target,
+    completion,
     connection::ReadyFile,
     contexts::{Context, Contexts},
     output,
+    table::column,
 };
 
 /// Largest size of a token file, in bytes; the rest is ignored.
@@ -27,16 +30,21 @@ pub(crate) enum Verb {
     /// Select the current context
     Use {
         /// Name of the context
+        #[arg(add = ArgValueCandidates::new(completion::contexts))]
         name: String,
     },
     /// Delete a context and its token from the context file
     Delete {
         /// Name of the context
+        #[arg(add = ArgValueCandidates::new(completion::contexts))]
         name: String,
+        #[command(flatten)]
+        confirm: Confirm,
     },
     /// Create or change a context from --url, --ca-file, --project or --ready-file; the token comes from GPUAAS_TOKEN or a file
     Set {
         /// Name of the context
+        #[arg(add = ArgValueCandidates::new(completion::contexts))]
         name: String,
         /// File with the token; - reads standard input; default: GPUAAS_TOKEN
         #[arg(long, value_name = "FILE")]
@@ -55,23 +63,34 @@ struct ContextSummary {
     has_token: bool,
 }
 
-pub(crate) fn run(target: &Target, verb: Verb) -> anyhow::Result<()> {
+pub(crate) async fn run(target: &Target, verb: Verb) -> anyhow::Result<()> {
     let mut contexts = Contexts::load()?;
     match verb {
         Verb::List => list(target, &contexts),
         Verb::Use { name } => {
-            contexts.chosen(Some(&name)).map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
+            contexts.chosen(Some(&name))?;
             contexts.current = Some(name.clone());
             contexts.save()?;
             eprintln!("{name} is the current context.");
             Ok(())
         }
-        Verb::Delete { name } => {
-            contexts.chosen(Some(&name)).map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
+        Verb::Delete { name, confirm } => {
+            contexts.chosen(Some(&name))?;
+            let deleted = contexts.contexts.get(&name).map(|context| summary(&contexts, &name, context));
+            let loss = |_: &Option<ContextSummary>| {
+                let lost =
+                    "Its settings and its token are removed from the context file; the token itself stays valid.";
+                Loss::new(format!("delete context {name}"), lost)
+            };
+            if !confirm.allows(target, std::future::ready(Ok::<_, anyhow::Error>(deleted)), loss, &name).await? {
+                return Ok(());
+            }
             contexts.contexts.remove(&name);
             contexts.current = contexts.current.filter(|current| *current != name);
             contexts.save()?;
-            eprintln!("{name} is deleted. Its token stays valid until it expires or `gpuaas token revoke` revokes it.");
+            eprintln!(
+                "{name} is deleted. Its token stays valid until it expires or `gpuaas token revoke ID` revokes it."
+            );
             Ok(())
         }
         Verb::Set { name, token_file } => {
@@ -98,25 +117,26 @@ fn set(mut contexts: Contexts, target: &Target, name: String, token: Option<Stri
     Ok(())
 }
 
-fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
-    let shown = |(name, context): (&String, &Context)| ContextSummary {
-        name: name.clone(),
-        current: contexts.current.as_ref() == Some(name),
+fn summary(contexts: &Contexts, name: &str, context: &Context) -> ContextSummary {
+    ContextSummary {
+        name: name.to_owned(),
+        current: contexts.current.as_deref() == Some(name),
         url: context.url.clone(),
         ca_file: context.ca_file.clone(),
         project: context.project.clone(),
         has_token: context.token.is_some(),
-    };
-    let all: Vec<ContextSummary> = contexts.contexts.iter().map(shown).collect();
-    let row = |context: &ContextSummary| {
-        vec![
-            if context.current { "*".to_owned() } else { String::new() },
-            context.name.clone(),
-            context.url.clone().unwrap_or_default(),
-            context.project.clone().unwrap_or_default(),
-        ]
-    };
-    output::list(target.output, &all, &["", "NAME", "URL", "PROJECT"], row, |context| context.name.clone())
+    }
+}
+
+fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
+    let all: Vec<_> = contexts.contexts.iter().map(|(name, context)| summary(contexts, name, context)).collect();
+    let columns = [
+        column("", |context: &ContextSummary| if context.current { "*".to_owned() } else { String::new() }),
+        column("NAME", |context| context.name.clone()),
+        column("URL", |context| context.url.clone().unwrap_or_default()),
+        column("PROJECT", |context| context.project.clone().unwrap_or_default()),
+    ];
+    output::list(target.output, &all, &columns, |context| context.name.clone())
 }
 
 /// Returns the context with the given settings changed and all others kept.

@@ -3,12 +3,12 @@
 use clap::Subcommand;
 use gpuaas_api_types::Event;
 use gpuaas_client::Client;
-use gpuaas_model::visible;
 
 use super::following::{EventFollower, Next};
 use crate::{
     cli::{Format, Target},
     output,
+    table::{Column, Layout, column, wide},
 };
 
 #[derive(Debug, Subcommand)]
@@ -31,8 +31,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     match verb {
         Verb::List { after } => {
             let events = all(client, target, after).await?;
-            let header = ["SEQ", "AT", "KIND", "SUBJECT", "DATA"];
-            output::list(target.output, &events, &header, row, |event| event.sequence.to_string())
+            output::list(target.output, &events, EVENTS, |event| event.sequence.to_string())
         }
         Verb::Watch { after } => watch(client, target, after).await,
     }
@@ -50,26 +49,25 @@ async fn all(client: &Client, target: &Target, mut after: u64) -> anyhow::Result
     }
 }
 
-fn row(event: &Event) -> Vec<String> {
-    vec![
-        event.sequence.to_string(),
-        event.at.clone(),
-        event.kind.clone(),
-        event.subject_kind.clone(),
-        event.data.to_string(),
-    ]
-}
+const EVENTS: &[Column<Event>] = &[
+    column("SEQ", |event| event.sequence.to_string()),
+    column("AT", |event| event.at.clone()),
+    column("KIND", |event| event.kind.clone()),
+    column("SUBJECT", |event| format!("{}/{}", event.subject_kind, event.subject_id)),
+    column("DATA", |event| output::fields(&event.data)),
+    wide("CORRELATION", |event| event.correlation_id.clone().unwrap_or_default()),
+];
 
 /// Prints each event as it arrives.
 async fn watch(client: &Client, target: &Target, after: Option<u64>) -> anyhow::Result<()> {
     let mut events = EventFollower::start(client, target.project.clone(), after).await?;
+    let (layout, _) = Layout::of(EVENTS, &[], target.output == Format::Wide);
     loop {
         let Next::Event(event) = events.next().await? else { continue };
         match target.output {
-            Format::Table => println!("{}", visible(&row(&event).join("  "))),
-            Format::Json => println!("{}", serde_json::to_string(&*event)?),
-            Format::Yaml => print!("---\n{}", serde_saphyr::to_string(&*event)?),
+            Format::Table | Format::Wide => println!("{}", layout.cells(EVENTS, &event).join("  ")),
             Format::Name => println!("{}", event.sequence),
+            Format::Json | Format::Yaml | Format::JsonPath(_) => output::record(target.output, &event)?,
         }
     }
 }

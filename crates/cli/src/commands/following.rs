@@ -11,7 +11,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(200);
 /// Reconnection attempts before giving up: with their pauses about 100 s, longer than a restart of the control plane takes.
 const ATTEMPTS_MAX: u32 = 9;
 
-/// A stream of events that reconnects.
+/// A stream of events that reconnects. The streams are fused, so that a caller may drop [`EventFollower::next`] while it reconnects.
 pub(super) struct EventFollower<'a> {
     client: &'a Client,
     project: Option<String>,
@@ -75,7 +75,7 @@ async fn open_stream(
     after: Option<u64>,
 ) -> Result<BoxStream<'static, Result<Event, ClientError>>, ClientError> {
     Ok(match after {
-        Some(after) => client.follow_events(project, after).await?.boxed(),
-        None => client.follow_new_events(project).await?.boxed(),
+        Some(after) => client.follow_events(project, after).await?.fuse().boxed(),
+        None => client.follow_new_events(project).await?.fuse().boxed(),
     })
 }

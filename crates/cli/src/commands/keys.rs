@@ -4,8 +4,15 @@ use clap::{Subcommand, ValueEnum};
 use gpuaas_api_types::{Authority, ForceAuthority, SealingKey, SigningKey};
 use gpuaas_client::Client;
 
-use super::following::{EventFollower, Next};
-use crate::{cli::Target, output};
+use super::{
+    confirm::{Confirm, Loss},
+    following::{EventFollower, Next},
+};
+use crate::{
+    cli::{Format, Target},
+    output,
+    table::{Column, column},
+};
 
 /// Kinds of keys that can be rotated.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -33,6 +40,19 @@ impl WaitState {
         match self {
             Self::Staged => "staged",
             Self::Grace => "grace",
+        }
+    }
+
+    fn loss(self) -> Loss {
+        match self {
+            Self::Staged => Loss::new(
+                "use the new authority now",
+                "It issues certificates although some nodes have not accepted it yet.",
+            ),
+            Self::Grace => Loss::new(
+                "retire the old authority now",
+                "Nodes that still have a certificate of it lose their identity and must enroll again.",
+            ),
         }
     }
 }
@@ -77,34 +97,53 @@ pub(crate) enum Verb {
         /// Reason for --force, in one line; kept in the audit record
         #[arg(long, value_name = "TEXT", requires = "force")]
         reason: Option<String>,
+        /// Do not ask for confirmation of --force; required without a terminal
+        #[arg(short, long, requires = "force")]
+        yes: bool,
+        /// Print what --force would do, and change nothing
+        #[arg(long, requires = "force")]
+        dry_run: bool,
     },
     /// Revoke a task-signing key that may have leaked: nodes refuse its tasks, and if it was active, another key signs at once
     Revoke {
         /// Id of the key, as `keys list` shows it
         key: String,
+        #[command(flatten)]
+        confirm: Confirm,
     },
 }
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::List { purpose: ListableKey::Authority } => {
-            let authorities = client.list_authorities().await?.items;
-            let row = |of: &Authority| {
-                let waiting_for = of.waiting_for.clone().unwrap_or_default();
-                vec![of.id.clone(), of.state.clone(), of.changed_at.clone(), waiting_for]
-            };
-            output::list(target.output, &authorities, &COLUMNS, row, |authority| authority.id.clone())
+            let mut authorities = client.list_authorities().await?.items;
+            if target.output == Format::Name {
+                authorities.retain(|authority| authority.state != "retired");
+            }
+            output::list(target.output, &authorities, AUTHORITIES, |authority| authority.id.clone())
         }
         Verb::List { purpose: ListableKey::TaskSigning } => {
-            let keys = client.list_signing_keys().await?.items;
-            output::list(target.output, &keys, &COLUMNS, row, |key| key.id.clone())
+            let mut keys = client.list_signing_keys().await?.items;
+            if target.output == Format::Name {
+                keys.retain(|key| !matches!(key.state.as_str(), "retired" | "revoked"));
+            }
+            output::list(target.output, &keys, SIGNING_KEYS, |key| key.id.clone())
         }
         Verb::Rotate { purpose: RotatableKey::TaskSigning | RotatableKey::Sealing, force: Some(_), .. } => {
             anyhow::bail!("--force applies only to the rotation of an authority")
         }
-        Verb::Rotate { purpose: RotatableKey::Authority, force, reason } => {
+        Verb::Rotate { purpose: RotatableKey::Authority, force, reason, yes, dry_run } => {
             let mut authority = match force {
-                Some(waiting) => force_rotation(client, waiting, reason.unwrap_or_default()).await?,
+                Some(waiting) => {
+                    let request = forced_step(client, waiting, reason.unwrap_or_default()).await?;
+                    let dry = client.clone().with_dry_run();
+                    let loss = |_: &Authority| waiting.loss();
+                    let confirm = Confirm { yes, dry_run };
+                    if !confirm.allows(target, dry.force_authority(&request), loss, &request.authority).await? {
+                        return Ok(());
+                    }
+                    client.force_authority(&request).await?
+                }
                 None => client.rotate_authority().await?,
             };
             if target.wait {
@@ -130,15 +169,23 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let key = client.get_sealing_key().await?;
             output::one(target.output, &key, sealing, &key.id)
         }
-        Verb::Revoke { key } => {
+        Verb::Revoke { key, confirm } => {
+            let dry = client.clone().with_dry_run();
+            let loss = |of: &SigningKey| {
+                let lost = "Nodes refuse every task that it signed. A revoked key cannot be restored.";
+                Loss::new(format!("revoke task-signing key {}", of.id), lost)
+            };
+            if !confirm.allows(target, dry.revoke_signing_key(&key), loss, &key).await? {
+                return Ok(());
+            }
             let key = client.revoke_signing_key(&key).await?;
             output::one(target.output, &key, described, &key.id)
         }
     }
 }
 
-/// Ends the given waiting state and returns the authority.
-async fn force_rotation(client: &Client, waiting: WaitState, reason: String) -> anyhow::Result<Authority> {
+/// Returns the request that ends the given waiting state.
+async fn forced_step(client: &Client, waiting: WaitState, reason: String) -> anyhow::Result<ForceAuthority> {
     let state = waiting.as_str();
     let authorities = client.list_authorities().await?.items;
     // If no authority is in that state, the server refuses the request and explains it.
@@ -146,10 +193,22 @@ async fn force_rotation(client: &Client, waiting: WaitState, reason: String) -> 
     let Some(authority) = named.map(|authority| authority.id.clone()) else {
         anyhow::bail!("the control plane lists no authority");
     };
-    Ok(client.force_authority(&ForceAuthority { authority, state: state.to_owned(), reason }).await?)
+    Ok(ForceAuthority { authority, state: state.to_owned(), reason })
 }
 
-const COLUMNS: [&str; 4] = ["ID", "STATE", "SINCE", "WAITING FOR"];
+const AUTHORITIES: &[Column<Authority>] = &[
+    column("ID", |authority| authority.id.clone()),
+    column("STATE", |authority| authority.state.clone()),
+    column("SINCE", |authority| authority.changed_at.clone()),
+    column("WAITING FOR", |authority| authority.waiting_for.clone().unwrap_or_default()),
+];
+
+const SIGNING_KEYS: &[Column<SigningKey>] = &[
+    column("ID", |key| key.id.clone()),
+    column("STATE", |key| key.state.clone()),
+    column("SINCE", |key| key.changed_at.clone()),
+    column("WAITING FOR", |key| key.waiting_for.clone().unwrap_or_default()),
+];
 
 fn described(key: &SigningKey) -> String {
     format!("Key {} is {}.", key.id, key.state)
@@ -179,11 +238,6 @@ async fn await_resealing(client: &Client, began: SealingKey) -> anyhow::Result<S
             }
         }
     }
-}
-
-fn row(key: &SigningKey) -> Vec<String> {
-    let waiting_for = key.waiting_for.clone().unwrap_or_default();
-    vec![key.id.clone(), key.state.clone(), key.changed_at.clone(), waiting_for]
 }
 
 /// Waits until the key is the only one that signs. Checks again after each change of a signing key.

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
+use clap_complete::ArgValueCandidates;
 use futures::StreamExt;
 use gpuaas_client::{Client, ClientError, LogOptions};
 
-use crate::cli::{Format, Target};
+use crate::{
+    cli::{Format, Target},
+    completion, output,
+};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Logs {
     /// Name or id of the workload
+    #[arg(add = ArgValueCandidates::new(completion::workloads))]
     workload: String,
     /// Name of the member, for example agent-2; may be omitted if the workload has only one
     #[arg(long)]
@@ -39,10 +44,9 @@ pub(super) async fn run(client: &Client, target: &Target, arguments: Logs) -> an
     while let Some(line) = lines.next().await {
         let line = line?;
         match target.output {
-            Format::Table => println!("{} {}", line.at, line.text),
-            Format::Json => println!("{}", serde_json::to_string(&line)?),
-            Format::Yaml => print!("---\n{}", serde_saphyr::to_string(&line)?),
+            Format::Table | Format::Wide => println!("{} {}", line.at, line.text),
             Format::Name => println!("{}", line.text),
+            Format::Json | Format::Yaml | Format::JsonPath(_) => output::record(target.output, &line)?,
         }
     }
     Ok(())

@@ -6,11 +6,14 @@ pub(crate) mod archive;
 pub(crate) mod artifact;
 pub(crate) mod audit;
 pub(crate) mod bootstrap;
+pub(crate) mod confirm;
 pub(crate) mod context;
 pub(crate) mod event;
+mod explain;
 mod following;
 mod if_match;
 pub(crate) mod keys;
+mod lists;
 mod logs;
 mod man;
 pub(crate) mod node;
@@ -35,7 +38,7 @@ use gpuaas_client::Client;
 
 use crate::{
     cli::{Cli, Command, Target},
-    connection, dev, help,
+    completion, connection, dev,
     output::TimedOut,
     server_config::Setting,
 };
@@ -72,13 +75,12 @@ async fn dispatch(target: &mut Target, command: Command, settings: &[Setting]) -
         Command::Archive(verb) => archive::run(&connect(target)?, target, verb).await?,
         Command::Audit(verb) => audit::run(&connect(target)?, target, verb).await?,
         Command::Whoami => whoami::run(&connect(target)?, target).await?,
-        Command::Context(verb) => context::run(target, verb)?,
+        Command::Context(verb) => context::run(target, verb).await?,
         Command::Version => whoami::version(target)?,
+        Command::Explain { code } => explain::run(target, code.as_deref())?,
         Command::Server(options) => return server::run(target, *options, settings).await,
         Command::Dev(options) => dev::run(options).await?,
-        Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut help::command(), "gpuaas", &mut std::io::stdout());
-        }
+        Command::Completion { shell } => completion::print_registration(shell)?,
         Command::Man { folder } => man::write(&folder)?,
         Command::SandboxInit(options) => sandbox::init(options).await?,
         Command::SandboxSystemctl { arguments } => return Ok(sandbox::systemctl(&arguments).await),

@@ -3,17 +3,22 @@
 use std::collections::BTreeMap;
 
 use clap::Subcommand;
-use gpuaas_api_types::{EnrollNode, FixNode, Node, RegisterNode, RegisteredNode};
+use clap_complete::ArgValueCandidates;
+use gpuaas_api_types::{EnrollNode, FixNode, Node, Ping, RegisterNode, RegisteredNode};
 use gpuaas_client::{Client, ClientError};
 
 use super::{
+    confirm::{Confirm, Loss},
     if_match::{self, IfMatch},
+    lists::{EventStream, Listing, Watch},
     node_shown,
 };
 use crate::{
     cli::{Format, Target},
+    completion,
     duration::format_age,
     output,
+    table::{Column, column, wide},
 };
 
 #[derive(Debug, Subcommand)]
@@ -31,6 +36,8 @@ pub(crate) enum Verb {
     },
     /// List nodes
     List {
+        #[command(flatten)]
+        watch: Watch,
         /// Only nodes in this state: registered, enrolled, active, in_maintenance, needs_reimage or retired
         #[arg(long)]
         state: Option<String>,
@@ -41,6 +48,7 @@ pub(crate) enum Verb {
     /// Show a node
     Show {
         /// Name or id of the node
+        #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
         /// Print only the node's ETag, for --if-match
         #[arg(long)]
@@ -49,6 +57,7 @@ pub(crate) enum Verb {
     /// Print a new enrollment command for a node; earlier ones stop working
     Enroll {
         /// Name or id of the node
+        #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
         #[command(flatten)]
         force: Force,
@@ -58,6 +67,7 @@ pub(crate) enum Verb {
     /// Send signed no-op tasks to a node and print the round trip time of each
     Ping {
         /// Name or id of the node
+        #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
         /// Number of tasks to send, one after another
         #[arg(long, default_value_t = 1)]
@@ -66,11 +76,13 @@ pub(crate) enum Verb {
     /// Inspect a node's machine now and print its facts and findings
     Inspect {
         /// Name or id of the node
+        #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
     },
     /// Apply one of the safe fixes on a node and inspect it again
     Fix {
         /// Name or id of the node
+        #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
         /// Fix to apply: inotify, forwarding or modules; or the code of a finding that a fix removes
         finding: String,
@@ -78,16 +90,42 @@ pub(crate) enum Verb {
     /// Revoke a node's identity and print the command that enrolls its reimaged machine
     Reset {
         /// Name or id of the node
+        #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
         #[command(flatten)]
         force: Force,
+        #[command(flatten)]
+        confirm: Confirm,
         #[command(flatten)]
         seen: IfMatch,
     },
     /// Pass a node that a tenant left to the reimage hook, which reimages and enrolls its machine
     Reimage {
         /// Name or id of the node
+        #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
+        #[command(flatten)]
+        confirm: Confirm,
+        #[command(flatten)]
+        seen: IfMatch,
+    },
+    /// Remove a node that no project holds from use permanently; its identity ends
+    Retire {
+        /// Name or id of the node
+        #[arg(add = ArgValueCandidates::new(completion::nodes))]
+        node: String,
+        #[command(flatten)]
+        confirm: Confirm,
+        #[command(flatten)]
+        seen: IfMatch,
+    },
+    /// Delete a retired node; its name can be used again
+    Delete {
+        /// Name or id of the node
+        #[arg(add = ArgValueCandidates::new(completion::nodes))]
+        node: String,
+        #[command(flatten)]
+        confirm: Confirm,
         #[command(flatten)]
         seen: IfMatch,
     },
@@ -120,12 +158,59 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Enroll { node, force, seen } => {
             print_enrollment(target.output, &seen.client(client).issue_enrollment(&node, &force.into()).await?)
         }
-        Verb::Reset { node, force, seen } => {
-            print_enrollment(target.output, &seen.client(client).reset_node(&node, &force.into()).await?)
+        Verb::Reset { node, force, confirm, seen } => {
+            let (client, force) = (seen.client(client), EnrollNode::from(force));
+            let dry = client.clone().with_dry_run();
+            let loss = |of: &RegisteredNode| {
+                let lost = "Its identity ends, its agent is cut off, and what was known of the machine is deleted; the machine must enroll \
+                            again.";
+                Loss::new(format!("reset node {}", of.node.name), lost)
+            };
+            if !confirm.allows(target, dry.reset_node(&node, &force), loss, &node).await? {
+                return Ok(());
+            }
+            print_enrollment(target.output, &client.reset_node(&node, &force).await?)
         }
-        Verb::Reimage { node, seen } => {
-            let node = seen.client(client).reimage_node(&node).await?;
+        Verb::Reimage { node, confirm, seen } => {
+            let client = seen.client(client);
+            let dry = client.clone().with_dry_run();
+            let loss = |of: &Node| {
+                let lost = "The reimage hook installs its operating system anew: everything on its disks is lost.";
+                Loss::new(format!("reimage the machine of node {}", of.name), lost)
+            };
+            if !confirm.allows(target, dry.reimage_node(&node), loss, &node).await? {
+                return Ok(());
+            }
+            let node = client.reimage_node(&node).await?;
             output::one(target.output, &node, node_shown::described, &node.name)
+        }
+        Verb::Retire { node, confirm, seen } => {
+            let client = seen.client(client);
+            let dry = client.clone().with_dry_run();
+            let loss = |of: &Node| {
+                Loss::new(format!("retire node {}", of.name), "Its identity ends, and it cannot be used again.")
+            };
+            if !confirm.allows(target, dry.retire_node(&node), loss, &node).await? {
+                return Ok(());
+            }
+            let node = client.retire_node(&node).await?;
+            let words = |node: &Node| format!("Node {} is retired. Delete it: gpuaas node delete {0}", node.name);
+            output::one(target.output, &node, words, &node.name)
+        }
+        Verb::Delete { node, confirm, seen } => {
+            let client = seen.client(client);
+            let dry = client.clone().with_dry_run();
+            let loss = |of: &Node| {
+                Loss::new(
+                    format!("delete node {}", of.name),
+                    "It is no longer listed, and its name can be used again; its history and audit records stay.",
+                )
+            };
+            if !confirm.allows(target, dry.delete_node(&node), loss, &node).await? {
+                return Ok(());
+            }
+            let node = client.delete_node(&node).await?;
+            output::one(target.output, &node, |node| format!("Node {} is deleted.", node.name), &node.name)
         }
         Verb::Inspect { node } => {
             let node = client.inspect_node(&node).await?;
@@ -135,10 +220,9 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let fixed = client.fix_node(&node, &FixNode { finding }).await?;
             output::one(target.output, &fixed, node_shown::fixed, &fixed.node.name)
         }
-        Verb::List { state, connectivity } => {
-            let nodes = client.list_nodes(state, connectivity).await?.items;
-            let header = ["NAME", "STATE", "CONNECTIVITY", "SINCE", "AGENT", "ADDRESS", "REGION"];
-            output::list(target.output, &nodes, &header, row, |node| node.name.clone())
+        Verb::List { watch, state, connectivity } => {
+            let read = async || Ok(client.list_nodes(state.clone(), connectivity.clone()).await?.items);
+            NODES.print(client, target, watch, state.is_some(), read).await
         }
         Verb::Show { node, etag: true } => if_match::print_etag(target, &client.node_etag(&node).await?),
         Verb::Show { node, etag: false } => {
@@ -158,7 +242,7 @@ fn parse_labels(labels: &[String]) -> Result<BTreeMap<String, String>, ClientErr
 }
 
 fn print_enrollment(format: Format, registered: &RegisteredNode) -> anyhow::Result<()> {
-    if format == Format::Table {
+    if format.is_for_people() {
         let (node, command) = (&registered.node, &registered.enrollment.command);
         eprintln!("Node {} is {}. Run this once as root on the machine, within 15 minutes:\n", node.name, node.state);
         println!("{command}");
@@ -171,28 +255,43 @@ fn print_enrollment(format: Format, registered: &RegisteredNode) -> anyhow::Resu
     output::one(format, registered, |_| String::new(), &registered.node.name)
 }
 
-fn row(node: &Node) -> Vec<String> {
-    let address = node.facts.as_ref().and_then(|facts| facts.addresses.first()).cloned();
-    vec![
-        node.name.clone(),
-        node.state.clone(),
-        node.connectivity.clone(),
-        format_age(&node.connectivity_since),
-        node.agent_version.clone().unwrap_or_default(),
-        address.unwrap_or_default(),
-        node.region.clone().unwrap_or_default(),
-    ]
-}
+const NODES: Listing<Node> = Listing {
+    columns: &[
+        column("NAME", |node| node.name.clone()),
+        column("STATE", |node| node.state.clone()),
+        column("CONNECTIVITY", |node| node.connectivity.clone()),
+        column("SINCE", |node| format_age(&node.connectivity_since)),
+        column("AGENT", |node| node.agent_version.clone().unwrap_or_default()),
+        column("ADDRESS", |node| {
+            node.facts.as_ref().and_then(|facts| facts.addresses.first()).cloned().unwrap_or_default()
+        }),
+        column("REGION", |node| node.region.clone().unwrap_or_default()),
+        wide("LABELS", |node| {
+            let labels = node.labels.iter().map(|(key, value)| format!("{key}={value}"));
+            labels.collect::<Vec<_>>().join(" ")
+        }),
+        wide("OS", |node| node.facts.as_ref().map(|facts| facts.os.clone()).unwrap_or_default()),
+        wide("CREATED", |node| node.created_at.clone()),
+        wide("ID", |node| node.id.clone()),
+    ],
+    name: |node| &node.name,
+    is_live: |node| node.state != "retired",
+    events: &["node."],
+    stream: EventStream::Platform,
+    volatile: None,
+};
+
+const PINGS: &[Column<Ping>] = &[
+    column("TASK", |ping| ping.task.id.clone()),
+    column("STATE", |ping| ping.task.state.clone()),
+    column("ROUND TRIP", |ping| format!("{:.2} ms", ping.round_trip_us as f64 / 1_000.0)),
+    column("KEY", |ping| ping.task.key_id.clone()),
+];
 
 async fn ping(client: &Client, target: &Target, node: &str, count: u32) -> anyhow::Result<()> {
     let mut pings = Vec::new();
     for _ in 0..count {
         pings.push(client.ping_node(node).await?);
     }
-    let header = ["TASK", "STATE", "ROUND TRIP", "KEY"];
-    let row = |ping: &gpuaas_api_types::Ping| {
-        let milliseconds = ping.round_trip_us as f64 / 1_000.0;
-        vec![ping.task.id.clone(), ping.task.state.clone(), format!("{milliseconds:.2} ms"), ping.task.key_id.clone()]
-    };
-    output::list(target.output, &pings, &header, row, |ping| ping.task.id.clone())
+    output::list(target.output, &pings, PINGS, |ping| ping.task.id.clone())
 }

@@ -3,18 +3,29 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{Operation, OperationDetail};
 use gpuaas_client::Client;
 
-use super::{watching, workload_shown::describe_fault};
-use crate::{cli::Target, output};
+use super::{
+    lists::{EventStream, Listing, Watch},
+    watching,
+    workload_shown::{describe_fault, residue},
+};
+use crate::{
+    cli::Target,
+    completion, output,
+    table::{column, table, wide},
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// List operations
     List {
+        #[command(flatten)]
+        watch: Watch,
         /// Only operations of this workload, by name or id
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::workloads))]
         workload: Option<String>,
         /// Only operations in this state: queued, running, waiting, succeeded, failed, cancelled or needs_attention
         #[arg(long)]
@@ -23,55 +34,72 @@ pub(crate) enum Verb {
     /// Show an operation with its steps
     Show {
         /// Id of the operation
+        #[arg(add = ArgValueCandidates::new(completion::operations))]
         id: String,
     },
     /// Follow an operation until it ends
     Watch {
         /// Id of the operation
+        #[arg(add = ArgValueCandidates::new(completion::operations))]
         id: String,
     },
     /// Request the cancellation of an operation
     Cancel {
         /// Id of the operation
+        #[arg(add = ArgValueCandidates::new(completion::operations))]
         id: String,
     },
 }
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::List { workload, state } => {
-            let operations = client.list_operations(target.project.clone(), workload, state).await?.items;
-            let header = ["ID", "KIND", "STATE", "BY", "CREATED", "ENDED"];
-            output::list(target.output, &operations, &header, row, |operation| operation.id.clone())?;
+        Verb::List { watch, workload, state } => {
+            let read = async || {
+                let (project, workload, state) = (target.project.clone(), workload.clone(), state.clone());
+                Ok(client.list_operations(project, workload, state).await?.items)
+            };
+            OPERATIONS.print(client, target, watch, state.is_some(), read).await?;
         }
-        Verb::Show { id } => show(target, &client.get_operation(&id).await?)?,
+        Verb::Show { id } => {
+            let detail = client.get_operation(&id).await?;
+            show(target, &detail, &detail.operation.id)?;
+        }
         Verb::Watch { id } => return watching::watch(client, target, &id).await,
         Verb::Cancel { id } => {
             let operation = client.cancel_operation(&id).await?;
             let describe = |operation: &Operation| format!("Cancellation of operation {} is requested.", operation.id);
-            output::one(target.output, &operation, describe, &id)?;
+            output::one(target.output, &operation, describe, &operation.id)?;
             if target.wait {
-                return watching::watch(client, target, &id).await;
+                return watching::watch(client, target, &operation.id).await;
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(operation: &Operation) -> Vec<String> {
-    vec![
-        operation.id.clone(),
-        operation.kind.clone(),
-        operation.state.clone(),
-        operation.requested_by.clone(),
-        operation.created_at.clone(),
-        operation.ended_at.clone().unwrap_or_default(),
-    ]
-}
+const OPERATIONS: Listing<Operation> = Listing {
+    columns: &[
+        column("ID", |operation| operation.id.clone()),
+        column("WORKLOAD", |operation| operation.workload_name.clone()),
+        column("KIND", |operation| operation.kind.clone()),
+        column("STATE", |operation| operation.state.clone()),
+        column("BY", |operation| operation.requested_by.clone()),
+        column("CREATED", |operation| operation.created_at.clone()),
+        column("ENDED", |operation| operation.ended_at.clone().unwrap_or_default()),
+        wide("FAULT", |operation| operation.fault.as_ref().map(|fault| fault.code.clone()).unwrap_or_default()),
+        wide("RETRIES", |operation| operation.resumes.clone().unwrap_or_default()),
+        wide("CORRELATION", |operation| operation.correlation_id.clone()),
+    ],
+    name: |operation| &operation.id,
+    is_live: |operation| operation.ended_at.is_none(),
+    events: &["operation."],
+    stream: EventStream::Project,
+    volatile: None,
+};
 
-/// Prints an operation with its steps.
-pub(super) fn show(target: &Target, detail: &OperationDetail) -> anyhow::Result<()> {
-    output::one(target.output, detail, described, &detail.operation.id)
+/// Prints an operation with its steps; `name` is what `-o name` prints.
+pub(super) fn show(target: &Target, detail: &OperationDetail, name: &str) -> anyhow::Result<()> {
+    output::one(target.output, detail, described, name)
 }
 
 fn described(detail: &OperationDetail) -> String {
@@ -96,6 +124,7 @@ fn described(detail: &OperationDetail) -> String {
         ]
     });
     text.push('\n');
-    text.push_str(&output::table(&["STATE", "PHASE", "STEP", "ATTEMPTS", "DURATION", ""], rows));
+    text.push_str(&table(&["STATE", "PHASE", "STEP", "ATTEMPTS", "DURATION", ""], rows));
+    text.push_str(&residue(&detail.residue));
     text
 }

@@ -1,10 +1,14 @@
 //! Implements `gpuaas project`.
 
 use clap::Subcommand;
-use gpuaas_api_types::CreateProject;
+use gpuaas_api_types::{CreateProject, Project};
 use gpuaas_client::Client;
 
-use crate::{cli::Target, output};
+use super::{
+    confirm::{Confirm, Loss},
+    lists::{EventStream, Listing, Watch},
+};
+use crate::{cli::Target, output, table::column};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -14,7 +18,14 @@ pub(crate) enum Verb {
         name: String,
     },
     /// List projects
-    List,
+    List(Watch),
+    /// Delete an empty project; its name can be used again
+    Delete {
+        /// Name or id of the project
+        project: String,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
 }
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
@@ -23,12 +34,41 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let project = client.create_project(&CreateProject { name }).await?;
             output::one(target.output, &project, |project| format!("Project {} created.", project.name), &project.name)
         }
-        Verb::List => {
-            let projects = client.list_projects().await?.items;
-            let row = |project: &gpuaas_api_types::Project| {
-                vec![project.name.clone(), project.id.clone(), project.created_at.clone()]
+        Verb::Delete { project, confirm } => {
+            let dry = client.clone().with_dry_run();
+            let loss = |of: &Project| {
+                Loss::new(
+                    format!("delete project {}", of.name),
+                    "It is no longer listed, and its name can be used again; its audit records stay.",
+                )
             };
-            output::list(target.output, &projects, &["NAME", "ID", "CREATED"], row, |project| project.name.clone())
+            if !confirm.allows(target, dry.delete_project(&project), loss, &project).await? {
+                return Ok(());
+            }
+            let project = client.delete_project(&project).await?;
+            output::one(
+                target.output,
+                &project,
+                |project| format!("Project {} is deleted.", project.name),
+                &project.name,
+            )
+        }
+        Verb::List(watch) => {
+            let read = async || Ok(client.list_projects().await?.items);
+            PROJECTS.print(client, target, watch, false, read).await
         }
     }
 }
+
+const PROJECTS: Listing<Project> = Listing {
+    columns: &[
+        column("NAME", |project| project.name.clone()),
+        column("ID", |project| project.id.clone()),
+        column("CREATED", |project| project.created_at.clone()),
+    ],
+    name: |project| &project.name,
+    is_live: |_| true,
+    events: &["project."],
+    stream: EventStream::Platform,
+    volatile: None,
+};

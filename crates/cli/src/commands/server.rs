@@ -19,18 +19,25 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
+use super::confirm::Loss;
 use crate::{
     cli::{Server, ServerVerb, Target},
     connection::{ReadyFile, ReadyReplica},
     output,
     server_config::Setting,
+    table::{column, table},
 };
 
 /// Runs a subcommand, or serves until SIGTERM, Ctrl-C or, with `--lifeline`, the end of standard input.
 pub(crate) async fn run(target: &Target, arguments: Server, settings: &[Setting]) -> anyhow::Result<ExitCode> {
     let options = server_options(&arguments)?;
     match arguments.verb {
-        Some(ServerVerb::AcceptHistory { keep_credentials }) => {
+        Some(ServerVerb::AcceptHistory { keep_credentials, confirm }) => {
+            let preview = gpuaas_server::preview_accept_history(&options, keep_credentials);
+            let loss = |preview: &AcceptedHistory| acceptance_loss(preview, keep_credentials);
+            if !confirm.allows(target, preview, loss, "accepted").await? {
+                return Ok(ExitCode::SUCCESS);
+            }
             let accepted = gpuaas_server::accept_history(&options, keep_credentials).await?;
             let describe = |accepted: &AcceptedHistory| describe_acceptance(&options, accepted);
             output::one(target.output, &accepted, describe, "accepted")?;
@@ -84,7 +91,7 @@ fn describe_verification(verified: &Verified) -> String {
     }
     let kind = |finding: &Finding| serde_json::to_value(finding.kind).ok()?.as_str().map(str::to_owned);
     let row = |of: &Finding| vec![kind(of).unwrap_or_default(), of.place.clone(), of.detail.clone()];
-    let table = output::table(&["KIND", "WHERE", "PROBLEM"], findings.iter().map(row));
+    let table = table(&["KIND", "WHERE", "PROBLEM"], findings.iter().map(row));
     format!(
         "{read} Found {} problems:\n\n{table}\n\nWhat to do: docs/operating.md, \"When the store is not as it was\".",
         findings.len()
@@ -188,7 +195,7 @@ fn describe_restore(options: &ServerOptions, restored: &Restored, file: &Path) -
          every API token ({tokens} were valid), every enrollment string, every task-signing key, every node's identity.\n\n\
          What to do:\n  \
          1. Start the control plane, and sign in as its administrator before {expires_at}: {exchange}\n     \
-         Then create tokens for people and programs: gpuaas token create\n  \
+         Then create tokens for people and programs: gpuaas token create NAME --role ROLE\n  \
          2. Enroll each node again: gpuaas node enroll NODE. First reset nodes that changed tenants after {made_at}: \
          gpuaas node reset NODE\n  \
          3. Look for workloads that were deployed after {made_at}: they keep running but are unmanaged",
@@ -199,6 +206,15 @@ fn describe_restore(options: &ServerOptions, restored: &Restored, file: &Path) -
     );
     text.push_str(&format_ended_nodes(&ended.nodes));
     text
+}
+
+fn acceptance_loss(preview: &AcceptedHistory, keep_credentials: bool) -> Loss {
+    let consequence = if keep_credentials {
+        "Nothing is revoked: if the database is not the newest, credentials that missing changes revoked are valid again."
+    } else {
+        "Missing changes are lost, and every API token, enrollment string, task-signing key and node identity is revoked."
+    };
+    Loss::new("accept the history of this database", format!("{}. {consequence}", preview.found))
 }
 
 /// Describes an accepted history and the steps that an operator takes next.
@@ -215,7 +231,7 @@ fn describe_acceptance(options: &ServerOptions, accepted: &AcceptedHistory) -> S
          every API token ({tokens} were valid), every enrollment string, every task-signing key, every node's identity.\n\n\
          What to do:\n  \
          1. Start every replica of the control plane, and sign in as its administrator before {expires_at}: {exchange}\n     \
-         Then create tokens for people and programs: gpuaas token create\n  \
+         Then create tokens for people and programs: gpuaas token create NAME --role ROLE\n  \
          2. Enroll each node again: gpuaas node enroll NODE. Register nodes that are missing: gpuaas node register NODE. \
          First reset nodes that changed tenants in missing changes: gpuaas node reset NODE\n  \
          3. Look for workloads that missing changes deployed: they keep running but are unmanaged{nodes}",
@@ -236,15 +252,18 @@ fn format_ended_nodes(nodes: &[RevokedNode]) -> String {
         };
         let rows = nodes.iter().map(|node| vec![node.name.clone(), node.state.to_string(), held_by(node)]);
         text.push_str("\n\n");
-        text.push_str(&output::table(&["NODE", "STATE", "HELD BY AT THAT TIME"], rows));
+        text.push_str(&table(&["NODE", "STATE", "HELD BY AT THAT TIME"], rows));
     }
     text
 }
 
 fn check_config(target: &Target, options: &ServerOptions, settings: &[Setting]) -> anyhow::Result<ExitCode> {
-    let row =
-        |setting: &Setting| vec![setting.key.clone(), setting.value.clone().unwrap_or_default(), setting.from.clone()];
-    output::list(target.output, settings, &["SETTING", "VALUE", "FROM"], row, |setting| setting.key.clone())?;
+    let columns = [
+        column("SETTING", |setting: &Setting| setting.key.clone()),
+        column("VALUE", |setting| setting.value.clone().unwrap_or_default()),
+        column("FROM", |setting| setting.from.clone()),
+    ];
+    output::list(target.output, settings, &columns, |setting| setting.key.clone())?;
     let problems = options.problems();
     let mut status = ExitCode::SUCCESS;
     for problem in problems {

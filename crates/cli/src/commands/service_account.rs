@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{CreateServiceAccount, CreateServiceAccountToken, ServiceAccount};
 use gpuaas_client::Client;
 
+use super::confirm::{Confirm, Loss};
 use crate::{
-    cli::{Format, Target},
-    output,
+    cli::Target,
+    completion, output,
+    table::{Column, column},
 };
 
 #[derive(Debug, Subcommand)]
@@ -17,7 +20,7 @@ pub(crate) enum Verb {
     Create {
         /// Name of the service account: 1 to 63 of a-z, 0-9 and -
         name: String,
-        /// Role in the project: project-admin, project-member or viewer
+        /// Role in the project: project-admin, project-member, viewer or auditor
         #[arg(long)]
         role: String,
     },
@@ -26,6 +29,7 @@ pub(crate) enum Verb {
     /// Create a token for a service account; its secret is printed once
     Token {
         /// Name of the service account
+        #[arg(add = ArgValueCandidates::new(completion::service_accounts))]
         name: String,
         /// Lifetime, for example 12h, at most 30 days; default: 1h
         #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
@@ -34,7 +38,10 @@ pub(crate) enum Verb {
     /// Delete a service account and revoke its tokens
     Delete {
         /// Name of the service account
+        #[arg(add = ArgValueCandidates::new(completion::service_accounts))]
         name: String,
+        #[command(flatten)]
+        confirm: Confirm,
     },
 }
 
@@ -50,24 +57,35 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         }
         Verb::List => {
             let accounts = client.list_service_accounts(project).await?.items;
-            let row = |account: &ServiceAccount| {
-                vec![account.name.clone(), account.role.clone(), account.created_at.clone(), account.id.clone()]
-            };
-            output::list(target.output, &accounts, &["NAME", "ROLE", "CREATED", "ID"], row, |item| item.name.clone())
+            output::list(target.output, &accounts, ACCOUNTS, |account| account.name.clone())
         }
         Verb::Token { name, ttl } => {
             let ask = CreateServiceAccountToken { ttl_seconds: ttl.map(|ttl| ttl.as_secs()) };
             let created = client.create_service_account_token(project, &name, &ask).await?;
-            if target.output == Format::Table {
+            if target.output.is_for_people() {
                 let until = created.token.expires_at.clone().unwrap_or_default();
                 eprintln!("Token of {name} until {until} ({}). Its secret is shown only once:", created.token.id);
             }
-            output::one(target.output, &created, |created| created.secret.clone(), &created.token.id)
+            output::one(target.output, &created, |created| created.secret.clone(), &created.secret)
         }
-        Verb::Delete { name } => {
+        Verb::Delete { name, confirm } => {
+            let dry = client.clone().with_dry_run();
+            let loss = |of: &ServiceAccount| {
+                Loss::new(format!("delete service account {}", of.name), "All of its tokens are refused from then on.")
+            };
+            if !confirm.allows(target, dry.delete_service_account(project.clone(), &name), loss, &name).await? {
+                return Ok(());
+            }
             let account = client.delete_service_account(project, &name).await?;
             let words = |account: &ServiceAccount| format!("Service account {} is deleted.", account.name);
             output::one(target.output, &account, words, &account.name)
         }
     }
 }
+
+const ACCOUNTS: &[Column<ServiceAccount>] = &[
+    column("NAME", |account| account.name.clone()),
+    column("ROLE", |account| account.role.clone()),
+    column("CREATED", |account| account.created_at.clone()),
+    column("ID", |account| account.id.clone()),
+];

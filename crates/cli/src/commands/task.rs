@@ -1,20 +1,28 @@
 //! Implements `gpuaas task`.
 
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::Task;
 use gpuaas_client::Client;
 
-use crate::{cli::Target, output};
+use super::lists::{EventStream, Listing, Watch};
+use crate::{
+    cli::Target,
+    completion, output,
+    table::{column, wide},
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// List tasks
     List {
+        #[command(flatten)]
+        watch: Watch,
         /// Only tasks of this node, by name or id
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::nodes))]
         node: Option<String>,
         /// Only tasks of the operation with this id
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::operations))]
         operation: Option<String>,
     },
     /// Show a task
@@ -26,20 +34,9 @@ pub(crate) enum Verb {
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
-        Verb::List { node, operation } => {
-            let tasks = client.list_tasks(node, operation).await?.items;
-            let header = ["ID", "TYPE", "STATE", "ATTEMPT", "CREATED", "ENDED"];
-            let row = |task: &Task| {
-                vec![
-                    task.id.clone(),
-                    task.task_type.clone(),
-                    task.state.clone(),
-                    task.attempt.to_string(),
-                    task.created_at.clone(),
-                    task.ended_at.clone().unwrap_or_default(),
-                ]
-            };
-            output::list(target.output, &tasks, &header, row, |task| task.id.clone())
+        Verb::List { watch, node, operation } => {
+            let read = async || Ok(client.list_tasks(node.clone(), operation.clone()).await?.items);
+            TASKS.print(client, target, watch, false, read).await
         }
         Verb::Show { id } => {
             let task = client.get_task(&id).await?;
@@ -47,9 +44,29 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
                 let signed =
                     format!("key {}   envelope sha256:{}   fence {}", task.key_id, task.envelope_sha256, task.fence);
                 let outcome = task.outcome.as_ref().map(|outcome| format!("\n{outcome}")).unwrap_or_default();
-                format!("{}   {} · {}\n{signed}{outcome}", task.id, task.task_type, task.state)
+                format!("{}   {} · {} · {}\n{signed}{outcome}", task.id, task.task_type, task.node_name, task.state)
             };
             output::one(target.output, &task, words, &task.id)
         }
     }
 }
+
+const TASKS: Listing<Task> = Listing {
+    columns: &[
+        column("ID", |task| task.id.clone()),
+        column("NODE", |task| task.node_name.clone()),
+        column("TYPE", |task| task.task_type.clone()),
+        column("STATE", |task| task.state.clone()),
+        column("ATTEMPT", |task| task.attempt.to_string()),
+        column("CREATED", |task| task.created_at.clone()),
+        column("ENDED", |task| task.ended_at.clone().unwrap_or_default()),
+        wide("OPERATION", |task| task.operation.clone().unwrap_or_default()),
+        wide("KEY", |task| task.key_id.clone()),
+        wide("FENCE", |task| task.fence.to_string()),
+    ],
+    name: |task| &task.id,
+    is_live: |task| task.ended_at.is_none(),
+    events: &["task.changed"],
+    stream: EventStream::Platform,
+    volatile: None,
+};

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{CreateToken, Token};
 use gpuaas_client::Client;
 use gpuaas_model::Role;
 
+use super::confirm::{Confirm, Loss};
 use crate::{
     cli::{Format, Target},
-    output,
+    completion, output,
+    table::{Column, column, wide},
 };
 
 #[derive(Debug, Subcommand)]
@@ -18,7 +21,7 @@ pub(crate) enum Verb {
     Create {
         /// Name of the token, shown in audit records
         name: String,
-        /// Role: platform-admin, platform-operator, platform-metrics, project-admin, project-member or viewer
+        /// Role: platform-admin, platform-operator, platform-auditor, platform-metrics, project-admin, project-member, viewer or auditor
         #[arg(long)]
         role: String,
         /// Lifetime, for example 24h, at most a year; default: 30 days
@@ -30,7 +33,10 @@ pub(crate) enum Verb {
     /// Revoke a token
     Revoke {
         /// Id of the token
+        #[arg(add = ArgValueCandidates::new(completion::tokens))]
         id: String,
+        #[command(flatten)]
+        confirm: Confirm,
     },
 }
 
@@ -42,29 +48,45 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let project = target.project.clone().filter(|_| !is_of_platform);
             let ask = CreateToken { name, role, project, ttl_seconds: ttl.map(|ttl| ttl.as_secs()) };
             let created = client.create_token(&ask).await?;
-            if target.output == Format::Table {
+            if target.output.is_for_people() {
                 eprintln!("Token {} ({}). Its secret is shown only once:", created.token.name, created.token.id);
             }
-            output::one(target.output, &created, |created| created.secret.clone(), &created.token.id)
+            output::one(target.output, &created, |created| created.secret.clone(), &created.secret)
         }
         Verb::List => {
-            let tokens = client.list_tokens().await?.items;
-            let header = ["ID", "NAME", "ROLE", "EXPIRES", "REVOKED"];
-            let row = |token: &Token| {
-                let (expires, revoked) = (token.expires_at.clone(), token.revoked_at.clone());
-                vec![
-                    token.id.clone(),
-                    token.name.clone(),
-                    token.role.clone(),
-                    expires.unwrap_or_default(),
-                    revoked.unwrap_or_default(),
-                ]
-            };
-            output::list(target.output, &tokens, &header, row, |token| token.id.clone())
+            let mut tokens = client.list_tokens().await?.items;
+            if target.output == Format::Name {
+                tokens.retain(is_valid);
+            }
+            output::list(target.output, &tokens, TOKENS, |token| token.id.clone())
         }
-        Verb::Revoke { id } => {
+        Verb::Revoke { id, confirm } => {
+            let dry = client.clone().with_dry_run();
+            let loss = |of: &Token| {
+                let lost = "Its holder is refused from then on. A revoked token cannot be restored.";
+                Loss::new(format!("revoke token {} ({})", of.name, of.id), lost)
+            };
+            if !confirm.allows(target, dry.revoke_token(&id), loss, &id).await? {
+                return Ok(());
+            }
             let token = client.revoke_token(&id).await?;
             output::one(target.output, &token, |token| format!("Token {} is revoked.", token.name), &token.id)
         }
     }
+}
+
+const TOKENS: &[Column<Token>] = &[
+    column("ID", |token| token.id.clone()),
+    column("NAME", |token| token.name.clone()),
+    column("ROLE", |token| token.role.clone()),
+    column("PROJECT", |token| token.project_name.clone().unwrap_or_default()),
+    column("EXPIRES", |token| token.expires_at.clone().unwrap_or_default()),
+    column("REVOKED", |token| token.revoked_at.clone().unwrap_or_default()),
+    wide("CREATED", |token| token.created_at.clone()),
+];
+
+/// Reports whether a token is neither revoked nor expired, by this machine's clock.
+fn is_valid(token: &Token) -> bool {
+    let end = token.expires_at.as_ref().and_then(|end| end.parse::<jiff::Timestamp>().ok());
+    token.revoked_at.is_none() && end.is_none_or(|end| end > jiff::Timestamp::now())
 }

@@ -1,16 +1,18 @@
-//! Follows an operation to its end by its events. Shows a progress line on a terminal; elsewhere prints a line for each ended step.
+//! Follows an operation to its end by its events. Shows a progress line on a terminal; elsewhere prints a line for each change of a step.
 
-use std::{process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use gpuaas_api_types::{OperationDetail, Started, Step};
 use gpuaas_client::Client;
-use gpuaas_model::ExitStatus;
+use gpuaas_model::{ExitStatus, visible};
 use indicatif::{ProgressBar, ProgressStyle};
+use unicode_width::UnicodeWidthStr;
 
 use super::following::{EventFollower, Next};
 use crate::{
-    cli::{Format, Target},
-    output,
+    cli::Target,
+    color, output,
+    table::{shortened, width_of},
 };
 
 /// Refresh interval of the progress line's elapsed time.
@@ -24,34 +26,48 @@ pub(super) async fn report_and_follow(client: &Client, target: &Target, started:
         "{} {} {}{badge}: {} (op {})",
         workload.name, workload.app, workload.version, operation.kind, operation.id
     );
-    if target.wait || (target.output == Format::Table && output::is_interactive()) {
-        return watch(client, target, &operation.id).await;
+    if target.wait || (target.output.is_for_people() && output::is_interactive()) {
+        let (detail, exit) = follow(client, &operation.id).await?;
+        if let Some(detail) = detail {
+            // Scripts that deploy go on with the workload.
+            super::operation::show(target, &detail, &workload.name)?;
+        }
+        return Ok(exit);
     }
     let describe = |started: &Started| format!("follow it: gpuaas operation watch {}", started.operation.id);
-    output::one(target.output, &started, describe, &operation.id)?;
+    output::one(target.output, &started, describe, &workload.name)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Follows an operation to its end. Ctrl-C stops following; the operation continues.
+/// Follows an operation to its end and prints it. Ctrl-C stops following; the operation continues.
 pub(super) async fn watch(client: &Client, target: &Target, id: &str) -> anyhow::Result<ExitCode> {
-    let mut progress = Progress::new();
+    let (detail, exit) = follow(client, id).await?;
+    if let Some(detail) = detail {
+        super::operation::show(target, &detail, &detail.operation.id)?;
+    }
+    Ok(exit)
+}
+
+/// Follows an operation to its end; returns it unless Ctrl-C came before, and the exit status of the command.
+async fn follow(client: &Client, id: &str) -> anyhow::Result<(Option<OperationDetail>, ExitCode)> {
+    let mut progress = Progress::default();
     let detail = tokio::select! {
         detail = follow_to_end(client, id, &mut progress) => detail?,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             progress.end();
             eprintln!("the operation continues; follow it again: gpuaas operation watch {id}");
-            return Ok(output::exit(ExitStatus::Failed));
+            return Ok((None, output::exit(ExitStatus::Interrupted)));
         }
     };
     progress.end();
-    super::operation::show(target, &detail)?;
     let done = detail.operation.state == "succeeded";
-    Ok(if done { ExitCode::SUCCESS } else { output::exit(ExitStatus::Failed) })
+    Ok((Some(detail), if done { ExitCode::SUCCESS } else { output::exit(ExitStatus::Failed) }))
 }
 
 async fn follow_to_end(client: &Client, id: &str, progress: &mut Progress) -> anyhow::Result<OperationDetail> {
     let begun = client.get_operation(id).await?;
+    let id = begun.operation.id.as_str();
     let workload = client.get_workload(None, &begun.operation.workload).await?.workload;
     // Subscribed before the state is read, so that no event is missed in between.
     let mut events = EventFollower::start(client, Some(workload.project), None).await?;
@@ -79,42 +95,44 @@ fn is_open(detail: &OperationDetail) -> bool {
     matches!(detail.operation.state.as_str(), "queued" | "running" | "waiting")
 }
 
+/// Width of the bar of a progress line, in characters.
+const BAR_WIDTH: usize = 20;
+
+/// What was shown of an operation.
+#[derive(Default)]
 struct Progress {
-    /// The progress line on a terminal; `None` elsewhere.
+    /// The progress line on a terminal; `None` elsewhere, and until the steps are known.
     line: Option<ProgressBar>,
-    /// Number of ended steps that were printed.
-    reported: usize,
+    /// The last reported state of each step that left `pending`.
+    reported: BTreeMap<String, String>,
 }
 
 impl Progress {
-    fn new() -> Self {
-        let line = output::is_interactive().then(|| {
-            let line = ProgressBar::new(0);
-            if let Ok(style) = ProgressStyle::with_template("{prefix}   {bar:20}  {pos}/{len} {elapsed}   {wide_msg}") {
-                line.set_style(style.progress_chars("━╸─"));
-            }
-            line.enable_steady_tick(TICK);
-            line
-        });
-        Self { line, reported: 0 }
-    }
-
     fn report(&mut self, workload: &str, detail: &OperationDetail) {
-        let mut ended: Vec<&Step> = detail.steps.iter().filter(|step| step.ended_at_ms.is_some()).collect();
-        ended.sort_by_key(|step| step.ended_at_ms);
-        for step in ended.iter().skip(self.reported) {
+        if self.line.is_none() && output::is_interactive() && !detail.steps.is_empty() {
+            self.line = Some(progress_line(&detail.operation.kind, workload, detail.steps.len()));
+        }
+        let mut changed: Vec<&Step> = detail.steps.iter().filter(|step| step.state != "pending").collect();
+        changed.sort_by_key(|step| (step.ended_at_ms.is_none(), step.ended_at_ms.or(step.started_at_ms)));
+        for step in changed {
+            let before = self.reported.insert(step.key.clone(), step.state.clone());
+            let is_new = before.as_ref() != Some(&step.state);
             match &self.line {
-                Some(line) => line.println(format_step(step)),
-                None => eprintln!("{}", format_step(step)),
+                // The line itself shows what is running.
+                Some(line) if is_new && step.ended_at_ms.is_some() => line.println(format_step(step)),
+                None if is_new => eprintln!("{}", format_step(step)),
+                Some(_) | None => {}
             }
         }
-        self.reported = ended.len();
         if let Some(line) = &self.line {
-            let succeeded = detail.steps.iter().filter(|step| step.state == "succeeded").count();
-            line.set_prefix(format!("{} {workload} (op {})", detail.operation.kind, detail.operation.id));
-            line.set_length(detail.steps.len() as u64);
-            line.set_position(succeeded as u64);
-            line.set_message(format_progress(detail));
+            // Skipped steps are no work that is left.
+            let done =
+                detail.steps.iter().filter(|step| matches!(step.state.as_str(), "succeeded" | "skipped")).count();
+            line.set_position(done as u64);
+            let taken =
+                line.prefix().width() + BAR_WIDTH + format!("{done}/{} 00:00:00", detail.steps.len()).width() + 8;
+            let room = width_of(&std::io::stderr()).map_or(0, |width| width.saturating_sub(taken));
+            line.set_message(shortened(&format_progress(detail), room).into_owned());
         }
     }
 
@@ -125,15 +143,67 @@ impl Progress {
     }
 }
 
+fn progress_line(kind: &str, workload: &str, steps: usize) -> ProgressBar {
+    let line = ProgressBar::new(steps as u64);
+    // The message comes last: a terminal that becomes narrower cuts it and nothing else.
+    let template = format!("{{prefix}}   {{bar:{BAR_WIDTH}}}  {{pos}}/{{len}} {{elapsed}}   {{wide_msg}}");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        line.set_style(style.progress_chars("━╸─"));
+    }
+    line.set_prefix(format!("{kind} {workload}"));
+    line.enable_steady_tick(TICK);
+    line
+}
+
 fn format_step(step: &Step) -> String {
-    let mark = if step.state == "succeeded" { "✓" } else { "✗" };
-    let took = step.ended_at_ms.zip(step.started_at_ms).map_or(0, |(end, start)| end - start);
-    format!("  {mark} {:<30} {:<28} {took:>7} ms", step.phase, step.key)
+    let mark = match step.state.as_str() {
+        "succeeded" => color::mark("✓", true),
+        "running" => "▸".to_owned(),
+        "backoff" => "↻".to_owned(),
+        "skipped" => "-".to_owned(),
+        _ => color::mark("✗", false),
+    };
+    let result = match step.state.as_str() {
+        "succeeded" | "failed" => {
+            let took = step.ended_at_ms.zip(step.started_at_ms).map_or(0, |(end, start)| end - start);
+            format!("{took:>7} ms")
+        }
+        "backoff" => format!("retries: {}", step.detail.as_deref().unwrap_or("it failed")),
+        state => state.to_owned(),
+    };
+    format!("  {mark} {:<30} {:<28} {}", step.phase, step.key, visible(&result))
 }
 
 fn format_progress(detail: &OperationDetail) -> String {
     let step = detail.steps.iter().find(|step| matches!(step.state.as_str(), "running" | "backoff"));
     let Some(step) = step else { return detail.operation.state.clone() };
     let what = step.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
-    format!("{} · {}{what}", step.phase, step.key)
+    visible(&format!("{} · {}{what}", step.phase, step.key)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(state: &str) -> Step {
+        let value = serde_json::json!({
+            "key": "agent-1/install", "phase": "agent_installing", "state": state, "attempts": 1, "detail": "download: 503",
+            "started_at_ms": 1_000, "ended_at_ms": 2_500,
+        });
+        serde_json::from_value(value).expect("a step")
+    }
+
+    #[test]
+    fn each_state_of_a_step_has_its_own_line() {
+        let states = ["running", "backoff", "succeeded", "failed", "skipped", "cancelled"];
+        let lines = states.map(|state| format_step(&step(state)).trim_start().to_owned());
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        ▸ agent_installing               agent-1/install              running
+        ↻ agent_installing               agent-1/install              retries: download: 503
+        ✓ agent_installing               agent-1/install                 1500 ms
+        ✗ agent_installing               agent-1/install                 1500 ms
+        - agent_installing               agent-1/install              skipped
+        ✗ agent_installing               agent-1/install              cancelled
+        ");
+    }
 }

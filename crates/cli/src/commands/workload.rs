@@ -4,17 +4,21 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use clap::Subcommand;
-use gpuaas_api_types::{AddMembers, Deploy, Preview, RequestAccess, Workload};
+use clap_complete::ArgValueCandidates;
+use gpuaas_api_types::{AccessGrant, AddMembers, Deploy, Preview, RequestAccess};
 use gpuaas_client::Client;
+use gpuaas_model::Code;
 use serde_json::{Value, json};
 
 use super::{
+    confirm::{Confirm, Loss},
     if_match::{self, IfMatch},
+    lists::Watch,
     logs, watching, workload_shown as shown,
 };
 use crate::{
     cli::{Format, Target},
-    output,
+    completion, kubeconfig, output,
 };
 
 #[derive(Debug, Subcommand)]
@@ -23,6 +27,8 @@ pub(crate) enum Verb {
     Deploy(DeployArgs),
     /// List workloads
     List {
+        #[command(flatten)]
+        watch: Watch,
         /// Only workloads in this section: needs_attention, active, stopped or history
         #[arg(long)]
         section: Option<String>,
@@ -30,6 +36,7 @@ pub(crate) enum Verb {
     /// Show a workload: its state, the reasons, and the next action
     Show {
         /// Name or id of the workload
+        #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
         /// Print only the workload's ETag, for --if-match
         #[arg(long)]
@@ -38,14 +45,18 @@ pub(crate) enum Verb {
     /// List the members of a workload
     Members {
         /// Name or id of the workload
+        #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Add agents to a workload
     AddMember {
         /// Name or id of the workload
+        #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
         /// Node for a new agent, by node name or allocation id; repeatable
-        #[arg(long = "agent", value_name = "NODE", required = true)]
+        #[arg(long = "agent", value_name = "NODE", required = true, add = ArgValueCandidates::new(completion::allocated_nodes))]
         agents: Vec<String>,
         /// Print the plan without carrying it out
         #[arg(long)]
@@ -56,20 +67,25 @@ pub(crate) enum Verb {
     /// Remove a workload from all of its nodes
     Decommission {
         /// Name or id of the workload
+        #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
+        #[command(flatten)]
+        confirm: Confirm,
         #[command(flatten)]
         seen: IfMatch,
     },
     /// Retry the operation of a workload that needs attention
     Resume {
         /// Name or id of the workload
+        #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
         #[command(flatten)]
         seen: IfMatch,
     },
-    /// Print a kubeconfig for a workload's cluster
+    /// Print a kubeconfig for a workload's cluster, or merge it into yours
     Kubeconfig {
         /// Name or id of the workload
+        #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
         /// Kind of credential: direct or break-glass; default: direct
         #[arg(long)]
@@ -83,33 +99,53 @@ pub(crate) enum Verb {
         /// Reason, in one line; required for break-glass
         #[arg(long)]
         reason: Option<String>,
+        #[command(flatten)]
+        merge: Merge,
     },
     /// Show how to reach a workload's cluster, and the delivered kubeconfigs
     Access {
         /// Name or id of the workload
+        #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
     },
     /// Revoke a delivered kubeconfig
     RevokeAccess {
         /// Id of the access grant, as `workload access` lists it
         grant: String,
+        #[command(flatten)]
+        confirm: Confirm,
     },
     /// Print the journal of a member
     Logs(logs::Logs),
 }
 
+/// Where the kubeconfig goes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Merge {
+    /// Merge into the file that kubectl uses, $KUBECONFIG or ~/.kube/config, instead of printing; selects the new context
+    #[arg(long)]
+    merge: bool,
+    /// With --merge: name of the context, cluster and user, whose earlier entries are replaced; default: gpuaas/PROJECT/WORKLOAD
+    #[arg(long, value_name = "NAME", requires = "merge")]
+    kube_context: Option<String>,
+    /// With --merge: leave the current context of the file as it is
+    #[arg(long, requires = "merge")]
+    keep_current: bool,
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct DeployArgs {
     /// Slug of the app, for example rke2
+    #[arg(add = ArgValueCandidates::new(completion::apps))]
     app: String,
     /// Name of the new workload
     #[arg(long)]
     name: String,
     /// Node for the server, by node name or allocation id
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", add = ArgValueCandidates::new(completion::allocated_nodes))]
     server: Option<String>,
     /// Node for an agent, by node name or allocation id; repeatable
-    #[arg(long = "agent", value_name = "NODE")]
+    #[arg(long = "agent", value_name = "NODE", add = ArgValueCandidates::new(completion::allocated_nodes))]
     agents: Vec<String>,
     /// Version of the app; default: the newest imported one
     #[arg(long, alias = "app-version", value_name = "VERSION")]
@@ -141,31 +177,44 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
                 .await;
             }
         }
-        Verb::Decommission { workload, seen } => {
-            let started = seen.client(client).decommission_workload(project, &workload).await?;
+        Verb::Decommission { workload, confirm, seen } => {
+            let client = &seen.client(client);
+            let preview = client.preview_decommission(project.clone(), &workload);
+            if !confirm.allows(target, preview, |preview| shown::removal(preview, &workload), &workload).await? {
+                return Ok(ExitCode::SUCCESS);
+            }
+            let started = client.decommission_workload(project, &workload).await?;
             return watching::report_and_follow(client, target, started).await;
         }
         Verb::Resume { workload, seen } => {
             let started = seen.client(client).resume_workload(project, &workload).await?;
             return watching::report_and_follow(client, target, started).await;
         }
-        Verb::List { section } => list(target, &all(client, target, section).await?)?,
+        Verb::List { watch, section } => list(client, target, watch, section).await?,
         Verb::Show { workload, etag: true } => {
             if_match::print_etag(target, &client.workload_etag(project, &workload).await?)?;
         }
         Verb::Show { workload, etag: false } => show(client, target, &workload).await?,
-        Verb::Members { workload } => {
-            let members = client.list_members(project, &workload).await?.items;
-            output::list(target.output, &members, &shown::MEMBERS, shown::member, |member| member.name.clone())?;
+        Verb::Members { workload, watch } => {
+            let read = async || Ok(client.list_members(project.clone(), &workload).await?.items);
+            shown::MEMBERS.print(client, target, watch, false, read).await?;
         }
-        Verb::Kubeconfig { workload, kind, role, ttl, reason } => {
+        Verb::Kubeconfig { workload, kind, role, ttl, reason, merge } => {
             let ask = RequestAccess { kind, role, ttl_seconds: ttl.map(|ttl| ttl.as_secs()), reason };
-            kubeconfig(client, target, &workload, &ask).await?;
+            kubeconfig(client, target, &workload, &ask, merge).await?;
         }
         Verb::Access { workload } => {
             output::one(target.output, &client.get_access(project, &workload).await?, shown::access, &workload)?;
         }
-        Verb::RevokeAccess { grant } => {
+        Verb::RevokeAccess { grant, confirm } => {
+            let dry = client.clone().with_dry_run();
+            let loss = |of: &AccessGrant| {
+                let act = format!("revoke the {} kubeconfig of {} (grant {})", of.role, of.requested_by, of.id);
+                Loss::new(act, "The cluster refuses it from then on.")
+            };
+            if !confirm.allows(target, dry.revoke_access(&grant), loss, &grant).await? {
+                return Ok(ExitCode::SUCCESS);
+            }
             let revoked = client.revoke_access(&grant).await?;
             output::one(target.output, &revoked, |grant| format!("Access grant {} is revoked.", grant.id), &grant)?;
         }
@@ -189,7 +238,7 @@ async fn deploy(client: &Client, target: &Target, ask: DeployArgs) -> anyhow::Re
         return Ok(ExitCode::SUCCESS);
     }
     let started = client.deploy_workload(&request).await?;
-    if target.output == Format::Table && output::is_interactive() {
+    if target.output.is_for_people() && output::is_interactive() {
         let app = client.get_app(&request.app).await?;
         eprintln!("{}   not promised: {}", app.name, app.not_promised.join("; "));
     }
@@ -215,46 +264,91 @@ async fn allocation(client: &Client, target: &Target, key: &str) -> anyhow::Resu
     let found = known
         .iter()
         .find(|allocation| allocation.id == key || (allocation.node_name == key && open(&allocation.state)));
-    // The control plane reports every invalid placement at once.
-    Ok(found.map_or_else(|| key.to_owned(), |allocation| allocation.id.clone()))
-}
-
-async fn all(client: &Client, target: &Target, section: Option<String>) -> anyhow::Result<Vec<Workload>> {
-    let (mut workloads, mut cursor) = (Vec::new(), None);
-    loop {
-        let page = client.list_workloads(target.project.clone(), section.clone(), cursor).await?;
-        workloads.extend(page.items);
-        match page.next_cursor {
-            Some(next) => cursor = Some(next),
-            None => return Ok(workloads),
-        }
+    if let Some(allocation) = found {
+        return Ok(allocation.id.clone());
+    }
+    match client.get_allocation(key).await {
+        Ok(allocation) => Ok(allocation.id),
+        Err(error) if error.code() == Code::IdAmbiguous => Err(error.into()),
+        // The control plane reports every invalid placement at once.
+        Err(_) => Ok(key.to_owned()),
     }
 }
 
-fn list(target: &Target, workloads: &[Workload]) -> anyhow::Result<()> {
-    if target.output == Format::Table {
-        let sections = shown::sections(workloads);
+async fn list(client: &Client, target: &Target, watch: Watch, section: Option<String>) -> anyhow::Result<()> {
+    let read = async || {
+        let (mut workloads, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = client.list_workloads(target.project.clone(), section.clone(), cursor).await?;
+            workloads.extend(page.items);
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => return Ok(workloads),
+            }
+        }
+    };
+    if target.output == Format::Table && !watch.is_set() {
+        let sections = shown::sections(&read().await?);
         println!("{}", if sections.is_empty() { "no workloads" } else { &sections });
         return Ok(());
     }
-    output::list(target.output, workloads, &[], |_| Vec::new(), |workload| workload.name.clone())
+    shown::WORKLOADS.print(client, target, watch, section.is_some(), read).await
 }
 
 async fn show(client: &Client, target: &Target, key: &str) -> anyhow::Result<()> {
     let detail = client.get_workload(target.project.clone(), key).await?;
     let operation = match &detail.operation {
-        Some(id) if target.output == Format::Table => Some(client.get_operation(id).await?),
+        Some(id) if target.output.is_for_people() => Some(client.get_operation(id).await?),
         Some(_) | None => None,
     };
     output::one(target.output, &detail, |detail| shown::described(detail, operation.as_ref()), &detail.workload.name)
 }
 
-async fn kubeconfig(client: &Client, target: &Target, key: &str, ask: &RequestAccess) -> anyhow::Result<()> {
+async fn kubeconfig(
+    client: &Client,
+    target: &Target,
+    key: &str,
+    ask: &RequestAccess,
+    options: Merge,
+) -> anyhow::Result<()> {
+    let path = if options.merge { Some(kubeconfig::default_path()?) } else { None };
+    if let Some(path) = &path {
+        // A kubeconfig that cannot be merged is not delivered at all.
+        kubeconfig::check(path)?;
+    }
+    let context = match options.kube_context {
+        Some(name) => name,
+        None if options.merge => context_name(client, target, key).await?,
+        None => String::new(),
+    };
     let granted = client.deliver_kubeconfig(target.project.clone(), key, ask).await?;
-    if target.output == Format::Table {
+    if target.output.is_for_people() {
         eprintln!("{} · {} · until {} · grant {}", granted.kind, granted.role, granted.expires_at, granted.grant);
+    }
+    if let Some(path) = path {
+        // Locked only now: a command that is interrupted while it waits for the control plane leaves no lock behind.
+        let merged = kubeconfig::LockedFile::open(&path)
+            .and_then(|file| file.merge(&granted.kubeconfig, &context, options.keep_current));
+        let revoke =
+            || format!("the credential is not in use; revoke it: gpuaas workload revoke-access {}", granted.grant);
+        let path = merged.with_context(revoke)?;
+        let current = if options.keep_current { "" } else { ", the current context" };
+        let describe = |_: &Value| format!("Merged into {}: context {context}{current}.", path.display());
+        let merged =
+            json!({ "grant": granted.grant, "expires_at": granted.expires_at, "context": context, "file": path });
+        return output::one(target.output, &merged, describe, &context);
+    }
+    if target.output.is_for_people() {
         print!("{}", granted.kubeconfig);
         return Ok(());
     }
     output::one(target.output, &granted, |_| String::new(), &granted.grant)
+}
+
+/// Returns `gpuaas/PROJECT/WORKLOAD`, which names the same workload in every later merge.
+async fn context_name(client: &Client, target: &Target, key: &str) -> anyhow::Result<String> {
+    let workload = client.get_workload(target.project.clone(), key).await?.workload;
+    let projects = client.list_projects().await?.items;
+    let project = projects.into_iter().find(|project| project.id == workload.project).map(|project| project.name);
+    Ok(format!("gpuaas/{}/{}", project.unwrap_or(workload.project), workload.name))
 }

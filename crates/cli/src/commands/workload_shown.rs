@@ -1,11 +1,65 @@
 //! Formats workloads for people.
 
-use gpuaas_api_types::{AccessAnswer, Fault, Member, OperationDetail, Preview, Step, Workload, WorkloadDetail};
+use gpuaas_api_types::{
+    AccessAnswer, Fault, Member, NodeResidue, OperationDetail, Preview, Step, Workload, WorkloadDetail,
+};
 
-use crate::{duration::format_age, output::table};
+use super::{
+    confirm::Loss,
+    lists::{EventStream, Listing},
+};
+use crate::{
+    duration::format_age,
+    table::{column, table, wide},
+};
 
-/// Column headers of a member table.
-pub(super) const MEMBERS: [&str; 5] = ["NAME", "NODE", "STATE", "HEALTH", "WHY"];
+/// The members of a workload.
+pub(super) const MEMBERS: Listing<Member> = Listing {
+    columns: &[
+        column("NAME", |member| member.name.clone()),
+        column("NODE", |member| member.node_name.clone()),
+        column("STATE", |member| member.state.clone()),
+        column("HEALTH", |member| member.health.clone()),
+        column("WHY", |member| {
+            let why = member.fault.as_ref().map(|fault| format!("{} ({})", fault.summary, fault.code));
+            why.unwrap_or_default()
+        }),
+        wide("NODE ID", |member| member.node.clone()),
+    ],
+    name: |member| &member.name,
+    is_live: |member| member.state != "removed",
+    events: &["member."],
+    stream: EventStream::Project,
+    volatile: None,
+};
+
+/// Workloads as one list, for `-o wide` and `--watch`.
+pub(super) const WORKLOADS: Listing<Workload> = Listing {
+    columns: &[
+        column("NAME", |workload| workload.name.clone()),
+        column("APP", |workload| workload.app.clone()),
+        column("LIFECYCLE", |workload| workload.lifecycle.clone()),
+        column("HEALTH", |workload| workload.health.clone()),
+        column("MEMBERS", |workload| format!("{}/{}", workload.members_ready, workload.members_total)),
+        column("PHASE", |workload| workload.phase.clone()),
+        column("PROGRESS", |workload| format!("{}/{}", workload.completed, workload.total)),
+        column("WAITING FOR", |workload| {
+            let why = workload.fault.as_ref().map(|fault| fault.summary.clone());
+            workload.waiting_for.clone().or(why).unwrap_or_default()
+        }),
+        column("VERSION", version),
+        column("ENDPOINT", |workload| workload.endpoint.clone().unwrap_or_default()),
+        wide("GENERATION", |workload| workload.generation.to_string()),
+        wide("CREATED", |workload| workload.created_at.clone()),
+        wide("ID", |workload| workload.id.clone()),
+    ],
+    name: |workload| &workload.name,
+    is_live: |workload| workload.section != "history",
+    events: &["workload.", "member.", "operation.", "step."],
+    stream: EventStream::Project,
+    // It contains how long the step has been waiting.
+    volatile: Some("waiting_for"),
+};
 
 /// Formats workloads by section, those that need attention first; empty without workloads.
 pub(super) fn sections(workloads: &[Workload]) -> String {
@@ -33,15 +87,14 @@ fn attention<'a>(workloads: impl Iterator<Item = &'a Workload>) -> String {
         let why = workload.fault.as_ref().map(|fault| fault.summary.clone());
         vec![
             workload.name.clone(),
-            workload.app.clone(),
+            with_badge(&workload.app, workload),
             workload.phase.clone(),
             format!("{}/{}", workload.completed, workload.total),
             workload.health.clone(),
             workload.waiting_for.clone().or(why).unwrap_or_default(),
-            badge(workload),
         ]
     };
-    table(&["NAME", "APP", "PHASE", "PROGRESS", "HEALTH", "WAITING FOR", ""], workloads.map(row))
+    table(&["NAME", "APP", "PHASE", "PROGRESS", "HEALTH", "WAITING FOR"], workloads.map(row))
 }
 
 fn active<'a>(workloads: impl Iterator<Item = &'a Workload>) -> String {
@@ -59,47 +112,43 @@ fn active<'a>(workloads: impl Iterator<Item = &'a Workload>) -> String {
 }
 
 fn version(workload: &Workload) -> String {
-    let badge = badge(workload);
-    if badge.is_empty() { workload.version.clone() } else { format!("{} ({badge})", workload.version) }
+    with_badge(&workload.version, workload)
 }
 
-fn badge(workload: &Workload) -> String {
-    if workload.stand_in { "stand-in".to_owned() } else { String::new() }
-}
-
-/// Returns a row of [`MEMBERS`].
-pub(super) fn member(member: &Member) -> Vec<String> {
-    let why = member.fault.as_ref().map(|fault| format!("{} ({})", fault.summary, fault.code));
-    vec![
-        member.name.clone(),
-        member.node_name.clone(),
-        member.state.clone(),
-        member.health.clone(),
-        why.unwrap_or_default(),
-    ]
+fn with_badge(text: &str, workload: &Workload) -> String {
+    if workload.stand_in { format!("{text} (stand-in)") } else { text.to_owned() }
 }
 
 /// Formats a workload: a status line, each fault with its evidence and next step, and the members.
 pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDetail>) -> String {
     let workload = &detail.workload;
     let mut parts = vec![workload.health.clone()];
-    parts.push(if workload.lifecycle == "running" { "usable".to_owned() } else { workload.lifecycle.clone() });
+    parts.retain(|health| health != "none");
+    parts.push(if workload.usable { "usable".to_owned() } else { workload.lifecycle.clone() });
     parts.push(format!("{} of {} members ready", workload.members_ready, workload.members_total));
     parts.push(format!("{} {}", workload.app, version(workload)));
     parts.extend(workload.endpoint.clone());
     let mut words = format!("{}   {}", workload.name, parts.join(" · "));
     if let Some(waiting) = &workload.waiting_for {
         let (completed, total) = (workload.completed, workload.total);
-        words.push_str(&format!("\nNOW      {completed}/{total} {} · {waiting}", workload.phase));
+        words.push_str(&format!("\nNOW      {completed}/{total} {} · waiting for {waiting}", workload.phase));
     }
     let of_members = detail.members.iter().filter_map(|member| member.fault.as_ref());
+    let mut explained = Vec::new();
     for fault in workload.fault.iter().chain(of_members) {
+        // A step that fails the workload fails its member with the same fault.
+        if explained.contains(&(&fault.code, &fault.summary)) {
+            continue;
+        }
+        explained.push((&fault.code, &fault.summary));
         let steps = operation.map(|operation| operation.steps.as_slice()).unwrap_or_default();
         let step = steps.iter().find(|step| step.fault.as_ref().is_some_and(|of| of.code == fault.code));
         words.push_str(&describe_fault(fault, step));
     }
+    words.push_str(&residue(operation.map(|operation| operation.residue.as_slice()).unwrap_or_default()));
     words.push('\n');
-    words.push_str(&table(&MEMBERS[..4], detail.members.iter().map(|of| member(of)[..4].to_vec())));
+    let member = |of: &Member| vec![of.name.clone(), of.node_name.clone(), of.state.clone(), of.health.clone()];
+    words.push_str(&table(&["NAME", "NODE", "STATE", "HEALTH"], detail.members.iter().map(member)));
     words
 }
 
@@ -127,23 +176,56 @@ pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>) -> String {
 
 /// Formats the members and steps that an operation would create.
 pub(super) fn preview(preview: &Preview) -> String {
-    let members = preview.members.iter().map(|member| format!("\n  {} on {}", member.name, member.node_name));
+    format!(
+        "{} would create{}\n{}\npromised      {}\nnot promised  {}",
+        preview.kind,
+        planned_members(preview),
+        planned_steps(preview),
+        preview.promises.join("; "),
+        preview.not_promised.join("; "),
+    )
+}
+
+fn planned_members(preview: &Preview) -> String {
+    preview.members.iter().map(|member| format!("\n  {} on {}", member.name, member.node_name)).collect()
+}
+
+fn planned_steps(preview: &Preview) -> String {
     let steps = preview.steps.iter().map(|step| {
         vec![
             format!("  {}", step.phase),
             step.key.clone(),
             format!("{} s", step.deadline_ms / 1_000),
-            step.needs.join(", "),
+            [step.needs.as_slice(), &step.after].concat().join(", "),
         ]
     });
-    format!(
-        "{} would create{}\n{}\npromised      {}\nnot promised  {}",
-        preview.kind,
-        members.collect::<String>(),
-        table(&["  PHASE", "STEP", "DEADLINE", "AFTER"], steps),
-        preview.promises.join("; "),
-        preview.not_promised.join("; "),
-    )
+    table(&["  PHASE", "STEP", "DEADLINE", "AFTER"], steps)
+}
+
+/// Returns what a decommission would destroy.
+pub(super) fn removal(preview: &Preview, workload: &str) -> Loss {
+    let nodes: Vec<&str> = preview.members.iter().map(|member| member.node_name.as_str()).collect();
+    let lost = match nodes.as_slice() {
+        [] => "It has no members.".to_owned(),
+        nodes => format!("Its cluster and all data in it are deleted from {}.", nodes.join(", ")),
+    };
+    let details = format!("It would remove{}\n{}", planned_members(preview), planned_steps(preview));
+    Loss { details, ..Loss::new(format!("decommission workload {workload}"), lost) }
+}
+
+/// Formats the residue report of each node; empty without reports.
+pub(super) fn residue(reports: &[NodeResidue]) -> String {
+    let line = |report: &NodeResidue| {
+        let unchecked = report.unchecked.iter().map(|what| format!("not checked: {what}"));
+        let found: Vec<String> = report.items.iter().cloned().chain(unchecked).collect();
+        let found = if found.is_empty() { "nothing left".to_owned() } else { found.join("; ") };
+        format!("\n  {}: {found}", report.node_name)
+    };
+    if reports.is_empty() {
+        String::new()
+    } else {
+        format!("\nRESIDUE{}", reports.iter().map(line).collect::<String>())
+    }
 }
 
 /// Formats how a cluster can be reached and the delivered kubeconfigs.
@@ -185,7 +267,7 @@ mod tests {
         let mut value = json!({
             "id": "1", "name": name, "project": "p", "app": "rke2", "version": "v1.36.3+rke2r1", "lifecycle": "running",
             "phase": "ready", "completed": 9, "total": 9, "health": "healthy", "recovery": "none", "section": section,
-            "members_ready": 3, "members_total": 3, "endpoint": "https://10.4.0.7:6443", "stand_in": false,
+            "members_ready": 3, "members_total": 3, "endpoint": "https://10.4.0.7:6443", "stand_in": false, "usable": true,
             "generation": 1, "observed_generation": 1, "created_at": "2026-01-01T00:00:00.000Z",
         });
         let (Some(all), Some(more)) = (value.as_object_mut(), more.as_object()) else { panic!("objects") };
@@ -197,7 +279,7 @@ mod tests {
     fn workloads_needing_attention_come_first_with_what_they_wait_for() {
         let deploying = json!({
             "phase": "agent_joining", "completed": 5, "health": "progressing", "lifecycle": "deploying", "stand_in": true,
-            "waiting_for": "agent-2/wait-ready: kubelet not ready (31 s) · retry in 4 s",
+            "waiting_for": "agent-2 to become ready in the cluster: kubelet not ready (for 31 s; next attempt in 4 s)",
         });
         let all = [
             workload("infer", "active", json!({})),
@@ -206,14 +288,55 @@ mod tests {
         ];
         insta::assert_snapshot!(sections(&all), @r"
         NEEDS ATTENTION
-        NAME   APP   PHASE          PROGRESS  HEALTH       WAITING FOR
-        train  rke2  agent_joining  5/9       progressing  agent-2/wait-ready: kubelet not ready (31 s) · retry in 4 s  stand-in
+        NAME   APP              PHASE          PROGRESS  HEALTH       WAITING FOR
+        train  rke2 (stand-in)  agent_joining  5/9       progressing  agent-2 to become ready in the cluster: kubelet not ready (for 31 s; next attempt in 4 s)
         ACTIVE
         NAME   APP   VERSION         MEMBERS  HEALTH   ENDPOINT
         infer  rke2  v1.36.3+rke2r1  3/3      healthy  https://10.4.0.7:6443
         HISTORY
         NAME  APP   VERSION         LIFECYCLE
         old   rke2  v1.36.3+rke2r1  decommissioned
+        ");
+    }
+
+    #[test]
+    fn residue_is_listed_for_each_node_also_if_nothing_is_left() {
+        let report = |node: &str, items: &[&str], unchecked: &[&str]| NodeResidue {
+            member: "agent-1".to_owned(),
+            node_name: node.to_owned(),
+            items: items.iter().map(ToString::to_string).collect(),
+            unchecked: unchecked.iter().map(ToString::to_string).collect(),
+        };
+        let unlisted = ["firewall rules: nft failed"];
+        let reports = [report("gpu-1", &[], &[]), report("gpu-2", &["path /etc/cni", "link cni0"], &unlisted)];
+        insta::assert_snapshot!(residue(&reports).trim_start(), @r"
+        RESIDUE
+          gpu-1: nothing left
+          gpu-2: path /etc/cni; link cni0; not checked: firewall rules: nft failed
+        ");
+        assert_eq!(residue(&[]), "");
+    }
+
+    #[test]
+    fn decommission_names_the_nodes_that_lose_data_and_the_order_of_its_steps() {
+        let preview: Preview = serde_json::from_value(json!({
+            "kind": "decommission", "promises": [], "not_promised": [],
+            "members": [{ "name": "server-1", "allocation": "a", "node": "n", "node_name": "gpu-1" }],
+            "steps": [
+                { "key": "server-1/stop", "phase": "server_removing", "needs": [], "deadline_ms": 180_000 },
+                { "key": "server-1/uninstall", "phase": "server_removing", "needs": [], "after": ["server-1/stop"], "deadline_ms": 180_000 },
+            ],
+        }))
+        .expect("a preview");
+        let loss = removal(&preview, "train");
+        assert_eq!(loss.act, "decommission workload train");
+        assert_eq!(loss.lost, "Its cluster and all data in it are deleted from gpu-1.");
+        insta::assert_snapshot!(loss.details, @r"
+        It would remove
+          server-1 on gpu-1
+          PHASE            STEP                DEADLINE  AFTER
+          server_removing  server-1/stop       180 s
+          server_removing  server-1/uninstall  180 s     server-1/stop
         ");
     }
 
@@ -245,6 +368,32 @@ mod tests {
         NAME      NODE    STATE   HEALTH
         server-1  gpu-07  ready   healthy
         agent-2   gpu-09  failed  failed
+        ");
+    }
+
+    #[test]
+    fn cancelled_workload_has_no_health_is_not_usable_and_explains_itself_once() {
+        let fault = json!({
+            "code": "operation_cancelled", "summary": "the deployment was cancelled; nothing was left on its nodes",
+            "next": "resume it, or remove what it left (gpuaas workload decommission train)",
+            "command": "gpuaas workload resume train",
+        });
+        let cancelled = json!({
+            "lifecycle": "cancelled", "health": "none", "usable": false, "members_ready": 0, "members_total": 1,
+            "endpoint": null, "fault": fault,
+        });
+        let member = json!({ "name": "server-1", "node": "n", "node_name": "gpu-07", "state": "failed", "health": "failed", "fault": fault });
+        let detail = WorkloadDetail {
+            workload: workload("train", "needs_attention", cancelled),
+            members: vec![serde_json::from_value(member).expect("a member")],
+            operation: None,
+        };
+        insta::assert_snapshot!(described(&detail, None), @r"
+        train   cancelled · 0 of 1 members ready · rke2 v1.36.3+rke2r1
+        WHY      the deployment was cancelled; nothing was left on its nodes (operation_cancelled)
+        NEXT     resume it, or remove what it left (gpuaas workload decommission train): gpuaas workload resume train
+        NAME      NODE    STATE   HEALTH
+        server-1  gpu-07  failed  failed
         ");
     }
 }

@@ -4,7 +4,12 @@
 mod addresses;
 mod processes;
 
-use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -73,16 +78,17 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
     }
     tokio::select! {
         active = await_active_nodes(&client, &nodes) => active?,
-        ended = processes.wait_first_exit() => bail!("{ended}"),
+        exited = processes.wait_first_exit() => return Err(exited.into()),
     }
     eprintln!("nodes           {} enrolled   (sandboxes under {data_dir}, no root needed)", names(&nodes));
+    eprintln!("catalog         {}", describe_catalog(&client, options.ready_file.as_deref()).await?);
     if let Some(path) = &options.ready_file {
         let ready = ReadyFile { nodes, token: Some(token), ..server };
         write_private(&std::path::absolute(path)?, &serde_json::to_vec_pretty(&ready)?)
             .context("writing the ready file")?;
     }
     eprintln!("ready           in {} ms; Ctrl-C stops everything", began.elapsed().as_millis());
-    bail!("{}", processes.wait_first_exit().await)
+    Err(processes.wait_first_exit().await.into())
 }
 
 /// Returns the settings that replicas share with PostgreSQL; `None` with SQLite.
@@ -127,7 +133,7 @@ async fn start_replica(
     processes.start_server(&data_dir.join(name), (listen, channel), &ready, shared)?;
     tokio::select! {
         server = await_ready_file(&ready) => server,
-        ended = processes.wait_first_exit() => bail!("{ended}"),
+        exited = processes.wait_first_exit() => Err(exited.into()),
     }
 }
 
@@ -169,6 +175,19 @@ async fn admin_token(
     };
     write_private(kept.as_std_path(), token.as_bytes()).context("storing the developer's token")?;
     Ok(token)
+}
+
+/// Lists the imported releases; without any, returns the command that imports one.
+async fn describe_catalog(client: &Client, ready_file: Option<&Path>) -> anyhow::Result<String> {
+    let apps = client.list_apps().await?.items;
+    let releases: Vec<String> =
+        apps.iter().flat_map(|app| app.versions.iter().map(|version| format!("{} {version}", app.slug))).collect();
+    if !releases.is_empty() {
+        return Ok(releases.join(", "));
+    }
+    let target = ready_file.map(|file| format!(" --ready-file {}", file.display())).unwrap_or_default();
+    let fill = format!(r#"gpuaas artifact import rke2 "$(cargo xtask release --sandboxes-only)"{target}"#);
+    Ok(format!("empty; fill it, in a checkout of the source: {fill}"))
 }
 
 fn names(nodes: &[ReadyNode]) -> String {

@@ -11,6 +11,7 @@ use std::{
 use anyhow::Context;
 use camino::{Utf8Path, Utf8PathBuf};
 use futures::{StreamExt, stream::FuturesUnordered};
+use gpuaas_model::ExitStatus;
 use rustix::{
     fs::inotify,
     process::{Pid, Signal, kill_process},
@@ -20,6 +21,8 @@ use tokio::{
     net::unix::pipe,
     process::{Child, ChildStdin, Command},
 };
+
+use crate::output::ProcessExited;
 
 /// Longest wait for a process to exit after SIGTERM; then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -107,22 +110,19 @@ impl Processes {
     }
 
     /// Waits for the exit of a node's init or of the last replica, and describes it.
-    pub(super) async fn wait_first_exit(&mut self) -> String {
+    pub(super) async fn wait_first_exit(&mut self) -> ProcessExited {
         let mut replicas = self.children.iter().filter(|process| process.is_replica).count();
         let mut ends: FuturesUnordered<_> = self
             .children
             .iter_mut()
-            .map(|process| async {
-                let how = describe_exit(&mut process.child).await;
-                (process.is_replica, format!("{} exited: {how}", process.what))
-            })
+            .map(|process| async { (process.is_replica, await_exit(&process.what, &mut process.child).await) })
             .collect();
-        while let Some((is_replica, description)) = ends.next().await {
+        while let Some((is_replica, exited)) = ends.next().await {
             if !is_replica || replicas == 1 {
-                return description;
+                return exited;
             }
             replicas -= 1;
-            eprintln!("{description}; {replicas} replicas continue");
+            eprintln!("{exited}; {replicas} replicas continue");
         }
         std::future::pending().await
     }
@@ -137,11 +137,12 @@ impl Processes {
     }
 }
 
-async fn describe_exit(child: &mut Child) -> String {
-    match child.wait().await {
-        Ok(status) => status.to_string(),
-        Err(error) => error.to_string(),
-    }
+async fn await_exit(what: &str, child: &mut Child) -> ProcessExited {
+    let (how, status) = match child.wait().await {
+        Ok(status) => (status.to_string(), status.code().filter(|code| *code != 0).and_then(ExitStatus::of)),
+        Err(error) => (error.to_string(), None),
+    };
+    ProcessExited { what: what.to_owned(), how, status: status.unwrap_or(ExitStatus::Failed) }
 }
 
 async fn stop(Process { what, mut child, .. }: Process) {

@@ -32,6 +32,13 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
         &[
             ("List the records of the last hour", "gpuaas audit list --since 1h"),
             ("List the records about a node", "gpuaas audit list --target node/gpu-1"),
+            ("List what a workload and its tasks did", "gpuaas audit list --workload train --project ml"),
+            ("List the newest records of one actor", "gpuaas audit list --actor alice --limit 20"),
+            ("List what one request caused", "gpuaas audit list --correlation 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),
+            (
+                "List the records of one day",
+                "gpuaas audit list --since 2026-07-01T00:00:00Z --until 2026-07-02T00:00:00Z",
+            ),
             ("List the tokens created within a day", "gpuaas audit list --action token.create --since 24h -o json"),
         ],
     ),
@@ -74,7 +81,13 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
     ("context", &[("List contexts", "gpuaas context list"), ("Select the current context", "gpuaas context use cp")]),
     ("context list", &[("List contexts; * marks the current one", "gpuaas context list")]),
     ("context use", &[("Select the current context", "gpuaas context use cp")]),
-    ("context delete", &[("Delete a context", "gpuaas context delete staging")]),
+    (
+        "context delete",
+        &[
+            ("Delete a context", "gpuaas context delete staging"),
+            ("Delete it without a question", "gpuaas context delete staging --yes"),
+        ],
+    ),
     (
         "context set",
         &[
@@ -94,6 +107,10 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
         ],
     ),
     ("version", &[("Print the version", "gpuaas version")]),
+    (
+        "explain",
+        &[("Explain an error code", "gpuaas explain rke2_residue"), ("List all error codes", "gpuaas explain")],
+    ),
     (
         "server",
         &[
@@ -119,6 +136,7 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
                 "Confirm that the database is the newest",
                 "gpuaas server accept-history --keep-credentials --config /etc/gpuaas/server.toml",
             ),
+            ("Show what would be accepted", "gpuaas server accept-history --dry-run"),
         ],
     ),
     (
@@ -177,8 +195,8 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
     (
         "completion",
         &[
-            ("Print the completion script for Bash", "gpuaas completion bash"),
-            ("Print the completion script for Zsh", "gpuaas completion zsh"),
+            ("Print the script for Bash; source <(…) in ~/.bashrc loads it", "gpuaas completion bash"),
+            ("Print the script for Zsh", "gpuaas completion zsh"),
         ],
     ),
     ("man", &[("Install the manual pages", "gpuaas man /usr/local/share/man/man1")]),

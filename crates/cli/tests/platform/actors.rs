@@ -3,7 +3,7 @@
 use gpuaas_api_types::{
     AuditEntry, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
 };
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError};
 
 use crate::world::Platform;
 
@@ -22,7 +22,7 @@ fn account(name: &str) -> CreateServiceAccount {
 }
 
 async fn records(client: &Client) -> Vec<AuditEntry> {
-    client.list_audit(None, None, None, 0).await.expect("records").items
+    client.list_audit(&AuditQuery::default()).await.expect("records").items
 }
 
 fn problem_parts(error: ClientError) -> (String, Option<String>, String) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use gpuaas_api_types::{CreateProject, CreateToken, ImportRelease, Problem};
-use gpuaas_client::ClientError;
+use gpuaas_client::{AuditQuery, ClientError};
 
 use crate::world::{Platform, release};
 
@@ -168,7 +168,7 @@ async fn release_needs_a_digest_or_trusted_signature_which_its_record_names() {
     let by_key = imported[0].verified_by.clone().expect("a recorded verification");
     assert!(by_key.starts_with("key:") && by_key.len() == "key:".len() + 16, "{by_key}");
 
-    let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;
+    let audit = client.list_audit(&AuditQuery::default()).await.expect("listed").items;
     let kept = |by: &str| audit.iter().any(|of| of.action == "artifact.import" && of.metadata["verified_by"] == by);
     assert!(kept(&format!("sums-sha256:{sha256}")) && kept(&by_key), "{audit:#?}");
     let events = client.list_events(None, 0).await.expect("listed").items;

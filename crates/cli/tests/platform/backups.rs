@@ -3,7 +3,7 @@
 use std::{os::unix::fs::PermissionsExt, path::Path, process::Output};
 
 use gpuaas_api_types::{EnrollNode, RegisterNode};
-use gpuaas_client::Client;
+use gpuaas_client::{AuditQuery, Client};
 use gpuaas_model::Code;
 use gpuaas_postgres_server::Server;
 
@@ -113,7 +113,7 @@ async fn interrupted_restore_is_completed_at_the_next_start() {
     let keys = fleet.client().list_signing_keys().await.expect("keys").items;
     let states: Vec<_> = keys.iter().map(|key| (key.id == signing_key, key.state.as_str())).collect();
     assert_eq!(states, [(true, "revoked"), (false, "active")]);
-    let audit = fleet.client().list_audit(None, None, None, 0).await.expect("listed").items;
+    let audit = fleet.client().list_audit(&AuditQuery::default()).await.expect("listed").items;
     assert_eq!(audit.iter().filter(|record| record.action == "server.credentials_end").count(), 1);
 }
 
@@ -196,7 +196,7 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let ping = client.ping_node("gpu-1").await.expect("the node executes tasks");
     assert_eq!(ping.task.state, "succeeded");
     assert_eq!(client.list_artifacts().await.expect("listed").items.len(), artifacts.len());
-    let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;
+    let audit = client.list_audit(&AuditQuery::default()).await.expect("listed").items;
     let actions: Vec<&str> = audit.iter().map(|record| record.action.as_str()).collect();
     assert!(actions.contains(&"server.credentials_end"), "{actions:?}");
     assert!(actions.contains(&"server.restore") && actions.contains(&"artifact.import"), "{actions:?}");

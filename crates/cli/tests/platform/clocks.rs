@@ -2,7 +2,7 @@
 //! clock never determines the times of events or audit records.
 
 use gpuaas_api_types::Event;
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError};
 use gpuaas_model::Timestamp;
 use gpuaas_trust::{ALPN_FETCH, NODE_CERTIFICATE_LIFE, NodeIdentity, NodeKey};
 use gpuaas_wire::session::{ConnectionKind, Hello, RenewRequest, RenewResponse, path};
@@ -123,7 +123,7 @@ async fn clock_jump_of_an_enrolled_node_is_shown_and_tasks_are_refused() {
         assert!(at >= last && at <= now().as_millis(), "{event:?}");
         last = at;
     }
-    for record in client.list_audit(None, None, None, 0).await.expect("listed").items {
+    for record in client.list_audit(&AuditQuery::default()).await.expect("listed").items {
         assert!(millis(&record.at) <= now().as_millis(), "{record:?}");
     }
 }

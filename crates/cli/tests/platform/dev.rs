@@ -72,7 +72,7 @@ fn bad_input_is_refused_with_its_code_and_exit_status() {
         (&["node", "show", "nobody"], 3, "not_found"),
         (&["node", "list", "--state", "asleep"], 4, "query_invalid"),
         (&["token", "create", "x", "--role", "emperor"], 4, "field_invalid"),
-        (&["token", "revoke", "garbage"], 3, "not_found"),
+        (&["token", "revoke", "garbage", "--yes"], 3, "not_found"),
     ];
     for (arguments, exit, code) in cases {
         let output = dev.gpuaas(arguments);

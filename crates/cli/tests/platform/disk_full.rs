@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use gpuaas_api_types::{CreateProject, Problem};
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError};
 use gpuaas_postgres_server::Server;
 
 use crate::{
@@ -52,7 +52,7 @@ async fn assert_reads_work(fleet: &Fleet, client: &Client, made: &[String], not_
         client.list_projects().await.expect("listed").items.into_iter().map(|project| project.name).collect();
     assert!(made.iter().all(|name| projects.contains(name)) && !projects.contains(&not_made.to_owned()));
     client.list_nodes(None, None).await.expect("listed");
-    let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;
+    let audit = client.list_audit(&AuditQuery::default()).await.expect("listed").items;
     let target = format!("project/{not_made}");
     assert!(!audit.iter().any(|record| record.target == target), "a refused change is recorded as accepted");
     assert_eq!(read_open(&fleet.ready(), "/livez").await.status, 200);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gpuaas_api_types::Bootstrap;
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError};
 use gpuaas_postgres_server::Server;
 
 use crate::{
@@ -116,7 +116,7 @@ async fn one_time_token_is_exchanged_once_and_no_other_token_is() {
     assert_eq!(code(exchange_token(&platform.client_with(secret)).await), "forbidden");
     assert_eq!(code(exchange_token(&platform.client_with("gpuaas_unknown")).await), "unauthenticated");
 
-    let audit = platform.client().list_audit(None, None, None, 0).await.expect("listed").items;
+    let audit = platform.client().list_audit(&AuditQuery::default()).await.expect("listed").items;
     let exchanges: Vec<_> =
         audit.iter().filter(|record| record.action == "admin.bootstrap" && record.result == "accepted").collect();
     // One exchange by `gpuaas dev`, and this one.
@@ -164,7 +164,7 @@ async fn recovery_needs_the_sealing_key_is_audited_and_revokes_the_earlier_token
     assert_ne!(one_time_admin(&fleet.data_dir()), before);
     assert_eq!(code(exchange_token(&fleet.client_with(0, &before)).await), "one_time_token_used");
 
-    let audit = fleet.client().list_audit(None, None, None, 0).await.expect("listed").items;
+    let audit = fleet.client().list_audit(&AuditQuery::default()).await.expect("listed").items;
     let recoveries: Vec<_> = audit.iter().filter(|record| record.action == "admin.recover").collect();
     assert_eq!(recoveries.len(), 2, "{recoveries:?}");
     assert_eq!(

@@ -7,7 +7,7 @@ use std::{
 };
 
 use gpuaas_api_types::{EnrollNode, RegisterNode};
-use gpuaas_client::Client;
+use gpuaas_client::{AuditQuery, Client};
 use gpuaas_model::Code;
 use gpuaas_wire::session::{ConnectionKind, Hello};
 
@@ -96,12 +96,17 @@ async fn start_with_lost_changes_is_refused_until_the_history_is_accepted() {
     log.set_len(32).expect("cut behind its header");
     let said = assert_refused(&fleet.server_verb(&START), "history_rolled_back");
     assert!(said.contains("commits of this process are missing") && said.contains("accept-history"), "{said}");
-    assert_refused(&fleet.server_verb(&["accept-history", "--keep-credentials"]), "history_rolled_back");
+    assert_refused(&fleet.server_verb(&["accept-history", "--yes", "--keep-credentials"]), "history_rolled_back");
     assert_refused(&fleet.server_verb(&START), "history_rolled_back");
 
-    let said = assert_done(&fleet.server_verb(&["accept-history"]));
+    let said = assert_done(&fleet.server_verb(&["accept-history", "--dry-run"]));
+    assert!(
+        said.contains("Would accept the history") && said.contains("commits of this process are missing"),
+        "{said}"
+    );
+    let said = assert_done(&fleet.server_verb(&["accept-history", "--yes"]));
     assert!(said.contains("gpu-1") && said.contains("gpuaas node enroll"), "{said}");
-    assert_refused(&fleet.server_verb(&["accept-history"]), "state_conflict");
+    assert_refused(&fleet.server_verb(&["accept-history", "--yes"]), "state_conflict");
     fleet.start_server();
     let ended = client.whoami().await.expect_err("every earlier token is revoked");
     assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
@@ -109,7 +114,7 @@ async fn start_with_lost_changes_is_refused_until_the_history_is_accepted() {
     let client = fleet.client();
     assert_eq!(nodes(&client).await, before);
     assert_node_works_again(&fleet, &client).await;
-    let audit = client.list_audit(None, None, None, 0).await.expect("listed").items;
+    let audit = client.list_audit(&AuditQuery::default()).await.expect("listed").items;
     let accepted = audit.iter().find(|record| record.action == "server.history_accept").expect("audited");
     assert!(accepted.metadata["found"].as_str().is_some_and(|found| found.contains("missing")), "{accepted:?}");
     fleet.kill_server();
@@ -140,7 +145,7 @@ async fn missing_or_damaged_mark_is_refused_at_start_and_one_torn_slot_is_not() 
     std::fs::copy(mark(&elsewhere), mark(&fleet)).expect("another platform's");
     assert_refused(&fleet.server_verb(&START), "history_unverified");
 
-    let said = assert_done(&fleet.server_verb(&["accept-history", "--keep-credentials"]));
+    let said = assert_done(&fleet.server_verb(&["accept-history", "--yes", "--keep-credentials"]));
     assert!(said.contains("nothing was revoked"), "{said}");
     fleet.start_server();
     assert!(fleet.client().whoami().await.is_ok(), "the token is refused after accept-history --keep-credentials");
@@ -167,7 +172,7 @@ async fn unknown_certificate_stops_changes_but_not_reads() {
     copy_database(&lost, &fleet.data_dir());
     std::fs::remove_file(mark(&fleet)).expect("removed");
     // An operator accepts a database that is in fact an older one.
-    assert_done(&fleet.server_verb(&["accept-history", "--keep-credentials"]));
+    assert_done(&fleet.server_verb(&["accept-history", "--yes", "--keep-credentials"]));
     fleet.start_server();
     register(&client, "gpu-3").await.expect("no evidence against the history yet");
 
@@ -184,7 +189,7 @@ async fn unknown_certificate_stops_changes_but_not_reads() {
     println!("{said}");
     fleet.kill_server();
     assert_refused(&fleet.server_verb(&START), "history_rolled_back");
-    assert_done(&fleet.server_verb(&["accept-history"]));
+    assert_done(&fleet.server_verb(&["accept-history", "--yes"]));
     fleet.start_server();
     fleet.exchange_one_time_admin().await;
     let client = fleet.client();
@@ -206,7 +211,7 @@ async fn rolled_back_rows_stop_the_changes_of_a_running_control_plane() {
     assert_eq!(nodes(&client).await, 2);
     fleet.kill_server();
     assert_refused(&fleet.server_verb(&START), "history_rolled_back");
-    assert_done(&fleet.server_verb(&["accept-history"]));
+    assert_done(&fleet.server_verb(&["accept-history", "--yes"]));
     fleet.start_server();
     fleet.exchange_one_time_admin().await;
     assert_node_works_again(&fleet, &fleet.client()).await;

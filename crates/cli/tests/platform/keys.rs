@@ -1,7 +1,7 @@
 //! Rotation of task-signing keys and certificate authorities while nodes work.
 
 use gpuaas_api_types::{EnrollNode, ForceAuthority};
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError};
 use gpuaas_postgres_server::Server;
 use tokio_util::sync::CancellationToken;
 
@@ -60,7 +60,7 @@ async fn key_rotation_under_load_refuses_no_task() {
         assert!(ping.await.expect("every ping succeeded") > 0);
     }
     assert_eq!(states(&client).await, ["retired", "retired", "retired", "active"]);
-    let audit = client.list_audit(None, None, None, 0).await.expect("records").items;
+    let audit = client.list_audit(&AuditQuery::default()).await.expect("records").items;
     let of_keys: Vec<&str> =
         audit.iter().map(|record| record.action.as_str()).filter(|action| action.starts_with("key")).collect();
     let (first, later) = of_keys.split_first().expect("records");
@@ -264,9 +264,9 @@ async fn revoked_key_is_replaced_at_once() {
 fn command_line_revokes_the_given_key() {
     let dev = Platform::start(0);
     let first = dev.json(&["keys", "list"])[0]["id"].as_str().expect("an id").to_owned();
-    let ended = dev.json(&["keys", "revoke", &first]);
+    let ended = dev.json(&["keys", "revoke", &first, "--yes"]);
     assert_eq!((ended["id"].as_str(), ended["state"].as_str()), (Some(first.as_str()), Some("revoked")));
     let listed = dev.json(&["keys", "list"]);
     assert_eq!((&listed[0]["state"], &listed[1]["state"]), (&"revoked".into(), &"active".into()), "{listed}");
-    assert_eq!(dev.gpuaas(&["keys", "revoke", "nobody"]).status.code(), Some(3));
+    assert_eq!(dev.gpuaas(&["keys", "revoke", "nobody", "--yes"]).status.code(), Some(3));
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use gpuaas_api_types::{EnrollNode, FixNode, Node, PreflightFinding, RegisterNode};
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError};
 
 use crate::{
     fleet::Fleet,
@@ -66,7 +66,11 @@ async fn node_is_inspected_once_automatically_and_on_request() {
     assert!(words.contains("\npreflight   ✓ "), "{words}");
     let kinds = event_kinds(&client, &node).await;
     assert_eq!(kinds.iter().filter(|kind| *kind == "node.inspected").count(), 2, "{kinds:?}");
-    let audit = client.list_audit(Some("node/demo-1".into()), None, None, 0).await.expect("records").items;
+    let audit = client
+        .list_audit(&AuditQuery { target: Some("node/demo-1".into()), ..AuditQuery::default() })
+        .await
+        .expect("records")
+        .items;
     assert_eq!(audit.iter().filter(|record| record.action == "node.inspect").count(), 1);
     assert_eq!(client.inspect_node("nobody").await.map_err(code).expect_err("no such node"), "not_found");
 }
@@ -110,7 +114,11 @@ async fn finding_is_shown_with_its_fix_and_the_fix_removes_it() {
     }
     let kinds = event_kinds(&client, &node).await;
     assert_eq!(kinds.iter().filter(|kind| *kind == "node.fixed").count(), 2, "{kinds:?}");
-    let audit = client.list_audit(Some("node/demo-1".into()), None, None, 0).await.expect("records").items;
+    let audit = client
+        .list_audit(&AuditQuery { target: Some("node/demo-1".into()), ..AuditQuery::default() })
+        .await
+        .expect("records")
+        .items;
     let fixes: Vec<_> =
         audit.iter().filter(|record| record.action == "node.fix").map(|record| &record.result).collect();
     assert_eq!(fixes, ["accepted", "accepted", "refused", "refused"]);
@@ -159,7 +167,7 @@ impl Drop for Listening {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn residue_of_an_uninstall_is_listed_until_it_is_removed() {
+async fn platform_removes_its_own_residue_and_names_the_operator_for_the_rest() {
     let platform = Platform::with_release(1, &[]).await;
     let client = platform.client();
     let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
@@ -175,31 +183,54 @@ async fn residue_of_an_uninstall_is_listed_until_it_is_removed() {
     // A folder that does not belong to RKE2.
     std::fs::create_dir_all(platform.node_file(1, "var/lib/others")).expect("made");
 
+    let decommission = ["workload", "decommission", "train", "--project", PROJECT];
+    let plan = platform.json(&[&decommission[..], &["--dry-run"]].concat());
+    assert_eq!((&plan["kind"], &plan["members"][0]["node_name"]), (&"decommission".into(), &"demo-1".into()), "{plan}");
+    assert_eq!(plan["steps"][1]["after"], serde_json::json!(["server-1/stop"]), "{plan}");
+    assert_eq!(platform.gpuaas(&decommission).status.code(), Some(2), "it asks for --yes");
+    let workload = client.get_workload(None, &started.workload.id).await.expect("a workload").workload;
+    assert_eq!(workload.lifecycle, "running", "nothing has changed");
+    let reset = client.reset_node("demo-1", &forced()).await.map_err(code);
+    assert_eq!(reset.expect_err("a workload runs there"), "state_conflict");
+
     let project = || Some(PROJECT.to_owned());
-    let decommissioned = client.decommission_workload(project(), "train").await.expect("accepted");
-    let ended = platform.await_end(&decommissioned).await;
+    let output = platform.gpuaas(&[&decommission[..], &["--yes", "--wait"]].concat());
+    let shown = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("RESIDUE\n  demo-1: listener 10258/tcp at 127."), "{shown}");
+    let detail = client.get_workload(None, &started.workload.id).await.expect("a workload");
+    let ended = client.get_operation(&detail.operation.expect("an operation")).await.expect("an operation");
     assert_eq!(ended.operation.state, "needs_attention");
     let fault = ended.operation.fault.expect("a fault");
     assert_eq!(fault.code, "rke2_residue");
     let evidence = fault.evidence.expect("what is left");
     let items: Vec<&str> = evidence.split(", ").filter(|part| part.contains(' ')).collect();
-    for planted in ["path /var/lib/kubelet", "unit rke2-agent.service", "listener 10258/tcp at 127."] {
-        assert!(evidence.contains(planted), "{planted} is not in {evidence}");
-    }
-    assert_eq!(items.len(), 3, "unexpected residue: {evidence}");
-    assert!(fault.next.contains("remove the listed residue"), "{}", fault.next);
+    assert!(items.len() == 1 && items[0].starts_with("listener 10258/tcp at 127."), "unexpected residue: {evidence}");
+    assert!(
+        fault.next.contains("ask an operator to reset and reimage the node (gpuaas node reset demo-1"),
+        "{}",
+        fault.next
+    );
+    let dry = client.clone().with_dry_run().reset_node("demo-1", &forced()).await.expect("it may be reset now");
+    assert_eq!((dry.node.state.as_str(), dry.enrollment.string.as_str()), ("registered", ""));
+    assert_eq!(client.get_node("demo-1").await.expect("a node").state, "active", "the dry run changed nothing");
     assert_eq!(fault.command.as_deref(), Some("gpuaas workload resume train"));
     let allocation = platform.allocation(1).await;
     assert_eq!(client.release_allocation(&allocation).await.map_err(code).expect_err("not clean"), "allocation_in_use");
 
+    // Left while the script no longer exists.
+    std::fs::create_dir_all(platform.node_file(1, "var/lib/kubelet/late")).expect("made");
     let still = platform.await_end(&client.resume_workload(project(), "train").await.expect("accepted")).await;
     assert_eq!(still.operation.state, "needs_attention", "the residue is still there");
+    assert!(!platform.node_file(1, "var/lib/kubelet").exists(), "resuming removes what the platform can remove");
     drop(listening);
-    std::fs::remove_dir_all(platform.node_file(1, "var/lib/kubelet")).expect("removed");
-    std::fs::remove_file(platform.node_file(1, "etc/systemd/system/rke2-agent.service")).expect("removed");
     let resumed = platform.await_end(&client.resume_workload(project(), "train").await.expect("accepted")).await;
     assert_eq!(resumed.operation.state, "succeeded", "{:?}", resumed.operation.fault);
     assert!(platform.node_file(1, "var/lib/others").exists());
+    for show in [["operation", "show", &resumed.operation.id], ["workload", "show", &started.workload.id]] {
+        let shown = String::from_utf8(platform.gpuaas(&show).stdout).expect("text");
+        assert!(shown.contains("RESIDUE\n  demo-1: nothing left"), "{shown}");
+    }
 
     client.release_allocation(&allocation).await.expect("released");
     let node = client.get_node("demo-1").await.expect("a node");
@@ -247,7 +278,11 @@ async fn node_is_reset_by_force_and_a_changed_machine_is_reported() {
     let changes: Vec<_> = events.iter().filter(|event| event.kind == "node.machine_changed").collect();
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].data["now"].as_str(), Some("cd".repeat(16).as_str()));
-    let records = client.list_audit(Some("node/gpu-1".into()), None, None, 0).await.expect("records").items;
+    let records = client
+        .list_audit(&AuditQuery { target: Some("node/gpu-1".into()), ..AuditQuery::default() })
+        .await
+        .expect("records")
+        .items;
     let resets = records.iter().filter(|record| record.action == "node.reset" && record.result == "accepted");
     assert!(
         resets.clone().count() == 2

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuaas_api_types::{CreateAllocation, CreateProject, CreateToken, EnrollNode, RegisterNode};
-use gpuaas_client::ClientError;
+use gpuaas_client::{AuditQuery, ClientError};
 
 use crate::world::Platform;
 
@@ -51,7 +51,7 @@ async fn other_projects_look_absent_and_platform_operations_need_an_admin() {
     let foreign = member.list_allocations(Some("two".into()), None).await.map_err(code);
     assert_eq!(foreign.expect_err("another's"), "not_found");
     assert_eq!(member.get_node("demo-1").await.map_err(code).expect_err("another's"), "not_found");
-    let records = admin.list_audit(None, None, None, 0).await.expect("records").items;
+    let records = admin.list_audit(&AuditQuery::default()).await.expect("records").items;
     let refused: Vec<(&str, &str)> = records
         .iter()
         .filter(|record| record.actor == "of-one" && record.result == "refused")

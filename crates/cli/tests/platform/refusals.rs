@@ -1,6 +1,7 @@
 //! Audit records of refused changes.
 
 use gpuaas_api_types::{AuditEntry, CreateProject, CreateToken};
+use gpuaas_client::AuditQuery;
 use http::Method;
 
 use crate::{
@@ -21,7 +22,7 @@ async fn started() -> (Platform, String) {
 }
 
 async fn records(platform: &Platform) -> Vec<AuditEntry> {
-    let records = platform.client().list_audit(None, None, None, 0).await.expect("records").items;
+    let records = platform.client().list_audit(&AuditQuery::default()).await.expect("records").items;
     records.into_iter().filter(|record| record.actor == "viewer" && record.result == "refused").collect()
 }
 

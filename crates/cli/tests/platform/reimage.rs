@@ -1,7 +1,7 @@
 //! A machine released by its tenant goes through the operator's reimage hook, and rejoins only with the value that the hook received.
 
 use gpuaas_api_types::{CreateAllocation, CreateProject};
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError};
 use serde_json::Value;
 
 use crate::{fleet::Fleet, world::eventually};
@@ -28,7 +28,11 @@ async fn allocate_and_release(client: &Client) {
 }
 
 async fn audited(client: &Client, action: &str) -> Vec<String> {
-    let records = client.list_audit(Some("node/gpu-1".into()), None, None, 0).await.expect("records").items;
+    let records = client
+        .list_audit(&AuditQuery { target: Some("node/gpu-1".into()), ..AuditQuery::default() })
+        .await
+        .expect("records")
+        .items;
     records.into_iter().filter(|record| record.action == action).map(|record| record.result).collect()
 }
 

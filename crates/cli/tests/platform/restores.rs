@@ -1,5 +1,6 @@
 //! A restore that is refused, fails or is killed leaves nothing behind, or succeeds when it is run again.
 
+use gpuaas_client::AuditQuery;
 use std::{
     path::Path,
     sync::atomic::{AtomicUsize, Ordering},
@@ -123,7 +124,7 @@ impl Lost {
         self.fleet.exchange_one_time_admin().await;
         let artifacts = self.fleet.client().list_artifacts().await.expect("listed").items;
         assert_eq!(artifacts.len(), self.artifacts);
-        let audit = self.fleet.client().list_audit(None, None, None, 0).await.expect("listed").items;
+        let audit = self.fleet.client().list_audit(&AuditQuery::default()).await.expect("listed").items;
         assert_eq!(audit.iter().filter(|record| record.action == "server.credentials_end").count(), 1);
     }
 }

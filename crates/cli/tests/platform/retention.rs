@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpuaas_client::Client;
+use gpuaas_client::{AuditQuery, Client};
 use gpuaas_crash_points::Point;
 use gpuaas_model::Code;
 use serde_json::Value;
@@ -52,7 +52,7 @@ async fn archived(client: &Client, kind: &str) -> Vec<Value> {
 /// Asserts that every audit record is in one archive or still in the database, and that none is in two archives.
 async fn assert_audit_complete(client: &Client) {
     // Read before the archives: records that leave the database meanwhile are in an archive.
-    let left = client.list_audit(None, None, None, 0).await.expect("listed").items;
+    let left = client.list_audit(&AuditQuery::default()).await.expect("listed").items;
     let lines = archived(client, "audit").await;
     let numbers = lines.iter().filter_map(|line| line["audit"]["sequence"].as_u64());
     let numbers: Vec<u64> = numbers.collect();

@@ -1,7 +1,7 @@
 //! Rotation of the sealing key while nodes work and clients send requests.
 
 use gpuaas_api_types::{CreateProject, CreateServiceAccount, RegisterNode};
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError};
 use gpuaas_postgres_server::Server;
 use gpuaas_trust::SealingKey;
 use sqlx::{Connection, PgConnection, Row};
@@ -131,7 +131,7 @@ async fn sealing_key_rotation_under_load_interrupts_no_node_and_no_client() {
     eventually("the next key's file is not moved into place", async || !fleet.path("sealing.key.next").exists()).await;
     let kept = SealingKey::new(&std::fs::read(fleet.path("sealing.key")).expect("a key")).expect("a key");
     assert_eq!(kept.id(), new.id());
-    let audit = first.list_audit(None, None, None, 0).await.expect("records").items;
+    let audit = first.list_audit(&AuditQuery::default()).await.expect("records").items;
     for (action, times) in [("sealing_key.take", 2), ("sealing_key.rotate", 1), ("sealing_key.finish", 1)] {
         assert_eq!(
             audit.iter().filter(|record| record.action == action && record.result == "accepted").count(),

@@ -1,7 +1,7 @@
 //! Service accounts of a project and their tokens.
 
 use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken};
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError};
 
 use crate::world::Platform;
 
@@ -55,7 +55,7 @@ async fn service_account_acts_under_its_own_name_until_it_is_deleted() {
     assert_eq!(me.project, Some(made.project));
     let beyond = program.create_project(&CreateProject { name: "x".into() }).await.map_err(code);
     assert_eq!(beyond.expect_err("a member creates no projects"), refused("forbidden"));
-    let audit = root.list_audit(None, None, None, 0).await.expect("records").items;
+    let audit = root.list_audit(&AuditQuery::default()).await.expect("records").items;
     assert!(audit.iter().any(|record| record.actor == "service-account/ci" && record.result == "refused"));
 
     let other_admin = person(&platform, "theirs", "project-admin").await;

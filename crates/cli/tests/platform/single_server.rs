@@ -141,7 +141,7 @@ impl Drop for SingleServer {
 
 /// Returns the stable code of the last error page that `said` names; empty if it names none.
 pub(crate) fn code(stderr: &str) -> String {
-    let page = stderr.rsplit_once("docs/errors/").and_then(|(_, rest)| rest.split_once(".md"));
+    let page = stderr.rsplit_once("see gpuaas explain ").and_then(|(_, rest)| rest.split_once(' '));
     page.map(|(code, _)| code.to_owned()).unwrap_or_default()
 }
 

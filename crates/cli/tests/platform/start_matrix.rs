@@ -8,6 +8,7 @@ use std::{
 };
 
 use gpuaas_api_types::CreateProject;
+use gpuaas_client::AuditQuery;
 
 use crate::{
     single_server::{SingleServer, Start},
@@ -184,7 +185,7 @@ struct Acknowledged {
 async fn acknowledged(served: &SingleServer, token: &str) -> Option<Acknowledged> {
     let client = served.client(token);
     let projects = client.list_projects().await.ok()?.items;
-    let audit = client.list_audit(None, None, None, 0).await.ok()?.items;
+    let audit = client.list_audit(&AuditQuery::default()).await.ok()?.items;
     Some(Acknowledged {
         projects: projects.into_iter().map(|project| project.name).collect(),
         artifacts: client.list_artifacts().await.ok()?.items.len(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use gpuaas_api_types::{CreateProject, CreateToken};
+use gpuaas_client::AuditQuery;
 
 use crate::{fleet::Fleet, raw, world::eventually};
 
@@ -42,7 +43,7 @@ async fn pending_refusals_are_recorded_at_shutdown() {
     fleet.signal_replica(0, "TERM");
     fleet.await_replica_exit(0);
     fleet.start_server();
-    let records = fleet.client().list_audit(None, None, None, 0).await.expect("records").items;
+    let records = fleet.client().list_audit(&AuditQuery::default()).await.expect("records").items;
     let refused: Vec<_> = records.iter().filter(|record| record.actor == "viewer").collect();
     let summed: u64 = refused.iter().filter_map(|record| record.metadata["count"].as_u64()).sum();
     let single = refused.iter().filter(|record| record.action == "project.create").count() as u64;

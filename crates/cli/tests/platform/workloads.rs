@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, TryStreamExt};
 use gpuaas_api_types::{CreateToken, EnrollNode, RequestAccess};
-use gpuaas_client::LogOptions;
+use gpuaas_client::{AuditQuery, LogOptions};
 
 use crate::world::{PROJECT, Platform, eventually};
 
@@ -107,7 +107,15 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     .await;
     assert_eq!(admin.reset_node("demo-3", &EnrollNode::default()).await.expect("reset").node.state, "registered");
 
-    let audit = admin.list_audit(Some("workload/train".into()), None, None, 0).await.expect("records").items;
+    // A refusal belongs to the workload, too.
+    assert_eq!(admin.decommission_workload(project(), "train").await.expect_err("it is gone").exit() as u8, 5);
+    let query = AuditQuery { workload: Some("train".into()), project: project(), ..AuditQuery::default() };
+    let audit = admin.list_audit(&query).await.expect("records").items;
+    let dispatched = audit.iter().filter(|record| record.action == "task.dispatch" && record.target == "node/demo-1");
+    assert!(dispatched.count() > 3, "its tasks are missing in {audit:?}");
+    assert!(audit.iter().any(|record| record.result == "refused"), "{audit:?}");
+    let seen = tenant.list_audit(&AuditQuery { project: None, ..query }).await.expect("records").items;
+    assert!(seen.iter().any(|record| record.action == "task.complete"), "{seen:?}");
     let actions: Vec<&str> = audit.iter().map(|record| record.action.as_str()).collect();
     for action in [
         "workload.deploy",
@@ -116,6 +124,7 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
         "access.deliver",
         "access.revoke",
         "workload.decommission",
+        "task.complete",
     ] {
         assert!(actions.contains(&action), "{action} is missing in {actions:?}");
     }

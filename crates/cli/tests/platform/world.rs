@@ -14,6 +14,13 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) const GPUAAS: &str = env!("CARGO_BIN_EXE_gpuaas");
+
+/// Returns a command that SIGINT ends. A shell's background job ignores that signal, and so would every process that it starts.
+pub(crate) fn interruptible_gpuaas() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", GPUAAS]);
+    command
+}
 /// Timeout of every wait; the awaited event normally takes a fraction of it.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(90);
 /// Name of the project that owns the allocations and deploys.

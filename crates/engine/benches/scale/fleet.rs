@@ -350,7 +350,7 @@ fn caller() -> Caller {
         project: None,
         service_account: None,
     };
-    Caller { principal, correlation: CorrelationId::from_uuid(Uuid::new_v4()) }
+    Caller { principal, correlation: CorrelationId::from_uuid(Uuid::new_v4()), is_dry_run: false }
 }
 
 async fn enrolled(engine: &Arc<Engine>, number: usize) -> NodeId {

@@ -8,7 +8,7 @@ use gpuaas_wire::task::TaskFailure;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::audit;
+use super::audit_workload;
 use crate::{
     caller::Caller,
     effects::{AccessRequest, BREAK_GLASS_SECONDS_MAX, CallContext, DIRECT_SECONDS_MAX, Delivered},
@@ -201,13 +201,17 @@ pub async fn revoke(
     if grant.revoked_at.is_some() {
         return Ok(grant);
     }
+    let revoked = AccessGrantRecord { revoked_at: Some(engine.ports().clock.now()), ..grant };
+    // The cluster has no dry run, and its answer cannot be known without changing it.
+    if caller.is_dry_run {
+        return Ok(revoked);
+    }
     let entry =
         engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
     let _permit = permit(engine, &rows.workload).await?;
     if rows.workload.lifecycle.holds_allocations() {
-        with_timeout(engine, entry.effects.revoke_access(&grant.service_account, context(engine, &rows))).await?;
+        with_timeout(engine, entry.effects.revoke_access(&revoked.service_account, context(engine, &rows))).await?;
     }
-    let revoked = AccessGrantRecord { revoked_at: Some(engine.ports().clock.now()), ..grant };
     record(engine, caller, &rows.workload, &revoked, (AuditAction::AccessRevoke, EventKind::AccessRevoked)).await?;
     Ok(revoked)
 }
@@ -302,8 +306,7 @@ async fn record(
         "grant": grant.id, "kind": grant.kind, "role": grant.role, "reason": grant.reason,
         "expires_at": grant.expires_at.to_string(), "service_account": grant.service_account,
     });
-    let target = format!("workload/{}", workload.name);
-    audit(&mut tx, caller, action, target, Some(workload.project), metadata.clone()).await?;
+    audit_workload(&mut tx, caller, action, workload, metadata.clone()).await?;
     let events = EventScope { project: workload.project, correlation: caller.correlation };
     events.event(&mut tx, event, "workload", workload.id.to_string(), metadata).await?;
     tx.commit().await?;

@@ -93,6 +93,6 @@ pub async fn release(
         metadata,
     )
     .await?;
-    tx.commit().await?;
+    caller.commit(tx).await?;
     Ok(allocation)
 }

@@ -131,6 +131,6 @@ pub async fn force(
     }
     let changed = advance(&mut tx).await?;
     let changed = changed.ok_or_else(|| CommandError::new(Code::Internal, "the rotation ended in the meantime"))?;
-    tx.commit().await?;
+    caller.commit(tx).await?;
     Ok(changed)
 }

@@ -77,6 +77,7 @@ pub async fn insert(
         action,
         target: format!("token/{}", token.id),
         project: None,
+        workload: None,
         result: AuditResult::Accepted,
         correlation: None,
         metadata,
@@ -118,7 +119,9 @@ pub fn holder(token: &TokenRecord, now: Timestamp) -> Result<Principal, CommandE
 fn check_usable(token: &TokenRecord, now: Timestamp) -> Result<(), CommandError> {
     if !token.is_bootstrap {
         let detail = "this is not a one-time token, so it cannot be exchanged";
-        return Err(CommandError::new(Code::Forbidden, detail).then("create a token: gpuaas token create"));
+        return Err(
+            CommandError::new(Code::Forbidden, detail).then("create a token: gpuaas token create NAME --role ROLE")
+        );
     }
     if token.revoked_at.is_some() {
         let detail = "this one-time token was already exchanged, or a newer one replaced it";

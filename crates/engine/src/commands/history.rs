@@ -75,6 +75,6 @@ pub(super) async fn check_not_ahead(
     let NodeRecord { name, .. } = node;
     Err(CommandError::new(Code::NodeReportsNewerState, format!("{name} reports {ahead}")).then(format!(
         "if the database may have gone back, restore a backup or run gpuaas server accept-history; otherwise the node's report is false: reimage \
-         its machine, then run gpuaas node reset {name} --force"
+         its machine, then run gpuaas node reset {name} --force --reason TEXT"
     )))
 }

@@ -115,7 +115,7 @@ pub async fn revoke(engine: &Engine, caller: &Caller, key_id: &str) -> Result<Si
         };
         change(&mut tx, next, KeyEvent::Activate, version, now).await?;
     }
-    tx.commit().await?;
+    caller.commit(tx).await?;
     Ok(key)
 }
 

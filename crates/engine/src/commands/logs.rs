@@ -3,7 +3,7 @@
 use gpuaas_model::{AuditAction, Code, Permission, WorkloadId};
 use serde_json::json;
 
-use super::audit;
+use super::audit_workload;
 use crate::{
     caller::Caller,
     engine::Engine,
@@ -48,8 +48,7 @@ pub async fn open(
     let access = ownership::for_member(&mut tx, &rows.workload, found).await?;
     let source = JournalSource { access, unit };
     let metadata = json!({ "member": member, "node": found.node, "unit": source.unit });
-    let target = format!("workload/{}", rows.workload.name);
-    audit(&mut tx, caller, AuditAction::LogsRead, target, Some(rows.workload.project), metadata).await?;
+    audit_workload(&mut tx, caller, AuditAction::LogsRead, &rows.workload, metadata).await?;
     tx.commit().await?;
     Ok(source)
 }

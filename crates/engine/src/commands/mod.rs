@@ -15,6 +15,8 @@ pub mod keys;
 pub mod logs;
 mod machine;
 pub mod node;
+mod node_in_use;
+pub mod node_removal;
 mod node_task;
 pub mod operation;
 pub mod ping;
@@ -28,7 +30,7 @@ pub mod token;
 pub mod workload;
 
 use gpuaas_model::{ActorType, AuditAction, AuditResult, ProjectId};
-use gpuaas_store::{NewAudit, StoreError, Tx};
+use gpuaas_store::{NewAudit, StoreError, Tx, WorkloadRecord};
 use serde_json::Value;
 
 use crate::caller::Caller;
@@ -42,17 +44,39 @@ pub(crate) async fn audit(
     project: Option<ProjectId>,
     metadata: Value,
 ) -> Result<(), StoreError> {
-    tx.append_audit(&NewAudit {
+    tx.append_audit(&accepted(caller, action, target, project, metadata)).await
+}
+
+/// Writes the audit record of an accepted command for a workload.
+pub(crate) async fn audit_workload(
+    tx: &mut Tx,
+    caller: &Caller,
+    action: AuditAction,
+    workload: &WorkloadRecord,
+    metadata: Value,
+) -> Result<(), StoreError> {
+    let target = format!("workload/{}", workload.name);
+    let record = accepted(caller, action, target, Some(workload.project), metadata);
+    tx.append_audit(&NewAudit { workload: Some(workload.id), ..record }).await
+}
+
+fn accepted(
+    caller: &Caller,
+    action: AuditAction,
+    target: String,
+    project: Option<ProjectId>,
+    metadata: Value,
+) -> NewAudit {
+    NewAudit {
         actor: caller.principal.name.clone(),
         actor_type: ActorType::Principal,
         by: Some((&caller.principal).into()),
         action,
         target,
         project,
+        workload: None,
         result: AuditResult::Accepted,
         correlation: Some(caller.correlation),
         metadata,
-    })
-    .await?;
-    Ok(())
+    }
 }

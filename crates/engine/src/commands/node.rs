@@ -17,7 +17,7 @@ use gpuaas_wire::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{agent_problem, audit, clock, history, machine, reimage};
+use super::{agent_problem, audit, clock, history, machine, node_in_use::check_not_in_use, reimage};
 use crate::{
     caller::Caller,
     engine::Engine,
@@ -72,6 +72,7 @@ pub async fn register(
         inspected_at: None,
         certified_by: None,
         created_at: now,
+        deleted_at: None,
         generation: 0,
     };
     let mut tx = engine.store().begin().await?;
@@ -157,7 +158,7 @@ fn check_can_enroll(node: &NodeRecord, is_forced: bool) -> Result<(), CommandErr
             format!("if its machine has lost its identity: gpuaas node enroll {name} --force --reason TEXT")
         }
         NodeState::NeedsReimage => format!("reset it first, after its machine was reimaged: gpuaas node reset {name}"),
-        NodeState::Retired => "register the machine under another name".to_owned(),
+        NodeState::Retired => register_again(name),
     };
     Err(CommandError::new(Code::StateConflict, format!("{name} is {state} and cannot be enrolled")).then(next))
 }
@@ -305,7 +306,7 @@ pub async fn channels(engine: &Engine, reader: &mut Reader) -> Result<Vec<String
 }
 
 /// Resets a node: its identity ends, and it enrolls again. After a tenant the machine must be reimaged, unless the reset is forced. Any
-/// other node needs a forced reset, because it cuts off everything that runs there.
+/// other node needs a forced reset, because it cuts off everything that runs there. The string of a dry run was never issued.
 pub async fn reset(
     engine: &Engine,
     caller: &Caller,
@@ -319,7 +320,7 @@ pub async fn reset(
     let mut node = tx.node(id).await?;
     precondition.check(&node.name, &node)?;
     let event = reset_event(&node, forced.is_some())?;
-    check_not_allocated(&mut tx, &node).await?;
+    check_not_in_use(&mut tx, &node, forced.is_some()).await?;
     node.state = node.state.on(event)?;
     // Certificates of earlier enrollments are void from now on.
     node.epoch += 1;
@@ -331,7 +332,7 @@ pub async fn reset(
     let metadata = json!({ "forced": forced.map(|forced| &forced.reason) });
     audit(&mut tx, caller, AuditAction::NodeReset, format!("node/{}", node.name), None, metadata).await?;
     let string = issue(engine, caller, &mut tx, &node, (forced, None)).await?;
-    tx.commit().await?;
+    caller.commit(tx).await?;
     Ok((node, string))
 }
 
@@ -352,22 +353,12 @@ fn reset_event(node: &NodeRecord, is_forced: bool) -> Result<NodeEvent, CommandE
             format!("{name} is registered, so there is nothing to reset"),
             format!("create a new enrollment string: gpuaas node enroll {name}"),
         ),
-        NodeState::Retired => {
-            refuse(format!("{name} is retired"), "register the machine under another name".to_owned())
-        }
+        NodeState::Retired => refuse(format!("{name} is retired"), register_again(name)),
     }
 }
 
-/// Refuses a node that a project holds: the tenant has root there, and its workloads must not be cut off.
-async fn check_not_allocated(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandError> {
-    match tx.open_allocation_of(node.id).await? {
-        None => Ok(()),
-        Some(held) => {
-            let detail = format!("a project holds {} (allocation {})", node.name, held.id);
-            Err(CommandError::new(Code::StateConflict, detail)
-                .then(format!("release it before you reset the node: gpuaas allocation release {}", held.id)))
-        }
-    }
+fn register_again(name: &Name) -> String {
+    format!("delete it, reimage its machine, and register it again: gpuaas node delete {name}")
 }
 
 /// Records that this process holds the node's channel, so that every replica finds it here. Stores the facts of the hello and makes an
@@ -537,6 +528,7 @@ async fn audit_node(
         action,
         target: format!("node/{}", node.name),
         project: None,
+        workload: None,
         result: AuditResult::Accepted,
         correlation: Some(correlation),
         metadata,

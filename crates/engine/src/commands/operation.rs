@@ -4,7 +4,7 @@ use gpuaas_model::{AuditAction, Code, OperationId, Permission};
 use gpuaas_store::OperationRecord;
 use serde_json::json;
 
-use super::audit;
+use super::audit_workload;
 use crate::{caller::Caller, engine::Engine, error::CommandError};
 
 /// Requests the cancellation of an operation: running tasks are cancelled, and pending steps never begin. Repeating the request changes
@@ -22,9 +22,7 @@ pub async fn cancel(engine: &Engine, caller: &Caller, id: OperationId) -> Result
     }
     tx.request_cancel(id).await?;
     let workload = tx.workload(operation.workload).await?;
-    let target = format!("workload/{}", workload.name);
-    audit(&mut tx, caller, AuditAction::OperationCancel, target, Some(operation.project), json!({ "operation": id }))
-        .await?;
+    audit_workload(&mut tx, caller, AuditAction::OperationCancel, &workload, json!({ "operation": id })).await?;
     let operation = tx.operation(id).await?;
     tx.commit().await?;
     Ok(operation)

@@ -43,7 +43,7 @@ pub(super) fn check(
         let detail = "the machine's id is the same as while a tenant held it, so it was not reimaged";
         return Err(CommandError::new(Code::MachineNotReimaged, detail)
             .about("machine_id")
-            .then("reimage it, or force it with a reason: gpuaas node enroll NODE --force --reason"));
+            .then("reimage it, or force it with a reason: gpuaas node enroll NODE --force --reason TEXT"));
     }
     if engine.reimage_hook().is_some() && !is_proven(terms, evidence) {
         let detail = "the machine did not present the one-time value of the reimage hook";
@@ -87,7 +87,10 @@ pub async fn reimage(
     let value = one_time_value(engine);
     let string = issue(engine, caller, &mut tx, &node, (None, Some(value.sha256))).await?;
     audit(&mut tx, caller, AuditAction::NodeReimage, format!("node/{}", node.name), None, json!({})).await?;
-    tx.commit().await?;
+    caller.commit(tx).await?;
+    if caller.is_dry_run {
+        return Ok(node);
+    }
     let order = ReimageOrder { node: id, name: node.name.clone(), enrollment: string, value: value.text };
     let at = engine.clone();
     run_in_background(engine, "reimage", async move { run_hook(&at, hook, order).await }).await?;

@@ -78,7 +78,7 @@ pub async fn delete(
     platform_event(&mut tx, kind, "service_account", account.id.to_string(), correlation, data.clone()).await?;
     let target = format!("service-account/{name}");
     audit(&mut tx, caller, AuditAction::ServiceAccountDelete, target, Some(project), data).await?;
-    tx.commit().await?;
+    caller.commit(tx).await?;
     Ok(ServiceAccountRecord { deleted_at: Some(now), ..account })
 }
 

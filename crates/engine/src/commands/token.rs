@@ -114,7 +114,7 @@ pub async fn revoke(engine: &Engine, caller: &Caller, id: TokenId) -> Result<Tok
     let correlation = Some(caller.correlation);
     platform_event(&mut tx, EventKind::TokenRevoked, "token", id.to_string(), correlation, json!({})).await?;
     audit(&mut tx, caller, AuditAction::TokenRevoke, format!("token/{id}"), token.project, json!({})).await?;
-    tx.commit().await?;
+    caller.commit(tx).await?;
     Ok(token)
 }
 

@@ -10,7 +10,7 @@ use gpuaas_planner::{App, Plan, PlanRefusal, check, placement::Placed};
 use gpuaas_store::{MemberRecord, OperationRecord, SecretRecord, StepRecord, Tx, WorkloadRecord};
 use serde_json::{Value, json};
 
-use super::{audit, placement};
+use super::{audit_workload, placement};
 use crate::{
     caller::Caller,
     driver::{LEASE_TTL, lease_name},
@@ -111,7 +111,8 @@ pub async fn preview_add_member(
     Ok(Preview { plan, placed })
 }
 
-/// Accepts the removal of a workload from all of its nodes. Allowed in every lifecycle state except `decommissioned`.
+/// Accepts the removal of a workload from all of its nodes. Allowed in every lifecycle state except `decommissioned`. A dry run returns the
+/// operation with its steps and changes nothing.
 pub async fn decommission(
     engine: &Engine,
     caller: &Caller,
@@ -255,11 +256,11 @@ async fn offered_version(tx: &mut Tx, app: &dyn App, wanted: Option<String>) -> 
             format!("{} offers no version {version}; it offers {}", manifest.slug, listed(&offered)),
         )
         .about("version")
-        .then("choose an offered version, or ask an operator to import it: gpuaas artifact import")),
+        .then("choose an offered version, or ask an operator to import it: gpuaas artifact import APP SOURCE")),
         None => files.keys().max_by_key(|version| imported.get(*version)).cloned().ok_or_else(|| {
             CommandError::new(Code::VersionUnknown, format!("no release of {} is imported", manifest.slug))
                 .about("version")
-                .then("ask an operator to import one: gpuaas artifact import")
+                .then("ask an operator to import one: gpuaas artifact import APP SOURCE")
         }),
     }
 }
@@ -353,7 +354,7 @@ async fn accept(
     accept_for(engine, caller, tx, rows, plan, targets, about).await
 }
 
-/// Writes operation, steps, workload, events and audit record, and commits.
+/// Writes operation, steps, workload, events and audit record, and commits unless the caller asks for a dry run.
 async fn accept_for(
     engine: &Engine,
     caller: &Caller,
@@ -364,6 +365,8 @@ async fn accept_for(
     (action, metadata, resumes): About,
 ) -> Result<Accepted, CommandError> {
     let ports = engine.ports();
+    // The fault of the operation before this one no longer explains the workload.
+    rows.workload.fault = None;
     let operation = OperationRecord {
         id: OperationId::generate(&*ports.clock, &*ports.entropy),
         workload: rows.workload.id,
@@ -392,10 +395,9 @@ async fn accept_for(
         rows.workload = tx.update_workload(&rows.workload).await?;
     }
     engine.refresh_workload(&mut tx, &events, rows.workload.id).await?;
-    let target = format!("workload/{}", rows.workload.name);
-    audit(&mut tx, caller, action, target, Some(rows.workload.project), metadata).await?;
+    audit_workload(&mut tx, caller, action, &rows.workload, metadata).await?;
     let workload = tx.workload(rows.workload.id).await?;
-    tx.commit().await?;
+    caller.commit(tx).await?;
     Ok(Accepted { workload, operation, steps })
 }
 

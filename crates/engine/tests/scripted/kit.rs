@@ -123,8 +123,8 @@ pub(crate) fn needs(step: StepSpec, keys: &[&str]) -> StepSpec {
 }
 
 pub(crate) fn fault(code: Code, summary: &str) -> Fault {
-    let class = if summary == AGAIN { FaultClass::Retryable } else { FaultClass::Repairable };
-    let next = NextAction { text: "look".to_owned(), command: None };
+    let class = if summary == AGAIN { FaultClass::Retryable } else { FaultClass::Manual };
+    let next = NextAction::text("look");
     Fault { code: code.to_string(), class, summary: summary.to_owned(), evidence: None, next }
 }
 
@@ -179,7 +179,7 @@ impl App for Kit {
         vec![format!("{component}.service")]
     }
 
-    fn judge(&self, member: &MemberView, _: &UnitReport) -> (Health, Option<Fault>) {
+    fn judge(&self, member: &MemberView, _: &WorkloadView, _: &UnitReport) -> (Health, Option<Fault>) {
         (member.health, None)
     }
 }

@@ -2,7 +2,11 @@
 
 use gpuaas_engine::{
     Precondition,
-    commands::{allocation, logs, node, placement, project, workload},
+    commands::{
+        allocation, logs,
+        node::{self, Forced},
+        placement, project, workload,
+    },
 };
 use gpuaas_model::{
     AllocationId, AllocationState, Code, Coded, Connectivity, Lifecycle, MemberEvent, MemberStateName, NodeState,
@@ -65,6 +69,39 @@ async fn hand_over(site: &Site) -> (ProjectId, AllocationId) {
     tx.insert_allocation(&held).await.unwrap();
     tx.commit().await.unwrap();
     (other, id)
+}
+
+#[tokio::test]
+async fn node_of_a_failed_decommission_is_reset_by_force_and_the_decommission_resumes() {
+    let site = Site::of(2).await;
+    let (engine, id, forced) = (&site.world.engine, site.nodes[1], Forced { reason: "residue".to_owned() });
+    let ended = half_removed_workload(&site).await;
+    let state = async || site.world.store().read().await.unwrap().node(id).await.unwrap().state;
+    let refused = node::reset(engine, &admin(), id, &Precondition::Any, None).await.unwrap_err();
+    assert_eq!(refused.code(), Code::StateConflict, "only by force");
+    let dry = admin().with_dry_run(true);
+    let (shown, _) = node::reset(engine, &dry, id, &Precondition::Any, Some(&forced)).await.unwrap();
+    assert_eq!((shown.state, state().await), (NodeState::Registered, NodeState::Active), "a dry run changes nothing");
+    node::reset(engine, &admin(), id, &Precondition::Any, Some(&forced)).await.unwrap();
+    assert_eq!(state().await, NodeState::Registered);
+    // Its reimaged machine enrolls.
+    let mut tx = site.world.store().begin().await.unwrap();
+    let mut reimaged = tx.node(id).await.unwrap();
+    reimaged.epoch += 1;
+    (reimaged.state, reimaged.connectivity) = (NodeState::Active, Connectivity::Connected);
+    tx.update_node(&reimaged).await.unwrap();
+    tx.commit().await.unwrap();
+    site.world.nodes.end_tasks([done(serde_json::json!({}))]);
+    assert_eq!(site.resume_and_wait(ended.workload.id).await.operation.state, OperationState::Succeeded);
+}
+
+#[tokio::test]
+async fn node_of_a_running_workload_is_not_reset_by_force() {
+    let site = Site::of(1).await;
+    site.deploy_and_wait(|of| vec![task("first", of, 0)]).await;
+    let forced = Forced { reason: "residue".to_owned() };
+    let refused = node::reset(&site.world.engine, &admin(), site.nodes[0], &Precondition::Any, Some(&forced)).await;
+    assert_eq!(refused.unwrap_err().code(), Code::StateConflict);
 }
 
 async fn tasks_on(site: &Site, node: usize) -> usize {

@@ -289,6 +289,7 @@ pub(crate) fn admin() -> Caller {
             service_account: None,
         },
         correlation: CorrelationId::from_uuid(Uuid::from_u128(8)),
+        is_dry_run: false,
     }
 }
 

@@ -113,7 +113,7 @@ impl People {
             project: None,
             service_account: None,
         };
-        Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()) }
+        Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()), is_dry_run: false }
     }
 
     pub(crate) async fn project(&self, project_name: &str) -> Result<ProjectId, String> {

@@ -108,6 +108,7 @@ async fn audit(store: &Store, action: AuditAction, manifest: &Manifest) -> Resul
         action,
         target: "control-plane".to_owned(),
         project: None,
+        workload: None,
         result: AuditResult::Accepted,
         correlation: None,
         metadata: serde_json::json!({ "rows": manifest.rows, "sha256": manifest.rows_sha256 }),

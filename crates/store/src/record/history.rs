@@ -2,7 +2,7 @@
 
 use gpuaas_model::{
     ActorType, AuditAction, AuditResult, CorrelationId, EventKind, Principal, ProjectId, ServiceAccountId, StreamName,
-    Timestamp, TokenId,
+    Timestamp, TokenId, WorkloadId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,6 +76,8 @@ pub struct NewAudit {
     pub target: String,
     /// The project that the object belongs to.
     pub project: Option<ProjectId>,
+    /// The workload that the action serves, also if its object is another, for example a node.
+    pub workload: Option<WorkloadId>,
     /// The result of the action.
     pub result: AuditResult,
     /// The correlation id of the request.
@@ -103,6 +105,9 @@ pub struct AuditRecord {
     pub target: String,
     /// The project that the object belongs to.
     pub project: Option<ProjectId>,
+    /// The workload that the action serves, also if its object is another, for example a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<WorkloadId>,
     /// The result of the action.
     pub result: AuditResult,
     /// The correlation id of the request.

@@ -18,6 +18,9 @@ pub struct ProjectRecord {
     pub name: Name,
     /// When the project was created.
     pub created_at: Timestamp,
+    /// When the project was deleted; its history keeps referring to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_at: Option<Timestamp>,
 }
 
 /// A machine that is registered with the control plane.
@@ -73,6 +76,9 @@ pub struct NodeRecord {
     pub certified_by: Option<String>,
     /// When the node was registered.
     pub created_at: Timestamp,
+    /// When the node was deleted; its history keeps referring to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_at: Option<Timestamp>,
     /// Raised by every change of this row; used for compare-and-swap.
     pub generation: u64,
 }

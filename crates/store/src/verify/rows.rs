@@ -2,13 +2,14 @@
 
 use std::{fmt::Display, sync::Arc};
 
-use gpuaas_model::{ArchiveId, NodeId, ReplicaId, StreamName};
+use gpuaas_model::{ArchiveId, NodeId, ReplicaId, StreamName, Timestamp};
 use serde::de::DeserializeOwned;
 
 use super::{FindingKind, VerifiedRows};
 use crate::{
     audit, authority,
     authority::StoredAuthority,
+    deleted::name_column,
     dump::RESTORED,
     enrollment,
     error::StoreError,
@@ -25,6 +26,9 @@ use crate::{
     signing_key::StoredSigningKey,
     token,
 };
+
+/// The column `deleted_at` of an object that exists.
+const NOT_DELETED: Timestamp = Timestamp::from_millis(0);
 
 /// Verifies rows one after the other.
 pub(super) struct Rows<'a> {
@@ -190,14 +194,16 @@ fn plain(table: &str, row: &Row) -> Result<(), StoreError> {
         "projects" => {
             let of: ProjectRecord = row.record("doc")?;
             check_column(row, "id", of.id)?;
-            check_column(row, "name", of.name)
+            check_column(row, "name", name_column(&of.name, of.id, of.deleted_at))?;
+            check_time_column(row, "deleted_at", of.deleted_at.unwrap_or(NOT_DELETED))
         }
         "nodes" => {
             let of: NodeRecord = row.record("doc")?;
             check_column(row, "id", of.id)?;
-            check_column(row, "name", &of.name)?;
+            check_column(row, "name", name_column(&of.name, of.id, of.deleted_at))?;
             check_column(row, "state", of.state)?;
             check_column(row, "connectivity", of.connectivity)?;
+            check_time_column(row, "deleted_at", of.deleted_at.unwrap_or(NOT_DELETED))?;
             check_number_column(row, "generation", of.generation)
         }
         "allocations" => {

@@ -10,7 +10,7 @@ use super::{
     world::{NOW, World},
 };
 
-fn token() -> TokenRecord {
+pub(crate) fn token() -> TokenRecord {
     TokenRecord {
         id: TokenId::from_uuid(given::uuid()),
         name: "ada".into(),

@@ -29,7 +29,7 @@ pub(crate) fn name(text: &str) -> Name {
 }
 
 pub(crate) fn project(called: &str) -> ProjectRecord {
-    ProjectRecord { id: ProjectId::from_uuid(uuid()), name: name(called), created_at: NOW }
+    ProjectRecord { id: ProjectId::from_uuid(uuid()), name: name(called), created_at: NOW, deleted_at: None }
 }
 
 pub(crate) fn node(called: &str) -> NodeRecord {
@@ -55,6 +55,7 @@ pub(crate) fn node(called: &str) -> NodeRecord {
         preflight: None,
         certified_by: None,
         created_at: NOW,
+        deleted_at: None,
         generation: 1,
     }
 }
@@ -160,6 +161,7 @@ pub(crate) fn audit(target: &str) -> NewAudit {
         action: AuditAction::NodeRegister,
         target: target.into(),
         project: None,
+        workload: None,
         result: AuditResult::Accepted,
         correlation: Some(CorrelationId::from_uuid(uuid())),
         metadata: json!({ "note": "it's fine" }),

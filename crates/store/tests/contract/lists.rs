@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuaas_model::{
     AllocationState, ArtifactId, AuditAction, Connectivity, Health, Lifecycle, MemberState, NodeState, OperationState,
-    ProjectId, StepState, TaskState,
+    ProjectId, StepState, TaskState, WorkloadId,
 };
 use gpuaas_store::*;
 
@@ -49,6 +49,33 @@ pub(crate) async fn a_page_has_at_least_one_record_and_at_most_the_limit(world: 
     for (limit, expected) in [(0, 1), (1, 1), (2, 2), (u32::MAX, 2)] {
         let filter = NodeFilter { page: page(None, limit), ..NodeFilter::default() };
         assert_eq!(reader.nodes(&filter).await.unwrap().len(), expected, "limit {limit}");
+    }
+}
+
+pub(crate) async fn ids_are_found_by_their_first_characters(world: World) {
+    let store = world.open().await;
+    let ids = [
+        "0198c0de-7a00-7000-8000-00000000000a",
+        "0198c0de-7a00-7000-8000-00000000000b",
+        "0198c0de-8b00-7000-8000-000000000000",
+    ];
+    let named = |(at, id): (usize, &&str)| NodeRecord { id: id.parse().unwrap(), ..given::node(&format!("gpu-{at}")) };
+    let nodes: Vec<_> = ids.iter().enumerate().map(named).collect();
+    add_nodes(&store, &nodes).await;
+    let mut reader = store.read().await.unwrap();
+    for (prefix, expected) in [
+        ("0198", &ids[..]),
+        ("0198C0DE-7a", &ids[..2]),
+        ("0198c0de-7a00-7000-8000-00000000000b", &ids[1..2]),
+        ("0199", &ids[..0]),
+    ] {
+        let prefix = IdPrefix::parse(prefix).unwrap();
+        assert_eq!(reader.ids_beginning(IdKind::Node, &prefix, None).await.unwrap(), expected);
+    }
+    let project = Some(ProjectId::from_uuid(uuid::Uuid::nil()));
+    let prefix = IdPrefix::parse("0198").unwrap();
+    for kind in IdKind::ALL.into_iter().filter(|kind| *kind != IdKind::Archive) {
+        assert_eq!(reader.ids_beginning(kind, &prefix, project).await.unwrap(), [""; 0], "{kind:?} of another project");
     }
 }
 
@@ -178,13 +205,43 @@ pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(world: World) 
     let mut tx = store.begin().await.unwrap();
     let renewed = NewAudit { action: AuditAction::NodeRenew, actor: "node/b".into(), ..given::audit("node/b") };
     tx.append_audit(&renewed).await.unwrap();
+    let (workload, project) = (WorkloadId::from_uuid(given::uuid()), ProjectId::from_uuid(given::uuid()));
+    let of_task =
+        NewAudit { workload: Some(workload), project: Some(project), actor: "node/b".into(), ..given::audit("node/b") };
+    tx.append_audit(&of_task).await.unwrap();
+    tx.commit().await.unwrap();
+    // The clock was set back: a later record has an earlier time.
+    world.advance_clock(-500);
+    let mut tx = store.begin().await.unwrap();
+    tx.append_audit(&NewAudit { workload: Some(workload), ..given::audit("workload/train") }).await.unwrap();
     tx.commit().await.unwrap();
     let mut reader = store.read().await.unwrap();
+    let (half, second) = (NOW.plus(Duration::from_millis(500)), NOW.plus(Duration::from_secs(1)));
+    let (half, second) = (Some(half), Some(second));
+    let (workload, project) = (Some(workload), Some(project));
+    let newest = Some(AuditFilter::NEWEST);
+    let node_b = Some("node/b".to_owned());
     for (filter, expected) in [
+        (AuditFilter { workload, ..AuditFilter::default() }, vec![5, 6]),
+        (AuditFilter { workload, project, ..AuditFilter::default() }, vec![5]),
+        (AuditFilter { correlation: of_task.correlation, ..AuditFilter::default() }, vec![5]),
+        (
+            AuditFilter { actor: node_b.clone(), action: Some(AuditAction::NodeRegister), ..AuditFilter::default() },
+            vec![5],
+        ),
+        (AuditFilter { actor: node_b.clone(), target: Some("node/a".into()), ..AuditFilter::default() }, vec![]),
+        (AuditFilter { until: second, ..AuditFilter::default() }, vec![1, 2, 3, 6]),
+        (AuditFilter { since: half, until: second, ..AuditFilter::default() }, vec![6]),
+        (AuditFilter { since: half, after: 4, ..AuditFilter::default() }, vec![5, 6]),
+        (AuditFilter { since: second, until: second, ..AuditFilter::default() }, vec![]),
+        (AuditFilter { before: newest, limit: Some(2), ..AuditFilter::default() }, vec![6, 5]),
+        (AuditFilter { before: Some(5), actor: node_b, ..AuditFilter::default() }, vec![4]),
+        (AuditFilter { before: newest, until: half, ..AuditFilter::default() }, vec![3, 2, 1]),
+        (AuditFilter { before: Some(3), until: half, since: Some(NOW), ..AuditFilter::default() }, vec![2, 1]),
         (AuditFilter { target: Some("node/a".into()), ..AuditFilter::default() }, vec![1, 3]),
-        (AuditFilter { actor: Some("node/b".into()), ..AuditFilter::default() }, vec![4]),
-        (AuditFilter { action: Some(AuditAction::NodeRegister), after: 1, ..AuditFilter::default() }, vec![2, 3]),
-        (AuditFilter { since: Some(NOW.plus(Duration::from_secs(1))), ..AuditFilter::default() }, vec![4]),
+        (AuditFilter { actor: Some("node/b".into()), ..AuditFilter::default() }, vec![4, 5]),
+        (AuditFilter { action: Some(AuditAction::NodeRegister), after: 1, ..AuditFilter::default() }, vec![2, 3, 5, 6]),
+        (AuditFilter { since: second, ..AuditFilter::default() }, vec![4, 5]),
         (AuditFilter { after: 1, limit: Some(2), ..AuditFilter::default() }, vec![2, 3]),
         (AuditFilter { project: Some(ProjectId::from_uuid(given::uuid())), ..AuditFilter::default() }, vec![]),
     ] {

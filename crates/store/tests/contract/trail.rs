@@ -95,6 +95,7 @@ pub(crate) async fn an_audit_record_reads_back_as_it_was_written(world: World) {
     tx.append_audit(&written).await.unwrap();
     tx.commit().await.unwrap();
     let expected = AuditRecord {
+        workload: None,
         sequence: 1,
         at: NOW,
         actor: written.actor,

@@ -165,3 +165,32 @@ pub(crate) async fn database_of_every_earlier_version_migrates_and_keeps_its_row
         restored.close().await;
     }
 }
+
+pub(crate) async fn audit_records_of_earlier_versions_get_their_workload(world: World) {
+    let is_shared = world.is_shared();
+    let old = fresh(is_shared).await;
+    old.sql(&stored_database(11, is_shared)).await.unwrap();
+    let [project, workload, operation, task] =
+        ["01", "08", "0a", "0c"].map(|last| format!("0198c0de-7a3b-7c11-9b54-0242ac1200{last}"));
+    let records = [
+        (2, 1_790_000_000_000_i64, "node/gpu-1", project.as_str(), format!(r#"{{"task":"{task}"}}"#)),
+        (3, 1_790_000_000_000, "node/gpu-1", &project, format!(r#"{{"operation":"{operation}"}}"#)),
+        (4, 1_790_000_000_000, "workload/train", &project, "{}".to_owned()),
+        (5, 1_000, "workload/train", &project, "{}".to_owned()),
+        (6, 1_790_000_000_000, "workload/train", "", "{}".to_owned()),
+    ];
+    for (sequence, at, target, project, metadata) in records {
+        let sql = format!(
+            "insert into audit (sequence, at, actor, actor_type, action, target, project_id, result, correlation, metadata) \
+             values ({sequence}, {at}, 'ann', 'principal', 'node.register', '{target}', '{project}', 'accepted', '', '{metadata}')"
+        );
+        old.sql(&sql).await.unwrap();
+    }
+    old.sql("update streams set last_sequence = 6 where stream = 'audit'").await.unwrap();
+    let store = old.open().await;
+    let filter = AuditFilter { workload: workload.parse().ok(), ..AuditFilter::default() };
+    let found = store.read().await.unwrap().audits(&filter).await.unwrap();
+    assert_eq!(found.iter().map(|record| record.sequence).collect::<Vec<_>>(), [2, 3, 4]);
+    drop(store);
+    assert!(old.sql("update audit set actor = 'eve'").await.is_err(), "the audit is append-only again");
+}

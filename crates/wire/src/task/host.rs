@@ -1,5 +1,7 @@
 //! Tasks that inspect the host itself.
 
+use std::fmt;
+
 use gpuaas_model::TaskType;
 use serde::{Deserialize, Serialize};
 
@@ -181,6 +183,22 @@ pub enum ResidueKind {
     Link,
     /// A packet filter rule.
     FirewallRule,
+}
+
+impl fmt::Display for ResidueItem {
+    /// Formats the item with its kind, for example `path /var/lib/kubelet`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            ResidueKind::Path => "path",
+            ResidueKind::Mount => "mount",
+            ResidueKind::Port => "listener",
+            ResidueKind::Unit => "unit",
+            ResidueKind::Process => "process",
+            ResidueKind::Link => "link",
+            ResidueKind::FirewallRule => "firewall rule",
+        };
+        write!(f, "{kind} {}", self.what)
+    }
 }
 
 impl TaskSpec for Noop {

@@ -187,10 +187,14 @@ pub struct Rke2KubeconfigStored {
     pub secret: SecretRef,
 }
 
-/// Removes RKE2 with its uninstall script, which also kills remaining processes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Removes RKE2 with its uninstall script, which also kills remaining processes, and then what the script left of RKE2's own paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rke2Uninstall {}
+pub struct Rke2Uninstall {
+    /// Files and folders that belong to RKE2 alone; since schema 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+}
 
 /// Result of [`Rke2Uninstall`]. The script's exit status proves nothing; the residue report shows what remains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -263,5 +267,7 @@ impl TaskSpec for Rke2KubeconfigRead {
 }
 impl TaskSpec for Rke2Uninstall {
     const TYPE: TaskType = TaskType::Rke2Uninstall;
+    const SCHEMA: u32 = 2;
+    const ADDED: &'static [(u32, &'static str)] = &[(2, "paths")];
     type Result = Rke2Uninstalled;
 }

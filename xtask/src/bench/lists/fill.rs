@@ -235,6 +235,7 @@ fn audit(workload: &WorkloadRecord, operation: &OperationRecord) -> NewAudit {
         action: AuditAction::WorkloadDeploy,
         target: format!("workload/{}", workload.name),
         project: Some(workload.project),
+        workload: Some(workload.id),
         result: AuditResult::Accepted,
         correlation: Some(operation.correlation),
         metadata: json!({ "operation": operation.id }),

@@ -48,9 +48,9 @@ impl CommandOutput {
             self.status,
             self.all()
         );
-        let reads_on = format!("see docs/errors/{code}.md");
+        let pages = [format!("/docs/errors/{code} "), format!("see gpuaas explain {code} ")];
         ensure!(
-            self.err.contains(&reads_on) && self.err.contains(code),
+            pages.iter().any(|page| self.err.contains(page)),
             "the error does not name {code} and its page: {}",
             self.all()
         );
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn output() -> CommandOutput {
-        let err = "error: no (host_failed)\n  do this\n  see docs/errors/host_failed.md · exit status 1".to_owned();
+        let err = "error: no (host_failed)\n  do this\n  see gpuaas explain host_failed · exit status 1".to_owned();
         CommandOutput { status: Some(1), out: String::new(), err }
     }
 

@@ -94,6 +94,7 @@ pub(super) fn run_scenario(lab: &Lab, given: &Prepared) -> anyhow::Result<()> {
         let reset: RegisteredNode = server.gpuaas(&[
             "node",
             "reset",
+            "--yes",
             "--force",
             "--reason",
             "the lab enrolls it again",

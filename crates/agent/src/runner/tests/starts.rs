@@ -330,7 +330,7 @@ async fn identity_of_an_earlier_enrollment_is_detected_by_the_ledger() {
     let error = world.start().await.unwrap_err();
     assert!(matches!(&error, AgentError::Identity { what, .. } if what.contains("earlier enrollment")), "{error}");
     assert_eq!(error.exit() as u8, 9);
-    assert!(error.user_message().contains("docs/errors/agent_identity_damaged.md"), "{}", error.user_message());
+    assert!(error.user_message().contains("/docs/errors/agent_identity_damaged "), "{}", error.user_message());
     // If ledger and head are both restored, the node cannot detect it. The tasks of that time have expired, and the control plane sends no
     // task twice.
     for (file, content) in FILES.iter().zip(&copies.present) {

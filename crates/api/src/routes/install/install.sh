@@ -35,6 +35,8 @@ skew_max=300
 answer_kib_max=64
 package_kib_max=524288
 work=
+# The control plane's address, once the enrollment string is read.
+url=
 
 say() { printf '%s\n' "$*"; }
 
@@ -42,7 +44,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 
 # refuse STATUS CODE WHAT NEXT
 refuse() {
-    printf 'error: %s (%s)\n  %s\n  see docs/errors/%s.md · exit status %s\n' "$3" "$2" "$4" "$2" "$1" >&2
+    printf 'error: %s (%s)\n  %s\n  see %s/docs/errors/%s · exit status %s\n' "$3" "$2" "$4" "${url:-https://CONTROL-PLANE}" "$2" "$1" >&2
     exit "$1"
 }
 
@@ -126,7 +128,7 @@ take_turn() {
 
 damaged() {
     refuse 4 install_string_damaged 'the enrollment string is damaged: a character was lost or changed' \
-        'copy the complete line that gpuaas node register printed, or print a new one: gpuaas node enroll NODE'
+        'copy the complete line that gpuaas node register NODE printed, or print a new one: gpuaas node enroll NODE'
 }
 
 version_unknown() {
@@ -142,12 +144,12 @@ read_string() {
     string=$(printf '%s' "$string" | tr -d ' \t\r\n')
     case $string in
         '') refuse 4 install_string_missing 'no enrollment string was given' \
-            'run the complete line that gpuaas node register prints; it sets GPUAAS_ENROLL' ;;
+            'run the complete line that gpuaas node register NODE prints; it sets GPUAAS_ENROLL' ;;
         gpuaas1.*.*) ;;
         gpuaas1*) damaged ;;
         gpuaas*) version_unknown ;;
         *) refuse 4 install_string_unknown 'GPUAAS_ENROLL contains no enrollment string, which begins with gpuaas1.' \
-            'run the complete line that gpuaas node register prints' ;;
+            'run the complete line that gpuaas node register NODE prints' ;;
     esac
     check=${string##*.}
     body=${string#gpuaas1.}
@@ -165,7 +167,7 @@ read_string() {
     url=${url%/}
     ca_sha256=$(field ca_sha256)
     node=$(field node)
-    case $url in *[!A-Za-z0-9.:/_\[\]-]* | '' | https://) version_unknown ;; https://*) ;; *) version_unknown ;; esac
+    case $url in *[!A-Za-z0-9.:/_\[\]-]* | '' | https://) url= && version_unknown ;; https://*) ;; *) url= && version_unknown ;; esac
     case $ca_sha256 in *[!0-9a-f]*) version_unknown ;; esac
     [ ${#ca_sha256} = 64 ] || version_unknown
 }

@@ -148,9 +148,9 @@ async fn command_line_prints_etags_and_sends_if_match() {
     assert_eq!(ended(&["node", "enroll", "gpu-01", "--if-match", &node]), Some(0));
     let allocation = shown("allocation", &target.allocation);
     assert_eq!(target.platform.json(&["allocation", "show", &target.allocation])["state"], "active");
-    assert_eq!(ended(&["allocation", "release", &target.allocation, "--if-match", &node]), Some(5));
-    assert_eq!(ended(&["allocation", "release", &target.allocation, "--if-match", &allocation]), Some(0));
-    assert_eq!(ended(&["allocation", "release", &target.allocation, "--if-match", &allocation]), Some(5));
+    assert_eq!(ended(&["allocation", "release", &target.allocation, "--yes", "--if-match", &node]), Some(5));
+    assert_eq!(ended(&["allocation", "release", &target.allocation, "--yes", "--if-match", &allocation]), Some(0));
+    assert_eq!(ended(&["allocation", "release", &target.allocation, "--yes", "--if-match", &allocation]), Some(5));
     assert_eq!(target.platform.json(&["allocation", "show", &target.allocation])["state"], "released");
 }
 

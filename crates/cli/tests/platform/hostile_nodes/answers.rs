@@ -2,7 +2,7 @@
 
 use futures::stream;
 use gpuaas_api_types::{Allocation, CreateAllocation, CreateProject};
-use gpuaas_client::{Client, ClientError};
+use gpuaas_client::{AuditQuery, Client, ClientError};
 use gpuaas_model::{Code, TaskType};
 use gpuaas_wire::{
     session::{ConnectionKind, Hello, Refusal, TaskLine},
@@ -114,7 +114,7 @@ async fn out_of_order_task_lines_end_a_task_once() {
     await_active(&client, "gpu-1").await;
     let ping = client.ping_node("gpu-1").await.expect("an answer");
     assert_eq!(ping.task.state, "succeeded");
-    let ends = client.list_audit(None, None, None, 0).await.expect("records").items;
+    let ends = client.list_audit(&AuditQuery::default()).await.expect("records").items;
     let is_of_ping = |task: &serde_json::Value| task.as_str() == Some(ping.task.id.as_str());
     let of_ping = ends.iter().filter(|record| record.action == "task.complete" && is_of_ping(&record.metadata["task"]));
     assert_eq!(of_ping.count(), 1);

@@ -83,7 +83,7 @@ async fn enrollment_string_enrolls_one_machine_once_and_is_recognized_there() {
 
 fn assert_refused(output: &Output, code: &str, status: i32) {
     let error = String::from_utf8_lossy(&output.stderr);
-    let page = format!("see docs/errors/{code}.md · exit status {status}");
+    let page = format!("/docs/errors/{code} · exit status {status}");
     assert!(output.status.code() == Some(status) && error.contains(&page), "{code}: {}", describe_output(output));
     assert!(!error.contains("gpuaas-enroll_") && !error.contains("gpuaas1.e"), "{error}");
 }

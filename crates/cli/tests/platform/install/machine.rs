@@ -179,7 +179,7 @@ pub(super) fn describe_output(output: &Output) -> String {
 /// Asserts that the script refused with this code and exit status, named the error page, and left no temporary files.
 pub(super) fn assert_refused(machine: &Machine, output: &Output, code: &str, status: i32) {
     let error = String::from_utf8_lossy(&output.stderr);
-    let page = format!("see docs/errors/{code}.md · exit status {status}");
+    let page = format!("/docs/errors/{code} · exit status {status}");
     let holds = output.status.code() == Some(status) && error.contains(&format!("({code})")) && error.contains(&page);
     assert!(holds && error.lines().count() == 3, "wanted {code} and {status}:\n{}", describe_output(output));
     assert!(machine.is_tidy(), "temporary files remain");

@@ -2,13 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use gpuaas_model::{Code, MemberStateName, OperationState, StepState, TaskState};
-use gpuaas_planner::{StepSpec, WorkloadView};
+use gpuaas_model::{
+    Code, Health, Lifecycle, MemberStateName, OperationState, Recovery, StepState, TaskState, TaskType,
+};
+use gpuaas_planner::{StepAction, StepSpec, WorkloadView};
+use gpuaas_store::WorkloadRecord;
 
 use crate::{
     kit::{AGAIN, call, milestone, needs, task, times},
     nodes::{Reaction, failed, hold},
-    site::Site,
+    site::{Ended, Site},
     world::eventually,
 };
 
@@ -112,4 +115,55 @@ async fn at_most_32_cancellations_wait_for_silent_nodes() {
     }
     assert_eq!(site.end_of(operation).await.operation.state, OperationState::Cancelled);
     assert_eq!(site.world.nodes.cancelled.lock().unwrap().len(), 32, "the others waited behind them");
+}
+
+/// Deploys, and cancels the deployment while a task changes its node.
+async fn cancelled_deployment(site: &Site) -> Ended {
+    let (end, reaction) = hold("unpacking");
+    site.world.nodes.react([reaction]);
+    let stop = |of: &WorkloadView| {
+        let action = StepAction::NodeTask { node: of.members[0].node.id, task: TaskType::Rke2Stop };
+        vec![StepSpec { action, ..task("install", of, 0) }]
+    };
+    let (_, operation) = site.deploy(stop).await;
+    site.until(operation, "install", |step| step.detail.is_some()).await;
+    site.cancel(operation).await;
+    end.send(failed(Code::TaskCancelled, "cancelled")).unwrap();
+    site.end_of(operation).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_deployment_names_what_it_left_until_it_is_resumed() {
+    let site = Site::of(1).await;
+    let workload = cancelled_deployment(&site).await.workload;
+    let status = (workload.lifecycle, workload.health, workload.recovery);
+    assert_eq!(status, (Lifecycle::Cancelled, Health::None, Recovery::Resumable));
+    let fault = workload.fault.expect("a reason");
+    assert_eq!(fault.code, "operation_cancelled");
+    assert!(fault.summary.contains("on gpu-1"), "{}", fault.summary);
+    assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
+    assert!(fault.next.text.contains("gpuaas workload decommission train"), "{}", fault.next.text);
+    site.world.kit.set_plan(|of| vec![task("install", of, 0)]);
+    let again = site.resume_and_wait(workload.id).await.workload;
+    assert_eq!((again.lifecycle, again.fault), (Lifecycle::Running, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statuses_of_an_earlier_version_are_updated() {
+    let site = Site::of(1).await;
+    let cancelled = cancelled_deployment(&site).await.workload;
+    let write = async |workload: WorkloadRecord| {
+        let mut tx = site.world.store().begin().await.unwrap();
+        tx.update_workload(&workload).await.unwrap();
+        tx.commit().await.unwrap();
+        site.world.engine.update_former_statuses().await.unwrap();
+        site.world.store().read().await.unwrap().workload(workload.id).await.unwrap()
+    };
+    let former = WorkloadRecord { lifecycle: Lifecycle::Failed, health: Health::Failed, ..cancelled };
+    let updated = write(former).await;
+    assert_eq!((updated.lifecycle, updated.health), (Lifecycle::Cancelled, Health::None));
+    let removed = site.decommission_and_wait(updated.id, |_| vec![milestone("removed")]).await.workload;
+    assert_eq!((removed.lifecycle, removed.health), (Lifecycle::Decommissioned, Health::None));
+    let updated = write(WorkloadRecord { health: Health::Healthy, ..removed }).await;
+    assert_eq!((updated.lifecycle, updated.health), (Lifecycle::Decommissioned, Health::None));
 }

@@ -198,7 +198,7 @@ impl Tenant {
             project: Some(self.project),
             service_account: None,
         };
-        Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()) }
+        Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()), is_dry_run: false }
     }
 
     async fn active_allocations(&self) -> Vec<AllocationId> {

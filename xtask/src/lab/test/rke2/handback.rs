@@ -17,7 +17,7 @@ use crate::lab::{
 pub(super) fn run_checks(control_plane: &ControlPlane, node: &Node, allocation: &Allocation) -> anyhow::Result<()> {
     let name = node.name().as_str();
     check("the allocation is released, and the machine needs to be reimaged", || {
-        control_plane.gpuaas::<Allocation>(&["allocation", "release", &allocation.id])?;
+        control_plane.gpuaas::<Allocation>(&["allocation", "release", &allocation.id, "--yes"])?;
         let shown = control_plane.show_node(name)?;
         ensure!(shown.state == "needs_reimage", "the node is {}", shown.state);
         Ok(())
@@ -38,7 +38,7 @@ pub(super) fn run_checks(control_plane: &ControlPlane, node: &Node, allocation: 
         Ok(())
     })?;
     check("a reset prints a command that enrolls it again, as another machine", || {
-        let reset: RegisteredNode = control_plane.gpuaas(&["node", "reset", name])?;
+        let reset: RegisteredNode = control_plane.gpuaas(&["node", "reset", name, "--yes"])?;
         control_plane.enroll(node, name, &reset.enrollment)?;
         let (reported, new) = (control_plane.show_node(name)?.machine_id, node.capture(&["cat", "/etc/machine-id"])?);
         ensure!(reported.as_deref() == Some(new.as_str()), "the reported machine ID is {reported:?}, not {new}");

@@ -77,8 +77,12 @@ pub(super) fn run_checks(
 }
 
 fn decommission_with_residue(control_plane: &ControlPlane, spoiled: &Node) -> anyhow::Result<OperationDetail> {
-    let detail =
-        control_plane.wait_needs_attention(&control_plane.begin(&["workload", "decommission", WORKLOAD])?)?;
+    let detail = control_plane.wait_needs_attention(&control_plane.begin(&[
+        "workload",
+        "decommission",
+        WORKLOAD,
+        "--yes",
+    ])?)?;
     let why = || evidence::describe_operation(control_plane, &detail);
     let shown: WorkloadDetail = control_plane.gpuaas(&["workload", "show", WORKLOAD])?;
     let member = shown.members.iter().find(|member| member.node_name == spoiled.name().as_str());

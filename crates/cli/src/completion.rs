@@ -1,0 +1,133 @@
+//! Completes command lines in a shell: commands and flags from their definitions, names of objects from the control plane.
+//!
+//! Guarantees: a failure completes nothing and prints nothing, because a message would end in the middle of the user's command line.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::FromArgMatches;
+use clap_complete::{CompletionCandidate, Shell, env::Shells};
+use gpuaas_client::Client;
+
+use crate::{
+    cli::{Format, Target},
+    connection,
+    contexts::Contexts,
+    help,
+};
+
+/// Time limit of all requests for one completion: a user who waits longer types on.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Prints the script that makes the shell ask this program.
+pub(crate) fn print_registration(shell: Shell) -> anyhow::Result<()> {
+    let shells = Shells::builtins();
+    let completer = shells.completer(&shell.to_string()).with_context(|| format!("{shell} is not supported"))?;
+    completer.write_registration("COMPLETE", "gpuaas", "gpuaas", "gpuaas", &mut std::io::stdout())?;
+    Ok(())
+}
+
+pub(crate) fn formats() -> Vec<CompletionCandidate> {
+    Format::NAMES.iter().map(CompletionCandidate::new).collect()
+}
+
+pub(crate) fn contexts() -> Vec<CompletionCandidate> {
+    let contexts = Contexts::load().unwrap_or_default();
+    contexts.contexts.into_keys().map(CompletionCandidate::new).collect()
+}
+
+pub(crate) fn projects() -> Vec<CompletionCandidate> {
+    candidates(async |client, _| {
+        let projects = client.list_projects().await?.items;
+        Ok(projects.into_iter().map(|project| CompletionCandidate::new(project.name)).collect())
+    })
+}
+
+pub(crate) fn nodes() -> Vec<CompletionCandidate> {
+    candidates(async |client, _| {
+        let nodes = client.list_nodes(None, None).await?.items;
+        Ok(nodes.into_iter().map(|node| described(node.name, node.state)).collect())
+    })
+}
+
+/// The nodes that the project holds, by name.
+pub(crate) fn allocated_nodes() -> Vec<CompletionCandidate> {
+    candidates(async |client, target| {
+        let allocations = client.list_allocations(target.project, Some("active".to_owned())).await?.items;
+        Ok(allocations.into_iter().map(|of| described(of.node_name, of.id)).collect())
+    })
+}
+
+pub(crate) fn allocations() -> Vec<CompletionCandidate> {
+    candidates(async |client, target| {
+        let allocations = client.list_allocations(target.project, None).await?.items;
+        let open = allocations.into_iter().filter(|of| !matches!(of.state.as_str(), "released" | "failed"));
+        Ok(open.map(|of| described(of.id, format!("{} {}", of.node_name, of.state))).collect())
+    })
+}
+
+pub(crate) fn workloads() -> Vec<CompletionCandidate> {
+    candidates(async |client, target| {
+        let workloads = client.list_workloads(target.project, None, None).await?.items;
+        let live = workloads.into_iter().filter(|of| of.section != "history");
+        Ok(live.map(|of| described(of.name, format!("{} {}", of.app, of.lifecycle))).collect())
+    })
+}
+
+pub(crate) fn operations() -> Vec<CompletionCandidate> {
+    candidates(async |client, target| {
+        let operations = client.list_operations(target.project, None, None).await?.items;
+        Ok(operations
+            .into_iter()
+            .map(|of| described(of.id, format!("{} {} {}", of.kind, of.workload_name, of.state)))
+            .collect())
+    })
+}
+
+pub(crate) fn tokens() -> Vec<CompletionCandidate> {
+    candidates(async |client, _| {
+        let tokens = client.list_tokens().await?.items.into_iter().filter(|token| token.revoked_at.is_none());
+        Ok(tokens.map(|token| described(token.id, format!("{} {}", token.name, token.role))).collect())
+    })
+}
+
+pub(crate) fn service_accounts() -> Vec<CompletionCandidate> {
+    candidates(async |client, target| {
+        let accounts = client.list_service_accounts(target.project).await?.items;
+        Ok(accounts.into_iter().map(|account| described(account.name, account.role)).collect())
+    })
+}
+
+pub(crate) fn apps() -> Vec<CompletionCandidate> {
+    candidates(async |client, _| {
+        let apps = client.list_apps().await?.items;
+        Ok(apps.into_iter().map(|app| described(app.slug, app.name)).collect())
+    })
+}
+
+fn described(value: String, help: String) -> CompletionCandidate {
+    CompletionCandidate::new(value).help(Some(help.into()))
+}
+
+fn candidates(
+    ask: impl AsyncFnOnce(Client, Target) -> anyhow::Result<Vec<CompletionCandidate>>,
+) -> Vec<CompletionCandidate> {
+    let asked = || {
+        let mut target = target()?;
+        let client = connection::client(&target).ok()?;
+        if target.project.is_none() {
+            target.project = connection::context_project(&target).ok()?;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        let asked = runtime.block_on(async { tokio::time::timeout(TIMEOUT, ask(client, target)).await });
+        asked.ok()?.ok()
+    };
+    asked().unwrap_or_default()
+}
+
+/// Returns the global flags of the command line that is being completed, which follows `--` in the arguments.
+fn target() -> Option<Target> {
+    let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
+    let matches = help::command().ignore_errors(true).try_get_matches_from(words).ok()?;
+    Target::from_arg_matches(&matches).ok()
+}

@@ -1,0 +1,95 @@
+//! Filters of the audit, and the roles that read it.
+
+use gpuaas_api_types::{AuditEntry, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken};
+use gpuaas_client::{AuditQuery, Client, ClientError};
+use serde_json::Value;
+
+use crate::world::Platform;
+
+async fn token(platform: &Platform, name: &str, role: &str, project: Option<&str>) -> Client {
+    let ask =
+        CreateToken { name: name.into(), role: role.into(), project: project.map(str::to_owned), ttl_seconds: None };
+    platform.client_with(&platform.client().create_token(&ask).await.expect("made").secret)
+}
+
+async fn targets(client: &Client, query: AuditQuery) -> Vec<String> {
+    let records = client.list_audit(&query).await.expect("records").items;
+    records.into_iter().map(|record: AuditEntry| record.target).collect()
+}
+
+/// Returns the targets that `gpuaas audit list` prints with these flags.
+fn listed(platform: &Platform, flags: &[&str]) -> Vec<String> {
+    let records = platform.json(&[&["audit", "list", "--action", "project.create"], flags].concat());
+    let records = records.as_array().expect("a list").iter();
+    records.map(|record: &Value| record["target"].as_str().expect("a target").to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_is_listed_by_actor_time_correlation_and_number() {
+    let platform = Platform::start(0);
+    let root = platform.client();
+    for name in ["a", "b"] {
+        root.create_project(&CreateProject { name: name.into() }).await.expect("made");
+    }
+    let other = token(&platform, "carol", "platform-admin", None).await;
+    other.create_project(&CreateProject { name: "c".into() }).await.expect("made");
+    let all = root.list_audit(&AuditQuery { action: Some("project.create".into()), ..AuditQuery::default() }).await;
+    let all = all.expect("records").items;
+    assert_eq!(listed(&platform, &[]), ["project/a", "project/b", "project/c"]);
+    assert_eq!(listed(&platform, &["--actor", "carol"]), ["project/c"]);
+    assert_eq!(listed(&platform, &["--limit", "2"]), ["project/b", "project/c"]);
+    assert_eq!(listed(&platform, &["--since", "1h", "--until", "30m"]), [] as [&str; 0]);
+    assert_eq!(listed(&platform, &["--since", "1h"]).len(), 3);
+    assert_eq!(listed(&platform, &["--since", &all[1].at, "--until", &all[2].at]), ["project/b"]);
+    assert_eq!(listed(&platform, &["--correlation", all[0].correlation_id.as_deref().expect("one")]), ["project/a"]);
+    assert_eq!(listed(&platform, &["--project", "b"]), ["project/b"]);
+
+    let refused = platform.gpuaas(&["audit", "list", "--since", "yesterday"]);
+    assert_eq!(refused.status.code(), Some(2));
+    for (query, field) in [
+        (AuditQuery { correlation: Some("x".into()), ..AuditQuery::default() }, "correlation"),
+        (AuditQuery { since: Some("1h".into()), ..AuditQuery::default() }, "since"),
+        (AuditQuery { until: Some("2026-07-01".into()), ..AuditQuery::default() }, "until"),
+    ] {
+        match root.list_audit(&query).await.expect_err(field) {
+            ClientError::Problem(problem) => {
+                assert_eq!((problem.code.as_str(), problem.field.as_deref()), ("query_invalid", Some(field)));
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn auditors_read_the_audit_of_their_scope_and_change_nothing() {
+    let platform = Platform::start(0);
+    let root = platform.client();
+    for name in ["ours", "theirs"] {
+        root.create_project(&CreateProject { name: name.into() }).await.expect("made");
+    }
+    let of_platform = token(&platform, "eve", "platform-auditor", None).await;
+    let ours = token(&platform, "ann", "auditor", Some("ours")).await;
+    let account = CreateServiceAccount { name: "export".into(), role: "auditor".into(), project: Some("ours".into()) };
+    root.create_service_account(&account).await.expect("made");
+    let ask = CreateServiceAccountToken { ttl_seconds: None };
+    let program = root.create_service_account_token(Some("ours".into()), "export", &ask).await.expect("made");
+    let program = platform.client_with(&program.secret);
+
+    let all = targets(&of_platform, AuditQuery::default()).await;
+    assert!(all.contains(&"project/ours".to_owned()) && all.contains(&"project/theirs".to_owned()), "{all:?}");
+    for reader in [&ours, &program] {
+        let seen = targets(reader, AuditQuery::default()).await;
+        assert!(seen.contains(&"project/ours".to_owned()) && !seen.contains(&"project/theirs".to_owned()), "{seen:?}");
+        let foreign = reader.list_audit(&AuditQuery { project: Some("theirs".into()), ..AuditQuery::default() }).await;
+        assert_eq!(foreign.expect_err("it looks absent").exit() as u8, 3);
+    }
+    for reader in [&of_platform, &ours, &program] {
+        reader.list_projects().await.expect("names");
+        reader.list_operations(None, None, None).await.expect("names");
+        let project = CreateProject { name: "more".into() };
+        assert_eq!(reader.create_project(&project).await.expect_err("it reads only").exit() as u8, 6);
+    }
+    of_platform.list_nodes(None, None).await.expect("names");
+    of_platform.list_archives(None).await.expect("older records");
+    assert_eq!(ours.list_archives(None).await.expect_err("they are of all projects").exit() as u8, 6);
+}

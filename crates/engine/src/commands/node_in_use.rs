@@ -1,0 +1,38 @@
+//! Refuses changes of a node that a project holds.
+
+use gpuaas_model::{Code, OperationKind, OperationState};
+use gpuaas_store::{AllocationRecord, NodeRecord, OperationRecord, Tx};
+
+use crate::error::CommandError;
+
+/// Refuses a node that a project holds: the tenant has root there, and its workloads must not be cut off.
+pub(super) async fn check_not_allocated(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandError> {
+    match tx.open_allocation_of(node.id).await? {
+        None => Ok(()),
+        Some(held) => Err(allocated(node, &held)),
+    }
+}
+
+fn allocated(node: &NodeRecord, held: &AllocationRecord) -> CommandError {
+    CommandError::new(Code::StateConflict, format!("a project holds {} (allocation {})", node.name, held.id))
+        .then(format!("release it first: gpuaas allocation release {}", held.id))
+}
+
+/// Refuses a node that a project holds, as [`check_not_allocated`] does. The exception is a forced reset after a
+/// decommission that ended without success: the workload has given the node up, but something that the platform cannot remove is
+/// left. A resumed decommission then finds the reimaged machine.
+pub(super) async fn check_not_in_use(tx: &mut Tx, node: &NodeRecord, is_forced: bool) -> Result<(), CommandError> {
+    let Some(held) = tx.open_allocation_of(node.id).await? else { return Ok(()) };
+    if is_forced
+        && let Some((workload, _)) = tx.allocation_workload(held.id).await?
+        && tx.newest_operation(workload).await?.is_some_and(|newest| is_failed_decommission(&newest))
+    {
+        return Ok(());
+    }
+    Err(allocated(node, &held))
+}
+
+fn is_failed_decommission(operation: &OperationRecord) -> bool {
+    let OperationRecord { kind, state, .. } = operation;
+    *kind == OperationKind::Decommission && state.is_final() && *state != OperationState::Succeeded
+}
