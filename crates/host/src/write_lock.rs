@@ -1,6 +1,6 @@
 //! Serialises writers of a file, and stops writers whose caller is no longer waiting.
 //!
-//! A caller can drop its call to copy a file while the copy goes on in its own thread. The next writer of that file must not write into the
+//! A caller can drop its call to copy a file while the copy continues in its own thread. The next writer of that file must not write into the
 //! same draft, so it waits for the first to end. And the abandoned copy must not change anything any more: by then the caller may have
 //! removed its target and seen that it does not exist.
 

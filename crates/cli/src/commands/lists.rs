@@ -30,7 +30,7 @@ pub(super) struct Listing<T: 'static> {
     pub(super) columns: &'static [Column<T>],
     /// The text that `-o name` prints.
     pub(super) name: fn(&T) -> &str,
-    /// Whether the object still exists or goes on: without a filter, `-o name` lists only these.
+    /// Returns true while the object exists or has not ended. Without a filter, `-o name` lists only such objects.
     pub(super) is_live: fn(&T) -> bool,
     /// Beginnings of the kinds of events after which the list may have changed.
     pub(super) events: &'static [&'static str],

@@ -175,7 +175,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let client = seen.client(client);
             let dry = client.clone().with_dry_run();
             let loss = |of: &Node| {
-                let lost = "The reimage hook installs its operating system anew: everything on its disks is lost.";
+                let lost = "The reimage hook reinstalls its operating system: everything on its disks is lost.";
                 Loss::new(format!("reimage the machine of node {}", of.name), lost)
             };
             if !confirm.allows(target, dry.reimage_node(&node), loss, &node).await? {

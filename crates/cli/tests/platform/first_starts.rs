@@ -86,14 +86,14 @@ async fn empty_database_under_a_used_data_directory_is_refused_without_reinitial
     let recovery = empty.verb(&data, &["recover-admin"]);
     assert!(String::from_utf8_lossy(&recovery.stderr).contains("store_missing"), "recover-admin creates no platform");
 
-    let anew = Start { arguments: &["--reinitialize"], ..empty.clone() };
-    let served = anew.on(&data).expect("it serves");
+    let reinitializing = Start { arguments: &["--reinitialize"], ..empty.clone() };
+    let served = reinitializing.on(&data).expect("it serves");
     served.first_admin().await;
     let moved = std::fs::read_dir(&data).expect("a folder").flatten().map(|entry| entry.path());
     let moved = moved.into_iter().find(|path| text(path).contains("before-")).expect("a folder with the earlier files");
     assert_eq!(["ca.pem", "replica.id"].map(|name| std::fs::read(moved.join(name)).expect("moved")), kept);
     drop(served);
-    let again = anew.on(&data).err().expect("the flag is refused at a second start");
+    let again = reinitializing.on(&data).err().expect("the flag is refused at a second start");
     assert_eq!(again.code, "state_conflict", "{}", again.stderr);
     empty.on(&data).expect("it serves without the flag");
 }
