@@ -1,6 +1,6 @@
 //! The genuine Kubernetes components that the stand-in runs, built once per version into a per-user cache.
 //!
-//! Guarantees: [`ensure`] returns a folder whose programs match the digests of its manifest, verified at every call. A build gets its final
+//! Guarantees: [`ensure()`] returns a folder whose programs match the digests of its manifest, verified at every call. A build gets its final
 //! name only when it is complete, so a crash leaves nothing that looks complete. Of two concurrent builds, the second waits and uses the
 //! first one's result.
 //!
@@ -33,7 +33,7 @@ const MANIFEST: &str = "manifest.json";
 /// Subfolder of a given components folder with the programs of booted nodes.
 const NODE_FOLDER: &str = "node";
 
-/// Options of [`ensure`].
+/// Options of [`ensure()`].
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ComponentsOptions {
     /// Fetch the official release binaries instead of building them.

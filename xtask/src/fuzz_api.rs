@@ -6,7 +6,6 @@
 //!
 //! The fuzzer and its dependencies are pinned in `fuzz_api/requirements.txt` and installed in a separate environment in the user's cache.
 
-mod server;
 mod tool;
 
 use std::{collections::BTreeMap, fs, process::Command, time::Instant};
@@ -15,8 +14,7 @@ use anyhow::{Context, bail, ensure};
 use camino::Utf8Path;
 use serde_json::Value;
 
-use crate::{package::programs, shell};
-use server::Server;
+use crate::{dev_server::Server, package::programs, shell};
 
 /// Checks that the fuzzer applies to every response.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
@@ -86,7 +84,7 @@ fn fuzz(options: &Options) -> anyhow::Result<()> {
     let programs = programs::folder(&options.profile)?;
     let folder = tempfile::tempdir().context("creating a folder for the control plane")?;
     let folder = Utf8Path::from_path(folder.path()).context("the temporary folder's path is not UTF-8")?.to_owned();
-    let server = Server::start(&programs.join("gpuaas"), &folder)?;
+    let server = Server::start(&programs.join("gpuaas"), &folder, &[])?;
     let began = Instant::now();
     let outcome = shell::run("schemathesis", &mut command(&fuzzer, &server, options, &folder)?);
     let answers = counted(&folder.join(REPORT))?;

@@ -1,8 +1,10 @@
 //! The developers' commands of this project: `cargo xtask --help`.
 
 mod bench;
+mod clients;
 mod components;
 mod demo;
+mod dev_server;
 mod fuzz_api;
 mod lab;
 mod lint;
@@ -25,8 +27,8 @@ struct Menu {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Check form: rustfmt, clippy, dependencies, layers, file sizes, purity, conflict markers, scripts, uncovered API operations, threats
-    /// without existing tests.
+    /// Check form: rustfmt, clippy, links in doc comments, dependencies, layers, file sizes, purity, conflict markers, words, paths,
+    /// scripts, uncovered API operations, threats without existing tests.
     Lint,
     /// Build, find or download the genuine Kubernetes components, and print their folder.
     Components(components::ComponentsChore),
@@ -41,12 +43,14 @@ enum Chore {
     Lab(lab::Chore),
     /// Fuzz the API from its OpenAPI document: no 500, and no response that the document does not declare.
     FuzzApi(fuzz_api::Options),
+    /// Generate API clients in TypeScript and Python from the OpenAPI document, and deploy a workload with each.
+    Clients,
     /// Run a benchmark and print its measurements.
     #[command(subcommand)]
     Bench(bench::Bench),
     /// Mutate planner, engine and trust, one change at a time, and list the changes that no test notices. Takes hours.
     Mutants(mutants::Options),
-    /// Run lints, all tests, the API fuzzer, the demo and the tests on booted machines; print the number of tests by kind.
+    /// Run lints, all tests, the API fuzzer, generated clients, the demo and the tests on booted machines; print the number of tests by kind.
     Test(test::Options),
 }
 
@@ -59,6 +63,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Demo(options) => demo::run(&options),
         Chore::Lab(chore) => lab::run(chore),
         Chore::FuzzApi(options) => fuzz_api::run(&options),
+        Chore::Clients => clients::run(),
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Mutants(options) => mutants::run(&options),
         Chore::Test(options) => test::run(&options),

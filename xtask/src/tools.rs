@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use anyhow::Context;
 use aws_lc_rs::digest::{SHA256, digest};
-use camino::Utf8PathBuf;
+use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::shell;
 
@@ -54,7 +54,37 @@ pub(crate) fn cargo_deb() -> anyhow::Result<PathBuf> {
 
 /// Creates a private Python environment of pinned packages in the cache. Needs `python3` with its venv module, and PyPI the first time.
 pub(crate) fn python_environment(name: &str, requirements: &str) -> anyhow::Result<Utf8PathBuf> {
-    let recipe = hex::encode(digest(&SHA256, requirements.as_bytes()));
+    environment(name, requirements, |home| {
+        let venv = ["-m", "venv", "--clear", home.as_str()];
+        let mut python = Command::new("python3");
+        shell::run(&format!("creating an environment for {name} (first time only)"), python.args(venv))?;
+        let file = home.join("requirements.txt");
+        fs::write(&file, requirements)?;
+        let install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r", file.as_str()];
+        let mut pip = Command::new(home.join("bin/pip"));
+        shell::run(&format!("installing {name} (first time only)"), pip.args(install))
+    })
+}
+
+/// Creates a folder of pinned npm packages in the cache. Needs `npm`, and its registry the first time.
+pub(crate) fn node_environment(name: &str, package: &str, lock: &str) -> anyhow::Result<Utf8PathBuf> {
+    environment(name, lock, |home| {
+        fs::write(home.join("package.json"), package)?;
+        fs::write(home.join("package-lock.json"), lock)?;
+        // Scripts of packages do not run.
+        let install = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"];
+        let mut npm = Command::new("npm");
+        shell::run(&format!("installing {name} (first time only)"), npm.args(install).current_dir(home))
+    })
+}
+
+/// Returns a folder of the cache that `install` has filled once for this recipe.
+fn environment(
+    name: &str,
+    recipe: &str,
+    install: impl FnOnce(&Utf8Path) -> anyhow::Result<()>,
+) -> anyhow::Result<Utf8PathBuf> {
+    let recipe = hex::encode(digest(&SHA256, recipe.as_bytes()));
     let home = cache()?.join(format!("tools/{name}-{}", &recipe[..16]));
     let home = Utf8PathBuf::from_path_buf(home).ok().context("the cache folder's path is not UTF-8")?;
     let complete = home.join("whole");
@@ -65,16 +95,10 @@ pub(crate) fn python_environment(name: &str, requirements: &str) -> anyhow::Resu
     fs::create_dir_all(&home).with_context(|| home.to_string())?;
     let lock = fs::File::create(home.with_extension("lock"))?;
     lock.lock()?;
-    if complete.is_file() {
-        return Ok(home);
+    if !complete.is_file() {
+        install(&home)?;
+        fs::write(&complete, "")?;
     }
-    let venv = ["-m", "venv", "--clear", home.as_str()];
-    shell::run(&format!("creating an environment for {name} (first time only)"), Command::new("python3").args(venv))?;
-    let file = home.join("requirements.txt");
-    fs::write(&file, requirements)?;
-    let install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "-r", file.as_str()];
-    shell::run(&format!("installing {name} (first time only)"), Command::new(home.join("bin/pip")).args(install))?;
-    fs::write(&complete, "")?;
     Ok(home)
 }
 

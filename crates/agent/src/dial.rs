@@ -36,7 +36,7 @@ const RECONNECT_BASE: Duration = Duration::from_millis(100);
 const RECONNECT_CAP: Duration = Duration::from_secs(5);
 /// A connection that lasted this long counts as good: after its loss the next attempt follows at once.
 const STABLE_AFTER: Duration = Duration::from_secs(5);
-/// An HTTP/2 ping is sent after this time without traffic; the control plane does the same.
+/// An HTTP/2 ping is sent after this time without traffic. The control plane pings after 5 s, so this side rarely has to.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// The connection ends if a ping is unanswered for this long.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -102,7 +102,7 @@ pub(crate) async fn open_ledger(
     Ok(Ok(ledger))
 }
 
-/// Reports readiness after `UP_WITHOUT_CONNECTION_AFTER`. systemd ignores a repeated report.
+/// Reports readiness after [`READY_WITHOUT_CONNECTION_AFTER`]. systemd ignores a repeated report.
 async fn notify_ready_after_timeout() {
     tokio::time::sleep(READY_WITHOUT_CONNECTION_AFTER).await;
     let _ = notify_ready();

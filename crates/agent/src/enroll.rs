@@ -10,7 +10,7 @@ use gpuaas_trust::{
     EnrollmentString, NodeKey, SecretText, certificate_pem, certificates_of_pem, pinned_client_config, sha256_hex,
 };
 use gpuaas_wire::session::{BODY_BYTES_MAX, EnrollRequest, EnrollResponse, ReimageEvidence};
-use http::{Method, Request, StatusCode, header};
+use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::Full;
 
 use crate::{
@@ -126,7 +126,7 @@ async fn enroll(
 }
 
 async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<EnrollResponse, AgentError> {
-    let address = &address(&string.url);
+    let address = &address(&string.url)?;
     let mut tls =
         pinned_client_config(&string.ca_sha256).map_err(|error| AgentError::Unreachable(error.to_string()))?;
     tls.time_provider = Arc::new(NodeTime);
@@ -147,10 +147,11 @@ async fn post(string: &EnrollmentString, request: &EnrollRequest) -> Result<Enro
 }
 
 /// Returns `host:port` of a URL.
-fn address(url: &str) -> String {
-    let authority = url.strip_prefix("https://").unwrap_or(url).trim_end_matches('/');
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if has_port { authority.to_owned() } else { format!("{authority}:{HTTPS_PORT}") }
+fn address(url: &str) -> Result<String, AgentError> {
+    let invalid = || AgentError::Unreachable(format!("{url:?} is not the URL of a control plane"));
+    let uri: Uri = url.parse().map_err(|_| invalid())?;
+    let host = uri.host().ok_or_else(invalid)?;
+    Ok(format!("{host}:{}", uri.port_u16().unwrap_or(HTTPS_PORT)))
 }
 
 /// Converts a problem document, or the start of any other body, to an error.
@@ -208,7 +209,7 @@ mod tests {
             ("https://[::1]:7443", "[::1]:7443"),
             ("https://[::1]", "[::1]:443"),
         ] {
-            assert_eq!(address(url), expected);
+            assert_eq!(address(url).unwrap(), expected);
         }
     }
 }

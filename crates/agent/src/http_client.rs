@@ -119,9 +119,9 @@ where
     }
 }
 
-/// Limits an answer to `ANSWER_TIMEOUT`. Callers box an answer that starts with a connection, because such a future is large.
-async fn with_timeout<T>(answer: impl Future<Output = Result<T, AgentError>>) -> Result<T, AgentError> {
-    timeout(RESPONSE_TIMEOUT, answer).await.unwrap_or_else(|_| Err(unreachable("no response in time")))
+/// Waits for a response for at most [`RESPONSE_TIMEOUT`]. Callers box a future that begins with a handshake, because it is large.
+async fn with_timeout<T>(response: impl Future<Output = Result<T, AgentError>>) -> Result<T, AgentError> {
+    timeout(RESPONSE_TIMEOUT, response).await.unwrap_or_else(|_| Err(unreachable("no response in time")))
 }
 
 fn unreachable(error: impl std::fmt::Display) -> AgentError {
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Starts an HTTP/1.1 or HTTP/2 server that begins its response after `thinks`, sends one chunk after each of `waits`, and never ends.
+    /// Starts an HTTP/1.1 or HTTP/2 server that begins its response after `response_delay`, sends one chunk after each of `waits`, and never ends.
     fn server(is_http2: bool, response_delay: Duration, waits: Vec<Duration>) -> DuplexStream {
         let (near, far) = tokio::io::duplex(64 * 1_024);
         let service = service_fn(move |_: Request<Incoming>| {

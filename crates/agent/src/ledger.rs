@@ -3,7 +3,7 @@
 //! It also records which workload owns the host: set together with the beginning of the first task that changes the host, cleared together
 //! with the end of a task that left the host clean.
 //!
-//! Guarantees: a ledger that is missing, damaged, of another node or an older copy is not opened ([`file`]).
+//! Guarantees: a ledger that is missing, damaged, of another node or an older copy is not opened ([`mod@file`]).
 
 mod file;
 

@@ -1,7 +1,8 @@
 //! The node agent.
 //!
-//! Guarantees: it executes only task types of its catalog, only if the control plane signed the task for this node, this enrollment and
-//! this time, and each task at most once; it opens no listening port on the node; a task changes the node only through the `host` port.
+//! Guarantees: it executes only task types of its catalog, only if the control plane signed the task for this node and enrollment, and the
+//! task's validity includes the present; it executes each task at most once. It opens no listening port on the node. A task changes the node
+//! only through the `Host` interface.
 //!
 //! Deliberately absent: a database, a web framework, and any way to run code that a task carries.
 

@@ -14,7 +14,7 @@ use tracing_subscriber::{
 /// seconds.
 const BLOCKING_THREADS_MAX: usize = 4;
 
-/// Logs to standard error, filtered by `GPUAAS_LOG` (for example `debug`, or `warn,gpuaas_agent=trace`), or by `usual` if it is not set. Filters
+/// Logs to standard error, filtered by `GPUAAS_LOG` (for example `debug`, or `warn,gpuaas_agent=trace`), or by `default` if it is not set. Filters
 /// by target only: filters by span and field would add a regular expression engine, which is a tenth of this program.
 fn init_logging(default: LevelFilter) {
     let configured = std::env::var("GPUAAS_LOG").ok();

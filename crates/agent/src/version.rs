@@ -2,7 +2,7 @@
 //!
 //! With the feature `other-versions`, which exists only for tests, `GPUAAS_AGENT_VERSION` makes the agent act as another version: `older`
 //! knows only the first schema of every task type; `newer` knows additional schemas and a task type that the present control plane does
-//! not; `apart` predates the oldest schema of every task that changes a node. The agent reports that version and refuses the tasks that
+//! not; `incompatible` predates the oldest schema of every task that changes a node. The agent reports that version and refuses the tasks that
 //! such an agent would refuse. No package is built with this feature.
 
 use gpuaas_wire::task::TaskSupport;
@@ -53,8 +53,8 @@ mod other {
                 None | Some("") => Self::This,
                 Some("older") => Self::Older,
                 Some("newer") => Self::Newer,
-                Some("apart") => Self::Incompatible,
-                Some(unknown) => panic!("GPUAAS_AGENT_VERSION must be older, newer or apart, not {unknown}"),
+                Some("incompatible") => Self::Incompatible,
+                Some(unknown) => panic!("GPUAAS_AGENT_VERSION must be older, newer or incompatible, not {unknown}"),
             }
         }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "older, newer or apart")]
+    #[should_panic(expected = "older, newer or incompatible")]
     fn unknown_version_panics() {
         Version::named(Some("olden"));
     }

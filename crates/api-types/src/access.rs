@@ -23,6 +23,7 @@ pub struct AccessAnswer {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AccessKind {
     /// Name of the kind: `direct` or `break-glass`.
+    #[schema(value_type = crate::schema::AccessKindName)]
     pub name: String,
     /// True if a request without a kind gets this one.
     pub default: bool,
@@ -31,6 +32,7 @@ pub struct AccessKind {
     /// Longest lifetime in seconds.
     pub ttl_seconds_max: u64,
     /// Roles that the credential can have.
+    #[schema(value_type = Vec<crate::schema::ClusterRole>)]
     pub roles: Vec<String>,
     /// Description of the kind.
     pub note: String,
@@ -44,8 +46,10 @@ pub struct AccessGrant {
     /// Id of the workload.
     pub workload: String,
     /// Kind of credential: `direct` or `break-glass`.
+    #[schema(value_type = crate::schema::AccessKindName)]
     pub kind: String,
     /// Role in the cluster: `cluster-admin` or `cluster-view`.
+    #[schema(value_type = crate::schema::ClusterRole)]
     pub role: String,
     /// Name of the requester, as in audit records.
     pub requested_by: String,
@@ -53,10 +57,13 @@ pub struct AccessGrant {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
     /// Time of delivery.
+    #[schema(format = DateTime)]
     pub created_at: String,
     /// Time at which the credential expires.
+    #[schema(format = DateTime)]
     pub expires_at: String,
     /// Time at which the credential was revoked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
     pub revoked_at: Option<String>,
 }

@@ -51,7 +51,7 @@ fn missing(sources: &Sources, path: &str, method: &str, operation: &Value) -> Ve
         match operation[&extension].as_str() {
             None => findings.push(format!("operation {name} does not declare {extension}")),
             Some(declared) if declared.starts_with("none: ") => {}
-            Some(said) if is_valid(said) => {}
+            Some(declared) if is_valid(declared) => {}
             Some(declared) => findings.push(format!("operation {name} declares an unknown {what} {declared:?}")),
         }
     };

@@ -14,6 +14,7 @@ mod node;
 mod plan;
 mod platform;
 mod problem;
+mod schema;
 mod workload;
 
 pub use access::{AccessAnswer, AccessGrant, AccessKind};
@@ -32,6 +33,6 @@ pub use platform::{
 };
 pub use problem::{Problem, ProblemReason};
 pub use workload::{
-    AccessGranted, AddMembers, App, Artifact, Deploy, Fault, ImportRelease, Member, NodeResidue, Operation,
-    OperationDetail, RequestAccess, Started, Step, Workload, WorkloadDetail,
+    AccessGranted, AddMembers, App, AppOperation, Artifact, Deploy, Endpoint, Fault, ImportRelease, Member,
+    NodeResidue, Operation, OperationDetail, RequestAccess, StartOperation, Started, Step, Workload, WorkloadDetail,
 };

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LogLine {
     /// Time of the entry, by the node's clock.
+    #[schema(format = DateTime)]
     pub at: String,
     /// Text of the line.
     pub text: String,

@@ -23,10 +23,13 @@ pub struct Node {
     /// Labels that operators set.
     pub labels: BTreeMap<String, String>,
     /// State of the node, for example `active` or `needs_reimage`.
+    #[schema(value_type = crate::schema::NodeState)]
     pub state: String,
     /// Connection of the agent: `never`, `connected`, `stale` or `unreachable`.
+    #[schema(value_type = crate::schema::Connectivity)]
     pub connectivity: String,
     /// Time at which `connectivity` changed to its present value.
+    #[schema(format = DateTime)]
     pub connectivity_since: String,
     /// Seconds by which the node's clock was ahead of the control plane's at the latest connection; negative if it was behind. If the
     /// clocks differ by more than five minutes, tasks are refused.
@@ -52,8 +55,10 @@ pub struct Node {
     pub preflight: Option<Preflight>,
     /// Time of the latest inspection. Absent while a new inspection is due.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
     pub inspected_at: Option<String>,
     /// Time of registration.
+    #[schema(format = DateTime)]
     pub created_at: String,
 }
 
@@ -65,6 +70,7 @@ pub struct NodeProblem {
     /// Description that the agent reported.
     pub detail: String,
     /// Time at which the control plane recorded the problem.
+    #[schema(format = DateTime)]
     pub since: String,
     /// Next action.
     pub next: String,
@@ -74,6 +80,7 @@ pub struct NodeProblem {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MachineChange {
     /// Time at which the control plane noticed the move.
+    #[schema(format = DateTime)]
     pub at: String,
     /// Machine id before the move.
     pub before: String,
@@ -94,6 +101,7 @@ pub struct PreflightFinding {
     /// Stable name of the check.
     pub check: String,
     /// `warning`, or `blocking` if nothing may be installed.
+    #[schema(value_type = crate::schema::Severity)]
     pub severity: String,
     /// Description of the finding.
     pub detail: String,
@@ -195,6 +203,7 @@ pub struct MachineFacts {
     pub name_servers: Vec<String>,
     /// Time synchronization: `synchronized`, `not_yet`, `by_nobody` (no service runs), `by_machine` (the host of the container or sandbox
     /// keeps the clock) or `unknown`.
+    #[schema(value_type = crate::schema::ClockState)]
     pub clock: String,
     /// Name of the time synchronization service.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -355,11 +364,13 @@ pub struct Allocation {
     /// Name of the node.
     pub node_name: String,
     /// State of the allocation, for example `active` or `releasing`.
+    #[schema(value_type = crate::schema::AllocationState)]
     pub state: String,
     /// Cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub detail: Option<String>,
     /// Time of creation.
+    #[schema(format = DateTime)]
     pub created_at: String,
 }
 
@@ -390,12 +401,14 @@ pub struct Task {
     pub operation: Option<String>,
     /// Task type.
     #[serde(rename = "type")]
+    #[schema(value_type = crate::schema::TaskType)]
     pub task_type: String,
     /// Schema version of the parameters.
     pub schema: u32,
     /// Number of the step's attempt.
     pub attempt: u32,
     /// State of the task, for example `running` or `expired`.
+    #[schema(value_type = crate::schema::TaskState)]
     pub state: String,
     /// Id of the key that signed the task.
     pub key_id: String,
@@ -407,8 +420,10 @@ pub struct Task {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outcome: Option<Value>,
     /// Time at which the task was recorded.
+    #[schema(format = DateTime)]
     pub created_at: String,
     /// Time at which the task ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
     pub ended_at: Option<String>,
 }

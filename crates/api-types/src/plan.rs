@@ -9,6 +9,7 @@ use crate::{Allocation, ProblemReason};
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Preview {
     /// Kind of the operation, for example `deploy`.
+    #[schema(value_type = crate::schema::OperationKind)]
     pub kind: String,
     /// Members that the operation would create, or remove for a decommission.
     pub members: Vec<PlannedMember>,
@@ -25,11 +26,13 @@ pub struct Preview {
 pub struct PlannedMember {
     /// Name of the member, for example `agent-2`.
     pub name: String,
-    /// Id of the allocation.
-    pub allocation: String,
-    /// Id of the node.
-    pub node: String,
-    /// Name of the node.
+    /// Id of the allocation. Absent for a member on an external machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub allocation: Option<String>,
+    /// Id of the node. Absent for a member on an external machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub node: Option<String>,
+    /// Name of the node or of the external machine.
     pub node_name: String,
 }
 

@@ -10,6 +10,7 @@ pub struct Replica {
     /// Id of the replica. Every start has a new one.
     pub id: String,
     /// `alive`, or `lost` until the other replicas have taken over its work.
+    #[schema(value_type = crate::schema::ReplicaState)]
     pub state: String,
     /// True if this replica answers the request.
     pub answers: bool,
@@ -27,6 +28,7 @@ pub struct Replica {
     /// Version of the program.
     pub version: String,
     /// Time of the start.
+    #[schema(format = DateTime)]
     pub started_at: String,
 }
 
@@ -38,6 +40,7 @@ pub struct Project {
     /// Name of the project.
     pub name: String,
     /// Time of creation.
+    #[schema(format = DateTime)]
     pub created_at: String,
 }
 
@@ -56,10 +59,13 @@ pub struct Archive {
     /// Id of the archive.
     pub id: String,
     /// Kind of the entries: `operations`, `tasks`, `events` or `audit`.
+    #[schema(value_type = crate::schema::ArchiveKind)]
     pub kind: String,
     /// Creation time of the oldest entry.
+    #[schema(format = DateTime)]
     pub from: String,
     /// End of the newest entry; its creation time if it has no end.
+    #[schema(format = DateTime)]
     pub until: String,
     /// Number of entries.
     pub entries: u64,
@@ -68,6 +74,7 @@ pub struct Archive {
     /// Size of the file in bytes.
     pub size_bytes: u64,
     /// Time at which the archive was written.
+    #[schema(format = DateTime)]
     pub created_at: String,
 }
 
@@ -80,6 +87,7 @@ pub struct Token {
     pub name: String,
     /// Role: `platform-admin`, `platform-operator`, `platform-auditor`, `platform-metrics`, `project-admin`,
     /// `project-member`, `viewer` or `auditor`.
+    #[schema(value_type = crate::schema::Role)]
     pub role: String,
     /// Id of the project. Absent for platform roles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -88,12 +96,15 @@ pub struct Token {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project_name: Option<String>,
     /// Time of creation.
+    #[schema(format = DateTime)]
     pub created_at: String,
     /// Time at which the token expires.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
     pub expires_at: Option<String>,
     /// Time at which the token was revoked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
     pub revoked_at: Option<String>,
 }
 
@@ -107,9 +118,7 @@ pub struct CreateToken {
     pub name: String,
     /// Role: `platform-admin`, `platform-operator`, `platform-auditor`, `platform-metrics`, `project-admin`,
     /// `project-member`, `viewer` or `auditor`.
-    #[schema(
-        pattern = "^(platform-admin|platform-operator|platform-auditor|platform-metrics|project-admin|project-member|viewer|auditor)$"
-    )]
+    #[schema(value_type = crate::schema::Role)]
     pub role: String,
     /// Name or id of the project. Defaults to the caller's project. Project roles require one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -153,11 +162,14 @@ pub struct ServiceAccount {
     /// Id of the project.
     pub project: String,
     /// Role of its tokens: `project-admin`, `project-member`, `viewer` or `auditor`.
+    #[schema(value_type = crate::schema::ProjectRole)]
     pub role: String,
     /// Time of creation.
+    #[schema(format = DateTime)]
     pub created_at: String,
     /// Time of deletion.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
     pub deleted_at: Option<String>,
 }
 
@@ -169,7 +181,7 @@ pub struct CreateServiceAccount {
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub name: String,
     /// Role: `project-admin`, `project-member`, `viewer` or `auditor`.
-    #[schema(pattern = "^(project-admin|project-member|viewer|auditor)$")]
+    #[schema(value_type = crate::schema::ProjectRole)]
     pub role: String,
     /// Name or id of the project. Defaults to the caller's project.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -193,6 +205,7 @@ pub struct SigningKey {
     /// Id of the key, as tasks name it.
     pub id: String,
     /// `staged`, `active`, `grace`, `retired` or `revoked`.
+    #[schema(value_type = crate::schema::SigningKeyState)]
     pub state: String,
     /// Condition for the next state. Absent if no automatic change is due.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -202,8 +215,10 @@ pub struct SigningKey {
     /// Version of the key set in which the key entered its state.
     pub version: u64,
     /// Time of creation.
+    #[schema(format = DateTime)]
     pub created_at: String,
     /// Time at which the key entered its state.
+    #[schema(format = DateTime)]
     pub changed_at: String,
 }
 
@@ -213,6 +228,7 @@ pub struct SealingKey {
     /// Id of the key in use, 16 hex digits.
     pub id: String,
     /// `settled`, `next_taken` or `rotating`.
+    #[schema(value_type = crate::schema::SealingKeyState)]
     pub state: String,
     /// Condition for the next state, or the action that an operator has to take. Absent if no change is due.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -227,6 +243,7 @@ pub struct SealingKey {
     pub rows_left: u64,
     /// Time at which the key came into use or, in state `settled`, became the only one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
     pub since: Option<String>,
 }
 
@@ -236,6 +253,7 @@ pub struct Authority {
     /// SHA-256 of the certificate, 64 hex digits. Enrollment strings pin it.
     pub id: String,
     /// `staged`, `active`, `grace` or `retired`.
+    #[schema(value_type = crate::schema::AuthorityState)]
     pub state: String,
     /// Condition for the next state. Absent if no automatic change is due.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -245,8 +263,10 @@ pub struct Authority {
     /// Version of the key set in which the authority entered its state.
     pub version: u64,
     /// Time of creation.
+    #[schema(format = DateTime)]
     pub created_at: String,
     /// Time at which the authority entered its state.
+    #[schema(format = DateTime)]
     pub changed_at: String,
 }
 
@@ -258,7 +278,7 @@ pub struct ForceAuthority {
     #[schema(min_length = 64, max_length = 64, pattern = "^[0-9a-f]{64}$")]
     pub authority: String,
     /// Present state of the authority. The request is refused if the authority has left it.
-    #[schema(pattern = "^(staged|grace)$")]
+    #[schema(value_type = crate::schema::WaitingAuthorityState)]
     pub state: String,
     /// Reason in one line of 1 to 500 printable characters, kept in the audit record.
     #[schema(min_length = 1, max_length = 500, format = "line")]
@@ -272,10 +292,15 @@ pub struct WhoAmI {
     pub name: String,
     /// Role: `platform-admin`, `platform-operator`, `platform-auditor`, `platform-metrics`, `project-admin`,
     /// `project-member`, `viewer` or `auditor`.
+    #[schema(value_type = crate::schema::Role)]
     pub role: String,
     /// Id of the project. Absent for platform roles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
+    /// Permissions that the caller has, by the names in `x-permission` of operations and in `docs/roles.md`.
+    #[serde(default)]
+    #[schema(value_type = Vec<crate::schema::Permission>)]
+    pub permissions: Vec<String>,
 }
 
 /// An event.
@@ -286,8 +311,10 @@ pub struct Event {
     /// Number without gaps within the stream. Send the last received one to continue after it.
     pub sequence: u64,
     /// Time of the event.
+    #[schema(format = DateTime)]
     pub at: String,
     /// Kind of event, for example `node.activated`.
+    #[schema(value_type = crate::schema::EventKind)]
     pub kind: String,
     /// Kind of the object concerned, for example `node`.
     pub subject_kind: String,
@@ -306,10 +333,12 @@ pub struct AuditEntry {
     /// Number without gaps.
     pub sequence: u64,
     /// Time of the action.
+    #[schema(format = DateTime)]
     pub at: String,
     /// Name of the actor.
     pub actor: String,
     /// `principal`, `node` or `control_plane`.
+    #[schema(value_type = crate::schema::ActorType)]
     pub actor_type: String,
     /// Id of the actor's token, which distinguishes actors with the same name. Absent for nodes, for the control plane, for several tokens
     /// together, and in records of versions that did not store it.
@@ -319,6 +348,7 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub service_account: Option<String>,
     /// Action, `noun.verb`.
+    #[schema(value_type = crate::schema::AuditAction)]
     pub action: String,
     /// Target of the action, `kind/name`.
     pub target: String,
@@ -329,6 +359,7 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<String>,
     /// `accepted`, `refused` or `failed`.
+    #[schema(value_type = crate::schema::AuditResult)]
     pub result: String,
     /// Correlation id of the request.
     #[serde(skip_serializing_if = "Option::is_none", default)]

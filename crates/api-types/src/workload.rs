@@ -15,6 +15,7 @@ pub struct App {
     pub summary: String,
     /// `published` once a release is imported, otherwise `draft`.
     #[serde(default)]
+    #[schema(value_type = crate::schema::AppStatus)]
     pub status: String,
     /// Imported versions.
     pub versions: Vec<String>,
@@ -25,10 +26,28 @@ pub struct App {
     pub promises: Vec<String>,
     /// Limits of those guarantees, one sentence each.
     pub not_promised: Vec<String>,
-    /// JSON Schema of a placement.
+    /// JSON Schema of the placement of a new workload.
     pub placement_schema: Value,
+    /// JSON Schema of the placement of additional members.
+    #[serde(default)]
+    pub added_members_schema: Value,
     /// JSON Schema of the configuration.
     pub config_schema: Value,
+    /// Operations of the app.
+    #[serde(default)]
+    pub operations: Vec<AppOperation>,
+}
+
+/// An operation of an app.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AppOperation {
+    /// Kind of change, for example `decommission` or `upgrade`.
+    #[schema(value_type = crate::schema::OperationKind)]
+    pub kind: String,
+    /// JSON Schema of the parameters.
+    pub parameters_schema: Value,
+    /// False if the app cannot carry out the operation yet.
+    pub available: bool,
 }
 
 /// A file of an imported release.
@@ -95,6 +114,7 @@ pub struct Workload {
     /// Version of the app's release.
     pub version: String,
     /// Lifecycle state, for example `deploying` or `running`.
+    #[schema(value_type = crate::schema::Lifecycle)]
     pub lifecycle: String,
     /// Current phase, one of the app's own phases.
     pub phase: String,
@@ -103,20 +123,26 @@ pub struct Workload {
     /// Number of steps of the newest operation.
     pub total: u32,
     /// Health: `progressing`, `healthy`, `degraded`, `failed`, or `none` if there is nothing to judge.
+    #[schema(value_type = crate::schema::Health)]
     pub health: String,
     /// True if the workload runs and its endpoint is served by a healthy member.
     #[serde(default)]
     pub usable: bool,
     /// Available recovery, for example `none`, `retrying` or `resumable`.
+    #[schema(value_type = crate::schema::Recovery)]
     pub recovery: String,
-    /// Address at which clients reach the workload. Absent until it is known.
+    /// Address of the cluster's API, the first endpoint with the purpose `api`. Absent until it is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub endpoint: Option<String>,
+    /// Addresses at which clients reach the workload.
+    #[serde(default)]
+    pub endpoints: Vec<Endpoint>,
     /// Cause of a failure or degradation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
     /// Section of the list in which the workload appears: `needs_attention`, `active`, `stopped` or `history`.
     #[serde(default)]
+    #[schema(value_type = crate::schema::Section)]
     pub section: String,
     /// Current action or wait condition of the open operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -134,7 +160,17 @@ pub struct Workload {
     /// Generation of the last operation that succeeded completely.
     pub observed_generation: u64,
     /// Time at which the request was accepted.
+    #[schema(format = DateTime)]
     pub created_at: String,
+}
+
+/// An address at which clients reach a workload.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Endpoint {
+    /// Purpose, one of the app's own, for example `api`.
+    pub purpose: String,
+    /// Address, for example `https://10.0.0.7:6443`.
+    pub address: String,
 }
 
 /// Cause of a failure or degradation.
@@ -149,6 +185,7 @@ pub struct Fault {
     pub evidence_source: Option<String>,
     /// Time of the evidence, if its source records one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
     pub evidence_at: Option<String>,
     /// Text of the evidence.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -172,18 +209,21 @@ pub struct WorkloadDetail {
     pub operation: Option<String>,
 }
 
-/// The part of a workload on one node.
+/// The part of a workload on one machine.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Member {
     /// Name of the member, for example `agent-2`.
     pub name: String,
-    /// Id of the node.
-    pub node: String,
-    /// Name of the node.
+    /// Id of the node. Absent for a member on an external machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub node: Option<String>,
+    /// Name of the node or of the external machine.
     pub node_name: String,
     /// State of the member, for example `joining` or `ready`.
+    #[schema(value_type = crate::schema::MemberState)]
     pub state: String,
     /// Health: `progressing`, `healthy`, `degraded`, `failed`, or `none` once the member is removed.
+    #[schema(value_type = crate::schema::Health)]
     pub health: String,
     /// Cause of a failure or degradation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -212,7 +252,7 @@ pub struct Deploy {
     #[schema(value_type = Object)]
     pub placement: Value,
     /// Configuration. The app's `config_schema` defines the shape.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Object>)]
     pub config: Value,
 }
@@ -221,9 +261,28 @@ pub struct Deploy {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddMembers {
-    /// Allocations for the new members. The app's `placement_schema` defines the shape.
+    /// Slug of the workload's app.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+    pub app: String,
+    /// Allocations for the new members. The app's `added_members_schema` defines the shape.
     #[schema(value_type = Object)]
     pub placement: Value,
+}
+
+/// Starts an operation on a workload.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartOperation {
+    /// Slug of the workload's app.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+    pub app: String,
+    /// Kind of change, one of the app's operations, for example `upgrade`.
+    #[schema(min_length = 1, max_length = 63, pattern = "^[a-z_]+$")]
+    pub kind: String,
+    /// Parameters by name. The `parameters_schema` of the app's operation defines them. They are stored and shown: never send a secret.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub parameters: serde_json::Map<String, Value>,
 }
 
 /// An accepted operation with its workload.
@@ -246,8 +305,14 @@ pub struct Operation {
     #[serde(default)]
     pub workload_name: String,
     /// Kind of change, for example `deploy` or `decommission`.
+    #[schema(value_type = crate::schema::OperationKind)]
     pub kind: String,
+    /// Parameters by name.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub parameters: serde_json::Map<String, Value>,
     /// State of the operation, for example `running` or `needs_attention`.
+    #[schema(value_type = crate::schema::OperationState)]
     pub state: String,
     /// Name of the requester, as in audit records.
     pub requested_by: String,
@@ -264,9 +329,11 @@ pub struct Operation {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<Fault>,
     /// Time at which the request was accepted.
+    #[schema(format = DateTime)]
     pub created_at: String,
     /// Time at which the operation ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
     pub ended_at: Option<String>,
 }
 
@@ -303,6 +370,7 @@ pub struct Step {
     /// Phase to which the step belongs, one of the app's own phases.
     pub phase: String,
     /// State of the step, for example `running` or `backoff`.
+    #[schema(value_type = crate::schema::StepState)]
     pub state: String,
     /// Number of attempts that began.
     pub attempts: u32,
@@ -329,12 +397,12 @@ pub struct Step {
 pub struct RequestAccess {
     /// Kind of credential: `direct` or `break-glass`. Defaults to `direct`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    #[schema(pattern = "^(direct|break-glass)$")]
+    #[schema(value_type = Option<crate::schema::AccessKindName>)]
     pub kind: Option<String>,
     /// Role in the cluster: `cluster-admin` or `cluster-view`. Defaults to `cluster-admin` if the caller may use it, otherwise to
     /// `cluster-view`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    #[schema(pattern = "^(cluster-admin|cluster-view)$")]
+    #[schema(value_type = Option<crate::schema::ClusterRole>)]
     pub role: Option<String>,
     /// Lifetime in seconds, from ten minutes to thirty days. A break-glass credential lives for at most an hour.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -352,10 +420,13 @@ pub struct AccessGranted {
     /// Id of the access grant, with which the credential can be revoked.
     pub grant: String,
     /// Kind of credential: `direct` or `break-glass`.
+    #[schema(value_type = crate::schema::AccessKindName)]
     pub kind: String,
     /// Role in the cluster: `cluster-admin` or `cluster-view`.
+    #[schema(value_type = crate::schema::ClusterRole)]
     pub role: String,
     /// Time at which the credential expires.
+    #[schema(format = DateTime)]
     pub expires_at: String,
     /// Content of the kubeconfig file.
     pub kubeconfig: String,

@@ -16,9 +16,11 @@ use gpuaas_store::TokenRecord;
 
 use crate::{
     correlation,
-    document::{self, Access},
+    declaration::Access,
+    document,
     peer::{self, PeerAddress},
     problem::ApiProblem,
+    routes,
     shares::Activity,
     state::ApiState,
 };
@@ -126,18 +128,21 @@ fn refuse(why: &str) -> ApiProblem {
     ApiProblem::new(Code::Unauthenticated, why).then("send a valid token as `Authorization: Bearer …`")
 }
 
-/// Enforces the permission that the operation's description declares; undeclared operations are denied.
+/// Returns whether requests for the route that no operation handles pass: they get 405, or what everyone may read.
+fn is_open(route: &str) -> bool {
+    document::has_operations(route) || routes::is_without_operation(route)
+}
+
+/// Enforces the permission that the operation declares. A route that has no operation and is not among those that are served without one
+/// is denied.
 pub(crate) async fn enforce_permission(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
-    let declared = route.and_then(|route| document::declared(request.method(), &route));
-    let needed = match declared.map(|declared| declared.access) {
-        // No such operation, or one that requires no token.
-        None | Some(Access::Public) => return next.run(request).await,
-        Some(Access::Undeclared) => {
-            tracing::error!(path = request.uri().path(), "an operation declares no permission");
-            return ApiProblem::new(Code::Internal, "the control plane failed on this request").into_response();
-        }
+    let declared = route.as_deref().and_then(|route| document::declared(request.method(), route));
+    let needed = match declared.map(|declared| declared.declaration.access) {
         Some(Access::Permission(permission)) => permission,
+        Some(Access::Public(_)) => return next.run(request).await,
+        None if route.as_deref().is_none_or(is_open) => return next.run(request).await,
+        None => return ApiProblem::new(Code::Forbidden, "this route declares no permission").into_response(),
     };
     let principal = match principal(request.headers(), peer::sender(&request), &state).await {
         Ok(principal) => principal,
@@ -162,6 +167,14 @@ mod tests {
     use gpuaas_model::{Coded, Role, TokenId};
 
     use super::*;
+
+    #[test]
+    fn route_without_declaration_is_denied() {
+        assert!(!is_open("/api/v1/undeclared") && !is_open("/api/v1/nodes/{node}/undeclared"));
+        for open in ["/api/v1/nodes", "/api/v1/openapi.json", "/api/docs", "/docs/errors", "/docs/errors/{code}"] {
+            assert!(is_open(open), "{open}");
+        }
+    }
 
     #[test]
     fn token_without_expiry_and_one_time_token_are_refused() {

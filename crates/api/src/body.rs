@@ -48,7 +48,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Reads a whole body within the limits of `room`. Dropping the last clone of the result releases the memory.
+/// Reads a whole body within the limits of `reservation`. Dropping the last clone of the result releases the memory.
 pub(crate) async fn read(mut body: RawBody, reservation: Reservation) -> Result<Bytes, ApiProblem> {
     // A body whose announced length is over the limit is not read.
     if body.size_hint().lower() > reservation.bytes_max() as u64 {

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 /// How long a value stays fresh.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
-/// A value that is cached for [`GOOD_FOR`]. Concurrent callers wait for a single read.
+/// A value that is cached for [`FRESH_FOR`]. Concurrent callers wait for a single read.
 pub(crate) struct Cached<T> {
     runtime: Arc<dyn Runtime>,
     value: Mutex<Option<(Duration, T)>>,

@@ -1,12 +1,17 @@
 //! The OpenAPI document. No operation returns a status that the document does not list.
 
+mod apps;
 mod common;
 mod declared;
 pub(crate) mod enrollment;
+mod examples;
 mod parameters;
-mod schema;
+pub(crate) mod schema;
 
-pub(crate) use declared::{Access, DRY_RUN, declared};
+use axum::http::Method;
+pub(crate) use declared::{DRY_RUN, declared, has_operations};
+use gpuaas_planner::Manifest;
+use serde_json::Value;
 use utoipa::{
     Modify, OpenApi,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
@@ -46,16 +51,31 @@ pub(crate) fn base() -> utoipa::openapi::OpenApi {
     Base::openapi()
 }
 
-/// Returns the complete document.
-pub fn document() -> utoipa::openapi::OpenApi {
+/// Returns the complete document for the apps with these manifests.
+pub fn document(manifests: &[&Manifest]) -> Value {
     let mut document = crate::routes::documented();
     let mut problems = common::Responses::new();
-    for item in document.paths.paths.values_mut() {
-        item.get.iter_mut().for_each(|operation| common::complete(operation, false, &mut problems));
-        let mutating = [&mut item.post, &mut item.put, &mut item.delete, &mut item.patch];
-        mutating.into_iter().flatten().for_each(|operation| common::complete(operation, true, &mut problems));
+    for (path, item) in &mut document.paths.paths {
+        let operations = [
+            (Method::GET, &mut item.get),
+            (Method::POST, &mut item.post),
+            (Method::PUT, &mut item.put),
+            (Method::PATCH, &mut item.patch),
+            (Method::DELETE, &mut item.delete),
+        ];
+        for (method, operation) in operations {
+            let Some(operation) = operation else { continue };
+            let declared = declared(&method, path).expect("the same list of operations has their declarations");
+            common::complete(operation, declared, &mut problems);
+        }
     }
     document.components.get_or_insert_default().responses = problems;
+    let mut document = serde_json::to_value(document).expect("the document contains only serializable values");
+    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+        schema::refer_to_entries(schemas);
+        examples::add(schemas);
+        apps::describe(schemas, manifests);
+    }
     document
 }
 
@@ -63,13 +83,24 @@ pub fn document() -> utoipa::openapi::OpenApi {
 mod tests {
     use std::collections::BTreeSet;
 
-    use gpuaas_model::{Code, LINE_FORMAT, Role};
-    use serde_json::Value;
+    use gpuaas_app_rke2::Rke2;
+    use gpuaas_model::{Code, LINE_FORMAT};
+    use gpuaas_planner::App;
+    use serde_json::json;
 
     use super::*;
 
     fn document_json() -> Value {
-        serde_json::to_value(document()).unwrap()
+        document(&[Rke2::default().manifest()])
+    }
+
+    /// Returns the schema, or those of its alternatives, without references.
+    fn alternatives<'a>(document: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
+        let schema = schema["$ref"].as_str().map_or(schema, |of| document.pointer(&of[1..]).unwrap());
+        match schema["oneOf"].as_array() {
+            Some(parts) => parts.iter().flat_map(|part| alternatives(document, part)).collect(),
+            None => vec![schema],
+        }
     }
 
     /// Returns method, path and description of every operation.
@@ -101,10 +132,19 @@ mod tests {
             for status in ["429", "500", "503"] {
                 assert!(documented.contains(status), "{method} {path} lacks {status}");
             }
-            for reference in responses.values().filter_map(|response| response["$ref"].as_str()) {
-                assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
-            }
         }
+    }
+
+    #[test]
+    fn every_reference_resolves() {
+        fn dangling(document: &Value, part: &Value) -> Vec<String> {
+            let reference = part["$ref"].as_str().filter(|of| document.pointer(&of[1..]).is_none());
+            let below = part.as_object().into_iter().flat_map(|of| of.values());
+            let below = below.chain(part.as_array().into_iter().flatten());
+            reference.map(str::to_owned).into_iter().chain(below.flat_map(|of| dangling(document, of))).collect()
+        }
+        let document = document_json();
+        assert_eq!(dangling(&document, &document), Vec::<String>::new());
     }
 
     #[test]
@@ -122,7 +162,7 @@ mod tests {
         for (method, path, operation) in operations(&document) {
             let parameters = operation["parameters"].as_array().into_iter().flatten();
             for parameter in parameters.filter(|of| of["in"] == "path" || of["in"] == "query") {
-                let schema = &parameter["schema"];
+                let schema = alternatives(&document, &parameter["schema"])[0];
                 let bounded = match schema["type"].as_str() {
                     Some("string") => ["enum", "format", "pattern", "maxLength"].iter().any(|by| !schema[by].is_null()),
                     Some("integer") => schema["maximum"].is_number() && schema["minimum"].is_number(),
@@ -142,9 +182,10 @@ mod tests {
             operations(&document).into_iter().filter(|(.., of)| of["requestBody"].is_object())
         {
             let schema = operation.pointer("/requestBody/content/application~1json/schema").unwrap();
-            let schema = schema["$ref"].as_str().map_or(schema, |of| document.pointer(&of[1..]).unwrap());
-            assert_eq!(schema["additionalProperties"], false, "{method} {path}");
-            bodies += 1;
+            for schema in alternatives(&document, schema) {
+                assert_eq!(schema["additionalProperties"], false, "{method} {path}");
+                bodies += 1;
+            }
         }
         assert!(bodies >= 9, "{bodies}");
     }
@@ -157,12 +198,13 @@ mod tests {
         let mut lines = 0;
         for (method, path, operation) in operations(&document) {
             let schema = operation.pointer("/requestBody/content/application~1json/schema").unwrap_or(&Value::Null);
-            let schema = schema["$ref"].as_str().map_or(schema, |of| document.pointer(&of[1..]).unwrap());
-            let fields = schema["properties"].as_object().into_iter().flatten();
+            let bodies = alternatives(&document, schema).into_iter();
+            let fields = bodies.flat_map(|body| body["properties"].as_object().into_iter().flatten());
             let fields = fields
                 .flat_map(|(name, field)| [(name.as_str(), field), (name.as_str(), &field["additionalProperties"])]);
             let parameters = operation["parameters"].as_array().into_iter().flatten().filter(|of| of["in"] == "query");
-            let parameters = parameters.map(|of| (of["name"].as_str().unwrap(), &of["schema"]));
+            let parameters =
+                parameters.map(|of| (of["name"].as_str().unwrap(), alternatives(&document, &of["schema"])[0]));
             for (name, text) in fields.chain(parameters).filter(|(_, of)| of["type"].to_string().contains("\"string\""))
             {
                 let is_checked = ["enum", "pattern", "format"].iter().any(|by| !text[by].is_null());
@@ -174,15 +216,109 @@ mod tests {
         assert!(lines >= 12, "{lines}");
     }
 
-    #[test]
-    fn role_patterns_match_all_roles() {
-        let document = document_json();
-        let roles: Vec<String> = Role::ALL.iter().map(ToString::to_string).collect();
-        let of_projects = Role::ALL.iter().filter(|role| !role.is_of_platform()).map(ToString::to_string);
-        for (body, roles) in [("CreateToken", roles), ("CreateServiceAccount", of_projects.collect())] {
-            let pattern = &document["components"]["schemas"][body]["properties"]["role"]["pattern"];
-            assert_eq!(pattern, &format!("^({})$", roles.join("|")), "{body}");
+    /// Calls `check` with name and schema of every property of the document.
+    fn for_each_property(value: &Value, owner: &str, check: &mut impl FnMut(&str, &str, &Value)) {
+        for (name, part) in value.as_object().into_iter().flatten().filter(|(name, _)| *name != "examples") {
+            if name == "properties" {
+                part.as_object().unwrap().iter().for_each(|(name, schema)| check(owner, name, schema));
+            }
+            let owner = if owner.is_empty() { name } else { owner };
+            for_each_property(part, owner, check);
         }
+        value.as_array().into_iter().flatten().for_each(|part| for_each_property(part, owner, check));
+    }
+
+    #[test]
+    fn times_are_date_times_and_states_are_enumerations() {
+        /// Properties with one of a few values.
+        const CLOSED: [&str; 15] = [
+            "action",
+            "actor_type",
+            "clock",
+            "connectivity",
+            "health",
+            "kind",
+            "lifecycle",
+            "recovery",
+            "result",
+            "role",
+            "roles",
+            "section",
+            "severity",
+            "state",
+            "permissions",
+        ];
+        /// A type of file system that a kernel names, and a number.
+        const OPEN: [(&str, &str); 2] = [("FileSystem", "kind"), ("EnrollmentRequest", "clock")];
+        let document = document_json();
+        let (mut times, mut states) = (0, 0);
+        for_each_property(&document["components"]["schemas"], "", &mut |owner, name, schema| {
+            let schema = if schema["items"].is_null() { schema } else { &schema["items"] };
+            if name == "at" || name.ends_with("_at") || name.ends_with("since") {
+                assert_eq!(schema["format"], "date-time", "{owner}.{name}: {schema}");
+                times += 1;
+            }
+            if CLOSED.contains(&name) && !OPEN.contains(&(owner, name)) {
+                let parts = alternatives(&document, schema);
+                let is_closed = parts.iter().all(|of| of["enum"].is_array() || of["type"] == "null");
+                assert!(is_closed && !parts.is_empty(), "{owner}.{name}: {schema}");
+                states += 1;
+            }
+        });
+        assert!(times >= 30 && states >= 30, "{times} {states}");
+        assert_eq!(document["components"]["schemas"]["Section"]["enum"], json!(crate::views::SECTIONS));
+    }
+
+    /// Returns the components that are bodies of requests, or else of successful responses.
+    fn bodies(document: &Value) -> BTreeSet<String> {
+        let bodies = operations(document).into_iter().flat_map(|(.., operation)| {
+            let responses = operation["responses"].as_object().unwrap().iter();
+            let succeeded = responses.filter(|(status, _)| status.starts_with('2')).map(|(_, response)| response);
+            succeeded.chain([&operation["requestBody"]]).map(|of| &of["content"]["application/json"]["schema"])
+        });
+        let bodies = bodies.filter(|schema| !schema.is_null());
+        bodies.map(|schema| schema["$ref"].as_str().unwrap_or_else(|| panic!("{schema}")).to_owned()).collect()
+    }
+
+    #[test]
+    fn every_body_has_a_valid_example() {
+        let document = document_json();
+        let mut examples = 0;
+        for body in bodies(&document).into_iter().chain(["#/components/schemas/Problem".to_owned()]) {
+            let whole = json!({ "$ref": body, "components": document["components"] });
+            let validator = jsonschema::options().should_validate_formats(true).build(&whole).unwrap();
+            let schema = document.pointer(&body[1..]).unwrap();
+            for schema in alternatives(&document, schema) {
+                let example = &schema["examples"][0];
+                assert!(example.is_object(), "{body} has no example");
+                let errors: Vec<String> = validator.iter_errors(example).map(|error| error.to_string()).collect();
+                assert!(errors.is_empty(), "{body}: {errors:?}");
+                // Schemas of responses are open: a new field is no break.
+                let unknown = example.as_object().unwrap().keys().find(|name| schema["properties"][name].is_null());
+                assert_eq!(unknown, None, "{body}");
+                examples += 1;
+            }
+        }
+        assert!(examples >= 60, "{examples}");
+    }
+
+    #[test]
+    fn bodies_are_typed_by_app_and_kind() {
+        let document = document_json();
+        let schemas = &document["components"]["schemas"];
+        for (body, app) in
+            [("Deploy", "Rke2Deploy"), ("AddMembers", "Rke2AddMembers"), ("StartOperation", "Rke2StartOperation")]
+        {
+            let component = format!("#/components/schemas/{app}");
+            let discriminator = json!({ "propertyName": "app", "mapping": { "rke2": component } });
+            assert_eq!(schemas[body]["discriminator"], discriminator);
+            assert_eq!(schemas[body]["oneOf"], json!([{ "$ref": component }]));
+        }
+        assert_eq!(schemas["Rke2Placement"], Rke2::default().manifest().placement_schema);
+        let kinds: Vec<&String> =
+            schemas["Rke2StartOperation"]["discriminator"]["mapping"].as_object().unwrap().keys().collect();
+        assert_eq!(kinds, ["replace_member", "restore", "upgrade"]);
+        assert_eq!(schemas["Rke2Upgrade"]["properties"]["kind"]["enum"], json!(["upgrade"]));
     }
 
     #[test]

@@ -18,8 +18,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::{
-    document::{self, Access},
-    peer,
+    document, peer,
     problem::ApiProblem,
     shares::{RequestGuard, Share, ShareLimits},
     state::ApiState,
@@ -45,7 +44,7 @@ fn is_public(request: &Request) -> bool {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    reads && declared.is_none_or(|declared| declared.access == Access::Public)
+    reads && declared.is_none_or(|declared| declared.declaration.access.permission().is_none())
 }
 
 fn refuse() -> ApiProblem {

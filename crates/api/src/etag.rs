@@ -94,7 +94,7 @@ fn revision(tag: &str) -> Option<Revision> {
 pub(crate) async fn refuse_unsupported(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
-    let is_ignored = declared.is_some_and(|declared| declared.mutates && !declared.checks_if_match);
+    let is_ignored = declared.is_some_and(|declared| declared.mutates && !declared.checks_if_match());
     match tags(request.headers(), &header::IF_MATCH) {
         Ok(Some(Tags::OneOf(_))) if is_ignored => {
             ApiProblem::new(Code::PreconditionFailed, "this operation does not support If-Match")

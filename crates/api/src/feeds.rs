@@ -1,7 +1,7 @@
 //! Event streams with many subscribers: each appended event is read and serialized once for all of them.
 //!
 //! Guarantees: every subscriber gets every event of the stream in order and exactly once. A subscriber that is behind the cached events
-//! reads rows itself until it has caught up. Memory is bounded by [`KEPT_MAX`] events per subscribed stream.
+//! reads rows itself until it has caught up. Memory is bounded by [`CACHED_MAX`] events per subscribed stream.
 
 use std::{
     collections::{HashMap, VecDeque},

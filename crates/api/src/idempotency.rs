@@ -30,13 +30,7 @@ use gpuaas_store::{IdempotencyRecord, StoreError};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tracing::Instrument;
 
-use crate::{
-    auth, body, correlation,
-    document::{self, Access},
-    peer,
-    problem::ApiProblem,
-    state::ApiState,
-};
+use crate::{auth, body, correlation, document, peer, problem::ApiProblem, state::ApiState};
 
 /// Request header with the client's key.
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -87,7 +81,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
 fn takes_key(request: &Request) -> bool {
     let route = request.extensions().get::<MatchedPath>();
     let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
-    declared.is_some_and(|declared| declared.mutates && declared.access != Access::Public)
+    declared.is_some_and(|declared| declared.mutates && declared.declaration.access.permission().is_some())
 }
 
 async fn keyed(state: &ApiState, key: &HeaderValue, request: Request, next: Next) -> Result<Response, ApiProblem> {

@@ -27,9 +27,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
     auth,
-    pace::RateLimiter,
     peer::{self, PeerAddress},
     problem::ApiProblem,
+    rate_limiter::RateLimiter,
     state::ApiState,
 };
 
@@ -136,7 +136,7 @@ impl Limits {
         self.valid.lock().unwrap_or_else(PoisonError::into_inner).contains(sha256)
     }
 
-    /// Permits the look-up of a token: immediately if it was valid before, otherwise when one of the [`UNKNOWN_AT_ONCE`] permits is free.
+    /// Permits the look-up of a token: immediately if it was valid before, otherwise when one of the [`UNKNOWN_LOOKUPS_MAX`] permits is free.
     /// The permit lasts until the result is dropped. Refuses a token that was invalid too often, and a new token from an address that sent
     /// too many invalid ones.
     pub(crate) async fn lookup_permit(
@@ -187,7 +187,7 @@ impl Limits {
         self.enrollments.take(&from, now).map_err(|wait| RateExceeded { what: "enrollments from this address", wait })
     }
 
-    /// Records a failed enrollment. `was_one` means that the token was valid once; it is then not charged to the address.
+    /// Records a failed enrollment. `was_valid` means that the token was valid once; it is then not charged to the address.
     pub(crate) fn record_failed_enrollment(&self, from: Option<PeerAddress>, sha256: &str, was_valid: bool) {
         self.bad_enrollments.count(from.filter(|_| !was_valid), sha256, self.runtime.elapsed());
     }
@@ -350,7 +350,7 @@ mod tests {
     fn unknown_tokens_wait_for_a_permit_and_valid_ones_do_not() {
         let limits = Limits::new(Rates::DEFAULT, Arc::new(ManualClock::default()));
         limits.record_lookup(None, "good", true);
-        let permit = |sha256: &str| limits.lookup_permit(None, sha256).now_or_never().map(|turn| turn.unwrap());
+        let permit = |sha256: &str| limits.lookup_permit(None, sha256).now_or_never().map(|permit| permit.unwrap());
         let mut permits: Vec<_> =
             (0..UNKNOWN_LOOKUPS_MAX).map(|_| permit("unknown").expect("a permit is free")).collect();
         assert!(permit("unknown").is_none(), "it waits for a permit");

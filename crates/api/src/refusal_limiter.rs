@@ -16,7 +16,7 @@ use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, OwnActor, Principa
 use gpuaas_store::{ActorToken, NewAudit};
 use serde_json::json;
 
-use crate::{pace::RateLimiter, peer::PeerAddress, refusals, state::ApiState};
+use crate::{peer::PeerAddress, rate_limiter::RateLimiter, refusals, state::ApiState};
 
 /// Refusals per second and token that get their own record; bursts may have four times as many.
 const PER_TOKEN: NonZeroU32 = NonZeroU32::new(5).expect("it is not zero");

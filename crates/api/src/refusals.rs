@@ -1,7 +1,7 @@
 //! Records refused mutations of authenticated callers in the audit.
 //!
 //! Refusals of unauthenticated callers and rate-limit refusals are not recorded; otherwise any sender could fill the store. For the same
-//! reason, refusals get individual records only up to a rate per token and address, and summaries beyond it: see [`crate::refusal_flood`].
+//! reason, refusals get individual records only up to a rate per token and address, and summaries beyond it: see [`crate::refusal_limiter`].
 //! Commands record accepted mutations themselves, in the transaction of the change.
 
 use axum::{
@@ -108,7 +108,7 @@ fn action_of(method: &Method, route: &str, query: Option<&str>) -> Option<AuditA
     }
     let declared = document::declared(method, route)?;
     let is_dry_run = declared.takes(DRY_RUN) && query.is_some_and(|query| page::sets(query, DRY_RUN));
-    declared.audit.filter(|_| !is_dry_run)
+    declared.declaration.audit.value().filter(|_| !is_dry_run)
 }
 
 /// Returns the target of a path: `workload/train` for `/api/v1/workloads/train/members`, the noun alone if the path names no object.

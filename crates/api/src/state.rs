@@ -1,7 +1,8 @@
 //! State that all routes share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use axum::body::Bytes;
 use gpuaas_artifacts::Importer;
 use gpuaas_engine::Engine;
 
@@ -47,6 +48,8 @@ pub struct ApiState {
     /// True if the metrics that count rows could be read.
     pub(crate) row_counts: Arc<Cached<bool>>,
     pub(crate) store_sizes: Arc<StoreSizes>,
+    /// The OpenAPI document, once it was requested.
+    pub(crate) document: Arc<OnceLock<Bytes>>,
 }
 
 /// Options of the API.
@@ -86,6 +89,7 @@ impl ApiState {
             ready,
             row_counts,
             store_sizes: Arc::default(),
+            document: Arc::default(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Converts workloads, members, operations and access grants to API types.
 
-use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessKind, Fault, Member, Operation, Step, Workload};
+use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessKind, Endpoint, Fault, Member, Operation, Step, Workload};
 use gpuaas_engine::commands::access;
-use gpuaas_model::{Health, Lifecycle, MemberState, Name, Recovery, Timestamp};
+use gpuaas_model::{Health, Lifecycle, MemberId, MemberState, Name, Recovery, Timestamp};
 use gpuaas_store::{
     AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadParts, WorkloadRecord,
 };
@@ -65,13 +65,14 @@ pub(crate) async fn workload(
 fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, now: Timestamp) -> Workload {
     let ready = parts.members.iter().filter(|member| is_ready(member)).count();
     Workload {
+        endpoint: record.endpoint(gpuaas_model::Endpoint::API).map(str::to_owned),
         id: record.id.to_string(),
         name: record.name.to_string(),
         project: record.project.to_string(),
         section: section(record.lifecycle, record.health, Some(record.recovery)).to_owned(),
         waiting_for: waiting::waiting_for(parts, now),
         usable: record.lifecycle == Lifecycle::Running
-            && parts.members.iter().any(|member| member.endpoint.is_some() && is_ready(member)),
+            && parts.members.iter().any(|member| is_ready(member) && has_endpoint(&record, member.id)),
         members_ready: u32::try_from(ready).unwrap_or(u32::MAX),
         members_total: u32::try_from(parts.members.len()).unwrap_or(u32::MAX),
         stand_in: parts.stand_in,
@@ -83,7 +84,7 @@ fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, now: Timestamp) 
         total: record.progress.total,
         health: record.health.to_string(),
         recovery: record.recovery.to_string(),
-        endpoint: record.endpoint,
+        endpoints: record.endpoints.into_iter().map(endpoint).collect(),
         fault: record.fault.map(fault),
         generation: record.generation,
         observed_generation: record.observed_generation,
@@ -95,10 +96,18 @@ fn is_ready(member: &MemberRecord) -> bool {
     matches!(member.state, MemberState::Ready { .. }) && member.health == Health::Healthy
 }
 
+fn has_endpoint(record: &WorkloadRecord, member: MemberId) -> bool {
+    record.endpoints.iter().any(|endpoint| endpoint.member.is_none_or(|serves| serves == member))
+}
+
+fn endpoint(endpoint: gpuaas_model::Endpoint) -> Endpoint {
+    Endpoint { purpose: endpoint.purpose, address: endpoint.address }
+}
+
 pub(crate) fn member(record: MemberRecord, node_name: &Name) -> Member {
     Member {
         name: record.name(),
-        node: record.node.to_string(),
+        node: record.place.node().map(|id| id.to_string()),
         node_name: node_name.to_string(),
         state: record.state.name().to_string(),
         health: record.health.to_string(),
@@ -125,6 +134,7 @@ pub(crate) fn operation(record: OperationRecord, workload_name: &Name) -> Operat
         workload: record.workload.to_string(),
         workload_name: workload_name.to_string(),
         kind: record.kind.to_string(),
+        parameters: record.parameters,
         state: record.state.to_string(),
         requested_by: record.requested_by,
         resumes: record.resumes.map(|id| id.to_string()),

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use gpuaas_app_rke2::Rke2Call;
 use gpuaas_engine::effects::CallContext;
 use gpuaas_kube::KubeNode;
-use gpuaas_model::Code;
-use gpuaas_planner::MemberView;
 use gpuaas_wire::task::TaskFailure;
 use serde_json::{Value, json};
 
@@ -15,14 +14,13 @@ use crate::Rke2Effects;
 const DEADLINE_MARGIN: Duration = Duration::from_millis(500);
 
 impl Rke2Effects {
-    pub(crate) async fn dispatch(&self, call: &str, context: &CallContext) -> Result<Value, TaskFailure> {
+    pub(crate) async fn dispatch(&self, call: Rke2Call, context: &CallContext) -> Result<Value, TaskFailure> {
         match call {
-            "api_ready" => self.api_ready(context).await,
-            "kube_node_ready" => self.kube_node_ready(context).await,
-            "kube_nodes" => self.kube_nodes(context).await,
-            "delete_kube_node" => self.delete_kube_node(context).await,
-            "deliver_access" => self.try_delivery(context).await,
-            other => Err(TaskFailure::new(Code::TaskUnknown, format!("the app rke2 has no cluster call {other:?}"))),
+            Rke2Call::ApiReady {} => self.api_ready(context).await,
+            Rke2Call::KubeNodeReady { kube_node } => self.kube_node_ready(kube_node.as_str(), context).await,
+            Rke2Call::KubeNodes {} => self.kube_nodes(context).await,
+            Rke2Call::DeleteKubeNode { kube_node } => self.delete_kube_node(kube_node.as_str(), context).await,
+            Rke2Call::DeliverAccess {} => self.try_delivery(context).await,
         }
     }
 
@@ -41,10 +39,9 @@ impl Rke2Effects {
         .await
     }
 
-    /// Waits for the member's KubeNode. It waits for the apiserver first: before the apiserver is ready, a KubeNode may show a status from
+    /// Waits for a KubeNode. It waits for the apiserver first: before the apiserver is ready, a KubeNode may show a status from
     /// before a restart of its kubelet.
-    async fn kube_node_ready(&self, context: &CallContext) -> Result<Value, TaskFailure> {
-        let name = &member(context)?.node.name.to_string();
+    async fn kube_node_ready(&self, name: &str, context: &CallContext) -> Result<Value, TaskFailure> {
         let (until, progress) = (wait_deadline(context), &*context.progress);
         self.on_cluster(context, |cluster| async move {
             cluster.await_ready(time_left(until), progress).await?;
@@ -59,8 +56,7 @@ impl Rke2Effects {
         Ok(json!({ "kube_nodes": nodes.iter().map(evidence).collect::<Vec<_>>() }))
     }
 
-    async fn delete_kube_node(&self, context: &CallContext) -> Result<Value, TaskFailure> {
-        let name = &member(context)?.node.name.to_string();
+    async fn delete_kube_node(&self, name: &str, context: &CallContext) -> Result<Value, TaskFailure> {
         let deleted = self.on_cluster(context, |cluster| async move { cluster.delete_kube_node(name).await }).await?;
         Ok(json!({ "kube_node": name, "deleted": deleted }))
     }
@@ -83,11 +79,6 @@ fn wait_deadline(context: &CallContext) -> Instant {
 
 fn time_left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
-}
-
-fn member(context: &CallContext) -> Result<&MemberView, TaskFailure> {
-    let member = context.member.and_then(|id| context.workload.member(id));
-    member.ok_or_else(|| TaskFailure::new(Code::Internal, "the call needs a member, but the step names none"))
 }
 
 /// Returns the fields of a KubeNode that are kept as evidence.

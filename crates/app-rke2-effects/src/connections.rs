@@ -36,8 +36,8 @@ pub(crate) struct CachedConnection {
 
 impl CachedConnection {
     fn matches(&self, server: &MemberView, kubeconfig_sha256: &str) -> bool {
-        self.node == server.node.id
-            && self.address == server.node.address
+        Some(self.node) == server.place.node()
+            && self.address == server.machine.address
             && self.kubeconfig_sha256 == kubeconfig_sha256
     }
 }
@@ -52,7 +52,7 @@ impl Rke2Effects {
     where
         W: Future<Output = Result<T, KubeError>>,
     {
-        let node = &server(context)?.node;
+        let machine = &server(context)?.machine;
         let (cluster, is_cached) = self.cluster(context).await?;
         let mut outcome = work(cluster).await;
         if let Err(error) = &outcome
@@ -64,12 +64,15 @@ impl Rke2Effects {
                 outcome = work(self.cluster(context).await?.0).await;
             }
         }
-        outcome.map_err(|error| failure::of(error, node))
+        outcome.map_err(|error| failure::of(error, machine))
     }
 
     /// Returns the workload's cluster, and whether its connection was kept from an earlier call.
     async fn cluster(&self, context: &CallContext) -> Result<(Cluster, bool), TaskFailure> {
         let server = server(context)?;
+        let node = server.place.node().ok_or_else(|| {
+            TaskFailure::new(Code::ClusterUnreachable, format!("no tunnel leads to {}", server.machine.name))
+        })?;
         let admin = context
             .workload
             .secrets
@@ -82,15 +85,15 @@ impl Rke2Effects {
         }
         let bytes =
             context.secrets.open(admin.id).await.map_err(|why| no_kubeconfig(&format!("cannot be opened: {why}")))?;
-        let kubeconfig = Kubeconfig::parse(&bytes).map_err(|error| failure::of(error.into(), &server.node))?;
-        let endpoint = Endpoint { host: server.node.address.clone(), port: APISERVER_PORT };
-        let connector = Arc::new(connector(context.tunnels.clone(), server.node.id));
+        let kubeconfig = Kubeconfig::parse(&bytes).map_err(|error| failure::of(error.into(), &server.machine))?;
+        let endpoint = Endpoint { host: server.machine.address.clone(), port: APISERVER_PORT };
+        let connector = Arc::new(connector(context.tunnels.clone(), node));
         let admission = self.queues.of(context.workload.project, context.workload.id);
         let cluster = Cluster::with_admission(&kubeconfig, endpoint, connector, Arc::new(admission))
-            .map_err(|error| failure::of(error, &server.node))?;
+            .map_err(|error| failure::of(error, &server.machine))?;
         let cached = CachedConnection {
-            node: server.node.id,
-            address: server.node.address.clone(),
+            node,
+            address: server.machine.address.clone(),
             kubeconfig_sha256: admin.sha256.clone(),
             cluster: cluster.clone(),
         };
@@ -120,8 +123,8 @@ fn server(context: &CallContext) -> Result<&MemberView, TaskFailure> {
     // A decommission removes the server last, and its apiserver answers until then.
     let server = server.or_else(|| context.workload.component(names::SERVER).next());
     let server = server.ok_or_else(|| TaskFailure::new(Code::ClusterUnreachable, "the workload has no server"))?;
-    if server.node.address.is_empty() {
-        let message = format!("node {} has not reported its address yet", server.node.name);
+    if server.machine.address.is_empty() {
+        let message = format!("node {} has not reported its address yet", server.machine.name);
         return Err(TaskFailure::new(Code::ClusterUnreachable, message));
     }
     Ok(server)

@@ -2,11 +2,11 @@
 
 use gpuaas_kube::KubeError;
 use gpuaas_model::Code;
-use gpuaas_planner::NodeView;
+use gpuaas_planner::MachineView;
 use gpuaas_wire::task::TaskFailure;
 
-/// Returns the failure of a call to the cluster whose server runs on `node`.
-pub(crate) fn of(error: KubeError, node: &NodeView) -> TaskFailure {
+/// Returns the failure of a call to the cluster whose server runs on `machine`.
+pub(crate) fn of(error: KubeError, machine: &MachineView) -> TaskFailure {
     let code = match &error {
         KubeError::NotReady { .. } => Code::ClusterNotReady,
         KubeError::Refused
@@ -25,7 +25,7 @@ pub(crate) fn of(error: KubeError, node: &NodeView) -> TaskFailure {
         }
         KubeError::Refusal(_) => Code::FieldInvalid,
     };
-    let mut message = format!("{}:6443 on {}: {error}", node.address, node.name);
+    let mut message = format!("{}:6443 on {}: {error}", machine.address, machine.name);
     if message.len() > TaskFailure::MESSAGE_BYTES_MAX {
         message.truncate(message.floor_char_boundary(TaskFailure::MESSAGE_BYTES_MAX));
     }

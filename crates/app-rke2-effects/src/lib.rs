@@ -17,6 +17,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
+use gpuaas_planner::ClusterCall;
 use gpuaas_wire::task::TaskFailure;
 use serde_json::Value;
 
@@ -39,8 +40,8 @@ impl Rke2Effects {
 
 #[async_trait]
 impl AppEffects for Rke2Effects {
-    async fn call(&self, call: &str, context: CallContext) -> Result<Value, TaskFailure> {
-        self.dispatch(call, &context).await
+    async fn call(&self, call: ClusterCall, context: CallContext) -> Result<Value, TaskFailure> {
+        self.dispatch(call.parse()?, &context).await
     }
 
     async fn deliver_access(&self, request: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure> {

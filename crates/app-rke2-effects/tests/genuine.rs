@@ -19,9 +19,9 @@ use genuine::RealApiserver;
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
 use gpuaas_model::{
-    AllocationId, Code, Health, MemberId, MemberState, NodeId, ProjectId, SecretId, Timestamp, WorkloadId,
+    AllocationId, Code, Health, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp, WorkloadId,
 };
-use gpuaas_planner::{MemberView, NodeView, ReleaseView, SecretView, WorkloadView};
+use gpuaas_planner::{ClusterCall, MachineView, MemberView, ReleaseView, SecretView, WorkloadView};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -76,7 +76,6 @@ impl World {
         let progress = self.progress.clone();
         CallContext {
             workload: self.workload.clone(),
-            member: Some(self.workload.members[0].id),
             secrets: Arc::new(OneSecret(self.genuine.admin_kubeconfig.clone())),
             tunnels: self.tunnels.clone(),
             progress: Arc::new(move |text| progress.lock().unwrap().push(text)),
@@ -86,8 +85,18 @@ impl World {
     }
 
     async fn call(&self, call: &str) -> Result<serde_json::Value, gpuaas_wire::task::TaskFailure> {
-        self.effects.call(call, self.context(DEADLINE_MS)).await
+        self.effects.call(named(call), self.context(DEADLINE_MS)).await
     }
+}
+
+/// A call without parameters.
+fn named(call: &str) -> ClusterCall {
+    ClusterCall { call: call.to_owned(), parameters: serde_json::json!({}) }
+}
+
+/// A call about the KubeNode of the only member.
+fn about_kube_node(call: &str) -> ClusterCall {
+    ClusterCall { parameters: serde_json::json!({ "kube_node": "gpu-1" }), ..named(call) }
 }
 
 fn workload(address: IpAddr) -> WorkloadView {
@@ -97,8 +106,8 @@ fn workload(address: IpAddr) -> WorkloadView {
         name: "server-1".into(),
         component_key: "server".into(),
         ordinal: 1,
-        allocation: AllocationId::from_uuid(id(2)),
-        node: NodeView { id: NodeId::from_uuid(id(3)), name: "gpu-1".parse().unwrap(), address: address.to_string() },
+        place: MemberPlace::Allocation { allocation: AllocationId::from_uuid(id(2)), node: NodeId::from_uuid(id(3)) },
+        machine: MachineView { name: "gpu-1".parse().unwrap(), address: address.to_string() },
         state: MemberState::Pending,
         health: Health::Progressing,
         touched: false,
@@ -124,14 +133,15 @@ async fn a_deployment_s_calls_succeed_in_order_with_evidence_over_one_tunnel() {
     assert_eq!(ready["endpoint"], format!("https://{}:6443", world.genuine.address));
     let before = world.tunnels.opened.load(Ordering::SeqCst);
 
-    let waits = world.effects.call("kube_node_ready", world.context(2_500)).await.unwrap_err();
+    let waits = world.effects.call(about_kube_node("kube_node_ready"), world.context(2_500)).await.unwrap_err();
     assert_eq!(waits.code, Code::ClusterNotReady);
     assert!(waits.message.contains("no KubeNode yet") && waits.message.contains("gpu-1"), "{}", waits.message);
     assert!(world.progress.lock().unwrap().iter().any(|text| text.starts_with("no KubeNode yet")));
 
     let proof = world.call("deliver_access").await.unwrap();
     assert_eq!(proof["authenticated_as"], "system:serviceaccount:gpuaas-access:delivery-probe");
-    assert_eq!(world.call("delete_kube_node").await.unwrap()["deleted"], false);
+    let deleted = world.effects.call(about_kube_node("delete_kube_node"), world.context(DEADLINE_MS)).await;
+    assert_eq!(deleted.unwrap()["deleted"], false);
     assert_eq!(world.call("kube_nodes").await.unwrap()["kube_nodes"], serde_json::json!([]));
     // One more for the watch and one for the probe's own credentials; all other requests used the kept connection.
     assert_eq!(world.tunnels.opened.load(Ordering::SeqCst), before + 2);
@@ -172,7 +182,7 @@ async fn broken_cached_connection_is_replaced_and_an_absent_node_is_named() {
 
     world.genuine.stop_apiserver();
     *world.tunnels.is_offline.lock().unwrap() = true;
-    let offline = world.effects.call("api_ready", world.context(1_500)).await.unwrap_err();
+    let offline = world.effects.call(named("api_ready"), world.context(1_500)).await.unwrap_err();
     assert_eq!(offline.code, Code::ClusterUnreachable);
     assert!(offline.message.contains("the node has no channel"), "{}", offline.message);
 }
@@ -183,7 +193,6 @@ async fn without_a_kubeconfig_or_an_address_nothing_is_opened() {
     let tunnels = Arc::new(Tcp { address, opened: AtomicUsize::new(0), is_offline: Mutex::new(false) });
     let mut context = CallContext {
         workload: workload(address),
-        member: None,
         secrets: Arc::new(OneSecret("kind: Config\n".into())),
         tunnels: tunnels.clone(),
         progress: Arc::new(|_| {}),
@@ -191,10 +200,10 @@ async fn without_a_kubeconfig_or_an_address_nothing_is_opened() {
         deadline: Timestamp::from_millis(1_000),
     };
     let effects = Rke2Effects::new();
-    assert_eq!(effects.call("api_ready", context.clone()).await.unwrap_err().code, Code::ClusterUnreachable);
+    assert_eq!(effects.call(named("api_ready"), context.clone()).await.unwrap_err().code, Code::ClusterUnreachable);
     context.workload.secrets.clear();
-    assert_eq!(effects.call("api_ready", context.clone()).await.unwrap_err().code, Code::ClusterNotReady);
-    context.workload.members[0].node.address.clear();
-    assert_eq!(effects.call("api_ready", context).await.unwrap_err().code, Code::ClusterUnreachable);
+    assert_eq!(effects.call(named("api_ready"), context.clone()).await.unwrap_err().code, Code::ClusterNotReady);
+    context.workload.members[0].machine.address.clear();
+    assert_eq!(effects.call(named("api_ready"), context).await.unwrap_err().code, Code::ClusterUnreachable);
     assert_eq!(tunnels.opened.load(Ordering::SeqCst), 0);
 }

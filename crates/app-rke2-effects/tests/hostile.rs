@@ -19,15 +19,17 @@ use std::{
 use async_trait::async_trait;
 use gpuaas_app_rke2_effects::Rke2Effects;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
-use gpuaas_model::{AllocationId, Health, MemberId, MemberState, NodeId, ProjectId, SecretId, Timestamp, WorkloadId};
-use gpuaas_planner::{MemberView, NodeView, ReleaseView, SecretView, WorkloadView};
+use gpuaas_model::{
+    AllocationId, Health, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp, WorkloadId,
+};
+use gpuaas_planner::{ClusterCall, MachineView, MemberView, ReleaseView, SecretView, WorkloadView};
 use hostile::{Hostile, Reply};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 /// Number of simultaneous calls, each to its own cluster.
 const CONCURRENCY: u128 = 4;
-/// Largest growth of the process during [`AT_ONCE`] calls, in MB. The answers themselves may use a twentieth of it.
+/// Largest growth of the process during [`CONCURRENCY`] calls, in MB. The answers themselves may use a twentieth of it.
 const GROWTH_MB_MAX: u64 = 16;
 /// Longest time for which the runtime may leave a ready task unscheduled; `/livez` is such a task.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -157,17 +159,12 @@ fn context(hostile: &Arc<Hostile>, number: u128) -> CallContext {
         name: "server-1".into(),
         component_key: "server".into(),
         ordinal: 1,
-        allocation: AllocationId::from_uuid(id(2)),
-        node: NodeView {
-            id: NodeId::from_uuid(id(3)),
-            name: "gpu-1".parse().unwrap(),
-            address: hostile::ADDRESS.to_owned(),
-        },
+        place: MemberPlace::Allocation { allocation: AllocationId::from_uuid(id(2)), node: NodeId::from_uuid(id(3)) },
+        machine: MachineView { name: "gpu-1".parse().unwrap(), address: hostile::ADDRESS.to_owned() },
         state: MemberState::Pending,
         health: Health::Progressing,
         touched: false,
     };
-    let member = Some(server.id);
     let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
     CallContext {
         workload: WorkloadView {
@@ -180,13 +177,16 @@ fn context(hostile: &Arc<Hostile>, number: u128) -> CallContext {
             facts: BTreeMap::new(),
             secrets: BTreeMap::from([("admin-kubeconfig".to_owned(), secret)]),
         },
-        member,
         secrets: Arc::new(OneSecret(hostile.kubeconfig.clone())),
         tunnels: Arc::new(HostileTunnels(hostile.clone())),
         progress: Arc::new(|_| {}),
         now: Timestamp::from_millis(0),
         deadline: Timestamp::from_millis(3_000),
     }
+}
+
+fn named(call: &str, parameters: serde_json::Value) -> ClusterCall {
+    ClusterCall { call: call.to_owned(), parameters }
 }
 
 async fn run_call(effects: Arc<Rke2Effects>, call: Call, context: CallContext) -> String {
@@ -199,8 +199,10 @@ async fn run_call(effects: Arc<Rke2Effects>, call: Call, context: CallContext) -
     };
     let refused = match call {
         Call::Kubeconfig => effects.deliver_access(request(), context).await.err(),
-        Call::KubeNodes => effects.call("kube_nodes", context).await.err(),
-        Call::KubeNodeReady => effects.call("kube_node_ready", context).await.err(),
+        Call::KubeNodes => effects.call(named("kube_nodes", serde_json::json!({})), context).await.err(),
+        Call::KubeNodeReady => {
+            effects.call(named("kube_node_ready", serde_json::json!({ "kube_node": "gpu-1" })), context).await.err()
+        }
     };
     let refused = refused.expect("a hostile response must be refused");
     format!("{}: {}", refused.code, refused.message)

@@ -1,11 +1,10 @@
 //! The app's implementation of the planner's interface.
 
-use gpuaas_model::{
-    AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, NextAction, OperationKind, Reason, TaskType,
-};
+use gpuaas_model::{AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, NextAction, Reason, TaskType};
 use gpuaas_planner::{
-    App, MemberView, Plan, PlanRefusal, RenderError, SecretSpec, StepAction, StepOutput, StepSpec, WorkloadView,
-    app::Manifest,
+    App, MemberView, OperationRequest, Plan, PlanRefusal, RenderError, SecretSpec, StepAction, StepOutput, StepSpec,
+    WorkloadView,
+    manifest::Manifest,
     placement::{Candidate, Placed},
 };
 use gpuaas_wire::task::{Preflight, Rke2Role, TaskFailure, UnitReport};
@@ -70,8 +69,13 @@ impl App for Rke2 {
         ]
     }
 
-    fn plan(&self, kind: OperationKind, workload: &WorkloadView, targets: &[MemberId]) -> Result<Plan, PlanRefusal> {
-        plan::plan(kind, workload, targets, &self.deadlines)
+    fn plan(
+        &self,
+        request: &OperationRequest,
+        workload: &WorkloadView,
+        targets: &[MemberId],
+    ) -> Result<Plan, PlanRefusal> {
+        plan::plan(request, workload, targets, &self.deadlines)
     }
 
     fn preflight(&self, occupied: bool) -> Option<Preflight> {

@@ -1,68 +1,105 @@
 //! The settings that a tenant can make, and RKE2's configuration files.
 
-use std::{fmt::Write, net::IpAddr};
+use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
 
 use gpuaas_model::{Code, Reason};
-use gpuaas_planner::{MemberView, WorkloadView};
+use gpuaas_planner::{MemberView, WorkloadView, schema::Violation};
 use gpuaas_wire::task::Rke2Configure;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::names;
+use crate::{
+    names,
+    schema::{self, SEE_SCHEMA},
+};
 
 /// Most entries in a list or map of settings.
 const ENTRIES_MAX: usize = 64;
 /// Longest text in the settings, in bytes.
 const TEXT_BYTES_MAX: usize = 253;
+/// Longest CIDR: an IPv6 address of eight groups with `/` and three digits.
+const CIDR_BYTES_MAX: usize = 43;
+
+/// Settings of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("examples" = [{ "tls_san": ["k8s.example"], "node_labels": { "rack": "b12" } }]))]
+pub(crate) struct Config {
+    /// DNS names and addresses that the certificate of the cluster's API names in addition to the server's.
+    #[schemars(length(max = ENTRIES_MAX), inner(length(min = 1, max = TEXT_BYTES_MAX)))]
+    tls_san: Vec<String>,
+    /// Labels of the cluster's nodes. Kubernetes' own namespaces are excluded.
+    #[schemars(extend("maxProperties" = ENTRIES_MAX))]
+    node_labels: BTreeMap<String, String>,
+    /// Addresses of pods, for example `10.42.0.0/16`.
+    #[schemars(length(max = CIDR_BYTES_MAX))]
+    cluster_cidr: Option<String>,
+    /// Addresses of services, for example `10.43.0.0/16`.
+    #[schemars(length(max = CIDR_BYTES_MAX))]
+    service_cidr: Option<String>,
+    /// The one DNS name or address under which nodes find the server. Defaults to the server's own address.
+    #[schemars(length(min = 1, max = TEXT_BYTES_MAX))]
+    registration_address: Option<String>,
+}
+
+impl Config {
+    /// Parses settings; null is none.
+    pub(crate) fn read(config: &Value) -> serde_json::Result<Self> {
+        Option::<Self>::deserialize(config).map(Option::unwrap_or_default)
+    }
+
+    /// Returns a reason for every setting whose value is not accepted.
+    fn check(&self) -> Vec<Reason> {
+        let sans = self.tls_san.iter().enumerate().filter(|(_, san)| !is_san(san)).map(|(at, san)| {
+            let detail = format!("{san:?} is neither a DNS name nor an address");
+            refused(&format!("tls_san[{at}]"), &detail, "send names or addresses")
+        });
+        let is_label = |key: &str, value: &str| is_label_key(key) && is_label_value(value);
+        let labels = self.node_labels.iter().filter(|(key, value)| !is_label(key, value)).map(|(key, _)| {
+            refused("node_labels", &format!("{key} is not an allowed node label"), "see Kubernetes' label syntax")
+        });
+        let cidrs = [("cluster_cidr", &self.cluster_cidr), ("service_cidr", &self.service_cidr)];
+        let cidrs = cidrs
+            .into_iter()
+            .filter(|(_, cidr)| cidr.as_ref().is_some_and(|cidr| !is_cidr(cidr)))
+            .map(|(name, _)| refused(name, "this is not a valid CIDR", "send for example 10.42.0.0/16"));
+        let address = self.registration_address.iter().filter(|address| !is_host(address)).map(|_| {
+            let next = "send the one name or address under which nodes find the server";
+            refused("registration_address", "this is neither a DNS name nor an address", next)
+        });
+        sans.chain(labels).chain(cidrs).chain(address).collect()
+    }
+}
 
 /// Returns a reason for every setting that is not accepted.
 pub(crate) fn check(config: &Value) -> Vec<Reason> {
-    let fields = match config {
-        Value::Null => return Vec::new(),
-        Value::Object(fields) => fields,
-        _ => return vec![refused("config", "settings must be an object", "see the app's config schema")],
+    let found = if config.is_null() { Vec::new() } else { schema::check::<Config>(config) };
+    if !found.is_empty() {
+        return found.into_iter().map(ill_formed).collect();
+    }
+    match Config::read(config) {
+        Ok(config) => config.check(),
+        Err(error) => vec![refused("config", &error.to_string(), SEE_SCHEMA)],
+    }
+}
+
+fn ill_formed(violation: Violation) -> Reason {
+    let detail = match (violation.field.as_str(), violation.keyword.as_str()) {
+        ("cni", _) => "the CNI is always canal",
+        ("write-kubeconfig-mode" | "write_kubeconfig_mode", _) => {
+            "kubeconfig files on nodes stay 0600: they hold an admin key"
+        }
+        (_, "additionalProperties") => "this setting is not supported",
+        _ => return violation.reason("config", Code::ConfigInvalid, SEE_SCHEMA),
     };
-    fields.iter().flat_map(|(name, value)| check_one(name, value)).collect()
+    let detail = detail.to_owned();
+    Violation { detail, ..violation }.reason("config", Code::ConfigInvalid, SEE_SCHEMA)
 }
 
 fn refused(field: &str, detail: &str, next: &str) -> Reason {
     let (field, detail, next) = (field.to_owned(), detail.to_owned(), Some(next.to_owned()));
     Reason { field, code: Code::ConfigInvalid, detail, next }
-}
-
-fn check_one(name: &str, value: &Value) -> Vec<Reason> {
-    match (name, value) {
-        ("tls_san", Value::Array(names)) if names.len() <= ENTRIES_MAX => names
-            .iter()
-            .filter(|san| !san.as_str().is_some_and(is_san))
-            .map(|san| {
-                refused("tls_san", &format!("{san} is neither a DNS name nor an address"), "send names or addresses")
-            })
-            .collect(),
-        ("node_labels", Value::Object(labels)) if labels.len() <= ENTRIES_MAX => labels
-            .iter()
-            .filter(|(key, value)| !(is_label_key(key) && value.as_str().is_some_and(is_label_value)))
-            .map(|(key, _)| {
-                refused("node_labels", &format!("{key} is not an allowed node label"), "see Kubernetes' label syntax")
-            })
-            .collect(),
-        ("registration_address", Value::String(name)) if is_host(name) => Vec::new(),
-        ("registration_address", _) => vec![refused(
-            name,
-            "this is neither a DNS name nor an address",
-            "send the one name or address under which nodes find the server",
-        )],
-        ("cluster_cidr" | "service_cidr", Value::String(cidr)) if is_cidr(cidr) => Vec::new(),
-        ("cluster_cidr" | "service_cidr", _) => {
-            vec![refused(name, "this is not a valid CIDR", "send for example 10.42.0.0/16")]
-        }
-        ("tls_san", _) => vec![refused(name, "this must be a list of names", "send a list of at most 64 names")],
-        ("node_labels", _) => vec![refused(name, "this must be a map of labels", "send a map of at most 64 labels")],
-        ("cni", _) => vec![refused(name, "the CNI is always canal", "leave it out")],
-        ("write-kubeconfig-mode" | "write_kubeconfig_mode", _) => {
-            vec![refused(name, "kubeconfig files on nodes stay 0600: they hold an admin key", "leave it out")]
-        }
-        _ => vec![refused(name, "this setting is not supported", "see the app's config schema")],
-    }
 }
 
 fn is_san(text: &str) -> bool {
@@ -106,41 +143,35 @@ fn is_cidr(text: &str) -> bool {
 }
 
 /// Returns the server's `config.yaml`. Keys have a fixed order, and every text is quoted, so that YAML reads it as nothing but text.
-pub(crate) fn server(workload: &WorkloadView, member: &MemberView) -> String {
-    let mut yaml = common(workload, member);
+pub(crate) fn server(config: &Config, member: &MemberView) -> String {
+    let mut yaml = common(config, member);
     line(&mut yaml, "agent-token-file", Rke2Configure::AGENT_TOKEN_PATH);
-    line(&mut yaml, "advertise-address", &member.node.address);
+    line(&mut yaml, "advertise-address", &member.machine.address);
     line(&mut yaml, "cni", "canal");
     line(&mut yaml, "write-kubeconfig-mode", "0600");
-    for (key, setting) in [("cluster-cidr", "cluster_cidr"), ("service-cidr", "service_cidr")] {
-        if let Some(cidr) = workload.config.get(setting).and_then(Value::as_str) {
+    for (key, cidr) in [("cluster-cidr", &config.cluster_cidr), ("service-cidr", &config.service_cidr)] {
+        if let Some(cidr) = cidr {
             line(&mut yaml, key, cidr);
         }
     }
-    let sans = workload.config.get("tls_san").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let mut names = vec![member.node.address.as_str()];
-    for name in registration_address(workload).into_iter().chain(sans) {
+    let mut names = vec![&member.machine.address];
+    for name in config.registration_address.iter().chain(&config.tls_san) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    list(&mut yaml, "tls-san", names.into_iter());
+    list(&mut yaml, "tls-san", names.into_iter().map(String::as_str));
     yaml
 }
 
 /// Returns an agent's `config.yaml`; `None` without a server. The agent joins at the cluster's registration address if there is one,
 /// otherwise at the server's own.
-pub(crate) fn agent(workload: &WorkloadView, member: &MemberView) -> Option<String> {
+pub(crate) fn agent(config: &Config, workload: &WorkloadView, member: &MemberView) -> Option<String> {
     let server = workload.component(names::SERVER).find(|member| member.is_present())?;
-    let host = registration_address(workload).unwrap_or(&server.node.address);
-    let mut yaml = common(workload, member);
+    let host = config.registration_address.as_ref().unwrap_or(&server.machine.address);
+    let mut yaml = common(config, member);
     line(&mut yaml, "server", &format!("https://{}:9345", in_url(host)));
     Some(yaml)
-}
-
-/// Returns the name or address under which nodes find the server, independent of its machine.
-fn registration_address(workload: &WorkloadView) -> Option<&str> {
-    workload.config.get("registration_address").and_then(Value::as_str)
 }
 
 /// Puts an IPv6 address in brackets, as a URL requires.
@@ -150,14 +181,13 @@ fn in_url(host: &str) -> String {
 
 /// Returns the lines that servers and agents share. They always include the node's own address: RKE2 would choose one by the default route,
 /// and not always the same one.
-fn common(workload: &WorkloadView, member: &MemberView) -> String {
+fn common(config: &Config, member: &MemberView) -> String {
     let mut yaml = String::new();
     line(&mut yaml, "token-file", Rke2Configure::TOKEN_PATH);
-    line(&mut yaml, "node-name", member.node.name.as_str());
-    line(&mut yaml, "node-ip", &member.node.address);
-    line(&mut yaml, "bind-address", &member.node.address);
-    let labels = workload.config.get("node_labels").and_then(Value::as_object).into_iter().flatten();
-    let labels: Vec<String> = labels.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect();
+    line(&mut yaml, "node-name", member.machine.name.as_str());
+    line(&mut yaml, "node-ip", &member.machine.address);
+    line(&mut yaml, "bind-address", &member.machine.address);
+    let labels: Vec<String> = config.node_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     if !labels.is_empty() {
         list(&mut yaml, "node-label", labels.iter().map(String::as_str));
     }
@@ -200,7 +230,7 @@ mod tests {
             (json!({"storage_class": "x"}), "storage_class"),
             (json!({"write-kubeconfig-mode": "0644"}), "write-kubeconfig-mode"),
             (json!({"cni": "cilium"}), "cni"),
-            (json!({"tls_san": ["a b"]}), "tls_san"),
+            (json!({"tls_san": ["k8s.example", "a b"]}), "tls_san[1]"),
             (json!({"tls_san": "x"}), "tls_san"),
             (json!({"node_labels": {"node-role.kubernetes.io/master": "true"}}), "node_labels"),
             (json!({"node_labels": {"a": "b\nc"}}), "node_labels"),

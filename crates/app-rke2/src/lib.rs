@@ -7,17 +7,21 @@
 //! not promised yet.
 
 mod app;
+mod call;
 mod config;
 mod faults;
 mod manifest;
+mod operation;
 mod placement;
 mod plan;
 mod render;
 mod requirements;
 mod results;
+mod schema;
 mod size;
 
 pub use app::Rke2;
+pub use call::Rke2Call;
 pub use faults::{FAULTS, FaultRow, LogSpan};
 pub use plan::Deadlines;
 

@@ -1,10 +1,14 @@
 //! The app's description in the catalog.
 
-use gpuaas_model::{OperationKind, TaskType};
-use gpuaas_planner::app::Manifest;
-use serde_json::json;
+use gpuaas_model::TaskType;
+use gpuaas_planner::Manifest;
 
-use crate::placement::AGENTS_MAX;
+use crate::{
+    config::Config,
+    operation,
+    placement::{AddedMembers, Placement},
+    schema,
+};
 
 /// Phases in their order, those of a decommission last.
 pub(crate) mod phase {
@@ -44,28 +48,13 @@ const SUMS: &str = "sha256sum-amd64.txt";
 
 pub(crate) fn manifest() -> Manifest {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    let uuid = json!({ "type": "string", "format": "uuid" });
     Manifest {
         slug: "rke2".to_owned(),
         name: "Self-managed Kubernetes (RKE2)".to_owned(),
         summary: "One server, any number of agents, a kubeconfig; you operate the cluster.".to_owned(),
-        placement_schema: json!({
-            "type": "object", "additionalProperties": false, "required": ["server_allocation_id"],
-            "properties": {
-                "server_allocation_id": uuid,
-                "agent_allocation_ids": { "type": "array", "items": uuid, "uniqueItems": true, "maxItems": AGENTS_MAX },
-            },
-        }),
-        config_schema: json!({
-            "type": "object", "additionalProperties": false,
-            "properties": {
-                "tls_san": { "type": "array", "items": { "type": "string" } },
-                "node_labels": { "type": "object", "additionalProperties": { "type": "string" } },
-                "cluster_cidr": { "type": "string" },
-                "service_cidr": { "type": "string" },
-                "registration_address": { "type": "string" },
-            },
-        }),
+        placement_schema: schema::of::<Placement>(),
+        added_members_schema: schema::of::<AddedMembers>(),
+        config_schema: schema::of::<Config>(),
         promises: texts(&[
             "node placement",
             "ordered cluster bootstrap",
@@ -74,8 +63,8 @@ pub(crate) fn manifest() -> Manifest {
         ]),
         not_promised: texts(&[
             "managed cluster operations",
-            "SRE ownership of cluster health",
-            "in-place version upgrades",
+            "responsibility for the cluster's health",
+            "version upgrades in place",
             "embedded cluster dashboard",
             "storage classes or persistent volumes",
             "a stable external endpoint",
@@ -94,7 +83,7 @@ pub(crate) fn manifest() -> Manifest {
         ]
         .map(|task| (task, 1))
         .to_vec(),
-        operations: vec![OperationKind::Deploy, OperationKind::AddMember, OperationKind::Decommission],
+        operations: operation::specs(),
         release_files: texts(&[ARCHIVE, IMAGES]),
         release_sums: SUMS.to_owned(),
     }

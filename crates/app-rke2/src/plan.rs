@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use gpuaas_model::{MemberEvent, MemberId, MemberState, OperationKind, TaskType};
 use gpuaas_planner::{
-    FailureScope, MemberView, Plan, PlanRefusal, RecordKind, Retry, StepAction, StepKey, StepSpec, WorkloadView,
+    FailureScope, MemberView, OperationRequest, Plan, PlanRefusal, RecordKind, Retry, StepAction, StepKey, StepSpec,
+    WorkloadView,
 };
 
-use crate::{manifest::phase, names, size::ReleaseSize};
+use crate::{call::CallName, manifest::phase, names, operation::Operation, size::ReleaseSize};
 
 /// Longest time of each step, without the time that the bytes of its release need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,31 +39,22 @@ impl Default for Deadlines {
 
 /// Returns the steps of an operation.
 pub(crate) fn plan(
-    kind: OperationKind,
+    request: &OperationRequest,
     workload: &WorkloadView,
     targets: &[MemberId],
     deadlines: &Deadlines,
 ) -> Result<Plan, PlanRefusal> {
+    if let Some(member) = workload.members.iter().find(|member| member.place.node().is_none()) {
+        return Err(PlanRefusal::NotNow(format!("{} is on a machine that takes no tasks", member.name)));
+    }
     let planning = Planning { workload, targets, deadlines, size: ReleaseSize::of(&workload.release) };
-    match kind {
-        OperationKind::Deploy => planning.deploy(),
-        OperationKind::AddMember => Ok(planning.add_members()),
-        OperationKind::Decommission => Ok(planning.decommission()),
-        OperationKind::DrainMember
-        | OperationKind::RemoveMember
-        | OperationKind::ReplaceMember
-        | OperationKind::Stop
-        | OperationKind::Start
-        | OperationKind::Reconcile
-        | OperationKind::Repair
-        | OperationKind::Upgrade
-        | OperationKind::Snapshot
-        | OperationKind::Restore
-        | OperationKind::RotateCertificates => Err(PlanRefusal::Unsupported {
-            app: "rke2".to_owned(),
-            kind,
-            next: "resume a failed operation, or decommission the workload".to_owned(),
-        }),
+    match request.parse()? {
+        Operation::Deploy(_) => planning.deploy(),
+        Operation::AddMember(_) => Ok(planning.add_members()),
+        Operation::Decommission(_) => Ok(planning.decommission()),
+        Operation::Upgrade(_) | Operation::Restore(_) | Operation::ReplaceMember(_) => {
+            Err(PlanRefusal::Unavailable { app: "rke2".to_owned(), kind: request.kind })
+        }
     }
 }
 
@@ -84,7 +76,7 @@ impl Planning<'_> {
         ));
         if is_ready(server) {
             // A deployment that is retried: its ready server is checked, not bootstrapped again.
-            plan = plan.then(self.cluster("api_ready", None, phase::SERVER_BOOTSTRAPPING, self.deadlines.short));
+            plan = plan.then(self.cluster(CallName::ApiReady, None, phase::SERVER_BOOTSTRAPPING, self.deadlines.short));
         } else {
             for step in self.bootstrap(server) {
                 plan = plan.then(step);
@@ -99,7 +91,7 @@ impl Planning<'_> {
             ends.push(end);
         }
         let mut deliver =
-            self.cluster("deliver_access", None, phase::KUBECONFIG_DELIVERY_REQUESTED, self.deadlines.short);
+            self.cluster(CallName::DeliverAccess, None, phase::KUBECONFIG_DELIVERY_REQUESTED, self.deadlines.short);
         // The kubeconfig depends only on the server: a failed agent does not withhold it.
         deliver.needs = vec![ready];
         let mut done = self.record("ready", phase::READY, RecordKind::Milestone);
@@ -111,7 +103,7 @@ impl Planning<'_> {
     fn add_members(&self) -> Plan {
         let mut plan = Plan::of(OperationKind::AddMember)
             .then(self.record("placement", phase::PLACEMENT_VALIDATED, RecordKind::ConfirmPlacement))
-            .then(self.cluster("api_ready", None, phase::SERVER_READY_FOR_AGENT_JOIN, self.deadlines.short));
+            .then(self.cluster(CallName::ApiReady, None, phase::SERVER_READY_FOR_AGENT_JOIN, self.deadlines.short));
         let ready = StepKey::named("api_ready");
         let mut ends = Vec::new();
         for agent in self.agents().filter(|agent| !is_ready(agent)) {
@@ -159,7 +151,7 @@ impl Planning<'_> {
             ..self.task(server, "start", TaskType::Rke2Start, phase::SERVER_BOOTSTRAPPING, self.start_deadline())
         };
         let node_ready =
-            self.cluster("kube_node_ready", Some(server), phase::SERVER_BOOTSTRAPPING, self.deadlines.node_ready);
+            self.cluster(CallName::KubeNodeReady, Some(server), phase::SERVER_BOOTSTRAPPING, self.deadlines.node_ready);
         vec![
             StepSpec {
                 begins: Some(MemberEvent::Prepare),
@@ -182,7 +174,7 @@ impl Planning<'_> {
                 phase::SERVER_BOOTSTRAPPING,
                 self.deadlines.short,
             ),
-            self.cluster("api_ready", None, phase::SERVER_BOOTSTRAPPING, self.deadlines.node_ready),
+            self.cluster(CallName::ApiReady, None, phase::SERVER_BOOTSTRAPPING, self.deadlines.node_ready),
             StepSpec { ends: Some(MemberEvent::BecameReady), ..node_ready },
         ]
     }
@@ -194,7 +186,8 @@ impl Planning<'_> {
             retry: Retry::SLOW,
             ..self.task(agent, "start", TaskType::Rke2Start, phase::AGENT_JOINING, self.start_deadline())
         };
-        let node_ready = self.cluster("kube_node_ready", Some(agent), phase::AGENT_JOINING, self.deadlines.node_ready);
+        let node_ready =
+            self.cluster(CallName::KubeNodeReady, Some(agent), phase::AGENT_JOINING, self.deadlines.node_ready);
         let steps = [
             StepSpec {
                 begins: Some(MemberEvent::Prepare),
@@ -253,13 +246,15 @@ impl Planning<'_> {
     }
 
     fn task(&self, member: &MemberView, what: &str, task: TaskType, phase: &str, deadline: Duration) -> StepSpec {
-        let action = StepAction::NodeTask { node: member.node.id, task };
+        let node = member.place.node().expect("plan() refuses workloads with other members");
+        let action = StepAction::NodeTask { node, task };
         step(StepKey::of(&member.name, what), Some(member), phase, action, deadline)
     }
 
-    fn cluster(&self, call: &str, member: Option<&MemberView>, phase: &str, deadline: Duration) -> StepSpec {
-        let key = member.map_or_else(|| StepKey::named(call), |member| StepKey::of(&member.name, "wait-ready"));
-        step(key, member, phase, StepAction::ClusterCall { call: call.to_owned() }, deadline)
+    fn cluster(&self, call: CallName, member: Option<&MemberView>, phase: &str, deadline: Duration) -> StepSpec {
+        let key =
+            member.map_or_else(|| StepKey::named(call.as_str()), |member| StepKey::of(&member.name, "wait-ready"));
+        step(key, member, phase, StepAction::ClusterCall { call: call.as_str().to_owned() }, deadline)
     }
 
     fn record(&self, key: &str, phase: &str, record: RecordKind) -> StepSpec {
@@ -283,6 +278,6 @@ fn step(key: StepKey, member: Option<&MemberView>, phase: &str, action: StepActi
         ends: None,
         deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
         retry: Retry::QUICK,
-        scope: FailureScope::Workload,
+        scope: FailureScope::Operation,
     }
 }

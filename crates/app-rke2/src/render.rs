@@ -1,4 +1,4 @@
-//! Renders the parameters of each task from the workload's state when the task starts.
+//! Renders the parameters of each task and cluster call from the workload's state when the attempt starts.
 
 use gpuaas_planner::{ArtifactView, MemberView, RenderError, SecretView, StepAction, StepSpec, WorkloadView};
 use gpuaas_wire::task::{
@@ -9,7 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    config, faults,
+    call::CallName,
+    config::{self, Config},
+    faults,
     manifest::{ARCHIVE, IMAGES},
     names, requirements,
     size::{InstallProgress, ReleaseSize},
@@ -20,9 +22,21 @@ const RESTARTS_MAX: u32 = 2;
 
 /// Returns the parameters of one attempt.
 pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError> {
-    let missing = |missing: &str| RenderError { step: step.key.to_string(), missing: missing.to_owned() };
-    let StepAction::NodeTask { task, .. } = &step.action else { return Ok(Value::Null) };
-    let member = step.member.and_then(|id| workload.member(id)).ok_or_else(|| missing("its member"))?;
+    let missing = |missing: &str| RenderError::Missing { step: step.key.clone(), missing: missing.to_owned() };
+    let member = step.member.and_then(|id| workload.member(id));
+    let task = match &step.action {
+        StepAction::NodeTask { task, .. } => task,
+        StepAction::ClusterCall { call } => {
+            let unknown = || RenderError::UnknownCall { step: step.key.clone(), call: call.clone() };
+            let name = CallName::parse(call).ok_or_else(unknown)?;
+            return Ok(name
+                .about(member.map(|member| &member.machine.name))
+                .ok_or_else(|| missing("its member"))?
+                .parameters());
+        }
+        StepAction::Record { .. } => return Ok(Value::Null),
+    };
+    let member = member.ok_or_else(|| missing("its member"))?;
     let role = role(member);
     use gpuaas_model::TaskType as T;
     match task {
@@ -40,17 +54,18 @@ pub(crate) fn render(step: &StepSpec, workload: &WorkloadView) -> Result<Value, 
             images: vec![artifact(workload, IMAGES).ok_or_else(|| missing(IMAGES))?],
         }),
         T::Rke2Configure => {
+            let config = Config::read(&workload.config).map_err(|_| missing("valid settings"))?;
             let secret = |name: &str| workload.secrets.get(name).map(reference).ok_or_else(|| missing(name));
             value(&match role {
                 Rke2Role::Server => Rke2Configure {
                     role,
-                    config: config::server(workload, member),
+                    config: config::server(&config, member),
                     token: secret(names::SERVER_TOKEN)?,
                     agent_token: Some(secret(names::AGENT_TOKEN)?),
                 },
                 Rke2Role::Agent => Rke2Configure {
                     role,
-                    config: config::agent(workload, member).ok_or_else(|| missing("its server"))?,
+                    config: config::agent(&config, workload, member).ok_or_else(|| missing("its server"))?,
                     token: secret(names::JOIN_TOKEN)?,
                     agent_token: None,
                 },

@@ -163,3 +163,14 @@ fn units() -> Vec<String> {
 fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_accept_every_path_of_an_uninstall() {
+        assert!(!uninstall(true).paths.is_empty());
+        assert_eq!(uninstall(true).foreign_path(), None);
+    }
+}

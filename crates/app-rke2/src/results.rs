@@ -1,6 +1,6 @@
 //! The outputs of successful steps.
 
-use gpuaas_model::{Check, Evidence, Fault, FaultClass, NextAction};
+use gpuaas_model::{Check, Endpoint, Evidence, Fault, FaultClass, NextAction};
 use gpuaas_planner::{SecretPart, StepAction, StepOutput, StepSpec, WorkloadView};
 use gpuaas_wire::task::{PreflightReport, ResidueReport, Rke2KubeconfigStored, Rke2Started, Severity};
 use serde::de::DeserializeOwned;
@@ -72,7 +72,7 @@ fn preflight(
     if let Ok(check) = first.check.parse::<Check>() {
         let advice = format!("reported by the node: {}", first.fix);
         fault.next = match check.fix().zip(member) {
-            Some((fix, member)) => NextAction::fix(advice, &member.node.name, fix),
+            Some((fix, member)) => NextAction::fix(advice, &member.machine.name, fix),
             None => NextAction::then_resume(&advice, &workload.name),
         };
     }
@@ -82,7 +82,7 @@ fn preflight(
 /// Composes the join token from the CA's digest: agents verify the cluster's CA with it before they send anything.
 fn started(started: &Rke2Started, step: &StepSpec, workload: &WorkloadView) -> Vec<StepOutput> {
     let Some(ca_sha256) = &started.ca_sha256 else { return Vec::new() };
-    let address = step.member.and_then(|id| workload.member(id)).map(|member| member.node.address.clone());
+    let address = step.member.and_then(|id| workload.member(id)).map(|member| member.machine.address.clone());
     let mut outputs = vec![
         StepOutput::Fact(names::CA_SHA256.to_owned(), Value::String(ca_sha256.clone())),
         StepOutput::Composed {
@@ -93,7 +93,10 @@ fn started(started: &Rke2Started, step: &StepSpec, workload: &WorkloadView) -> V
             ],
         },
     ];
-    outputs.extend(address.map(|address| StepOutput::Endpoint(format!("https://{address}:6443"))));
+    outputs.extend(address.map(|address| StepOutput::Endpoint {
+        purpose: Endpoint::API.to_owned(),
+        address: format!("https://{address}:6443"),
+    }));
     outputs
 }
 
@@ -116,7 +119,7 @@ fn residue(
     let evidence = Evidence::new("residue report", None, &unseen.chain(items).collect::<Vec<_>>().join(", "));
     let mut fault = faults::RESIDUE.fault(whom, &workload.name, Some(evidence));
     if let Some(member) = member {
-        let reset = format!("gpuaas node reset {} --force --reason TEXT", member.node.name);
+        let reset = format!("gpuaas node reset {} --force --reason TEXT", member.machine.name);
         fault.next.text = format!("ask an operator to reset and reimage the node ({reset}), then resume");
     }
     Err(Box::new(fault))

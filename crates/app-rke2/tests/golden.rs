@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use gpuaas_app_rke2::Rke2;
 use gpuaas_model::{
-    AllocationId, Health, MemberId, MemberState, NodeId, OperationKind, ProjectId, SecretId, Timestamp, WorkloadId,
+    AllocationId, Health, MemberId, MemberPlace, MemberState, NodeId, OperationKind, ProjectId, SecretId, Timestamp,
+    WorkloadId,
 };
 use gpuaas_planner::{
-    App, ArtifactView, MemberView, NodeView, Plan, ReleaseView, SecretView, StepAction, StepKey, StepOutput, StepSpec,
-    WorkloadView, check,
+    App, ArtifactView, MachineView, MemberView, OperationRequest, Plan, PlanRefusal, ReleaseView, SecretView,
+    StepAction, StepKey, StepOutput, StepSpec, WorkloadView, check,
 };
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -26,9 +27,11 @@ fn member(component: &str, ordinal: u32, state: MemberState) -> MemberView {
         name: format!("{component}-{ordinal}"),
         component_key: component.to_owned(),
         ordinal,
-        allocation: AllocationId::from_uuid(id(1_000 + number)),
-        node: NodeView {
-            id: NodeId::from_uuid(id(2_000 + number)),
+        place: MemberPlace::Allocation {
+            allocation: AllocationId::from_uuid(id(1_000 + number)),
+            node: NodeId::from_uuid(id(2_000 + number)),
+        },
+        machine: MachineView {
             name: format!("gpu-{number:02}").parse().expect("a name"),
             address: format!("10.4.0.{number}"),
         },
@@ -60,7 +63,7 @@ fn pending() -> Vec<MemberView> {
 
 fn plan(kind: OperationKind, workload: &WorkloadView) -> Plan {
     let targets: Vec<MemberId> = workload.members.iter().map(|member| member.id).collect();
-    Rke2::default().plan(kind, workload, &targets).expect("a plan")
+    Rke2::default().plan(&OperationRequest::of(kind), workload, &targets).expect("a plan")
 }
 
 fn config_of(key: &str, workload: &WorkloadView) -> String {
@@ -144,7 +147,8 @@ fn golden_manifest_lists_promises() {
     let manifest = app.manifest();
     let text = json!({
         "name": manifest.name, "promises": manifest.promises, "not_promised": manifest.not_promised, "phases": manifest.phases,
-        "placement_schema": manifest.placement_schema, "config_schema": manifest.config_schema,
+        "placement_schema": manifest.placement_schema, "added_members_schema": manifest.added_members_schema,
+        "config_schema": manifest.config_schema, "operations": manifest.operations,
     });
     settings().bind(|| assert_snapshot!("manifest", serde_json::to_string_pretty(&text).expect("JSON")));
 }
@@ -260,6 +264,22 @@ fn all_blocking_findings_are_reported_with_the_fix_of_the_first() {
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas node fix gpu-101 inotify"));
     let fault = apply(json!([finding("of_its_own", "blocking")])).expect_err("blocked");
     assert!(!fault.next.text.contains("mend"), "the next action of an unknown check is not shown: {}", fault.next.text);
+}
+
+#[test]
+fn operations_without_a_plan_are_refused() {
+    let running = workload(Value::Null, pending());
+    let request = OperationRequest {
+        kind: OperationKind::Upgrade,
+        parameters: [("version".to_owned(), json!("v1.37.1+rke2r1"))].into_iter().collect(),
+    };
+    let refusal = Rke2::default().plan(&request, &running, &[]).expect_err("it has no plan");
+    assert_eq!(refusal.to_string(), "upgrade is not available yet for rke2");
+    let mut external = running;
+    let machine = "edge-1".parse().expect("a name");
+    external.members[1].place = MemberPlace::External { machine, address: "192.0.2.7".to_owned() };
+    let refusal = Rke2::default().plan(&OperationRequest::of(OperationKind::Deploy), &external, &[]);
+    assert_eq!(refusal, Err(PlanRefusal::NotNow("agent-1 is on a machine that takes no tasks".to_owned())));
 }
 
 #[test]

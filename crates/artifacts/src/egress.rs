@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn private_addresses_are_refused_in_every_notation() {
-        let reach = EgressPolicy::default();
+        let egress = EgressPolicy::default();
         for refused in [
             "127.0.0.1",
             "127.255.0.1",
@@ -158,12 +158,12 @@ mod tests {
             "2001:db8::1",
             "100::1",
         ] {
-            assert!(!reach.allows(refused.parse().unwrap()), "{refused}");
+            assert!(!egress.allows(refused.parse().unwrap()), "{refused}");
         }
         for allowed in
             ["1.1.1.1", "140.82.121.4", "172.15.0.1", "172.32.0.1", "100.63.0.1", "2606:4700::1111", "::ffff:1.1.1.1"]
         {
-            assert!(reach.allows(allowed.parse().unwrap()), "{allowed}");
+            assert!(egress.allows(allowed.parse().unwrap()), "{allowed}");
         }
     }
 
@@ -177,11 +177,11 @@ mod tests {
 
     #[test]
     fn only_configured_private_networks_are_allowed() {
-        let reach = EgressPolicy::with_private(vec!["10.4.0.0/16".parse().unwrap(), "fd00::/8".parse().unwrap()]);
+        let egress = EgressPolicy::with_private(vec!["10.4.0.0/16".parse().unwrap(), "fd00::/8".parse().unwrap()]);
         for (address, is_allowed) in
             [("10.4.0.7", true), ("::ffff:10.4.0.7", true), ("10.5.0.7", false), ("fd12::1", true), ("fc00::1", false)]
         {
-            assert_eq!(reach.allows(address.parse().unwrap()), is_allowed, "{address}");
+            assert_eq!(egress.allows(address.parse().unwrap()), is_allowed, "{address}");
         }
     }
 }

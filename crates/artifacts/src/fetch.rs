@@ -1,7 +1,7 @@
 //! Fetches files from a web server: HTTP/1.1 over TLS.
 //!
 //! Guarantees:
-//! - Every server, including those behind a redirect, is allowed by [`crate::reach`] and authenticated by TLS.
+//! - Every server, including those behind a redirect, is allowed by [`crate::egress`] and authenticated by TLS.
 //! - The reason why a server was not reached is only logged; the caller gets the same error for every reason.
 //! - URLs appear in no log and no error, because release servers put signatures into them; the log names only host and port.
 
@@ -80,7 +80,7 @@ pub(crate) struct HttpFetch {
 }
 
 impl HttpFetch {
-    /// Trusts the certificate authorities of a PEM file, for example [`SYSTEM_CA_BUNDLE`], and connects only where `reach` allows it.
+    /// Trusts the certificate authorities of a PEM file, for example [`SYSTEM_CA_BUNDLE`], and connects only where `egress` allows it.
     pub(crate) fn trusting(ca_bundle: &Path, egress: EgressPolicy) -> Result<Self, ArtifactError> {
         let failed = |error: &dyn std::fmt::Display| ArtifactError::Store(format!("{}: {error}", ca_bundle.display()));
         let mut roots = rustls::RootCertStore::empty();

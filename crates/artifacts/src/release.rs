@@ -43,13 +43,13 @@ pub struct ImportedFile {
 /// An imported release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedRelease {
-    /// The files, in the order of [`Wanted::files`].
+    /// The files, in the order of [`ReleaseRequest::files`].
     pub files: Vec<ImportedFile>,
     /// Version from the stand-in marker, otherwise from the last part of the source's path; `None` if neither gives one.
     pub version: Option<String>,
     /// Whether the release has the marker file of a stand-in.
     pub stand_in: bool,
-    /// The digest or key that verified the sum file, or `Nothing`.
+    /// The digest or key that verified the sum file, or [`VerifiedBy::Nothing`].
     pub verified_by: VerifiedBy,
 }
 
@@ -109,8 +109,8 @@ pub(crate) fn verified_sums(
         true => read_file(folder, &signature_of(sums), SIGNATURE_BYTES_MAX)?,
         false => None,
     };
-    let beside = adjacent.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let verified_by = verification.verify(sums, &bytes, proof, beside.as_deref())?;
+    let signature = adjacent.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let verified_by = verification.verify(sums, &bytes, proof, signature.as_deref())?;
     Ok((String::from_utf8_lossy(&bytes).into_owned(), verified_by))
 }
 

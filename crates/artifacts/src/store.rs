@@ -50,7 +50,7 @@ pub struct ArtifactStore {
 
 impl ArtifactStore {
     /// Opens the store in a folder and creates the folder if needed. Removes unfinished uploads of earlier processes: all of them with
-    /// [`Users::One`], only those without a write for 24 h with [`Users::Several`].
+    /// [`Writers::One`], only those without a write for 24 h with [`Writers::Several`].
     pub fn open(folder: &Path, writers: Writers) -> Result<Self, ArtifactError> {
         std::fs::create_dir_all(folder).map_err(|error| ArtifactError::disk(folder, error))?;
         for entry in std::fs::read_dir(folder).map_err(|error| ArtifactError::disk(folder, error))? {

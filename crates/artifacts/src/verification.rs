@@ -73,7 +73,7 @@ impl Proof<'_> {
 }
 
 impl Verification {
-    /// Verifies a sum file. `beside` is the text of the signature file next to it, used if the request has no proof.
+    /// Verifies a sum file. `adjacent` is the text of the signature file next to it, used if the request has no proof.
     pub(crate) fn verify(
         &self,
         name: &str,

@@ -10,8 +10,6 @@ use gpuaas_wire::{
 use tokio::io::AsyncRead;
 use uuid::Uuid;
 
-use crate::peers::Holder;
-
 /// The certificate of a connection. The handshake has verified its chain and key, but not its validity period and epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresentedCertificate {
@@ -75,9 +73,6 @@ pub trait ChannelBackend: Send + Sync {
     /// Records that a disconnected node did not reconnect to this replica in time; it may have reconnected to another. Returns once that is
     /// recorded.
     async fn became_unreachable(&self, node: NodeId);
-
-    /// Returns the other replica that holds the node's channel, if any.
-    async fn holder(&self, node: NodeId) -> Option<Holder>;
 
     /// Returns the addresses of all replicas' channels, `host:port`.
     async fn endpoints(&self) -> Vec<String>;

@@ -10,13 +10,11 @@ use std::{
 use futures::Stream;
 use gpuaas_model::{Clock, EnrolledNode, NodeId};
 use gpuaas_wire::session::{JournalLine, Refusal, TaskLine};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    backend::ChannelBackend,
     connections::Connections,
     link::Link,
-    liveness::Liveness,
     peers::{PeerOptions, Peers},
     proxy_protocol::ProxyProtocol,
     rate_limits::RateLimits,
@@ -74,15 +72,26 @@ pub struct Channel {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// Work that a request causes and for which the service needs its backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Checks the connections of a node that changed. The node is among the pending readmissions.
+    Readmit(NodeId),
+    /// Starts the unreachable timer of a node.
+    AwaitReturn(NodeId),
+    /// Sends the present endpoints of the channel to every node that is connected here.
+    BroadcastEndpoints,
+}
+
+/// The state of a channel, without the backend: requests to nodes need only this.
 pub(crate) struct Shared {
-    pub(crate) backend: Arc<dyn ChannelBackend>,
-    pub(crate) liveness: Liveness,
     pub(crate) peers: Option<Peers>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) rate_limits: RateLimits,
     pub(crate) readmissions: Readmissions,
     pub(crate) report_throttle: ReportThrottle,
     pub(crate) clock: Arc<dyn Clock>,
+    orders: mpsc::UnboundedSender<Order>,
     /// The control connection of each node that is connected to this replica.
     sessions: Mutex<HashMap<NodeId, Session>>,
     /// Bulk connections that were requested and have not arrived yet.
@@ -90,21 +99,27 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(backend: Arc<dyn ChannelBackend>, options: &ChannelOptions) -> Arc<Self> {
-        let liveness = Liveness::new(backend.clone(), options.unreachable_after);
-        let peers = options.peers.clone().map(Peers::new);
-        Arc::new(Self {
-            backend,
-            liveness,
-            peers,
+    /// Creates the state of a channel without connections, and the queue of orders to its service.
+    pub(crate) fn new(options: &ChannelOptions) -> (Arc<Self>, mpsc::UnboundedReceiver<Order>) {
+        let (orders, queue) = mpsc::unbounded_channel();
+        let shared = Arc::new(Self {
+            peers: options.peers.clone().map(Peers::new),
             connections: Arc::default(),
             rate_limits: RateLimits::default(),
             readmissions: Readmissions::default(),
             report_throttle: ReportThrottle::default(),
             clock: options.clock.clone(),
+            orders,
             sessions: Mutex::default(),
             awaited: Mutex::default(),
-        })
+        });
+        (shared, queue)
+    }
+
+    /// Orders work that needs the backend. It waits until the service runs.
+    pub(crate) fn order(&self, order: Order) {
+        // Fails only if the service has ended, and with it all connections.
+        let _ = self.orders.send(order);
     }
 
     pub(crate) fn session(&self, node: NodeId) -> Result<Session, ChannelError> {

@@ -21,7 +21,7 @@ use tokio_util::{io::ReaderStream, sync::CancellationToken};
 use zeroize::Zeroizing;
 
 use crate::{
-    backend::{Admission, FetchError, PresentedCertificate},
+    backend::{Admission, ChannelBackend, FetchError, PresentedCertificate},
     channel::Shared,
     connections::ConnectionPermit,
     idle::Idle,
@@ -46,6 +46,7 @@ type HttpResponse = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
 struct Fetch {
     shared: Arc<Shared>,
+    backend: Arc<dyn ChannelBackend>,
     permit: Arc<ConnectionPermit>,
     idle: Idle,
     /// Ends the connection.
@@ -53,13 +54,17 @@ struct Fetch {
 }
 
 /// Serves one connection until it closes, is idle for [`IDLE_MAX`], or is ended.
-pub(crate) async fn serve<S>(shared: Arc<Shared>, place: Arc<ConnectionPermit>, stream: S)
-where
+pub(crate) async fn serve<S>(
+    shared: Arc<Shared>,
+    backend: Arc<dyn ChannelBackend>,
+    place: Arc<ConnectionPermit>,
+    stream: S,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let node = place.presented.identity.node;
     let (idle, end) = (Idle::default(), place.end.child_token());
-    let fetch = Arc::new(Fetch { shared, permit: place, idle: idle.clone(), end: end.clone() });
+    let fetch = Arc::new(Fetch { shared, backend, permit: place, idle: idle.clone(), end: end.clone() });
     let service = service_fn(move |request| {
         let fetch = fetch.clone();
         async move { Ok::<_, Infallible>(fetch.answer_with_permit(request).await) }
@@ -116,7 +121,7 @@ impl Fetch {
 
     async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
         let (method, target) = (request.method().clone(), request.uri().path().to_owned());
-        let admission = match self.shared.backend.admit(self.presented()).await {
+        let admission = match self.backend.admit(self.presented()).await {
             Ok(admission) => admission,
             Err(why) => return refusal(StatusCode::FORBIDDEN, why.code, &why.message),
         };
@@ -137,7 +142,7 @@ impl Fetch {
         if let Some(secret) = target.strip_prefix(path::SECRETS) {
             let node = self.presented().identity.enrolled();
             return match (method, secret.parse()) {
-                (Method::GET, Ok(secret)) => match self.shared.backend.read_secret(node, secret).await {
+                (Method::GET, Ok(secret)) => match self.backend.read_secret(node, secret).await {
                     Ok(bytes) => plain(StatusCode::OK, Bytes::copy_from_slice(&bytes)),
                     Err(error) => self.failed(&target, error),
                 },
@@ -149,7 +154,7 @@ impl Fetch {
     }
 
     async fn artifact(&self, sha256: &str, offset: Option<u64>) -> HttpResponse {
-        match self.shared.backend.artifact(self.presented().identity.enrolled(), sha256, offset.unwrap_or(0)).await {
+        match self.backend.artifact(self.presented().identity.enrolled(), sha256, offset.unwrap_or(0)).await {
             Ok(artifact) => {
                 let bytes = ReaderStream::with_capacity(artifact.bytes, CHUNK_BYTES).map_ok(Frame::data);
                 let mut response = Response::new(StreamBody::new(bytes).boxed_unsync());
@@ -172,7 +177,7 @@ impl Fetch {
             Ok(bytes) => Zeroizing::new(bytes.to_vec()),
             Err(why) => return why,
         };
-        match self.shared.backend.deposit_secret(self.presented().identity.enrolled(), secret, bytes).await {
+        match self.backend.deposit_secret(self.presented().identity.enrolled(), secret, bytes).await {
             Ok(()) => plain(StatusCode::NO_CONTENT, Bytes::new()),
             Err(error) => self.failed("a deposit", error),
         }
@@ -191,7 +196,7 @@ impl Fetch {
         let Ok(renewal) = serde_json::from_slice::<RenewRequest>(&body) else {
             return refusal(StatusCode::BAD_REQUEST, Code::BodyInvalid, "the body is not a renewal request");
         };
-        match self.shared.backend.renew(presented, &renewal).await {
+        match self.backend.renew(presented, &renewal).await {
             Ok(certificate) => match serde_json::to_vec(&RenewResponse { certificate }) {
                 Ok(body) => plain(StatusCode::OK, Bytes::from(body)),
                 Err(error) => self.failed("a renewal", FetchError::Internal(error.to_string())),

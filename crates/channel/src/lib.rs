@@ -42,6 +42,6 @@ pub use channel::{Channel, ChannelError, ChannelOptions, JournalStream, TaskStre
 pub use idle::{BusyGuard, Idle};
 pub use listener::ChannelService;
 pub use peer_service::PeerService;
-pub use peers::{Holder, PeerOptions};
+pub use peers::{Holder, Holders, PeerOptions};
 pub use proxy_protocol::{Peer, ProxyError, ProxyProtocol};
 pub use tunnel::TunnelIo;

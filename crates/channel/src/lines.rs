@@ -123,7 +123,7 @@ impl Buffer {
     }
 }
 
-/// Enforces a [`Pace`].
+/// Enforces a [`Rate`].
 struct RateWindow {
     rate: Rate,
     lines: u32,

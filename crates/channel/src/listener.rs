@@ -9,6 +9,7 @@ use gpuaas_wire::session::{ConnectionKind, PROTOCOL};
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::mpsc,
     time::{Instant, sleep},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -16,11 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     backend::{Admission, ChannelBackend, PresentedCertificate},
-    channel::{Channel, ChannelError, ChannelOptions, Shared},
+    channel::{Channel, ChannelError, ChannelOptions, Order, Shared},
     connections::ConnectionPermit,
     fetch,
     handshakes::Handshakes,
+    liveness::Liveness,
     proxy_protocol::ProxyProtocol,
+    readmission::readmit,
     reports::observe,
     requests::{send_endpoints, send_keys},
     session::Session,
@@ -32,29 +35,57 @@ const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Accepts nodes' connections until it is stopped.
 pub struct ChannelService {
     channel: Channel,
+    orders: mpsc::UnboundedReceiver<Order>,
+    unreachable_after: Duration,
     listener: TcpListener,
     acceptor: TlsAcceptor,
     proxies: ProxyProtocol,
 }
 
+/// The part of the service that its connections share.
+struct Serving {
+    channel: Channel,
+    backend: Arc<dyn ChannelBackend>,
+    liveness: Liveness,
+}
+
 impl Channel {
-    /// Creates the channel for nodes that connect to `listener`. Accepts nothing before [`ChannelService::run`].
-    pub fn new(
-        listener: TcpListener,
-        options: &ChannelOptions,
-        tls: Arc<ServerConfig>,
-        backend: Arc<dyn ChannelBackend>,
-    ) -> (Self, ChannelService) {
-        let channel = Self { shared: Shared::new(backend, options) };
-        let (acceptor, proxies) = (TlsAcceptor::from(tls), options.proxies.clone());
-        let service = ChannelService { channel: channel.clone(), listener, acceptor, proxies };
+    /// Creates the channel for nodes that connect to `listener`. Accepts nothing before [`ChannelService::run`], which names the backend:
+    /// the backend may therefore need the channel.
+    pub fn new(listener: TcpListener, options: &ChannelOptions, tls: Arc<ServerConfig>) -> (Self, ChannelService) {
+        let (shared, orders) = Shared::new(options);
+        let channel = Self { shared };
+        let service = ChannelService {
+            channel: channel.clone(),
+            orders,
+            unreachable_after: options.unreachable_after,
+            listener,
+            acceptor: TlsAcceptor::from(tls),
+            proxies: options.proxies.clone(),
+        };
         (channel, service)
     }
 
     /// Starts the unreachable timer of a node; a new connection stops it.
     /// For nodes that were recorded as connected when this process started.
     pub fn await_return(&self, node: NodeId) {
-        self.shared.liveness.await_return(node);
+        self.shared.order(Order::AwaitReturn(node));
+    }
+}
+
+impl Serving {
+    /// Does what a request ordered.
+    fn execute(self: &Arc<Self>, order: Order) {
+        match order {
+            Order::Readmit(node) => {
+                tokio::spawn(readmit(self.channel.shared.clone(), self.backend.clone(), node));
+            }
+            Order::AwaitReturn(node) => self.liveness.await_return(node),
+            Order::BroadcastEndpoints => {
+                let serving = self.clone();
+                tokio::spawn(async move { serving.channel.send_to_all(serving.backend.endpoints().await).await });
+            }
+        }
     }
 }
 
@@ -65,11 +96,19 @@ impl ChannelService {
     }
 
     /// Accepts nodes until `stop` is cancelled. Handshakes run in their own tasks, so that a slow one does not delay accepting.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(mut self, backend: Arc<dyn ChannelBackend>, stop: CancellationToken) {
+        let liveness = Liveness::new(backend.clone(), self.unreachable_after);
+        let serving = Arc::new(Serving { channel: self.channel, backend, liveness });
         let handshakes = Arc::new(Handshakes::default());
         loop {
             let accepted = tokio::select! {
+                // Orders first: a timer that was ordered before a node connects must be stopped by that connection.
+                biased;
                 () = stop.cancelled() => return,
+                Some(order) = self.orders.recv() => {
+                    serving.execute(order);
+                    continue;
+                }
                 accepted = self.listener.accept() => accepted,
             };
             let (mut stream, from) = match accepted {
@@ -81,19 +120,20 @@ impl ChannelService {
                     continue;
                 }
             };
-            let (channel, acceptor, stop) = (self.channel.clone(), self.acceptor.clone(), stop.clone());
+            let (serving, acceptor, stop) = (serving.clone(), self.acceptor.clone(), stop.clone());
             let (handshakes, proxies) = (handshakes.clone(), self.proxies.clone());
             let served = async move {
                 let peer = proxies.peer(&mut stream, from.ip()).await;
                 let site = PeerSite::of(peer.map_err(|error| ChannelError::Lost(error.to_string()))?.address);
                 let (presented, stream) = handshakes.run(site, tls_handshake(acceptor, stream)).await?;
                 let refused = |why: &str| ChannelError::Lost(why.to_owned());
-                if !channel.shared.rate_limits.connects.try_take(&presented.identity, Instant::now()) {
+                let shared = &serving.channel.shared;
+                if !shared.rate_limits.connects.try_take(&presented.identity, Instant::now()) {
                     return Err(refused("the node connects too often"));
                 }
-                let place = channel.shared.connections.enter(presented);
+                let place = shared.connections.enter(presented);
                 let place = place.ok_or_else(|| refused("too many connections"))?;
-                serve(channel, Arc::new(place), stream).await
+                serve(&serving, Arc::new(place), stream).await
             };
             tokio::spawn(async move {
                 tokio::select! {
@@ -123,25 +163,25 @@ async fn tls_handshake(
 
 /// Serves a connection that is already counted in `Connections`, so that a revocation from here on ends it too.
 async fn serve(
-    channel: Channel,
+    serving: &Serving,
     place: Arc<ConnectionPermit>,
     stream: TlsStream<TcpStream>,
 ) -> Result<(), ChannelError> {
     let (presented, node) = (&place.presented, place.presented.identity.node);
-    let admission = channel.shared.backend.admit(presented).await.map_err(|refused| {
+    let admission = serving.backend.admit(presented).await.map_err(|refused| {
         tracing::warn!(%node, code = %refused.code, reason = %refused.message, "a node was refused");
         ChannelError::Lost(refused.message)
     })?;
     // Set only here, so it cannot be set already.
     let _ = place.admitted.set(admission);
     match (stream.get_ref().1.alpn_protocol(), admission) {
-        (Some(ALPN_NODE), Admission::Full) => serve_until_expiry(channel, &place, stream).await,
+        (Some(ALPN_NODE), Admission::Full) => serve_until_expiry(serving, &place, stream).await,
         (Some(ALPN_NODE), Admission::RenewalOnly) => {
             tracing::info!(%node, code = %Code::CertificateExpired, "a node's certificate has expired; the node must renew it first");
             Err(ChannelError::Lost("the certificate has expired".to_owned()))
         }
         (Some(ALPN_FETCH), _) => {
-            fetch::serve(channel.shared.clone(), place, stream).await;
+            fetch::serve(serving.channel.shared.clone(), serving.backend.clone(), place, stream).await;
             Ok(())
         }
         _ => Err(ChannelError::Protocol("no known application protocol".to_owned())),
@@ -150,14 +190,14 @@ async fn serve(
 
 /// Serves a node until its certificate expires; the node then reconnects with a newer certificate.
 async fn serve_until_expiry(
-    channel: Channel,
+    serving: &Serving,
     place: &ConnectionPermit,
     stream: TlsStream<TcpStream>,
 ) -> Result<(), ChannelError> {
     let node = place.presented.identity.node;
     let ends_at = expires_at(&place.presented.certificate).map_err(|error| ChannelError::Lost(error.to_string()))?;
-    let clock = channel.shared.clock.clone();
-    let mut served = Box::pin(serve_reversed(channel, place, stream));
+    let clock = serving.channel.shared.clock.clone();
+    let mut served = Box::pin(serve_reversed(serving, place, stream));
     tokio::select! {
         served = &mut served => return served,
         () = until_after(&*clock, ends_at) => {}
@@ -176,12 +216,12 @@ async fn until_after(clock: &dyn Clock, end: Timestamp) {
 }
 
 async fn serve_reversed(
-    channel: Channel,
+    serving: &Serving,
     place: &ConnectionPermit,
     stream: TlsStream<TcpStream>,
 ) -> Result<(), ChannelError> {
     let identity = &place.presented.identity;
-    let session = Session::open(identity.enrolled(), stream, &place.end).await?;
+    let session = Session::open(identity.enrolled(), stream, &place.end, serving.backend.clone()).await?;
     let _end = session.link.ended.clone().drop_guard();
     if !session.hello.protocols.contains(&PROTOCOL) {
         return Err(ChannelError::Protocol("the agent supports no protocol version of this control plane".to_owned()));
@@ -189,50 +229,51 @@ async fn serve_reversed(
     match session.hello.connection.clone() {
         ConnectionKind::Bulk { request } => {
             let ended = session.link.ended.clone();
-            channel.shared.deliver_bulk(&request, session);
+            serving.channel.shared.deliver_bulk(&request, session);
             ended.cancelled().await;
             Ok(())
         }
-        ConnectionKind::Control => serve_control(channel, session, identity).await,
+        ConnectionKind::Control => serve_control(serving, session, identity).await,
     }
 }
 
-async fn serve_control(channel: Channel, mut session: Session, identity: &NodeIdentity) -> Result<(), ChannelError> {
-    let (shared, node) = (&channel.shared, session.node);
+async fn serve_control(serving: &Serving, mut session: Session, identity: &NodeIdentity) -> Result<(), ChannelError> {
+    let (channel, backend, node) = (&serving.channel, &serving.backend, session.node);
+    let shared = &channel.shared;
     if !shared.rate_limits.channels.try_take(identity, Instant::now()) {
         return Err(ChannelError::Lost("the node opens its channel too often".to_owned()));
     }
     if channel.is_cloned(&session).await {
-        shared.backend.identity_cloned(node, &session.hello).await;
+        backend.identity_cloned(node, &session.hello).await;
         return Err(ChannelError::Lost("another live agent uses this identity".to_owned()));
     }
-    let (version, signed_set) = shared.backend.key_set().await;
+    let (version, signed_set) = backend.key_set().await;
     // A node that reports a newer key set would refuse this one; the backend decides about it in `connected`.
     if session.hello.key_set_version <= version {
         send_keys(&session.link, &signed_set).await?;
         session.hello.key_set_version = version;
     }
-    send_endpoints(&session.link, shared.backend.endpoints().await).await;
+    send_endpoints(&session.link, backend.endpoints().await).await;
     shared.install(session.clone());
     // However the session ends, including by a panic, its end is recorded and the unreachable timer starts.
-    let outcome = AssertUnwindSafe(run_session(&channel, &session)).catch_unwind().await;
+    let outcome = AssertUnwindSafe(run_session(serving, &session)).catch_unwind().await;
     session.link.ended.cancel();
     shared.remove(&session);
-    if shared.backend.disconnected(node, session.connection).await {
-        shared.liveness.await_return(node);
+    if backend.disconnected(node, session.connection).await {
+        serving.liveness.await_return(node);
     }
     outcome.unwrap_or_else(|_| Err(ChannelError::Lost("the control plane failed".to_owned())))
 }
 
 /// Records an installed session, requests unit reports, and returns when the session ends.
-async fn run_session(channel: &Channel, session: &Session) -> Result<(), ChannelError> {
-    let (shared, node) = (&channel.shared, session.node);
-    let recorded = shared.backend.connected(session.enrolled(), session.connection, &session.hello).await;
+async fn run_session(serving: &Serving, session: &Session) -> Result<(), ChannelError> {
+    let (backend, node) = (&serving.backend, session.node);
+    let recorded = backend.connected(session.enrolled(), session.connection, &session.hello).await;
     recorded.map_err(|refused| ChannelError::Lost(refused.message))?;
     // Only after recording succeeded: otherwise a running unreachable timer goes on.
-    shared.liveness.connected(node);
-    let units = shared.backend.observed_units(node).await;
-    if let Err(error) = observe(channel, session.clone(), units).await {
+    serving.liveness.connected(node);
+    let units = backend.observed_units(node).await;
+    if let Err(error) = observe(&serving.channel.shared, session.clone(), units).await {
         tracing::debug!(%node, %error, "could not observe the units of the node");
     }
     session.link.ended.cancelled().await;

@@ -3,82 +3,32 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use gpuaas_model::{Clock, EnrolledNode, NodeId, ReplicaId, SecretId, Timestamp};
+use gpuaas_model::{Clock, NodeId, ReplicaId, Timestamp};
 use gpuaas_trust::{
     ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReloadableCertificate, ReplicaIdentity, TrustedAuthorities,
     node_client_config, replica_server_config,
 };
-use gpuaas_wire::{session::Hello, task::UnitReport};
+use gpuaas_wire::session::Hello;
 use rustls::ClientConfig;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use zeroize::Zeroizing;
 
 use crate::{
-    Admission, ArtifactBody, Channel, ChannelBackend, ChannelError, ChannelOptions, FetchError, Holder, PeerOptions,
-    PeerService, PresentedCertificate, ProxyProtocol, Refused,
+    Channel, ChannelError, ChannelOptions, Holder, Holders, PeerOptions, PeerService, ProxyProtocol,
     channel::Shared,
     link::{Link, StreamWindow},
     peers::Peers,
 };
 
-/// A backend without nodes.
-struct Empty;
+/// Finds no replica.
+struct Nowhere;
 
 #[async_trait]
-impl ChannelBackend for Empty {
-    async fn admit(&self, _: &PresentedCertificate) -> Result<Admission, Refused> {
-        Ok(Admission::Full)
-    }
-
-    async fn connected(&self, _: EnrolledNode, _: Uuid, _: &Hello) -> Result<(), Refused> {
-        Ok(())
-    }
-
-    async fn disconnected(&self, _: NodeId, _: Uuid) -> bool {
-        true
-    }
-
-    async fn became_unreachable(&self, _: NodeId) {}
-
+impl Holders for Nowhere {
     async fn holder(&self, _: NodeId) -> Option<Holder> {
         None
-    }
-
-    async fn endpoints(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    async fn identity_cloned(&self, _: NodeId, _: &Hello) {}
-
-    async fn units_changed(&self, _: EnrolledNode, _: Vec<UnitReport>) -> bool {
-        true
-    }
-
-    async fn key_set(&self) -> (u64, String) {
-        (0, String::new())
-    }
-
-    async fn observed_units(&self, _: NodeId) -> Vec<String> {
-        Vec::new()
-    }
-
-    async fn artifact(&self, _: EnrolledNode, _: &str, _: u64) -> Result<ArtifactBody, FetchError> {
-        Err(FetchError::NotFound)
-    }
-
-    async fn read_secret(&self, _: EnrolledNode, _: SecretId) -> Result<Zeroizing<Vec<u8>>, FetchError> {
-        Err(FetchError::NotFound)
-    }
-
-    async fn deposit_secret(&self, _: EnrolledNode, _: SecretId, _: Zeroizing<Vec<u8>>) -> Result<(), FetchError> {
-        Err(FetchError::NotFound)
-    }
-
-    async fn renew(&self, _: &PresentedCertificate, _: &gpuaas_wire::session::RenewRequest) -> Result<String, Refused> {
-        Ok(String::new())
     }
 }
 
@@ -115,7 +65,7 @@ async fn replica(authority: &Authority) -> (PeerService, SocketAddr) {
         proxies: ProxyProtocol::default(),
         clock,
     };
-    let channel = Channel { shared: Shared::new(Arc::new(Empty), &options) };
+    let channel = Channel { shared: Shared::new(&options).0 };
     (PeerService::new(channel, "cp-1".into(), listener, tls), address)
 }
 
@@ -132,7 +82,7 @@ fn shown_by(trusted: &Authority, identity: &ReplicaIdentity, issuer: &Authority)
 
 /// Requests a node that no replica holds from replica `number` at `address`; returns the error.
 async fn request_error(tls: ClientConfig, address: SocketAddr, number: u128) -> ChannelError {
-    let peers = Peers::new(PeerOptions { control_plane: "cp-1".into(), tls });
+    let peers = Peers::new(PeerOptions { holders: Arc::new(Nowhere), control_plane: "cp-1".into(), tls });
     let holder = Holder { replica: identity(number).replica, address: address.to_string(), instance: "one".to_owned() };
     let answer = async { peers.control(&holder, NODE).await?.get::<Hello>("/v1/hello").await };
     answer.await.expect_err("no replica holds the node")
@@ -180,7 +130,7 @@ async fn connections_are_limited_and_unauthenticated_ones_not_counted() {
         silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
     }
     let tls = shown_by(&authority, &identity(2), &authority);
-    let peers = Peers::new(PeerOptions { control_plane: "cp-1".into(), tls: tls.clone() });
+    let peers = Peers::new(PeerOptions { holders: Arc::new(Nowhere), control_plane: "cp-1".into(), tls: tls.clone() });
     let holder = Holder { replica: identity(1).replica, address: address.to_string(), instance: "one".to_owned() };
     let first = peers.control(&holder, NODE).await.unwrap();
     assert_eq!(first.get::<Hello>("/v1/hello").await, Err(ChannelError::NotConnected));

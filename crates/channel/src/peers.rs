@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use gpuaas_model::{EnrolledNode, NodeId, ReplicaId};
 use gpuaas_trust::ReplicaIdentity;
 use rustls::ClientConfig;
@@ -36,9 +37,18 @@ pub struct Holder {
     pub instance: String,
 }
 
+/// Finds the replicas that hold nodes' channels.
+#[async_trait]
+pub trait Holders: Send + Sync {
+    /// Returns the other replica that holds the node's channel, if any.
+    async fn holder(&self, node: NodeId) -> Option<Holder>;
+}
+
 /// Settings with which a replica dials other replicas.
 #[derive(Clone)]
 pub struct PeerOptions {
+    /// Finds the replica to dial for a node.
+    pub holders: Arc<dyn Holders>,
     /// Name of the control plane to which all replicas belong.
     pub control_plane: String,
     /// TLS client settings: present this replica's certificate and trust only the control plane's authority.
@@ -54,6 +64,11 @@ pub(crate) struct Peers {
 impl Peers {
     pub(crate) fn new(options: PeerOptions) -> Self {
         Self { options, shared: Mutex::default() }
+    }
+
+    /// Returns the other replica that holds the node's channel, if any.
+    pub(crate) async fn holder_of(&self, node: NodeId) -> Option<Holder> {
+        self.options.holders.holder(node).await
     }
 
     /// Returns a link to a node for short requests; reuses the replica's shared connection.

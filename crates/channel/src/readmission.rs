@@ -10,8 +10,8 @@ use gpuaas_model::{Code, NodeId};
 use tokio::sync::Semaphore;
 
 use crate::{
-    backend::{PresentedCertificate, Refused},
-    channel::{Channel, Shared},
+    backend::{ChannelBackend, PresentedCertificate, Refused},
+    channel::{Channel, Order, Shared},
     connections::Connection,
 };
 
@@ -42,9 +42,9 @@ impl Readmissions {
 impl Channel {
     /// Checks a changed node again and ends its connections here that would no longer be admitted as before.
     pub fn readmit(&self, node: NodeId) {
-        let shared = self.shared.clone();
+        let shared = &self.shared;
         if !shared.connections.of(node).is_empty() && shared.readmissions.pending().insert(node) {
-            tokio::spawn(readmit(shared, node));
+            shared.order(Order::Readmit(node));
         }
     }
 
@@ -56,13 +56,14 @@ impl Channel {
     }
 }
 
-async fn readmit(shared: Arc<Shared>, node: NodeId) {
+/// Checks a node that is among the pending readmissions, until it can be decided.
+pub(crate) async fn readmit(shared: Arc<Shared>, backend: Arc<dyn ChannelBackend>, node: NodeId) {
     loop {
         let checked = {
             // The semaphore is never closed, so this cannot fail.
             let _place = shared.readmissions.permits.acquire().await;
             shared.readmissions.pending().remove(&node);
-            check_connections(&shared, node).await
+            check_connections(&shared, &*backend, node).await
         };
         match checked {
             CheckResult::Done => return,
@@ -79,12 +80,12 @@ enum CheckResult {
 }
 
 /// Checks each distinct certificate of the node's connections once; there are almost always one or two.
-async fn check_connections(shared: &Shared, node: NodeId) -> CheckResult {
+async fn check_connections(shared: &Shared, backend: &dyn ChannelBackend, node: NodeId) -> CheckResult {
     let mut connections = shared.connections.of(node);
     while let Some(first) = connections.first().cloned() {
         let (same, others) = connections.into_iter().partition(|other| is_same(&other.presented, &first.presented));
         connections = others;
-        match shared.backend.admit(&first.presented).await {
+        match backend.admit(&first.presented).await {
             Err(refused) if refused.code == Code::Unavailable => return CheckResult::Unavailable,
             outcome => apply_outcome(node, same, &outcome),
         }

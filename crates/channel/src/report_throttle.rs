@@ -36,14 +36,14 @@ impl ReportThrottle {
     pub(crate) fn next_at(&self, node: NodeId, unit: &str, now: Instant) -> Instant {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.get(&(node, unit.to_owned()));
-        known.filter(|rhythm| !rhythm.is_idle(now)).map_or(now, |rhythm| rhythm.last + rhythm.wait())
+        known.filter(|unit| !unit.is_idle(now)).map_or(now, |unit| unit.last + unit.wait())
     }
 
     /// Records a delivery for the unit.
     pub(crate) fn record(&self, node: NodeId, unit: &str, now: Instant) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= PRUNE_FROM {
-            all.retain(|_, rhythm| !rhythm.is_idle(now));
+            all.retain(|_, unit| !unit.is_idle(now));
         }
         let throttle = all.entry((node, unit.to_owned())).or_insert(UnitThrottle { reports: 0, last: now });
         let reports = if throttle.is_idle(now) { 0 } else { throttle.reports };

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,9 +15,10 @@ use gpuaas_wire::{
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    channel::{Channel, ChannelError, Shared},
+    backend::ChannelBackend,
+    channel::{ChannelError, Shared},
     lines::{Rate, lines},
-    report_throttle::REPORT_INTERVAL_MIN,
+    report_throttle::{REPORT_INTERVAL_MIN, ReportThrottle},
     requests::with_timeout,
     session::Session,
 };
@@ -25,11 +27,11 @@ use crate::{
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Requests unit reports and delivers them until the connection ends or a newer request replaces this one.
-pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<String>) -> Result<(), ChannelError> {
+pub(crate) async fn observe(shared: &Arc<Shared>, session: Session, units: Vec<String>) -> Result<(), ChannelError> {
     let requested: BTreeSet<String> = units.iter().cloned().collect();
     let response = with_timeout(session.link.post(path::OBSERVE, &Observe { units })).await?;
     let superseded = session.restart_observation();
-    let shared = channel.shared.clone();
+    let shared = shared.clone();
     tokio::spawn(async move {
         let reports = Box::pin(lines::<UnitLine, _>(response.into_body(), LINE_BYTES_MAX, Rate::REPORTS));
         // Reports of units that were not requested are dropped, so that they take no memory.
@@ -38,15 +40,16 @@ pub(crate) async fn observe(channel: &Channel, session: Session, units: Vec<Stri
         });
         tokio::select! {
             () = superseded.cancelled() => {}
-            () = forward(&shared, session.enrolled(), reports) => {}
+            () = forward(&shared.report_throttle, &*session.backend, session.enrolled(), reports) => {}
         }
     });
     Ok(())
 }
 
-/// Delivers the newest report of each unit, at the rate of [`crate::rhythm`], until the stream has ended and all last reports are recorded.
+/// Delivers the newest report of each unit, at the rate of [`ReportThrottle`], until the stream has ended and all last reports are recorded.
 pub(crate) async fn forward(
-    shared: &Shared,
+    throttle: &ReportThrottle,
+    backend: &dyn ChannelBackend,
     enrolled: EnrolledNode,
     reports: impl Stream<Item = Result<UnitReport, ChannelError>> + Unpin,
 ) {
@@ -56,7 +59,7 @@ pub(crate) async fn forward(
     let mut not_before = Instant::now();
     loop {
         let now = Instant::now();
-        let next = newest.keys().map(|unit| shared.report_throttle.next_at(node, unit, now)).min();
+        let next = newest.keys().map(|unit| throttle.next_at(node, unit, now)).min();
         let next = next.map(|due| due.max(not_before));
         if next.is_none() && reports.is_done() {
             return;
@@ -70,13 +73,13 @@ pub(crate) async fn forward(
             },
             () = sleep_until(next.unwrap_or(now)), if next.is_some() => {
                 let now = Instant::now();
-                let is_due = |unit: &String| shared.report_throttle.next_at(node, unit, now) <= now;
+                let is_due = |unit: &String| throttle.next_at(node, unit, now) <= now;
                 let due_reports: Vec<UnitReport> = newest.extract_if(.., |unit, _| is_due(unit)).map(|(_, report)| report).collect();
-                if shared.backend.units_changed(enrolled, due_reports.clone()).await {
-                    due_reports.iter().for_each(|said| shared.report_throttle.record(node, &said.unit, now));
+                if backend.units_changed(enrolled, due_reports.clone()).await {
+                    due_reports.iter().for_each(|report| throttle.record(node, &report.unit, now));
                     not_before = now + REPORT_INTERVAL_MIN;
                 } else {
-                    newest.extend(due_reports.into_iter().map(|said| (said.unit.clone(), said)));
+                    newest.extend(due_reports.into_iter().map(|report| (report.unit.clone(), report)));
                     not_before = Instant::now() + RETRY_AFTER;
                 }
             }

@@ -14,7 +14,7 @@ use gpuaas_wire::{
 use http::{HeaderMap, Method};
 
 use crate::{
-    channel::{Channel, ChannelError, JournalStream, TaskStream},
+    channel::{Channel, ChannelError, JournalStream, Order, TaskStream},
     journal::bounded,
     lines::{Rate, lines},
     link::{Link, full},
@@ -72,12 +72,16 @@ impl Channel {
 
     pub(crate) async fn observe_here(&self, node: NodeId, units: Vec<String>) -> Result<(), ChannelError> {
         let session = self.shared.session(node)?;
-        observe(self, session, units).await
+        observe(&self.shared, session, units).await
     }
 
     /// Sends the current channel endpoints to every node whose channel this replica holds.
-    pub async fn broadcast_endpoints(&self) {
-        let channels = self.shared.backend.endpoints().await;
+    pub fn broadcast_endpoints(&self) {
+        self.shared.order(Order::BroadcastEndpoints);
+    }
+
+    /// Sends these channel endpoints to every node whose channel this replica holds.
+    pub(crate) async fn send_to_all(&self, channels: Vec<String>) {
         let sessions = stream::iter(self.shared.sessions());
         sessions
             .for_each_concurrent(SEND_CONCURRENCY, |session| {
@@ -155,7 +159,7 @@ impl Channel {
             return Ok(None);
         }
         let Some(peers) = &self.shared.peers else { return Err(ChannelError::NotConnected) };
-        let holder = self.shared.backend.holder(node).await.ok_or(ChannelError::NotConnected)?;
+        let holder = peers.holder_of(node).await.ok_or(ChannelError::NotConnected)?;
         Ok(Some((peers, holder)))
     }
 

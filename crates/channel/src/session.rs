@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
+    backend::ChannelBackend,
     channel::ChannelError,
     link::{Link, StreamWindow},
 };
@@ -29,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) connection: Uuid,
     pub(crate) hello: Hello,
     pub(crate) link: Link,
+    /// Records the node's reports.
+    pub(crate) backend: Arc<dyn ChannelBackend>,
     /// Cancels the reading of the unit reports that were requested last.
     observed: Arc<Mutex<CancellationToken>>,
 }
@@ -39,6 +42,7 @@ impl Session {
         EnrolledNode { node, epoch }: EnrolledNode,
         stream: S,
         end: &CancellationToken,
+        backend: Arc<dyn ChannelBackend>,
     ) -> Result<Self, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -48,7 +52,7 @@ impl Session {
         let hello = tokio::time::timeout(HELLO_TIMEOUT, link.get::<Hello>(path::HELLO));
         let hello = hello.await.map_err(|_| ChannelError::Lost("the agent sent no hello in time".to_owned()))??;
         guard.disarm();
-        Ok(Self { node, epoch, connection: Uuid::new_v4(), hello, link, observed: Arc::default() })
+        Ok(Self { node, epoch, connection: Uuid::new_v4(), hello, link, backend, observed: Arc::default() })
     }
 
     /// Returns the node with the connection's enrollment epoch.

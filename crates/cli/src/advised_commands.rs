@@ -13,7 +13,8 @@ use crate::help;
 /// Values that texts give to positional arguments, besides placeholders.
 const VALUES: [&str; 5] = ["rke2", "authority", "sealing", "task-signing", "train"];
 /// Texts that begin like a command and are none: the purposes of derived keys, and the version.
-const NO_COMMANDS: [&str; 3] = ["gpuaas authentication of records", "gpuaas id of sealing key", "gpuaas {version}"];
+const NO_COMMANDS: [&str; 4] =
+    ["gpuaas authentication of records", "gpuaas documented`", "gpuaas id of sealing key", "gpuaas {version}"];
 /// Verbs of kubectl that error pages use.
 const KUBECTL_VERBS: [&str; 2] = ["delete", "get"];
 /// Flags of install.sh.
@@ -60,6 +61,8 @@ fn command_words(text: &str) -> Vec<String> {
     for word in text.split_whitespace() {
         let word = word.trim_start_matches('"');
         let quoted = word.split('"').next().unwrap_or_default();
+        // A flag that is appended to the last word.
+        let quoted = quoted.find('{').filter(|at| *at > 0).map_or(quoted, |at| &quoted[..at]);
         let bare = quoted.trim_end_matches(['.', ',', ';', ':', ')', '`', '\'']);
         let subcommand = command.find_subcommand(bare);
         let belongs = takes_value
@@ -94,7 +97,11 @@ fn refusal(words: &[String]) -> Option<String> {
     // A placeholder is no valid value of every type; a missing value is empty.
     let is_missing =
         matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
-    let is_accepted = matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) && !is_missing;
+    let is_accepted = match error.kind() {
+        ErrorKind::DisplayHelp => true,
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue => !is_missing,
+        _ => false,
+    };
     (!is_accepted)
         .then(|| format!("gpuaas {}: {}", words.join(" "), error.to_string().lines().next().unwrap_or_default()))
 }
@@ -167,6 +174,7 @@ fn wrong_commands_are_found() {
         "see `gpuaas keys list authority`",
         "gpuaas workload logs {workload} --member {member}",
         "the file of gpuaas-agent status",
+        "see its nodes: gpuaas allocation list{flag}",
     ] {
         assert_eq!(refusals(right), none, "{right}");
     }

@@ -54,11 +54,15 @@ pub(crate) struct Target {
         add = ArgValueCandidates::new(completion::projects)
     )]
     pub(crate) project: Option<String>,
-    /// Output format: table, wide, json, yaml, name or jsonpath=TEMPLATE, for example jsonpath='{.items[0].name}'
+    /// Whether the project is that of the context.
+    #[arg(skip)]
+    pub(crate) has_default_project: bool,
+    // Not a doc comment: rustdoc would read the brackets as a link.
     #[arg(
         short,
         long,
         global = true,
+        help = "Output format: table, wide, json, yaml, name or jsonpath=TEMPLATE, for example jsonpath='{.items[0].name}'",
         value_name = "FORMAT",
         default_value = "table",
         add = ArgValueCandidates::new(completion::formats)
@@ -71,11 +75,19 @@ pub(crate) struct Target {
     #[arg(long, global = true)]
     pub(crate) wait: bool,
     /// Stop waiting after this long, for example 90s or 10m; the started work continues; default: no limit
-    #[arg(long, global = true, value_name = "DURATION", value_parser = crate::duration::parse)]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = crate::duration::parse_timeout)]
     pub(crate) timeout: Option<Duration>,
     /// Idempotency key for the change; repeating the command with the same key makes the change only once
     #[arg(long, global = true, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
+}
+
+impl Target {
+    /// Returns the flag that a command in a hint needs to act in the same project, with a blank before it; empty if it needs none.
+    pub(crate) fn project_flag(&self) -> String {
+        let given = self.project.as_ref().filter(|_| !self.has_default_project);
+        given.map(|project| format!(" --project {project}")).unwrap_or_default()
+    }
 }
 
 /// Output formats.
@@ -186,8 +198,11 @@ pub(crate) enum Command {
     /// Explain an error code; without one, list all codes
     Explain {
         /// Error code, for example rke2_residue
+        #[arg(add = ArgValueCandidates::new(completion::error_codes))]
         code: Option<String>,
     },
+    /// Show the flags that every command accepts
+    Flags,
     /// Run the control plane
     Server(Box<Server>),
     /// Run a control plane and sandbox nodes on this machine for development
@@ -222,6 +237,14 @@ impl Command {
         match self {
             Self::Server(server) => server.log_format,
             _ => LogFormat::Text,
+        }
+    }
+
+    /// Returns the collector of the process's traces, if there is one.
+    pub(crate) fn otlp_endpoint(&self) -> Option<&http::Uri> {
+        match self {
+            Self::Server(server) => server.otlp_endpoint.as_ref(),
+            _ => None,
         }
     }
 
@@ -308,7 +331,7 @@ pub(crate) struct Server {
         value_delimiter = ','
     )]
     pub(crate) release_private_networks: Vec<Network>,
-    /// Public minisign keys (RW…) trusted to sign the sum files of releases; separated by commas; default: none
+    /// Public minisign keys (RW…) trusted to sign the checksum files of releases; separated by commas; default: none
     #[arg(
         long,
         env = "GPUAAS_RELEASE_TRUSTED_KEYS",
@@ -396,6 +419,9 @@ pub(crate) struct Server {
     /// Format of the log on standard error
     #[arg(long, env = "GPUAAS_LOG_FORMAT", hide_env_values = true, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
+    /// Send traces to this OpenTelemetry collector (OTLP over HTTP), for example http://127.0.0.1:4318; off without it
+    #[arg(long, env = "GPUAAS_OTLP_ENDPOINT", hide_env_values = true, value_name = "URL", value_parser = crate::traces::parse_endpoint)]
+    pub(crate) otlp_endpoint: Option<http::Uri>,
     /// Exit when standard input closes
     #[arg(long, hide = true)]
     pub(crate) lifeline: bool,
@@ -427,6 +453,8 @@ pub(crate) enum ServerVerb {
     Backup {
         /// File to write, with mode 0600; it appears only when it is complete
         file: PathBuf,
+        #[command(flatten)]
+        overwrite: commands::overwrite::Overwrite,
     },
     /// Make the next sealing key next to the present one; each running replica loads it on reload (SIGHUP)
     NextSealingKey {
@@ -448,7 +476,7 @@ pub(crate) enum ServerVerb {
 #[derive(Debug, Args)]
 pub(crate) struct Dev {
     /// Number of sandbox nodes, at most 200
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(..=i64::from(crate::dev::NODES_MAX)))]
     pub(crate) nodes: u8,
     /// Directory for all state of the control plane and the sandbox nodes
     #[arg(long, default_value = "gpuaas-dev")]
@@ -462,7 +490,8 @@ pub(crate) struct Dev {
     /// Number of control plane replicas, 1 to 5; more than one need a PostgreSQL database
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) replicas: u8,
-    /// Write a JSON file (0600, atomically) with url, ca_file, token, nodes and replicas when everything is ready
+    /// JSON file to write (0600, atomically) with url, ca_file, token, nodes and replicas when everything is ready; default: ready.json in
+    /// the data directory
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
 }

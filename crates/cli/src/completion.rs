@@ -2,12 +2,14 @@
 //!
 //! Guarantees: a failure completes nothing and prints nothing, because a message would end in the middle of the user's command line.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use anyhow::Context;
-use clap::FromArgMatches;
+use clap::{ArgMatches, FromArgMatches};
 use clap_complete::{CompletionCandidate, Shell, env::Shells};
+use gpuaas_api_types::error_pages;
 use gpuaas_client::Client;
+use gpuaas_model::{OperationKind, Role};
 
 use crate::{
     cli::{Format, Target},
@@ -25,6 +27,28 @@ pub(crate) fn print_registration(shell: Shell) -> anyhow::Result<()> {
     let completer = shells.completer(&shell.to_string()).with_context(|| format!("{shell} is not supported"))?;
     completer.write_registration("COMPLETE", "gpuaas", "gpuaas", "gpuaas", &mut std::io::stdout())?;
     Ok(())
+}
+
+/// Completes the values of a closed list.
+pub(crate) fn values<T: Display>(all: &'static [T]) -> impl Fn() -> Vec<CompletionCandidate> {
+    move || all.iter().map(|value| CompletionCandidate::new(value.to_string())).collect()
+}
+
+/// The roles that a service account can have.
+pub(crate) fn project_roles() -> Vec<CompletionCandidate> {
+    let roles = Role::ALL.iter().filter(|role| !role.is_of_platform());
+    roles.map(|role| CompletionCandidate::new(role.as_str())).collect()
+}
+
+/// The kinds of operations that have no command of their own.
+pub(crate) fn startable_operations() -> Vec<CompletionCandidate> {
+    use OperationKind as Kind;
+    let kinds = Kind::ALL.iter().filter(|kind| !matches!(kind, Kind::Deploy | Kind::AddMember | Kind::Decommission));
+    kinds.map(|kind| CompletionCandidate::new(kind.as_str())).collect()
+}
+
+pub(crate) fn error_codes() -> Vec<CompletionCandidate> {
+    error_pages::codes().map(CompletionCandidate::new).collect()
 }
 
 pub(crate) fn formats() -> Vec<CompletionCandidate> {
@@ -71,6 +95,23 @@ pub(crate) fn workloads() -> Vec<CompletionCandidate> {
         let workloads = client.list_workloads(target.project, None, None).await?.items;
         let live = workloads.into_iter().filter(|of| of.section != "history");
         Ok(live.map(|of| described(of.name, format!("{} {}", of.app, of.lifecycle))).collect())
+    })
+}
+
+/// The members of the workload that the command line names.
+pub(crate) fn members() -> Vec<CompletionCandidate> {
+    candidates(async |client, target| {
+        let workload = matches().and_then(|matches| deepest(&matches).get_one::<String>("workload").cloned());
+        let Some(workload) = workload else { return Ok(Vec::new()) };
+        let members = client.list_members(target.project, &workload).await?.items;
+        Ok(members.into_iter().map(|of| described(of.name, format!("{} {}", of.node_name, of.state))).collect())
+    })
+}
+
+pub(crate) fn signing_keys() -> Vec<CompletionCandidate> {
+    candidates(async |client, _| {
+        let keys = client.list_signing_keys().await?.items;
+        Ok(keys.into_iter().map(|key| described(key.id, key.state)).collect())
     })
 }
 
@@ -125,9 +166,17 @@ fn candidates(
     asked().unwrap_or_default()
 }
 
-/// Returns the global flags of the command line that is being completed, which follows `--` in the arguments.
+/// Returns the global flags of the command line that is being completed.
 fn target() -> Option<Target> {
+    Target::from_arg_matches(&matches()?).ok()
+}
+
+/// Parses the command line that is being completed, which follows `--` in the arguments.
+fn matches() -> Option<ArgMatches> {
     let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
-    let matches = help::command().ignore_errors(true).try_get_matches_from(words).ok()?;
-    Target::from_arg_matches(&matches).ok()
+    help::command().ignore_errors(true).try_get_matches_from(words).ok()
+}
+
+fn deepest(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, below)| deepest(below))
 }

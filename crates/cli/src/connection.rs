@@ -4,12 +4,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use gpuaas_client::{Client, ClientError};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::Target,
     contexts::{Context, Contexts},
+    environment,
 };
+
+/// Variable with the token. No flag has it: other users can read a process's arguments.
+pub(crate) const TOKEN: &str = "GPUAAS_TOKEN";
 
 /// JSON file that `gpuaas dev` and `gpuaas server` write when they are ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,7 +55,10 @@ pub(crate) struct ReadyNode {
 impl ReadyFile {
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("{} is not a valid ready file", path.display()))
+        serde_json::from_slice(&text).map_err(|_| {
+            // The parser's message can quote the token.
+            ClientError::InvalidSetting(format!("{} is not a valid ready file", path.display())).into()
+        })
     }
 }
 
@@ -58,16 +66,32 @@ impl ReadyFile {
 /// the context.
 pub(crate) fn client(target: &Target) -> anyhow::Result<Client> {
     let chosen = Endpoint::resolve(target)?;
-    // Never from a flag: other users can read a process's arguments.
-    let token = std::env::var("GPUAAS_TOKEN").ok().or_else(|| chosen.token.clone());
-    let token = token.ok_or_else(|| {
-        invalid_setting("no token is configured: set GPUAAS_TOKEN, or run gpuaas context set NAME --token-file FILE")
-    })?;
+    let token = match environment::variable(TOKEN) {
+        Some(token) => checked_token(&token, TOKEN)?,
+        None => {
+            let none = "no token is configured: set GPUAAS_TOKEN, or run gpuaas context set NAME --token-file FILE";
+            let (token, from) = chosen.token.as_ref().ok_or_else(|| invalid_setting(none))?;
+            checked_token(token, from)?
+        }
+    };
     let client = chosen.client(&token)?;
     Ok(match &target.idempotency_key {
         Some(key) => client.with_idempotency_key(key),
         None => client,
     })
+}
+
+/// Returns the token without blanks around it. Refuses one that no request can carry, such as a file of several lines; `from` names its
+/// source, because the token itself is secret.
+pub(crate) fn checked_token(token: &str, from: &str) -> Result<String, ClientError> {
+    let token = token.trim();
+    let wrong = match token.chars().find(|character| !character.is_ascii_graphic()) {
+        Some('\n' | '\r') => "contains a line break",
+        Some(_) => "contains a blank or a character that no token has",
+        None if token.is_empty() => "is empty",
+        None => return Ok(token.to_owned()),
+    };
+    Err(invalid_setting(&format!("{from} {wrong}: it must contain the token and nothing else")))
 }
 
 /// Builds a client with the given token instead of a configured one.
@@ -79,12 +103,14 @@ pub(crate) fn client_with_token(target: &Target, token: &str) -> anyhow::Result<
 struct Endpoint {
     url: String,
     ca_file: PathBuf,
-    token: Option<String>,
+    /// The token and where it comes from.
+    token: Option<(String, &'static str)>,
 }
 
 impl Endpoint {
     fn resolve(target: &Target) -> anyhow::Result<Self> {
         let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
+        let source = if ready.is_some() { "the token in the ready file" } else { "the token of the context" };
         let contexts = Contexts::load()?;
         // A ready file replaces the context completely: fields that it lacks are not filled from a context.
         let context = match ready {
@@ -95,19 +121,22 @@ impl Endpoint {
         };
         let url = target.url.clone().or(context.url).ok_or_else(|| {
             invalid_setting(
-                "no control plane is configured: set GPUAAS_SERVER or --url, or run gpuaas context use NAME",
+                "no control plane is configured: set GPUAAS_SERVER or --url, or save one: gpuaas context set NAME --url URL --ca-file FILE",
             )
         })?;
         let ca_file = target.ca_file.clone().or(context.ca_file);
         let ca_file =
             ca_file.ok_or_else(|| invalid_setting("no CA file is configured: set GPUAAS_CA_FILE or --ca-file"))?;
-        Ok(Self { url, ca_file, token: context.token })
+        Ok(Self { url, ca_file, token: context.token.map(|token| (token, source)) })
     }
 
     fn client(&self, token: &str) -> Result<Client, ClientError> {
         let authority = std::fs::read(&self.ca_file)
             .map_err(|error| invalid_setting(&format!("{}: {error}", self.ca_file.display())))?;
-        Client::new(&self.url, &authority, token.trim())
+        if CertificateDer::pem_slice_iter(&authority).next().is_none() {
+            return Err(invalid_setting(&format!("{} contains no certificate", self.ca_file.display())));
+        }
+        Client::new(&self.url, &authority, token)
     }
 }
 

@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
+use gpuaas_client::ClientError;
 use gpuaas_server::write_private;
 use serde::{Deserialize, Serialize};
 
@@ -71,10 +72,15 @@ impl Contexts {
         };
         let mode = fs::metadata(path)?.permissions().mode();
         if mode & 0o077 != 0 {
-            bail!("other users can read {}, which contains tokens: run chmod 600 on it", path.display());
+            let refused =
+                format!("other users can read {}, which contains tokens: run chmod 600 on it", path.display());
+            return Err(ClientError::InvalidSetting(refused).into());
         }
         // The parser's message quotes the line, which may hold a token.
-        toml::from_str(&text).map_err(|_| anyhow::anyhow!("{} is not a valid context file", path.display()))
+        toml::from_str(&text).map_err(|_| {
+            ClientError::InvalidSetting(format!("{} is not a valid context file; repair or remove it", path.display()))
+                .into()
+        })
     }
 
     /// Returns the named context, or the current one; `None` without either. An unknown name is an error.
@@ -85,6 +91,19 @@ impl Contexts {
             NotFound { what: format!("there is no context {name}"), next: "see gpuaas context list".to_owned() }.into()
         })
     }
+}
+
+/// Longest name of a context, in bytes.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Refuses a name that a shell would split or take for a flag.
+pub(crate) fn check_name(name: &str) -> Result<(), ClientError> {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/@:".contains(&byte);
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.starts_with('-') && name.bytes().all(is_valid) {
+        return Ok(());
+    }
+    let refused = format!("{name:?} is no name for a context: use 1 to {NAME_BYTES_MAX} letters, digits and ._-/@:");
+    Err(ClientError::InvalidSetting(refused))
 }
 
 /// Returns `$XDG_CONFIG_HOME/gpuaas/contexts.toml`, by default `~/.config/gpuaas/contexts.toml`.
@@ -112,10 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn missing_file_is_empty_and_unknown_context_is_named() {
+    fn missing_file_is_empty_unknown_context_is_named_and_wrong_names_are_refused() {
         let none = Contexts::read(Path::new("/nonexistent/contexts.toml")).expect("empty");
         assert_eq!(none, Contexts::default());
         assert!(none.chosen(None).expect("none is current").is_none());
+        assert!(check_name("cp/eu-1").is_ok());
+        for wrong in ["", "a b", "-x", "a\nb", &"x".repeat(64)] {
+            assert!(check_name(wrong).is_err(), "{wrong}");
+        }
         assert!(none.chosen(Some("x")).expect_err("unknown").to_string().contains("no context x"));
     }
 }

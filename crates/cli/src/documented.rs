@@ -29,16 +29,9 @@ fn golden(file: &str, now: &str) {
     assert!(kept == now, "docs/{file} differs from the code (GPUAAS_UPDATE_GOLDEN=1 updates it): {differs:?}");
 }
 
-/// Appends the help of every command that is not hidden, depth first. Shows the global options only for `gpuaas` itself.
+/// Appends the help of every command that is not hidden, depth first.
 fn help(command: &mut Command, path: &str, pages: &mut String) {
-    let mut shown = match path {
-        "gpuaas" => command.clone(),
-        _ => command.clone().mut_args(|argument| {
-            let is_global = argument.is_global_set();
-            argument.hide(is_global)
-        }),
-    };
-    let words = shown.render_long_help().to_string();
+    let words = command.render_long_help().to_string().replace(help::FLAGS_HINT, "");
     let words: Vec<&str> = words.lines().map(str::trim_end).collect();
     pages.push_str(&format!("\n## {path}\n\n```text\n{}\n```\n", words.join("\n").trim_end()));
     for verb in command.get_subcommands_mut().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
@@ -49,8 +42,8 @@ fn help(command: &mut Command, path: &str, pages: &mut String) {
 
 fn cli_pages() -> String {
     let mut pages =
-        "# The command line\n\nGenerated from the code; `GPUAAS_UPDATE_GOLDEN=1 cargo test -p gpuaas-cli` updates it. \
-         Every command accepts the global options of `gpuaas`.\n"
+        "# The command line\n\nGenerated from the code; update it with `GPUAAS_UPDATE_GOLDEN=1 cargo test --workspace --all-features \
+         --bin gpuaas documented`. Every command accepts the flags of `gpuaas flags`.\n"
             .to_owned();
     let mut command = help::command().term_width(110);
     command.build();
@@ -59,8 +52,7 @@ fn cli_pages() -> String {
 }
 
 fn document() -> String {
-    let document = serde_json::to_value(gpuaas_api::document()).expect("a document of plain data");
-    serde_json::to_string_pretty(&sorted(document)).expect("a document of plain data") + "\n"
+    serde_json::to_string_pretty(&sorted(gpuaas_server::api_document())).expect("a document of plain data") + "\n"
 }
 
 /// Sorts the keys of every object, whichever order the JSON library keeps.

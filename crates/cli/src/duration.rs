@@ -14,6 +14,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from(signed).map_err(|_| format!("{text:?} is negative; give a duration such as 10m"))
 }
 
+/// Parses a time limit. Refuses zero, which no work meets.
+pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        Duration::ZERO => Err(format!("{text} leaves no time: give a duration such as 10m")),
+        limit => Ok(limit),
+    }
+}
+
 /// Parses a time: RFC 3339, or a duration before now by this machine's clock.
 pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse() {
@@ -41,6 +49,24 @@ pub(crate) fn format_age(moment: &str) -> String {
     moment.parse().map_or_else(|_| moment.to_owned(), |moment: Timestamp| format_duration(moment, Timestamp::now()))
 }
 
+/// Formats a length of time: milliseconds up to a second, then seconds.
+pub(crate) fn format_millis(millis: i64) -> String {
+    match millis {
+        ..1_000 => format!("{millis} ms"),
+        _ => format!("{:.1} s", millis as f64 / 1_000.0),
+    }
+}
+
+/// Formats the distance of a time from now by this machine's clock: `3 min ago`, `in 30 days`. Returns `None` for a text that is no time.
+pub(crate) fn format_distance(moment: &str) -> Option<String> {
+    let (moment, now) = (moment.parse().ok()?, Timestamp::now());
+    Some(if moment > now {
+        format!("in {}", format_duration(now, moment))
+    } else {
+        format!("{} ago", format_duration(moment, now))
+    })
+}
+
 fn format_duration(moment: Timestamp, now: Timestamp) -> String {
     match now.duration_since(moment).as_secs().max(0) {
         seconds @ ..120 => format!("{seconds} s"),
@@ -60,6 +86,7 @@ mod tests {
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(parse("30d"), Ok(Duration::from_secs(30 * 86_400)));
         assert!(parse("soon").is_err() && parse("-5m").is_err());
+        assert!(parse_timeout("0s").is_err() && parse_timeout("1s") == Ok(Duration::from_secs(1)));
     }
 
     #[test]

@@ -454,6 +454,23 @@ const EXAMPLES: &[CommandExamples] = &[
         ],
     ),
     (
+        "operation start",
+        &[
+            (
+                "Start an operation with a parameter",
+                "gpuaas operation start train upgrade --parameter version=v1.37.1+rke2r1",
+            ),
+            (
+                "Print the plan without carrying it out",
+                "gpuaas operation start train upgrade --parameter version=v1.37.1+rke2r1 --dry-run",
+            ),
+            (
+                "Read the parameters from a file",
+                "gpuaas operation start train replace_member --parameters replacement.json",
+            ),
+        ],
+    ),
+    (
         "operation show",
         &[
             ("Show an operation with its steps", "gpuaas operation show 0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10"),

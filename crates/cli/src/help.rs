@@ -1,17 +1,46 @@
 //! The command line as its help shows it: the definitions with an example for every command.
 
-use clap::{Command, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use gpuaas_model::ExitStatus;
 
-use crate::{cli::Cli, examples::examples};
+use crate::{
+    cli::{Cli, Target},
+    environment,
+    examples::examples,
+};
+
+/// Name of the command that shows the global flags.
+const FLAGS: &str = "flags";
+/// End of the help of every other command.
+pub(crate) const FLAGS_HINT: &str = "\n\nGlobal flags: gpuaas help flags";
 
 /// Returns the command line with its examples and its exit statuses.
 pub(crate) fn command() -> Command {
-    let command = with_examples(Cli::command(), "");
+    let command = environment::ignore_empty(with_examples(with_flags_page(Cli::command()), ""));
     let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     let statuses = ExitStatus::TABLE.iter().map(|(status, meaning)| format!("  {:>3}  {meaning}", *status as u8));
     let statuses = statuses.collect::<Vec<_>>().join("\n");
     command.long_about(format!("{long}\n\nExit status:\n{statuses}"))
+}
+
+/// Shows the global flags in the help of `gpuaas flags` alone: in that of every command they would be longer than its own.
+fn with_flags_page(command: Command) -> Command {
+    let hidden = command.mut_args(|argument| {
+        let is_global = argument.is_global_set();
+        argument.hide(is_global)
+    });
+    hidden.mut_subcommand(FLAGS, |flags| {
+        let about = flags.get_about().cloned().unwrap_or_default();
+        Target::augment_args(flags).about(about)
+    })
+}
+
+/// Returns the help of `gpuaas flags`.
+pub(crate) fn flags() -> String {
+    let mut command = command();
+    command.build();
+    let flags = command.find_subcommand_mut(FLAGS).expect("the command line has `flags`");
+    flags.render_long_help().ansi().to_string()
 }
 
 /// Adds the examples of a command and of those below it. `path` is the command's name without `gpuaas`.
@@ -21,7 +50,8 @@ fn with_examples(command: Command, path: &str) -> Command {
         with_examples(below, path.trim_start())
     });
     match examples().find(|(of, _)| *of == path) {
-        Some((_, lines)) => command.after_help(section(lines)),
+        Some((_, lines)) if path == FLAGS => command.after_help(section(lines)),
+        Some((_, lines)) => command.after_help(format!("{}{FLAGS_HINT}", section(lines))),
         None => command,
     }
 }
@@ -52,6 +82,18 @@ mod tests {
                 assert!(line.starts_with(format!("gpuaas {path}").trim_end()), "{path}: {line}");
             }
         }
+    }
+
+    #[test]
+    fn global_flags_are_in_the_help_of_flags_alone() {
+        let mut command = command();
+        command.build();
+        let node = command.find_subcommand_mut("node").expect("a command");
+        let list = node.find_subcommand_mut("list").expect("a command").render_long_help().to_string();
+        assert!(!list.contains("--idempotency-key") && list.contains("gpuaas help flags"), "{list}");
+        assert!(flags().starts_with("Show the flags") && flags().contains("--idempotency-key"), "{}", flags());
+        let parsed = command.try_get_matches_from(["gpuaas", "flags", "--project", "x"]);
+        assert!(parsed.is_ok(), "{parsed:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod dev;
 #[cfg(test)]
 mod documented;
 mod duration;
+mod environment;
 mod examples;
 mod help;
 mod jsonpath;
@@ -22,6 +23,8 @@ mod runtime;
 mod server_config;
 mod suggestions;
 mod table;
+mod text;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -37,7 +40,8 @@ fn main() -> ExitCode {
     }
     let format = cli.target.output;
     color::init(cli.target.color);
-    runtime::start(cli.command.needs_threads(), cli.command.log_format(), async move {
+    let (log_format, otlp_endpoint) = (cli.command.log_format(), cli.command.otlp_endpoint().cloned());
+    runtime::start(cli.command.needs_threads(), log_format, otlp_endpoint, async move {
         match commands::run(cli, settings).await {
             Ok(code) => code,
             Err(error) => output::report_error(&error, format),

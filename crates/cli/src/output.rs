@@ -9,7 +9,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use gpuaas_api_types::Problem;
 use gpuaas_client::ClientError;
-use gpuaas_model::{Code, Coded, ExitStatus, visible};
+use gpuaas_model::{Code, Coded, ExitStatus};
 use gpuaas_server::ServerError;
 use serde::Serialize;
 
@@ -18,6 +18,7 @@ use crate::{
     color,
     commands::confirm::ConfirmationRequired,
     table::{Column, Layout, shortened},
+    text::Text,
 };
 
 /// Width of an object's fields in a table cell; `-o json` prints all of them.
@@ -25,7 +26,7 @@ const FIELDS_WIDTH_MAX: usize = 120;
 
 /// Returned when `--timeout` passes before the work ends. The work itself continues.
 #[derive(Debug, thiserror::Error)]
-#[error("timed out after {0:?}; the started work continues")]
+#[error("stopped after {0:?}, the limit of --timeout; operations that were started continue")]
 pub(crate) struct TimedOut(pub(crate) Duration);
 
 /// Returned when something on this machine does not exist.
@@ -78,14 +79,14 @@ fn print_table<T>(columns: &[Column<T>], items: &[T], is_wide: bool) {
 }
 
 /// Prints one object: as sentences for people, whole as JSON or YAML, what a template selects, or its name.
-pub(crate) fn one<T: Serialize>(
+pub(crate) fn one<T: Serialize, D: Into<Text>>(
     format: Format,
     item: &T,
-    describe: impl FnOnce(&T) -> String,
+    describe: impl FnOnce(&T) -> D,
     name: &str,
 ) -> anyhow::Result<()> {
     match format {
-        Format::Table | Format::Wide => println!("{}", escape_lines(&describe(item))),
+        Format::Table | Format::Wide => println!("{}", describe(item).into().as_str()),
         Format::Json => println!("{}", serde_json::to_string_pretty(item)?),
         Format::Yaml => print!("{}", serde_saphyr::to_string(item)?),
         Format::JsonPath(template) => print_text(&template.render(&serde_json::to_value(item)?))?,
@@ -110,11 +111,6 @@ fn print_text(text: &str) -> std::io::Result<()> {
     write!(std::io::stdout(), "{text}{end}")
 }
 
-/// Escapes control and invisible characters in each line; keeps line ends.
-pub(crate) fn escape_lines(lines: &str) -> String {
-    lines.split('\n').map(visible).collect::<Vec<_>>().join("\n")
-}
-
 /// Formats the strings and numbers of an object as words, up to [`FIELDS_WIDTH_MAX`].
 pub(crate) fn fields(object: &serde_json::Value) -> String {
     use serde_json::Value;
@@ -126,6 +122,13 @@ pub(crate) fn fields(object: &serde_json::Value) -> String {
     });
     let all = plain.collect::<Vec<_>>().join(" ");
     shortened(&all, FIELDS_WIDTH_MAX).into_owned()
+}
+
+/// Prints the next command for people to stderr: stdout has the result and nothing else.
+pub(crate) fn hint(format: Format, text: &str) {
+    if format.is_for_people() {
+        eprintln!("{}", Text::from(text).as_str());
+    }
 }
 
 /// Reports whether stderr is a terminal. Progress is shown only there.
@@ -144,8 +147,9 @@ pub(crate) fn report_error(error: &anyhow::Error, format: Format) -> ExitCode {
     match format {
         Format::Json | Format::Yaml => eprintln!("{:#}", error_json(error, status)),
         Format::Table | Format::Wide | Format::Name | Format::JsonPath(_) => {
-            let words = escape_lines(&message);
-            let rest = words.strip_prefix("error:").unwrap_or(&words);
+            let text = Text::from(message);
+            let words = text.as_str();
+            let rest = words.strip_prefix("error:").unwrap_or(words);
             eprintln!("{}{rest}", color::mark(&words[..words.len() - rest.len()], false));
         }
     }
@@ -293,10 +297,5 @@ mod tests {
         let (words, status) = format_error(&TimedOut(Duration::from_secs(90)).into());
         assert_eq!(status, ExitStatus::TimedOut);
         assert!(words.ends_with("see gpuaas explain timed_out · exit status 8"), "{words}");
-    }
-
-    #[test]
-    fn control_characters_are_escaped_and_line_ends_kept() {
-        assert_eq!(escape_lines("error: a\u{202e}b\n  next"), "error: a\\u{202e}b\n  next");
     }
 }

@@ -1,20 +1,25 @@
-//! Starts the process's log and asynchronous runtime.
+//! Starts the process's log, its traces and its asynchronous runtime.
 
 use std::{io::IsTerminal, process::ExitCode};
 
+use http::Uri;
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
 
-use crate::cli::LogFormat;
+use crate::{
+    cli::LogFormat,
+    environment,
+    traces::{self, Traces},
+};
 
 /// Logs to standard error, filtered by `GPUAAS_LOG` (for example `debug`, or `warn,gpuaas_engine=trace`). Without it, warnings of every crate
-/// and information of the project's own.
-fn init_logging(format: LogFormat) {
+/// and information of the project's own. Sends traces to a collector, if there is one.
+fn init_logging(format: LogFormat, otlp_endpoint: Option<&Uri>) -> anyhow::Result<Option<Traces>> {
     let default_filter = || Targets::new().with_default(LevelFilter::WARN).with_target("gpuaas", LevelFilter::INFO);
-    let requested = std::env::var("GPUAAS_LOG").ok();
+    let requested = environment::variable("GPUAAS_LOG");
     let (filter, parse_error) = match requested.as_deref().map(str::parse::<Targets>) {
         Some(Ok(filter)) => (filter, None),
         Some(Err(error)) => (default_filter(), Some(error)),
@@ -26,33 +31,50 @@ fn init_logging(format: LogFormat) {
         .with_ansi(std::io::stderr().is_terminal())
         // Without this, a log that cannot be written is reported on stderr, which cannot be written either, and that panics.
         .log_internal_errors(false);
+    let (layer, traces) = otlp_endpoint.map(traces::start).transpose()?.unzip();
+    let registry = tracing_subscriber::registry().with(layer);
     match format {
-        LogFormat::Text => tracing_subscriber::registry().with(lines).with(filter).init(),
-        LogFormat::Json => tracing_subscriber::registry().with(lines.json().flatten_event(true)).with(filter).init(),
+        LogFormat::Text => registry.with(lines).with(filter).init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).with(filter).init(),
     }
     if let Some(error) = parse_error {
         tracing::warn!(%error, "ignoring GPUAAS_LOG: expected LEVEL or TARGET=LEVEL, separated by commas");
     }
+    Ok(traces)
 }
 
 /// Runs `main` to completion: on several threads if `threads`, otherwise on one.
-pub(crate) fn start(threads: bool, log: LogFormat, main: impl Future<Output = ExitCode>) -> ExitCode {
-    init_logging(log);
+pub(crate) fn start(
+    threads: bool,
+    log: LogFormat,
+    otlp_endpoint: Option<Uri>,
+    main: impl Future<Output = ExitCode>,
+) -> ExitCode {
     let mut builder = if threads {
         tokio::runtime::Builder::new_multi_thread()
     } else {
         tokio::runtime::Builder::new_current_thread()
     };
-    match builder.enable_all().build() {
-        Ok(runtime) => {
-            let code = runtime.block_on(main);
-            // Do not wait for blocking reads of standard input.
-            runtime.shutdown_background();
-            code
-        }
+    let runtime = match builder.enable_all().build() {
+        Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: starting the runtime failed: {error}");
-            ExitCode::FAILURE
+            return ExitCode::FAILURE;
         }
+    };
+    let _entered = runtime.enter();
+    let traces = match init_logging(log, otlp_endpoint.as_ref()) {
+        Ok(traces) => traces,
+        Err(error) => {
+            eprintln!("error: starting the export of traces failed: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(main);
+    if let Some(traces) = traces {
+        traces.send_rest();
     }
+    // Do not wait for blocking reads of standard input.
+    runtime.shutdown_background();
+    code
 }

@@ -2,12 +2,12 @@
 //!
 //! No crate does it: they shorten or break words, count colours as characters, or drop no columns.
 
-use std::{borrow::Cow, io::IsTerminal};
+use std::{borrow::Cow, cmp::Reverse, io::IsTerminal};
 
 use gpuaas_model::visible;
 use unicode_width::UnicodeWidthStr;
 
-use crate::color;
+use crate::{color, duration::format_distance, text::Text};
 
 /// Blanks between two columns.
 const GAP: usize = 2;
@@ -15,6 +15,14 @@ const GAP: usize = 2;
 const WRAP_WIDTH_MIN: usize = 20;
 /// Headers of the columns whose cells are coloured.
 const STATES: [&str; 6] = ["STATE", "HEALTH", "CONNECTIVITY", "LIFECYCLE", "RESULT", "USABLE"];
+/// Headers of the columns that say why nothing happens.
+const REASONS: [&str; 2] = ["REASON", "WAITING FOR"];
+/// Headers of the columns with ids that commands accept by their beginning.
+const IDS: [&str; 5] = ["ID", "ALLOCATION", "GRANT", "OPERATION", "TASK"];
+/// Length of an id, a UUID.
+const ID_LENGTH: usize = 36;
+/// Fewest characters of an id that are shown.
+const ID_LENGTH_MIN: usize = 8;
 
 /// A column of a list of `T`.
 pub(crate) struct Column<T> {
@@ -37,11 +45,21 @@ pub(crate) const fn wide<T>(header: &'static str, cell: fn(&T) -> String) -> Col
 /// The columns of a table with their widths.
 pub(crate) struct Layout {
     headers: Vec<&'static str>,
+    form: Form,
     /// Width of each column; `None` if the terminal has no room for it.
     widths: Vec<Option<usize>>,
     /// True for each column that is narrower than its cells, so that they are wrapped. In every other column, a longer cell of a later row
     /// keeps its line.
     is_wrapped: Vec<bool>,
+}
+
+/// How ids and times are shown.
+#[derive(Clone, Copy)]
+struct Form {
+    /// Number of characters of an id.
+    id_length: usize,
+    /// True if a time is shown as its distance from now.
+    has_ages: bool,
 }
 
 impl Layout {
@@ -51,41 +69,59 @@ impl Layout {
         let rows: Vec<Vec<String>> = items.iter().map(|item| cells(shown(), item)).collect();
         let headers: Vec<&str> = shown().map(|column| column.header).collect();
         let room = if is_wide { None } else { terminal_width() };
-        (Self::fitting(headers, &rows, room, true), rows)
+        Self::fitting(headers, &rows, room, true)
     }
 
     /// Returns the cells of one more item.
     pub(crate) fn cells<T>(&self, columns: &[Column<T>], item: &T) -> Vec<String> {
-        cells(columns.iter().filter(|column| self.headers.contains(&column.header)), item)
+        let row = cells(columns.iter().filter(|column| self.headers.contains(&column.header)), item);
+        self.form.row(&self.headers, &row)
     }
 
-    /// Fits a table into `room` characters: wraps columns of sentences between words, and then drops columns from the right if `may_drop`.
-    fn fitting(headers: Vec<&'static str>, rows: &[Vec<String>], room: Option<usize>, may_drop: bool) -> Self {
-        let widest = |at: usize, measure: fn(&str) -> usize| {
+    /// Fits a table into `room` characters: shortens ids, then shows times as ages, then wraps columns of sentences between words, then
+    /// drops columns if `may_drop`. Returns the rows as they are shown.
+    fn fitting(
+        headers: Vec<&'static str>,
+        rows: &[Vec<String>],
+        room: Option<usize>,
+        may_drop: bool,
+    ) -> (Self, Vec<Vec<String>>) {
+        let widest = |rows: &[Vec<String>], at: usize, measure: fn(&str) -> usize| {
             rows.iter().map(|row| measure(&row[at])).max().unwrap_or_default().max(headers[at].width())
         };
-        let natural: Vec<usize> = (0..headers.len()).map(|at| widest(at, UnicodeWidthStr::width)).collect();
+        let measured = |rows: &[Vec<String>]| -> Vec<usize> {
+            (0..headers.len()).map(|at| widest(rows, at, UnicodeWidthStr::width)).collect()
+        };
+        let id_length = id_length(&headers, rows);
+        let forms = [(ID_LENGTH, false), (id_length, false), (id_length, true)];
+        let mut forms = forms.map(|(id_length, has_ages)| Form { id_length, has_ages }).into_iter().map(|form| {
+            let rows: Vec<Vec<String>> = rows.iter().map(|row| form.row(&headers, row)).collect();
+            (form, measured(&rows), rows)
+        });
+        let fits = |natural: &[usize]| room.is_none_or(|room| total(natural.iter()) <= room);
+        let last = forms.next_back().expect("the array has three forms");
+        let (form, natural, rows) = forms.find(|(_, natural, _)| fits(natural)).unwrap_or(last);
         let narrowest: Vec<usize> =
-            (0..headers.len()).map(|at| widest(at, longest_word).max(WRAP_WIDTH_MIN).min(natural[at])).collect();
-        let mut columns = headers.len();
+            (0..headers.len()).map(|at| widest(&rows, at, longest_word).max(WRAP_WIDTH_MIN).min(natural[at])).collect();
+        let mut kept: Vec<usize> = (0..headers.len()).collect();
         if let Some(room) = room.filter(|_| may_drop) {
-            while columns > 1 && total(&narrowest[..columns]) > room {
-                columns -= 1;
+            while total(kept.iter().map(|at| &narrowest[*at])) > room
+                && let Some(at) = next_dropped(&headers, &kept)
+            {
+                kept.retain(|of| *of != at);
             }
         }
-        let mut widths = natural[..columns].to_vec();
-        let mut excess = room.map_or(0, |room| total(&widths).saturating_sub(room));
+        let mut widths = natural.clone();
+        let mut excess = room.map_or(0, |room| total(kept.iter().map(|at| &widths[*at])).saturating_sub(room));
         while excess > 0 {
-            let slack = |at: &usize| widths[*at] - narrowest[*at];
-            let Some(at) = (0..columns).filter(|at| slack(at) > 0).max_by_key(|at| widths[*at]) else { break };
-            let less = excess.min(slack(&at));
+            let slack = |at: usize| widths[at] - narrowest[at];
+            let Some(at) = kept.iter().copied().filter(|at| slack(*at) > 0).max_by_key(|at| widths[*at]) else { break };
+            let less = excess.min(slack(at));
             (widths[at], excess) = (widths[at] - less, excess - less);
         }
-        let dropped = headers.len() - columns;
-        let is_wrapped =
-            (0..headers.len()).map(|at| widths.get(at).is_some_and(|width| *width < natural[at])).collect();
-        let widths = widths.into_iter().map(Some).chain(std::iter::repeat_n(None, dropped)).collect();
-        Self { headers, widths, is_wrapped }
+        let is_wrapped = widths.iter().zip(&natural).map(|(width, natural)| width < natural).collect();
+        let widths = widths.into_iter().enumerate().map(|(at, width)| kept.contains(&at).then_some(width)).collect();
+        (Self { headers, form, widths, is_wrapped }, rows)
     }
 
     /// Returns the headers of the columns for which the terminal has no room.
@@ -99,6 +135,10 @@ impl Layout {
 
     /// Formats a row; wrapped cells take several lines.
     pub(crate) fn row(&self, cells: &[String]) -> String {
+        self.painted_row(cells, color::state)
+    }
+
+    fn painted_row(&self, cells: &[String], paint: fn(&str) -> String) -> String {
         let lines =
             |cell: &str, width, is_wrapped| if is_wrapped { wrapped(cell, width) } else { vec![cell.to_owned()] };
         let columns: Vec<(&str, usize, Vec<String>)> = (self.headers.iter().zip(&self.widths))
@@ -116,7 +156,7 @@ impl Layout {
                 if !part.is_empty() {
                     text.push_str(&" ".repeat(blanks));
                     blanks = 0;
-                    text.push_str(&if STATES.contains(header) { color::state(part) } else { part.to_owned() });
+                    text.push_str(&if STATES.contains(header) { paint(part) } else { part.to_owned() });
                 }
                 blanks += width.saturating_sub(part.width()) + GAP;
             }
@@ -126,21 +166,72 @@ impl Layout {
     }
 }
 
+impl Form {
+    /// Returns the cells of a row as they are shown.
+    fn row(self, headers: &[&str], cells: &[String]) -> Vec<String> {
+        let shown = |(header, cell): (&&str, &String)| match id_in(header, cell) {
+            Some(id) => format!("{}{}", &id[..self.id_length], &cell[id.len()..]),
+            None => self.has_ages.then(|| format_distance(cell)).flatten().unwrap_or_else(|| cell.clone()),
+        };
+        headers.iter().zip(cells).map(shown).collect()
+    }
+}
+
+/// Returns the id that a cell begins with; `None` in columns of other values.
+fn id_in<'a>(header: &str, cell: &'a str) -> Option<&'a str> {
+    let word = cell.split(' ').next()?;
+    let is_id = word.len() == ID_LENGTH && word.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+    (IDS.contains(&header) && is_id).then_some(word)
+}
+
+/// Returns the fewest characters that tell the ids of every column apart.
+fn id_length(headers: &[&str], rows: &[Vec<String>]) -> usize {
+    let mut longest = ID_LENGTH_MIN;
+    for (at, header) in headers.iter().enumerate() {
+        let mut ids: Vec<&str> = rows.iter().filter_map(|row| id_in(header, &row[at])).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        for pair in ids.windows(2) {
+            let common = pair[0].bytes().zip(pair[1].bytes()).take_while(|(one, other)| one == other).count();
+            // Not a dash as the last character.
+            let is_dash = pair.iter().any(|id| id.as_bytes().get(common) == Some(&b'-'));
+            longest = longest.max(common + if is_dash { 2 } else { 1 });
+        }
+    }
+    longest.min(ID_LENGTH)
+}
+
+/// Returns the column that is dropped next: the last one, but states and what is waited for only after the ids. A first column that is no
+/// id names the rows and stays.
+fn next_dropped(headers: &[&str], kept: &[usize]) -> Option<usize> {
+    let rank = |at: usize| match headers[at] {
+        header if IDS.contains(&header) => 1,
+        header if STATES.contains(&header) || REASONS.contains(&header) => 2,
+        _ => 0,
+    };
+    let may_go = |at: &usize| kept.len() > 1 && (*at > 0 || rank(*at) == 1);
+    kept.iter().copied().filter(may_go).min_by_key(|at| (rank(*at), Reverse(*at)))
+}
+
 /// Formats a table within a text. It keeps all columns.
-pub(crate) fn table(header: &[&'static str], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(crate) fn table(header: &[&'static str], rows: impl Iterator<Item = Vec<String>>) -> Text {
+    painted_table(header, rows, color::state)
+}
+
+fn painted_table(header: &[&'static str], rows: impl Iterator<Item = Vec<String>>, paint: fn(&str) -> String) -> Text {
     let escaped = |row: Vec<String>| row.iter().map(|cell| visible(cell).into_owned()).collect();
     let rows: Vec<Vec<String>> = rows.map(escaped).collect();
-    let layout = Layout::fitting(header.to_vec(), &rows, terminal_width(), false);
-    let lines = rows.iter().map(|row| layout.row(row));
-    std::iter::once(layout.header()).chain(lines).collect::<Vec<_>>().join("\n")
+    let (layout, rows) = Layout::fitting(header.to_vec(), &rows, terminal_width(), false);
+    let lines = rows.iter().map(|row| layout.painted_row(row, paint));
+    Text::of_escaped_cells(std::iter::once(layout.header()).chain(lines).collect::<Vec<_>>().join("\n"))
 }
 
 fn cells<'a, T: 'a>(columns: impl Iterator<Item = &'a Column<T>>, item: &T) -> Vec<String> {
     columns.map(|column| visible(&(column.cell)(item)).into_owned()).collect()
 }
 
-fn total(widths: &[usize]) -> usize {
-    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+fn total<'a>(widths: impl Iterator<Item = &'a usize>) -> usize {
+    widths.map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
 fn longest_word(text: &str) -> usize {
@@ -187,23 +278,56 @@ pub(crate) fn width_of(terminal: &(impl std::os::fd::AsFd + IsTerminal)) -> Opti
 mod tests {
     use super::*;
 
-    fn shown(room: usize, may_drop: bool) -> String {
-        let rows = [
-            vec!["0198c0de".to_owned(), "waits until the server answers on its port".to_owned(), "failed".to_owned()],
-            vec!["0198c0df".to_owned(), String::new(), "active".to_owned()],
-        ];
-        let layout = Layout::fitting(vec!["ID", "WAITING FOR", "PHASE"], &rows, Some(room), may_drop);
+    fn fitted(headers: &[&'static str], rows: &[&[&str]], room: usize, may_drop: bool) -> String {
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();
+        let (layout, rows) = Layout::fitting(headers.to_vec(), &rows, Some(room), may_drop);
         let lines = rows.iter().map(|row| layout.row(row));
         std::iter::once(layout.header()).chain(lines).collect::<Vec<_>>().join("\n")
+    }
+
+    fn shown(room: usize, may_drop: bool) -> String {
+        let rows: [&[&str]; 2] =
+            [&["gpu-0001", "waits until the server answers on its port", "failed"], &["gpu-0002", "", "active"]];
+        fitted(&["NAME", "WAITING FOR", "PHASE"], &rows, room, may_drop)
+    }
+
+    #[test]
+    fn ids_and_times_are_shortened_before_columns_are_dropped_and_states_are_dropped_last() {
+        let long_ago = (jiff::Timestamp::now() - jiff::SignedDuration::from_hours(50)).to_string();
+        let rows: [&[&str]; 2] = [
+            &["0198c0de-7a3b-7c11-9b54-0242ac120002", "train", "deploy", "succeeded", &long_ago],
+            &["0198c0de-8a3b-7c11-9b54-0242ac120002", "infer", "deploy", "failed", ""],
+        ];
+        let headers = ["ID", "WORKLOAD", "KIND", "STATE", "CREATED"];
+        assert!(fitted(&headers, &rows, 130, true).contains("0242ac120002  train"));
+        assert!(
+            fitted(&headers, &rows, 80, true).contains(&format!("0198c0de-7  train     deploy  succeeded  {long_ago}"))
+        );
+        insta::assert_snapshot!(fitted(&headers, &rows, 55, true), @r"
+        ID          WORKLOAD  KIND    STATE      CREATED
+        0198c0de-7  train     deploy  succeeded  2 days ago
+        0198c0de-8  infer     deploy  failed
+        ");
+        insta::assert_snapshot!(fitted(&headers, &rows, 32, true), @r"
+        ID          WORKLOAD  STATE
+        0198c0de-7  train     succeeded
+        0198c0de-8  infer     failed
+        ");
+        insta::assert_snapshot!(fitted(&headers, &rows, 12, true), @r"
+        STATE
+        succeeded
+        failed
+        ");
     }
 
     #[test]
     fn sentences_are_wrapped_between_words_and_lines_have_no_trailing_blanks() {
         insta::assert_snapshot!(shown(42, true), @r"
-        ID        WAITING FOR               PHASE
-        0198c0de  waits until the server    failed
+        NAME      WAITING FOR               PHASE
+        gpu-0001  waits until the server    failed
                   answers on its port
-        0198c0df                            active
+        gpu-0002                            active
         ");
         assert!(shown(100, true).contains("its port  failed"));
     }
@@ -211,14 +335,14 @@ mod tests {
     #[test]
     fn columns_without_room_are_dropped_from_the_right_but_not_in_a_text() {
         insta::assert_snapshot!(shown(30, true), @r"
-        ID        WAITING FOR
-        0198c0de  waits until the
+        NAME      WAITING FOR
+        gpu-0001  waits until the
                   server answers on
                   its port
-        0198c0df
+        gpu-0002
         ");
         assert!(shown(30, false).contains("PHASE"));
-        assert!(shown(3, true).starts_with("ID\n0198c0de\n"), "the first column stays, and no word is cut");
+        assert!(shown(3, true).starts_with("NAME\ngpu-0001\n"), "the first column stays, and no word is cut");
     }
 
     #[test]
@@ -229,8 +353,12 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_escaped() {
-        let rows = [vec!["a\u{1b}[2Jb".to_owned(), "c\nd".to_owned()]];
-        assert_eq!(table(&["ONE", "TWO"], rows.into_iter()), "ONE          TWO\na\\u{1b}[2Jb  c\\u{a}d");
+    fn cells_are_escaped_and_colours_of_a_table_within_a_text_are_not() {
+        let rows = [vec!["a\u{1b}[2Jb".to_owned(), "c\nd".to_owned(), "ready".to_owned()]];
+        let green = |state: &str| format!("\u{1b}[32m{state}\u{1b}[0m");
+        let mut text = Text::from("x\u{1b}[2J\n");
+        text.push(&painted_table(&["ONE", "TWO", "STATE"], rows.into_iter(), green));
+        let shown = "x\\u{1b}[2J\nONE          TWO      STATE\na\\u{1b}[2Jb  c\\u{a}d  \u{1b}[32mready\u{1b}[0m";
+        assert_eq!(text.as_str(), shown);
     }
 }

@@ -5,7 +5,7 @@ use gpuaas_api_types::{
     CreateAllocation, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
     Deploy, EnrollNode, Event, FixNode, FixedNode, ForceAuthority, ImportRelease, List, Member, Node, Operation,
     OperationDetail, Ping, PlacementOption, Preview, Project, RegisterNode, RegisteredNode, Replica, RequestAccess,
-    SealingKey, ServiceAccount, SigningKey, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
+    SealingKey, ServiceAccount, SigningKey, StartOperation, Started, Task, Token, WhoAmI, Workload, WorkloadDetail,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -265,7 +265,7 @@ impl Client {
 
     /// Releases an allocation.
     pub async fn release_allocation(&self, id: &str) -> ApiResult<Allocation> {
-        self.post(&format!("/api/v1/allocations/{}/release", escaped(id)), &json!({})).await
+        self.delete(&format!("/api/v1/allocations/{}", escaped(id))).await
     }
 
     /// Lists tasks, optionally filtered by node and operation.
@@ -366,15 +366,35 @@ impl Client {
         self.post(&workload_path(project, workload, "/members"), request).await
     }
 
+    /// Starts an operation with parameters on a workload.
+    pub async fn start_operation(
+        &self,
+        project: Option<String>,
+        workload: &str,
+        request: &StartOperation,
+    ) -> ApiResult<Started> {
+        self.post(&workload_path(project, workload, "/operations"), request).await
+    }
+
+    /// Returns the plan of an operation with parameters. Changes nothing.
+    pub async fn preview_operation(
+        &self,
+        project: Option<String>,
+        workload: &str,
+        request: &StartOperation,
+    ) -> ApiResult<Preview> {
+        let query = query(&[("project", project), ("dry_run", Some("true".to_owned()))]);
+        self.post(&format!("/api/v1/workloads/{}/operations{query}", escaped(workload)), request).await
+    }
+
     /// Removes a workload from all its nodes.
     pub async fn decommission_workload(&self, project: Option<String>, workload: &str) -> ApiResult<Started> {
-        self.post(&workload_path(project, workload, "/decommission"), &json!({})).await
+        self.delete(&workload_path(project, workload, "")).await
     }
 
     /// Returns the plan of removing a workload from all its nodes. Changes nothing.
     pub async fn preview_decommission(&self, project: Option<String>, workload: &str) -> ApiResult<Preview> {
-        let client = self.clone().with_dry_run();
-        client.post(&workload_path(project, workload, "/decommission"), &json!({})).await
+        self.clone().with_dry_run().delete(&workload_path(project, workload, "")).await
     }
 
     /// Repeats the latest operation of a workload if it did not succeed.

@@ -1,54 +1,59 @@
 //! Requests and responses over TLS.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use gpuaas_api_types::Problem;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, Uri, header, uri::Authority};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::{body::Incoming, client::conn::http1::SendRequest};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::{net::TcpStream, sync::Mutex};
-use tokio_rustls::TlsConnector;
+use tokio::net::TcpStream;
+use tower::{
+    BoxError,
+    timeout::{Timeout, error::Elapsed},
+    util::BoxCloneSyncService,
+};
 
 use crate::error::ClientError;
 
 /// Longest response, in bytes.
 const RESPONSE_BYTES_MAX: usize = 64 * 1_024 * 1_024;
-/// Time limit of the TCP connection, and again of the TLS handshake.
+/// Time limit of a connection with its TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an idle connection is kept: less than the 10 seconds after which the server closes it.
+const IDLE_CONNECTION_MAX: Duration = Duration::from_secs(5);
 
-/// A connection that sends requests.
-type Connection = SendRequest<Full<Bytes>>;
+/// Sends requests, and keeps idle connections for the next ones.
+type Http = legacy::Client<Connector, Full<Bytes>>;
+/// Opens connections, each within [`CONNECT_TIMEOUT`].
+type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
-/// A client of one control plane with one token.
+/// A client of one control plane with one token. Its clones share their connections.
 #[derive(Clone)]
 pub struct Client {
     url: String,
-    /// `host:port`.
-    address: String,
+    authority: Authority,
     token: String,
     idempotency_key: Option<String>,
     if_match: Option<String>,
     is_dry_run: bool,
     correlation_id: Option<String>,
-    tls: TlsConnector,
-    /// The idle connection; `None` in a client that opens one per request.
-    idle_connection: Option<Arc<Mutex<Option<Connection>>>>,
+    http: Http,
 }
 
 impl Client {
-    /// Creates a client of the control plane at `url` (`https://host:port`). The server's certificate must be issued by an authority in
-    /// `authority_pem`.
+    /// Creates a client of the control plane at `url` (`https://host:port`, port 443 without one). The server's certificate must be issued
+    /// by an authority in `authority_pem`.
     pub fn new(url: &str, authority_pem: &[u8], token: &str) -> Result<Self, ClientError> {
-        let address = url
-            .strip_prefix("https://")
-            .ok_or_else(|| ClientError::InvalidSetting(format!("the URL {url} does not begin with https://")))?;
-        let address = address.trim_end_matches('/');
-        let address = if address.contains(':') { address.to_owned() } else { format!("{address}:443") };
+        let authority = authority_of(url)?;
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(authority_pem) {
             let authority = authority
@@ -64,16 +69,23 @@ impl Client {
             .map_err(|error| ClientError::InvalidSetting(error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1();
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_CONNECTION_MAX)
+            .build(Connector::new(Timeout::new(connector.wrap_connector(tcp), CONNECT_TIMEOUT)));
         Ok(Self {
             url: url.to_owned(),
-            address,
+            authority,
             token: token.to_owned(),
             idempotency_key: None,
             if_match: None,
             is_dry_run: false,
             correlation_id: None,
-            tls: TlsConnector::from(Arc::new(config)),
-            idle_connection: None,
+            http,
         })
     }
 
@@ -101,13 +113,6 @@ impl Client {
     #[must_use]
     pub fn with_correlation_id(self, id: impl Into<String>) -> Self {
         Self { correlation_id: Some(id.into()), ..self }
-    }
-
-    /// Returns the same client with one connection for all its requests, one after the other. It reconnects when the connection has ended.
-    /// Clones of the result share the connection.
-    #[must_use]
-    pub fn with_persistent_connection(self) -> Self {
-        Self { idle_connection: Some(Arc::default()), ..self }
     }
 
     /// Requests a value.
@@ -160,8 +165,7 @@ impl Client {
         };
         let mut request = Request::builder()
             .method(method)
-            .uri(path)
-            .header(header::HOST, &self.address)
+            .uri(format!("https://{}{path}", self.authority))
             .header(header::ACCEPT, accept)
             .header(header::AUTHORIZATION, format!("Bearer {}", self.token));
         if let Some(key) = self.idempotency_key.as_ref().filter(|_| mutates) {
@@ -179,42 +183,8 @@ impl Client {
         let request = request
             .body(Full::new(Bytes::from(content.unwrap_or_default())))
             .map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
-        let response = self.exchange(request).await.map_err(|reason| self.unreachable(reason))?;
+        let response = self.http.request(request).await.map_err(|error| self.unreachable(cause(&error)))?;
         if response.status().is_success() { Ok(response) } else { Err(self.problem(response).await) }
-    }
-
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
-        let describe = |error: hyper::Error| error.to_string();
-        let Some(kept) = &self.idle_connection else {
-            return self.connect().await?.send_request(request).await.map_err(describe);
-        };
-        let mut kept = kept.lock().await;
-        let mut connection = match kept.take() {
-            Some(connection) => self.reuse_or_connect(connection).await?,
-            None => self.connect().await?,
-        };
-        let response = connection.send_request(request).await.map_err(describe)?;
-        *kept = Some(connection);
-        Ok(response)
-    }
-
-    /// Returns the connection after the previous response was read, or a new one if it has ended.
-    async fn reuse_or_connect(&self, mut connection: Connection) -> Result<Connection, String> {
-        if connection.ready().await.is_ok() { Ok(connection) } else { self.connect().await }
-    }
-
-    async fn connect(&self) -> Result<Connection, String> {
-        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
-        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|error| error.to_string())?;
-        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address)).await;
-        let stream = connecting.map_err(|_| "no connection in 10 s".to_owned())?.map_err(|error| error.to_string())?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.tls.connect(name, stream)).await;
-        let stream = connecting.map_err(|_| "no handshake in 10 s".to_owned())?.map_err(|error| error.to_string())?;
-        let (sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        tokio::spawn(connection);
-        Ok(sender)
     }
 
     async fn value<T: DeserializeOwned>(&self, response: Response<Incoming>) -> Result<T, ClientError> {
@@ -243,5 +213,73 @@ impl Client {
 
     fn unreachable(&self, reason: String) -> ClientError {
         ClientError::Unreachable { url: self.url.clone(), reason }
+    }
+}
+
+/// Returns host and port of `https://host:port`.
+fn authority_of(url: &str) -> Result<Authority, ClientError> {
+    let refused = |why: &str| ClientError::InvalidSetting(format!("the URL {url:?} {why}"));
+    let uri: Uri = url.parse().map_err(|_| refused("is not valid"))?;
+    if uri.scheme_str() != Some("https") {
+        return Err(refused("does not begin with https://"));
+    }
+    let authority = uri.authority().cloned().ok_or_else(|| refused("names no host"))?;
+    if authority.as_str().contains('@') {
+        return Err(refused("contains a user name"));
+    }
+    let has_port_or_none = authority.port_u16().is_some() || authority.as_str() == authority.host();
+    if !has_port_or_none {
+        return Err(refused("has a port that is not a number from 0 to 65535"));
+    }
+    match uri.path_and_query().map_or("/", |path| path.as_str()) {
+        "/" => Ok(authority),
+        _ => Err(refused("has a path: name only the control plane")),
+    }
+}
+
+/// Returns the innermost cause of an error, which is the part that a reader can act on.
+fn cause(error: &legacy::Error) -> String {
+    let mut innermost: &(dyn Error + 'static) = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    match innermost.is::<Elapsed>() {
+        true => format!("no connection in {} s", CONNECT_TIMEOUT.as_secs()),
+        false => innermost.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_names_a_host_and_maybe_a_port() {
+        for (url, authority) in [
+            ("https://gpu.example", "gpu.example"),
+            ("https://gpu.example:8443/", "gpu.example:8443"),
+            ("https://[::1]", "[::1]"),
+            ("https://[::1]:443", "[::1]:443"),
+            ("https://10.0.0.7:28443", "10.0.0.7:28443"),
+        ] {
+            assert_eq!(authority_of(url).expect("it is valid").as_str(), authority);
+        }
+        for url in [
+            "",
+            "gpu.example",
+            "http://gpu.example",
+            "https://",
+            "https:///x",
+            "https://gpu.example/api",
+            "https://gpu.example?x",
+            "https://ada@gpu.example",
+            "https://gpu.example:0x1",
+            "https://gpu.example:70000",
+            "https://gpu example",
+            "https://::1",
+        ] {
+            let refused = authority_of(url).expect_err("it is not valid").to_string();
+            assert!(refused.starts_with(&format!("the URL {url:?} ")), "{refused}");
+        }
     }
 }

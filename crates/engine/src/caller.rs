@@ -43,7 +43,7 @@ impl Caller {
         if self.principal.may(permission) {
             return Ok(());
         }
-        let detail = format!("the role {} does not include {permission}", self.principal.role);
+        let detail = format!("the role {} does not have the permission {permission}", self.principal.role);
         Err(CommandError::new(Code::Forbidden, detail).then("see docs/roles.md, and ask the issuer of your token"))
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use gpuaas_planner::App;
 use gpuaas_wire::task::Preflight;
 
-use crate::effects::AppEffects;
+use crate::{effects::AppEffects, error::EngineError};
 
 /// An app with its effects.
 pub struct AppEntry {
@@ -32,6 +32,11 @@ impl Catalog {
     /// The app with the given slug.
     pub fn app(&self, slug: &str) -> Option<&AppEntry> {
         self.entries.get(slug)
+    }
+
+    /// The app with the given slug, for a workload that needs it.
+    pub(crate) fn require(&self, slug: &str) -> Result<&AppEntry, EngineError> {
+        self.app(slug).ok_or_else(|| EngineError::not_found("app", slug))
     }
 
     /// The preflight for a node on which nothing is placed: that of the first app that defines one.

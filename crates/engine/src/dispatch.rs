@@ -7,25 +7,27 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream::BoxStream};
 use gpuaas_model::{
-    AuditAction, AuditResult, Code, CorrelationId, EnrolledNode, IllegalTransition, OperationId, StepId, TaskId,
-    TaskState, TaskType, Timestamp,
+    AuditAction, AuditResult, Code, CorrelationId, EnrolledNode, OperationId, StepId, TaskId, TaskState, TaskType,
+    Timestamp,
 };
 use gpuaas_store::{StoreError, TaskRecord, Tx};
 use gpuaas_trust::TaskStatement;
 use gpuaas_wire::{
     bounds::one_line,
+    session::TaskLine,
     task::{TaskFailure, TaskOutcome, params_for_agent},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::{
     effects::ProgressSink,
     engine::Engine,
-    error::CommandError,
+    error::{CommandError, EngineError},
     keys::KeysError,
     ownership::{self, AccessError, NodeAccess, NotHeld, TakesNoTasks},
-    port::{DispatchError, TaskUpdate},
+    port::DispatchError,
     record::audit_task,
 };
 
@@ -71,18 +73,45 @@ impl Outgoing {
     }
 }
 
-/// The end of a task, as far as the control plane knows.
+/// The end of a task, of a cluster call or of a change of records: what was answered, or why no answer is awaited any more.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TaskEnd {
-    /// The node reported this outcome, or the control plane gave up the task.
-    Outcome(TaskOutcome),
-    /// The agent died during the task.
+    /// Succeeded, with its result.
+    Succeeded(Value),
+    /// Failed, with its failure.
+    Failed(TaskFailure),
+    /// The agent died during the task, so its progress is unknown. The next attempt checks first.
     Interrupted,
 }
 
+impl TaskEnd {
+    /// A failure that the control plane itself decides.
+    pub(crate) fn failed(code: Code, message: impl Into<String>) -> Self {
+        Self::Failed(TaskFailure::new(code, message))
+    }
+
+    /// The outcome for the task's row; an interrupted task has none.
+    fn outcome(&self) -> Option<TaskOutcome> {
+        match self {
+            Self::Succeeded(result) => Some(TaskOutcome::Succeeded { result: result.clone() }),
+            Self::Failed(failure) => Some(TaskOutcome::Failed { failure: failure.clone() }),
+            Self::Interrupted => None,
+        }
+    }
+}
+
+impl From<TaskOutcome> for TaskEnd {
+    fn from(outcome: TaskOutcome) -> Self {
+        match outcome {
+            TaskOutcome::Succeeded { result } => Self::Succeeded(result),
+            TaskOutcome::Failed { failure } => Self::Failed(failure),
+        }
+    }
+}
+
 impl Engine {
-    /// Signs a task and writes its row, its event and its audit record. It is sent after the caller's commit. `params` have the newest
-    /// version's shape; they are converted to the newest version, not older than `oldest`, that the node's agent supports.
+    /// Signs a task and writes its row, its event and its audit record. The caller sends the task after its commit. `params` have the
+    /// newest version's shape; they are converted to the newest version, not older than `oldest`, that the node's agent supports.
     pub(crate) async fn record_task(
         &self,
         tx: &mut Tx,
@@ -165,13 +194,14 @@ impl Engine {
     ) -> TaskEnd {
         let Outgoing { task, access } = outgoing;
         let give_up = self.ports().runtime.sleep_until(task.expires_at.plus(RESULT_GRACE));
+        let (id, kind, node, correlation) = (task.id, task.task_type, task.node, task.correlation);
+        let span = tracing::info_span!("task", task = %id, kind = %kind, %node, %correlation);
         tokio::select! {
             biased;
-            end = self.follow_until_end(&task, access, progress, cancelled) => end,
+            end = self.follow_until_end(&task, access, progress, cancelled).instrument(span) => end,
             () = give_up => {
                 self.nodes().cancel(task.node, task.id).await;
-                let message = format!("{} did not end by its deadline", task.task_type);
-                TaskEnd::Outcome(TaskOutcome::Failed { failure: TaskFailure::new(Code::TaskTimedOut, message) })
+                TaskEnd::failed(Code::TaskTimedOut, format!("{} did not end by its deadline", task.task_type))
             }
         }
     }
@@ -192,15 +222,9 @@ impl Engine {
                 Ok(access) => match access.check_takes_tasks() {
                     Ok(()) => self.nodes().dispatch(&access, &task.envelope).await,
                     // The task's fate on the node is unknown, so it is not sent again.
-                    Err(refused) => {
-                        let failure = TaskFailure::new(refused.code, refused.to_string());
-                        return TaskEnd::Outcome(TaskOutcome::Failed { failure });
-                    }
+                    Err(refused) => return TaskEnd::failed(refused.code, refused.to_string()),
                 },
-                Err(AccessError::NotHeld(why)) => {
-                    let failure = TaskFailure::new(Code::NodeNotAllocated, why.to_string());
-                    return TaskEnd::Outcome(TaskOutcome::Failed { failure });
-                }
+                Err(AccessError::NotHeld(why)) => return TaskEnd::failed(Code::NodeNotAllocated, why.to_string()),
                 Err(AccessError::Store(error)) => Err(DispatchError::Lost(error.to_string())),
             };
             if dispatched.is_ok() && cancelled.is_cancelled() {
@@ -252,7 +276,7 @@ impl Engine {
     async fn follow_updates(
         &self,
         task: &TaskRecord,
-        mut updates: BoxStream<'static, Result<TaskUpdate, DispatchError>>,
+        mut updates: BoxStream<'static, Result<TaskLine, DispatchError>>,
         progress: &ProgressSink,
     ) -> Result<TaskEnd, DispatchError> {
         let mut newest = None;
@@ -268,10 +292,10 @@ impl Engine {
                 }
             };
             match update {
-                Some(Ok(TaskUpdate::Accepted)) => {}
-                Some(Ok(TaskUpdate::Progress(report))) => newest = Some(report.text),
-                Some(Ok(TaskUpdate::Ended(outcome))) => return Ok(TaskEnd::Outcome(validated_outcome(task, outcome))),
-                Some(Ok(TaskUpdate::Interrupted)) => return Ok(TaskEnd::Interrupted),
+                Some(Ok(TaskLine::Accepted)) => {}
+                Some(Ok(TaskLine::Progress(report))) => newest = Some(report.text),
+                Some(Ok(TaskLine::Ended(outcome))) => return Ok(validated_outcome(task, outcome).into()),
+                Some(Ok(TaskLine::Interrupted)) => return Ok(TaskEnd::Interrupted),
                 Some(Err(lost)) => return Err(lost),
                 None => return Err(DispatchError::Lost("the stream ended before the task".to_owned())),
             }
@@ -280,7 +304,7 @@ impl Engine {
 
     /// Closes tasks outside of operations for which no process waits any more, because the sender died or the database was restored from a
     /// backup. Drivers close the tasks of operations.
-    pub(crate) async fn close_abandoned_tasks(&self) -> Result<(), StoreError> {
+    pub(crate) async fn close_abandoned_tasks(&self) -> Result<(), EngineError> {
         let now = self.ports().clock.now();
         let is_abandoned = |task: &TaskRecord| {
             // Twice the grace, because a waiting process may be about to write the end.
@@ -292,10 +316,9 @@ impl Engine {
         let mut tx = self.store().begin().await?;
         for task in tx.all_open_tasks().await?.into_iter().filter(is_abandoned) {
             let message = format!("no process waits for the result of {} any more", task.task_type);
-            let failure = TaskFailure::new(Code::TaskTimedOut, message);
-            self.record_task_end(&mut tx, task, &TaskEnd::Outcome(TaskOutcome::Failed { failure })).await?;
+            self.record_task_end(&mut tx, task, &TaskEnd::failed(Code::TaskTimedOut, message)).await?;
         }
-        tx.commit().await
+        Ok(tx.commit().await?)
     }
 
     /// Writes how a task ended, with event and audit record, and returns its present row. A task that ended before stays unchanged.
@@ -304,15 +327,15 @@ impl Engine {
         tx: &mut Tx,
         mut task: TaskRecord,
         end: &TaskEnd,
-    ) -> Result<TaskRecord, StoreError> {
+    ) -> Result<TaskRecord, EngineError> {
         if task.state.is_final() {
             return Ok(task);
         }
         let before = task.state;
         let (state, result) = match end {
             TaskEnd::Interrupted => (TaskState::Interrupted, AuditResult::Failed),
-            TaskEnd::Outcome(TaskOutcome::Succeeded { .. }) => (TaskState::Succeeded, AuditResult::Accepted),
-            TaskEnd::Outcome(TaskOutcome::Failed { failure }) => match failure.code {
+            TaskEnd::Succeeded(_) => (TaskState::Succeeded, AuditResult::Accepted),
+            TaskEnd::Failed(failure) => match failure.code {
                 Code::TaskTimedOut | Code::EnvelopeExpired => (TaskState::Expired, AuditResult::Failed),
                 Code::TaskCancelled => (TaskState::Cancelled, AuditResult::Failed),
                 Code::TaskInterrupted => (TaskState::Interrupted, AuditResult::Failed),
@@ -321,10 +344,7 @@ impl Engine {
         };
         task.state = state;
         task.ended_at = Some(self.ports().clock.now());
-        task.outcome = match end {
-            TaskEnd::Outcome(outcome) => Some(outcome.clone()),
-            TaskEnd::Interrupted => None,
-        };
+        task.outcome = end.outcome();
         tx.update_task(&task, before).await?;
         if self.keys().known_ring().is_changing() {
             // This may have been the last task of a key that no longer signs. The key rotation waits for this change.
@@ -337,7 +357,7 @@ impl Engine {
 }
 
 fn is_unknown_key(end: &TaskEnd) -> bool {
-    matches!(end, TaskEnd::Outcome(TaskOutcome::Failed { failure }) if failure.code == Code::EnvelopeInvalid)
+    matches!(end, TaskEnd::Failed(failure) if failure.code == Code::EnvelopeInvalid)
 }
 
 /// Returns the outcome if it is valid for the task's type, otherwise a failure; an invalid answer is not kept.
@@ -352,9 +372,9 @@ fn validated_outcome(task: &TaskRecord, outcome: TaskOutcome) -> TaskOutcome {
 /// The reasons for which a task could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepStartError {
-    /// The store failed.
+    /// The engine failed, or the member's present state does not allow the task.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Engine(#[from] EngineError),
     /// The task's parameters could not be rendered.
     #[error("the task could not be rendered: {0}")]
     Render(String),
@@ -364,19 +384,37 @@ pub(crate) enum StepStartError {
     /// The node's agent takes no tasks.
     #[error(transparent)]
     TakesNoTasks(#[from] TakesNoTasks),
-    /// The member's present state does not allow the task.
-    #[error(transparent)]
-    Illegal(#[from] IllegalTransition),
     /// The task could not be signed.
     #[error(transparent)]
     Keys(#[from] KeysError),
+}
+
+impl StepStartError {
+    /// Returns the failure of an attempt that cannot run, unless it is not known whether it can.
+    pub(crate) fn into_failure(self) -> Result<TaskFailure, EngineError> {
+        let code = match self {
+            Self::Keys(KeysError::Store(error)) => return Err(error.into()),
+            Self::Engine(EngineError::Illegal(_)) => Code::IllegalTransition,
+            Self::Engine(error) => return Err(error),
+            Self::TakesNoTasks(ref refused) => refused.code,
+            Self::NotHeld(_) => Code::NodeNotAllocated,
+            Self::Keys(_) | Self::Render(_) => Code::Internal,
+        };
+        Ok(TaskFailure::new(code, self.to_string()))
+    }
+}
+
+impl From<StoreError> for StepStartError {
+    fn from(error: StoreError) -> Self {
+        Self::Engine(error.into())
+    }
 }
 
 impl From<AccessError> for StepStartError {
     fn from(error: AccessError) -> Self {
         match error {
             AccessError::NotHeld(refused) => Self::NotHeld(refused),
-            AccessError::Store(error) => Self::Store(error),
+            AccessError::Store(error) => error.into(),
         }
     }
 }
@@ -384,11 +422,10 @@ impl From<AccessError> for StepStartError {
 impl From<StepStartError> for CommandError {
     fn from(error: StepStartError) -> Self {
         match error {
-            StepStartError::Store(error) => error.into(),
+            StepStartError::Engine(error) => error.into(),
             StepStartError::Keys(error) => error.into(),
             StepStartError::NotHeld(refused) => refused.into(),
             StepStartError::TakesNoTasks(refused) => refused.into(),
-            StepStartError::Illegal(illegal) => illegal.into(),
             StepStartError::Render(_) => Self::new(Code::Internal, error.to_string()),
         }
     }

@@ -12,20 +12,29 @@ use gpuaas_store::{LeaseRecord, StoreError};
 use sync_wrapper::SyncFuture;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument as _;
 
-use crate::{engine::Engine, rows::OperationRows, step::AttemptEnd};
+use crate::{
+    dispatch::TaskEnd,
+    engine::{Engine, STORE_RETRY},
+    error::EngineError,
+    rows::OperationRows,
+};
 
 /// How long an operation's lease lasts without renewal.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(15);
 /// Interval of lease renewals. Two in a row may fail.
 const LEASE_RENEWAL: Duration = Duration::from_secs(5);
-/// Delay before rows are read again after a store failure.
-pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
 /// Capacity of the queue of progress texts that wait to be recorded. While it is full, new ones are dropped.
 const PROGRESS_QUEUE: usize = 64;
 
-/// The step and attempt number of an attempt that ended, and its end.
-pub(crate) type EndedAttempt = (StepId, u32, AttemptEnd);
+/// An attempt that ended.
+pub(crate) struct EndedAttempt {
+    pub(crate) step: StepId,
+    /// Its number, from 1.
+    pub(crate) attempt: u32,
+    pub(crate) end: TaskEnd,
+}
 
 pub(crate) struct Driver {
     pub(crate) engine: Arc<Engine>,
@@ -45,9 +54,6 @@ pub(crate) struct Driver {
     pub(crate) dropped: CancellationToken,
     _drop_guard: DropGuard,
 }
-
-/// The `what` of [`StoreError::Stale`] when another holder took the operation.
-pub(crate) const OPERATION_LEASE: &str = "the operation's lease";
 
 /// Another holder took the operation's lease.
 struct LeaseLost;
@@ -80,8 +86,21 @@ impl Driver {
         }
     }
 
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(self) {
         let Some(lease) = self.first_lease().await else { return };
+        let span = self.span().await;
+        self.carry_out(lease).instrument(span).await;
+    }
+
+    /// Returns the operation's span in traces, which contains its steps and their tasks; an empty one if the store does not answer.
+    async fn span(&self) -> tracing::Span {
+        let Ok(mut reader) = self.engine.store().read().await else { return tracing::Span::none() };
+        let Ok(operation) = reader.operation(self.id).await else { return tracing::Span::none() };
+        let (kind, workload, correlation) = (operation.kind, operation.workload, operation.correlation);
+        tracing::info_span!("operation", operation = %self.id, %kind, %workload, %correlation)
+    }
+
+    async fn carry_out(mut self, lease: LeaseRecord) {
         let mut renewal = self.after(LEASE_RENEWAL);
         loop {
             let wake_at = match self.advance(&lease).await {
@@ -110,8 +129,8 @@ impl Driver {
                         renewal = self.after(STORE_RETRY);
                     }
                 },
-                Some((step, attempt, end)) = self.attempts.next() => {
-                    if self.settle_until_recorded(&lease, (step, attempt, end)).await.is_err() {
+                Some(ended) = self.attempts.next() => {
+                    if self.settle_until_recorded(&lease, ended).await.is_err() {
                         tracing::warn!(operation = %self.id, "the lease was lost; another replica continues");
                         return;
                     }
@@ -127,7 +146,7 @@ impl Driver {
         }
     }
 
-    async fn advance(&mut self, lease: &LeaseRecord) -> Result<LoopControl, StoreError> {
+    async fn advance(&mut self, lease: &LeaseRecord) -> Result<LoopControl, EngineError> {
         let rows = OperationRows::load(&mut self.engine.store().read().await?, self.id).await?;
         if rows.operation.state.is_final() {
             return Ok(LoopControl::Finished);
@@ -154,17 +173,13 @@ impl Driver {
 
     /// Records an attempt's end and retries until the store accepts it, because only the node's ledger holds it otherwise. Returns early
     /// when the engine stops. Fails when another holder took the operation; that holder then obtains the end itself.
-    async fn settle_until_recorded(
-        &mut self,
-        lease: &LeaseRecord,
-        (step, attempt, end): EndedAttempt,
-    ) -> Result<(), LeaseLost> {
+    async fn settle_until_recorded(&mut self, lease: &LeaseRecord, ended: EndedAttempt) -> Result<(), LeaseLost> {
         loop {
-            match self.settle(lease, step, attempt, &end).await {
+            match self.settle(lease, &ended).await {
                 Ok(()) => break,
-                Err(StoreError::Stale { what: OPERATION_LEASE }) => return Err(LeaseLost),
+                Err(EngineError::LeaseLost) => return Err(LeaseLost),
                 Err(error) => {
-                    tracing::warn!(operation = %self.id, %step, %error, "an attempt's end could not be recorded yet");
+                    tracing::warn!(operation = %self.id, step = %ended.step, %error, "an attempt's end could not be recorded yet");
                     tokio::select! {
                         biased;
                         () = self.engine.stopping().cancelled() => return Ok(()),
@@ -173,7 +188,7 @@ impl Driver {
                 }
             }
         }
-        self.in_flight.remove(&step);
+        self.in_flight.remove(&ended.step);
         Ok(())
     }
 

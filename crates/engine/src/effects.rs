@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gpuaas_model::{MemberId, NodeId, SecretId, Timestamp, WorkloadId};
-use gpuaas_planner::WorkloadView;
+use gpuaas_model::{NodeId, SecretId, Timestamp};
+use gpuaas_planner::{ClusterCall, WorkloadView};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
-
-use crate::{engine::Engine, open_access::GuardedTunnel, ownership, secrets::SealedSecrets};
 
 /// A byte stream to a port of a node, through its channel.
 pub trait Tunnel: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -39,8 +37,6 @@ pub type ProgressSink = Arc<dyn Fn(String) + Send + Sync>;
 pub struct CallContext {
     /// The workload, from its rows.
     pub workload: WorkloadView,
-    /// The member that the step is for, if any.
-    pub member: Option<MemberId>,
     /// Opens sealed secrets of this workload.
     pub secrets: Arc<dyn Secrets>,
     /// Opens tunnels to the nodes of this workload.
@@ -86,48 +82,13 @@ pub struct Delivered {
 /// An app's effects. Every call is idempotent: repeating it after a crash ends in the same state.
 #[async_trait]
 pub trait AppEffects: Send + Sync {
-    /// Makes the named call and returns its observation. Waits by watching; the caller enforces the deadline.
-    async fn call(&self, call: &str, context: CallContext) -> Result<Value, TaskFailure>;
+    /// Makes a call of a step and returns its observation. Waits by watching; the caller enforces the deadline. Fails with `task_unknown`
+    /// if the app has no such call.
+    async fn call(&self, call: ClusterCall, context: CallContext) -> Result<Value, TaskFailure>;
 
     /// Creates a credential.
     async fn deliver_access(&self, request: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure>;
 
     /// Revokes a credential; succeeds if it no longer exists.
     async fn revoke_access(&self, service_account: &str, context: CallContext) -> Result<(), TaskFailure>;
-}
-
-impl CallContext {
-    /// Creates the context for calls of one workload: its own secrets, and tunnels to nodes that it holds.
-    pub(crate) fn of(engine: &Arc<Engine>, workload: WorkloadView, deadline: Timestamp) -> Self {
-        let of = workload.id;
-        Self {
-            workload,
-            member: None,
-            secrets: Arc::new(SealedSecrets::of(engine.clone(), of)),
-            tunnels: Arc::new(WorkloadTunnels { engine: engine.clone(), workload: of }),
-            progress: Arc::new(|_| {}),
-            now: engine.ports().clock.now(),
-            deadline,
-        }
-    }
-}
-
-/// Tunnels to the nodes that one workload holds.
-struct WorkloadTunnels {
-    engine: Arc<Engine>,
-    workload: WorkloadId,
-}
-
-#[async_trait]
-impl Tunnels for WorkloadTunnels {
-    async fn open(&self, node: NodeId, port: u16) -> std::io::Result<Box<dyn Tunnel>> {
-        let decided = async {
-            let mut reader = self.engine.store().read().await?;
-            ownership::for_workload_on(&mut reader, self.workload, node).await
-        };
-        let access = decided.await.map_err(std::io::Error::other)?;
-        let held = self.engine.guard_access(&access).await.map_err(std::io::Error::other)?;
-        let tunnel = self.engine.tunnels().open(&access, port).await?;
-        Ok(Box::new(GuardedTunnel::new(tunnel, held)))
-    }
 }

@@ -1,31 +1,35 @@
-//! The engine's handle, shared by commands, drivers and observers, and the loop that starts a driver when a row needs one.
+//! The engine's handle, shared by commands, drivers and observers.
+
+mod run;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use gpuaas_model::{NodeId, OperationId, ReplicaId};
-use gpuaas_store::{Change, Store, StoreError};
-use tokio::sync::{Notify, broadcast::error::RecvError, futures::Notified};
+use gpuaas_store::Store;
+use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     catalog::Catalog,
-    commands::access,
-    driver::{Driver, STORE_RETRY},
-    fair_queue::FairQueue,
-    key_rotation::KeyRotationState,
+    fair_queue::{FairQueue, QueueLimits},
+    key_rotation::state::KeyRotationState,
     keys::Keys,
-    open_access::OpenAccess,
+    open_access::registry::OpenAccess,
     port::{ArchiveFiles, NodeTunnels, Nodes, Ports, ReimageHook},
-    retention::Retention,
-    sealing_rotation::SealingRotationState,
+    retention::times::Retention,
+    sealing_rotation::state::SealingRotationState,
 };
 
-/// Interval of the sweep that finds operations whose hint was lost. Everything else is pushed.
-const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// Delay before rows are read again after a store failure.
+pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
+/// Limits on concurrent deliveries and revocations of access: few, because each may wait for a tenant's cluster for 20 s; one per workload,
+/// and never all for one project. Waiters are mostly repeated clicks.
+const ACCESS_CALL_LIMITS: QueueLimits =
+    QueueLimits { permits: 32, per_project: 8, per_workload: 1, waiting: 256, waiting_per_workload: 4 };
 
 /// The dependencies of an [`Engine`].
 pub struct EngineParts {
@@ -73,7 +77,7 @@ pub struct Engine {
     connections: Notify,
     key_rotation: KeyRotationState,
     sealing_rotation: SealingRotationState,
-    open_access: OpenAccess,
+    open_access: Arc<OpenAccess>,
     /// Limits concurrent deliveries and withdrawals of access.
     access_calls: Arc<FairQueue>,
     stop: CancellationToken,
@@ -89,8 +93,8 @@ impl Engine {
             connections: Notify::new(),
             key_rotation: KeyRotationState::default(),
             sealing_rotation: SealingRotationState::default(),
-            open_access: OpenAccess::default(),
-            access_calls: FairQueue::new(access::CALL_LIMITS),
+            open_access: Arc::default(),
+            access_calls: FairQueue::new(ACCESS_CALL_LIMITS),
             stop: CancellationToken::new(),
         })
     }
@@ -121,7 +125,7 @@ impl Engine {
     }
 
     /// The streams and watches to nodes that are open now.
-    pub(crate) fn open_access(&self) -> &OpenAccess {
+    pub(crate) fn open_access(&self) -> &Arc<OpenAccess> {
         &self.open_access
     }
 
@@ -189,123 +193,8 @@ impl Engine {
         &self.stop
     }
 
-    /// Drives every open operation until [`Engine::stop`]: those open at the start, those announced by changes, and, every [`SWEEP_EVERY`],
-    /// those whose announcement was lost. Continues every unfinished allocation at the start. Asks the channel to check changed nodes
-    /// again, no matter which replica changed them.
-    pub async fn run(self: &Arc<Self>) {
-        let mut changes = self.store().changes();
-        // Covers the changes made before the subscription to them existed.
-        self.nodes().recheck_all();
-        if let Err(error) = self.update_former_statuses().await {
-            tracing::warn!(%error, "the status of workloads of an earlier version was not updated; the next start tries again");
-        }
-        let mut has_resumed = self.try_resume_open().await;
-        let mut sweep = self.next_sweep(has_resumed);
-        loop {
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => return,
-                () = &mut sweep => {
-                    if has_resumed {
-                        self.sweep().await;
-                    } else {
-                        has_resumed = self.try_resume_open().await;
-                    }
-                    sweep = self.next_sweep(has_resumed);
-                }
-                change = changes.recv() => match change {
-                    Ok(Change::Operation(id)) => self.activate(id),
-                    Ok(Change::Node(id)) => {
-                        self.nodes().recheck(id);
-                        // The node may have connected to another replica, so all waiting attempts try again.
-                        self.wake_waiting();
-                    }
-                    Ok(Change::Event { .. } | Change::Token(_) | Change::Keys | Change::Sealing) => {}
-                    Ok(Change::Missed) => {
-                        self.wake_waiting();
-                        self.nodes().recheck_all();
-                        self.sweep().await;
-                    }
-                    Err(RecvError::Lagged(missed)) => {
-                        tracing::warn!(missed, "hints were missed; reading rows");
-                        self.nodes().recheck_all();
-                        self.sweep().await;
-                    }
-                    Err(RecvError::Closed) => return,
-                },
-            }
-        }
-    }
-
     /// Stops all drivers where they are. Their operations continue from rows at the next start.
     pub fn stop(&self) {
         self.stop.cancel();
-    }
-
-    /// Wakes the operation's driver, or starts one here.
-    pub(crate) fn activate(self: &Arc<Self>, id: OperationId) {
-        let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(wake) = drivers.get(&id) {
-            wake.notify_one();
-            return;
-        }
-        let wake = Arc::new(Notify::new());
-        drivers.insert(id, wake.clone());
-        drop(drivers);
-        let engine = self.clone();
-        let future = async move {
-            // Removes the entry even if the driver panics: the sweep then starts another.
-            let _entry = DriverEntry { engine: engine.clone(), id };
-            Driver::new(engine.clone(), id, wake).run().await;
-        };
-        self.ports().runtime.spawn("operation driver", Box::pin(future));
-    }
-
-    /// Continues open work at the start. Returns `false` if the database could not be read; the caller then tries again.
-    async fn try_resume_open(self: &Arc<Self>) -> bool {
-        let begun = self.resume_open().await;
-        if let Err(error) = &begun {
-            tracing::warn!(%error, "open operations could not be read; trying again");
-        }
-        begun.is_ok()
-    }
-
-    /// Continues every open operation and every unfinished allocation on this replica.
-    pub(crate) async fn resume_open(self: &Arc<Self>) -> Result<(), StoreError> {
-        self.activate_open().await?;
-        self.provision_open().await
-    }
-
-    async fn activate_open(self: &Arc<Self>) -> Result<(), StoreError> {
-        let open = self.store().read().await?.open_operations().await?;
-        for operation in open {
-            self.activate(operation.id);
-        }
-        Ok(())
-    }
-
-    async fn sweep(self: &Arc<Self>) {
-        if let Err(error) = self.activate_open().await {
-            tracing::warn!(%error, "the safety sweep could not read open operations");
-        }
-        if let Err(error) = self.close_abandoned_tasks().await {
-            tracing::warn!(%error, "abandoned tasks could not be closed");
-        }
-    }
-
-    fn next_sweep(&self, has_resumed: bool) -> futures::future::BoxFuture<'static, ()> {
-        let wait = if has_resumed { SWEEP_EVERY } else { STORE_RETRY };
-        self.ports().runtime.sleep_until(self.ports().clock.now().plus(wait))
-    }
-}
-
-struct DriverEntry {
-    engine: Arc<Engine>,
-    id: OperationId,
-}
-
-impl Drop for DriverEntry {
-    fn drop(&mut self) {
-        self.engine.drivers.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }

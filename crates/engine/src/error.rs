@@ -1,7 +1,45 @@
-//! The reasons for which a command is refused, in the form that API, CLI and UI show.
+//! The reasons for which a part of the engine fails, and those for which a command is refused, in the form that API, CLI and UI show.
 
 use gpuaas_model::{Code, Coded, IllegalTransition, Line, Reason};
 use gpuaas_store::StoreError;
+use gpuaas_trust::SealError;
+
+/// Why a part of the engine failed. Functions that only read or write rows return [`StoreError`].
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Another replica took the operation's lease; nothing that this driver wanted to write is valid.
+    #[error("another replica took the operation's lease")]
+    LeaseLost,
+    /// A member's present state does not allow the event of a step.
+    #[error(transparent)]
+    Illegal(#[from] IllegalTransition),
+    /// The object does not exist, or not for the one who asked for it.
+    #[error("there is no {what} {id}")]
+    NotFound {
+        /// Kind of the object.
+        what: &'static str,
+        /// Id or name of the object.
+        id: String,
+    },
+    /// A secret could not be sealed.
+    #[error("a secret could not be sealed: {0}")]
+    Seal(#[from] SealError),
+}
+
+impl EngineError {
+    /// The object does not exist, or not for the one who asked for it.
+    pub(crate) fn not_found(what: &'static str, id: impl std::fmt::Display) -> Self {
+        Self::NotFound { what, id: id.to_string() }
+    }
+
+    /// Returns whether the object that was asked for does not exist.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. } | Self::Store(StoreError::NotFound { .. }))
+    }
+}
 
 /// A refused or failed command. Nothing was changed, unless the code is `internal` or `unavailable`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,6 +113,20 @@ impl Coded for CommandError {
 impl From<IllegalTransition> for CommandError {
     fn from(illegal: IllegalTransition) -> Self {
         Self::new(Code::StateConflict, illegal.to_string()).then("look at its present state and try again")
+    }
+}
+
+impl From<EngineError> for CommandError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Store(error) => error.into(),
+            EngineError::Illegal(illegal) => illegal.into(),
+            EngineError::NotFound { what, id } => Self::not_found(what, id),
+            error @ (EngineError::LeaseLost | EngineError::Seal(_)) => {
+                tracing::error!(%error, "the engine failed");
+                Self::new(Code::Internal, "the engine failed").then("search the server's log for the correlation id")
+            }
+        }
     }
 }
 

@@ -4,13 +4,13 @@
 //! Runs at every start. It changes nothing that is up to date, and another replica that does the same at the same time is harmless.
 
 use gpuaas_model::{CorrelationId, Health, Lifecycle, MemberState, WorkloadId};
-use gpuaas_store::{MemberRecord, Page, StoreError, WorkloadFilter};
+use gpuaas_store::{MemberRecord, Page, WorkloadFilter};
 
-use crate::{engine::Engine, record::EventScope};
+use crate::{engine::Engine, error::EngineError, record::EventScope, workload_status::refresh_workload};
 
 impl Engine {
     /// Derives the status of these workloads again.
-    pub async fn update_former_statuses(&self) -> Result<(), StoreError> {
+    pub async fn update_former_statuses(&self) -> Result<(), EngineError> {
         let failed = WorkloadFilter { lifecycle: Some(Lifecycle::Failed), ..WorkloadFilter::default() };
         let removed = WorkloadFilter {
             lifecycle: Some(Lifecycle::Decommissioned),
@@ -32,7 +32,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn update_former_status(&self, workload: WorkloadId) -> Result<(), StoreError> {
+    async fn update_former_status(&self, workload: WorkloadId) -> Result<(), EngineError> {
         let mut tx = self.store().begin().await?;
         let events = EventScope {
             project: tx.workload(workload).await?.project,
@@ -44,7 +44,7 @@ impl Engine {
                 tx.update_member(&MemberRecord { health: Health::None, ..member }, state).await?;
             }
         }
-        self.refresh_workload(&mut tx, &events, workload).await?;
-        tx.commit().await
+        refresh_workload(&mut tx, &events, workload).await?;
+        Ok(tx.commit().await?)
     }
 }

@@ -5,11 +5,10 @@
 //! *retired* after that. All of this is in rows: any replica takes the next step, and each sends the set to the nodes whose channels it
 //! holds.
 
+pub(crate) mod state;
+
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -18,12 +17,11 @@ use gpuaas_model::{AuditAction, EventKind, KeyEvent, KeyState, NodeId, Timestamp
 use gpuaas_store::{Change, Reader, SessionRecord, SigningKeyRecord, StoreError, Tx, with_retries};
 use gpuaas_trust::SigningKeySet;
 use serde_json::json;
-use tokio::sync::{Notify, broadcast::error::RecvError};
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
     engine::Engine,
     error::CommandError,
-    key_delivery::KeyDeliveries,
     keys::KeysError,
     record::{audit_own, platform_event},
 };
@@ -33,62 +31,10 @@ use crate::{
 const STAGED_MAX: Duration = Duration::from_secs(60);
 /// Interval of the checks that cover lost hints.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// Interval of the search for long-lived connections whose key set must be renewed.
-const OLD_SETS_EVERY: Duration = Duration::from_secs(3_600);
 /// Delay after a failure, most likely of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Maximum number of nodes that are sent keys concurrently.
 const CONCURRENT_DELIVERIES_MAX: usize = 64;
-
-/// A process's state of the key rotation.
-#[derive(Default)]
-pub(crate) struct KeyRotationState {
-    wake: Notify,
-    /// Set when a node lacks keys, or when the last task of a key may have ended.
-    is_dirty: AtomicBool,
-    /// The version of the set at which nothing was left to do.
-    settled: AtomicU64,
-    deliveries: KeyDeliveries,
-    /// Time of the last search for long-lived connections with expiring sets, in milliseconds.
-    old_sets_checked_at: AtomicI64,
-    /// Time of the last check of all nodes for an authority's rotation, in milliseconds; 0 if none was in progress.
-    nodes_checked_at: AtomicI64,
-}
-
-impl KeyRotationState {
-    /// Requests another check of the keys.
-    pub(crate) fn mark_dirty(&self) {
-        self.is_dirty.store(true, Ordering::Relaxed);
-        self.wake.notify_one();
-    }
-
-    /// Returns whether all nodes may be checked now, and the time until the next check. If `true`, records the check.
-    pub(crate) fn try_begin_node_check(&self, now: Timestamp, every: Duration) -> (bool, Duration) {
-        let last = Timestamp::from_millis(self.nodes_checked_at.load(Ordering::Relaxed));
-        let next = last.plus(every);
-        // A clock that was set back delays nothing.
-        let is_wanted = next <= now || last > now;
-        if is_wanted {
-            self.nodes_checked_at.store(now.as_millis(), Ordering::Relaxed);
-        }
-        (is_wanted, next.since(now))
-    }
-
-    /// Records that no rotation was in progress, so that the next one is checked without delay.
-    pub(crate) fn reset_node_check(&self) {
-        self.nodes_checked_at.store(0, Ordering::Relaxed);
-    }
-
-    /// Returns whether a search for long-lived connections is due; if so, records it.
-    fn try_begin_old_set_search(&self, now: Timestamp) -> bool {
-        let last = Timestamp::from_millis(self.old_sets_checked_at.load(Ordering::Relaxed));
-        let is_time = last.plus(OLD_SETS_EVERY) <= now;
-        if is_time {
-            self.old_sets_checked_at.store(now.as_millis(), Ordering::Relaxed);
-        }
-        is_time
-    }
-}
 
 impl Engine {
     /// Advances rotations until the engine stops.

@@ -8,6 +8,7 @@
 mod authorities;
 mod authority_rotation;
 mod begin;
+mod call_context;
 mod caller;
 mod catalog;
 pub mod commands;
@@ -22,8 +23,10 @@ mod former_status;
 mod key_delivery;
 mod key_rotation;
 mod keys;
+mod members;
 mod observe;
 mod open_access;
+mod outputs;
 pub mod ownership;
 pub mod port;
 mod precondition;
@@ -36,16 +39,20 @@ mod sealing_rotation;
 mod secrets;
 mod settle;
 mod step;
+mod workload_status;
 
 pub use authorities::{Authorities, open_authority, stored_authority};
 pub use caller::Caller;
 pub use catalog::{AppEntry, Catalog};
 pub use engine::{Endpoints, Engine, EngineParts};
-pub use error::{CommandError, check_line};
+pub use error::{CommandError, EngineError, check_line};
 pub use fair_queue::{CallPermit, FairQueue, QueueFull, QueueLimits};
 pub use keys::{KeyRing, Keys, KeysError, SignedSet, SignedTask, record_proof};
-pub use open_access::AccessGuard;
+pub use open_access::registry::AccessGuard;
 pub use precondition::{Precondition, Revision};
 pub use restored::{RevokedCredentials, RevokedNode, revoke_restored_credentials};
-pub use retention::{KeepFor, Retention, RetentionError};
+pub use retention::{
+    RetentionError,
+    times::{KeepFor, Retention},
+};
 pub use sealing_rotation::SealingState;

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use gpuaas_model::{CorrelationId, EnrolledNode, EventKind, Fault, Health, MemberState, NextAction, NodeId, ProjectId};
-use gpuaas_planner::status::{OperationView, status};
-use gpuaas_store::{MemberRecord, Reader, StoreError, Tx};
+use gpuaas_model::{CorrelationId, EnrolledNode, Fault, Health, MemberState, NextAction, NodeId, ProjectId};
+use gpuaas_store::{MemberRecord, Reader, Tx};
 use gpuaas_wire::task::UnitReport;
 
 use crate::{
     engine::Engine,
+    error::EngineError,
     ownership::{self, AccessError},
     record::EventScope,
     rows::WorkloadRows,
+    workload_status::refresh_workload,
 };
 
 /// A member with the health that its unit's report gives.
@@ -24,7 +25,7 @@ struct HealthChange {
 impl Engine {
     /// Applies a node's unit reports. Changes only members that hold this node in this enrollment, and takes the write lock only if one
     /// changes.
-    pub async fn units_changed(&self, node: EnrolledNode, reports: &[UnitReport]) -> Result<(), StoreError> {
+    pub async fn units_changed(&self, node: EnrolledNode, reports: &[UnitReport]) -> Result<(), EngineError> {
         if self.health_changes(&mut self.store().read().await?, node, reports).await?.is_empty() {
             return Ok(());
         }
@@ -32,7 +33,7 @@ impl Engine {
         for change in self.health_changes(&mut tx, node, reports).await? {
             self.write_health(&mut tx, change).await?;
         }
-        tx.commit().await
+        Ok(tx.commit().await?)
     }
 
     /// The members whose health changes with these reports.
@@ -41,7 +42,7 @@ impl Engine {
         reader: &mut Reader,
         node: EnrolledNode,
         reports: &[UnitReport],
-    ) -> Result<Vec<HealthChange>, StoreError> {
+    ) -> Result<Vec<HealthChange>, EngineError> {
         let mut changes = Vec::new();
         for member in reader.members_on(node.node).await? {
             // Until a member is ready, its steps follow the unit themselves and know more.
@@ -52,7 +53,7 @@ impl Engine {
             match ownership::for_member(reader, &rows.workload, &member).await {
                 Ok(access) if access.node() == node => {}
                 Ok(_) | Err(AccessError::NotHeld(_)) => continue,
-                Err(AccessError::Store(error)) => return Err(error),
+                Err(AccessError::Store(error)) => return Err(error.into()),
             }
             changes.extend(self.health_change(&rows, member, reports));
         }
@@ -75,44 +76,12 @@ impl Engine {
         &self,
         tx: &mut Tx,
         HealthChange { project, member }: HealthChange,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), EngineError> {
         let correlation = CorrelationId::generate(&*self.ports().clock, &*self.ports().entropy);
         let events = EventScope { project, correlation };
         let member = tx.update_member(&member, member.state.name()).await?;
         events.member(tx, &member).await?;
-        self.refresh_workload(tx, &events, member.workload).await
-    }
-
-    /// Updates a workload's status from its members and its newest operation.
-    pub(crate) async fn refresh_workload(
-        &self,
-        tx: &mut Tx,
-        events: &EventScope,
-        workload: gpuaas_model::WorkloadId,
-    ) -> Result<(), StoreError> {
-        let newest = tx.newest_operation(workload).await?;
-        let rows = match newest {
-            Some(operation) => Some(crate::rows::OperationRows::load(tx, operation.id).await?),
-            None => None,
-        };
-        let mut of = match &rows {
-            Some(rows) => rows.of.clone(),
-            None => WorkloadRows::load(tx, workload).await?,
-        };
-        let steps = rows.as_ref().map(crate::rows::OperationRows::progress).unwrap_or_default();
-        let operation = rows.as_ref().map(|rows| OperationView {
-            kind: rows.operation.kind,
-            state: rows.operation.state,
-            steps: &steps,
-        });
-        let before = of.workload.status();
-        let after = status(&before, &of.view(), operation.as_ref(), of.workload.fault.as_ref());
-        if before != after {
-            of.workload.set_status(&after);
-            let workload = tx.update_workload(&of.workload).await?;
-            events.workload(tx, EventKind::WorkloadChanged, &workload).await?;
-        }
-        Ok(())
+        refresh_workload(tx, &events, member.workload).await
     }
 
     /// Sends each node the units that it must report: those of its members.
@@ -126,7 +95,7 @@ impl Engine {
     }
 
     /// The units of a node's members.
-    pub async fn units_on(&self, node: NodeId) -> Result<Vec<String>, StoreError> {
+    pub async fn units_on(&self, node: NodeId) -> Result<Vec<String>, EngineError> {
         let mut reader = self.store().read().await?;
         let mut units = BTreeSet::new();
         for member in reader.members_on(node).await? {
@@ -141,13 +110,16 @@ impl Engine {
     }
 
     /// Marks every ready member of an unreachable node as degraded, or clears that mark once the node is reachable.
-    pub async fn node_reachability_changed(&self, node: NodeId, reachable: bool) -> Result<(), StoreError> {
+    pub async fn node_reachability_changed(&self, node: NodeId, reachable: bool) -> Result<(), EngineError> {
         let mut tx = self.store().begin().await?;
         let mut changed = false;
         for member in tx.members_on(node).await? {
             changed |= self.update_reachability(&mut tx, member, reachable).await?;
         }
-        if changed { tx.commit().await } else { Ok(()) }
+        if changed {
+            tx.commit().await?;
+        }
+        Ok(())
     }
 
     async fn update_reachability(
@@ -155,13 +127,14 @@ impl Engine {
         tx: &mut Tx,
         member: MemberRecord,
         reachable: bool,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, EngineError> {
         const CODE: &str = "node_unreachable";
         let marked = member.fault.as_ref().is_some_and(|fault| fault.code == CODE);
+        let Some(node) = member.place.node() else { return Ok(false) };
         if !matches!(member.state, MemberState::Ready { .. }) || marked != reachable {
             return Ok(false);
         }
-        let node = tx.node(member.node).await?;
+        let node = tx.node(node).await?;
         let workload = tx.workload(member.workload).await?;
         let events = EventScope {
             project: workload.project,
@@ -179,7 +152,7 @@ impl Engine {
         let state = member.state.name();
         let member = tx.update_member(&MemberRecord { health, fault, ..member }, state).await?;
         events.member(tx, &member).await?;
-        self.refresh_workload(tx, &events, member.workload).await?;
+        refresh_workload(tx, &events, member.workload).await?;
         Ok(true)
     }
 }

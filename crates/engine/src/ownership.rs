@@ -6,8 +6,8 @@
 //! Deliberately absent: the permissions of a caller's role (`caller`), and connections (`channel`), which end with the node's enrollment.
 
 use gpuaas_model::{
-    AllocationId, AllocationState, Code, EnrolledNode, Lifecycle, MemberId, MemberState, Name, NodeId, NodeState,
-    Permission, ProjectId, WorkloadId,
+    AllocationId, AllocationState, Code, EnrolledNode, Lifecycle, MemberId, MemberPlace, MemberState, Name, NodeId,
+    NodeState, Permission, ProjectId, WorkloadId,
 };
 use gpuaas_store::{
     AllocationRecord, MemberRecord, NodeProblem, NodeRecord, Reader, StoreError, TaskRecord, WorkloadRecord,
@@ -153,10 +153,10 @@ pub(crate) fn decide(
     if member.state == MemberState::Removed {
         return refuse("the member was removed".to_owned());
     }
-    if allocation.id != member.allocation || allocation.project != workload.project {
+    if Some(allocation.id) != member.place.allocation() || allocation.project != workload.project {
         return refuse("its allocation belongs to another project".to_owned());
     }
-    if allocation.node != member.node || node.id != member.node {
+    if Some(node.id) != member.place.node() || allocation.node != node.id {
         return refuse("its allocation is for another node".to_owned());
     }
     if allocation.state != AllocationState::Active {
@@ -184,8 +184,12 @@ pub(crate) async fn for_member(
     workload: &WorkloadRecord,
     member: &MemberRecord,
 ) -> Result<NodeAccess, AccessError> {
-    let allocation = reader.allocation(member.allocation).await?;
-    let node = reader.node(member.node).await?;
+    let MemberPlace::Allocation { allocation, node } = member.place else {
+        let why = format!("{} of {} is on a machine that takes no tasks", member.name(), workload.name);
+        return Err(NotHeld(why).into());
+    };
+    let allocation = reader.allocation(allocation).await?;
+    let node = reader.node(node).await?;
     Ok(decide(member, workload, &allocation, &node)?)
 }
 

@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 pub use gpuaas_model::Runtime;
 use gpuaas_model::{Clock, Entropy, Name, NodeId, TaskId};
 use gpuaas_trust::SecretText;
-use gpuaas_wire::task::{TaskOutcome, TaskProgress};
+use gpuaas_wire::session::TaskLine;
 
 use crate::{effects::Tunnel, ownership::NodeAccess};
 
@@ -20,19 +20,6 @@ pub struct Ports {
     pub entropy: Arc<dyn Entropy>,
     /// Spawns futures and sleeps.
     pub runtime: Arc<dyn Runtime>,
-}
-
-/// A node's report about a task.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TaskUpdate {
-    /// The node verified the envelope, wrote it to its ledger, and begins.
-    Accepted,
-    /// Progress of the task.
-    Progress(TaskProgress),
-    /// The task ended. The last update of a stream.
-    Ended(TaskOutcome),
-    /// The node's ledger holds the task without a result, because the agent died during it. The last update of a stream.
-    Interrupted,
 }
 
 /// A task could not be handed to its node. Its state is unknown until the node is asked again.
@@ -62,7 +49,7 @@ pub trait Nodes: Send + Sync {
         &self,
         access: &NodeAccess,
         envelope: &str,
-    ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError>;
+    ) -> Result<BoxStream<'static, Result<TaskLine, DispatchError>>, DispatchError>;
 
     /// Asks the node to end the task early; the outcome still arrives in the task's stream.
     async fn cancel(&self, node: NodeId, task: TaskId);
@@ -83,7 +70,7 @@ pub trait Nodes: Send + Sync {
     fn expect_reconnect(&self, node: NodeId);
 
     /// Sends the current endpoints to every node whose channel this replica holds.
-    async fn broadcast_endpoints(&self);
+    fn broadcast_endpoints(&self);
 
     /// Ends every channel that this replica holds. The nodes connect again, here or to another replica.
     fn close_channels(&self);

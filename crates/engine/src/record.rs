@@ -27,7 +27,7 @@ impl EventScope {
     ) -> Result<(), StoreError> {
         let data = json!({
             "name": workload.name, "lifecycle": workload.lifecycle, "phase": workload.phase, "health": workload.health,
-            "recovery": workload.recovery, "progress": workload.progress, "endpoint": workload.endpoint,
+            "recovery": workload.recovery, "progress": workload.progress, "endpoints": workload.endpoints,
             "generation": workload.generation, "observed_generation": workload.observed_generation,
             "fault": workload.fault.as_ref().map(|fault| &fault.code),
         });
@@ -50,7 +50,8 @@ impl EventScope {
         operation: &OperationRecord,
     ) -> Result<(), StoreError> {
         let data = json!({
-            "workload": operation.workload, "kind": operation.kind, "state": operation.state,
+            "workload": operation.workload, "kind": operation.kind, "parameters": operation.parameters,
+            "state": operation.state,
             "fault": operation.fault.as_ref().map(|fault| &fault.code),
         });
         self.event(tx, kind, "operation", operation.id.to_string(), data).await

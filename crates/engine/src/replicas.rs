@@ -10,7 +10,7 @@ use gpuaas_model::{Connectivity, EventKind, NodeState, ReplicaId};
 use gpuaas_store::{Eviction, NodeRecord, ReplicaRecord, StoreError};
 use serde_json::json;
 
-use crate::{engine::Engine, record::platform_event};
+use crate::{engine::Engine, error::EngineError, record::platform_event};
 
 /// A replica that has not renewed its lease for this long is dead.
 const LEASE_TTL: Duration = Duration::from_secs(6);
@@ -72,7 +72,7 @@ impl Engine {
 
     /// Renews the lease, removes dead replicas, and takes over from replicas that left or died. Returns the time until the next lease would
     /// expire.
-    async fn check_replicas(self: &Arc<Self>, known: &mut BTreeSet<ReplicaId>) -> Result<Duration, StoreError> {
+    async fn check_replicas(self: &Arc<Self>, known: &mut BTreeSet<ReplicaId>) -> Result<Duration, EngineError> {
         if !self.store().renew_replica(self.replica(), LEASE_TTL).await? {
             tracing::warn!("this replica was evicted because its lease expired; it closes its channels and rejoins");
             self.nodes().close_channels();
@@ -94,16 +94,16 @@ impl Engine {
             self.take_over().await?;
         }
         if *known != living {
-            self.nodes().broadcast_endpoints().await;
+            self.nodes().broadcast_endpoints();
         }
         *known = living;
         Ok(next)
     }
 
     /// Continues the work of a replica that left or died.
-    async fn take_over(self: &Arc<Self>) -> Result<(), StoreError> {
+    async fn take_over(self: &Arc<Self>) -> Result<(), EngineError> {
         self.resume_open().await?;
-        self.expect_reconnects().await
+        Ok(self.expect_reconnects().await?)
     }
 
     /// Gives nodes that were connected to such a replica some time to return before they count as unreachable.

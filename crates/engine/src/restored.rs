@@ -35,6 +35,9 @@ pub struct RevokedNode {
     pub state: NodeState,
     /// The project and allocation that held the node when the backup was made; the node may have changed hands since.
     pub held_by: Option<(ProjectId, AllocationId)>,
+    /// The name of that project.
+    #[serde(default)]
+    pub project_name: Option<String>,
 }
 
 /// Revokes all credentials of a restored store. Returns `None` if the store was not restored, or this was done already.
@@ -107,6 +110,10 @@ pub(crate) async fn end_identity(
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "state": node.state });
     platform_event(tx, EventKind::NodeStateChanged, "node", node.id.to_string(), None, data).await?;
-    let held = tx.open_allocation_of(node.id).await?.map(|held| (held.project, held.id));
-    Ok(had_identity.then(|| RevokedNode { name: node.name.to_string(), state: node.state, held_by: held }))
+    let held_by = tx.open_allocation_of(node.id).await?.map(|held| (held.project, held.id));
+    let project_name = match held_by {
+        Some((project, _)) => Some(tx.project(project).await?.name.to_string()),
+        None => None,
+    };
+    Ok(had_identity.then(|| RevokedNode { name: node.name.to_string(), state: node.state, held_by, project_name }))
 }

@@ -8,6 +8,7 @@
 //! One replica does this at a time, under a lease. Each change is bounded and followed by a pause.
 
 mod batch;
+pub(crate) mod times;
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,6 +19,7 @@ use serde_json::json;
 
 use crate::{engine::Engine, record::audit_own};
 use batch::Batch;
+use times::Retention;
 
 /// The lease under which one replica retains history.
 const LEASE: &str = "retention";
@@ -25,96 +27,8 @@ const LEASE: &str = "retention";
 const LEASE_TTL: Duration = Duration::from_secs(60);
 /// Pause between two changes, so that other writers get the write lock.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Shortest and longest interval between two passes.
-const PASS_EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3_600));
 /// Delay after a failure, most likely of a disk or the database.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
-/// Upper limit of the grain to which archive limits are rounded: a quiet control plane writes one archive of each kind per day.
-const GRAIN_MAX: Duration = Duration::from_secs(24 * 3_600);
-
-const DAY: Duration = Duration::from_secs(24 * 3_600);
-
-/// A retention time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeepFor {
-    /// Kept this long after its end or occurrence.
-    Duration(Duration),
-    /// Never deleted.
-    Forever,
-}
-
-impl KeepFor {
-    /// The smallest value that can be set. It cannot affect unfinished work, which is never due.
-    pub const MIN: Duration = Duration::from_secs(10);
-
-    /// The time before which an entry is due at `now`; `None` if nothing ever is.
-    pub fn due_before(self, now: Timestamp) -> Option<Timestamp> {
-        match self {
-            Self::Duration(age) => {
-                let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-                Some(Timestamp::from_millis(now.as_millis().saturating_sub(age).max(0)))
-            }
-            Self::Forever => None,
-        }
-    }
-
-    /// The same limit for archives, rounded down to a grain of a tenth of the age (1 s to 1 day), so that a repeated pass creates the same
-    /// file.
-    fn archived_before(self, now: Timestamp) -> Option<Timestamp> {
-        let Self::Duration(age) = self else { return None };
-        let grain = i64::try_from((age / 10).clamp(PASS_EVERY.0, GRAIN_MAX).as_millis()).unwrap_or(i64::MAX);
-        let due = self.due_before(now)?.as_millis();
-        Some(Timestamp::from_millis(due - due % grain))
-    }
-}
-
-/// The retention times of each kind of history in the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// Operations with their steps and tasks, and tasks outside of operations, after their end. Archived.
-    pub operations: KeepFor,
-    /// Events. Archived.
-    pub events: KeepFor,
-    /// Audit records. Archived.
-    pub audit: KeepFor,
-    /// Stored responses to requests with an idempotency key.
-    pub idempotency_keys: KeepFor,
-    /// Enrollments, after their use or expiry.
-    pub enrollments: KeepFor,
-    /// Tokens and access grants, after their expiry or revocation.
-    pub ended_credentials: KeepFor,
-}
-
-impl Retention {
-    /// The default retention times.
-    pub const DEFAULT: Self = Self {
-        operations: KeepFor::Duration(DAY.saturating_mul(90)),
-        events: KeepFor::Duration(DAY.saturating_mul(30)),
-        audit: KeepFor::Duration(DAY.saturating_mul(400)),
-        idempotency_keys: KeepFor::Duration(DAY),
-        enrollments: KeepFor::Duration(DAY.saturating_mul(7)),
-        ended_credentials: KeepFor::Duration(DAY.saturating_mul(30)),
-    };
-
-    fn of(&self, kind: ArchiveKind) -> KeepFor {
-        match kind {
-            ArchiveKind::Operations | ArchiveKind::Tasks => self.operations,
-            ArchiveKind::Events => self.events,
-            ArchiveKind::Audit => self.audit,
-        }
-    }
-
-    /// The interval between two passes: a tenth of the shortest age, within `PASS_EVERY`.
-    fn pass_every(&self) -> Duration {
-        let all =
-            [self.operations, self.events, self.audit, self.idempotency_keys, self.enrollments, self.ended_credentials];
-        let ages = all.iter().filter_map(|keep| match keep {
-            KeepFor::Duration(age) => Some(*age / 10),
-            KeepFor::Forever => None,
-        });
-        ages.min().unwrap_or(PASS_EVERY.1).clamp(PASS_EVERY.0, PASS_EVERY.1)
-    }
-}
 
 /// The reasons for which a pass ends early.
 #[derive(Debug, thiserror::Error)]
@@ -239,27 +153,5 @@ const fn archived(kind: ArchiveKind) -> Expired {
         ArchiveKind::Operations => Expired::ArchivedOperations,
         ArchiveKind::Tasks => Expired::ArchivedTasks,
         ArchiveKind::Events | ArchiveKind::Audit => Expired::ArchivedEntries,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pass_that_is_repeated_within_the_grain_has_the_same_limit() {
-        let at = |seconds: i64| Timestamp::from_millis(1_800_000_000_000 + seconds * 1_000);
-        let keep = Retention::DEFAULT.events;
-        assert_eq!(keep.archived_before(at(0)), keep.archived_before(at(3_600)));
-        assert!(keep.archived_before(at(0)) < keep.archived_before(at(24 * 3_600)));
-        assert!(keep.archived_before(at(0)) <= keep.due_before(at(0)), "no entry is archived early");
-        assert_eq!(KeepFor::Forever.archived_before(at(0)), None);
-    }
-
-    #[test]
-    fn pass_interval_follows_the_shortest_age() {
-        assert_eq!(Retention::DEFAULT.pass_every(), Duration::from_secs(3_600));
-        let short = Retention { events: KeepFor::Duration(Duration::from_secs(60)), ..Retention::DEFAULT };
-        assert_eq!(short.pass_every(), Duration::from_secs(6));
     }
 }

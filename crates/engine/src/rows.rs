@@ -2,11 +2,8 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use gpuaas_model::{NodeId, OperationId, StepState, WorkloadId};
-use gpuaas_planner::{
-    ArtifactView, MemberView, NodeView, ReleaseView, SecretView, StepProgress, WorkloadView,
-    status::{OperationView, status},
-};
+use gpuaas_model::{MemberPlace, NodeId, OperationId, StepState, WorkloadId};
+use gpuaas_planner::{ArtifactView, MachineView, MemberView, ReleaseView, SecretView, StepProgress, WorkloadView};
 use gpuaas_store::{
     MemberRecord, NodeRecord, OperationRecord, Reader, SecretRecord, StepRecord, StoreError, WorkloadRecord,
 };
@@ -63,8 +60,10 @@ impl WorkloadRows {
         members: Vec<MemberRecord>,
     ) -> Result<(), StoreError> {
         for member in members {
-            if let Entry::Vacant(vacant) = self.nodes.entry(member.node) {
-                vacant.insert(reader.node(member.node).await?);
+            if let Some(node) = member.place.node()
+                && let Entry::Vacant(vacant) = self.nodes.entry(node)
+            {
+                vacant.insert(reader.node(node).await?);
             }
             self.members.push(member);
         }
@@ -87,14 +86,22 @@ impl WorkloadRows {
     }
 
     fn member_view(&self, member: &MemberRecord) -> MemberView {
-        let node = self.nodes.get(&member.node).expect("load() read the node of every member");
+        let machine = match &member.place {
+            MemberPlace::Allocation { node, .. } => {
+                let node = self.nodes.get(node).expect("load() read the node of every member");
+                MachineView { name: node.name.clone(), address: node.address().to_owned() }
+            }
+            MemberPlace::External { machine, address } => {
+                MachineView { name: machine.clone(), address: address.clone() }
+            }
+        };
         MemberView {
             id: member.id,
             name: member.name(),
             component_key: member.component_key.clone(),
             ordinal: member.ordinal,
-            allocation: member.allocation,
-            node: NodeView { id: node.id, name: node.name.clone(), address: node.address().to_owned() },
+            place: member.place.clone(),
+            machine,
             state: member.state.clone(),
             health: member.health,
             touched: member.touched,
@@ -122,16 +129,6 @@ impl OperationRows {
                 not_before: step.not_before,
             })
             .collect()
-    }
-
-    /// Recomputes the workload's status fields from its members and this operation.
-    pub(crate) fn refresh_status(&mut self) {
-        let steps = self.progress();
-        let operation = OperationView { kind: self.operation.kind, state: self.operation.state, steps: &steps };
-        let before = self.of.workload.status();
-        let fault = self.of.workload.fault.clone();
-        let after = status(&before, &self.of.view(), Some(&operation), fault.as_ref());
-        self.of.workload.set_status(&after);
     }
 
     /// Steps that run now, or that ran when their process ended.

@@ -6,15 +6,14 @@
 //!
 //! Deliberately absent: files (`server`).
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+pub(crate) mod state;
+
+use std::{sync::atomic::Ordering, time::Duration};
 
 use gpuaas_model::{AuditAction, CorrelationId, EventKind};
 use gpuaas_store::{Change, Reader, ReplicaLiveness, ReplicaRecord, SealingRecord, StoreError, Tx};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, broadcast::error::RecvError};
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
     engine::Engine,
@@ -27,13 +26,6 @@ const BATCH_ROWS: u32 = 100;
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// Delay after a failure, most likely of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// A process's state of the sealing-key rotation, besides the keys.
-#[derive(Default)]
-pub(crate) struct SealingRotationState {
-    wake: Notify,
-    is_key_file_old: AtomicBool,
-}
 
 /// The state of the sealing keys, as seen by one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

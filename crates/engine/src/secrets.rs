@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 use crate::{
     effects::Secrets,
     engine::Engine,
+    error::EngineError,
     ownership::{self, AccessError},
-    settle::seal_error,
 };
 
 /// The secrets of one workload, opened with the engine's keys.
@@ -63,7 +63,7 @@ impl Engine {
         &self,
         node: EnrolledNode,
         secret: SecretId,
-    ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    ) -> Result<Zeroizing<Vec<u8>>, EngineError> {
         let may = |task: &TaskRecord| named_secrets(task.task_type, &task.params).reads.contains(&secret);
         // Checks on a reader first, so that rejected requests never take the write lock.
         authorizing_task(&mut self.store().read().await?, node, ("secret", secret), may).await?;
@@ -92,25 +92,49 @@ impl Engine {
     }
 
     /// Returns access to an artifact that one of the node's open tasks names. For every other node the artifact does not exist.
-    pub async fn artifact_for_node(&self, node: EnrolledNode, sha256: &str) -> Result<ArtifactAccess, StoreError> {
+    pub async fn artifact_for_node(&self, node: EnrolledNode, sha256: &str) -> Result<ArtifactAccess, EngineError> {
         let may = |task: &TaskRecord| has_field(&task.params, "sha256", sha256);
         authorizing_task(&mut self.store().read().await?, node, ("artifact", sha256), may).await?;
         Ok(ArtifactAccess { sha256: sha256.to_owned() })
     }
 
     /// Stores the bytes of a secret that one of the node's open tasks deposits, in place of its empty record.
-    pub async fn deposit_for_node(&self, node: EnrolledNode, secret: SecretId, plain: &[u8]) -> Result<(), StoreError> {
+    pub async fn deposit_for_node(
+        &self,
+        node: EnrolledNode,
+        secret: SecretId,
+        plain: &[u8],
+    ) -> Result<(), EngineError> {
         let may = |task: &TaskRecord| named_secrets(task.task_type, &task.params).deposits.contains(&secret);
         authorizing_task(&mut self.store().read().await?, node, ("secret", secret), may).await?;
         let mut tx = self.store().begin().await?;
         let task = authorizing_task(&mut tx, node, ("secret", secret), may).await?;
         let mut record = tx.secret(secret).await?;
         check_same_workload(&record, &task)?;
-        record.sealed = self.keys().seal(secret, plain).map_err(seal_error)?;
+        record.sealed = self.keys().seal(secret, plain)?;
         record.sha256 = gpuaas_trust::sha256_hex(plain);
         tx.put_secret(&record).await?;
-        tx.commit().await
+        Ok(tx.commit().await?)
     }
+}
+
+/// Seals a secret of a workload under a new id.
+pub(crate) fn seal_secret(
+    engine: &Engine,
+    workload: WorkloadId,
+    name: String,
+    plain: &[u8],
+) -> Result<SecretRecord, EngineError> {
+    let id = SecretId::generate(&*engine.ports().clock, &*engine.ports().entropy);
+    let bytes = engine.keys().seal(id, plain)?;
+    Ok(SecretRecord {
+        id,
+        workload: Some(workload),
+        name,
+        sealed: bytes,
+        sha256: gpuaas_trust::sha256_hex(plain),
+        created_at: engine.ports().clock.now(),
+    })
 }
 
 /// Finds the node's open task that permits the access, while the task's project holds the node. Otherwise the object does not exist for the
@@ -120,21 +144,21 @@ async fn authorizing_task(
     node: EnrolledNode,
     (what, name): (&'static str, impl std::fmt::Display),
     may: impl Fn(&TaskRecord) -> bool,
-) -> Result<TaskRecord, StoreError> {
+) -> Result<TaskRecord, EngineError> {
     for task in reader.open_tasks(node.node).await?.into_iter().filter(|task| task.epoch == node.epoch && may(task)) {
         match ownership::for_task(reader, &task).await {
             Ok(access) if access.node() == node => return Ok(task),
             Ok(_) | Err(AccessError::NotHeld(_)) => {}
-            Err(AccessError::Store(error)) => return Err(error),
+            Err(AccessError::Store(error)) => return Err(error.into()),
         }
     }
-    Err(StoreError::NotFound { what, id: name.to_string() })
+    Err(EngineError::not_found(what, name))
 }
 
 /// Refuses a secret of another workload than the task's, regardless of the task's parameters.
-fn check_same_workload(secret: &SecretRecord, task: &TaskRecord) -> Result<(), StoreError> {
+fn check_same_workload(secret: &SecretRecord, task: &TaskRecord) -> Result<(), EngineError> {
     let is_same = secret.workload.is_some() && secret.workload == task.workload;
-    if is_same { Ok(()) } else { Err(StoreError::NotFound { what: "secret", id: secret.id.to_string() }) }
+    if is_same { Ok(()) } else { Err(EngineError::not_found("secret", secret.id)) }
 }
 
 /// Returns whether a field of the given name, anywhere in the parameters, holds the given text.

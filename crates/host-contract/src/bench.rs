@@ -103,7 +103,7 @@ impl Bench {
         lines.filter(|line| std::future::ready(line.text.contains("say:"))).collect().await
     }
 
-    /// Waits for a line with `word` in a unit's journal, and returns the number at its end.
+    /// Waits for a line with `prefix` in a unit's journal, and returns the number at its end.
     pub async fn number(&self, unit: &str, prefix: &str) -> i32 {
         let line = self.wait_for_line(unit, prefix).await;
         line.text.rsplit(' ').next().unwrap().parse().unwrap()

@@ -81,10 +81,10 @@ pub async fn long_line_is_truncated_and_marked(backend: &dyn Backend) {
     bench.service("wordy", "", program).await;
     bench.host.start("wordy.service").await.unwrap();
     bench.wait_for_line("wordy.service", "say: next").await;
-    let said = bench.lines("wordy.service", JournalFrom::Start).await;
-    assert_eq!((said.len(), said[1].text.as_str()), (2, "say: next"));
-    assert!(said[0].text.starts_with("say:xxx") && said[0].text.len() <= JournalLine::TEXT_BYTES_MAX, "{said:?}");
-    assert!(said[0].text.ends_with("[cut; the line has 49152 bytes]"), "{}", said[0].text);
+    let lines = bench.lines("wordy.service", JournalFrom::Start).await;
+    assert_eq!((lines.len(), lines[1].text.as_str()), (2, "say: next"));
+    assert!(lines[0].text.starts_with("say:xxx") && lines[0].text.len() <= JournalLine::TEXT_BYTES_MAX, "{lines:?}");
+    assert!(lines[0].text.ends_with("[cut; the line has 49152 bytes]"), "{}", lines[0].text);
 }
 
 /// A NUL ends a line, as in journald.
@@ -95,8 +95,8 @@ pub async fn invalid_utf8_does_not_break_a_journal(backend: &dyn Backend) {
     bench.service("noisy", "", &program).await;
     bench.host.start("noisy.service").await.unwrap();
     bench.wait_for_line("noisy.service", "say: next").await;
-    let said = bench.lines("noisy.service", JournalFrom::Start).await;
-    assert_eq!(texts(&said), ["say: \u{fffd}", "say: \u{1} noise", "say: next"]);
+    let lines = bench.lines("noisy.service", JournalFrom::Start).await;
+    assert_eq!(texts(&lines), ["say: \u{fffd}", "say: \u{1} noise", "say: next"]);
 }
 
 pub async fn each_unit_has_its_own_journal(backend: &dyn Backend) {
@@ -109,8 +109,8 @@ pub async fn each_unit_has_its_own_journal(backend: &dyn Backend) {
         let name = format!("{unit}.service");
         bench.wait_for_line(&name, "say: error").await;
         bench.wait_for_line(&name, &format!("say: {unit}")).await;
-        let said = bench.lines(&name, JournalFrom::Start).await;
-        let mut texts = texts(&said);
+        let lines = bench.lines(&name, JournalFrom::Start).await;
+        let mut texts = texts(&lines);
         texts.sort_unstable();
         let mut expected = ["say: error".to_owned(), format!("say: {unit}")];
         expected.sort_unstable();

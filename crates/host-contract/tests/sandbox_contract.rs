@@ -131,8 +131,8 @@ async fn ended_init_leaves_no_process_and_the_next_starts_enabled_units() {
     assert!(matches!(bench.host.unit("stays.service").await, Err(HostError::InitUnreachable(_))), "the init has ended");
     sandbox.init = Sandbox::start(&sandbox.environment).await;
     bench.until_running("stays.service").await;
-    let said = bench.lines("stays.service", JournalFrom::Start).await;
-    assert_eq!(said[0], line, "the journal continues");
+    let lines = bench.lines("stays.service", JournalFrom::Start).await;
+    assert_eq!(lines[0], line, "the journal continues");
 }
 
 #[tokio::test]

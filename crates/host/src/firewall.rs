@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Folders that are searched for the programs.
 const FOLDERS: &[&str] = &["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
 
-/// Returns the chains and rules that contain one of the words, each with its table; `None` if no program that lists them is installed.
+/// Returns the chains and rules that contain one of the texts, each with its table; `None` if no program that lists them is installed.
 pub(crate) async fn rules(substrings: &[String]) -> Result<Option<Vec<String>>, HostError> {
     let listings = listings(&find, &uses_legacy);
     if listings.is_empty() {

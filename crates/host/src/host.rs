@@ -117,7 +117,7 @@ pub trait Host: Send + Sync {
 
     /// Makes the init read the unit files again.
     async fn daemon_reload(&self) -> Result<(), HostError>;
-    /// Queues a unit's start and does not wait for it: a start of RKE2 can wait forever. A unit that runs or is starting does not change;
+    /// Queues a unit's start and does not wait for it: some services never finish starting. A unit that runs or is starting does not change;
     /// of two concurrent calls both can return [`Changed::Yes`], but the unit is started once.
     async fn start(&self, unit: &str) -> Result<Changed, HostError>;
     /// Stops a unit and waits until it has stopped.
@@ -155,7 +155,7 @@ pub trait Host: Send + Sync {
     async fn mounts(&self, prefixes: &[String]) -> Result<Vec<String>, HostError>;
     /// Returns the sorted names of the node's own network links.
     async fn links(&self) -> Result<Vec<String>, HostError>;
-    /// Returns the chains and rules of the node's own packet filter that contain one of the words, at most [`FIREWALL_RULES_MAX`]; `None`
+    /// Returns the chains and rules of the node's own packet filter that contain one of the texts, at most [`FIREWALL_RULES_MAX`]; `None`
     /// if the node has no program that lists them.
     async fn firewall_rules(&self, substrings: &[String]) -> Result<Option<Vec<String>>, HostError>;
 

@@ -1,4 +1,5 @@
-//! Reports readiness and status to the init with systemd's notification protocol (`sd_notify(3)`).
+//! Reports readiness and status to the init with systemd's notification protocol (`sd_notify(3)`). The crate `sd-notify` knows no abstract
+//! socket names, which sandboxes use, and no time limit.
 
 use std::{
     os::{

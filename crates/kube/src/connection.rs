@@ -111,7 +111,7 @@ fn check_uncompressed(headers: &HeaderMap) -> Result<(), KubeError> {
     }
 }
 
-/// Returns when the connection has been unused for `long`.
+/// Returns when the connection has been unused for `limit`.
 async fn wait_until_idle(mut used: watch::Receiver<bool>, limit: Duration) {
     // The sender is a part of the connection; dropping it aborts this task.
     while used.wait_for(|is_used| !is_used).await.is_ok() {
@@ -157,7 +157,7 @@ impl Lines {
     }
 }
 
-/// Waits for a future, for at most `long`.
+/// Waits for a future, for at most `limit`.
 pub(crate) async fn with_timeout<T>(limit: Duration, done: impl Future<Output = T>) -> Result<T, KubeError> {
     timeout(limit, done).await.map_err(|_| KubeError::TimedOut { seconds: limit.as_secs() })
 }

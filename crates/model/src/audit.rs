@@ -119,6 +119,8 @@ text_enum! {
         WorkloadDecommission = "workload.decommission",
         /// A failed operation was resumed.
         WorkloadResume = "workload.resume",
+        /// An operation with parameters was requested.
+        OperationStart = "operation.start",
         /// An operation was cancelled.
         OperationCancel = "operation.cancel",
         /// A kubeconfig was delivered.

@@ -88,7 +88,7 @@ impl NextAction {
     /// Resume what was cancelled, or remove what it left.
     pub fn resume_or_remove(workload: impl Display) -> Self {
         Self::with_command(
-            format!("resume it, or remove what it left (gpuaas workload decommission {workload})"),
+            format!("remove what it left: gpuaas workload decommission {workload}; or resume it"),
             format!("gpuaas workload resume {workload}"),
         )
     }

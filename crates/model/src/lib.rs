@@ -1,9 +1,10 @@
-//! Domain types: identifiers, lifecycles, stable codes, and the ports for time and randomness.
+//! Domain types: identifiers, lifecycles, task types, stable codes, and the ports for time and randomness.
 //!
-//! Guarantees: no I/O, no clock and no randomness except through the ports; every lifecycle is one enum with one transition function.
+//! Guarantees: no I/O, no clock and no randomness except through the ports. Nodes, allocations, members and signing keys each have one enum
+//! of states with one transition function.
 //!
-//! Deliberately absent: storage (`store`), messages to nodes (`wire`), presentation to clients (`api-types`), and anything specific to one
-//! app (`app-*`).
+//! Deliberately absent: storage (`store`), messages to nodes (`wire`), presentation to clients (`api-types`), and what an app's task types
+//! mean (`app-*`).
 
 mod actor;
 mod allocation;
@@ -47,7 +48,7 @@ pub use id::{
 };
 pub use install::InstallFault;
 pub use line::{LINE_FORMAT, Line, LineError, is_invisible, visible};
-pub use member::{MemberEvent, MemberState, MemberStateName};
+pub use member::{MemberEvent, MemberPlace, MemberState, MemberStateName};
 pub use name::{Name, NameError};
 pub use node::{Connectivity, EnrolledNode, NodeEvent, NodeState};
 pub use operation::{OperationKind, OperationState, StepState};
@@ -60,4 +61,4 @@ pub use site::PeerSite;
 pub use state::IllegalTransition;
 pub use task::{TaskState, TaskType};
 pub use time::Timestamp;
-pub use workload::{Health, Lifecycle, Progress, Recovery};
+pub use workload::{Endpoint, Health, Lifecycle, Progress, Recovery};

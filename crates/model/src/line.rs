@@ -87,7 +87,7 @@ impl Line {
         self.characters_max
     }
 
-    /// Refuses a text of the wrong length, with an [`is_unseen`] character, or with a space at the start or end.
+    /// Refuses a text of the wrong length, with a character that [`is_invisible`], or with a space at the start or end.
     ///
     /// Accepts emoji and every script, but not the joiners U+200C and U+200D, which are invisible: an emoji sequence that needs them must
     /// be written as separate emoji. A variation selector is accepted only directly after an emoji.
@@ -114,7 +114,7 @@ impl Line {
     }
 }
 
-/// Escapes every [`is_unseen`] character as `\u{…}`, so that untrusted text cannot control a terminal.
+/// Escapes every character that [`is_invisible`] as `\u{…}`, so that untrusted text cannot control a terminal.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_invisible) {
         return Cow::Borrowed(text);

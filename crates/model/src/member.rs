@@ -1,11 +1,49 @@
-//! A workload's member: its part on one node.
+//! A workload's member: its part on one machine.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Fault, Timestamp,
+    AllocationId, Fault, Name, NodeId, Timestamp,
     state::{IllegalTransition, text_enum},
 };
+
+/// The machine on which a member runs. Rows store the fields of the variant without its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MemberPlace {
+    /// A node that the project holds through an allocation.
+    Allocation {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The node of the allocation.
+        node: NodeId,
+    },
+    /// A machine that is no node of the platform: it has no agent and takes no tasks.
+    External {
+        /// Name of the machine, unique within the workload.
+        machine: Name,
+        /// Address at which its services listen.
+        address: String,
+    },
+}
+
+impl MemberPlace {
+    /// Returns the allocation; `None` for an external machine.
+    pub const fn allocation(&self) -> Option<AllocationId> {
+        match self {
+            Self::Allocation { allocation, .. } => Some(*allocation),
+            Self::External { .. } => None,
+        }
+    }
+
+    /// Returns the node; `None` for an external machine.
+    pub const fn node(&self) -> Option<NodeId> {
+        match self {
+            Self::Allocation { node, .. } => Some(*node),
+            Self::External { .. } => None,
+        }
+    }
+}
 
 /// Lifecycle state of a member. [`MemberState::on`] is the transition table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,21 +163,28 @@ impl MemberState {
     /// Returns the state after `event` at `now`, or an error if the event is illegal in this state.
     ///
     /// A failed member can be prepared, bootstrapped or joined again (by a repair or a resume), can recover by itself, and can be removed.
+    /// A ready member can be prepared again (by an upgrade or a reinstallation). A drained member becomes ready when it accepts work again.
     /// An interrupted bring-up or removal can begin again.
     pub fn on(&self, event: MemberEvent, now: Timestamp) -> Result<Self, IllegalTransition> {
         use {MemberEvent as E, MemberState as S};
         match (self, event) {
             (
-                S::Pending | S::Preparing { .. } | S::Bootstrapping { .. } | S::Joining { .. } | S::Failed { .. },
+                S::Pending
+                | S::Preparing { .. }
+                | S::Bootstrapping { .. }
+                | S::Joining { .. }
+                | S::Ready { .. }
+                | S::Failed { .. },
                 E::Prepare,
             ) => Ok(S::Preparing { since: now }),
             (S::Preparing { .. } | S::Bootstrapping { .. } | S::Failed { .. }, E::Bootstrap) => {
                 Ok(S::Bootstrapping { since: now })
             }
             (S::Preparing { .. } | S::Joining { .. } | S::Failed { .. }, E::Join) => Ok(S::Joining { since: now }),
-            (S::Bootstrapping { .. } | S::Joining { .. } | S::Stopped { .. } | S::Failed { .. }, E::BecameReady) => {
-                Ok(S::Ready { since: now })
-            }
+            (
+                S::Bootstrapping { .. } | S::Joining { .. } | S::Stopped { .. } | S::Drained { .. } | S::Failed { .. },
+                E::BecameReady,
+            ) => Ok(S::Ready { since: now }),
             (S::Ready { .. }, E::Stopped) => Ok(S::Stopped { since: now }),
             (S::Ready { .. } | S::Failed { .. }, E::Drain) => Ok(S::Draining { since: now }),
             (S::Draining { .. }, E::Drained) => Ok(S::Drained { since: now }),
@@ -163,6 +208,7 @@ impl MemberState {
                 | S::Bootstrapping { .. }
                 | S::Joining { .. }
                 | S::Ready { .. }
+                | S::Stopped { .. }
                 | S::Draining { .. }
                 | S::Drained { .. }
                 | S::Removing { .. }
@@ -260,6 +306,16 @@ mod tests {
         let way = [MemberEvent::Prepare, MemberEvent::Join, MemberEvent::BecameReady];
         let end = way.into_iter().fold(MemberState::Pending, |state, event| state.on(event, now).expect("legal"));
         assert_eq!(end, MemberState::Ready { since: now });
+    }
+
+    #[test]
+    fn member_is_upgraded_returns_from_a_drain_and_fails_while_stopped() {
+        let (then, now) = (Timestamp::from_millis(1), Timestamp::from_millis(9));
+        let after = |state: MemberState, event| state.on(event, now).map(|state| state.name());
+        assert_eq!(after(MemberState::Ready { since: then }, MemberEvent::Prepare), Ok(MemberStateName::Preparing));
+        assert_eq!(after(MemberState::Drained { since: then }, MemberEvent::BecameReady), Ok(MemberStateName::Ready));
+        let failed = MemberEvent::Fail { fault: fault() };
+        assert_eq!(after(MemberState::Stopped { since: then }, failed), Ok(MemberStateName::Failed));
     }
 
     #[test]

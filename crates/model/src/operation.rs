@@ -36,6 +36,28 @@ text_enum! {
     }
 }
 
+impl OperationKind {
+    /// Returns the command of a kind that has a request of its own in the API. No general request starts it.
+    pub const fn own_command(self) -> Option<&'static str> {
+        match self {
+            Self::Deploy => Some("gpuaas workload deploy --help"),
+            Self::AddMember => Some("gpuaas workload add-member --help"),
+            Self::Decommission => Some("gpuaas workload decommission --help"),
+            Self::DrainMember
+            | Self::RemoveMember
+            | Self::ReplaceMember
+            | Self::Stop
+            | Self::Start
+            | Self::Reconcile
+            | Self::Repair
+            | Self::Upgrade
+            | Self::Snapshot
+            | Self::Restore
+            | Self::RotateCertificates => None,
+        }
+    }
+}
+
 text_enum! {
     /// State of an operation.
     OperationState {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::text_enum;
+use crate::{MemberId, state::text_enum};
 
 text_enum! {
     /// Lifecycle state of a workload.
@@ -62,6 +62,23 @@ text_enum! {
         /// Cannot be recovered; only decommissioning remains.
         Terminal = "terminal",
     }
+}
+
+/// An address at which clients reach a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// Purpose of the endpoint, defined by the app; [`Endpoint::API`] is the one that users open first.
+    pub purpose: String,
+    /// Address, for example `https://10.0.0.7:6443`.
+    pub address: String,
+    /// Member that serves it; `None` if no single member does.
+    #[serde(default)]
+    pub member: Option<MemberId>,
+}
+
+impl Endpoint {
+    /// Purpose of the API of the app's cluster.
+    pub const API: &str = "api";
 }
 
 /// Progress of an operation, in steps.

@@ -1,14 +1,15 @@
 //! The interface of an app to the planner and the engine. All of it is pure; the calls to the app's cluster are the engine's
 //! `AppEffects`.
 
-use gpuaas_model::{Fault, Health, MemberId, OperationKind, Reason, TaskType};
+use gpuaas_model::{Fault, Health, MemberId, Reason};
 use gpuaas_wire::task::{Preflight, TaskFailure, UnitReport};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    manifest::Manifest,
     placement::{Candidate, Placed},
-    plan::{Plan, StepSpec},
+    plan::{Plan, StepKey, StepSpec},
+    request::{OperationRequest, PlanRefusal},
     view::{MemberView, WorkloadView},
 };
 
@@ -37,8 +38,14 @@ pub trait App: Send + Sync {
     /// Returns the secrets that must exist before the first step.
     fn initial_secrets(&self) -> Vec<SecretSpec>;
 
-    /// Returns the steps of an operation. `targets` are the members that it is about; for a deployment, all.
-    fn plan(&self, kind: OperationKind, workload: &WorkloadView, targets: &[MemberId]) -> Result<Plan, PlanRefusal>;
+    /// Returns the steps of an operation. The engine has checked `request` against the manifest. `targets` are the members that it is
+    /// about; for a deployment, all.
+    fn plan(
+        &self,
+        request: &OperationRequest,
+        workload: &WorkloadView,
+        targets: &[MemberId],
+    ) -> Result<Plan, PlanRefusal>;
 
     /// Returns the checks that show whether the app could run on a node, independent of component and release; `None` if there are none.
     /// For an `occupied` node, which has a member, they exclude everything that a member itself occupies or leaves.
@@ -46,7 +53,7 @@ pub trait App: Send + Sync {
         None
     }
 
-    /// Renders the parameters of one attempt from the present state.
+    /// Renders the parameters of one attempt of a task or cluster call from the present state.
     fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError>;
 
     /// Returns the outputs of a successful step. Fails if the result is not what the step must return; this fails the attempt.
@@ -67,35 +74,6 @@ pub trait App: Send + Sync {
     fn judge(&self, member: &MemberView, workload: &WorkloadView, report: &UnitReport) -> (Health, Option<Fault>);
 }
 
-/// Description of an app in the catalog.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// Short name for commands.
-    pub slug: String,
-    /// Display name.
-    pub name: String,
-    /// Description in one sentence.
-    pub summary: String,
-    /// JSON Schema of the placement intent.
-    pub placement_schema: Value,
-    /// JSON Schema of the settings that a tenant can make.
-    pub config_schema: Value,
-    /// Properties that the platform promises.
-    pub promises: Vec<String>,
-    /// Properties that the platform does not promise.
-    pub not_promised: Vec<String>,
-    /// Phases in their order.
-    pub phases: Vec<String>,
-    /// Task types that the app needs, each with the oldest version of its parameters that suffices.
-    pub tasks: Vec<(TaskType, u32)>,
-    /// Kinds of operation that it can plan.
-    pub operations: Vec<OperationKind>,
-    /// Files that a release must contain, by the release's own names.
-    pub release_files: Vec<String>,
-    /// Name of the release's file of checksums.
-    pub release_sums: String,
-}
-
 /// A secret that the platform creates at deployment: random lower-case hex.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretSpec {
@@ -108,7 +86,8 @@ pub struct SecretSpec {
 /// An output of a successful step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepOutput {
-    /// A fact, stored under a name that the app defines.
+    /// A fact, stored under a name that the app defines. One that holds for a member's machine is named `NAME/MEMBER`: it is forgotten when
+    /// the member is removed or gets another machine.
     Fact(String, Value),
     /// A secret that a node has stored under the id in the step's parameters.
     Deposited {
@@ -124,8 +103,13 @@ pub enum StepOutput {
         /// Parts in their order.
         parts: Vec<SecretPart>,
     },
-    /// Address at which clients reach the app, served by the step's member.
-    Endpoint(String),
+    /// Address at which clients reach the app, served by the step's member. Replaces the member's earlier one of the same purpose.
+    Endpoint {
+        /// Purpose, defined by the app.
+        purpose: String,
+        /// Address, for example `https://10.0.0.7:6443`.
+        address: String,
+    },
 }
 
 /// A part of a composed secret.
@@ -137,30 +121,23 @@ pub enum SecretPart {
     Secret(String),
 }
 
-/// Reason why an operation cannot be planned.
+/// The parameters of a step cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanRefusal {
-    /// The app has no operation of this kind.
-    #[error("{app} cannot {kind}")]
-    Unsupported {
-        /// Slug of the app.
-        app: String,
-        /// Kind of the operation.
-        kind: OperationKind,
-        /// Alternative for the user.
-        next: String,
+pub enum RenderError {
+    /// A defect of the plan: the step ran before the data that it needs existed.
+    #[error("{step} needs {missing}, which no earlier step has provided")]
+    Missing {
+        /// Key of the step.
+        step: StepKey,
+        /// Name of the missing data.
+        missing: String,
     },
-    /// The workload's present state does not allow the operation.
-    #[error("{0}")]
-    NotNow(String),
-}
-
-/// The parameters of a step cannot be rendered. A defect of the plan: the step ran before the data that it needs existed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{step} needs {missing}, which no earlier step has provided")]
-pub struct RenderError {
-    /// Key of the step.
-    pub step: String,
-    /// Name of the missing data.
-    pub missing: String,
+    /// The app does not have the cluster call: another version planned the step.
+    #[error("{step} makes the cluster call {call:?}, which this version of the app does not have")]
+    UnknownCall {
+        /// Key of the step.
+        step: StepKey,
+        /// Name of the call.
+        call: String,
+    },
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpuaas_model::MemberState;
 
 use crate::{
-    plan::{Plan, StepAction, StepKey, StepSpec},
+    plan::{FailureScope, Plan, StepAction, StepKey, StepSpec},
     view::MemberView,
 };
 
@@ -41,6 +41,9 @@ pub enum Finding {
     /// A task on another node than that of the step's member.
     #[error("{0} is a task on another node than its member's")]
     WrongNode(StepKey),
+    /// A step whose failure counts for a component to which no member of the step belongs.
+    #[error("{0} counts as a failure of another component than its member's")]
+    WrongComponent(StepKey),
     /// A phase that the app does not have, or that comes earlier than the phase of a step that it needs.
     #[error("{step} is in phase {phase}, which is out of order")]
     PhaseOutOfOrder {
@@ -55,7 +58,8 @@ pub enum Finding {
 /// app's, in order; an empty list disables the check of phases. Steps must be for `members` that are not removed, and tasks must run on the
 /// nodes of these members.
 pub fn check(plan: &Plan, phases: &[String], members: &[MemberView]) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = plan.steps.iter().filter_map(|step| misplaced(step, members)).collect();
+    let placed = plan.steps.iter().flat_map(|step| [misplaced(step, members), miscounted(step, members)]);
+    let mut findings: Vec<Finding> = placed.flatten().collect();
     if plan.steps.is_empty() {
         findings.push(Finding::Empty);
     }
@@ -97,12 +101,19 @@ fn misplaced(step: &StepSpec, members: &[MemberView]) -> Option<Finding> {
     let member = step.member.map(|id| members.iter().filter(is_part).find(|member| member.id == id));
     match (member, &step.action) {
         (Some(None), _) => Some(Finding::UnknownMember(step.key.clone())),
-        (Some(Some(member)), StepAction::NodeTask { node, .. }) if member.node.id != *node => {
+        (Some(Some(member)), StepAction::NodeTask { node, .. }) if member.place.node() != Some(*node) => {
             Some(Finding::WrongNode(step.key.clone()))
         }
         (None, StepAction::NodeTask { .. }) => Some(Finding::WrongNode(step.key.clone())),
         (Some(Some(_)) | None, _) => None,
     }
+}
+
+/// Returns a finding if the failure of the step counts for a component that is not its member's.
+fn miscounted(step: &StepSpec, members: &[MemberView]) -> Option<Finding> {
+    let FailureScope::Component { component, .. } = &step.scope else { return None };
+    let is_its = |member: &MemberView| Some(member.id) == step.member && member.component_key == *component;
+    (!members.iter().any(is_its)).then(|| Finding::WrongComponent(step.key.clone()))
 }
 
 #[cfg(test)]
@@ -147,6 +158,14 @@ mod tests {
             ]
         );
         assert_eq!(check(&Plan::of(OperationKind::Deploy), &[], &[]), [Finding::Empty]);
+    }
+
+    #[test]
+    fn failure_counts_only_for_the_component_of_the_member() {
+        let mut of_none = step("a", "first");
+        of_none.scope = FailureScope::Component { component: "server".to_owned(), may_fail: 1 };
+        let plan = Plan::of(OperationKind::Deploy).then(of_none);
+        assert_eq!(check(&plan, &phases(), &[]), [Finding::WrongComponent(StepKey::named("a"))]);
     }
 
     #[test]

@@ -6,17 +6,24 @@
 //! Deliberately absent: dispatch (`engine`), the execution of a step on a host (`agent`), and anything specific to one app (`app-*`).
 
 pub mod app;
+mod call;
 pub mod check;
+pub mod manifest;
 pub mod placement;
 pub mod plan;
+pub mod request;
 pub mod schedule;
+pub mod schema;
 pub mod status;
 #[cfg(test)]
 mod test_steps;
 pub mod view;
 
-pub use app::{App, PlanRefusal, RenderError, SecretPart, SecretSpec, StepOutput};
+pub use app::{App, RenderError, SecretPart, SecretSpec, StepOutput};
+pub use call::ClusterCall;
 pub use check::{Finding, check};
+pub use manifest::{Manifest, OperationSpec};
 pub use plan::{FailureScope, Plan, RecordKind, Retry, StepAction, StepKey, StepSpec};
-pub use schedule::{Ending, Schedule, StepProgress, schedule};
-pub use view::{ArtifactView, MemberView, NodeView, ReleaseView, SecretView, WorkloadView};
+pub use request::{OperationRequest, Parameters, PlanRefusal};
+pub use schedule::{Ending, Schedule, StepProgress, operation_failed, schedule};
+pub use view::{ArtifactView, MachineView, MemberView, NodeView, ReleaseView, SecretView, WorkloadView};

@@ -5,7 +5,7 @@ use gpuaas_model::{
 };
 use gpuaas_wire::task::TaskSupport;
 
-use crate::{app::Manifest, view::NodeView};
+use crate::{manifest::Manifest, view::NodeView};
 
 /// An allocation on which a member may be placed.
 #[derive(Clone, Debug, PartialEq)]

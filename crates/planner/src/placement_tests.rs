@@ -1,29 +1,15 @@
 //! Reasons against a placement: each by itself, and none that only repeats another.
 
-use gpuaas_model::TaskType;
-use serde_json::Value;
-
 use super::*;
+use gpuaas_model::TaskType;
 
 fn uuid(number: u128) -> uuid::Uuid {
     uuid::Uuid::from_u128(number)
 }
 
 fn manifest() -> Manifest {
-    Manifest {
-        slug: "rke2".into(),
-        name: "RKE2".into(),
-        summary: String::new(),
-        placement_schema: Value::Null,
-        config_schema: Value::Null,
-        promises: Vec::new(),
-        not_promised: Vec::new(),
-        phases: Vec::new(),
-        tasks: vec![(TaskType::Preflight, 1), (TaskType::Rke2Start, 2)],
-        operations: Vec::new(),
-        release_files: Vec::new(),
-        release_sums: String::new(),
-    }
+    let tasks = vec![(TaskType::Preflight, 1), (TaskType::Rke2Start, 2)];
+    Manifest { tasks, ..crate::test_steps::manifest() }
 }
 
 fn support(start_schemas: &[u32]) -> Vec<TaskSupport> {

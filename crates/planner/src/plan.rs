@@ -41,8 +41,7 @@ impl fmt::Display for StepKey {
 /// The action of a step, one of three kinds, with the data that the engine needs to start it.
 ///
 /// Parameters are absent: `App::render` renders them at each attempt from the state at that time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepAction {
     /// A signed task on a node.
     NodeTask {
@@ -51,21 +50,20 @@ pub enum StepAction {
         /// Type of the task.
         task: TaskType,
     },
-    /// A call to the app's cluster through the tunnel, with the name that the app's effects define.
+    /// A call to the app's cluster through the tunnel. Rows keep its name as text; only the app knows its calls.
     ClusterCall {
-        /// Name of the call.
+        /// Name of the call, one of the app's.
         call: String,
     },
-    /// A change of the control plane's own records.
+    /// A check or a mark in the control plane's own records.
     Record {
-        /// Kind of the change.
+        /// Kind of the step.
         record: RecordKind,
     },
 }
 
-/// Changes of records that are steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// Steps that only check or mark the control plane's own records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
     /// Checks again that every allocation of the operation is still usable for it.
     ConfirmPlacement,
@@ -74,17 +72,24 @@ pub enum RecordKind {
 }
 
 /// Scope of a step's final failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailureScope {
     /// The operation fails: without this step the workload cannot become ready.
-    Workload,
+    Operation,
+    /// The step's member fails. The operation fails once more members of the component have failed than may fail, for example a second
+    /// one of three servers.
+    Component {
+        /// Key of the member's component.
+        component: String,
+        /// Number of its members whose failure the operation survives.
+        may_fail: u32,
+    },
     /// The step's member fails; the operation continues with the others.
     Member,
 }
 
 /// Number and spacing of the attempts of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// Attempts in all, including the first.
     pub attempts_max: u32,
@@ -112,7 +117,7 @@ impl Retry {
 }
 
 /// A step of a plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepSpec {
     /// Key, unique within the operation.
     pub key: StepKey,
@@ -125,7 +130,6 @@ pub struct StepSpec {
     /// Steps that must have succeeded first.
     pub needs: Vec<StepKey>,
     /// Steps that must have ended first, with any result: `decommission` continues after a member fails.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<StepKey>,
     /// Event of the member when the step starts for the first time.
     pub begins: Option<MemberEvent>,
@@ -140,7 +144,7 @@ pub struct StepSpec {
 }
 
 /// The steps of an operation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Kind of the operation.
     pub kind: OperationKind,

@@ -1,6 +1,6 @@
 //! Decides which steps run now, which never run, and whether the operation is over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpuaas_model::{OperationState, StepState, Timestamp};
 
@@ -57,14 +57,18 @@ impl Ending {
 /// Returns the next actions for `steps` at `now`.
 ///
 /// A step runs when all steps in its `needs` have succeeded and all in its `after` have ended. It is skipped as soon as one of its `needs`
-/// can no longer succeed, when a step with the scope of the workload has failed (unless it has an `after`), or when the operation is
+/// can no longer succeed, when the [operation has failed](operation_failed) (unless the step has an `after`), or when the operation is
 /// cancelled before the step begins. Running attempts continue to their end.
 pub fn schedule(steps: &[StepProgress], cancelled: bool, now: Timestamp) -> Schedule {
     let states: BTreeMap<&StepKey, StepState> = steps.iter().map(|step| (&step.spec.key, step.state)).collect();
+    // Steps with an `after` clean up; they still begin.
+    let failed = operation_failed(steps);
     let mut next = Schedule::default();
     for step in steps {
         match step.state {
-            StepState::Pending if cancelled || can_never_run(step, &states) || workload_failed(step, steps) => {
+            StepState::Pending
+                if cancelled || can_never_run(step, &states) || (failed && step.spec.after.is_empty()) =>
+            {
                 next.skip.push(step.spec.key.clone());
             }
             StepState::Backoff if cancelled => next.skip.push(step.spec.key.clone()),
@@ -100,10 +104,22 @@ fn can_never_run(step: &StepProgress, states: &BTreeMap<&StepKey, StepState>) ->
     })
 }
 
-/// Returns true if a failure of the whole workload prevents this step: only steps with an `after` still begin.
-fn workload_failed(step: &StepProgress, steps: &[StepProgress]) -> bool {
-    step.spec.after.is_empty()
-        && steps.iter().any(|other| other.state == StepState::Failed && other.spec.scope == FailureScope::Workload)
+/// Returns true if a failed step has ended the operation: its scope is the operation, or more members of its component have failed than
+/// may fail.
+pub fn operation_failed(steps: &[StepProgress]) -> bool {
+    let failed = || steps.iter().filter(|step| step.state == StepState::Failed);
+    failed().any(|step| match &step.spec.scope {
+        FailureScope::Operation => true,
+        FailureScope::Member => false,
+        FailureScope::Component { component, may_fail } => {
+            let is_alike = |other: &&StepProgress| match &other.spec.scope {
+                FailureScope::Component { component: of, .. } => of == component,
+                FailureScope::Operation | FailureScope::Member => false,
+            };
+            let members: BTreeSet<_> = failed().filter(is_alike).filter_map(|other| other.spec.member).collect();
+            members.len() > *may_fail as usize
+        }
+    })
 }
 
 fn ending(steps: &[StepProgress], cancelled: bool) -> Ending {
@@ -118,6 +134,9 @@ fn ending(steps: &[StepProgress], cancelled: bool) -> Ending {
 
 #[cfg(test)]
 mod tests {
+    use gpuaas_model::MemberId;
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{plan::Retry, test_steps};
 
@@ -157,10 +176,47 @@ mod tests {
         assert_eq!((keys(&next.skip), keys(&next.run)), (vec!["agent-1/after"], vec!["agent-2"]));
     }
 
+    fn of_server(number: u128, key: &str, state: StepState) -> StepProgress {
+        let mut step = step(key, &[], state);
+        step.spec.member = Some(MemberId::from_uuid(uuid::Uuid::from_u128(number)));
+        step.spec.scope = FailureScope::Component { component: "server".to_owned(), may_fail: 1 };
+        step
+    }
+
     #[test]
-    fn no_step_begins_after_a_workload_failure() {
+    fn operation_survives_as_many_failed_members_of_a_component_as_may_fail() {
+        let next = |more: &[StepProgress]| {
+            let first = [of_server(1, "server-1/a", StepState::Failed), of_server(1, "server-1/b", StepState::Failed)];
+            schedule(&[&first[..], more].concat(), false, NOW)
+        };
+        let third = || of_server(3, "server-3", StepState::Pending);
+        let one = next(&[of_server(2, "server-2", StepState::Running), third()]);
+        assert_eq!((keys(&one.run), keys(&one.skip)), (vec!["server-3"], vec![]), "one member failed, in two steps");
+        let two = next(&[of_server(2, "server-2", StepState::Failed), third()]);
+        assert_eq!((keys(&two.run), keys(&two.skip)), (vec![], vec!["server-3"]));
+        let agent = next(&[step("agent-1", &[], StepState::Failed), third()]);
+        assert_eq!(keys(&agent.run), ["server-3"], "members of other components do not count");
+    }
+
+    proptest! {
+        #[test]
+        fn property_operation_fails_exactly_with_one_more_member_than_may_fail(
+            failed in proptest::collection::vec(0_u128..6, 0..12), may_fail in 0_u32..6,
+        ) {
+            let steps = failed.iter().enumerate().map(|(at, member)| {
+                let mut step = of_server(*member, &at.to_string(), StepState::Failed);
+                step.spec.scope = FailureScope::Component { component: "server".to_owned(), may_fail };
+                step
+            });
+            let members: BTreeSet<_> = failed.iter().collect();
+            prop_assert_eq!(operation_failed(&steps.collect::<Vec<_>>()), members.len() > may_fail as usize);
+        }
+    }
+
+    #[test]
+    fn no_step_begins_after_a_failure_of_the_operation() {
         let mut server = step("server", &[], StepState::Failed);
-        server.spec.scope = FailureScope::Workload;
+        server.spec.scope = FailureScope::Operation;
         let next = schedule(&[server, step("other", &[], StepState::Pending)], false, NOW);
         assert_eq!((keys(&next.skip), next.run.len()), (vec!["other"], 0));
     }
@@ -170,7 +226,7 @@ mod tests {
         let mut clean = step("clean", &[], StepState::Pending);
         clean.spec.after = vec![StepKey::named("stop")];
         let mut stop = step("stop", &[], StepState::Failed);
-        stop.spec.scope = FailureScope::Workload;
+        stop.spec.scope = FailureScope::Operation;
         assert_eq!(keys(&schedule(&[stop, clean], false, NOW).run), ["clean"]);
     }
 

@@ -1,12 +1,13 @@
-//! Derives a workload's status from its members and its operation. No other code decides it.
+//! Derives a workload's status, and the fault that explains it, from its members and its operation. No other code decides them.
 
 use gpuaas_model::{
-    Fault, FaultClass, Health, Lifecycle, MemberState, OperationKind, OperationState, Progress, Recovery, StepState,
+    Code, Fault, FaultClass, Health, Lifecycle, MemberState, NextAction, OperationKind, OperationState, Progress,
+    Recovery, StepState,
 };
 
 use crate::{
     plan::FailureScope,
-    schedule::StepProgress,
+    schedule::{Ending, StepProgress, operation_failed},
     view::{MemberView, WorkloadView},
 };
 
@@ -23,6 +24,19 @@ pub struct Status {
     pub recovery: Recovery,
     /// Number of succeeded steps and of all steps.
     pub progress: Progress,
+}
+
+impl Status {
+    /// Returns the status of a workload whose deployment is requested; `phase` is the first one of its app.
+    pub fn requested(phase: String) -> Self {
+        Self {
+            lifecycle: Lifecycle::Requested,
+            phase,
+            health: Health::Progressing,
+            recovery: Recovery::None,
+            progress: Progress::default(),
+        }
+    }
 }
 
 /// The part of an operation that the status depends on.
@@ -56,15 +70,68 @@ pub fn status(
     }
 }
 
+/// A change after which another fault, or none, explains a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultChange {
+    /// A step of the operation failed for good.
+    StepFailed {
+        /// Scope of the step's failure.
+        scope: FailureScope,
+        /// Fault of the step.
+        fault: Fault,
+    },
+    /// The operation ended.
+    Ended(Ending),
+}
+
+/// Returns the fault that explains `workload` after `change`; `before` is the present one.
+pub fn fault(
+    before: Option<Fault>,
+    change: FaultChange,
+    workload: &WorkloadView,
+    operation: &OperationView<'_>,
+) -> Option<Fault> {
+    match change {
+        FaultChange::StepFailed { scope, fault }
+            if scope != FailureScope::Member && operation_failed(operation.steps) =>
+        {
+            Some(fault)
+        }
+        FaultChange::StepFailed { .. } | FaultChange::Ended(Ending::NeedsAttention) => before,
+        FaultChange::Ended(Ending::Succeeded) => None,
+        // Every other cancelled operation leaves the workload as it was.
+        FaultChange::Ended(Ending::Cancelled) => match operation.kind {
+            OperationKind::Deploy => Some(cancelled("deployment", workload)),
+            OperationKind::Decommission => Some(cancelled("removal", workload)),
+            _ => before,
+        },
+    }
+}
+
+/// Returns what a cancelled deployment or removal left on the nodes.
+fn cancelled(what: &str, workload: &WorkloadView) -> Fault {
+    let touched = workload.members.iter().filter(|member| member.touched && member.state != MemberState::Removed);
+    let left: Vec<String> = touched.map(|member| format!("{} on {}", member.name, member.machine.name)).collect();
+    let left = match left.as_slice() {
+        [] => "nothing was left on its nodes".to_owned(),
+        left => format!("it may have left files and services of {}", left.join(", ")),
+    };
+    Fault {
+        code: Code::OperationCancelled.to_string(),
+        class: FaultClass::Retryable,
+        summary: format!("the {what} was cancelled; {left}"),
+        evidence: None,
+        next: NextAction::resume_or_remove(&workload.name),
+    }
+}
+
 fn lifecycle(before: Lifecycle, operation: &OperationView<'_>) -> Lifecycle {
     use {OperationKind as K, OperationState as S};
-    let workload_failed =
-        operation.steps.iter().any(|step| step.state == StepState::Failed && step.spec.scope == FailureScope::Workload);
     match (operation.kind, operation.state) {
         (K::Deploy, S::Queued) => Lifecycle::Requested,
         (K::Deploy, S::Running | S::Waiting) => Lifecycle::Deploying,
         (K::Deploy, S::Succeeded) => Lifecycle::Running,
-        (K::Deploy, S::NeedsAttention) if !workload_failed => Lifecycle::Running,
+        (K::Deploy, S::NeedsAttention) if !operation_failed(operation.steps) => Lifecycle::Running,
         (K::Deploy, S::NeedsAttention | S::Failed) => Lifecycle::Failed,
         (K::Deploy | K::Decommission, S::Cancelled) => Lifecycle::Cancelled,
         (K::Decommission, S::Queued | S::Running | S::Waiting) => Lifecycle::Decommissioning,

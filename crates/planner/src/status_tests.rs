@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::{AllocationId, MemberId, NextAction, NodeId, ProjectId, Timestamp, WorkloadId};
+use gpuaas_model::{AllocationId, MemberId, MemberPlace, NextAction, NodeId, ProjectId, Timestamp, WorkloadId};
 use serde_json::Value;
 
 use super::*;
 use crate::{
-    plan::StepSpec,
+    plan::{FailureScope, StepSpec},
     test_steps,
-    view::{NodeView, ReleaseView},
+    view::{MachineView, ReleaseView},
 };
 
 const SINCE: Timestamp = Timestamp::from_millis(1);
@@ -25,8 +25,11 @@ fn member(state: MemberState, health: Health) -> MemberView {
         name: "server-1".into(),
         component_key: "server".into(),
         ordinal: 1,
-        allocation: AllocationId::from_uuid(uuid(2)),
-        node: NodeView { id: NodeId::from_uuid(uuid(3)), name: name("gpu-1"), address: "10.0.0.1".into() },
+        place: MemberPlace::Allocation {
+            allocation: AllocationId::from_uuid(uuid(2)),
+            node: NodeId::from_uuid(uuid(3)),
+        },
+        machine: MachineView { name: name("gpu-1"), address: "10.0.0.1".into() },
         state,
         health,
         touched: true,
@@ -76,17 +79,17 @@ fn well() -> MemberView {
 }
 
 #[test]
-fn deployment_fails_only_with_a_step_of_workload_scope() {
+fn deployment_fails_only_with_a_step_of_operation_scope() {
     let lifecycle = |state, steps: &[StepProgress]| of(OperationKind::Deploy, state, steps, Vec::new()).lifecycle;
-    let (whole, part) = (FailureScope::Workload, FailureScope::Member);
+    let (whole, part) = (FailureScope::Operation, FailureScope::Member);
     assert_eq!(lifecycle(OperationState::Queued, &[]), Lifecycle::Requested);
     assert_eq!(lifecycle(OperationState::Running, &[]), Lifecycle::Deploying);
     assert_eq!(lifecycle(OperationState::Waiting, &[]), Lifecycle::Deploying);
     assert_eq!(lifecycle(OperationState::Succeeded, &[]), Lifecycle::Running);
     assert_eq!(lifecycle(OperationState::Cancelled, &[]), Lifecycle::Cancelled);
     let needs_attention = |steps: &[StepProgress]| lifecycle(OperationState::NeedsAttention, steps);
-    assert_eq!(needs_attention(&[step("join", StepState::Failed, part)]), Lifecycle::Running);
-    assert_eq!(needs_attention(&[step("bootstrap", StepState::Failed, whole)]), Lifecycle::Failed);
+    assert_eq!(needs_attention(&[step("join", StepState::Failed, part.clone())]), Lifecycle::Running);
+    assert_eq!(needs_attention(&[step("bootstrap", StepState::Failed, whole.clone())]), Lifecycle::Failed);
     let others = [step("bootstrap", StepState::Succeeded, whole), step("join", StepState::Failed, part)];
     assert_eq!(needs_attention(&others), Lifecycle::Running);
 }
@@ -141,7 +144,7 @@ fn removed_or_cancelled_workload_has_no_health() {
 #[test]
 fn phase_is_of_the_active_step_or_the_last_succeeded_one() {
     let phase = |steps: &[StepProgress]| of(OperationKind::Deploy, OperationState::Running, steps, Vec::new()).phase;
-    let step = |name: &str, state| step(name, state, FailureScope::Workload);
+    let step = |name: &str, state| step(name, state, FailureScope::Operation);
     let (done, pending) = (StepState::Succeeded, StepState::Pending);
     assert_eq!(phase(&[step("one", done), step("two", StepState::Running), step("three", pending)]), "two");
     assert_eq!(phase(&[step("one", done), step("two", StepState::Backoff)]), "two");
@@ -182,4 +185,31 @@ fn recovery_follows_the_worst_fault() {
     let runs = [step("p", StepState::Running, FailureScope::Member)];
     let busy = of(OperationKind::AddMember, OperationState::Running, &runs, vec![failed(F::Manual)]).recovery;
     assert_eq!(busy, R::ManualIntervention);
+}
+
+#[test]
+fn fault_of_a_workload_follows_failed_steps_and_the_end_of_the_operation() {
+    let (earlier, later) = (fault(FaultClass::Manual), fault(FaultClass::Terminal));
+    let operation_step = [step("p", StepState::Failed, FailureScope::Operation)];
+    let member_step = [step("p", StepState::Failed, FailureScope::Member)];
+    let left = workload(vec![member(MemberState::Pending, Health::Progressing)]);
+    let after = |kind, steps: &[StepProgress], change| {
+        let operation = OperationView { kind, state: OperationState::Running, steps };
+        super::fault(Some(earlier.clone()), change, &left, &operation)
+    };
+    let failed = |scope| FaultChange::StepFailed { scope, fault: later.clone() };
+    let deploy = OperationKind::Deploy;
+    assert_eq!(after(deploy, &operation_step, failed(FailureScope::Operation)), Some(later.clone()));
+    assert_eq!(after(deploy, &operation_step, failed(FailureScope::Member)), Some(earlier.clone()), "only a member");
+    let survived = FailureScope::Component { component: "server".to_owned(), may_fail: 1 };
+    assert_eq!(after(deploy, &member_step, failed(survived)), Some(earlier.clone()), "the operation goes on");
+    assert_eq!(after(deploy, &[], FaultChange::Ended(Ending::NeedsAttention)), Some(earlier.clone()));
+    assert_eq!(after(deploy, &[], FaultChange::Ended(Ending::Succeeded)), None);
+    let cancelled = |kind| after(kind, &[], FaultChange::Ended(Ending::Cancelled)).expect("a fault").summary;
+    assert_eq!(
+        cancelled(deploy),
+        "the deployment was cancelled; it may have left files and services of server-1 on gpu-1"
+    );
+    assert!(cancelled(OperationKind::Decommission).starts_with("the removal was cancelled"));
+    assert_eq!(cancelled(OperationKind::AddMember), earlier.summary, "it leaves the workload as it was");
 }

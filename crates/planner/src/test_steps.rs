@@ -1,6 +1,30 @@
-//! Steps for tests.
+//! Steps and a manifest for tests.
 
-use crate::plan::{FailureScope, RecordKind, Retry, StepAction, StepKey, StepSpec};
+use serde_json::Value;
+
+use crate::{
+    manifest::Manifest,
+    plan::{FailureScope, RecordKind, Retry, StepAction, StepKey, StepSpec},
+};
+
+/// Returns the manifest of an app without anything.
+pub(crate) fn manifest() -> Manifest {
+    Manifest {
+        slug: "rke2".into(),
+        name: "RKE2".into(),
+        summary: String::new(),
+        placement_schema: Value::Null,
+        added_members_schema: Value::Null,
+        config_schema: Value::Null,
+        promises: Vec::new(),
+        not_promised: Vec::new(),
+        phases: Vec::new(),
+        tasks: Vec::new(),
+        operations: Vec::new(),
+        release_files: Vec::new(),
+        release_sums: String::new(),
+    }
+}
 
 /// Returns a milestone without needs, with one attempt, whose failure affects only its member.
 pub(crate) fn step(key: &str, phase: &str) -> StepSpec {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_model::{AllocationId, Health, MemberId, MemberState, Name, NodeId, ProjectId, SecretId, WorkloadId};
+use gpuaas_model::{Health, MemberId, MemberPlace, MemberState, Name, NodeId, ProjectId, SecretId, WorkloadId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -38,10 +38,10 @@ pub struct MemberView {
     pub component_key: String,
     /// Number within the component, from 1; never reused.
     pub ordinal: u32,
-    /// Allocation through which the member has its node.
-    pub allocation: AllocationId,
-    /// Node on which the member runs.
-    pub node: NodeView,
+    /// Where the member runs.
+    pub place: MemberPlace,
+    /// The machine at that place.
+    pub machine: MachineView,
     /// State in the member's lifecycle.
     pub state: MemberState,
     /// Health, as its unit's report shows it.
@@ -50,12 +50,21 @@ pub struct MemberView {
     pub touched: bool,
 }
 
-/// The data of a node that an app needs.
+/// The data of a member's machine that an app needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineView {
+    /// Name, which is also the name of its KubeNode.
+    pub name: Name,
+    /// Address at which its services listen; empty until an agent has reported one.
+    pub address: String,
+}
+
+/// The data of a node that a placement needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
     /// Id of the node.
     pub id: NodeId,
-    /// Name, which is also the name of its KubeNode.
+    /// Name of the node.
     pub name: Name,
     /// Address at which its services listen; empty until an agent has reported one.
     pub address: String,

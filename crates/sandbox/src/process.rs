@@ -205,7 +205,7 @@ pub(crate) fn id(child: &Child) -> Option<Pid> {
     child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
 }
 
-/// Ends every process of the sandbox: with SIGTERM first if `politely`, then with SIGKILL. Returns when none is left, or 60 s after
+/// Ends every process of the sandbox: with SIGTERM first if `graceful`, then with SIGKILL. Returns when none is left, or 60 s after
 /// SIGKILL.
 pub(crate) async fn end_all(root: &Utf8Path, graceful: bool) {
     for signal in [Signal::TERM, Signal::KILL].into_iter().skip(usize::from(!graceful)) {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gpuaas_artifacts::ArtifactStore;
-use gpuaas_channel::{Admission, ArtifactBody, ChannelBackend, FetchError, Holder, PresentedCertificate, Refused};
+use gpuaas_channel::{Admission, ArtifactBody, ChannelBackend, FetchError, PresentedCertificate, Refused};
 use gpuaas_engine::{
-    Engine, SignedSet,
+    Engine, EngineError, SignedSet,
     commands::{history, inspect, node},
 };
 use gpuaas_model::{Code, Coded, EnrolledNode, NodeId, NodeState, SecretId};
@@ -106,17 +106,6 @@ impl ChannelBackend for Backend {
         record_with_retries(self.engine.stopping(), "a node's absence", record).await;
     }
 
-    async fn holder(&self, id: NodeId) -> Option<Holder> {
-        let session = async { self.engine.store().read().await?.session(id).await };
-        let session = session.await.unwrap_or_else(|error| {
-            tracing::error!(node = %id, %error, "could not look up the replica of a node's channel");
-            None
-        })?;
-        let elsewhere = session.replica != self.engine.replica();
-        let address = session.address.filter(|_| elsewhere)?;
-        Some(Holder { replica: session.replica, address, instance: session.instance })
-    }
-
     async fn endpoints(&self) -> Vec<String> {
         let channels = async { node::channels(&self.engine, &mut self.engine.store().read().await?).await };
         channels.await.unwrap_or_else(|error| {
@@ -183,9 +172,6 @@ impl ChannelBackend for Backend {
     }
 }
 
-fn fetch_error(error: StoreError) -> FetchError {
-    match error {
-        StoreError::NotFound { .. } => FetchError::NotFound,
-        other => FetchError::Internal(other.to_string()),
-    }
+fn fetch_error(error: EngineError) -> FetchError {
+    if error.is_not_found() { FetchError::NotFound } else { FetchError::Internal(error.to_string()) }
 }

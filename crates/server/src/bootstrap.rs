@@ -39,6 +39,13 @@ pub(crate) fn catalog(rke2: Deadlines) -> Catalog {
         .with(AppEntry { app: Arc::new(Rke2::with_deadlines(rke2)), effects: Arc::new(Rke2Effects::default()) })
 }
 
+/// Returns the OpenAPI document, as a control plane with this catalog serves it.
+pub fn api_document() -> Value {
+    let catalog = catalog(Deadlines::default());
+    let manifests: Vec<_> = catalog.apps().map(|entry| entry.app.manifest()).collect();
+    gpuaas_api::document(&manifests)
+}
+
 /// Loads or creates the keys. The store holds them encrypted with the sealing key, which never enters the store.
 pub(crate) async fn keys(store: &Store, sealing: SealingKeys, ports: &Ports) -> Result<Keys, ServerError> {
     let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());

@@ -1,35 +1,18 @@
 //! Implements the engine's access to nodes with the node channel of this process.
 
-use std::sync::{Arc, OnceLock};
-
 use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 use gpuaas_channel::{Channel, ChannelError};
 use gpuaas_engine::{
     effects::Tunnel,
     ownership::NodeAccess,
-    port::{DispatchError, NodeTunnels, Nodes, TaskUpdate},
+    port::{DispatchError, NodeTunnels, Nodes},
 };
 use gpuaas_model::{NodeId, TaskId};
 use gpuaas_wire::session::TaskLine;
 
-/// The node channel once it exists. Engine and channel need each other to start, so the engine gets this placeholder.
-#[derive(Default)]
-pub(crate) struct ChannelSlot(OnceLock<Channel>);
-
-impl ChannelSlot {
-    pub(crate) fn set(&self, channel: Channel) {
-        // Set once, at the start of this process.
-        let _ = self.0.set(channel);
-    }
-
-    pub(crate) fn get(&self) -> Result<&Channel, ChannelError> {
-        self.0.get().ok_or(ChannelError::NotConnected)
-    }
-}
-
-pub(crate) struct ChannelNodes(pub(crate) Arc<ChannelSlot>);
-pub(crate) struct ChannelTunnels(pub(crate) Arc<ChannelSlot>);
+pub(crate) struct ChannelNodes(pub(crate) Channel);
+pub(crate) struct ChannelTunnels(pub(crate) Channel);
 
 #[async_trait]
 impl Nodes for ChannelNodes {
@@ -37,53 +20,42 @@ impl Nodes for ChannelNodes {
         &self,
         access: &NodeAccess,
         envelope: &str,
-    ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
-        let lines =
-            self.0.get().map_err(dispatch_error)?.dispatch(access.node(), envelope).await.map_err(dispatch_error)?;
-        Ok(lines.map(|line| line.map(update).map_err(dispatch_error)).boxed())
+    ) -> Result<BoxStream<'static, Result<TaskLine, DispatchError>>, DispatchError> {
+        let lines = self.0.dispatch(access.node(), envelope).await.map_err(dispatch_error)?;
+        Ok(lines.map(|line| line.map_err(dispatch_error)).boxed())
     }
 
     async fn cancel(&self, node: NodeId, task: TaskId) {
-        self.log_failure("cancellation", node, async { self.0.get()?.cancel(node, task).await }).await;
+        self.log_failure("cancellation", node, self.0.cancel(node, task)).await;
     }
 
     async fn observe(&self, node: NodeId, units: Vec<String>) {
-        self.log_failure("observed units", node, async { self.0.get()?.observe(node, units).await }).await;
+        self.log_failure("observed units", node, self.0.observe(node, units)).await;
     }
 
     async fn send_keys(&self, node: NodeId, signed_set: &str) -> bool {
-        let given = async { self.0.get()?.set_keys(node, signed_set).await };
-        given.await.inspect_err(|error| tracing::debug!(%node, %error, "the node did not accept the keys")).is_ok()
+        let given = self.0.set_keys(node, signed_set).await;
+        given.inspect_err(|error| tracing::debug!(%node, %error, "the node did not accept the keys")).is_ok()
     }
 
     fn recheck(&self, node: NodeId) {
-        if let Ok(channel) = self.0.get() {
-            channel.readmit(node);
-        }
+        self.0.readmit(node);
     }
 
     fn recheck_all(&self) {
-        if let Ok(channel) = self.0.get() {
-            channel.readmit_all();
-        }
+        self.0.readmit_all();
     }
 
     fn expect_reconnect(&self, node: NodeId) {
-        if let Ok(channel) = self.0.get() {
-            channel.await_return(node);
-        }
+        self.0.await_return(node);
     }
 
-    async fn broadcast_endpoints(&self) {
-        if let Ok(channel) = self.0.get() {
-            channel.broadcast_endpoints().await;
-        }
+    fn broadcast_endpoints(&self) {
+        self.0.broadcast_endpoints();
     }
 
     fn close_channels(&self) {
-        if let Ok(channel) = self.0.get() {
-            channel.disconnect_all();
-        }
+        self.0.disconnect_all();
     }
 }
 
@@ -105,17 +77,7 @@ impl ChannelNodes {
 #[async_trait]
 impl NodeTunnels for ChannelTunnels {
     async fn open(&self, access: &NodeAccess, port: u16) -> std::io::Result<Box<dyn Tunnel>> {
-        let channel = self.0.get().map_err(std::io::Error::other)?;
-        Ok(Box::new(channel.open_tunnel(access.node(), port).await.map_err(std::io::Error::other)?))
-    }
-}
-
-fn update(line: TaskLine) -> TaskUpdate {
-    match line {
-        TaskLine::Accepted => TaskUpdate::Accepted,
-        TaskLine::Progress(progress) => TaskUpdate::Progress(progress),
-        TaskLine::Ended(outcome) => TaskUpdate::Ended(outcome),
-        TaskLine::Interrupted => TaskUpdate::Interrupted,
+        Ok(Box::new(self.0.open_tunnel(access.node(), port).await.map_err(std::io::Error::other)?))
     }
 }
 

@@ -215,7 +215,9 @@ impl Coded for ServerError {
             Self::ImportDir { .. } => Code::ReleaseUnreachable,
             Self::SealingKeyRequired | Self::Backup(BackupError::KeyRequired) => Code::SealingKeyRequired,
             Self::Backup(BackupError::Rows(DumpError::NotEmpty(_))) => Code::StoreNotEmpty,
-            Self::Backup(BackupError::Invalid { .. } | BackupError::Artifact(_)) => Code::BackupInvalid,
+            Self::Backup(BackupError::NotABackup { .. } | BackupError::Invalid { .. } | BackupError::Artifact(_)) => {
+                Code::BackupInvalid
+            }
             Self::Backup(BackupError::Rows(DumpError::Malformed { .. } | DumpError::Schema { .. })) => {
                 Code::BackupInvalid
             }

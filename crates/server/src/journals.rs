@@ -1,18 +1,14 @@
 //! Reads journals of nodes for the API over the node channel.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 use gpuaas_api::Journals;
-use gpuaas_channel::ChannelError;
+use gpuaas_channel::{Channel, ChannelError};
 use gpuaas_engine::{CommandError, ownership::NodeAccess};
 use gpuaas_model::Code;
 use gpuaas_wire::session::{JournalLine, JournalRequest};
 
-use crate::channel_nodes::ChannelSlot;
-
-pub(crate) struct ChannelJournals(pub(crate) Arc<ChannelSlot>);
+pub(crate) struct ChannelJournals(pub(crate) Channel);
 
 #[async_trait]
 impl Journals for ChannelJournals {
@@ -21,8 +17,7 @@ impl Journals for ChannelJournals {
         access: &NodeAccess,
         request: &JournalRequest,
     ) -> Result<BoxStream<'static, Result<JournalLine, String>>, CommandError> {
-        let lines = async { self.0.get()?.journal(access.node(), request).await };
-        let lines = lines.await.map_err(refused)?;
+        let lines = self.0.journal(access.node(), request).await.map_err(refused)?;
         Ok(lines.map(|line| line.map_err(|error| error.to_string())).boxed())
     }
 }

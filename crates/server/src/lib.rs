@@ -27,6 +27,7 @@ mod sockets;
 mod verify;
 
 pub use backup::{BackupError, Manifest, Restored, backup, restore};
+pub use bootstrap::api_document;
 pub use data_dir::{CA_FILE, write_private};
 pub use error::ServerError;
 pub use first_admin::{OneTimeAdmin, recover_admin};
@@ -58,12 +59,13 @@ use crate::{
     archives::Archives,
     backend::Backend,
     certificates::Certificates,
-    channel_nodes::{ChannelNodes, ChannelSlot, ChannelTunnels},
+    channel_nodes::{ChannelNodes, ChannelTunnels},
     data_dir::DataDir,
     history::HistoryCheck,
     journals::ChannelJournals,
     prior_use::StartKind,
     reimage::HookProgram,
+    replicas::{ReplicaListener, Sessions},
     sealing_key::KeyFiles,
 };
 
@@ -157,13 +159,22 @@ async fn start_parts(options: &ServerOptions) -> Result<ControlPlane, ServerErro
     certificates::write_ca_file(ca_file.clone(), authorities.pem()).await?;
     reach(Point::Start(StartStage::CaKept));
 
-    let channel_slot = Arc::new(ChannelSlot::default());
     let channel_listener = bind("the node channel", options.channel_listen).await?;
     let channel_address = bound_address(&channel_listener, options.channel_listen);
     let peers = match store.is_shared() {
-        true => Some(replicas::ReplicaListener::open(options, &keys, &certificates).await?),
+        true => {
+            let sessions = Sessions { store: store.clone(), own: replica };
+            Some(ReplicaListener::open(options, &keys, &certificates, sessions).await?)
+        }
         false => None,
     };
+    let channel_options = ChannelOptions {
+        unreachable_after: ChannelOptions::UNREACHABLE_AFTER,
+        peers: peers.as_ref().map(|peers| peers.dial.clone()),
+        proxies: options.proxies(),
+        clock: ports.clock.clone(),
+    };
+    let (channel, service) = Channel::new(channel_listener, &channel_options, channel_tls);
     let artifacts = options.artifacts()?;
     let engine = Engine::new(EngineParts {
         store: store.clone(),
@@ -171,8 +182,8 @@ async fn start_parts(options: &ServerOptions) -> Result<ControlPlane, ServerErro
         ports: ports.clone(),
         catalog: bootstrap::catalog(options.rke2_deadlines),
         keys,
-        nodes: Arc::new(ChannelNodes(channel_slot.clone())),
-        tunnels: Arc::new(ChannelTunnels(channel_slot.clone())),
+        nodes: Arc::new(ChannelNodes(channel.clone())),
+        tunnels: Arc::new(ChannelTunnels(channel.clone())),
         endpoints: Endpoints {
             api_url: url.clone(),
             channel: options.channel_endpoint(channel_address),
@@ -185,22 +196,14 @@ async fn start_parts(options: &ServerOptions) -> Result<ControlPlane, ServerErro
     verify::log_missing_artifacts(&store, &artifacts).await?;
     let downloads = data.join("downloads");
     let backend = Arc::new(Backend { engine: engine.clone(), artifacts: artifacts.clone() });
-    let channel_options = ChannelOptions {
-        unreachable_after: ChannelOptions::UNREACHABLE_AFTER,
-        peers: peers.as_ref().map(|peers| peers.dial.clone()),
-        proxies: options.proxies(),
-        clock: ports.clock.clone(),
-    };
-    let (channel, service) = Channel::new(channel_listener, &channel_options, channel_tls, backend);
-    channel_slot.set(channel.clone());
     engine.join().await?;
 
     let stop = CancellationToken::new();
     let mut running = tokio::task::JoinSet::new();
     if let Some(peers) = peers {
-        running.spawn(peers.service(channel, identity).run(stop.clone()));
+        running.spawn(peers.service(channel.clone(), identity).run(stop.clone()));
     }
-    running.spawn(service.run(stop.clone()));
+    running.spawn(service.run(backend, stop.clone()));
     let importer = Importer { store: artifacts, scratch: downloads, sources: options.sources() };
     if options.allow_unverified_releases {
         tracing::warn!("allow-unverified-releases is set: releases are imported without verification");
@@ -212,7 +215,7 @@ async fn start_parts(options: &ServerOptions) -> Result<ControlPlane, ServerErro
         metrics_over_loopback: options.metrics_over_loopback,
         certificates: certificates.expiry.clone(),
     };
-    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(channel_slot)), api);
+    let state = ApiState::new(engine.clone(), importer, Arc::new(ChannelJournals(channel)), api);
     let api = https::Api::new(api_tls, gpuaas_api::router(state.clone()), options.proxies());
     running.spawn(api.serve(api_listener, stop.clone()));
     let (renewal, stopped) = (certificates.maintain(engine.clone(), ca_file.clone()), stop.clone());

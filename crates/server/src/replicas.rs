@@ -1,9 +1,12 @@
-//! The listener for other replicas and the settings for connecting to them.
+//! The listener for other replicas, and how they are found and connected to.
 
 use std::sync::Arc;
 
-use gpuaas_channel::{Channel, PeerOptions, PeerService};
+use async_trait::async_trait;
+use gpuaas_channel::{Channel, Holder, Holders, PeerOptions, PeerService};
 use gpuaas_engine::Keys;
+use gpuaas_model::{NodeId, ReplicaId};
+use gpuaas_store::Store;
 use gpuaas_trust::{ReplicaIdentity, replica_client_config, replica_server_config};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -25,6 +28,7 @@ impl ReplicaListener {
         options: &ServerOptions,
         keys: &Keys,
         certificates: &Certificates,
+        sessions: Sessions,
     ) -> Result<Self, ServerError> {
         let trust = |error: &dyn std::fmt::Display| ServerError::Trust(error.to_string());
         let listener = bind("the replicas' listener", options.replica_listen).await?;
@@ -34,11 +38,32 @@ impl ReplicaListener {
             .map_err(|error| trust(&error))?;
         let client = replica_client_config(certificates.trusted.clone(), certificates.replica.clone())
             .map_err(|error| trust(&error))?;
-        let dial = PeerOptions { control_plane: keys.control_plane().to_owned(), tls: client };
+        let holders = Arc::new(sessions);
+        let dial = PeerOptions { holders, control_plane: keys.control_plane().to_owned(), tls: client };
         Ok(Self { address, dial, listener, tls: Arc::new(tls) })
     }
 
     pub(crate) fn service(self, channel: Channel, identity: ReplicaIdentity) -> PeerService {
         PeerService::new(channel, identity.control_plane, self.listener, self.tls)
+    }
+}
+
+/// The rows that say which replica holds a node's channel.
+pub(crate) struct Sessions {
+    pub(crate) store: Store,
+    /// The replica of this process.
+    pub(crate) own: ReplicaId,
+}
+
+#[async_trait]
+impl Holders for Sessions {
+    async fn holder(&self, node: NodeId) -> Option<Holder> {
+        let session = async { self.store.read().await?.session(node).await };
+        let session = session.await.unwrap_or_else(|error| {
+            tracing::error!(%node, %error, "could not look up the replica of a node's channel");
+            None
+        })?;
+        let address = session.address.filter(|_| session.replica != self.own)?;
+        Some(Holder { replica: session.replica, address, instance: session.instance })
     }
 }

@@ -1,6 +1,7 @@
 //! Notifies the service manager that the unit is up: one datagram `READY=1`, from the main process only.
 //!
-//! Supports abstract sockets (leading `@`) and socket paths longer than the 107 bytes that an address can hold.
+//! Supports abstract sockets (leading `@`) and socket paths longer than the 107 bytes that an address can hold; the crate `sd-notify` supports
+//! neither.
 
 use std::io;
 use std::os::fd::AsRawFd as _;

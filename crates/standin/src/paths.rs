@@ -74,7 +74,7 @@ pub(crate) fn write(path: &Utf8Path, mode: u32, content: impl AsRef<[u8]>) -> io
     replace(path, mode, content.as_ref(), false).map_err(|error| at(path, error))
 }
 
-/// As [`write`], and returns only after file and folder are synced to disk.
+/// As [`write()`], and returns only after file and folder are synced to disk.
 pub(crate) fn write_durable(path: &Utf8Path, mode: u32, content: impl AsRef<[u8]>) -> io::Result<()> {
     replace(path, mode, content.as_ref(), true).map_err(|error| at(path, error))
 }

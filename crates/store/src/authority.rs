@@ -1,5 +1,5 @@
 //! Certificate authorities: certificates and states in plain, private keys sealed. Each row carries a code that proves
-//! that the platform wrote it ([`crate::genuine`]) and that covers the sealed key too, so nodes never receive an
+//! that the platform wrote it ([`crate::record_verifier`]) and that covers the sealed key too, so nodes never receive an
 //! authority that someone else wrote into the database.
 
 use gpuaas_model::KeyState;

@@ -77,7 +77,7 @@ impl Dialect {
         }
     }
 
-    /// Ends a savepoint, rolled back if `is_dropped`, and begins the next.
+    /// Ends a savepoint, rolled back if `is_rolled_back`, and begins the next.
     pub(crate) const fn next_savepoint(self, is_rolled_back: bool) -> &'static str {
         match is_rolled_back {
             true => "rollback to savepoint change; release savepoint change; savepoint change",
@@ -222,6 +222,8 @@ impl Dialect {
             (Self::Postgres, 10) => Some(include_str!("../migrations/postgres_0010_retention.sql")),
             (Self::Sqlite, 12) => Some(include_str!("../migrations/sqlite_0012_audit_workloads.sql")),
             (Self::Postgres, 12) => Some(include_str!("../migrations/postgres_0012_audit_workloads.sql")),
+            (Self::Sqlite, 13) => Some(include_str!("../migrations/sqlite_0013_left_machines.sql")),
+            (Self::Postgres, 13) => Some(include_str!("../migrations/postgres_0013_left_machines.sql")),
             (Self::Sqlite | Self::Postgres, _) => None,
         }
     }

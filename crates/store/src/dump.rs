@@ -257,7 +257,8 @@ fn read(from: &mut (dyn BufRead + Send), number: u64) -> Result<Line, DumpError>
     if !line.ends_with(b"\n") {
         return Err(malformed("the line is incomplete".to_owned()));
     }
-    serde_json::from_slice(&line).map_err(|error| malformed(error.to_string()))
+    // The parser's message quotes the line.
+    serde_json::from_slice(&line).map_err(|_| malformed("it is no line of a dump".to_owned()))
 }
 
 /// Writes a row; before the first row of a table, also its name and columns.

@@ -1,5 +1,5 @@
 //! Enrollment tokens: each is valid once, for one node, until it expires. Each row carries a code that proves that the
-//! platform wrote it ([`crate::genuine`]).
+//! platform wrote it ([`crate::record_verifier`]).
 
 use gpuaas_model::{NodeId, Timestamp};
 

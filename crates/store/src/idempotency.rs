@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Tx {
-    /// Stores an answer. An existing answer under the same key is kept, unless it is older than `forgotten_before`.
+    /// Stores an answer. An existing answer under the same key is kept, unless it is older than `expired_before`.
     pub async fn put_idempotency(
         &mut self,
         answer: &IdempotencyRecord,

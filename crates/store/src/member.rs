@@ -4,7 +4,7 @@ use gpuaas_model::{MemberId, MemberState, MemberStateName, NodeId, WorkloadId};
 
 use crate::{
     error::StoreError,
-    query::{Value, document, get_int, text},
+    query::{Value, document, get_int, text, text_or_empty},
     record::MemberRecord,
     store::{Change, Reader, Tx},
 };
@@ -13,11 +13,10 @@ impl Tx {
     /// Appends members to a workload. Fails with [`StoreError::AllocationInUse`] if another member uses an allocation.
     pub async fn insert_members(&mut self, members: &[MemberRecord]) -> Result<(), StoreError> {
         for member in members {
-            if let Some((_, workload)) = self.allocation_workload(member.allocation).await? {
-                return Err(StoreError::AllocationInUse {
-                    allocation: member.allocation,
-                    workload: workload.to_string(),
-                });
+            if let Some(allocation) = member.place.allocation()
+                && let Some((_, workload)) = self.allocation_workload(allocation).await?
+            {
+                return Err(StoreError::AllocationInUse { allocation, workload: workload.to_string() });
             }
             let sql = "select coalesce(max(position), -1) + 1 as position from members where workload_id = $1";
             let row = self.row(sql, vec![text(member.workload)]).await?;
@@ -26,13 +25,13 @@ impl Tx {
                 text(member.id),
                 text(member.workload),
                 Value::Int(position),
-                text(member.allocation),
-                text(member.node),
+                text_or_empty(member.place.allocation()),
+                text_or_empty(member.place.node()),
                 text(member.state.name()),
                 document(member)?,
             ];
             let sql = "insert into members (id, workload_id, position, allocation_id, node_id, state, doc) \
-                       values ($1, $2, $3, $4, $5, $6, $7)";
+                       values ($1, $2, $3, nullif($4, ''), nullif($5, ''), $6, $7)";
             self.execute(sql, values).await?;
         }
         Ok(())
@@ -49,8 +48,8 @@ impl Tx {
         let values = vec![text(member.id), text(before), text(next.state.name()), document(&next)?];
         match self.execute("update members set state = $3, doc = $4 where id = $1 and state = $2", values).await? {
             1 => {
-                if next.state == MemberState::Removed {
-                    self.hints.push(Change::Node(member.node));
+                if let (MemberState::Removed, Some(node)) = (&next.state, member.place.node()) {
+                    self.hints.push(Change::Node(node));
                 }
                 Ok(next)
             }

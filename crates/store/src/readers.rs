@@ -108,7 +108,7 @@ impl SingleStatement {
         if mem::replace(&mut self.has_read, true) {
             return Err(StoreError::Database("a reader for one statement cannot run another".to_owned()));
         }
-        // As in `lend`: the attempt after the last pooled connection opens a new one.
+        // As in [`Readers::snapshot`]: the attempt after the last pooled connection opens a new one.
         for _ in 0..READERS_MAX {
             match self.read(sql.clone(), values.clone(), most).await {
                 Err(StoreError::Unreachable(_)) => {}

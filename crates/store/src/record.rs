@@ -6,6 +6,7 @@ mod history;
 mod inventory;
 mod operation;
 mod replica;
+mod step;
 mod workload;
 
 pub use {

@@ -4,7 +4,7 @@
 //! Guarantees: tokens, service accounts, task-signing keys, certificate authorities and enrollments are read only here.
 //! A row whose authentication code is wrong is treated as absent wherever its record is read, and reported to subscribers.
 //! The code covers the whole record, and the columns next to it must agree with it, so no genuine record can be found,
-//! counted or revoked as another one. Exception: [`Reader::good_tokens`] counts rows without verifying their codes.
+//! counted or revoked as another one. Exception: [`Reader::valid_token_count`] counts rows without verifying their codes.
 //!
 //! Deliberately absent: the key, which never enters the store, and protection against rollback: an older version of the
 //! same row is genuine too. Records for which that matters carry their own end time. A service account whose deletion

@@ -63,7 +63,7 @@ impl Store {
     }
 
     /// Evicts a replica with all its sessions and leases, and hints its operations to the other replicas. Returns false
-    /// if it was already evicted, or if it is alive and `burial` requires an expired lease.
+    /// if it was already evicted, or if it is alive and `eviction` requires an expired lease.
     pub async fn evict_replica(&self, id: ReplicaId, eviction: Eviction) -> Result<bool, StoreError> {
         with_retries(async || {
             let mut tx = self.begin().await?;

@@ -1,4 +1,4 @@
-//! Service accounts of projects. Each row carries a code that proves that the platform wrote it ([`crate::genuine`]).
+//! Service accounts of projects. Each row carries a code that proves that the platform wrote it ([`crate::record_verifier`]).
 
 use gpuaas_model::{Name, ProjectId, Timestamp};
 

@@ -1,5 +1,5 @@
 //! Task-signing keys: public keys and states in plain, seeds sealed. Each row carries a code that proves that the
-//! platform wrote it ([`crate::genuine`]) and that covers the sealed seed too.
+//! platform wrote it ([`crate::record_verifier`]) and that covers the sealed seed too.
 
 use gpuaas_model::{KeyState, NodeId, Timestamp};
 use uuid::Uuid;

@@ -1,5 +1,5 @@
 //! API tokens, found by the digest of their secret. Each row carries a code that proves that the platform wrote it
-//! ([`crate::genuine`]).
+//! ([`crate::record_verifier`]).
 
 use gpuaas_model::{ProjectId, ServiceAccountId, Timestamp, TokenId};
 

@@ -79,6 +79,7 @@ behaviours! {
         node_has_one_open_allocation_and_is_free_after_its_release,
         the_database_itself_refuses_a_second_open_allocation_of_a_node,
         an_allocation_carries_one_member_and_the_refusal_names_the_workload,
+        members_on_external_machines_have_neither_allocation_nor_node,
         the_database_itself_refuses_a_second_member_on_an_allocation,
         a_workload_has_one_open_operation_and_the_refusal_names_it,
         the_database_itself_refuses_a_second_open_operation_of_a_workload,

@@ -93,7 +93,7 @@ fn outcome_of(accepted: bool) -> Outcome {
     if accepted { Outcome::Accepted } else { Outcome::Refused }
 }
 
-/// Asserts that `look` accepts `document` and refuses [`CASES`] different mutations of it.
+/// Asserts that `check` accepts `document` and refuses [`CASES`] different mutations of it.
 fn assert_mutations_refused(kind: &str, document: &[u8], check: impl Fn(&[u8]) -> Outcome) {
     assert_ne!(check(document), Outcome::Refused, "{kind}: the unchanged document is accepted");
     let seed: [u8; 32] = std::array::from_fn(|at| kind.as_bytes()[at % kind.len()]);

@@ -47,7 +47,7 @@ pub fn is_renewable(certificate: &[u8], now: Timestamp) -> Result<bool, Identity
     Ok(now.plus(NODE_CERTIFICATE_LIFE / 2) >= expires_at(certificate)?)
 }
 
-/// Accepts certificates that `in_time` accepts, and those that expired at most [`RENEWAL_GRACE`] ago.
+/// Accepts certificates that `currently_valid` accepts, and those that expired at most [`RENEWAL_GRACE`] ago.
 #[derive(Debug)]
 pub(crate) struct RenewableClients {
     currently_valid: Arc<dyn ClientCertVerifier>,

@@ -95,7 +95,7 @@ pub fn api_server_config(shown: Arc<ReloadableCertificate>, oldest: OldestTls) -
 }
 
 /// Configures the channel's listener. The handshake requires a client certificate of a `trusted` authority. It also accepts an expired
-/// certificate that can still be renewed, so the caller must check its [`Standing`](crate::Standing).
+/// certificate that can still be renewed, so the caller must check its [`PermittedUse`](crate::PermittedUse).
 pub fn channel_server_config(
     shown: Arc<ReloadableCertificate>,
     trusted: &Arc<TrustedAuthorities>,

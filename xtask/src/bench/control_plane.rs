@@ -149,12 +149,12 @@ impl ControlPlane {
         Ok(Self { dev, ready, postmaster, ready_after })
     }
 
-    /// Returns a client with a platform admin's token and a connection that it keeps open.
+    /// Returns a client with a platform admin's token.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
-        Ok(self.client_with(&self.ready.token)?.with_persistent_connection())
+        self.client_with(&self.ready.token)
     }
 
-    /// Returns a client with another token; it opens a connection per request.
+    /// Returns a client with another token.
     pub(super) fn client_with(&self, token: &str) -> anyhow::Result<Client> {
         Ok(Client::new(&self.ready.url, &fs::read(&self.ready.ca_file)?, token)?)
     }

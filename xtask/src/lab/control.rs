@@ -156,7 +156,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Waits for the first condition that `is_it` accepts. Fails if a condition arrives later than `longest` and is not accepted.
+    /// Waits for the first condition that `is_done` accepts. Fails if a condition arrives later than `longest` and is not accepted.
     pub(super) fn watch(&self, longest: Duration, is_done: impl Fn(&Condition) -> bool) -> anyhow::Result<Condition> {
         let began = Instant::now();
         let mut lines = self.send(Request::Watch)?;

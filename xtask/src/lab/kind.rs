@@ -59,7 +59,7 @@ pub(super) trait Kind: Send + Sync {
     /// Creates what a node keeps across boots, recording each item in the journal first.
     fn create(&self, plan: &Plan, journal: &mut Journal) -> anyhow::Result<()>;
 
-    /// Removes everything that `lay` created; the node is off.
+    /// Removes everything that `create` created; the node is off.
     fn wipe(&self, plan: &Plan) -> anyhow::Result<()>;
 
     /// Returns the process of one boot, a member of the node's cgroup from its first instruction. It ends with the boot and notifies
@@ -70,7 +70,7 @@ pub(super) trait Kind: Send + Sync {
     /// Interprets the exit status of that process.
     fn boot_end(&self, status: ExitStatus) -> BootEnd;
 
-    /// Returns a command that runs `words` in the cgroups and namespaces of the booted node, whose init has the PID `leader`.
+    /// Returns a command that runs `argv` in the cgroups and namespaces of the booted node, whose init has the PID `leader`.
     fn inside(&self, plan: &Plan, leader: i32, argv: &[&str]) -> anyhow::Result<Command>;
 }
 

@@ -70,7 +70,7 @@ impl Journal {
         Ok(Self { file })
     }
 
-    /// Records that `thing` is created next.
+    /// Records that `resource` is created next.
     pub(super) fn record(&mut self, resource: Resource) -> anyhow::Result<()> {
         self.write(&Line::Making(resource))
     }

@@ -2,6 +2,7 @@
 
 mod layers;
 mod merges;
+mod paths;
 mod purity;
 mod scripts;
 mod security;
@@ -21,9 +22,16 @@ pub(crate) fn run() -> anyhow::Result<()> {
 /// Runs the checks of our own code. The project rules report all of their findings before the run fails.
 pub(crate) fn form() -> anyhow::Result<()> {
     shell::run("rustfmt", &mut shell::cargo(&["fmt", "--all", "--check"]))?;
-    let findings: Vec<String> =
-        [layers::check()?, size::check()?, purity::check()?, merges::check()?, security::check()?, words::check()?]
-            .concat();
+    let findings: Vec<String> = [
+        layers::check()?,
+        size::check()?,
+        purity::check()?,
+        merges::check()?,
+        security::check()?,
+        words::check()?,
+        paths::check()?,
+    ]
+    .concat();
     for finding in &findings {
         eprintln!("error: {finding}");
     }
@@ -33,6 +41,8 @@ pub(crate) fn form() -> anyhow::Result<()> {
     scripts::check()?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     shell::run("clippy", &mut shell::cargo(&clippy))?;
+    let links = ["doc", "--workspace", "--no-deps", "--document-private-items", "--locked", "--quiet"];
+    shell::run("links in doc comments", &mut shell::cargo(&links))?;
     // Missing operations are detected by a test that combines API, command line and client.
     let coverage = [
         "test",

@@ -96,7 +96,7 @@ pub(crate) fn glibc_needed(program: &Utf8Path) -> anyhow::Result<(u32, u32)> {
     newest(&symbols).with_context(|| format!("the symbols of {program} name no version of glibc"))
 }
 
-/// Lists which of [`OF_TESTS`] a program contains.
+/// Lists which of [`TEST_VARIABLES`] a program contains.
 fn named_in(program: &[u8]) -> Vec<&'static str> {
     TEST_VARIABLES.into_iter().filter(|name| memchr::memmem::find(program, name.as_bytes()).is_some()).collect()
 }

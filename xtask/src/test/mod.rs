@@ -18,6 +18,7 @@ use camino::Utf8PathBuf;
 use selection::IntegrationTests;
 
 use crate::{
+    clients,
     components::{self, ComponentsOptions},
     demo, fuzz_api, lint, release, shell, tools,
 };
@@ -81,8 +82,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs everything that mostly waits: tests that deploy, the kill matrix (`--full`), API fuzzing, the demo and booted machines. After a
-/// failed test, only the tests run.
+/// Runs everything that mostly waits: tests that deploy, the kill matrix (`--full`), API fuzzing, generated clients, the demo and booted
+/// machines. After a failed test, only the tests run.
 fn wait(
     first: anyhow::Result<()>,
     tests: &IntegrationTests,
@@ -106,11 +107,20 @@ fn wait(
         shell::run("the kill matrix", matrix.envs(environment))?;
     }
     if options.quick {
-        counts.figures.push(format!("{}: NOT RUN: skipped by --quick", booted::KIND));
+        for kind in [clients::KIND, booted::KIND] {
+            counts.figures.push(format!("{kind}: NOT RUN: skipped by --quick"));
+        }
         return Ok(());
     }
     eprintln!("==> fuzz-api --bounded");
     fuzz_api::run_bounded()?;
+    eprintln!("==> clients");
+    for (language, outcome) in clients::test()? {
+        match outcome {
+            Ok(()) => *counts.passed.entry(clients::KIND).or_default() += 1,
+            Err(why) => counts.figures.push(format!("{}: {language}: NOT RUN: {why}", clients::KIND)),
+        }
+    }
     eprintln!("==> demo --once");
     demo::run(&demo::Options::once())?;
     prepared.recv().context("the preparation for booted machines ended without a result")??;
@@ -130,6 +140,7 @@ fn compute(
     counts: &mut Counts,
 ) -> anyhow::Result<()> {
     if !options.quick {
+        clients::prepare();
         // After a failed test the receiver no longer exists.
         let _ = prepared.send(fuzz_api::prepare().and_then(|()| booted::prepare()));
     }

@@ -1,5 +1,5 @@
-//! The handlers of the task types, one file each. Every handler is idempotent: it checks before it acts, so that a repetition after an
-//! interruption does only what is missing.
+//! The handlers of the task types, one file each, and what several of them use (`clock`, `mounts`). Every handler is idempotent: it checks
+//! before it acts, so that a repetition after an interruption does only what is missing.
 
 pub(crate) mod artifact_fetch;
 mod clock;

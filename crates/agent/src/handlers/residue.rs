@@ -25,13 +25,13 @@ const UNIT_FOLDERS: [&str; 6] = [
     "/lib/systemd/system",
 ];
 
-/// Checks, and repeats the check while processes or ports may still be ending.
+/// Processes and ports end a moment after what ended them, so the check is repeated until they have, or until the time for it is over.
 pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport, TaskFailure> {
-    let settled = tokio::time::Instant::now() + SETTLE_TIMEOUT.min(context.time_left() / 2);
+    let settle_until = tokio::time::Instant::now() + SETTLE_TIMEOUT.min(context.time_left() / 2);
     loop {
         let report = find_residue(&task, &context).await?;
         let may_end = |item: &ResidueItem| matches!(item.kind, ResidueKind::Port | ResidueKind::Process);
-        if !report.items.iter().any(may_end) || tokio::time::Instant::now() >= settled {
+        if !report.items.iter().any(may_end) || tokio::time::Instant::now() >= settle_until {
             return Ok(report);
         }
         context.report_progress("waiting for processes and listeners to end");
@@ -42,12 +42,12 @@ pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport
 async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport, TaskFailure> {
     let host = &context.host;
     let mut found = Found::default();
-    // Artifacts were staged for every app.
+    // Every app stages artifacts, so the staging directory is always checked.
     for path in task.paths.iter().map(String::as_str).chain([STAGING]) {
         match host.exists(Utf8Path::new(path)).await {
             Ok(true) => found.item(ResidueKind::Path, path.to_owned()),
             Ok(false) => {}
-            // Nothing is looked for behind a link: the link itself is residue.
+            // The check does not follow a link: it reports the link.
             Err(HostError::UnsafePath { at, .. }) => found.item(ResidueKind::Path, at.into_string()),
             Err(error) => return Err(host_failed(error)),
         }
@@ -80,18 +80,18 @@ async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport
 /// file until the next daemon-reload; this task does not reload, because a reload affects everything else on the machine.
 async fn units(task: &Residue, context: &Context) -> Result<Vec<String>, TaskFailure> {
     let host = &context.host;
-    let mut there = Vec::new();
+    let mut present = Vec::new();
     for unit in &task.units {
         let Some(status) = host.unit(unit).await.map_err(host_failed)? else { continue };
-        let mut is_there = status.active != "inactive";
+        let mut is_present = status.active != "inactive";
         for folder in UNIT_FOLDERS.map(Utf8Path::new) {
-            is_there = is_there || host.exists(&folder.join(unit)).await.map_err(host_failed)?;
+            is_present = is_present || host.exists(&folder.join(unit)).await.map_err(host_failed)?;
         }
-        if is_there {
-            there.push(unit.clone());
+        if is_present {
+            present.push(unit.clone());
         }
     }
-    Ok(there)
+    Ok(present)
 }
 
 struct Found {
@@ -131,7 +131,7 @@ impl Found {
         links.into_iter().filter(is_left).for_each(|link| self.item(ResidueKind::Link, link));
     }
 
-    /// Adds the rules. Rules that cannot be listed are reported as unseen, not as clean.
+    /// Adds the rules. Rules that cannot be listed are reported as unchecked, not as clean.
     fn rules(&mut self, rules: Result<Option<Vec<String>>, HostError>) {
         let why = match rules {
             Ok(Some(rules)) => return rules.into_iter().for_each(|rule| self.item(ResidueKind::FirewallRule, rule)),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn staged_artifacts_and_links_in_the_way_are_residue() {
+    async fn staged_artifacts_and_a_symlink_in_a_listed_path_are_residue() {
         let staging = "/var/lib/gpuaas-agent/artifacts";
         let (folder, host) = sandbox(&[("/var/lib/gpuaas-agent/artifacts/0a1b", "x"), ("/mnt/disk/x", "")]);
         std::os::unix::fs::symlink("../../mnt/disk", folder.path().join("var/lib/rancher")).unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_cannot_be_listed_are_reported_as_unseen() {
+    fn rules_that_cannot_be_listed_are_reported_as_unchecked() {
         let failed = HostError::Program { program: "/usr/sbin/nft".into(), message: "it broke".to_owned() };
         for (rules, why) in [(Ok(None), "no program"), (Err(failed), "it broke")] {
             let mut found = Found::default();

@@ -1,5 +1,5 @@
-//! `rke2.kubeconfig.read`: stores the distribution's own admin kubeconfig in the control plane's sealed store. It passes through memory and
-//! the channel, never through ledger, events or log.
+//! `rke2.kubeconfig.read`: stores the distribution's own admin kubeconfig in the control plane's sealed store. The kubeconfig passes
+//! through memory and the channel, never through ledger, events or log.
 
 use camino::Utf8Path;
 use gpuaas_model::Code;

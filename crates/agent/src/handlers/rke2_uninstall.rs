@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_host::{Changed, Command, FileSpec, Host};
+use gpuaas_model::Code;
 use gpuaas_wire::task::{Rke2Uninstall, Rke2Uninstalled, TaskFailure};
 
 use super::{artifact_fetch::STAGING, rke2_install::PREFIX};
@@ -33,6 +34,9 @@ const CHAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the script if it is there. Its exit status is reported, but not relied on: the residue report shows what is left.
 pub(crate) async fn run(task: Rke2Uninstall, context: Context) -> Result<Rke2Uninstalled, TaskFailure> {
+    if let Some(path) = task.foreign_path() {
+        return Err(TaskFailure::new(Code::TaskParamsInvalid, format!("{path} is not a path of RKE2")));
+    }
     let (host, script) = (context.host.as_ref(), Utf8Path::new(SCRIPT));
     // Runs first, and even if nothing is installed: artifacts are staged before the installation.
     if let Err(error) = host.remove(Utf8Path::new(STAGING)).await {
@@ -177,13 +181,36 @@ mod tests {
             sandbox(&[("/var/lib/kubelet/pods/1", ""), ("/etc/cni/net.d/10", ""), ("/mnt/disk/x", "")]);
         std::fs::create_dir_all(folder.path().join("var/log")).unwrap();
         std::os::unix::fs::symlink("../../mnt/disk", folder.path().join("var/log/pods")).unwrap();
-        let paths = ["/var/lib/kubelet", "/var/log/pods", "/var/lib/absent"].map(str::to_owned).to_vec();
+        let paths = ["/var/lib/kubelet", "/var/log/pods", "/var/lib/cni"].map(str::to_owned).to_vec();
         // This host has no init, so the reload after the removal fails.
         run(Rke2Uninstall { paths: paths.clone() }, context(&host)).await.unwrap_err();
         let is_there = |path: &str| folder.path().join(path).exists();
         assert!(!is_there("var/lib/kubelet") && !is_there("var/log/pods"));
         assert!(is_there("mnt/disk/x") && is_there("etc/cni/net.d/10"), "only the named paths are removed");
         assert_eq!(run(Rke2Uninstall { paths }, context(&host)).await.unwrap().exit_status, None, "nothing is left");
+    }
+
+    #[tokio::test]
+    async fn task_with_a_path_of_other_software_removes_nothing() {
+        for foreign in [
+            "/",
+            "",
+            "/etc",
+            "/etc/passwd",
+            "/var/lib/kubelet2",
+            "/var/lib/kubelet/../docker",
+            "/var/lib/rancher/./../../home",
+            "/opt/cni//../x",
+            "var/lib/kubelet",
+            "/var/log",
+            "/usr/local/bin/rke2x",
+        ] {
+            let (folder, host) = sandbox(&[("/var/lib/kubelet/x", ""), ("/home/x", ""), (STAGING, "")]);
+            let paths = ["/var/lib/kubelet", foreign].map(str::to_owned).to_vec();
+            let refused = run(Rke2Uninstall { paths }, context(&host)).await.unwrap_err();
+            assert_eq!(refused.code, Code::TaskParamsInvalid, "{foreign}");
+            assert!(folder.path().join("var/lib/kubelet/x").exists(), "{foreign}");
+        }
     }
 
     #[tokio::test]

@@ -3,22 +3,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpuaas_model::{Code, Permission, Role};
-use serde_json::Value;
+use gpuaas_model::{Code, Role};
 use utoipa::openapi::{
     AllOfBuilder, Content, Header, Object, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder, Schema, Type,
     path::Operation,
 };
 
-use super::parameters;
+use super::{declared::Declared, parameters};
 
 /// Responses of several operations, each described once.
 pub(super) type Responses = BTreeMap<String, RefOr<Response>>;
 
 /// Completes the description of an operation and adds the responses that it references to `shared`.
-pub(super) fn complete(operation: &mut Operation, mutates: bool, shared: &mut Responses) {
-    let kind = Kind::of(operation, mutates);
-    let codes = kind.codes(operation);
+pub(super) fn complete(operation: &mut Operation, declared: &Declared, shared: &mut Responses) {
+    let kind = Kind::of(operation, declared);
+    let codes = kind.codes(declared.declaration.errors);
     parameters::complete(operation, &kind);
     // Error responses come from the declared codes only.
     operation.responses.responses.retain(|status, _| status.starts_with('2'));
@@ -52,13 +51,12 @@ pub(super) fn complete(operation: &mut Operation, mutates: bool, shared: &mut Re
     // hyper refuses these headers before any operation is known.
     let refused = ResponseBuilder::new().description("The headers are longer than 64 KiB. Without a body.");
     refer(431, "headers_too_large".to_owned(), refused.build());
-    let extensions = operation.extensions.get_or_insert_default();
-    extensions.insert("x-errors".to_owned(), codes.iter().map(|code| Value::from(code.as_str())).collect());
+    operation.extensions = Some(declared.declaration.extensions(&codes));
 }
 
 /// The properties of an operation that decide what its description shares with others.
 pub(super) struct Kind {
-    pub(super) mutates: bool,
+    mutates: bool,
     needs_token: bool,
     /// True if the operation declares a permission. It then refuses one-time tokens.
     needs_permission: bool,
@@ -71,18 +69,16 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    pub(super) fn of(operation: &Operation, mutates: bool) -> Self {
-        let permission: Option<Permission> = extension_value(operation, "x-permission")
-            .and_then(Value::as_str)
-            .and_then(|permission| permission.parse().ok());
+    fn of(operation: &Operation, declared: &Declared) -> Self {
+        let permission = declared.declaration.access.permission();
         let is_tagged = |response: &RefOr<Response>| matches!(response, RefOr::T(response) if response.headers.contains_key("ETag"));
         Self {
-            mutates,
+            mutates: declared.mutates,
             needs_token: operation.security.is_some(),
             needs_permission: permission.is_some(),
-            checks_if_match: own_codes(operation).contains(&Code::PreconditionFailed),
+            checks_if_match: declared.checks_if_match(),
             has_etag: operation.responses.responses.get("200").is_some_and(is_tagged),
-            takes_body: operation.request_body.is_some(),
+            takes_body: declared.takes_body,
             is_denied_to_some: permission
                 .is_some_and(|permission| Role::ALL.iter().any(|role| !role.allows(permission))),
         }
@@ -94,8 +90,8 @@ impl Kind {
     }
 
     /// Returns the operation's own codes and those of its kind.
-    fn codes(&self, operation: &Operation) -> Vec<Code> {
-        let mut codes = own_codes(operation);
+    fn codes(&self, own: &[Code]) -> Vec<Code> {
+        let mut codes = own.to_vec();
         let finds_objects = codes.contains(&Code::NotFound);
         let mut add = |when: bool, code: Code| {
             if when && !codes.contains(&code) {
@@ -123,15 +119,6 @@ impl Kind {
         add(true, Code::Internal);
         codes
     }
-}
-
-pub(super) fn extension_value<'a>(operation: &'a Operation, extension: &str) -> Option<&'a Value> {
-    operation.extensions.as_ref()?.get(extension)
-}
-
-fn own_codes(operation: &Operation) -> Vec<Code> {
-    let codes = extension_value(operation, "x-errors").and_then(Value::as_array).into_iter().flatten();
-    codes.filter_map(|code| code.as_str()?.parse().ok()).collect()
 }
 
 fn describe_success(status: &str, response: &mut Response) {

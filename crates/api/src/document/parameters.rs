@@ -20,11 +20,11 @@ pub(super) fn complete(operation: &mut Operation, kind: &Kind) {
     for parameter in operation.parameters.iter_mut().flatten() {
         let RefOr::T(parameter) = parameter else { continue };
         let schema = match parameter.parameter_in {
-            ParameterIn::Path => Some(schema::of_path(&parameter.name)),
+            ParameterIn::Path => Some(schema::of_path(&parameter.name).into()),
             ParameterIn::Query => schema::of_query(&parameter.name, &name),
             _ => None,
         };
-        parameter.schema = schema.map(Into::into).or(parameter.schema.take());
+        parameter.schema = schema.or(parameter.schema.take());
     }
     let mut taken = vec!["CorrelationId"];
     taken.extend(kind.takes_key().then_some("IdempotencyKey"));

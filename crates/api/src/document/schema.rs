@@ -1,13 +1,12 @@
 //! Schemas of path and query parameters. The routes themselves refuse other values.
 
-use gpuaas_model::{
-    AllocationState, ArchiveKind, AuditAction, Connectivity, Health, LINE_FORMAT, Lifecycle, Line, Name, NodeState,
-    OperationState, TaskState,
-};
+use gpuaas_model::{LINE_FORMAT, Line, Name};
 use gpuaas_store::IdPrefix;
-use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
-
-use crate::views::SECTIONS;
+use serde_json::{Map, Value, json};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{KnownFormat, Object, ObjectBuilder, Ref, RefOr, Schema, SchemaFormat, Type},
+};
 
 /// A DNS label. An id in its usual form is one too.
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
@@ -24,6 +23,17 @@ const FILE_BYTES_MAX: usize = 255;
 fn string() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
+
+/// Content that is no text.
+pub(crate) struct Binary;
+
+impl PartialSchema for Binary {
+    fn schema() -> RefOr<Schema> {
+        string().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary))).into()
+    }
+}
+
+impl ToSchema for Binary {}
 
 /// Schema of a search text.
 fn text() -> Object {
@@ -71,15 +81,25 @@ fn enumeration(values: impl IntoIterator<Item = &'static str>) -> Object {
     string().enum_values(Some(values)).build()
 }
 
-macro_rules! enumeration_of {
-    ($values:ident) => {
-        enumeration($values::ALL.iter().map(|value| value.as_str()))
-    };
+/// Reference to a component of the document.
+fn component(name: &str) -> RefOr<Schema> {
+    Ref::from_schema_name(name).into()
 }
 
 /// Schema of the name of a package, or of another file in the package folder.
 fn file() -> Object {
     string().min_length(Some(1)).max_length(Some(FILE_BYTES_MAX)).pattern(Some(FILE)).build()
+}
+
+/// Replaces the entries' schema in the schema of every list, which repeats it, by a reference.
+pub(super) fn refer_to_entries(schemas: &mut Map<String, Value>) {
+    let lists: Vec<String> = schemas.keys().filter(|name| name.starts_with("List_")).cloned().collect();
+    for list in lists {
+        let entry = list.trim_start_matches("List_").to_owned();
+        let reference = json!({ "$ref": format!("#/components/schemas/{entry}") });
+        let inline = std::mem::replace(&mut schemas[&list]["properties"]["items"]["items"], reference);
+        schemas.entry(entry).or_insert(inline);
+    }
 }
 
 /// Returns the schema of the path segment `name`.
@@ -92,8 +112,8 @@ pub(super) fn of_path(name: &str) -> Object {
 }
 
 /// Returns the schema of the query parameter `name` of an operation; `None` if the operation's own description suffices.
-pub(super) fn of_query(name: &str, operation: &str) -> Option<Object> {
-    Some(match (name, operation) {
+pub(super) fn of_query(name: &str, operation: &str) -> Option<RefOr<Schema>> {
+    let plain = match (name, operation) {
         ("project" | "workload" | "node", _) => key(),
         ("cursor" | "correlation", _) => id(),
         ("operation", _) => id_prefix(),
@@ -103,16 +123,17 @@ pub(super) fn of_query(name: &str, operation: &str) -> Option<Object> {
         ("order", _) => enumeration(["oldest", "newest"]),
         ("sha256", _) => string().min_length(Some(64)).max_length(Some(64)).pattern(Some(DIGEST)).build(),
         ("actor" | "target" | "app" | "unit", _) => text(),
-        ("action", _) => enumeration_of!(AuditAction),
-        ("connectivity", _) => enumeration_of!(Connectivity),
-        ("health", _) => enumeration_of!(Health),
-        ("kind", "list_archives") => enumeration_of!(ArchiveKind),
-        ("lifecycle", _) => enumeration_of!(Lifecycle),
-        ("section", _) => enumeration(SECTIONS),
-        ("state", "list_nodes") => enumeration_of!(NodeState),
-        ("state", "list_allocations") => enumeration_of!(AllocationState),
-        ("state", "list_operations") => enumeration_of!(OperationState),
-        ("state", "list_tasks") => enumeration_of!(TaskState),
+        ("action", _) => return Some(component("AuditAction")),
+        ("connectivity", _) => return Some(component("Connectivity")),
+        ("health", _) => return Some(component("Health")),
+        ("kind", "list_archives") => return Some(component("ArchiveKind")),
+        ("lifecycle", _) => return Some(component("Lifecycle")),
+        ("section", _) => return Some(component("Section")),
+        ("state", "list_nodes") => return Some(component("NodeState")),
+        ("state", "list_allocations") => return Some(component("AllocationState")),
+        ("state", "list_operations") => return Some(component("OperationState")),
+        ("state", "list_tasks") => return Some(component("TaskState")),
         _ => return None,
-    })
+    };
+    Some(plain.into())
 }

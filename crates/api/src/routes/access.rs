@@ -14,6 +14,7 @@ use super::workloads::{ProjectParams, find};
 use crate::{
     auth::Authenticated,
     body::Body,
+    declaration::declare,
     lookup,
     page::{DryRunParams, Params},
     problem::ApiProblem,
@@ -21,14 +22,12 @@ use crate::{
     views,
 };
 
+declare! { get_access: reads(ProjectRead, "workload access"), [NotFound] }
+
 /// Returns the endpoint of the workload's cluster, the available kinds of credentials, and the delivered ones.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}/access", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("workload access")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found"]))
-    ),
     responses((status = 200, body = AccessAnswer))
 )]
 pub(crate) async fn get_access(
@@ -41,16 +40,17 @@ pub(crate) async fn get_access(
     Ok(Json(views::access(access::describe(&state.engine, &caller, id).await?)))
 }
 
+declare! {
+    deliver_kubeconfig: changes(AccessView, "workload kubeconfig", AccessDeliver, AccessDelivered),
+    [NotFound, AccessKindUnknown, FieldInvalid, ClusterNotReady, StateConflict, ClusterUnreachable]
+}
+
 /// Delivers a credential for the workload's cluster.
 ///
 /// Only this response contains the credential.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/kubeconfig", tag = "workloads", security(("token" = [])), request_body = RequestAccess,
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
-    extensions(
-        ("x-permission" = json!("access.view")), ("x-cli" = json!("workload kubeconfig")), ("x-audit" = json!("access.deliver")), ("x-event" = json!("access.delivered")),
-        ("x-errors" = json!(["not_found", "access_kind_unknown", "field_invalid", "cluster_not_ready", "state_conflict", "cluster_unreachable"]))
-    ),
     responses((status = 201, body = AccessGranted))
 )]
 pub(crate) async fn deliver_kubeconfig(
@@ -75,16 +75,17 @@ pub(crate) async fn deliver_kubeconfig(
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(granted)).into_response())
 }
 
+declare! {
+    revoke_access: changes(AccessTake, "workload revoke-access", AccessRevoke, AccessRevoked),
+    [NotFound, FieldInvalid, ClusterNotReady, StateConflict, ClusterUnreachable]
+}
+
 /// Revokes a delivered credential.
 ///
 /// With `dry_run`, nothing changes, and the cluster is not asked.
 #[utoipa::path(
     delete, path = "/api/v1/access-grants/{id}", tag = "workloads", security(("token" = [])),
     params(("id" = String, Path), DryRunParams),
-    extensions(
-        ("x-permission" = json!("access.take")), ("x-cli" = json!("workload revoke-access")), ("x-audit" = json!("access.revoke")), ("x-event" = json!("access.revoked")),
-        ("x-errors" = json!(["not_found", "field_invalid", "cluster_not_ready", "state_conflict", "cluster_unreachable"]))
-    ),
     responses((status = 200, body = AccessGrant))
 )]
 pub(crate) async fn revoke_access(

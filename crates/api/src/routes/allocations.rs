@@ -17,6 +17,7 @@ use crate::{
     auth::Authenticated,
     body::Body,
     convert,
+    declaration::declare,
     etag::{IfMatch, IfNoneMatch},
     lookup,
     page::{DryRunParams, PageParams, Params},
@@ -43,13 +44,11 @@ pub(crate) struct AllocationParams {
     limit: Option<u32>,
 }
 
+declare! { list_allocations: reads(ProjectRead, "allocation list"), [NotFound, QueryInvalid] }
+
 /// Lists allocations that the caller may see.
 #[utoipa::path(
     get, path = "/api/v1/allocations", tag = "allocations", security(("token" = [])), params(AllocationParams),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("allocation list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "query_invalid"]))
-    ),
     responses((status = 200, body = List<Allocation>))
 )]
 pub(crate) async fn list_allocations(
@@ -74,15 +73,16 @@ pub(crate) async fn list_allocations(
     Ok(Json(List::new(shown.collect::<Result<_, _>>()?, next_cursor)))
 }
 
+declare! {
+    create_allocation: changes(AllocationsWrite, "allocation create", AllocationCreate, AllocationChanged),
+    [NotFound, NodeUnavailable]
+}
+
 /// Allocates a node to a project.
 ///
 /// The allocation becomes usable after an inspection of the node.
 #[utoipa::path(
     post, path = "/api/v1/allocations", tag = "allocations", security(("token" = [])), request_body = CreateAllocation,
-    extensions(
-        ("x-permission" = json!("allocations.write")), ("x-cli" = json!("allocation create")), ("x-audit" = json!("allocation.create")), ("x-event" = json!("allocation.changed")),
-        ("x-errors" = json!(["not_found", "node_unavailable"]))
-    ),
     responses((status = 201, body = Allocation))
 )]
 pub(crate) async fn create_allocation(
@@ -100,13 +100,11 @@ pub(crate) async fn create_allocation(
     Ok((StatusCode::CREATED, Json(shown)))
 }
 
+declare! { get_allocation: reads(ProjectRead, "allocation show"), [NotFound] }
+
 /// Returns an allocation.
 #[utoipa::path(
     get, path = "/api/v1/allocations/{id}", tag = "allocations", security(("token" = [])), params(("id" = String, Path)),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("allocation show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found"]))
-    ),
     responses((status = 200, body = Allocation, headers(("ETag" = String, description = "for `If-Match` and `If-None-Match`"))))
 )]
 pub(crate) async fn get_allocation(
@@ -123,17 +121,18 @@ pub(crate) async fn get_allocation(
     if_none_match.respond(revision, &shown(&mut reader, record).await?)
 }
 
+declare! {
+    release_allocation: changes(AllocationsWrite, "allocation release", AllocationRelease, AllocationChanged),
+    [NotFound, AllocationInUse, StateConflict, PreconditionFailed]
+}
+
 /// Releases an allocation.
 ///
 /// The node's identity becomes invalid. The node must be reimaged before it is allocated again. With `dry_run`, nothing changes, and the
 /// response is what it would be.
 #[utoipa::path(
-    post, path = "/api/v1/allocations/{id}/release", tag = "allocations", security(("token" = [])),
+    delete, path = "/api/v1/allocations/{id}", tag = "allocations", security(("token" = [])),
     params(("id" = String, Path), DryRunParams),
-    extensions(
-        ("x-permission" = json!("allocations.write")), ("x-cli" = json!("allocation release")), ("x-audit" = json!("allocation.release")), ("x-event" = json!("allocation.changed")),
-        ("x-errors" = json!(["not_found", "allocation_in_use", "state_conflict", "precondition_failed"]))
-    ),
     responses((status = 200, body = Allocation))
 )]
 pub(crate) async fn release_allocation(

@@ -4,26 +4,26 @@ use axum::{
     Json,
     extract::{Path, State},
 };
-use gpuaas_api_types::{App, List, PlacementOption, ProblemReason};
+use gpuaas_api_types::{App, AppOperation, List, PlacementOption, ProblemReason};
 use gpuaas_engine::{AppEntry, CommandError, commands::placement};
 use gpuaas_model::Name;
 use gpuaas_store::{Reader, StoreError};
 
 use crate::{
     auth::Authenticated,
-    convert, lookup,
+    convert,
+    declaration::declare,
+    lookup,
     page::{Params, ProjectPageParams},
     problem::ApiProblem,
     state::ApiState,
 };
 
+declare! { list_apps: reads(ProjectRead, "app list"), [] }
+
 /// Lists the apps of the catalog.
 #[utoipa::path(
     get, path = "/api/v1/apps", tag = "apps", security(("token" = [])),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("app list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!([]))
-    ),
     responses((status = 200, body = List<App>))
 )]
 pub(crate) async fn list_apps(
@@ -38,13 +38,11 @@ pub(crate) async fn list_apps(
     Ok(Json(List::new(items, None)))
 }
 
+declare! { get_app: reads(ProjectRead, "app show"), [NotFound] }
+
 /// Returns an app, with the platform's guarantees and their limits.
 #[utoipa::path(
     get, path = "/api/v1/apps/{slug}", tag = "apps", security(("token" = [])), params(("slug" = String, Path)),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("app show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found"]))
-    ),
     responses((status = 200, body = App))
 )]
 pub(crate) async fn get_app(
@@ -56,16 +54,14 @@ pub(crate) async fn get_app(
     Ok(Json(shown(&mut state.engine.store().read().await?, entry).await?))
 }
 
+declare! { placement_options: reads(ProjectRead, "app placement-options"), [NotFound, QueryInvalid] }
+
 /// Lists the project's allocations as placements for the app.
 ///
 /// Unusable allocations are included, each with all its reasons.
 #[utoipa::path(
     get, path = "/api/v1/apps/{slug}/placement-options", tag = "apps", security(("token" = [])),
     params(("slug" = String, Path), ProjectPageParams),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("app placement-options")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "query_invalid"]))
-    ),
     responses((status = 200, body = List<PlacementOption>))
 )]
 pub(crate) async fn placement_options(
@@ -99,6 +95,14 @@ fn option(option: placement::PlacementOption, project: &Name) -> PlacementOption
     }
 }
 
+fn operation(spec: &gpuaas_planner::OperationSpec) -> AppOperation {
+    AppOperation {
+        kind: spec.kind.to_string(),
+        parameters_schema: spec.parameters_schema.clone(),
+        available: spec.is_available,
+    }
+}
+
 async fn shown(reader: &mut Reader, entry: &AppEntry) -> Result<App, StoreError> {
     let manifest = entry.app.manifest();
     let artifacts = reader.artifacts(Some(&manifest.slug), None).await?;
@@ -119,6 +123,8 @@ async fn shown(reader: &mut Reader, entry: &AppEntry) -> Result<App, StoreError>
         promises: manifest.promises.clone(),
         not_promised: manifest.not_promised.clone(),
         placement_schema: manifest.placement_schema.clone(),
+        added_members_schema: manifest.added_members_schema.clone(),
         config_schema: manifest.config_schema.clone(),
+        operations: manifest.operations.iter().map(operation).collect(),
     })
 }

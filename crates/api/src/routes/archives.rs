@@ -17,7 +17,10 @@ use utoipa::IntoParams;
 use super::nodes::parsed;
 use crate::{
     auth::Authenticated,
-    convert, lookup,
+    convert,
+    declaration::declare,
+    document::schema::Binary,
+    lookup,
     page::{PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
@@ -40,13 +43,11 @@ pub(crate) struct ArchiveParams {
     limit: Option<u32>,
 }
 
+declare! { list_archives: reads(ArchivesRead, "archive list"), [QueryInvalid] }
+
 /// Lists archives of history that was removed from the database, oldest first.
 #[utoipa::path(
     get, path = "/api/v1/archives", tag = "audit", security(("token" = [])), params(ArchiveParams),
-    extensions(
-        ("x-permission" = json!("archives.read")), ("x-cli" = json!("archive list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["query_invalid"]))
-    ),
     responses((status = 200, body = List<Archive>))
 )]
 pub(crate) async fn list_archives(
@@ -62,13 +63,11 @@ pub(crate) async fn list_archives(
     Ok(Json(List::new(archives.into_iter().map(convert::archive).collect(), next_cursor)))
 }
 
+declare! { get_archive: reads(ArchivesRead, "archive get"), [NotFound] }
+
 /// Returns an archive without its content.
 #[utoipa::path(
     get, path = "/api/v1/archives/{id}", tag = "audit", security(("token" = [])), params(("id" = String, Path)),
-    extensions(
-        ("x-permission" = json!("archives.read")), ("x-cli" = json!("archive get")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found"]))
-    ),
     responses((status = 200, body = Archive))
 )]
 pub(crate) async fn get_archive(
@@ -79,16 +78,14 @@ pub(crate) async fn get_archive(
     Ok(Json(convert::archive(find(&state, &caller, &key).await?)))
 }
 
+declare! { read_archive: reads(ArchivesRead, "archive get"), [NotFound, Unavailable] }
+
 /// Returns the content of an archive: JSON lines, compressed with zstd.
 ///
 /// The archive's record contains the SHA-256 of the content.
 #[utoipa::path(
     get, path = "/api/v1/archives/{id}/content", tag = "audit", security(("token" = [])), params(("id" = String, Path)),
-    extensions(
-        ("x-permission" = json!("archives.read")), ("x-cli" = json!("archive get")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "unavailable"]))
-    ),
-    responses((status = 200, body = [u8], content_type = "application/zstd"))
+    responses((status = 200, body = inline(Binary), content_type = "application/zstd"))
 )]
 pub(crate) async fn read_archive(
     State(state): State<ApiState>,

@@ -14,6 +14,7 @@ use gpuaas_trust::is_sha256_hex;
 use crate::{
     auth::Authenticated,
     body::Body,
+    declaration::declare,
     page::{PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
@@ -22,11 +23,10 @@ use crate::{
 /// Longest signature in a request, in bytes. A minisign signature has 300.
 const SIGNATURE_BYTES_MAX: usize = 4_096;
 
+declare! { list_artifacts: reads(ProjectRead, "artifact list"), [] }
+
 /// Lists imported files.
-#[utoipa::path(get, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), params(PageParams), extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("artifact list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!([]))
-    ),
+#[utoipa::path(get, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), params(PageParams),
     responses((status = 200, body = List<Artifact>)))]
 pub(crate) async fn list_artifacts(
     State(state): State<ApiState>,
@@ -38,16 +38,18 @@ pub(crate) async fn list_artifacts(
     Ok(Json(List::new(artifacts.into_iter().map(|artifact| shown(artifact, &caller)).collect(), next_cursor)))
 }
 
+declare! {
+    import_artifacts: changes(ArtifactsWrite, "artifact import", ArtifactImport, ArtifactImported),
+    [NotFound, FieldInvalid, ArtifactDigestMismatch, ArtifactTruncated, ArtifactUnsafePath, ChecksumMissing,
+        ArtifactMissing, ReleaseUnverified, ReleaseUnreachable]
+}
+
 /// Imports a release.
 ///
 /// All files are checked against the release's sum file, which is verified by a digest or by a trusted signature; the control plane's
 /// settings may also allow releases without either. If a check fails, nothing is imported.
 #[utoipa::path(
     post, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), request_body = ImportRelease,
-    extensions(
-        ("x-permission" = json!("artifacts.write")), ("x-cli" = json!("artifact import")), ("x-audit" = json!("artifact.import")), ("x-event" = json!("artifact.imported")),
-        ("x-errors" = json!(["not_found", "field_invalid", "artifact_digest_mismatch", "artifact_truncated", "artifact_unsafe_path", "checksum_missing", "artifact_missing", "release_unverified", "release_unreachable"]))
-    ),
     responses((status = 201, body = List<Artifact>))
 )]
 pub(crate) async fn import_artifacts(

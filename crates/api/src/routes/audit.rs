@@ -8,7 +8,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::nodes::parsed;
-use crate::{auth::Authenticated, convert, lookup, page::Params, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth::Authenticated, convert, declaration::declare, lookup, page::Params, problem::ApiProblem, state::ApiState,
+};
 
 /// Most records in one list.
 const LIMIT_MAX: u32 = 1_000;
@@ -48,13 +50,11 @@ pub(crate) struct AuditParams {
     limit: Option<u32>,
 }
 
+declare! { list_audit: reads(AuditRead, "audit list"), [QueryInvalid, NotFound] }
+
 /// Lists audit records that the caller may see.
 #[utoipa::path(
     get, path = "/api/v1/audit", tag = "audit", security(("token" = [])), params(AuditParams),
-    extensions(
-        ("x-permission" = json!("audit.read")), ("x-cli" = json!("audit list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["query_invalid", "not_found"]))
-    ),
     responses((status = 200, body = List<AuditEntry>))
 )]
 pub(crate) async fn list_audit(
@@ -78,6 +78,9 @@ pub(crate) async fn list_audit(
         limit: Some(limit),
         ..AuditFilter::default()
     };
+    if filter.since.zip(filter.until).is_some_and(|(since, until)| since >= until) {
+        return Err(invalid("until", "until is not later than since"));
+    }
     let mut reader = state.engine.store().read().await?;
     let project = params.project.as_deref();
     filter.project = lookup::project_of_history(&mut reader, &caller, project).await?;

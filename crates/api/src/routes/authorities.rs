@@ -13,16 +13,16 @@ use crate::{
     auth::Authenticated,
     body::Body,
     convert,
+    declaration::declare,
     page::{DryRunParams, Params},
     problem::ApiProblem,
     state::ApiState,
 };
 
+declare! { list_authorities: reads(PlatformRead, "keys list"), [] }
+
 /// Lists every present and former authority, oldest first.
-#[utoipa::path(get, path = "/api/v1/authorities", tag = "platform", security(("token" = [])), extensions(
-        ("x-permission" = json!("platform.read")), ("x-cli" = json!("keys list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!([]))
-    ),
+#[utoipa::path(get, path = "/api/v1/authorities", tag = "platform", security(("token" = [])),
     responses((status = 200, body = List<Authority>)))]
 pub(crate) async fn list_authorities(
     State(state): State<ApiState>,
@@ -32,16 +32,17 @@ pub(crate) async fn list_authorities(
     Ok(Json(List::new(authorities.into_iter().map(convert::authority).collect(), None)))
 }
 
+declare! {
+    rotate_authority: changes(KeysWrite, "keys rotate", AuthorityRotate, AuthorityStateChanged),
+    [StateConflict, ReplicaVersionsDiffer]
+}
+
 /// Starts the rotation of the certificate authority.
 ///
 /// The new authority is `staged` until every connected node trusts it, then `active`. The old one is retired once every node has a
 /// certificate of the new one. No connection is interrupted.
 #[utoipa::path(
     post, path = "/api/v1/authorities/rotate", tag = "platform", security(("token" = [])),
-    extensions(
-        ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("authority.rotate")),
-        ("x-event" = json!("authority.state_changed")), ("x-errors" = json!(["state_conflict", "replica_versions_differ"]))
-    ),
     responses((status = 202, body = Authority))
 )]
 pub(crate) async fn rotate_authority(
@@ -52,16 +53,17 @@ pub(crate) async fn rotate_authority(
     Ok((StatusCode::ACCEPTED, Json(convert::authority(AuthorityView { authority, waiting_for: None }))))
 }
 
+declare! {
+    force_authority: changes(KeysWrite, "keys rotate", AuthorityForce, AuthorityStateChanged),
+    [FieldInvalid, StateConflict]
+}
+
 /// Takes the next step of the rotation without the nodes that delay it.
 ///
 /// A node that is left behind when the old authority is retired must be enrolled again. With `dry_run`, nothing changes, and the response is what it would be.
 #[utoipa::path(
     post, path = "/api/v1/authorities/force", tag = "platform", security(("token" = [])), request_body = ForceAuthority,
     params(DryRunParams),
-    extensions(
-        ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("authority.force")),
-        ("x-event" = json!("authority.state_changed")), ("x-errors" = json!(["field_invalid", "state_conflict"]))
-    ),
     responses((status = 200, body = Authority))
 )]
 pub(crate) async fn force_authority(

@@ -10,19 +10,30 @@ use gpuaas_engine::{
     check_line,
     commands::bootstrap::{NewAdmin, exchange},
 };
-use gpuaas_model::Line;
+use gpuaas_model::{AuditAction, EventKind, Line};
 
-use crate::{auth, body::Body, convert, peer::PeerAddress, problem::ApiProblem, state::ApiState};
+use crate::{
+    auth,
+    body::Body,
+    convert,
+    declaration::{Declaration, Entry, declare},
+    peer::PeerAddress,
+    problem::ApiProblem,
+    state::ApiState,
+};
+
+declare! {
+    bootstrap: Declaration::exchanges(
+        "the one-time token is the credential", Entry::Is("bootstrap"), AuditAction::AdminBootstrap, EventKind::TokenCreated,
+    ),
+    [OneTimeTokenUsed, Forbidden, FieldInvalid, NotFound]
+}
 
 /// Exchanges the one-time token of the first administrator for a platform admin's token.
 ///
 /// Only this response contains the new token's secret.
 #[utoipa::path(
     post, path = "/api/v1/bootstrap", tag = "access", security(("token" = [])), request_body = Bootstrap,
-    extensions(
-        ("x-permission" = json!("none: the one-time token is the credential")), ("x-cli" = json!("bootstrap")), ("x-audit" = json!("admin.bootstrap")), ("x-event" = json!("token.created")),
-        ("x-errors" = json!(["one_time_token_used", "forbidden", "field_invalid", "not_found"]))
-    ),
     responses((status = 201, body = CreatedToken))
 )]
 pub(crate) async fn bootstrap(

@@ -2,21 +2,33 @@
 
 use axum::{Extension, Json, extract::State};
 use gpuaas_engine::commands::node;
-use gpuaas_model::{Code, Coded};
+use gpuaas_model::{AuditAction, Code, Coded, EventKind};
 use gpuaas_wire::session::{EnrollRequest, EnrollResponse};
 
-use crate::{body::Body, correlation, document::enrollment, peer::PeerAddress, problem::ApiProblem, state::ApiState};
+use crate::{
+    body::Body,
+    correlation,
+    declaration::{Declaration, Entry, declare},
+    document::enrollment,
+    peer::PeerAddress,
+    problem::ApiProblem,
+    state::ApiState,
+};
+
+declare! {
+    enroll: Declaration::exchanges(
+        "the enrollment token is the credential", Entry::None("for node agents"), AuditAction::NodeEnroll, EventKind::NodeEnrolled,
+    ),
+    [EnrollmentUsed, EnrollmentExpired, EnrollmentTokenMismatch, EnrollmentInvalid, NotFound, FieldInvalid,
+        StateConflict, ClockSkewed, KeyReused, MachineNotReimaged, ReimageUnverified]
+}
 
 /// Redeems an enrollment token for a certificate.
 ///
 /// For node agents.
 #[utoipa::path(
-    post, path = "/api/v1/enroll", tag = "nodes", request_body(content = inline(enrollment::EnrollmentRequest)),
-    extensions(
-        ("x-permission" = json!("none: the enrollment token is the credential")), ("x-cli" = json!("none: for node agents")), ("x-audit" = json!("node.enroll")), ("x-event" = json!("node.enrolled")),
-        ("x-errors" = json!(["enrollment_used", "enrollment_expired", "enrollment_token_mismatch", "enrollment_invalid", "not_found", "field_invalid", "state_conflict", "clock_skewed", "key_reused", "machine_not_reimaged", "reimage_unverified"]))
-    ),
-    responses((status = 200, body = inline(enrollment::EnrollmentResponse)))
+    post, path = "/api/v1/enroll", tag = "nodes", request_body = enrollment::EnrollmentRequest,
+    responses((status = 200, body = enrollment::EnrollmentResponse))
 )]
 pub(crate) async fn enroll(
     State(state): State<ApiState>,

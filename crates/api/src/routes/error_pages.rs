@@ -16,10 +16,19 @@ use crate::{problem::ApiProblem, state::ApiState};
 const CACHING: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
 pub(super) fn router() -> Router<ApiState> {
-    Router::new().route(error_pages::PATH, get(async |headers: HeaderMap| respond(error_pages::INDEX, &headers))).route(
-        &error_pages::path("{code}"),
-        get(async |Path(code): Path<String>, headers: HeaderMap| respond(&code, &headers)),
-    )
+    Router::new()
+        .route(error_pages::PATH, get(async |headers: HeaderMap| respond(error_pages::INDEX, &headers)))
+        .route(&page(), get(async |Path(code): Path<String>, headers: HeaderMap| respond(&code, &headers)))
+}
+
+/// Returns whether this router has the route.
+pub(super) fn serves(route: &str) -> bool {
+    route == error_pages::PATH || route == page()
+}
+
+/// Route of one page.
+fn page() -> String {
+    error_pages::path("{code}")
 }
 
 /// Responds with the page as Markdown; to a browser, which would offer it as a download, as plain text.

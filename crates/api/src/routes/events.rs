@@ -23,6 +23,7 @@ use utoipa::IntoParams;
 use crate::{
     auth::Authenticated,
     convert,
+    declaration::declare,
     feeds::{Feed, SerializedEvent},
     lookup,
     page::{Params, flag},
@@ -55,16 +56,14 @@ pub(crate) struct EventParams {
     limit: Option<u32>,
 }
 
+declare! { list_events: reads(ProjectRead, "event list"), [NotFound, QueryInvalid, EventsArchived] }
+
 /// Lists events, oldest first.
 ///
 /// If `after` is absent or 0, the list begins with the oldest event in the database. With `Accept: text/event-stream`, the response is a
 /// stream that continues until the token expires.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", security(("token" = [])), params(EventParams),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("event list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "query_invalid", "events_archived"]))
-    ),
     responses((status = 200, content((List<Event> = "application/json"), (String = "text/event-stream"))))
 )]
 pub(crate) async fn list_events(

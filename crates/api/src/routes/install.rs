@@ -10,20 +10,24 @@ use serde::Deserialize;
 use tokio_util::io::ReaderStream;
 use utoipa::IntoParams;
 
-use crate::{page::Params, problem::ApiProblem, state::ApiState};
+use crate::{
+    declaration::{Declaration, declare},
+    document::schema::Binary,
+    page::Params,
+    problem::ApiProblem,
+    state::ApiState,
+};
 
 /// The script. It is the same for every machine; the enrollment string contains the differences.
 const SCRIPT: &str = include_str!("install/install.sh");
 /// Bytes of a package that are read at once.
 const PIECE_BYTES: usize = 64 * 1_024;
 
+declare! { install_script: Declaration::public("it contains no secret", "for machines"), [] }
+
 /// Returns the script that enrolls a machine and can remove the agent again.
 #[utoipa::path(
     get, path = "/install.sh", tag = "nodes",
-    extensions(
-        ("x-permission" = json!("none: it contains no secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!([]))
-    ),
     responses((status = 200, body = String, content_type = "text/plain"))
 )]
 pub(crate) async fn install_script() -> Response {
@@ -42,15 +46,13 @@ pub(crate) struct AuthorityParams {
     sha256: Option<String>,
 }
 
+declare! { install_authority: Declaration::public("it contains no secret", "for machines"), [] }
+
 /// Returns the certificate of an authority in PEM.
 ///
 /// A client must first compare its SHA-256 with the digest in the enrollment string.
 #[utoipa::path(
     get, path = "/install/authority.pem", tag = "nodes", params(AuthorityParams),
-    extensions(
-        ("x-permission" = json!("none: it contains no secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!([]))
-    ),
     responses((status = 200, body = String, content_type = "application/pem-certificate-chain"))
 )]
 pub(crate) async fn install_authority(
@@ -63,14 +65,12 @@ pub(crate) async fn install_authority(
     text("application/pem-certificate-chain", pem)
 }
 
+declare! { install_package: Declaration::public("it contains no secret", "for machines"), [PackagesMissing, NotFound] }
+
 /// Returns a package, or `SHA256SUMS`, which lists all packages.
 #[utoipa::path(
     get, path = "/install/packages/{file}", tag = "nodes", params(("file" = String, Path, description = "name in `SHA256SUMS`")),
-    extensions(
-        ("x-permission" = json!("none: it contains no secret")), ("x-cli" = json!("none: for machines")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["packages_missing", "not_found"]))
-    ),
-    responses((status = 200, body = [u8], content_type = "application/octet-stream"))
+    responses((status = 200, body = inline(Binary), content_type = "application/octet-stream"))
 )]
 pub(crate) async fn install_package(
     State(state): State<ApiState>,

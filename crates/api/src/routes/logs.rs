@@ -9,7 +9,7 @@ use axum::{
 use futures::StreamExt;
 use gpuaas_api_types::LogLine;
 use gpuaas_engine::{CommandError, commands::logs};
-use gpuaas_model::{Code, Timestamp};
+use gpuaas_model::{AuditAction, Code, Permission, Timestamp};
 use gpuaas_wire::session::{JournalLine, JournalRequest};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -17,6 +17,7 @@ use utoipa::IntoParams;
 use super::workloads::find;
 use crate::{
     auth::Authenticated,
+    declaration::{Declaration, declare},
     page::{Params, flag, seconds_ago},
     problem::ApiProblem,
     state::ApiState,
@@ -52,16 +53,17 @@ pub(crate) struct LogParams {
     follow: bool,
 }
 
+declare! {
+    read_logs: Declaration::reads(Permission::LogsRead, "workload logs").audited(AuditAction::LogsRead),
+    [NotFound, FieldInvalid, QueryInvalid, NodeNotAllocated, NodeUnreachable]
+}
+
 /// Returns the journal of a member.
 ///
 /// The response is text, or one JSON document per line with `Accept: application/x-ndjson`.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}/members/{member}/logs", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ("member" = String, Path, description = "for example agent-2"), LogParams),
-    extensions(
-        ("x-permission" = json!("logs.read")), ("x-cli" = json!("workload logs")), ("x-audit" = json!("logs.read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "field_invalid", "query_invalid", "node_not_allocated", "node_unreachable"]))
-    ),
     responses(
         (status = 200, content((String = "text/plain"), (LogLine = "application/x-ndjson")))
     )

@@ -8,13 +8,14 @@ use axum::{
 };
 use gpuaas_api_types::{AddMembers, List, Member, Started};
 use gpuaas_engine::commands::workload;
-use gpuaas_model::WorkloadId;
+use gpuaas_model::{MemberPlace, Name, WorkloadId};
 use gpuaas_store::{MemberRecord, Reader, StoreError};
 
-use super::workloads::{find, preview, started};
+use super::workloads::{find, find_of_app, preview, started};
 use crate::{
     auth::Authenticated,
     body::Body,
+    declaration::declare,
     etag::IfMatch,
     page::{Params, ProjectDryRunParams, ProjectPageParams},
     problem::ApiProblem,
@@ -22,14 +23,12 @@ use crate::{
     views,
 };
 
+declare! { list_members: reads(ProjectRead, "workload members"), [NotFound] }
+
 /// Lists the members of a workload, including removed ones.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectPageParams),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("workload members")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found"]))
-    ),
     responses((status = 200, body = List<Member>))
 )]
 pub(crate) async fn list_members(
@@ -45,16 +44,18 @@ pub(crate) async fn list_members(
     Ok(Json(List::new(named(&mut reader, page).await?, next_cursor)))
 }
 
+declare! {
+    add_members: changes(WorkloadsWrite, "workload add-member", WorkloadAddMember, OperationStarted),
+    [NotFound, FieldInvalid, OperationInProgress, StateConflict, PreconditionFailed, PlacementInvalid, AllocationRepeated,
+        AllocationUnknown, AllocationInactive, AllocationUnreachable, AllocationInUse, TooManyMembers, AgentTooOld]
+}
+
 /// Adds members to a running workload.
 ///
 /// With `dry_run`, the response is 200 with the plan.
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/members", tag = "workloads", security(("token" = [])), request_body = AddMembers,
     params(("workload" = String, Path, description = "name or id"), ProjectDryRunParams),
-    extensions(
-        ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload add-member")), ("x-audit" = json!("workload.add_member")), ("x-event" = json!("operation.started")),
-        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "precondition_failed", "placement_invalid", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "agent_too_old"]))
-    ),
     responses(
         (status = 202, body = Started), (status = 200, body = gpuaas_api_types::Preview, description = "the plan")
     )
@@ -67,11 +68,10 @@ pub(crate) async fn add_members(
     IfMatch(seen): IfMatch,
     Body(ask): Body<AddMembers>,
 ) -> Result<Response, ApiProblem> {
-    let id = find(&state, &caller, params.project.as_deref(), &key).await?;
+    let id = find_of_app(&state, &caller, params.project.as_deref(), &key, &ask.app).await?;
     if params.dry_run {
-        let app = state.engine.store().read().await?.workload(id).await?.app;
         let drafted = workload::preview_add_member(&state.engine, &caller, id, &seen, ask.placement).await?;
-        return Ok(Json(preview(&state, &app, drafted).await?).into_response());
+        return Ok(Json(preview(&state, &ask.app, drafted).await?).into_response());
     }
     let accepted = workload::add_member(&state.engine, &caller, id, &seen, ask.placement).await?;
     let answer: (StatusCode, Json<Started>) = started(&state, accepted).await?;
@@ -85,10 +85,18 @@ pub(super) async fn members(reader: &mut Reader, id: WorkloadId) -> Result<Vec<M
 
 /// Converts members, with the names of their nodes.
 async fn named(reader: &mut Reader, records: Vec<MemberRecord>) -> Result<Vec<Member>, ApiProblem> {
-    let names = reader.node_names(records.iter().map(|member| member.node)).await?;
-    let shown = records.into_iter().map(|member| match names.get(&member.node) {
-        Some(name) => Ok(views::member(member, name)),
-        None => Err(StoreError::NotFound { what: "node", id: member.node.to_string() }),
-    });
-    Ok(shown.collect::<Result<_, _>>()?)
+    let machines = machine_names(reader, &records).await?;
+    Ok(records.into_iter().zip(machines).map(|(member, machine)| views::member(member, &machine)).collect())
+}
+
+/// Returns the names of the machines that members run on, in their order.
+pub(super) async fn machine_names(reader: &mut Reader, members: &[MemberRecord]) -> Result<Vec<Name>, StoreError> {
+    let names = reader.node_names(members.iter().filter_map(|member| member.place.node())).await?;
+    let of = |member: &MemberRecord| match &member.place {
+        MemberPlace::Allocation { node, .. } => {
+            names.get(node).cloned().ok_or_else(|| StoreError::NotFound { what: "node", id: node.to_string() })
+        }
+        MemberPlace::External { machine, .. } => Ok(machine.clone()),
+    };
+    members.iter().map(of).collect()
 }

@@ -30,11 +30,10 @@ mod workloads;
 
 pub(crate) use health::Readiness;
 
-use std::sync::LazyLock;
-
 use axum::{
     Router,
     body::Bytes,
+    extract::State,
     http::header,
     middleware,
     response::IntoResponse,
@@ -46,7 +45,9 @@ use utoipa::openapi::path::HttpMethod;
 use utoipa_axum::{PathItemExt, paste, router::OpenApiRouter, routes};
 
 use crate::{
-    auth, body, correlation, document, downloads, drain, etag, headers, idempotency, limits, metrics, page,
+    auth, body, correlation,
+    declaration::{Declaration, Declare},
+    document, downloads, drain, etag, headers, idempotency, limits, metrics, page,
     problem::{self, ApiProblem},
     refusals,
     state::ApiState,
@@ -107,6 +108,7 @@ macro_rules! of_every_operation {
             $of!(members::list_members),
             $of!(members::add_members),
             $of!(logs::read_logs),
+            $of!(operations::start_operation),
             $of!(workloads::decommission_workload),
             $of!(workloads::resume_workload),
             $of!(access::get_access),
@@ -126,7 +128,8 @@ macro_rules! of_every_operation {
     };
 }
 
-/// Expands to the path and the handler of an operation, without building its description.
+/// Expands to the path and the handler of an operation, without building its description. An operation without a declaration does not
+/// compile.
 macro_rules! served {
     ($resource:ident::$operation:ident) => {
         paste! { served_by::<$resource::[<__path_ $operation>], _, _>($resource::$operation) }
@@ -135,7 +138,7 @@ macro_rules! served {
 
 fn served_by<Operation, Handler, Takes>(handler: Handler) -> (String, MethodRouter<ApiState>)
 where
-    Operation: utoipa::Path,
+    Operation: utoipa::Path + Declare,
     Handler: axum::handler::Handler<Takes, ApiState>,
     Takes: 'static,
 {
@@ -151,15 +154,21 @@ macro_rules! described {
     };
 }
 
-/// Description of an operation, with its path and methods.
+/// Description of an operation, with its path, methods and declaration.
 pub(crate) struct Described {
     pub(crate) path: String,
     pub(crate) methods: Vec<HttpMethod>,
     pub(crate) operation: utoipa::openapi::path::Operation,
+    pub(crate) declaration: Declaration,
 }
 
-fn described_by<Operation: utoipa::Path>() -> Described {
-    Described { path: Operation::path(), methods: Operation::methods(), operation: Operation::operation() }
+fn described_by<Operation: utoipa::Path + Declare>() -> Described {
+    Described {
+        path: Operation::path(),
+        methods: Operation::methods(),
+        operation: Operation::operation(),
+        declaration: Operation::DECLARATION,
+    }
 }
 
 /// Returns the descriptions of all operations, built one at a time.
@@ -179,10 +188,18 @@ fn operations() -> Router<ApiState> {
     served.into_iter().fold(Router::new(), |router, (path, serve)| router.route(&path, serve))
 }
 
+/// Returns whether everyone may read the route, although it belongs to no operation of the document.
+pub(crate) fn is_without_operation(route: &str) -> bool {
+    route == OPENAPI || reader::PATHS.contains(&route) || error_pages::serves(route)
+}
+
+/// Path of the OpenAPI document.
+const OPENAPI: &str = "/api/v1/openapi.json";
+
 /// Returns the complete API as a router.
 pub fn router(state: ApiState) -> Router {
     let api = operations()
-        .route("/api/v1/openapi.json", get(openapi))
+        .route(OPENAPI, get(openapi))
         .merge(reader::router())
         .merge(error_pages::router())
         .fallback(no_such_route)
@@ -207,11 +224,12 @@ pub fn router(state: ApiState) -> Router {
 }
 
 /// Serves the document, serialized once, so that repeated requests cost only the transfer.
-async fn openapi() -> impl IntoResponse {
-    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
-        serde_json::to_vec(&document::document()).expect("the document contains only serializable values").into()
-    });
-    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone())
+async fn openapi(State(state): State<ApiState>) -> impl IntoResponse {
+    let serialized = || {
+        let manifests: Vec<_> = state.engine.catalog().apps().map(|entry| entry.app.manifest()).collect();
+        Bytes::from(document::document(&manifests).to_string())
+    };
+    ([(header::CONTENT_TYPE, "application/json")], state.document.get_or_init(serialized).clone())
 }
 
 async fn no_such_route() -> ApiProblem {

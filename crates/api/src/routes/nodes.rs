@@ -27,6 +27,7 @@ use crate::{
     auth::Authenticated,
     body::Body,
     convert,
+    declaration::declare,
     etag::{IfMatch, IfNoneMatch},
     lookup, node_views,
     page::{DryRunParams, PageParams, Params},
@@ -53,13 +54,11 @@ pub(crate) struct NodeParams {
     limit: Option<u32>,
 }
 
+declare! { list_nodes: reads(PlatformRead, "node list"), [QueryInvalid] }
+
 /// Lists nodes.
 #[utoipa::path(
     get, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), params(NodeParams),
-    extensions(
-        ("x-permission" = json!("platform.read")), ("x-cli" = json!("node list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["query_invalid"]))
-    ),
     responses((status = 200, body = List<Node>))
 )]
 pub(crate) async fn list_nodes(
@@ -79,15 +78,16 @@ pub(crate) async fn list_nodes(
     Ok(Json(List::new(shown.collect::<Result<_, CommandError>>()?, next_cursor)))
 }
 
+declare! {
+    register_node: changes(NodesWrite, "node register", NodeRegister, NodeRegistered),
+    [FieldInvalid, NameTaken]
+}
+
 /// Registers a machine.
 ///
 /// The response contains the enrollment string.
 #[utoipa::path(
     post, path = "/api/v1/nodes", tag = "nodes", security(("token" = [])), request_body = RegisterNode,
-    extensions(
-        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node register")), ("x-audit" = json!("node.register")), ("x-event" = json!("node.registered")),
-        ("x-errors" = json!(["field_invalid", "name_taken"]))
-    ),
     responses((status = 201, body = RegisteredNode))
 )]
 pub(crate) async fn register_node(
@@ -99,13 +99,11 @@ pub(crate) async fn register_node(
     Ok((StatusCode::CREATED, shown(&state, &caller, registered)?))
 }
 
+declare! { get_node: reads(ProjectRead, "node show"), [NotFound] }
+
 /// Returns a node.
 #[utoipa::path(
     get, path = "/api/v1/nodes/{node}", tag = "nodes", security(("token" = [])), params(("node" = String, Path, description = "name or id")),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("node show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found"]))
-    ),
     responses((status = 200, body = Node, headers(("ETag" = String, description = "for `If-Match` and `If-None-Match`"))))
 )]
 pub(crate) async fn get_node(
@@ -118,16 +116,17 @@ pub(crate) async fn get_node(
     if_none_match.respond(node.record().into(), &node_views::node(node))
 }
 
+declare! {
+    issue_enrollment: changes(NodesWrite, "node enroll", NodeEnrollmentCreate, NodeEnrollmentIssued),
+    [NotFound, FieldInvalid, StateConflict, PreconditionFailed]
+}
+
 /// Issues a new enrollment string.
 ///
 /// Earlier strings of the node become invalid.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/enrollment", tag = "nodes", security(("token" = [])), request_body = EnrollNode,
     params(("node" = String, Path, description = "name or id")),
-    extensions(
-        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node enroll")), ("x-audit" = json!("node.enrollment_create")), ("x-event" = json!("node.enrollment_issued")),
-        ("x-errors" = json!(["not_found", "field_invalid", "state_conflict", "precondition_failed"]))
-    ),
     responses((status = 201, body = RegisteredNode))
 )]
 pub(crate) async fn issue_enrollment(
@@ -142,14 +141,15 @@ pub(crate) async fn issue_enrollment(
     Ok((StatusCode::CREATED, shown(&state, &caller, issued)?))
 }
 
+declare! {
+    ping_node: changes(NodesWrite, "node ping", NodePing, TaskChanged),
+    [NotFound, StateConflict, NodeUnreachable, NodeBusy, EnvelopeExpired]
+}
+
 /// Sends a signed no-op task and waits for its result.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/ping", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
-    extensions(
-        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node ping")), ("x-audit" = json!("node.ping")), ("x-event" = json!("task.changed")),
-        ("x-errors" = json!(["not_found", "state_conflict", "node_unreachable", "node_busy", "envelope_expired"]))
-    ),
     responses((status = 200, body = Ping))
 )]
 pub(crate) async fn ping_node(
@@ -163,16 +163,17 @@ pub(crate) async fn ping_node(
     Ok(Json(Ping { task: convert::task(task, &node.name), round_trip_us }))
 }
 
+declare! {
+    inspect_node: changes(NodesWrite, "node inspect", NodeInspect, NodeInspected),
+    [NotFound, StateConflict, NodeUnreachable, NodeBusy, AgentTooOld, TaskResultInvalid, EnvelopeExpired, HostFailed]
+}
+
 /// Inspects a node and waits for the result.
 ///
 /// The agent reports facts of the machine, runs the preflight checks and measures the write latency of the disk.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/inspect", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id")),
-    extensions(
-        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node inspect")), ("x-audit" = json!("node.inspect")), ("x-event" = json!("node.inspected")),
-        ("x-errors" = json!(["not_found", "state_conflict", "node_unreachable", "node_busy", "agent_too_old", "task_result_invalid", "envelope_expired", "host_failed"]))
-    ),
     responses((status = 200, body = Node))
 )]
 pub(crate) async fn inspect_node(
@@ -185,16 +186,18 @@ pub(crate) async fn inspect_node(
     Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
 }
 
+declare! {
+    fix_node: changes(NodesWrite, "node fix", NodeFix, NodeFixed),
+    [NotFound, FixUnknown, StateConflict, NodeUnreachable, NodeBusy, AgentTooOld, TaskResultInvalid, EnvelopeExpired,
+        HostFailed]
+}
+
 /// Applies a safe fix on a node.
 ///
 /// The response is sent after a new inspection of the node.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/fix", tag = "nodes", security(("token" = [])), request_body = FixNode,
     params(("node" = String, Path, description = "name or id")),
-    extensions(
-        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node fix")), ("x-audit" = json!("node.fix")), ("x-event" = json!("node.fixed")),
-        ("x-errors" = json!(["not_found", "fix_unknown", "state_conflict", "node_unreachable", "node_busy", "agent_too_old", "task_result_invalid", "envelope_expired", "host_failed"]))
-    ),
     responses((status = 200, body = FixedNode))
 )]
 pub(crate) async fn fix_node(
@@ -207,6 +210,11 @@ pub(crate) async fn fix_node(
     Ok(Json(node_views::fixed(&caller, fix::fix(&state.engine, &caller, id, &ask.finding).await?)?))
 }
 
+declare! {
+    reset_node: changes(NodesWrite, "node reset", NodeReset, NodeStateChanged),
+    [NotFound, FieldInvalid, StateConflict, PreconditionFailed]
+}
+
 /// Resets a node.
 ///
 /// The node's identity becomes invalid immediately. The response contains a new enrollment string. After a tenant used the machine, it must
@@ -215,10 +223,6 @@ pub(crate) async fn fix_node(
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/reset", tag = "nodes", security(("token" = [])), request_body = EnrollNode,
     params(("node" = String, Path, description = "name or id"), DryRunParams),
-    extensions(
-        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node reset")), ("x-audit" = json!("node.reset")), ("x-event" = json!("node.state_changed")),
-        ("x-errors" = json!(["not_found", "field_invalid", "state_conflict", "precondition_failed"]))
-    ),
     responses((status = 200, body = RegisteredNode))
 )]
 pub(crate) async fn reset_node(
@@ -234,6 +238,11 @@ pub(crate) async fn reset_node(
     shown(&state, &caller, node::reset(&state.engine, &caller, id, &seen, forced.as_ref()).await?)
 }
 
+declare! {
+    reimage_node: changes(NodesWrite, "node reimage", NodeReimage, NodeStateChanged),
+    [NotFound, StateConflict, PreconditionFailed, ReimageHookMissing, ReimageHookFailed]
+}
+
 /// Passes a node that a tenant left to the reimage hook, with a new enrollment string.
 ///
 /// The response is sent after the hook has accepted the node. With `dry_run`, the hook does not run, nothing changes, and the response is
@@ -241,10 +250,6 @@ pub(crate) async fn reset_node(
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/reimage", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id"), DryRunParams),
-    extensions(
-        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node reimage")), ("x-audit" = json!("node.reimage")), ("x-event" = json!("node.state_changed")),
-        ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed", "reimage_hook_missing", "reimage_hook_failed"]))
-    ),
     responses((status = 200, body = Node))
 )]
 pub(crate) async fn reimage_node(
@@ -260,16 +265,17 @@ pub(crate) async fn reimage_node(
     Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
 }
 
+declare! {
+    retire_node: changes(NodesWrite, "node retire", NodeRetire, NodeStateChanged),
+    [NotFound, StateConflict, PreconditionFailed]
+}
+
 /// Removes a node from use permanently.
 ///
 /// The node's identity becomes invalid immediately. No project may hold the node. With `dry_run`, nothing changes.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{node}/retire", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id"), DryRunParams),
-    extensions(
-        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node retire")), ("x-audit" = json!("node.retire")), ("x-event" = json!("node.state_changed")),
-        ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed"]))
-    ),
     responses((status = 200, body = Node))
 )]
 pub(crate) async fn retire_node(
@@ -285,16 +291,17 @@ pub(crate) async fn retire_node(
     Ok(Json(node_views::node(VisibleNode::of_platform(&caller, node)?)))
 }
 
+declare! {
+    delete_node: changes(NodesWrite, "node delete", NodeDelete, NodeDeleted),
+    [NotFound, StateConflict, PreconditionFailed]
+}
+
 /// Deletes a retired node.
 ///
 /// Its name can be used again. History keeps referring to it. With `dry_run`, nothing changes.
 #[utoipa::path(
     delete, path = "/api/v1/nodes/{node}", tag = "nodes", security(("token" = [])),
     params(("node" = String, Path, description = "name or id"), DryRunParams),
-    extensions(
-        ("x-permission" = json!("nodes.write")), ("x-cli" = json!("node delete")), ("x-audit" = json!("node.delete")), ("x-event" = json!("node.deleted")),
-        ("x-errors" = json!(["not_found", "state_conflict", "precondition_failed"]))
-    ),
     responses((status = 200, body = Node))
 )]
 pub(crate) async fn delete_node(
@@ -322,7 +329,7 @@ fn forced(ask: EnrollNode) -> Result<Option<Forced>, ApiProblem> {
 }
 
 async fn find(state: &ApiState, caller: &Caller, key: &str) -> Result<NodeRecord, ApiProblem> {
-    lookup::node(&mut state.engine.store().read_once().await?, caller, key).await
+    lookup::node(&mut state.engine.store().read().await?, caller, key).await
 }
 
 fn shown(

@@ -3,21 +3,28 @@
 use axum::{
     Json,
     extract::{Path, State},
+    response::{IntoResponse, Response},
 };
-use gpuaas_api_types::{List, NodeResidue, Operation, OperationDetail};
-use gpuaas_engine::commands::operation;
-use gpuaas_model::TaskType;
-use gpuaas_planner::StepAction;
+use gpuaas_api_types::{List, NodeResidue, Operation, OperationDetail, Preview, StartOperation, Started};
+use gpuaas_engine::commands::{operation, workload};
+use gpuaas_model::{Code, TaskType};
+use gpuaas_planner::{OperationRequest, StepAction};
 use gpuaas_store::{IdKind, OperationFilter, Reader, StepRecord, StoreError};
 use gpuaas_wire::task::{ResidueReport, TaskOutcome};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::nodes::parsed;
+use super::{
+    nodes::parsed,
+    workloads::{find_of_app, preview, started},
+};
 use crate::{
     auth::Authenticated,
+    body::Body,
+    declaration::declare,
+    etag::IfMatch,
     lookup,
-    page::{PageParams, Params},
+    page::{PageParams, Params, ProjectDryRunParams},
     problem::ApiProblem,
     state::ApiState,
     views,
@@ -44,13 +51,11 @@ pub(crate) struct OperationParams {
     limit: Option<u32>,
 }
 
+declare! { list_operations: reads(ProjectRead, "operation list"), [NotFound, QueryInvalid] }
+
 /// Lists operations that the caller may see, oldest first.
 #[utoipa::path(
     get, path = "/api/v1/operations", tag = "operations", security(("token" = [])), params(OperationParams),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("operation list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "query_invalid"]))
-    ),
     responses((status = 200, body = List<Operation>))
 )]
 pub(crate) async fn list_operations(
@@ -72,13 +77,11 @@ pub(crate) async fn list_operations(
     Ok(Json(List::new(views::operations(&mut reader, operations).await?, next_cursor)))
 }
 
+declare! { get_operation: reads(ProjectRead, "operation show"), [NotFound] }
+
 /// Returns an operation with its steps.
 #[utoipa::path(
     get, path = "/api/v1/operations/{id}", tag = "operations", security(("token" = [])), params(("id" = String, Path)),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("operation show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found"]))
-    ),
     responses((status = 200, body = OperationDetail))
 )]
 pub(crate) async fn get_operation(
@@ -130,15 +133,55 @@ async fn residue(reader: &mut Reader, steps: &[StepRecord]) -> Result<Vec<NodeRe
     Ok(reports)
 }
 
+declare! {
+    start_operation: changes(WorkloadsWrite, "operation start", OperationStart, OperationStarted),
+    [NotFound, FieldInvalid, OperationInProgress, StateConflict, PreconditionFailed]
+}
+
+/// Starts an operation with parameters on a workload.
+///
+/// `operations` of the app lists the kinds and the schemas of their parameters. Deployment, additional members and decommission have
+/// requests of their own. With `dry_run`, the response is 200 with the plan.
+#[utoipa::path(
+    post, path = "/api/v1/workloads/{workload}/operations", tag = "operations", security(("token" = [])), request_body = StartOperation,
+    params(("workload" = String, Path, description = "name or id"), ProjectDryRunParams),
+    responses(
+        (status = 202, body = Started), (status = 200, body = Preview, description = "the plan")
+    )
+)]
+pub(crate) async fn start_operation(
+    State(state): State<ApiState>,
+    Authenticated(caller): Authenticated,
+    Path(key): Path<String>,
+    Params(params): Params<ProjectDryRunParams>,
+    IfMatch(seen): IfMatch,
+    Body(ask): Body<StartOperation>,
+) -> Result<Response, ApiProblem> {
+    let id = find_of_app(&state, &caller, params.project.as_deref(), &key, &ask.app).await?;
+    let kind = ask.kind.parse().map_err(|_| {
+        ApiProblem::new(Code::FieldInvalid, format!("there is no operation {:?}", ask.kind))
+            .about("kind")
+            .then("find the workload's app, then its operations: gpuaas app list")
+    })?;
+    let request = OperationRequest { kind, parameters: ask.parameters };
+    if params.dry_run {
+        let drafted = workload::preview_operation(&state.engine, &caller, id, &seen, &request).await?;
+        return Ok(Json(preview(&state, &ask.app, drafted).await?).into_response());
+    }
+    let accepted = workload::start_operation(&state.engine, &caller, id, &seen, request).await?;
+    Ok(started(&state, accepted).await?.into_response())
+}
+
+declare! {
+    cancel_operation: changes(OperationsControl, "operation cancel", OperationCancel, OperationEnded),
+    [NotFound, StateConflict]
+}
+
 /// Requests the cancellation of an operation.
 ///
 /// Running steps are asked to stop. Steps that have not begun never run.
 #[utoipa::path(
     post, path = "/api/v1/operations/{id}/cancel", tag = "operations", security(("token" = [])), params(("id" = String, Path)),
-    extensions(
-        ("x-permission" = json!("operations.control")), ("x-cli" = json!("operation cancel")), ("x-audit" = json!("operation.cancel")), ("x-event" = json!("operation.ended")),
-        ("x-errors" = json!(["not_found", "state_conflict"]))
-    ),
     responses((status = 200, body = Operation))
 )]
 pub(crate) async fn cancel_operation(

@@ -12,17 +12,18 @@ use gpuaas_model::{Code, Name};
 use crate::{
     auth::Authenticated,
     body::Body,
-    convert, lookup,
+    convert,
+    declaration::declare,
+    lookup,
     page::{DryRunParams, PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
 };
 
+declare! { list_projects: reads(ProjectRead, "project list"), [] }
+
 /// Lists projects that the caller may see.
-#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", security(("token" = [])), params(PageParams), extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("project list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!([]))
-    ),
+#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", security(("token" = [])), params(PageParams),
     responses((status = 200, body = List<Project>)))]
 pub(crate) async fn list_projects(
     State(state): State<ApiState>,
@@ -34,13 +35,14 @@ pub(crate) async fn list_projects(
     Ok(Json(List::new(projects.into_iter().map(convert::project).collect(), next_cursor)))
 }
 
+declare! {
+    create_project: changes(ProjectsWrite, "project create", ProjectCreate, ProjectCreated),
+    [FieldInvalid, NameTaken]
+}
+
 /// Creates a project.
 #[utoipa::path(
     post, path = "/api/v1/projects", tag = "projects", security(("token" = [])), request_body = CreateProject,
-    extensions(
-        ("x-permission" = json!("projects.write")), ("x-cli" = json!("project create")), ("x-audit" = json!("project.create")), ("x-event" = json!("project.created")),
-        ("x-errors" = json!(["field_invalid", "name_taken"]))
-    ),
     responses((status = 201, body = Project))
 )]
 pub(crate) async fn create_project(
@@ -52,16 +54,17 @@ pub(crate) async fn create_project(
     Ok((StatusCode::CREATED, Json(convert::project(created))))
 }
 
+declare! {
+    delete_project: changes(ProjectsWrite, "project delete", ProjectDelete, ProjectDeleted),
+    [NotFound, StateConflict]
+}
+
 /// Deletes an empty project.
 ///
 /// Its name can be used again. Its audit records stay; `project=ID` selects them. With `dry_run`, nothing changes.
 #[utoipa::path(
     delete, path = "/api/v1/projects/{project}", tag = "projects", security(("token" = [])),
     params(("project" = String, Path, description = "name or id"), DryRunParams),
-    extensions(
-        ("x-permission" = json!("projects.write")), ("x-cli" = json!("project delete")), ("x-audit" = json!("project.delete")), ("x-event" = json!("project.deleted")),
-        ("x-errors" = json!(["not_found", "state_conflict"]))
-    ),
     responses((status = 200, body = Project))
 )]
 pub(crate) async fn delete_project(
@@ -71,7 +74,7 @@ pub(crate) async fn delete_project(
     Params(params): Params<DryRunParams>,
 ) -> Result<Json<Project>, ApiProblem> {
     let caller = caller.with_dry_run(params.dry_run);
-    let id = lookup::project(&mut state.engine.store().read_once().await?, &caller, &key).await?.id;
+    let id = lookup::project(&mut state.engine.store().read().await?, &caller, &key).await?.id;
     Ok(Json(convert::project(project::delete(&state.engine, &caller, id).await?)))
 }
 

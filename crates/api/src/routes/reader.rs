@@ -13,11 +13,15 @@ use crate::state::ApiState;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
                       frame-ancestors 'none'; form-action 'none'";
 
+/// Paths of the page, its script and its style.
+pub(super) const PATHS: [&str; 3] = ["/api/docs", "/api/docs/reader.js", "/api/docs/reader.css"];
+
 pub(super) fn router() -> Router<ApiState> {
+    let [document, script, style] = PATHS;
     Router::new()
-        .route("/api/docs", get(async || page(Html(include_str!("reader/reader.html")))))
-        .route("/api/docs/reader.js", get(async || file("text/javascript", include_str!("reader/reader.js"))))
-        .route("/api/docs/reader.css", get(async || file("text/css", include_str!("reader/reader.css"))))
+        .route(document, get(async || page(Html(include_str!("reader/reader.html")))))
+        .route(script, get(async || file("text/javascript", include_str!("reader/reader.js"))))
+        .route(style, get(async || file("text/css", include_str!("reader/reader.css"))))
 }
 
 fn page(content: impl IntoResponse) -> Response {

@@ -6,16 +6,16 @@ use gpuaas_store::{ReplicaLiveness, StoreError};
 
 use crate::{
     auth::Authenticated,
+    declaration::declare,
     page::{PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
 };
 
+declare! { list_replicas: reads(PlatformRead, "replica list"), [] }
+
 /// Lists the replicas of the control plane, oldest first, with the number of their nodes and operations.
-#[utoipa::path(get, path = "/api/v1/replicas", tag = "replicas", security(("token" = [])), params(PageParams), extensions(
-        ("x-permission" = json!("platform.read")), ("x-cli" = json!("replica list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!([]))
-    ),
+#[utoipa::path(get, path = "/api/v1/replicas", tag = "replicas", security(("token" = [])), params(PageParams),
     responses((status = 200, body = List<Replica>)))]
 pub(crate) async fn list_replicas(
     State(state): State<ApiState>,

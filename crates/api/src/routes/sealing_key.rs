@@ -4,13 +4,12 @@ use axum::{Json, extract::State, http::StatusCode};
 use gpuaas_api_types::SealingKey;
 use gpuaas_engine::commands::sealing_key;
 
-use crate::{auth::Authenticated, convert, problem::ApiProblem, state::ApiState};
+use crate::{auth::Authenticated, convert, declaration::declare, problem::ApiProblem, state::ApiState};
+
+declare! { get_sealing_key: reads(PlatformRead, "keys show"), [] }
 
 /// Returns the public id of the sealing key in use, and the progress of its rotation.
-#[utoipa::path(get, path = "/api/v1/sealing-key", tag = "platform", security(("token" = [])), extensions(
-        ("x-permission" = json!("platform.read")), ("x-cli" = json!("keys show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!([]))
-    ),
+#[utoipa::path(get, path = "/api/v1/sealing-key", tag = "platform", security(("token" = [])),
     responses((status = 200, body = SealingKey)))]
 pub(crate) async fn get_sealing_key(
     State(state): State<ApiState>,
@@ -19,17 +18,17 @@ pub(crate) async fn get_sealing_key(
     Ok(Json(convert::sealing_key(sealing_key::show(&state.engine, &caller).await?)))
 }
 
+declare! {
+    rotate_sealing_key: changes(KeysWrite, "keys rotate", SealingKeyRotate, SealingKeyStateChanged),
+    [StateConflict, ReplicaVersionsDiffer, SealingKeyNotOnAllReplicas]
+}
+
 /// Puts the next sealing key into use.
 ///
 /// Every replica must have loaded it before. Rows that are encrypted with the previous key are gradually encrypted again, and stay
 /// readable.
 #[utoipa::path(
     post, path = "/api/v1/sealing-key/rotate", tag = "platform", security(("token" = [])),
-    extensions(
-        ("x-permission" = json!("keys.write")), ("x-cli" = json!("keys rotate")), ("x-audit" = json!("sealing_key.rotate")),
-        ("x-event" = json!("sealing_key.state_changed")),
-        ("x-errors" = json!(["state_conflict", "replica_versions_differ", "sealing_key_not_on_all_replicas"]))
-    ),
     responses((status = 202, body = SealingKey))
 )]
 pub(crate) async fn rotate_sealing_key(

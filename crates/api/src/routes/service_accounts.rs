@@ -14,7 +14,9 @@ use utoipa::IntoParams;
 use crate::{
     auth::Authenticated,
     body::Body,
-    convert, lookup,
+    convert,
+    declaration::declare,
+    lookup,
     page::{Params, ProjectDryRunParams, ProjectPageParams},
     problem::ApiProblem,
     state::ApiState,
@@ -37,13 +39,11 @@ fn named(name: &str) -> Result<Name, ApiProblem> {
     Ok(name.parse().map_err(|_| CommandError::not_found("service account", name))?)
 }
 
+declare! { list_service_accounts: reads(TokensWrite, "service-account list"), [NotFound, QueryInvalid] }
+
 /// Lists the service accounts of a project.
 #[utoipa::path(
     get, path = "/api/v1/service-accounts", tag = "access", security(("token" = [])), params(ProjectPageParams),
-    extensions(
-        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "query_invalid"]))
-    ),
     responses((status = 200, body = List<ServiceAccount>))
 )]
 pub(crate) async fn list_service_accounts(
@@ -58,13 +58,14 @@ pub(crate) async fn list_service_accounts(
     Ok(Json(List::new(accounts.into_iter().map(convert::service_account).collect(), next_cursor)))
 }
 
+declare! {
+    create_service_account: changes(TokensWrite, "service-account create", ServiceAccountCreate, ServiceAccountCreated),
+    [FieldInvalid, NameTaken, NotFound, QueryInvalid, LimitReached]
+}
+
 /// Creates a service account: a program that acts for a project.
 #[utoipa::path(
     post, path = "/api/v1/service-accounts", tag = "access", security(("token" = [])), request_body = CreateServiceAccount,
-    extensions(
-        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account create")), ("x-audit" = json!("service_account.create")),
-        ("x-event" = json!("service_account.created")), ("x-errors" = json!(["field_invalid", "name_taken", "not_found", "query_invalid", "limit_reached"]))
-    ),
     responses((status = 201, body = ServiceAccount))
 )]
 pub(crate) async fn create_service_account(
@@ -80,16 +81,17 @@ pub(crate) async fn create_service_account(
     Ok((StatusCode::CREATED, Json(convert::service_account(account))))
 }
 
+declare! {
+    delete_service_account: changes(TokensWrite, "service-account delete", ServiceAccountDelete, ServiceAccountDeleted),
+    [NotFound, QueryInvalid]
+}
+
 /// Deletes a service account.
 ///
 /// Its tokens become invalid immediately. With `dry_run`, nothing changes, and the response is what it would be.
 #[utoipa::path(
     delete, path = "/api/v1/service-accounts/{name}", tag = "access", security(("token" = [])),
     params(("name" = String, Path), ProjectDryRunParams),
-    extensions(
-        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account delete")), ("x-audit" = json!("service_account.delete")),
-        ("x-event" = json!("service_account.deleted")), ("x-errors" = json!(["not_found", "query_invalid"]))
-    ),
     responses((status = 200, body = ServiceAccount))
 )]
 pub(crate) async fn delete_service_account(
@@ -104,16 +106,17 @@ pub(crate) async fn delete_service_account(
     Ok(Json(convert::service_account(account)))
 }
 
+declare! {
+    create_service_account_token: changes(TokensWrite, "service-account token", TokenCreate, TokenCreated),
+    [FieldInvalid, NotFound, QueryInvalid, LimitReached]
+}
+
 /// Creates a token for a service account.
 ///
 /// Only this response contains the token's secret.
 #[utoipa::path(
     post, path = "/api/v1/service-accounts/{name}/tokens", tag = "access", security(("token" = [])),
     params(("name" = String, Path), ServiceAccountParams), request_body = CreateServiceAccountToken,
-    extensions(
-        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("service-account token")), ("x-audit" = json!("token.create")),
-        ("x-event" = json!("token.created")), ("x-errors" = json!(["field_invalid", "not_found", "query_invalid", "limit_reached"]))
-    ),
     responses((status = 201, body = CreatedToken))
 )]
 pub(crate) async fn create_service_account_token(

@@ -13,7 +13,9 @@ use utoipa::IntoParams;
 use super::nodes::parsed;
 use crate::{
     auth::Authenticated,
-    convert, lookup,
+    convert,
+    declaration::declare,
+    lookup,
     page::{PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
@@ -40,13 +42,11 @@ pub(crate) struct TaskParams {
     limit: Option<u32>,
 }
 
+declare! { list_tasks: reads(ProjectRead, "task list"), [NotFound, QueryInvalid] }
+
 /// Lists tasks that the caller may see.
 #[utoipa::path(
     get, path = "/api/v1/tasks", tag = "tasks", security(("token" = [])), params(TaskParams),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("task list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "query_invalid"]))
-    ),
     responses((status = 200, body = List<Task>))
 )]
 pub(crate) async fn list_tasks(
@@ -81,13 +81,11 @@ pub(crate) async fn list_tasks(
     Ok(Json(List::new(shown.collect::<Result<_, _>>()?, next_cursor)))
 }
 
+declare! { get_task: reads(ProjectRead, "task show"), [NotFound] }
+
 /// Returns a task.
 #[utoipa::path(
     get, path = "/api/v1/tasks/{id}", tag = "tasks", security(("token" = [])), params(("id" = String, Path)),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("task show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found"]))
-    ),
     responses((status = 200, body = Task))
 )]
 pub(crate) async fn get_task(

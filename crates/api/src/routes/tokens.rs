@@ -13,17 +13,18 @@ use gpuaas_store::{IdKind, TokenRecord};
 use crate::{
     auth::Authenticated,
     body::Body,
-    convert, lookup,
+    convert,
+    declaration::declare,
+    lookup,
     page::{DryRunParams, PageParams, Params},
     problem::ApiProblem,
     state::ApiState,
 };
 
+declare! { list_tokens: reads(TokensWrite, "token list"), [] }
+
 /// Lists tokens without their secrets: those of the caller's project, or all tokens for platform roles.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), params(PageParams), extensions(
-        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!([]))
-    ),
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), params(PageParams),
     responses((status = 200, body = List<Token>)))]
 pub(crate) async fn list_tokens(
     State(state): State<ApiState>,
@@ -41,15 +42,16 @@ pub(crate) async fn list_tokens(
     Ok(Json(List::new(shown.collect(), next_cursor)))
 }
 
+declare! {
+    create_token: changes(TokensWrite, "token create", TokenCreate, TokenCreated),
+    [FieldInvalid, NotFound, LimitReached]
+}
+
 /// Creates a token.
 ///
 /// Only this response contains the token's secret.
 #[utoipa::path(
     post, path = "/api/v1/tokens", tag = "access", security(("token" = [])), request_body = CreateToken,
-    extensions(
-        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token create")), ("x-audit" = json!("token.create")), ("x-event" = json!("token.created")),
-        ("x-errors" = json!(["field_invalid", "not_found", "limit_reached"]))
-    ),
     responses((status = 201, body = CreatedToken))
 )]
 pub(crate) async fn create_token(
@@ -72,15 +74,13 @@ pub(crate) async fn create_token(
     Ok((StatusCode::CREATED, Json(created)))
 }
 
+declare! { revoke_token: changes(TokensWrite, "token revoke", TokenRevoke, TokenRevoked), [NotFound] }
+
 /// Revokes a token.
 ///
 /// With `dry_run`, nothing changes, and the response is what it would be.
 #[utoipa::path(
     delete, path = "/api/v1/tokens/{id}", tag = "access", security(("token" = [])), params(("id" = String, Path), DryRunParams),
-    extensions(
-        ("x-permission" = json!("tokens.write")), ("x-cli" = json!("token revoke")), ("x-audit" = json!("token.revoke")), ("x-event" = json!("token.revoked")),
-        ("x-errors" = json!(["not_found"]))
-    ),
     responses((status = 200, body = Token))
 )]
 pub(crate) async fn revoke_token(

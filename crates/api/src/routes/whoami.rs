@@ -2,20 +2,23 @@
 
 use axum::Json;
 use gpuaas_api_types::WhoAmI;
+use gpuaas_model::Permission;
 
-use crate::auth::Authenticated;
+use crate::{auth::Authenticated, declaration::declare};
 
-/// Returns name, role and project of the token's holder.
-#[utoipa::path(get, path = "/api/v1/whoami", tag = "access", security(("token" = [])), extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("whoami")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!([]))
-    ),
+declare! { whoami: reads(ProjectRead, "whoami"), [] }
+
+/// Returns name, role, project and permissions of the token's holder.
+#[utoipa::path(get, path = "/api/v1/whoami", tag = "access", security(("token" = [])),
     responses((status = 200, body = WhoAmI)))]
 pub(crate) async fn whoami(Authenticated(caller): Authenticated) -> Json<WhoAmI> {
     let principal = caller.principal;
+    let permissions = Permission::ALL.iter().filter(|permission| principal.may(**permission));
+    let permissions = permissions.map(ToString::to_string).collect();
     Json(WhoAmI {
         name: principal.name,
         role: principal.role.to_string(),
         project: principal.project.map(|id| id.to_string()),
+        permissions,
     })
 }

@@ -13,16 +13,21 @@ use gpuaas_engine::{
     Caller, CommandError,
     commands::workload::{self, Accepted},
 };
-use gpuaas_model::{Code, ProjectId, WorkloadId};
+use gpuaas_model::{Code, Name, ProjectId, WorkloadId};
 use gpuaas_planner::StepSpec;
 use gpuaas_store::{MemberRecord, Page, Reader, WorkloadFilter, WorkloadRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{nodes::parsed, projects::name};
+use super::{
+    members::{machine_names, members},
+    nodes::parsed,
+    projects::name,
+};
 use crate::{
     auth::Authenticated,
     body::Body,
+    declaration::declare,
     etag::{IfMatch, IfNoneMatch},
     lookup,
     page::{PageParams, Params, ProjectDryRunParams},
@@ -67,13 +72,11 @@ pub(crate) struct WorkloadParams {
     limit: Option<u32>,
 }
 
+declare! { list_workloads: reads(ProjectRead, "workload list"), [NotFound, QueryInvalid] }
+
 /// Lists workloads that the caller may see, with the number of workloads in each section.
 #[utoipa::path(
     get, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), params(WorkloadParams),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("workload list")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "query_invalid"]))
-    ),
     responses((status = 200, body = List<Workload>))
 )]
 pub(crate) async fn list_workloads(
@@ -144,15 +147,18 @@ async fn counts(reader: &mut Reader, project: Option<ProjectId>) -> Result<BTree
     Ok(counts)
 }
 
+declare! {
+    deploy_workload: changes(WorkloadsWrite, "workload deploy", WorkloadDeploy, WorkloadRequested),
+    [NotFound, FieldInvalid, NameTaken, StateConflict, PlacementInvalid, ServerRequired, AllocationRepeated,
+        AllocationUnknown, AllocationInactive, AllocationUnreachable, AllocationInUse, TooManyMembers, VersionUnknown,
+        ConfigInvalid, AgentTooOld]
+}
+
 /// Deploys an app.
 ///
 /// A refusal names every reason and changes nothing. With `dry_run`, the response is 200 with the plan.
 #[utoipa::path(
     post, path = "/api/v1/workloads", tag = "workloads", security(("token" = [])), request_body = Deploy, params(ProjectDryRunParams),
-    extensions(
-        ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload deploy")), ("x-audit" = json!("workload.deploy")), ("x-event" = json!("workload.requested")),
-        ("x-errors" = json!(["not_found", "field_invalid", "name_taken", "state_conflict", "placement_invalid", "server_required", "allocation_repeated", "allocation_unknown", "allocation_inactive", "allocation_unreachable", "allocation_in_use", "too_many_members", "version_unknown", "config_invalid", "agent_too_old"]))
-    ),
     responses(
         (status = 202, body = Started), (status = 200, body = Preview, description = "the plan")
     )
@@ -185,14 +191,12 @@ pub(crate) async fn deploy_workload(
     Ok(started(&state, accepted).await?.into_response())
 }
 
+declare! { get_workload: reads(ProjectRead, "workload show"), [NotFound, QueryInvalid] }
+
 /// Returns a workload with its members.
 #[utoipa::path(
     get, path = "/api/v1/workloads/{workload}", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
-    extensions(
-        ("x-permission" = json!("project.read")), ("x-cli" = json!("workload show")), ("x-audit" = json!("none: read")), ("x-event" = json!("none: read")),
-        ("x-errors" = json!(["not_found", "query_invalid"]))
-    ),
     responses((status = 200, body = WorkloadDetail, headers(("ETag" = String, description = "for `If-Match` and `If-None-Match`"))))
 )]
 pub(crate) async fn get_workload(
@@ -204,23 +208,24 @@ pub(crate) async fn get_workload(
 ) -> Result<Response, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
     let record = lookup::workload(&mut reader, &caller, params.project.as_deref(), &key).await?;
-    let members = super::members::members(&mut reader, record.id).await?;
+    let members = members(&mut reader, record.id).await?;
     let operation = reader.newest_operation(record.id).await?.map(|operation| operation.id.to_string());
     let revision = (&record).into();
     let workload = views::workload(&mut reader, record, state.engine.ports().clock.now()).await?;
     if_none_match.respond(revision, &WorkloadDetail { workload, members, operation })
 }
 
+declare! {
+    decommission_workload: changes(WorkloadsWrite, "workload decommission", WorkloadDecommission, OperationStarted),
+    [NotFound, OperationInProgress, StateConflict, PreconditionFailed]
+}
+
 /// Removes a workload from all its nodes.
 ///
-/// With `dry_run`, the response is 200 with the plan.
+/// The workload stays listed as history. With `dry_run`, the response is 200 with the plan.
 #[utoipa::path(
-    post, path = "/api/v1/workloads/{workload}/decommission", tag = "workloads", security(("token" = [])),
+    delete, path = "/api/v1/workloads/{workload}", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectDryRunParams),
-    extensions(
-        ("x-permission" = json!("workloads.write")), ("x-cli" = json!("workload decommission")), ("x-audit" = json!("workload.decommission")), ("x-event" = json!("operation.started")),
-        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "precondition_failed"]))
-    ),
     responses(
         (status = 202, body = Started), (status = 200, body = Preview, description = "the plan")
     )
@@ -247,20 +252,25 @@ async fn removal_preview(state: &ApiState, accepted: Accepted) -> Result<Preview
     let mut reader = state.engine.store().read().await?;
     let members = reader.members_of(workload.id).await?;
     let removed: Vec<_> = members.into_iter().filter(|member| operation.targets.contains(&member.id)).collect();
-    let names = reader.node_names(removed.iter().map(|member| member.node)).await?;
-    let planned = |member: MemberRecord| PlannedMember {
+    let machines = machine_names(&mut reader, &removed).await?;
+    let planned = |(member, machine): (MemberRecord, Name)| PlannedMember {
         name: member.name(),
-        allocation: member.allocation.to_string(),
-        node: member.node.to_string(),
-        node_name: names.get(&member.node).map(ToString::to_string).unwrap_or_default(),
+        allocation: member.place.allocation().map(|id| id.to_string()),
+        node: member.place.node().map(|id| id.to_string()),
+        node_name: machine.to_string(),
     };
     Ok(Preview {
         kind: operation.kind.to_string(),
-        members: removed.into_iter().map(planned).collect(),
+        members: removed.into_iter().zip(machines).map(planned).collect(),
         steps: steps.into_iter().map(|step| planned_step(step.spec)).collect(),
         promises: Vec::new(),
         not_promised: Vec::new(),
     })
+}
+
+declare! {
+    resume_workload: changes(OperationsControl, "workload resume", WorkloadResume, OperationStarted),
+    [NotFound, OperationInProgress, StateConflict, PreconditionFailed]
 }
 
 /// Repeats the latest operation of a workload if it did not succeed.
@@ -269,10 +279,6 @@ async fn removal_preview(state: &ApiState, accepted: Accepted) -> Result<Preview
 #[utoipa::path(
     post, path = "/api/v1/workloads/{workload}/resume", tag = "workloads", security(("token" = [])),
     params(("workload" = String, Path, description = "name or id"), ProjectParams),
-    extensions(
-        ("x-permission" = json!("operations.control")), ("x-cli" = json!("workload resume")), ("x-audit" = json!("workload.resume")), ("x-event" = json!("operation.started")),
-        ("x-errors" = json!(["not_found", "operation_in_progress", "state_conflict", "precondition_failed"]))
-    ),
     responses((status = 202, body = Started))
 )]
 pub(crate) async fn resume_workload(
@@ -296,6 +302,23 @@ pub(super) async fn find(
     Ok(lookup::workload(&mut reader, caller, project, key).await?.id)
 }
 
+/// Finds a workload of the app that a request names. The app decides the shape of the request.
+pub(super) async fn find_of_app(
+    state: &ApiState,
+    caller: &Caller,
+    project: Option<&str>,
+    key: &str,
+    app: &str,
+) -> Result<WorkloadId, ApiProblem> {
+    let mut reader = state.engine.store().read().await?;
+    let found = lookup::workload(&mut reader, caller, project, key).await?;
+    if found.app == app {
+        return Ok(found.id);
+    }
+    let detail = format!("{} is a workload of the app {}, not of {app:?}", found.name, found.app);
+    Err(ApiProblem::new(Code::FieldInvalid, detail).about("app").then(format!("send app {}", found.app)))
+}
+
 pub(super) async fn started(state: &ApiState, accepted: Accepted) -> Result<(StatusCode, Json<Started>), ApiProblem> {
     let mut reader = state.engine.store().read().await?;
     let operation = views::operation(accepted.operation, &accepted.workload.name);
@@ -311,8 +334,8 @@ pub(super) async fn preview(state: &ApiState, app: &str, drafted: workload::Prev
     for placed in drafted.placed {
         members.push(PlannedMember {
             name: format!("{}-{}", placed.component_key, placed.ordinal),
-            allocation: placed.allocation.to_string(),
-            node: placed.node.to_string(),
+            allocation: Some(placed.allocation.to_string()),
+            node: Some(placed.node.to_string()),
             node_name: reader.node(placed.node).await?.name.to_string(),
         });
     }

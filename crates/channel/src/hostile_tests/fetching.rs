@@ -43,14 +43,14 @@ impl World {
             clock: Arc::new(MachineClock),
         };
         let authority = Authority::generate("cp-1", now()).unwrap();
-        Self { authority, shared: Shared::new(rows.clone(), &options), rows }
+        Self { authority, shared: Shared::new(&options).0, rows }
     }
 
     /// Opens a connection of a node on which nothing was sent yet; returns its near end and the task that serves it.
     fn open(&self, number: u128) -> (tokio::io::DuplexStream, JoinHandle<()>) {
         let (near, far) = tokio::io::duplex(16 * 1_024);
         let place = self.shared.connections.enter(presented(&self.authority, number, now())).unwrap();
-        let serving = tokio::spawn(fetch::serve(self.shared.clone(), Arc::new(place), far));
+        let serving = tokio::spawn(fetch::serve(self.shared.clone(), self.rows.clone(), Arc::new(place), far));
         (near, serving)
     }
 

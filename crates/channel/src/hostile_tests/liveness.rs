@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_wire::session::ConnectionKind;
+use tokio_util::sync::CancellationToken;
 
 use super::world::{Recording, World, eventually, honest, in_time, node};
 
@@ -45,4 +46,17 @@ async fn reconnected_node_does_not_become_unreachable() {
     world.connected(1, honest).await;
     tokio::time::sleep(UNREACHABLE_AFTER * 2).await;
     assert!(world.rows.absent.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn timers_ordered_before_the_service_runs_start_with_it() {
+    let (world, service) = World::not_serving_yet(UNREACHABLE_AFTER).await;
+    world.channel.await_return(node(1));
+    world.channel.await_return(node(2));
+    tokio::spawn(service.run(world.rows.clone(), CancellationToken::new()));
+    // A node that connects at once stops its timer.
+    world.connected(2, honest).await;
+    eventually("the node is not reported unreachable", || *world.rows.absent.lock().unwrap() == [node(1)]).await;
+    tokio::time::sleep(UNREACHABLE_AFTER).await;
+    assert_eq!(*world.rows.absent.lock().unwrap(), [node(1)]);
 }

@@ -7,8 +7,8 @@ use gpuaas_model::Timestamp;
 use gpuaas_wire::task::UnitReport;
 use tokio::time::{Instant, sleep};
 
-use super::world::{MachineClock, Recording, Rows, enrolled};
-use crate::{ChannelError, ChannelOptions, ProxyProtocol, channel::Shared, reports::forward};
+use super::world::{Recording, Rows, enrolled};
+use crate::{ChannelError, report_throttle::ReportThrottle, reports::forward};
 
 const AN_HOUR: usize = 3_600;
 
@@ -24,14 +24,6 @@ fn report(unit: &str, number: usize) -> UnitReport {
     }
 }
 
-fn shared(rows: &Arc<Rows>) -> Arc<Shared> {
-    let clock = Arc::new(MachineClock);
-    Shared::new(
-        rows.clone(),
-        &ChannelOptions { unreachable_after: Duration::ZERO, peers: None, proxies: ProxyProtocol::default(), clock },
-    )
-}
-
 /// Yields a report of the unit every second.
 fn flapping(unit: &'static str, seconds: usize) -> impl Stream<Item = Result<UnitReport, ChannelError>> + Unpin {
     Box::pin(stream::iter(1..=seconds).then(move |number| async move {
@@ -43,8 +35,8 @@ fn flapping(unit: &'static str, seconds: usize) -> impl Stream<Item = Result<Uni
 #[tokio::test(start_paused = true)]
 async fn flapping_unit_is_reported_less_and_less_and_its_last_report_always() {
     let rows = Arc::new(Rows::default());
-    let shared = shared(&rows);
-    forward(&shared, enrolled(1), flapping("ill.service", AN_HOUR)).await;
+    let throttle = ReportThrottle::default();
+    forward(&throttle, &*rows, enrolled(1), flapping("ill.service", AN_HOUR)).await;
     let forwarded = std::mem::take(&mut *rows.reports.lock().unwrap());
     assert!((60..85).contains(&forwarded.len()), "{} times in an hour", forwarded.len());
     let (times, last): (Vec<Instant>, _) =
@@ -57,22 +49,22 @@ async fn flapping_unit_is_reported_less_and_less_and_its_last_report_always() {
 
     // Reconnecting does not reset the rate limit.
     let began = Instant::now();
-    forward(&shared, enrolled(1), flapping("ill.service", 30)).await;
+    forward(&throttle, &*rows, enrolled(1), flapping("ill.service", 30)).await;
     assert_eq!(std::mem::take(&mut *rows.reports.lock().unwrap()).len(), 1);
     assert!(began.elapsed() > Duration::from_secs(30));
 
     // The unit has settled, so its limit is reset.
     sleep(Duration::from_secs(300)).await;
     let began = Instant::now();
-    forward(&shared, enrolled(1), flapping("ill.service", 8)).await;
+    forward(&throttle, &*rows, enrolled(1), flapping("ill.service", 8)).await;
     assert_eq!((rows.reports.lock().unwrap().len(), began.elapsed().as_secs()), (8, 8), "each at once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn flapping_unit_delays_no_other() {
     let rows = Arc::new(Rows::default());
-    let shared = shared(&rows);
-    forward(&shared, enrolled(1), flapping("ill.service", 600)).await;
+    let throttle = ReportThrottle::default();
+    forward(&throttle, &*rows, enrolled(1), flapping("ill.service", 600)).await;
     let began = Instant::now();
     // Reports while the other unit's report waits for its delivery time.
     let well = stream::once(async {
@@ -81,7 +73,7 @@ async fn flapping_unit_delays_no_other() {
     });
     let both = stream::select(flapping("ill.service", 1), Box::pin(well));
     let other = flapping("ill.service", 1);
-    tokio::join!(forward(&shared, enrolled(1), both), forward(&shared, enrolled(2), other));
+    tokio::join!(forward(&throttle, &*rows, enrolled(1), both), forward(&throttle, &*rows, enrolled(2), other));
     let reports = rows.reports.lock().unwrap();
     let at_once = reports.iter().filter(|(at, _)| *at > began && *at - began <= Duration::from_secs(2));
     assert_eq!(at_once.count(), 2, "the other unit, and the unit of the other node");
@@ -92,12 +84,12 @@ async fn flapping_unit_delays_no_other() {
 async fn unrecorded_report_is_retried_unless_there_is_a_newer_one() {
     let rows = Arc::new(Rows::default());
     *rows.recording.lock().unwrap() = Recording::Fails;
-    let (of, shared) = (rows.clone(), shared(&rows));
+    let (of, throttle) = (rows.clone(), ReportThrottle::default());
     let repaired = async move {
         sleep(Duration::from_secs(60)).await;
         *of.recording.lock().unwrap() = Recording::Works;
     };
-    tokio::join!(repaired, forward(&shared, enrolled(1), flapping("a.service", 10)));
+    tokio::join!(repaired, forward(&throttle, &*rows, enrolled(1), flapping("a.service", 10)));
     let reports = rows.reports.lock().unwrap();
     let numbers: Vec<i64> = reports.iter().map(|(_, reports)| reports[0].since.as_millis()).collect();
     assert_eq!(numbers, [10]);

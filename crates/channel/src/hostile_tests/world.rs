@@ -41,7 +41,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::{
-    Admission, ArtifactBody, Channel, ChannelBackend, ChannelOptions, FetchError, Holder, PresentedCertificate,
+    Admission, ArtifactBody, Channel, ChannelBackend, ChannelOptions, ChannelService, FetchError, PresentedCertificate,
     ProxyProtocol, Refused,
     link::{Body, empty, full},
 };
@@ -139,10 +139,6 @@ impl ChannelBackend for Rows {
         self.absent.lock().unwrap().push(node);
     }
 
-    async fn holder(&self, _: NodeId) -> Option<Holder> {
-        None
-    }
-
     async fn endpoints(&self) -> Vec<String> {
         Vec::new()
     }
@@ -228,6 +224,13 @@ impl World {
 
     /// Listens with this unreachable timeout.
     pub(super) async fn with_unreachable_after(unreachable_after: Duration) -> Self {
+        let (world, service) = Self::not_serving_yet(unreachable_after).await;
+        tokio::spawn(service.run(world.rows.clone(), CancellationToken::new()));
+        world
+    }
+
+    /// Like [`Self::with_unreachable_after`], before the service runs.
+    pub(super) async fn not_serving_yet(unreachable_after: Duration) -> (Self, ChannelService) {
         let authority = Authority::generate("cp-1", seconds_ago(100 * 24 * 3_600)).unwrap();
         let (chain, key) = authority.issue_server(&["127.0.0.1".to_owned()], now()).unwrap();
         let trusted = TrustedAuthorities::new(authority.certificates()).unwrap();
@@ -240,10 +243,9 @@ impl World {
             clock: Arc::new(MachineClock),
         };
         let rows = Arc::new(Rows::default());
-        let (channel, service) = Channel::new(listener, &options, tls, rows.clone());
+        let (channel, service) = Channel::new(listener, &options, tls);
         let address = service.local_address().unwrap();
-        tokio::spawn(service.run(CancellationToken::new()));
-        Self { authority, rows, channel, address }
+        (Self { authority, rows, channel, address }, service)
     }
 
     /// Returns TLS settings with a genuine certificate of the node, issued at `made`.
@@ -251,7 +253,7 @@ impl World {
         self.tls_config_by(&self.authority, number, made, alpn)
     }
 
-    /// Like [`Self::shown`], with a certificate that `issuer` has issued.
+    /// Like [`Self::tls_config`], with a certificate that `issuer` has issued.
     pub(super) fn tls_config_by(&self, issuer: &Authority, number: u128, made: Timestamp, alpn: &[u8]) -> ClientConfig {
         let key = NodeKey::generate().unwrap();
         let identity = NodeIdentity { control_plane: "cp-1".into(), node: node(number), epoch: 1 };

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{Allocation, CreateAllocation};
 use gpuaas_client::{Client, ClientError};
-use gpuaas_model::ExitStatus;
+use gpuaas_model::{AllocationState, ExitStatus};
 
 use super::{
     confirm::{Confirm, Loss},
@@ -33,7 +33,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         watch: Watch,
         /// Only allocations in this state: requested, provisioning, active, releasing, released, failed or release_failed
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::values(AllocationState::ALL)))]
         state: Option<String>,
     },
     /// Show an allocation

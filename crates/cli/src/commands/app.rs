@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
-use gpuaas_api_types::{App, PlacementOption};
+use gpuaas_api_types::{App, AppOperation, PlacementOption};
 use gpuaas_client::Client;
 
 use crate::{
@@ -69,15 +69,27 @@ fn versions(app: &App) -> Vec<String> {
     app.versions.iter().map(|version| format!("{version}{}", badge(version))).collect()
 }
 
+/// Returns the kind of an operation with the names of its parameters, for example `upgrade (parameters: version)`.
+fn operation(operation: &AppOperation) -> String {
+    let names =
+        operation.parameters_schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let names: Vec<&str> = names.collect();
+    let mut notes = Vec::new();
+    notes.extend((!names.is_empty()).then(|| format!("parameters: {}", names.join(", "))));
+    notes.extend((!operation.available).then(|| "not available yet".to_owned()));
+    if notes.is_empty() { operation.kind.clone() } else { format!("{} ({})", operation.kind, notes.join("; ")) }
+}
+
 fn described(app: &App) -> String {
     let listed = |items: &[String]| items.iter().map(|item| format!("\n  {item}")).collect::<String>();
     format!(
-        "{}   {} · {}\n{}\nVERSIONS{}\nPROMISED{}\nNOT PROMISED{}",
+        "{}   {} · {}\n{}\nVERSIONS{}\nOPERATIONS{}\nPROMISED{}\nNOT PROMISED{}",
         app.slug,
         app.name,
         app.status,
         app.summary,
         listed(&versions(app)),
+        listed(&app.operations.iter().map(operation).collect::<Vec<_>>()),
         listed(&app.promises),
         listed(&app.not_promised),
     )

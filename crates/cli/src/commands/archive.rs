@@ -4,12 +4,15 @@ use std::{io::Write, path::PathBuf};
 
 use anyhow::Context;
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::Archive;
 use gpuaas_client::Client;
+use gpuaas_model::ArchiveKind;
 
+use super::overwrite::Overwrite;
 use crate::{
     cli::Target,
-    output,
+    completion, output,
     table::{Column, column, wide},
 };
 
@@ -18,7 +21,7 @@ pub(crate) enum Verb {
     /// List archives, oldest first
     List {
         /// Only archives of this kind: operations, tasks, events or audit
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::values(ArchiveKind::ALL)))]
         kind: Option<String>,
     },
     /// Print the content of an archive, one JSON document per line
@@ -32,6 +35,8 @@ pub(crate) enum Verb {
         /// Write to this file (0600) instead of standard output
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
+        #[command(flatten)]
+        overwrite: Overwrite,
     },
 }
 
@@ -41,11 +46,14 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let archives = client.list_archives(kind).await?.items;
             output::list(target.output, &archives, ARCHIVES, |archive| archive.id.clone())
         }
-        Verb::Get { id: Some(id), operation: None, file } => {
-            let archive = client.get_archive(&id).await?;
-            print(&content(client, &archive).await?, file)
-        }
-        Verb::Get { operation, file, .. } => {
+        Verb::Get { id, operation, file, overwrite } => {
+            if let Some(file) = &file {
+                overwrite.check(file)?;
+            }
+            if let (Some(id), None) = (id, &operation) {
+                let archive = client.get_archive(&id).await?;
+                return print(&content(client, &archive).await?, file);
+            }
             let id = operation.unwrap_or_default();
             let archives = client.list_archives(Some("operations".to_owned())).await?.items;
             for archive in archives.iter().filter(|archive| may_contain(archive, &id)) {
@@ -54,7 +62,9 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
                     return print(&lines, file);
                 }
             }
-            anyhow::bail!("no archive contains operation {id}")
+            let what = format!("no archive contains operation {id}");
+            Err(output::NotFound { what, next: format!("if it is not archived yet: gpuaas operation show {id}") }
+                .into())
         }
     }
 }

@@ -28,10 +28,10 @@ pub(crate) enum Verb {
         app: String,
         /// Directory (below the control plane's release-import-dir) or https URL that holds the files of the release
         source: String,
-        /// SHA-256 of the release's sum file in hex, as its publisher states it
+        /// SHA-256 of the release's checksum file in hex, as its publisher states it
         #[arg(long, value_name = "HEX")]
         sums_sha256: Option<String>,
-        /// File with a minisign signature over the release's sum file; default: the signature next to the sum file
+        /// File with a minisign signature over the release's checksum file; default: the signature next to that file
         #[arg(long, value_name = "FILE", conflicts_with = "sums_sha256")]
         signature: Option<PathBuf>,
         /// Version of the release; default: the one that the release states
@@ -68,12 +68,11 @@ fn folder(source: &str) -> anyhow::Result<String> {
 
 const FILES: &[Column<Artifact>] = &[
     column("APP", |file| file.app.clone()),
-    column("VERSION", |file| file.version.clone()),
+    column("VERSION", |file| format!("{}{}", file.version, if file.stand_in { " (stand-in)" } else { "" })),
     column("FILE", |file| file.name.clone()),
     column("BYTES", |file| file.size_bytes.to_string()),
     column("SHA256", |file| file.sha256.chars().take(DIGEST_DIGITS).collect()),
     column("VERIFIED BY", |file| file.verified_by.as_deref().map(short).unwrap_or_default()),
-    column("", |file| if file.stand_in { "stand-in".to_owned() } else { String::new() }),
     wide("COMPLETE SHA256", |file| file.sha256.clone()),
     wide("SOURCE", |file| file.source.clone().unwrap_or_default()),
 ];
@@ -82,6 +81,7 @@ const FILES: &[Column<Artifact>] = &[
 fn short(verified_by: &str) -> String {
     match verified_by.split_once(':') {
         Some((kind, value)) => format!("{kind}:{}", value.chars().take(KEY_DIGITS).collect::<String>()),
+        None if verified_by == "nothing" => "unverified".to_owned(),
         None => verified_by.to_owned(),
     }
 }

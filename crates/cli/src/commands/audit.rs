@@ -1,13 +1,15 @@
 //! Implements `gpuaas audit`.
 
 use clap::Subcommand;
+use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::AuditEntry;
 use gpuaas_client::{AuditQuery, Client};
+use gpuaas_model::AuditAction;
 use jiff::Timestamp;
 
 use crate::{
     cli::Target,
-    output,
+    completion, output,
     table::{Column, column},
 };
 
@@ -25,10 +27,10 @@ pub(crate) enum Verb {
         #[arg(long)]
         target: Option<String>,
         /// Only records of this action, for example task.dispatch
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::values(AuditAction::ALL)))]
         action: Option<String>,
         /// Only records about this workload and its tasks; a name stands for the newest workload that has it
-        #[arg(long, value_name = "NAME|ID")]
+        #[arg(long, value_name = "NAME|ID", add = ArgValueCandidates::new(completion::workloads))]
         workload: Option<String>,
         /// Only records with this correlation id
         #[arg(long, value_name = "ID")]

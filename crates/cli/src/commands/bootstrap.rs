@@ -1,10 +1,18 @@
 //! Implements `gpuaas bootstrap`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 
-use crate::{cli::Target, commands::context, connection, output};
+use crate::{
+    cli::Target,
+    commands::context,
+    connection,
+    output::{self, NotFound},
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct Bootstrap {
@@ -22,8 +30,22 @@ pub(crate) struct Bootstrap {
     save: Option<String>,
 }
 
+/// Reads the one-time token. The exchange removes its file.
+fn one_time_token(file: &Path) -> anyhow::Result<String> {
+    if file.as_os_str() != "-" && !file.exists() {
+        let what = format!("{} does not exist: its token may have been exchanged already", file.display());
+        let next = "make another one on the control plane's machine: gpuaas server recover-admin".to_owned();
+        return Err(NotFound { what, next }.into());
+    }
+    context::read_token(file)
+}
+
 pub(crate) async fn run(target: &Target, options: Bootstrap) -> anyhow::Result<()> {
-    let one_time = context::read_token(&options.token_file)?;
+    let one_time = one_time_token(&options.token_file)?;
+    if let Some(name) = &options.save {
+        // Before the exchange: the one-time token is spent by it.
+        context::check(target, name)?;
+    }
     let client = connection::client_with_token(target, &one_time)?;
     let request = gpuaas_api_types::Bootstrap { name: options.name, ttl_seconds: options.ttl.map(|ttl| ttl.as_secs()) };
     let created = client.bootstrap(&request).await?;

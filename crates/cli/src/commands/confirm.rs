@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use clap::Args;
 use serde::Serialize;
 
-use crate::{cli::Target, output};
+use crate::{cli::Target, output, text::Text};
 
 /// Flags of a command that destroys something.
 #[derive(Clone, Copy, Debug, Args)]
@@ -37,12 +37,12 @@ pub(crate) struct Loss {
     /// What is lost, in whole sentences.
     pub(crate) lost: String,
     /// More about it for a dry run, for example a plan; empty if there is no more.
-    pub(crate) details: String,
+    pub(crate) details: Text,
 }
 
 impl Loss {
     pub(crate) fn new(act: impl Into<String>, lost: impl Into<String>) -> Self {
-        Self { act: act.into(), lost: lost.into(), details: String::new() }
+        Self { act: act.into(), lost: lost.into(), details: Text::default() }
     }
 
     fn question(&self) -> String {
@@ -51,9 +51,13 @@ impl Loss {
         format!("{first}{}? {}\nContinue? [y/N] ", letters.as_str(), self.lost)
     }
 
-    fn dry_run(&self) -> String {
-        let details = if self.details.is_empty() { String::new() } else { format!("\n{}", self.details) };
-        format!("Would {}. {}{details}", self.act, self.lost)
+    fn dry_run(&self) -> Text {
+        let mut text = Text::from(format!("Would {}. {}", self.act, self.lost));
+        if !self.details.is_empty() {
+            text.push_str("\n");
+            text.push(&self.details);
+        }
+        text
     }
 }
 
@@ -90,7 +94,7 @@ impl Confirm {
 
 /// Asks on the terminal. Every answer but yes is an error, so that nothing that depends on the command follows it.
 async fn ask(question: &str) -> anyhow::Result<()> {
-    eprint!("{}", output::escape_lines(question));
+    eprint!("{}", Text::from(question).as_str());
     std::io::stderr().flush()?;
     // In a thread of its own, so that `--timeout` ends the wait for an answer.
     let answer = tokio::task::spawn_blocking(|| {
@@ -120,8 +124,8 @@ mod tests {
     fn question_and_dry_run_name_the_object_and_the_loss() {
         let mut loss = Loss::new("revoke token ci", "Its holder is refused from now on.");
         assert_eq!(loss.question(), "Revoke token ci? Its holder is refused from now on.\nContinue? [y/N] ");
-        assert_eq!(loss.dry_run(), "Would revoke token ci. Its holder is refused from now on.");
-        loss.details = "STEP".to_owned();
-        assert_eq!(loss.dry_run(), "Would revoke token ci. Its holder is refused from now on.\nSTEP");
+        assert_eq!(loss.dry_run().as_str(), "Would revoke token ci. Its holder is refused from now on.");
+        loss.details = "STEP".into();
+        assert_eq!(loss.dry_run().as_str(), "Would revoke token ci. Its holder is refused from now on.\nSTEP");
     }
 }

@@ -8,15 +8,16 @@ use std::{
 use anyhow::Context as _;
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
+use gpuaas_client::ClientError;
 use serde::Serialize;
 
 use super::confirm::{Confirm, Loss};
 use crate::{
     cli::Target,
     completion,
-    connection::ReadyFile,
-    contexts::{Context, Contexts},
-    output,
+    connection::{ReadyFile, TOKEN, checked_token},
+    contexts::{Context, Contexts, check_name},
+    environment, output,
     table::column,
 };
 
@@ -71,36 +72,41 @@ pub(crate) async fn run(target: &Target, verb: Verb) -> anyhow::Result<()> {
             contexts.chosen(Some(&name))?;
             contexts.current = Some(name.clone());
             contexts.save()?;
-            eprintln!("{name} is the current context.");
-            Ok(())
+            print(target, &contexts, &name, |of| format!("{} is the current context.", of.name))
         }
         Verb::Delete { name, confirm } => {
             contexts.chosen(Some(&name))?;
-            let deleted = contexts.contexts.get(&name).map(|context| summary(&contexts, &name, context));
-            let loss = |_: &Option<ContextSummary>| {
+            let context = contexts.contexts.get(&name).cloned().unwrap_or_default();
+            let deleted = summary(&contexts, &name, &context);
+            let loss = |_: &&ContextSummary| {
                 let lost =
                     "Its settings and its token are removed from the context file; the token itself stays valid.";
                 Loss::new(format!("delete context {name}"), lost)
             };
-            if !confirm.allows(target, std::future::ready(Ok::<_, anyhow::Error>(deleted)), loss, &name).await? {
+            if !confirm.allows(target, std::future::ready(Ok::<_, anyhow::Error>(&deleted)), loss, &name).await? {
                 return Ok(());
             }
             contexts.contexts.remove(&name);
             contexts.current = contexts.current.filter(|current| *current != name);
             contexts.save()?;
-            eprintln!(
-                "{name} is deleted. Its token stays valid until it expires or `gpuaas token revoke ID` revokes it."
-            );
-            Ok(())
+            if target.output.is_for_people() && deleted.has_token {
+                eprintln!("Its token stays valid until it expires, or until it is revoked: gpuaas token revoke ID");
+            }
+            output::one(target.output, &deleted, |of| format!("Context {} is deleted.", of.name), &name)
         }
         Verb::Set { name, token_file } => {
             let token = match token_file {
                 Some(file) => Some(read_token(&file)?),
-                None => std::env::var("GPUAAS_TOKEN").ok(),
+                None => environment::variable(TOKEN).map(|token| checked_token(&token, TOKEN)).transpose()?,
             };
             set(contexts, target, name, token)
         }
     }
+}
+
+/// Fails if the global flags make no context with this name.
+pub(crate) fn check(target: &Target, name: &str) -> anyhow::Result<()> {
+    changed(&Contexts::load()?, target, name, None).map(drop)
 }
 
 /// Stores a token in a context, with the control plane and project from the global flags.
@@ -109,12 +115,22 @@ pub(crate) fn save_token(target: &Target, name: String, token: String) -> anyhow
 }
 
 fn set(mut contexts: Contexts, target: &Target, name: String, token: Option<String>) -> anyhow::Result<()> {
-    let context = updated(contexts.contexts.remove(&name).unwrap_or_default(), target, token)?;
+    let context = changed(&contexts, target, &name, token)?;
     contexts.contexts.insert(name.clone(), context);
     contexts.current.get_or_insert_with(|| name.clone());
     let path = contexts.save()?;
-    eprintln!("Saved context {name} in {}.", path.display());
-    Ok(())
+    let words = |of: &ContextSummary| format!("Context {} is saved in {}.", of.name, path.display());
+    print(target, &contexts, &name, words)
+}
+
+fn print(
+    target: &Target,
+    contexts: &Contexts,
+    name: &str,
+    words: impl FnOnce(&ContextSummary) -> String,
+) -> anyhow::Result<()> {
+    let context = contexts.contexts.get(name).cloned().unwrap_or_default();
+    output::one(target.output, &summary(contexts, name, &context), words, name)
 }
 
 fn summary(contexts: &Contexts, name: &str, context: &Context) -> ContextSummary {
@@ -131,7 +147,7 @@ fn summary(contexts: &Contexts, name: &str, context: &Context) -> ContextSummary
 fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
     let all: Vec<_> = contexts.contexts.iter().map(|(name, context)| summary(contexts, name, context)).collect();
     let columns = [
-        column("", |context: &ContextSummary| if context.current { "*".to_owned() } else { String::new() }),
+        column("CURRENT", |context: &ContextSummary| if context.current { "*".to_owned() } else { String::new() }),
         column("NAME", |context| context.name.clone()),
         column("URL", |context| context.url.clone().unwrap_or_default()),
         column("PROJECT", |context| context.project.clone().unwrap_or_default()),
@@ -139,16 +155,24 @@ fn list(target: &Target, contexts: &Contexts) -> anyhow::Result<()> {
     output::list(target.output, &all, &columns, |context| context.name.clone())
 }
 
-/// Returns the context with the given settings changed and all others kept.
-fn updated(context: Context, target: &Target, given_token: Option<String>) -> anyhow::Result<Context> {
+/// Returns the named context, or a new one, with the given settings changed and all others kept.
+fn changed(contexts: &Contexts, target: &Target, name: &str, given_token: Option<String>) -> anyhow::Result<Context> {
+    check_name(name)?;
+    let context = contexts.contexts.get(name).cloned().unwrap_or_default();
     let ready = target.ready_file.as_deref().map(ReadyFile::read).transpose()?;
     let (url, ca_file, token) = match ready {
         Some(ready) => (Some(ready.url), Some(ready.ca_file), ready.token),
         None => (None, None, None),
     };
     let ca_file = target.ca_file.clone().map(std::path::absolute).transpose()?.or(ca_file);
+    let url = target.url.clone().or(url).or(context.url);
+    if url.is_none() {
+        let refused =
+            format!("context {name} needs a control plane: add --url URL and --ca-file FILE, or --ready-file FILE");
+        return Err(ClientError::InvalidSetting(refused).into());
+    }
     Ok(Context {
-        url: target.url.clone().or(url).or(context.url),
+        url,
         ca_file: ca_file.or(context.ca_file),
         token: given_token.or(token).or(context.token),
         project: target.project.clone().or(context.project),
@@ -164,5 +188,5 @@ pub(crate) fn read_token(file: &Path) -> anyhow::Result<String> {
         std::fs::File::open(file).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
     };
     read.with_context(|| format!("reading the token from {}", file.display()))?;
-    Ok(text.trim().to_owned())
+    Ok(checked_token(&text, &file.display().to_string())?)
 }

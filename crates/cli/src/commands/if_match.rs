@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{cli::Target, output};
 
 /// The condition of a change.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct IfMatch {
     /// Make the change only if the object still has this ETag, as printed by `show --etag`
     #[arg(long, value_name = "ETAG")]

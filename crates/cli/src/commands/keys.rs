@@ -1,8 +1,9 @@
 //! Implements `gpuaas keys`.
 
 use clap::{Subcommand, ValueEnum};
+use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{Authority, ForceAuthority, SealingKey, SigningKey};
-use gpuaas_client::Client;
+use gpuaas_client::{Client, ClientError};
 
 use super::{
     confirm::{Confirm, Loss},
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::{
     cli::{Format, Target},
-    output,
+    completion, output,
     table::{Column, column},
 };
 
@@ -107,6 +108,7 @@ pub(crate) enum Verb {
     /// Revoke a task-signing key that may have leaked: nodes refuse its tasks, and if it was active, another key signs at once
     Revoke {
         /// Id of the key, as `keys list` shows it
+        #[arg(add = ArgValueCandidates::new(completion::signing_keys))]
         key: String,
         #[command(flatten)]
         confirm: Confirm,
@@ -130,7 +132,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             output::list(target.output, &keys, SIGNING_KEYS, |key| key.id.clone())
         }
         Verb::Rotate { purpose: RotatableKey::TaskSigning | RotatableKey::Sealing, force: Some(_), .. } => {
-            anyhow::bail!("--force applies only to the rotation of an authority")
+            let refused = "--force applies only to the rotation of an authority";
+            Err(ClientError::InvalidSetting(refused.to_owned()).into())
         }
         Verb::Rotate { purpose: RotatableKey::Authority, force, reason, yes, dry_run } => {
             let mut authority = match force {
@@ -215,7 +218,13 @@ fn described(key: &SigningKey) -> String {
 }
 
 fn sealing(key: &SealingKey) -> String {
-    let mut text = format!("Sealing key {} is in use: {}.", key.id, key.state.replace('_', " "));
+    let rotation = match key.state.as_str() {
+        "settled" => "No rotation is running.".to_owned(),
+        "next_taken" => "The next key is loaded.".to_owned(),
+        "rotating" => format!("A rotation is running: {} rows are left.", key.rows_left),
+        other => format!("State: {other}."),
+    };
+    let mut text = format!("Sealing key {} is in use. {rotation}", key.id);
     let more = [("Next", &key.next), ("Previous", &key.previous), ("Waiting for", &key.waiting_for)];
     for (what, value) in more.into_iter().filter_map(|(what, value)| Some((what, value.as_ref()?))) {
         text.push_str(&format!("\n{what}: {value}"));

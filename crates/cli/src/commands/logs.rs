@@ -17,7 +17,7 @@ pub(crate) struct Logs {
     #[arg(add = ArgValueCandidates::new(completion::workloads))]
     workload: String,
     /// Name of the member, for example agent-2; may be omitted if the workload has only one
-    #[arg(long)]
+    #[arg(long, add = ArgValueCandidates::new(completion::members))]
     member: Option<String>,
     /// Only lines newer than this, for example 10m; default: no limit
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]

@@ -19,6 +19,7 @@ mod man;
 pub(crate) mod node;
 mod node_shown;
 pub(crate) mod operation;
+pub(crate) mod overwrite;
 pub(crate) mod project;
 pub(crate) mod replica;
 mod sandbox;
@@ -38,7 +39,7 @@ use gpuaas_client::Client;
 
 use crate::{
     cli::{Cli, Command, Target},
-    completion, connection, dev,
+    completion, connection, dev, help,
     output::TimedOut,
     server_config::Setting,
 };
@@ -77,6 +78,7 @@ async fn dispatch(target: &mut Target, command: Command, settings: &[Setting]) -
         Command::Whoami => whoami::run(&connect(target)?, target).await?,
         Command::Context(verb) => context::run(target, verb).await?,
         Command::Version => whoami::version(target)?,
+        Command::Flags => print!("{}", help::flags()),
         Command::Explain { code } => explain::run(target, code.as_deref())?,
         Command::Server(options) => return server::run(target, *options, settings).await,
         Command::Dev(options) => dev::run(options).await?,
@@ -93,6 +95,7 @@ fn connect(target: &mut Target) -> anyhow::Result<Client> {
     let client = connection::client(target)?;
     if target.project.is_none() {
         target.project = connection::context_project(target)?;
+        target.has_default_project = true;
     }
     Ok(client)
 }

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{EnrollNode, FixNode, Node, Ping, RegisterNode, RegisteredNode};
 use gpuaas_client::{Client, ClientError};
+use gpuaas_model::{Connectivity, FixKind, NodeState};
 
 use super::{
     confirm::{Confirm, Loss},
@@ -39,10 +40,10 @@ pub(crate) enum Verb {
         #[command(flatten)]
         watch: Watch,
         /// Only nodes in this state: registered, enrolled, active, in_maintenance, needs_reimage or retired
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::values(NodeState::ALL)))]
         state: Option<String>,
         /// Only nodes with this connectivity: never, connected, stale or unreachable
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::values(Connectivity::ALL)))]
         connectivity: Option<String>,
     },
     /// Show a node
@@ -85,6 +86,7 @@ pub(crate) enum Verb {
         #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
         /// Fix to apply: inotify, forwarding or modules; or the code of a finding that a fix removes
+        #[arg(value_name = "FIX", add = ArgValueCandidates::new(completion::values(FixKind::ALL)))]
         finding: String,
     },
     /// Revoke a node's identity and print the command that enrolls its reimaged machine
@@ -134,7 +136,8 @@ pub(crate) enum Verb {
 /// Flags that override the protections of a node in use or left by a tenant.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Force {
-    /// Accept the machine as it is, even if its node is in use or a tenant left it without a reimage; needs --reason
+    /// Accept the machine without a reimage, and cut off what runs on the node; while a project holds it, only after a decommission that
+    /// failed there; needs --reason
     #[arg(long, requires = "reason")]
     force: bool,
     /// Reason for --force, in one line; kept in the audit record
@@ -162,8 +165,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let (client, force) = (seen.client(client), EnrollNode::from(force));
             let dry = client.clone().with_dry_run();
             let loss = |of: &RegisteredNode| {
-                let lost = "Its identity ends, its agent is cut off, and what was known of the machine is deleted; the machine must enroll \
-                            again.";
+                let lost = "Its identity ends, its agent is cut off, and the control plane deletes its facts and findings; the machine must \
+                            enroll again.";
                 Loss::new(format!("reset node {}", of.node.name), lost)
             };
             if !confirm.allows(target, dry.reset_node(&node, &force), loss, &node).await? {
@@ -194,8 +197,9 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
                 return Ok(());
             }
             let node = client.retire_node(&node).await?;
-            let words = |node: &Node| format!("Node {} is retired. Delete it: gpuaas node delete {0}", node.name);
-            output::one(target.output, &node, words, &node.name)
+            output::one(target.output, &node, |node| format!("Node {} is retired.", node.name), &node.name)?;
+            output::hint(target.output, &format!("delete it: gpuaas node delete {}", node.name));
+            Ok(())
         }
         Verb::Delete { node, confirm, seen } => {
             let client = seen.client(client);
@@ -203,7 +207,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let loss = |of: &Node| {
                 Loss::new(
                     format!("delete node {}", of.name),
-                    "It is no longer listed, and its name can be used again; its history and audit records stay.",
+                    "Afterwards it is not listed, and its name can be used again; its history and audit records stay.",
                 )
             };
             if !confirm.allows(target, dry.delete_node(&node), loss, &node).await? {
@@ -234,17 +238,23 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
 }
 
 fn parse_labels(labels: &[String]) -> Result<BTreeMap<String, String>, ClientError> {
-    let pair = |label: &String| match label.split_once('=') {
-        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
-        None => Err(ClientError::InvalidSetting(format!("--label takes KEY=VALUE, not {label}"))),
-    };
-    labels.iter().map(pair).collect()
+    let mut pairs = BTreeMap::new();
+    for label in labels {
+        let wrong = |what: String| Err(ClientError::InvalidSetting(what));
+        let Some((key, value)) = label.split_once('=') else {
+            return wrong(format!("--label takes KEY=VALUE, not {label}"));
+        };
+        if pairs.insert(key.to_owned(), value.to_owned()).is_some() {
+            return wrong(format!("--label {key}=… is given twice: give each key one value"));
+        }
+    }
+    Ok(pairs)
 }
 
 fn print_enrollment(format: Format, registered: &RegisteredNode) -> anyhow::Result<()> {
     if format.is_for_people() {
         let (node, command) = (&registered.node, &registered.enrollment.command);
-        eprintln!("Node {} is {}. Run this once as root on the machine, within 15 minutes:\n", node.name, node.state);
+        eprintln!("Enrollment command of node {}. Run it once as root on its machine, within 15 minutes:\n", node.name);
         println!("{command}");
         if output::is_interactive() {
             output::copy(command);
@@ -294,4 +304,19 @@ async fn ping(client: &Client, target: &Target, node: &str, count: u32) -> anyho
         pings.push(client.ping_node(node).await?);
     }
     output::list(target.output, &pings, PINGS, |ping| ping.task.id.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_without_a_value_or_with_two_is_refused() {
+        let parsed = |labels: &[&str]| parse_labels(&labels.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(parsed(&["rack=b12", "gpu=h100"]).expect("labels").len(), 2);
+        for wrong in [&["rack"][..], &["rack=b12", "rack=b13"]] {
+            let refused = parsed(wrong).expect_err("refused").to_string();
+            assert!(refused.contains("--label"), "{refused}");
+        }
+    }
 }

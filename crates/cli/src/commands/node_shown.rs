@@ -137,7 +137,7 @@ fn preflight_lines(preflight: &Preflight) -> Vec<String> {
         let fix = finding
             .command
             .as_ref()
-            .map_or_else(|| format!("Fix, reported by the node: {}", finding.fix), |fix| format!("Fix: {fix}"));
+            .map_or_else(|| format!("What to do, reported by the node: {}", finding.fix), |fix| format!("Fix: {fix}"));
         lines.push(format!("  {mark} {}.  {fix}   ({})", finding.detail, finding.check));
         lines.extend(
             finding.evidence.iter().filter(|_| is_blocking(&finding)).map(|seen| format!("      evidence: {seen}")),
@@ -261,7 +261,7 @@ mod tests {
         gpu-07   active · unreachable for 12 s · agent 0.1.0
         changed     different machine, since 3 min ago (earlier id: cdcdcdcdcdcd…)
         preflight   ✓ 14 passed   ✗ 1 blocking   ! 1 warning
-          ✗ something listens on port 6443 (tcp) already.  Fix, reported by the node: see what it is and stop it   (port_taken)
+          ✗ something listens on port 6443 (tcp) already.  What to do, reported by the node: see what it is and stop it   (port_taken)
               evidence: 0.0.0.0:6443, held by /usr/sbin/haproxy (812)
           ! inotify.max_user_instances is 128; RKE2 wants 8192.  Fix: gpuaas node fix gpu-07 inotify   (inotify_low)
         ");

@@ -1,21 +1,28 @@
 //! Implements `gpuaas operation`.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
+use anyhow::Context;
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
-use gpuaas_api_types::{Operation, OperationDetail};
+use gpuaas_api_types::{Operation, OperationDetail, StartOperation};
 use gpuaas_client::Client;
+use gpuaas_model::OperationState;
+use serde_json::{Map, Value};
 
 use super::{
+    if_match::IfMatch,
     lists::{EventStream, Listing, Watch},
     watching,
-    workload_shown::{describe_fault, residue},
+    workload_shown::{self, describe_fault, residue},
 };
 use crate::{
-    cli::Target,
-    completion, output,
+    cli::{Format, Target},
+    completion,
+    duration::format_millis,
+    output,
     table::{column, table, wide},
+    text::Text,
 };
 
 #[derive(Debug, Subcommand)]
@@ -28,9 +35,11 @@ pub(crate) enum Verb {
         #[arg(long, add = ArgValueCandidates::new(completion::workloads))]
         workload: Option<String>,
         /// Only operations in this state: queued, running, waiting, succeeded, failed, cancelled or needs_attention
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::values(OperationState::ALL)))]
         state: Option<String>,
     },
+    /// Start an operation with parameters on a workload
+    Start(StartArgs),
     /// Show an operation with its steps
     Show {
         /// Id of the operation
@@ -51,6 +60,65 @@ pub(crate) enum Verb {
     },
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct StartArgs {
+    /// Name or id of the workload
+    #[arg(add = ArgValueCandidates::new(completion::workloads))]
+    workload: String,
+    /// Kind of the operation, for example upgrade; `gpuaas app show` lists those that are available
+    #[arg(add = ArgValueCandidates::new(completion::startable_operations))]
+    kind: String,
+    /// Parameter whose value is a text; repeatable. Parameters are stored and shown: never pass a secret
+    #[arg(long = "parameter", value_name = "NAME=VALUE", value_parser = parameter)]
+    parameters: Vec<(String, String)>,
+    /// File with parameters as a JSON object, or - for standard input; --parameter overrides them
+    #[arg(long = "parameters", value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Print the plan without carrying it out
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    seen: IfMatch,
+}
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl StartArgs {
+    /// Returns the request for a workload of `app`.
+    fn request(&self, app: String) -> anyhow::Result<StartOperation> {
+        let mut parameters: Map<String, Value> = match &self.file {
+            Some(file) => {
+                let text = if file.as_os_str() == "-" {
+                    std::io::read_to_string(std::io::stdin())
+                } else {
+                    std::fs::read_to_string(file)
+                };
+                let text = text.with_context(|| format!("{} cannot be read", file.display()))?;
+                serde_json::from_str(&text).with_context(|| format!("{} is not a JSON object", file.display()))?
+            }
+            None => Map::new(),
+        };
+        parameters.extend(self.parameters.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
+        // Commands are written with `-`, kinds with `_`: both are understood.
+        Ok(StartOperation { app, kind: self.kind.replace('-', "_"), parameters })
+    }
+}
+
+async fn start(client: &Client, target: &Target, ask: StartArgs) -> anyhow::Result<ExitCode> {
+    let (client, project) = (&ask.seen.client(client), target.project.clone());
+    let request = ask.request(client.get_workload(project.clone(), &ask.workload).await?.workload.app)?;
+    if ask.dry_run {
+        let preview = client.preview_operation(project, &ask.workload, &request).await?;
+        output::one(target.output, &preview, workload_shown::preview, &ask.workload)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let started = client.start_operation(project, &ask.workload, &request).await?;
+    watching::report_and_follow(client, target, started).await
+}
+
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::List { watch, workload, state } => {
@@ -62,16 +130,19 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         }
         Verb::Show { id } => {
             let detail = client.get_operation(&id).await?;
-            show(target, &detail, &detail.operation.id)?;
+            let describe = |detail: &OperationDetail| described(detail, &target.project_flag(), true);
+            output::one(target.output, &detail, describe, &detail.operation.id)?;
         }
-        Verb::Watch { id } => return watching::watch(client, target, &id).await,
+        Verb::Start(ask) => return start(client, target, ask).await,
+        Verb::Watch { id } => return watching::watch(client, target, &id, watching::SUCCEEDED).await,
         Verb::Cancel { id } => {
             let operation = client.cancel_operation(&id).await?;
+            if target.wait {
+                return watching::watch(client, target, &operation.id, watching::CANCELLED).await;
+            }
             let describe = |operation: &Operation| format!("Cancellation of operation {} is requested.", operation.id);
             output::one(target.output, &operation, describe, &operation.id)?;
-            if target.wait {
-                return watching::watch(client, target, &operation.id).await;
-            }
+            output::hint(target.output, &format!("follow it: gpuaas operation watch {}", operation.id));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -97,22 +168,30 @@ const OPERATIONS: Listing<Operation> = Listing {
     volatile: None,
 };
 
-/// Prints an operation with its steps; `name` is what `-o name` prints.
-pub(super) fn show(target: &Target, detail: &OperationDetail, name: &str) -> anyhow::Result<()> {
-    output::one(target.output, detail, described, name)
+/// Prints an operation that was followed to its end; `name` is what `-o name` prints. Its steps were shown as they ended.
+pub(super) fn show_end(target: &Target, detail: &OperationDetail, name: &str) -> anyhow::Result<()> {
+    let has_steps = target.output == Format::Wide;
+    output::one(target.output, detail, |detail| described(detail, &target.project_flag(), has_steps), name)
 }
 
-fn described(detail: &OperationDetail) -> String {
+/// Returns the kind of an operation with its parameters, for example `upgrade version=v1.37.1+rke2r1`.
+pub(super) fn titled(operation: &Operation) -> String {
+    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let parameters = operation.parameters.iter().map(|(name, value)| format!(" {name}={}", shown(value)));
+    format!("{}{}", operation.kind, parameters.collect::<String>())
+}
+
+fn described(detail: &OperationDetail, project_flag: &str, has_steps: bool) -> Text {
     let operation = &detail.operation;
     let mut text =
-        format!("{}   {} · {} · by {}", operation.id, operation.kind, operation.state, operation.requested_by);
+        format!("{}   {} · {} · by {}", operation.id, titled(operation), operation.state, operation.requested_by);
     if let Some(resumed) = &operation.resumes {
         text.push_str(&format!(" · retries {resumed}"));
     }
-    text.extend(operation.fault.iter().map(|fault| describe_fault(fault, None)));
+    text.extend(operation.fault.iter().map(|fault| describe_fault(fault, None, project_flag)));
     let rows = detail.steps.iter().map(|step| {
         let fault = step.fault.as_ref().map(|fault| fault.summary.clone());
-        let took = step.ended_at_ms.zip(step.started_at_ms).map(|(end, start)| format!("{} ms", end - start));
+        let took = step.ended_at_ms.zip(step.started_at_ms).map(|(end, start)| format_millis(end - start));
         vec![
             step.state.clone(),
             step.phase.clone(),
@@ -123,8 +202,34 @@ fn described(detail: &OperationDetail) -> String {
             fault.or_else(|| step.detail.clone().filter(|_| step.state != "succeeded")).unwrap_or_default(),
         ]
     });
-    text.push('\n');
-    text.push_str(&table(&["STATE", "PHASE", "STEP", "ATTEMPTS", "DURATION", ""], rows));
+    let mut text = Text::from(text);
+    if has_steps {
+        text.push_str("\n");
+        text.push(&table(&["STATE", "PHASE", "STEP", "ATTEMPTS", "DURATION", "DETAIL"], rows));
+    }
     text.push_str(&residue(&detail.residue));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_the_command_line_override_those_of_a_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("parameters.json");
+        std::fs::write(&file, r#"{ "version": "v1", "nodes": ["gpu-1"] }"#).expect("a file");
+        let ask = StartArgs {
+            workload: "train".to_owned(),
+            kind: "upgrade".to_owned(),
+            parameters: vec![parameter("version=1.20").expect("NAME=VALUE")],
+            file: Some(file),
+            dry_run: false,
+            seen: IfMatch::default(),
+        };
+        let request = ask.request("rke2".to_owned()).expect("a request");
+        assert_eq!(Value::from(request.parameters), serde_json::json!({ "version": "1.20", "nodes": ["gpu-1"] }));
+        assert!(parameter("version").is_err());
+    }
 }

@@ -32,14 +32,19 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     match verb {
         Verb::Create { name } => {
             let project = client.create_project(&CreateProject { name }).await?;
-            output::one(target.output, &project, |project| format!("Project {} created.", project.name), &project.name)
+            output::one(
+                target.output,
+                &project,
+                |project| format!("Project {} is created.", project.name),
+                &project.name,
+            )
         }
         Verb::Delete { project, confirm } => {
             let dry = client.clone().with_dry_run();
             let loss = |of: &Project| {
                 Loss::new(
                     format!("delete project {}", of.name),
-                    "It is no longer listed, and its name can be used again; its audit records stay.",
+                    "Afterwards it is not listed, and its name can be used again; its audit records stay.",
                 )
             };
             if !confirm.allows(target, dry.delete_project(&project), loss, &project).await? {

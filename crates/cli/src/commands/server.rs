@@ -23,9 +23,10 @@ use super::confirm::Loss;
 use crate::{
     cli::{Server, ServerVerb, Target},
     connection::{ReadyFile, ReadyReplica},
-    output,
+    environment, output,
     server_config::Setting,
     table::{column, table},
+    text::Text,
 };
 
 /// Runs a subcommand, or serves until SIGTERM, Ctrl-C or, with `--lifeline`, the end of standard input.
@@ -44,7 +45,8 @@ pub(crate) async fn run(target: &Target, arguments: Server, settings: &[Setting]
             Ok(ExitCode::SUCCESS)
         }
         Some(ServerVerb::CheckConfig) => check_config(target, &options, settings),
-        Some(ServerVerb::Backup { file }) => {
+        Some(ServerVerb::Backup { file, overwrite }) => {
+            overwrite.check(&file)?;
             let manifest = gpuaas_server::backup(&options, &file).await?;
             print_backup(target, &manifest, &format!("Backed up into {}", file.display()))
         }
@@ -83,19 +85,18 @@ pub(crate) async fn run(target: &Target, arguments: Server, settings: &[Setting]
 }
 
 /// Describes what `verify` read and lists its findings.
-fn describe_verification(verified: &Verified) -> String {
+fn describe_verification(verified: &Verified) -> Text {
     let Verified { store, schema, rows, sealed, artifacts, findings } = verified;
     let read = format!("Read {store} (schema {schema}): {rows} rows, {sealed} sealed values, {artifacts} artifacts.");
     if findings.is_empty() {
-        return format!("{read} Nothing is wrong.");
+        return format!("{read} Nothing is wrong.").into();
     }
     let kind = |finding: &Finding| serde_json::to_value(finding.kind).ok()?.as_str().map(str::to_owned);
     let row = |of: &Finding| vec![kind(of).unwrap_or_default(), of.place.clone(), of.detail.clone()];
-    let table = table(&["KIND", "WHERE", "PROBLEM"], findings.iter().map(row));
-    format!(
-        "{read} Found {} problems:\n\n{table}\n\nWhat to do: docs/operating.md, \"When the store is not as it was\".",
-        findings.len()
-    )
+    let mut text = Text::from(format!("{read} Found {} problems:\n\n", findings.len()));
+    text.push(&table(&["KIND", "WHERE", "PROBLEM"], findings.iter().map(row)));
+    text.push_str("\n\nWhat to do: docs/operating.md, \"When the store is not as it was\".");
+    text
 }
 
 /// Describes the next sealing key and the steps to take with it.
@@ -186,10 +187,10 @@ fn format_counts(of: &Manifest, what: &str) -> String {
 }
 
 /// Describes a restore and the steps that an operator takes next.
-fn describe_restore(options: &ServerOptions, restored: &Restored, file: &Path) -> String {
+fn describe_restore(options: &ServerOptions, restored: &Restored, file: &Path) -> Text {
     let Restored { backup, ended, admin } = restored;
     let counted = format_counts(backup, &format!("Restored from {}", file.display()));
-    let mut text = format!(
+    let text = format!(
         "{counted}\n\n\
          Credentials revoked after {made_at} would be valid again, so the restore revoked all of these:\n  \
          every API token ({tokens} were valid), every enrollment string, every task-signing key, every node's identity.\n\n\
@@ -204,8 +205,7 @@ fn describe_restore(options: &ServerOptions, restored: &Restored, file: &Path) -
         expires_at = admin.expires_at,
         exchange = exchange_command(options, &configured_url(options), &admin.token_file),
     );
-    text.push_str(&format_ended_nodes(&ended.nodes));
-    text
+    with_ended_nodes(text, &ended.nodes)
 }
 
 fn acceptance_loss(preview: &AcceptedHistory, keep_credentials: bool) -> Loss {
@@ -218,14 +218,15 @@ fn acceptance_loss(preview: &AcceptedHistory, keep_credentials: bool) -> Loss {
 }
 
 /// Describes an accepted history and the steps that an operator takes next.
-fn describe_acceptance(options: &ServerOptions, accepted: &AcceptedHistory) -> String {
+fn describe_acceptance(options: &ServerOptions, accepted: &AcceptedHistory) -> Text {
     let found = &accepted.found;
     let (Some(ended), Some(admin)) = (&accepted.ended, &accepted.admin) else {
         return format!(
             "A new high-water mark was written, and nothing was revoked. Before: {found}\n\nStart the control plane."
-        );
+        )
+        .into();
     };
-    format!(
+    let text = format!(
         "Accepted: {found}\n\n\
          Credentials that missing changes revoked would be valid again, so all of these were revoked:\n  \
          every API token ({tokens} were valid), every enrollment string, every task-signing key, every node's identity.\n\n\
@@ -234,25 +235,22 @@ fn describe_acceptance(options: &ServerOptions, accepted: &AcceptedHistory) -> S
          Then create tokens for people and programs: gpuaas token create NAME --role ROLE\n  \
          2. Enroll each node again: gpuaas node enroll NODE. Register nodes that are missing: gpuaas node register NODE. \
          First reset nodes that changed tenants in missing changes: gpuaas node reset NODE\n  \
-         3. Look for workloads that missing changes deployed: they keep running but are unmanaged{nodes}",
+         3. Look for workloads that missing changes deployed: they keep running but are unmanaged",
         tokens = ended.tokens,
         expires_at = admin.expires_at,
         exchange = exchange_command(options, &configured_url(options), &admin.token_file),
-        nodes = format_ended_nodes(&ended.nodes),
-    )
+    );
+    with_ended_nodes(text, &ended.nodes)
 }
 
-/// Returns a table of the nodes that must enroll again; empty without nodes.
-fn format_ended_nodes(nodes: &[RevokedNode]) -> String {
-    let mut text = String::new();
+/// Appends a table of the nodes that must enroll again, if there are any.
+fn with_ended_nodes(text: String, nodes: &[RevokedNode]) -> Text {
+    let mut text = Text::from(text);
     if !nodes.is_empty() {
-        let held_by = |node: &RevokedNode| match node.held_by {
-            Some((project, _)) => format!("project {project}"),
-            None => "-".to_owned(),
-        };
+        let held_by = |node: &RevokedNode| node.project_name.clone().unwrap_or_else(|| "-".to_owned());
         let rows = nodes.iter().map(|node| vec![node.name.clone(), node.state.to_string(), held_by(node)]);
         text.push_str("\n\n");
-        text.push_str(&table(&["NODE", "STATE", "HELD BY AT THAT TIME"], rows));
+        text.push(&table(&["NODE", "STATE", "PROJECT AT THAT TIME"], rows));
     }
     text
 }
@@ -316,7 +314,7 @@ async fn serve(options: &ServerOptions, arguments: Server) -> anyhow::Result<()>
 pub(crate) fn store_url(file: Option<&Path>) -> anyhow::Result<Option<SecretText>> {
     let text = match file {
         Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?),
-        None => std::env::var("GPUAAS_STORE_URL").ok(),
+        None => environment::variable("GPUAAS_STORE_URL"),
     };
     Ok(text.map(|text| SecretText::new(text.trim().to_owned())))
 }

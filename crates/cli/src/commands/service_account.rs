@@ -21,7 +21,7 @@ pub(crate) enum Verb {
         /// Name of the service account: 1 to 63 of a-z, 0-9 and -
         name: String,
         /// Role in the project: project-admin, project-member, viewer or auditor
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::project_roles))]
         role: String,
     },
     /// List service accounts
@@ -50,10 +50,12 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     match verb {
         Verb::Create { name, role } => {
             let account = client.create_service_account(&CreateServiceAccount { name, role, project }).await?;
-            let words = |account: &ServiceAccount| {
-                format!("Service account {} created. Create a token: gpuaas service-account token {0}", account.name)
-            };
-            output::one(target.output, &account, words, &account.name)
+            let words = |account: &ServiceAccount| format!("Service account {} is created.", account.name);
+            output::one(target.output, &account, words, &account.name)?;
+            let next =
+                format!("create a token: gpuaas service-account token {}{}", account.name, target.project_flag());
+            output::hint(target.output, &next);
+            Ok(())
         }
         Verb::List => {
             let accounts = client.list_service_accounts(project).await?.items;

@@ -22,7 +22,7 @@ pub(crate) enum Verb {
         /// Name of the token, shown in audit records
         name: String,
         /// Role: platform-admin, platform-operator, platform-auditor, platform-metrics, project-admin, project-member, viewer or auditor
-        #[arg(long)]
+        #[arg(long, add = ArgValueCandidates::new(completion::values(Role::ALL)))]
         role: String,
         /// Lifetime, for example 24h, at most a year; default: 30 days
         #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
@@ -43,9 +43,7 @@ pub(crate) enum Verb {
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Create { name, role, ttl } => {
-            // Platform roles belong to no project: ignore the one of the context.
-            let is_of_platform = role.parse::<Role>().is_ok_and(Role::is_of_platform);
-            let project = target.project.clone().filter(|_| !is_of_platform);
+            let project = project_of(target, &role);
             let ask = CreateToken { name, role, project, ttl_seconds: ttl.map(|ttl| ttl.as_secs()) };
             let created = client.create_token(&ask).await?;
             if target.output.is_for_people() {
@@ -75,6 +73,13 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     }
 }
 
+/// Returns the project of a new token. A platform role has none: the project of the context is ignored, and the control plane refuses one
+/// that was given.
+fn project_of(target: &Target, role: &str) -> Option<String> {
+    let is_of_platform = role.parse::<Role>().is_ok_and(Role::is_of_platform);
+    target.project.clone().filter(|_| !(is_of_platform && target.has_default_project))
+}
+
 const TOKENS: &[Column<Token>] = &[
     column("ID", |token| token.id.clone()),
     column("NAME", |token| token.name.clone()),
@@ -89,4 +94,22 @@ const TOKENS: &[Column<Token>] = &[
 fn is_valid(token: &Token) -> bool {
     let end = token.expires_at.as_ref().and_then(|end| end.parse::<jiff::Timestamp>().ok());
     token.revoked_at.is_none() && end.is_none_or(|end| end > jiff::Timestamp::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn given_project_is_sent_also_with_a_platform_role_and_that_of_the_context_is_not() {
+        let line = ["gpuaas", "token", "create", "ada", "--role", "platform-admin", "--project", "research"];
+        let mut target = Cli::try_parse_from(line).expect("a command line").target;
+        assert_eq!(project_of(&target, "platform-admin").as_deref(), Some("research"));
+        target.has_default_project = true;
+        assert_eq!(project_of(&target, "platform-admin"), None);
+        assert_eq!(project_of(&target, "viewer").as_deref(), Some("research"));
+    }
 }

@@ -11,45 +11,61 @@ use unicode_width::UnicodeWidthStr;
 use super::following::{EventFollower, Next};
 use crate::{
     cli::Target,
-    color, output,
+    color,
+    duration::format_millis,
+    output,
     table::{shortened, width_of},
+    text::Text,
 };
 
+/// State of an operation that did what was requested.
+pub(super) const SUCCEEDED: &str = "succeeded";
+/// State of an operation that ended because its cancellation was requested.
+pub(super) const CANCELLED: &str = "cancelled";
 /// Refresh interval of the progress line's elapsed time.
 const TICK: Duration = Duration::from_millis(120);
 
 /// Reports that an operation was accepted, and follows it with `--wait` or on a terminal.
 pub(super) async fn report_and_follow(client: &Client, target: &Target, started: Started) -> anyhow::Result<ExitCode> {
     let (workload, operation) = (&started.workload, &started.operation);
-    let badge = if workload.stand_in { " (stand-in)" } else { "" };
-    eprintln!(
-        "{} {} {}{badge}: {} (op {})",
-        workload.name, workload.app, workload.version, operation.kind, operation.id
-    );
     if target.wait || (target.output.is_for_people() && output::is_interactive()) {
-        let (detail, exit) = follow(client, &operation.id).await?;
+        eprintln!("{}", Text::from(accepted(&started)).as_str());
+        let (detail, exit) = follow(client, &operation.id, SUCCEEDED).await?;
         if let Some(detail) = detail {
             // Scripts that deploy go on with the workload.
-            super::operation::show(target, &detail, &workload.name)?;
+            super::operation::show_end(target, &detail, &workload.name)?;
+            if (operation.kind.as_str(), detail.operation.state.as_str()) == ("deploy", SUCCEEDED) {
+                let next = format!("use it: gpuaas workload kubeconfig {}{}", workload.name, target.project_flag());
+                output::hint(target.output, &next);
+            }
         }
         return Ok(exit);
     }
-    let describe = |started: &Started| format!("follow it: gpuaas operation watch {}", started.operation.id);
-    output::one(target.output, &started, describe, &workload.name)?;
+    output::one(target.output, &started, accepted, &workload.name)?;
+    output::hint(target.output, &format!("follow it: gpuaas operation watch {}", operation.id));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Follows an operation to its end and prints it. Ctrl-C stops following; the operation continues.
-pub(super) async fn watch(client: &Client, target: &Target, id: &str) -> anyhow::Result<ExitCode> {
-    let (detail, exit) = follow(client, id).await?;
+/// Formats an accepted operation: its workload, kind and id.
+fn accepted(started: &Started) -> String {
+    let (workload, operation) = (&started.workload, &started.operation);
+    let badge = if workload.stand_in { " (stand-in)" } else { "" };
+    let (name, app, version) = (&workload.name, &workload.app, &workload.version);
+    format!("{name} {app} {version}{badge}: {} (op {})", operation.kind, operation.id)
+}
+
+/// Follows an operation to its end and prints it. Fails if it ends in another state than `wanted`. Ctrl-C stops following; the operation
+/// continues.
+pub(super) async fn watch(client: &Client, target: &Target, id: &str, wanted: &str) -> anyhow::Result<ExitCode> {
+    let (detail, exit) = follow(client, id, wanted).await?;
     if let Some(detail) = detail {
-        super::operation::show(target, &detail, &detail.operation.id)?;
+        super::operation::show_end(target, &detail, &detail.operation.id)?;
     }
     Ok(exit)
 }
 
 /// Follows an operation to its end; returns it unless Ctrl-C came before, and the exit status of the command.
-async fn follow(client: &Client, id: &str) -> anyhow::Result<(Option<OperationDetail>, ExitCode)> {
+async fn follow(client: &Client, id: &str, wanted: &str) -> anyhow::Result<(Option<OperationDetail>, ExitCode)> {
     let mut progress = Progress::default();
     let detail = tokio::select! {
         detail = follow_to_end(client, id, &mut progress) => detail?,
@@ -61,7 +77,7 @@ async fn follow(client: &Client, id: &str) -> anyhow::Result<(Option<OperationDe
         }
     };
     progress.end();
-    let done = detail.operation.state == "succeeded";
+    let done = detail.operation.state == wanted;
     Ok((Some(detail), if done { ExitCode::SUCCESS } else { output::exit(ExitStatus::Failed) }))
 }
 
@@ -166,7 +182,7 @@ fn format_step(step: &Step) -> String {
     let result = match step.state.as_str() {
         "succeeded" | "failed" => {
             let took = step.ended_at_ms.zip(step.started_at_ms).map_or(0, |(end, start)| end - start);
-            format!("{took:>7} ms")
+            format!("{:>9}", format_millis(took))
         }
         "backoff" => format!("retries: {}", step.detail.as_deref().unwrap_or("it failed")),
         state => state.to_owned(),
@@ -200,8 +216,8 @@ mod tests {
         insta::assert_snapshot!(lines.join("\n"), @r"
         ▸ agent_installing               agent-1/install              running
         ↻ agent_installing               agent-1/install              retries: download: 503
-        ✓ agent_installing               agent-1/install                 1500 ms
-        ✗ agent_installing               agent-1/install                 1500 ms
+        ✓ agent_installing               agent-1/install                  1.5 s
+        ✗ agent_installing               agent-1/install                  1.5 s
         - agent_installing               agent-1/install              skipped
         ✗ agent_installing               agent-1/install              cancelled
         ");

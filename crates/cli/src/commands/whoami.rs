@@ -8,8 +8,13 @@ use crate::{cli::Target, output};
 
 pub(crate) async fn run(client: &Client, target: &Target) -> anyhow::Result<()> {
     let who = client.whoami().await?;
+    let projects = match &who.project {
+        Some(_) if target.output.is_for_people() => client.list_projects().await?.items,
+        Some(_) | None => Vec::new(),
+    };
     let words = |who: &WhoAmI| {
-        let project = who.project.as_ref().map(|project| format!(" of project {project}")).unwrap_or_default();
+        let name = |id: &String| projects.iter().find(|of| of.id == *id).map_or(id, |of| &of.name).clone();
+        let project = who.project.as_ref().map(|id| format!(" of project {}", name(id))).unwrap_or_default();
         format!("{} ({}{project})", who.name, who.role)
     };
     output::one(target.output, &who, words, &who.name)

@@ -5,8 +5,8 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::Context;
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
-use gpuaas_api_types::{AccessGrant, AddMembers, Deploy, Preview, RequestAccess};
-use gpuaas_client::Client;
+use gpuaas_api_types::{AccessGrant, AddMembers, Deploy, Preview, RequestAccess, WorkloadDetail};
+use gpuaas_client::{Client, ClientError};
 use gpuaas_model::Code;
 use serde_json::{Value, json};
 
@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     cli::{Format, Target},
-    completion, kubeconfig, output,
+    completion, kubeconfig,
+    output::{self, NotFound},
 };
 
 #[derive(Debug, Subcommand)]
@@ -164,8 +165,9 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Deploy(ask) => return deploy(client, target, ask).await,
         Verb::AddMember { workload, agents, dry_run, seen } => {
             let client = &seen.client(client);
-            let placement = json!({ "agent_allocation_ids": allocations(client, target, &agents).await? });
-            let ask = AddMembers { placement };
+            let placement = json!({ "agent_allocation_ids": allocations(client, target, "--agent", &agents).await? });
+            let app = client.get_workload(project.clone(), &workload).await?.workload.app;
+            let ask = AddMembers { app, placement };
             if dry_run {
                 print_preview(target, &client.preview_members(project, &workload, &ask).await?, &workload)?;
             } else {
@@ -224,12 +226,13 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
 }
 
 async fn deploy(client: &Client, target: &Target, ask: DeployArgs) -> anyhow::Result<ExitCode> {
-    let mut placement = json!({ "agent_allocation_ids": allocations(client, target, &ask.agents).await? });
+    let agents = allocations(client, target, "--agent", &ask.agents).await?;
+    let mut placement = json!({ "agent_allocation_ids": agents });
     if let Some(server) = ask.server {
-        placement["server_allocation_id"] = allocation(client, target, &server).await?.into();
+        placement["server_allocation_id"] = allocation(client, target, "--server", &server).await?.into();
     }
-    let config =
-        ask.config.map(|text| serde_json::from_str(&text)).transpose().context("--config is not valid JSON")?;
+    let config = ask.config.map(|text| serde_json::from_str(&text)).transpose();
+    let config = config.map_err(|error| ClientError::InvalidSetting(format!("--config is not valid JSON: {error}")))?;
     let (project, name) = (target.project.clone(), ask.name.clone());
     let request =
         Deploy { project, app: ask.app, version: ask.version, name, placement, config: config.unwrap_or(Value::Null) };
@@ -249,16 +252,16 @@ fn print_preview(target: &Target, preview: &Preview, name: &str) -> anyhow::Resu
     output::one(target.output, preview, shown::preview, name)
 }
 
-async fn allocations(client: &Client, target: &Target, nodes: &[String]) -> anyhow::Result<Vec<String>> {
+async fn allocations(client: &Client, target: &Target, flag: &str, nodes: &[String]) -> anyhow::Result<Vec<String>> {
     let mut ids = Vec::new();
     for node in nodes {
-        ids.push(allocation(client, target, node).await?);
+        ids.push(allocation(client, target, flag, node).await?);
     }
     Ok(ids)
 }
 
-/// Returns the id of the node's open allocation. A key that names no allocation is returned unchanged.
-async fn allocation(client: &Client, target: &Target, key: &str) -> anyhow::Result<String> {
+/// Returns the id of the node's open allocation, or of the allocation that begins with the key.
+async fn allocation(client: &Client, target: &Target, flag: &str, key: &str) -> anyhow::Result<String> {
     let known = client.list_allocations(target.project.clone(), None).await?.items;
     let open = |state: &str| !matches!(state, "released" | "failed");
     let found = known
@@ -269,9 +272,12 @@ async fn allocation(client: &Client, target: &Target, key: &str) -> anyhow::Resu
     }
     match client.get_allocation(key).await {
         Ok(allocation) => Ok(allocation.id),
-        Err(error) if error.code() == Code::IdAmbiguous => Err(error.into()),
-        // The control plane reports every invalid placement at once.
-        Err(_) => Ok(key.to_owned()),
+        Err(error) if error.code() == Code::NotFound => Err(NotFound {
+            what: format!("{flag} {key}: the project holds no node {key}, and no allocation has this id"),
+            next: format!("see its nodes: gpuaas allocation list{}", target.project_flag()),
+        }
+        .into()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -289,7 +295,7 @@ async fn list(client: &Client, target: &Target, watch: Watch, section: Option<St
     };
     if target.output == Format::Table && !watch.is_set() {
         let sections = shown::sections(&read().await?);
-        println!("{}", if sections.is_empty() { "no workloads" } else { &sections });
+        println!("{}", if sections.is_empty() { "no workloads" } else { sections.as_str() });
         return Ok(());
     }
     shown::WORKLOADS.print(client, target, watch, section.is_some(), read).await
@@ -301,7 +307,8 @@ async fn show(client: &Client, target: &Target, key: &str) -> anyhow::Result<()>
         Some(id) if target.output.is_for_people() => Some(client.get_operation(id).await?),
         Some(_) | None => None,
     };
-    output::one(target.output, &detail, |detail| shown::described(detail, operation.as_ref()), &detail.workload.name)
+    let describe = |detail: &WorkloadDetail| shown::described(detail, operation.as_ref(), &target.project_flag());
+    output::one(target.output, &detail, describe, &detail.workload.name)
 }
 
 async fn kubeconfig(

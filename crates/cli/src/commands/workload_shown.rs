@@ -7,10 +7,12 @@ use gpuaas_api_types::{
 use super::{
     confirm::Loss,
     lists::{EventStream, Listing},
+    operation::titled,
 };
 use crate::{
     duration::format_age,
     table::{column, table, wide},
+    text::Text,
 };
 
 /// The members of a workload.
@@ -24,7 +26,7 @@ pub(super) const MEMBERS: Listing<Member> = Listing {
             let why = member.fault.as_ref().map(|fault| format!("{} ({})", fault.summary, fault.code));
             why.unwrap_or_default()
         }),
-        wide("NODE ID", |member| member.node.clone()),
+        wide("NODE ID", |member| member.node.clone().unwrap_or_default()),
     ],
     name: |member| &member.name,
     is_live: |member| member.state != "removed",
@@ -43,7 +45,7 @@ pub(super) const WORKLOADS: Listing<Workload> = Listing {
         column("MEMBERS", |workload| format!("{}/{}", workload.members_ready, workload.members_total)),
         column("PHASE", |workload| workload.phase.clone()),
         column("PROGRESS", |workload| format!("{}/{}", workload.completed, workload.total)),
-        column("WAITING FOR", |workload| {
+        column("REASON", |workload| {
             let why = workload.fault.as_ref().map(|fault| fault.summary.clone());
             workload.waiting_for.clone().or(why).unwrap_or_default()
         }),
@@ -62,27 +64,34 @@ pub(super) const WORKLOADS: Listing<Workload> = Listing {
 };
 
 /// Formats workloads by section, those that need attention first; empty without workloads.
-pub(super) fn sections(workloads: &[Workload]) -> String {
+pub(super) fn sections(workloads: &[Workload]) -> Text {
     let of = |section: &'static str| workloads.iter().filter(move |workload| workload.section == section);
-    let mut parts = Vec::new();
-    for (section, title) in [("needs_attention", "NEEDS ATTENTION"), ("active", "ACTIVE")] {
-        if of(section).next().is_some() {
-            let rows = if section == "active" { active(of(section)) } else { attention(of(section)) };
-            parts.push(format!("{title}\n{rows}"));
+    let mut text = Text::default();
+    for (section, title) in
+        [("needs_attention", "NEEDS ATTENTION"), ("active", "ACTIVE"), ("stopped", "STOPPED"), ("history", "HISTORY")]
+    {
+        if of(section).next().is_none() {
+            continue;
         }
+        text.push_str(if text.is_empty() { "" } else { "\n" });
+        text.push_str(&format!("{title}\n"));
+        text.push(&match section {
+            "needs_attention" => attention(of(section)),
+            "active" => active(of(section)),
+            _ => inactive(of(section)),
+        });
     }
-    for (section, title) in [("stopped", "STOPPED"), ("history", "HISTORY")] {
-        if of(section).next().is_some() {
-            let row = |workload: &Workload| {
-                vec![workload.name.clone(), workload.app.clone(), version(workload), workload.lifecycle.clone()]
-            };
-            parts.push(format!("{title}\n{}", table(&["NAME", "APP", "VERSION", "LIFECYCLE"], of(section).map(row))));
-        }
-    }
-    parts.join("\n")
+    text
 }
 
-fn attention<'a>(workloads: impl Iterator<Item = &'a Workload>) -> String {
+fn inactive<'a>(workloads: impl Iterator<Item = &'a Workload>) -> Text {
+    let row = |workload: &Workload| {
+        vec![workload.name.clone(), workload.app.clone(), version(workload), workload.lifecycle.clone()]
+    };
+    table(&["NAME", "APP", "VERSION", "LIFECYCLE"], workloads.map(row))
+}
+
+fn attention<'a>(workloads: impl Iterator<Item = &'a Workload>) -> Text {
     let row = |workload: &Workload| {
         let why = workload.fault.as_ref().map(|fault| fault.summary.clone());
         vec![
@@ -94,10 +103,10 @@ fn attention<'a>(workloads: impl Iterator<Item = &'a Workload>) -> String {
             workload.waiting_for.clone().or(why).unwrap_or_default(),
         ]
     };
-    table(&["NAME", "APP", "PHASE", "PROGRESS", "HEALTH", "WAITING FOR"], workloads.map(row))
+    table(&["NAME", "APP", "PHASE", "PROGRESS", "HEALTH", "REASON"], workloads.map(row))
 }
 
-fn active<'a>(workloads: impl Iterator<Item = &'a Workload>) -> String {
+fn active<'a>(workloads: impl Iterator<Item = &'a Workload>) -> Text {
     let row = |workload: &Workload| {
         vec![
             workload.name.clone(),
@@ -120,11 +129,12 @@ fn with_badge(text: &str, workload: &Workload) -> String {
 }
 
 /// Formats a workload: a status line, each fault with its evidence and next step, and the members.
-pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDetail>) -> String {
+pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDetail>, project_flag: &str) -> Text {
     let workload = &detail.workload;
     let mut parts = vec![workload.health.clone()];
-    parts.retain(|health| health != "none");
     parts.push(if workload.usable { "usable".to_owned() } else { workload.lifecycle.clone() });
+    parts.retain(|part| part != "none");
+    parts.dedup();
     parts.push(format!("{} of {} members ready", workload.members_ready, workload.members_total));
     parts.push(format!("{} {}", workload.app, version(workload)));
     parts.extend(workload.endpoint.clone());
@@ -132,6 +142,9 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
     if let Some(waiting) = &workload.waiting_for {
         let (completed, total) = (workload.completed, workload.total);
         words.push_str(&format!("\nNOW      {completed}/{total} {} · waiting for {waiting}", workload.phase));
+    }
+    if let Some(operation) = operation.map(|detail| &detail.operation).filter(|of| !of.parameters.is_empty()) {
+        words.push_str(&format!("\nOPERATION {} · {}", titled(operation), operation.state));
     }
     let of_members = detail.members.iter().filter_map(|member| member.fault.as_ref());
     let mut explained = Vec::new();
@@ -143,17 +156,18 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
         explained.push((&fault.code, &fault.summary));
         let steps = operation.map(|operation| operation.steps.as_slice()).unwrap_or_default();
         let step = steps.iter().find(|step| step.fault.as_ref().is_some_and(|of| of.code == fault.code));
-        words.push_str(&describe_fault(fault, step));
+        words.push_str(&describe_fault(fault, step, project_flag));
     }
     words.push_str(&residue(operation.map(|operation| operation.residue.as_slice()).unwrap_or_default()));
     words.push('\n');
     let member = |of: &Member| vec![of.name.clone(), of.node_name.clone(), of.state.clone(), of.health.clone()];
-    words.push_str(&table(&["NAME", "NODE", "STATE", "HEALTH"], detail.members.iter().map(member)));
-    words
+    let mut text = Text::from(words);
+    text.push(&table(&["NAME", "NODE", "STATE", "HEALTH"], detail.members.iter().map(member)));
+    text
 }
 
-/// Formats a fault: its summary, the time it began, its evidence, and the next action.
-pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>) -> String {
+/// Formats a fault: its summary, the time it began, its evidence, and the next action. A command about a workload gets `project_flag`.
+pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>, project_flag: &str) -> String {
     let mut words = format!("\nWHY      {} ({})", fault.summary, fault.code);
     if let Some(ended) =
         step.and_then(|step| step.ended_at_ms).and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
@@ -169,28 +183,27 @@ pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>) -> String {
         let at = fault.evidence_at.as_ref().map(|at| format!(" {at}")).unwrap_or_default();
         words.push_str(&format!("\nEVIDENCE {source}{at}: {evidence}"));
     }
-    let command = fault.command.as_ref().map(|command| format!(": {command}")).unwrap_or_default();
+    let flag = |command: &String| if command.split(' ').nth(1) == Some("workload") { project_flag } else { "" };
+    let command = fault.command.as_ref().map(|command| format!(": {command}{}", flag(command))).unwrap_or_default();
     words.push_str(&format!("\nNEXT     {}{command}", fault.next));
     words
 }
 
 /// Formats the members and steps that an operation would create.
-pub(super) fn preview(preview: &Preview) -> String {
-    format!(
-        "{} would create{}\n{}\npromised      {}\nnot promised  {}",
-        preview.kind,
-        planned_members(preview),
-        planned_steps(preview),
-        preview.promises.join("; "),
-        preview.not_promised.join("; "),
-    )
+pub(super) fn preview(preview: &Preview) -> Text {
+    let members = if preview.members.is_empty() { " no member".to_owned() } else { planned_members(preview) };
+    let mut text = Text::from(format!("{} would create{members}\n", preview.kind));
+    text.push(&planned_steps(preview));
+    let (promised, not_promised) = (preview.promises.join("; "), preview.not_promised.join("; "));
+    text.push_str(&format!("\npromised      {promised}\nnot promised  {not_promised}"));
+    text
 }
 
 fn planned_members(preview: &Preview) -> String {
     preview.members.iter().map(|member| format!("\n  {} on {}", member.name, member.node_name)).collect()
 }
 
-fn planned_steps(preview: &Preview) -> String {
+fn planned_steps(preview: &Preview) -> Text {
     let steps = preview.steps.iter().map(|step| {
         vec![
             format!("  {}", step.phase),
@@ -209,7 +222,8 @@ pub(super) fn removal(preview: &Preview, workload: &str) -> Loss {
         [] => "It has no members.".to_owned(),
         nodes => format!("Its cluster and all data in it are deleted from {}.", nodes.join(", ")),
     };
-    let details = format!("It would remove{}\n{}", planned_members(preview), planned_steps(preview));
+    let mut details = Text::from(format!("It would remove{}\n", planned_members(preview)));
+    details.push(&planned_steps(preview));
     Loss { details, ..Loss::new(format!("decommission workload {workload}"), lost) }
 }
 
@@ -229,16 +243,21 @@ pub(super) fn residue(reports: &[NodeResidue]) -> String {
 }
 
 /// Formats how a cluster can be reached and the delivered kubeconfigs.
-pub(super) fn access(access: &AccessAnswer) -> String {
-    let mut words =
-        format!("{}   from the {}", access.endpoint.as_deref().unwrap_or("no endpoint yet"), access.reachability);
+pub(super) fn access(access: &AccessAnswer) -> Text {
+    let mut words = match (&access.endpoint, access.reachability.as_str()) {
+        (Some(endpoint), "node-network") => format!("{endpoint}   (address of the server's machine)"),
+        (Some(endpoint), other) => format!("{endpoint}   from the {other}"),
+        (None, _) => "no endpoint yet".to_owned(),
+    };
     words.extend(access.notes.iter().map(|note| format!("\n  {note}")));
     let kinds = access.kinds.iter().map(|kind| {
-        let default = if kind.default { "default" } else { "" };
+        let default = if kind.default { "yes" } else { "" };
         let most = format!("{} h", kind.ttl_seconds_max / 3_600);
         vec![kind.name.clone(), default.to_owned(), most, kind.roles.join(", "), kind.note.clone()]
     });
-    words.push_str(&format!("\n{}", table(&["KIND", "", "LONGEST", "ROLES", ""], kinds)));
+    words.push('\n');
+    let mut text = Text::from(words);
+    text.push(&table(&["KIND", "DEFAULT", "MAX TTL", "ROLES", "NOTE"], kinds));
     if !access.grants.is_empty() {
         let grants = access.grants.iter().map(|grant| {
             let reason = grant.reason.clone().unwrap_or_default();
@@ -252,9 +271,10 @@ pub(super) fn access(access: &AccessAnswer) -> String {
             ]
         });
         let header = ["GRANT", "KIND", "ROLE", "BY", "EXPIRES", "REASON"];
-        words.push_str(&format!("\n{}", table(&header, grants)));
+        text.push_str("\n");
+        text.push(&table(&header, grants));
     }
-    words
+    text
 }
 
 #[cfg(test)]
@@ -286,9 +306,9 @@ mod tests {
             workload("train", "needs_attention", deploying),
             workload("old", "history", json!({ "lifecycle": "decommissioned" })),
         ];
-        insta::assert_snapshot!(sections(&all), @r"
+        insta::assert_snapshot!(sections(&all).as_str(), @r"
         NEEDS ATTENTION
-        NAME   APP              PHASE          PROGRESS  HEALTH       WAITING FOR
+        NAME   APP              PHASE          PROGRESS  HEALTH       REASON
         train  rke2 (stand-in)  agent_joining  5/9       progressing  agent-2 to become ready in the cluster: kubelet not ready (for 31 s; next attempt in 4 s)
         ACTIVE
         NAME   APP   VERSION         MEMBERS  HEALTH   ENDPOINT
@@ -331,7 +351,7 @@ mod tests {
         let loss = removal(&preview, "train");
         assert_eq!(loss.act, "decommission workload train");
         assert_eq!(loss.lost, "Its cluster and all data in it are deleted from gpu-1.");
-        insta::assert_snapshot!(loss.details, @r"
+        insta::assert_snapshot!(loss.details.as_str(), @r"
         It would remove
           server-1 on gpu-1
           PHASE            STEP                DEADLINE  AFTER
@@ -360,7 +380,7 @@ mod tests {
                 .collect(),
             operation: None,
         };
-        insta::assert_snapshot!(described(&detail, None), @r"
+        insta::assert_snapshot!(described(&detail, None, "").as_str(), @r"
         train   degraded · usable · 2 of 3 members ready · rke2 v1.36.3+rke2r1 · https://10.4.0.7:6443
         WHY      agent gpu-09 failed to join: its token is for another cluster (rke2_token_ca_mismatch)
         EVIDENCE journal rke2-agent 2026-01-01T14:11:05.000Z: token CA hash does not match the Cluster CA certificate hash
@@ -375,7 +395,7 @@ mod tests {
     fn cancelled_workload_has_no_health_is_not_usable_and_explains_itself_once() {
         let fault = json!({
             "code": "operation_cancelled", "summary": "the deployment was cancelled; nothing was left on its nodes",
-            "next": "resume it, or remove what it left (gpuaas workload decommission train)",
+            "next": "remove what it left: gpuaas workload decommission train; or resume it",
             "command": "gpuaas workload resume train",
         });
         let cancelled = json!({
@@ -388,12 +408,32 @@ mod tests {
             members: vec![serde_json::from_value(member).expect("a member")],
             operation: None,
         };
-        insta::assert_snapshot!(described(&detail, None), @r"
+        insta::assert_snapshot!(described(&detail, None, "").as_str(), @r"
         train   cancelled · 0 of 1 members ready · rke2 v1.36.3+rke2r1
         WHY      the deployment was cancelled; nothing was left on its nodes (operation_cancelled)
-        NEXT     resume it, or remove what it left (gpuaas workload decommission train): gpuaas workload resume train
+        NEXT     remove what it left: gpuaas workload decommission train; or resume it: gpuaas workload resume train
         NAME      NODE    STATE   HEALTH
         server-1  gpu-07  failed  failed
         ");
+    }
+
+    #[test]
+    fn newest_operation_is_shown_with_its_parameters() {
+        let detail = WorkloadDetail {
+            workload: workload("train", "active", json!({ "endpoint": null })),
+            members: Vec::new(),
+            operation: None,
+        };
+        let operation = json!({
+            "operation": {
+                "id": "1", "workload": "2", "kind": "upgrade", "parameters": { "force": true, "version": "v2" },
+                "state": "running", "requested_by": "ada", "created_at": "2026-01-01T00:00:00.000Z",
+            },
+            "steps": [],
+        });
+        let operation: OperationDetail = serde_json::from_value(operation).expect("an operation");
+        let shown = described(&detail, Some(&operation), "");
+        let shown = shown.as_str();
+        assert!(shown.contains("\nOPERATION upgrade force=true version=v2 · running"), "{shown}");
     }
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use camino::{Utf8Path, Utf8PathBuf};
 use futures::StreamExt;
 use gpuaas_api_types::{Bootstrap, EnrollNode, RegisterNode};
@@ -31,15 +31,14 @@ use processes::{Processes, SharedStore};
 /// Longest wait for the control plane to serve, and then for every node to become active.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most sandbox nodes: one address block has no more node addresses.
-const NODES_MAX: u8 = 200;
+pub(crate) const NODES_MAX: u8 = 200;
+/// Name of the ready file in the data directory, if no other was named.
+const READY_FILE: &str = "ready.json";
 /// Port of a replica's node channel, at the replica's own address of the block. Used when the API listens on loopback.
 const CHANNEL_PORT: u16 = 7_441;
 
 /// Starts everything, reports when it is ready, and stops everything on SIGTERM, Ctrl-C or the first unexpected exit.
 pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
-    if options.nodes > NODES_MAX {
-        bail!("too many sandbox nodes: --nodes is at most {NODES_MAX}");
-    }
     fs::create_dir_all(&options.data_dir).with_context(|| format!("creating {}", options.data_dir.display()))?;
     let data_dir = Utf8PathBuf::from_path_buf(fs::canonicalize(&options.data_dir)?)
         .map_err(|path: PathBuf| anyhow::anyhow!("the path {} is not valid UTF-8", path.display()))?;
@@ -80,13 +79,17 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
         active = await_active_nodes(&client, &nodes) => active?,
         exited = processes.wait_first_exit() => return Err(exited.into()),
     }
-    eprintln!("nodes           {} enrolled   (sandboxes under {data_dir}, no root needed)", names(&nodes));
-    eprintln!("catalog         {}", describe_catalog(&client, options.ready_file.as_deref()).await?);
-    if let Some(path) = &options.ready_file {
-        let ready = ReadyFile { nodes, token: Some(token), ..server };
-        write_private(&std::path::absolute(path)?, &serde_json::to_vec_pretty(&ready)?)
-            .context("writing the ready file")?;
+    if nodes.is_empty() {
+        eprintln!("nodes           none");
+    } else {
+        eprintln!("nodes           {} enrolled   (sandboxes under {data_dir}, no root needed)", names(&nodes));
     }
+    let path = options.ready_file.clone().unwrap_or_else(|| options.data_dir.join(READY_FILE));
+    eprintln!("catalog         {}", describe_catalog(&client, &path).await?);
+    let ready = ReadyFile { nodes, token: Some(token), ..server };
+    write_private(&std::path::absolute(&path)?, &serde_json::to_vec_pretty(&ready)?)
+        .context("writing the ready file")?;
+    eprintln!("use it          gpuaas node list --ready-file {}", path.display());
     eprintln!("ready           in {} ms; Ctrl-C stops everything", began.elapsed().as_millis());
     Err(processes.wait_first_exit().await.into())
 }
@@ -178,15 +181,15 @@ async fn admin_token(
 }
 
 /// Lists the imported releases; without any, returns the command that imports one.
-async fn describe_catalog(client: &Client, ready_file: Option<&Path>) -> anyhow::Result<String> {
+async fn describe_catalog(client: &Client, ready_file: &Path) -> anyhow::Result<String> {
     let apps = client.list_apps().await?.items;
     let releases: Vec<String> =
         apps.iter().flat_map(|app| app.versions.iter().map(|version| format!("{} {version}", app.slug))).collect();
     if !releases.is_empty() {
         return Ok(releases.join(", "));
     }
-    let target = ready_file.map(|file| format!(" --ready-file {}", file.display())).unwrap_or_default();
-    let fill = format!(r#"gpuaas artifact import rke2 "$(cargo xtask release --sandboxes-only)"{target}"#);
+    let import = r#"gpuaas artifact import rke2 "$(cargo xtask release --sandboxes-only)""#;
+    let fill = format!("{import} --ready-file {}", ready_file.display());
     Ok(format!("empty; fill it, in a checkout of the source: {fill}"))
 }
 

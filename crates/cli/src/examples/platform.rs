@@ -111,6 +111,7 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
         "explain",
         &[("Explain an error code", "gpuaas explain rke2_residue"), ("List all error codes", "gpuaas explain")],
     ),
+    ("flags", &[("Show the flags that every command accepts", "gpuaas flags")]),
     (
         "server",
         &[

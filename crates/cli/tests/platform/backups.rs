@@ -15,8 +15,8 @@ use crate::{
 };
 
 pub(crate) fn assert_refused(output: &Output, code: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains(code), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && printed.contains(code), "{printed}");
 }
 
 /// Alters a member of a backup; `None` leaves it out.
@@ -163,8 +163,8 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let restored = fleet.server_verb(&["restore", &path]);
     assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
 
-    let said = String::from_utf8_lossy(&restored.stdout).into_owned();
-    assert!(said.contains("gpu-1") && said.contains("gpuaas node enroll"), "{said}");
+    let printed = String::from_utf8_lossy(&restored.stdout).into_owned();
+    assert!(printed.contains("gpu-1") && printed.contains("gpuaas node enroll"), "{printed}");
 
     fleet.start_server();
     let refused = client.whoami().await.expect_err("every earlier token is revoked");

@@ -81,7 +81,8 @@ async fn visible_contents(platform: &Platform) -> Vec<(String, Vec<u8>)> {
     std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(file), &mut unpacked).expect("gzip");
     assert!(memchr::memmem::find(&unpacked, b"task.dispatch").is_some(), "the bundle holds the audit");
     places.push(("the support bundle".to_owned(), unpacked));
-    places.push(("the output of the processes".to_owned(), std::fs::read(platform.file("said.txt")).expect("a file")));
+    places
+        .push(("the output of the processes".to_owned(), std::fs::read(platform.file("output.txt")).expect("a file")));
     let client = platform.client();
     let events = client.list_events(Some(PROJECT.into()), 0).await.expect("events").items;
     assert!(!events.is_empty());

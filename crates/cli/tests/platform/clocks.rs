@@ -36,8 +36,8 @@ fn millis(time: &str) -> i64 {
 async fn await_agent_log(fleet: &Fleet, node: u8, words: &[&str]) {
     let journal = fleet.node_file(node, ".sandbox/journal/gpuaas-agent.service.jsonl");
     eventually(&format!("the agent does not log {words:?}"), async || {
-        let said = std::fs::read_to_string(&journal).unwrap_or_default();
-        said.lines().any(|line| words.iter().all(|word| line.contains(word)))
+        let log_text = std::fs::read_to_string(&journal).unwrap_or_default();
+        log_text.lines().any(|line| words.iter().all(|word| line.contains(word)))
     })
     .await;
 }

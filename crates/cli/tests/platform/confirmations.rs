@@ -46,9 +46,9 @@ fn without_a_terminal_every_destructive_command_needs_yes() {
     assert!(dev.gpuaas(&["context", "set", "dev", "--url", "https://127.0.0.1:1"]).status.success());
     for command in commands {
         let output = dev.gpuaas(command);
-        let said = errors(&output);
-        assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
-        assert!(said.contains("confirmation_required") && said.contains("--yes"), "{command:?}: {said}");
+        let printed = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {printed}");
+        assert!(printed.contains("confirmation_required") && printed.contains("--yes"), "{command:?}: {printed}");
     }
     let of_json = dev.gpuaas(&["token", "revoke", UNUSED, "-o", "json"]);
     let error: serde_json::Value = serde_json::from_str(&errors(&of_json)).expect("JSON on stderr");

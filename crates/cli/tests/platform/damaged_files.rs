@@ -87,14 +87,14 @@ async fn node_with_a_damaged_identity_logs_it_and_is_enrolled_again_by_force() {
     fleet.kill_agent(1);
     let journal = fleet.node_file(1, ".sandbox/journal/gpuaas-agent.service.jsonl");
     eventually("the agent does not log the damage", async || {
-        let said = std::fs::read_to_string(&journal).unwrap_or_default();
+        let log_text = std::fs::read_to_string(&journal).unwrap_or_default();
         ["identity.json is damaged", "agent_identity_damaged", "exit status 9", "gpuaas node enroll NODE --force"]
             .iter()
-            .all(|words| said.contains(words))
+            .all(|words| log_text.contains(words))
     })
     .await;
-    let said = std::fs::read_to_string(&journal).expect("a journal");
-    assert!(!said.contains("cannot be reached"), "{said}");
+    let log_text = std::fs::read_to_string(&journal).expect("a journal");
+    assert!(!log_text.contains("cannot be reached"), "{log_text}");
     assert_eq!(
         code(client.issue_enrollment("gpu-1", &EnrollNode::default()).await.expect_err("in use")),
         "state_conflict"

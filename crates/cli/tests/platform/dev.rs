@@ -76,9 +76,9 @@ fn bad_input_is_refused_with_its_code_and_exit_status() {
     ];
     for (arguments, exit, code) in cases {
         let output = dev.gpuaas(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {said}");
-        assert!(said.contains(code) && said.contains("correlation"), "{arguments:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {printed}");
+        assert!(printed.contains(code) && printed.contains("correlation"), "{arguments:?}: {printed}");
     }
     let anonymous = Command::new(GPUAAS)
         .args(["whoami"])
@@ -127,8 +127,8 @@ async fn unwritable_or_newer_data_directory_is_refused() {
     };
     std::fs::write(folder.path().join("file"), "").expect("written");
     let refused = server(&folder.path().join("file/inside"));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("data_dir_not_writable"), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && printed.contains("data_dir_not_writable"), "{printed}");
 
     let data_dir = folder.path().join("data");
     assert!(server(&data_dir).status.success(), "it creates its store and exits, because its lifeline is closed");
@@ -136,8 +136,8 @@ async fn unwritable_or_newer_data_directory_is_refused() {
     store.execute("insert into schema_versions (version, checksum) values (9999, 'x')", []).expect("written");
     store.close().expect("closed");
     let refused = server(&data_dir);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("store_too_new") && said.contains("9999"), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && printed.contains("store_too_new") && printed.contains("9999"), "{printed}");
 }
 
 #[test]
@@ -160,15 +160,15 @@ fn shared_store_without_key_or_database_is_refused_without_its_password() {
         let output = command.output().expect("gpuaas runs");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (status, said) = server(None);
-    assert!(status == Some(1) && said.contains("sealing_key_required"), "{said}");
+    let (status, printed) = server(None);
+    assert!(status == Some(1) && printed.contains("sealing_key_required"), "{printed}");
     let key = folder.path().join("key");
     std::fs::write(&key, [1; 31]).expect("written");
-    let (status, said) = server(Some(&key));
-    assert!(status == Some(1) && said.contains("32 bytes"), "{said}");
+    let (status, printed) = server(Some(&key));
+    assert!(status == Some(1) && printed.contains("32 bytes"), "{printed}");
     std::fs::write(&key, [1; 32]).expect("written");
-    let (status, said) = server(Some(&key));
-    assert!(status == Some(7) && said.contains("unavailable") && !said.contains("hunter2"), "{said}");
+    let (status, printed) = server(Some(&key));
+    assert!(status == Some(7) && printed.contains("unavailable") && !printed.contains("hunter2"), "{printed}");
 }
 
 #[test]
@@ -197,14 +197,14 @@ fn remote_shared_store_requires_verified_tls() {
         ("postgres:///gpuaas?user=u&password=hunter2", &[("PGHOSTADDR", "192.0.2.7"), ("PGHOST", "localhost")], false),
         ("postgres:///gpuaas", &[("PGHOST", "/run/postgresql")], true),
     ] {
-        let (status, said) = asked(&["check-config"], url, environment);
-        assert_eq!(status == Some(0), is_taken, "{url} {environment:?}: {said}");
-        assert_eq!(said.contains("database_unverified"), !is_taken, "{url} {environment:?}: {said}");
-        assert!(!said.contains("hunter2"), "{said}");
+        let (status, printed) = asked(&["check-config"], url, environment);
+        assert_eq!(status == Some(0), is_taken, "{url} {environment:?}: {printed}");
+        assert_eq!(printed.contains("database_unverified"), !is_taken, "{url} {environment:?}: {printed}");
+        assert!(!printed.contains("hunter2"), "{printed}");
     }
-    let (status, said) = asked(&["--listen", "127.0.0.1:0", "--channel-listen", "127.0.0.1:0"], PLAIN, &[]);
-    assert_eq!(status, Some(4), "{said}");
-    assert!(said.contains("--store-url-file") && said.contains("sslmode=verify-full"), "{said}");
+    let (status, printed) = asked(&["--listen", "127.0.0.1:0", "--channel-listen", "127.0.0.1:0"], PLAIN, &[]);
+    assert_eq!(status, Some(4), "{printed}");
+    assert!(printed.contains("--store-url-file") && printed.contains("sslmode=verify-full"), "{printed}");
 }
 
 #[test]
@@ -216,24 +216,27 @@ fn check_config_prints_settings_and_problems_and_changes_nothing() {
         let mut command = Command::new(GPUAAS);
         command.args(["server", "check-config", "-o", "json", "--config"]).arg(&file);
         let output = command.env("GPUAAS_LISTEN", "127.0.0.1:1").output().expect("gpuaas runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), serde_json::from_slice::<serde_json::Value>(&output.stdout).ok(), said)
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), serde_json::from_slice::<serde_json::Value>(&output.stdout).ok(), printed)
     };
     let data_dir = folder.path().join("data");
-    let (status, settings, said) = check(format!("data-dir = {data_dir:?}\nlisten = \"127.0.0.1:2\"\n"));
-    assert_eq!(status, Some(0), "{said}");
+    let (status, settings, printed) = check(format!("data-dir = {data_dir:?}\nlisten = \"127.0.0.1:2\"\n"));
+    assert_eq!(status, Some(0), "{printed}");
     let settings = settings.expect("JSON");
     let of = |key: &str| settings.as_array().and_then(|all| all.iter().find(|one| one["key"] == key)).cloned();
     assert_eq!(of("listen").expect("a setting")["from"], "environment");
     assert_eq!(of("data-dir").expect("a setting")["from"], "file");
     assert!(!data_dir.exists(), "check-config created the data directory");
 
-    let (status, _, said) =
+    let (status, _, printed) =
         check("data-dir = \"/proc/version/data\"\nsealing-key-file = \"/nonexistent\"\n".to_owned());
     assert_ne!(status, Some(0));
-    assert!(said.contains("data_dir_not_writable") && said.contains("/nonexistent"), "a problem is missing: {said}");
-    let (status, _, said) = check("lissten = \"x\"\n".to_owned());
-    assert!(status == Some(2) && said.contains("lissten is not a setting"), "{said}");
+    assert!(
+        printed.contains("data_dir_not_writable") && printed.contains("/nonexistent"),
+        "a problem is missing: {printed}"
+    );
+    let (status, _, printed) = check("lissten = \"x\"\n".to_owned());
+    assert!(status == Some(2) && printed.contains("lissten is not a setting"), "{printed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -109,9 +109,9 @@ async fn one_time_token_is_exchanged_once_and_no_other_token_is() {
     assert_eq!((who.name.as_str(), who.role.as_str()), ("ann", "platform-admin"));
 
     let again = platform.gpuaas(&exchange);
-    let said = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert_eq!(again.status.code(), Some(4), "{said}");
-    assert!(said.contains("one_time_token_used") && said.contains("recover-admin"), "{said}");
+    let printed = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert_eq!(again.status.code(), Some(4), "{printed}");
+    assert!(printed.contains("one_time_token_used") && printed.contains("recover-admin"), "{printed}");
     assert_eq!(code(platform.client_with(&one_time).whoami().await), "unauthenticated");
     assert_eq!(code(exchange_token(&platform.client_with(secret)).await), "forbidden");
     assert_eq!(code(exchange_token(&platform.client_with("gpuaas_unknown")).await), "unauthenticated");
@@ -133,7 +133,9 @@ async fn exchanged_token_is_saved_in_the_requested_context() {
     recover_admin(&platform);
     let file = platform.file("data/server/admin.token").to_string_lossy().into_owned();
     let saved = platform.gpuaas(&["bootstrap", "--name", "ann", "--token-file", &file, "--save", "lab"]);
-    assert!(saved.status.success() && saved.stdout.is_empty(), "{}", String::from_utf8_lossy(&saved.stderr));
+    let printed = String::from_utf8_lossy(&saved.stdout);
+    assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    assert!(printed.starts_with("Context lab is saved in ") && printed.lines().count() == 1, "{printed}");
     let mut whoami = std::process::Command::new(GPUAAS);
     whoami.args(["whoami", "-o", "json"]).env("XDG_CONFIG_HOME", &platform.folder);
     let output = whoami.output().expect("gpuaas runs");
@@ -181,10 +183,10 @@ async fn recovery_needs_the_sealing_key_is_audited_and_revokes_the_earlier_token
             std::fs::write(&key, foreign).expect("written");
         }
         let refused = fleet.server_verb(&["recover-admin"]);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(
-            !refused.status.success() && (said.contains("sealing key") || said.contains("authority.key")),
-            "{said}"
+            !refused.status.success() && (printed.contains("sealing key") || printed.contains("authority.key")),
+            "{printed}"
         );
     }
     assert_eq!(one_time_admin(&fleet.data_dir()), kept, "nothing was made");

@@ -175,10 +175,10 @@ impl Fleet {
         let mut server = server.spawn().expect("gpuaas server starts");
         let began = Instant::now();
         while !ready.exists() {
-            let said = || std::fs::read_to_string(&log_file).unwrap_or_default();
-            assert!(began.elapsed() < WAIT_MAX, "gpuaas server does not become ready; its log:\n{}", said());
+            let log_text = || std::fs::read_to_string(&log_file).unwrap_or_default();
+            assert!(began.elapsed() < WAIT_MAX, "gpuaas server does not become ready; its log:\n{}", log_text());
             let ended = server.try_wait().expect("a child");
-            assert!(ended.is_none(), "gpuaas server exited, {ended:?}; its log:\n{}", said());
+            assert!(ended.is_none(), "gpuaas server exited, {ended:?}; its log:\n{}", log_text());
             std::thread::sleep(Duration::from_millis(2));
         }
         replica.process = Some(server);
@@ -476,7 +476,7 @@ impl Drop for Fleet {
 }
 
 /// Closes a process's lifeline and waits for it to exit. A process that a failed test left stopped cannot exit, so it is killed after
-/// [`ENDS_WITHIN`].
+/// [`STOP_TIMEOUT`].
 fn end(mut child: Child) {
     drop(child.stdin.take());
     let began = Instant::now();

@@ -24,17 +24,17 @@ use crate::{
 const START: [&str; 5] = ["--lifeline", "--listen", "127.0.0.1:0", "--channel-listen", "127.0.0.1:0"];
 
 fn assert_refused(output: &Output, code: &str) -> String {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    println!("{said}");
-    assert!(!output.status.success() && said.contains(code), "{said}");
-    said
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    println!("{printed}");
+    assert!(!output.status.success() && printed.contains(code), "{printed}");
+    printed
 }
 
 fn assert_done(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    println!("{said}");
-    said
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{printed}");
+    printed
 }
 
 async fn register(client: &Client, name: &str) -> Result<String, gpuaas_client::ClientError> {
@@ -94,18 +94,18 @@ async fn start_with_lost_changes_is_refused_until_the_history_is_accepted() {
     fleet.kill_server();
     let log = std::fs::File::options().write(true).open(fleet.data_dir().join("gpuaas.db-wal")).expect("a log");
     log.set_len(32).expect("cut behind its header");
-    let said = assert_refused(&fleet.server_verb(&START), "history_rolled_back");
-    assert!(said.contains("commits of this process are missing") && said.contains("accept-history"), "{said}");
+    let printed = assert_refused(&fleet.server_verb(&START), "history_rolled_back");
+    assert!(printed.contains("commits of this process are missing") && printed.contains("accept-history"), "{printed}");
     assert_refused(&fleet.server_verb(&["accept-history", "--yes", "--keep-credentials"]), "history_rolled_back");
     assert_refused(&fleet.server_verb(&START), "history_rolled_back");
 
-    let said = assert_done(&fleet.server_verb(&["accept-history", "--dry-run"]));
+    let printed = assert_done(&fleet.server_verb(&["accept-history", "--dry-run"]));
     assert!(
-        said.contains("Would accept the history") && said.contains("commits of this process are missing"),
-        "{said}"
+        printed.contains("Would accept the history") && printed.contains("commits of this process are missing"),
+        "{printed}"
     );
-    let said = assert_done(&fleet.server_verb(&["accept-history", "--yes"]));
-    assert!(said.contains("gpu-1") && said.contains("gpuaas node enroll"), "{said}");
+    let printed = assert_done(&fleet.server_verb(&["accept-history", "--yes"]));
+    assert!(printed.contains("gpu-1") && printed.contains("gpuaas node enroll"), "{printed}");
     assert_refused(&fleet.server_verb(&["accept-history", "--yes"]), "state_conflict");
     fleet.start_server();
     let ended = client.whoami().await.expect_err("every earlier token is revoked");
@@ -145,8 +145,8 @@ async fn missing_or_damaged_mark_is_refused_at_start_and_one_torn_slot_is_not() 
     std::fs::copy(mark(&elsewhere), mark(&fleet)).expect("another platform's");
     assert_refused(&fleet.server_verb(&START), "history_unverified");
 
-    let said = assert_done(&fleet.server_verb(&["accept-history", "--yes", "--keep-credentials"]));
-    assert!(said.contains("nothing was revoked"), "{said}");
+    let printed = assert_done(&fleet.server_verb(&["accept-history", "--yes", "--keep-credentials"]));
+    assert!(printed.contains("nothing was revoked"), "{printed}");
     fleet.start_server();
     assert!(fleet.client().whoami().await.is_ok(), "the token is refused after accept-history --keep-credentials");
     register(&fleet.client(), "gpu-2").await.expect("changes are accepted");
@@ -184,9 +184,9 @@ async fn unknown_certificate_stops_changes_but_not_reads() {
     assert_eq!(pinged.code(), Code::HistoryRolledBack, "{pinged}");
     assert_eq!(nodes(&client).await, 2, "reads work");
     let ready = read_open(&fleet.ready(), "/readyz?verbose").await;
-    let said = ready.body.as_str().expect("a text");
-    assert!(ready.status == 503 && said.contains("[-]history failed"), "{said}");
-    println!("{said}");
+    let printed = ready.body.as_str().expect("a text");
+    assert!(ready.status == 503 && printed.contains("[-]history failed"), "{printed}");
+    println!("{printed}");
     fleet.kill_server();
     assert_refused(&fleet.server_verb(&START), "history_rolled_back");
     assert_done(&fleet.server_verb(&["accept-history", "--yes"]));

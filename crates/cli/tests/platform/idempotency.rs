@@ -1,4 +1,4 @@
-//! Idempotency keys when the client disconnects before the answer.
+//! Idempotency keys: responses of abandoned, refused and completed requests, and stored responses that expired or were forged.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -35,12 +35,12 @@ async fn register(platform: &Platform) {
     platform.client().register_node(&machine).await.expect("registered");
 }
 
-fn is_replayed(answer: &HttpResponse) -> bool {
-    answer.headers.contains_key("idempotency-replayed")
+fn is_replayed(response: &HttpResponse) -> bool {
+    response.headers.contains_key("idempotency-replayed")
 }
 
-/// Counts the pings, because nodes also get other tasks when they enroll.
-async fn tasks(client: &Client) -> usize {
+/// Counts the pings only: nodes also get other tasks when they enroll.
+async fn ping_count(client: &Client) -> usize {
     let tasks = client.list_tasks(Some("demo-1".to_owned()), None).await.expect("tasks").items;
     tasks.iter().filter(|task| task.task_type == "host.noop").count()
 }
@@ -50,32 +50,32 @@ async fn abandoned_request_runs_once_and_its_retry_gets_the_response() {
     let platform = Arc::new(Platform::start(1));
     let client = platform.client();
     platform.signal_agent(1, "STOP");
-    let asking = tokio::spawn(ping(platform.clone()));
-    eventually("the task is not sent", async || tasks(&client).await == 1).await;
+    let first = tokio::spawn(ping(platform.clone()));
+    eventually("the task is not sent", async || ping_count(&client).await == 1).await;
     // Aborting the client closes its connection.
-    asking.abort();
-    assert!(asking.await.expect_err("the request was aborted").is_cancelled());
-    let again = tokio::spawn(ping(platform.clone()));
+    first.abort();
+    assert!(first.await.expect_err("the request was aborted").is_cancelled());
+    let second = tokio::spawn(ping(platform.clone()));
     // Enough time for a second ping to be sent, which must not happen.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(tasks(&client).await, 1, "the first one is still under way");
+    assert_eq!(ping_count(&client).await, 1, "the second request sent a second task");
     platform.signal_agent(1, "CONT");
-    let answer = again.await.expect("an answer");
-    assert_eq!((answer.status, answer.headers.contains_key("idempotency-replayed")), (200, true), "{answer:?}");
-    assert_eq!(answer.body["task"]["state"], "succeeded", "{answer:?}");
-    assert_eq!(tasks(&client).await, 1, "it was done once");
+    let response = second.await.expect("a response");
+    assert_eq!((response.status, is_replayed(&response)), (200, true), "{response:?}");
+    assert_eq!(response.body["task"]["state"], "succeeded", "{response:?}");
+    assert_eq!(ping_count(&client).await, 1, "the task was sent twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_request_can_be_retried_under_its_key() {
     let platform = Platform::start(0);
-    let early = enroll(&platform).await;
-    assert_eq!((early.status, early.code()), (404, "not_found"), "{early:?}");
+    let first = enroll(&platform).await;
+    assert_eq!((first.status, first.code()), (404, "not_found"), "{first:?}");
     register(&platform).await;
-    let later = enroll(&platform).await;
-    assert_eq!((later.status, is_replayed(&later)), (201, false), "{later:?}");
-    let again = enroll(&platform).await;
-    assert_eq!((is_replayed(&again), &again.body), (true, &later.body), "the response is not replayed");
+    let second = enroll(&platform).await;
+    assert_eq!((second.status, is_replayed(&second)), (201, false), "{second:?}");
+    let third = enroll(&platform).await;
+    assert_eq!((is_replayed(&third), &third.body), (true, &second.body), "the response is not replayed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +97,7 @@ async fn stored_response_expires_after_a_day() {
     age(60_001).await;
     let second = enroll(&platform).await;
     assert_eq!((second.status, is_replayed(&second)), (201, false), "{second:?}");
-    assert_eq!(enroll(&platform).await.body, second.body);
+    assert_eq!(enroll(&platform).await.body, second.body, "the new response is not replayed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,12 +111,13 @@ async fn stored_response_forged_in_the_database_is_not_replayed() {
     let moved = "insert into idempotency (token_id, key, created_at, doc) select token_id, 'moved', created_at, doc \
                  from idempotency where key = 'once'";
     store.execute(moved, []).expect("moved");
-    let given = enroll_as(&platform, "moved").await;
-    assert_eq!((given.status, given.code()), (500, "internal"), "a moved response was replayed: {given:?}");
+    let response = enroll_as(&platform, "moved").await;
+    assert_eq!((response.status, response.code()), (500, "internal"), "a moved response was replayed: {response:?}");
     store.execute("delete from idempotency where key = 'moved'", []).expect("removed");
     let changed = store.execute("update idempotency set doc = replace(doc, '201', '204')", []);
     assert_eq!(changed.expect("changed"), 1);
     store.close().expect("closed");
-    let again = enroll(&platform).await;
-    assert_eq!((again.status, again.code(), is_replayed(&again)), (500, "internal", false), "{again:?}");
+    let response = enroll(&platform).await;
+    let outcome = (response.status, response.code(), is_replayed(&response));
+    assert_eq!(outcome, (500, "internal", false), "a changed response was replayed: {response:?}");
 }

@@ -96,9 +96,9 @@ async fn finding_is_shown_with_its_fix_and_the_fix_removes_it() {
     let shown = String::from_utf8(shown.stdout).expect("text");
     assert!(shown.contains("Fix: gpuaas node fix demo-1 inotify"), "{shown}");
 
-    let said = platform.gpuaas(&["node", "fix", "demo-1", "inotify"]);
-    let words = String::from_utf8(said.stdout).expect("text");
-    assert!(said.status.success() && words.contains("max_user_instances: 128 → 8192"), "{words}");
+    let output = platform.gpuaas(&["node", "fix", "demo-1", "inotify"]);
+    let words = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success() && words.contains("max_user_instances: 128 → 8192"), "{words}");
     let kept = platform.node_file(1, "etc/sysctl.d/60-gpuaas-inotify.conf");
     assert!(std::fs::read_to_string(kept).expect("its file").contains("fs.inotify.max_user_instances = 8192"));
     let node = client.get_node("demo-1").await.expect("a node");

@@ -70,6 +70,11 @@ async fn a_node_answers_a_ping_and_its_events_are_on_the_platform_stream() {
     let admin = platform.client();
     let ping = admin.ping_node("demo-1").await.expect("an answer");
     assert_eq!(ping.task.state, "succeeded");
+    // A key of hex digits can be a name and the beginning of an id: both are looked up.
+    let begins = &ping.task.node[..8];
+    assert_eq!(admin.ping_node(begins).await.expect("an answer").task.node, ping.task.node);
+    assert_eq!(admin.ping_node("c3b9").await.map_err(code).expect_err("absent"), "not_found");
+    assert_eq!(admin.delete_project("c3b9").await.map_err(code).expect_err("absent"), "not_found");
     let kinds: Vec<String> =
         admin.list_events(None, 0).await.expect("events").items.into_iter().map(|event| event.kind).collect();
     assert!(kinds.contains(&"node.enrolled".to_owned()), "{kinds:?}");

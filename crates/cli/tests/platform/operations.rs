@@ -43,15 +43,13 @@ pub(crate) fn operations() -> Vec<Operation> {
 fn read(document: &Value, path: &str, method: &str, described: &Value) -> Operation {
     let parameters = described["parameters"].as_array().cloned().unwrap_or_default();
     let in_query = parameters.iter().filter(|of| of["in"] == "query");
-    let query: Map<String, Value> =
-        in_query.map(|of| (of["name"].as_str().expect("a name").to_owned(), of["schema"].clone())).collect();
+    let query: Map<String, Value> = in_query
+        .map(|of| (of["name"].as_str().expect("a name").to_owned(), resolved(document, &of["schema"])))
+        .collect();
     let permission = described["x-permission"].as_str().expect("every operation declares its permission");
     let codes = described["x-errors"].as_array().expect("codes").iter();
     let body = described.pointer("/requestBody/content/application~1json/schema");
-    let body = body.map(|body| match body["$ref"].as_str() {
-        Some(reference) => document.pointer(&reference[1..]).expect("a schema").clone(),
-        None => body.clone(),
-    });
+    let body = body.map(|body| resolved(document, body));
     Operation {
         name: described["operationId"].as_str().expect("a name").to_owned(),
         method: method.to_uppercase().parse().expect("a method"),
@@ -63,6 +61,22 @@ fn read(document: &Value, path: &str, method: &str, described: &Value) -> Operat
         query,
         body,
     }
+}
+
+/// Returns the schema without references, with the first of its alternatives.
+fn resolved(document: &Value, schema: &Value) -> Value {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return resolved(document, document.pointer(&reference[1..]).expect("a schema"));
+    }
+    if let Some(alternatives) = schema["oneOf"].as_array() {
+        let first = alternatives.iter().find(|of| of["type"] != "null");
+        return resolved(document, first.expect("a schema that is not null"));
+    }
+    let mut schema = schema.clone();
+    for property in schema["properties"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+        *property = resolved(document, property);
+    }
+    schema
 }
 
 impl Operation {
@@ -91,14 +105,13 @@ impl Operation {
 
     /// Returns a valid body with only the required fields.
     pub(crate) fn valid_body(&self) -> Map<String, Value> {
-        let required = self.body.as_ref().and_then(|body| body["required"].as_array()).cloned().unwrap_or_default();
-        let schemas = self.fields();
-        required
-            .iter()
-            .filter_map(Value::as_str)
-            .map(|name| (name.to_owned(), valid_value(name, &schemas[name])))
-            .collect()
+        self.body.as_ref().map(valid_object).unwrap_or_default()
     }
+}
+
+fn valid_object(schema: &Value) -> Map<String, Value> {
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    required.map(|name| (name.to_owned(), valid_value(name, &schema["properties"][name]))).collect()
 }
 
 fn valid_value(name: &str, schema: &Value) -> Value {
@@ -106,7 +119,8 @@ fn valid_value(name: &str, schema: &Value) -> Value {
         "role" => json!("viewer"),
         "state" => json!("staged"),
         "source" => json!("/nowhere/at/all"),
-        _ if schema["type"] == "object" => json!({}),
+        _ if schema["type"] == "object" => Value::Object(valid_object(schema)),
+        _ if schema["enum"].is_array() => schema["enum"][0].clone(),
         _ if schema["pattern"] == "^[0-9a-f]{64}$" => json!("0".repeat(64)),
         _ if schema["format"] == "uuid" => json!(UNUSED_ID),
         _ => json!("nobody"),

@@ -207,11 +207,11 @@ async fn workload_changes_only_with_its_current_etag() {
     assert_eq!(seen.status, 200, "it runs by now: {seen:?}");
     let present = seen.headers["etag"].to_str().expect("a text").to_owned();
     assert_eq!(ask(Method::GET, &path, ("if-none-match", &present)).await.status, 304);
-    for verb in ["decommission", "resume"] {
-        let stale = ask(Method::POST, &format!("{path}/{verb}"), ("if-match", &early)).await;
-        assert_eq!((stale.status, stale.code()), (412, "precondition_failed"), "{verb}: {stale:?}");
+    for (method, path) in [(Method::DELETE, path.clone()), (Method::POST, format!("{path}/resume"))] {
+        let stale = ask(method, &path, ("if-match", &early)).await;
+        assert_eq!((stale.status, stale.code()), (412, "precondition_failed"), "{path}: {stale:?}");
     }
     assert_eq!(platform.client().list_operations(None, None, None).await.expect("listed").items.len(), 1);
-    let taken = ask(Method::POST, &format!("{path}/decommission"), ("if-match", &present)).await;
+    let taken = ask(Method::DELETE, &path, ("if-match", &present)).await;
     assert_eq!(taken.status, 202, "{taken:?}");
 }

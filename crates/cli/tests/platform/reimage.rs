@@ -52,8 +52,8 @@ async fn reimaged_machine_enrolls_only_with_the_value_from_the_hook() {
     std::fs::write(fleet.node_file(1, "etc/machine-id"), format!("{}\n", "cd".repeat(16))).expect("written");
     fleet.enroll_again(1, string);
     let journal = fleet.node_file(1, ".sandbox/journal/gpuaas-agent.service.jsonl");
-    let said = || std::fs::read_to_string(&journal).unwrap_or_default();
-    eventually("its enrollment is not refused", async || said().contains("reimage_unverified")).await;
+    let log_text = || std::fs::read_to_string(&journal).unwrap_or_default();
+    eventually("its enrollment is not refused", async || log_text().contains("reimage_unverified")).await;
     assert_eq!(client.get_node("gpu-1").await.expect("a node").state, "registered");
 
     std::fs::write(fleet.node_file(1, "var/lib/gpuaas-agent/reimage"), value).expect("written");

@@ -51,8 +51,8 @@ async fn retired_node_loses_its_identity_and_its_name_is_free_after_the_deletion
     assert_eq!((code.as_str(), next.as_str()), ("state_conflict", "retire it first: gpuaas node retire demo-1"));
     let node = client.get_node("demo-1").await.expect("a node");
     let printed = platform.gpuaas(&["node", "retire", "demo-1", "--yes"]);
-    let printed = String::from_utf8(printed.stdout).expect("text");
-    assert!(printed.contains("gpuaas node delete demo-1"), "{printed}");
+    let (result, message) = (String::from_utf8_lossy(&printed.stdout), String::from_utf8_lossy(&printed.stderr));
+    assert_eq!((&*result, &*message), ("Node demo-1 is retired.\n", "delete it: gpuaas node delete demo-1\n"));
     eventually("the retired node stays connected", async || {
         client.get_node("demo-1").await.is_ok_and(|node| node.connectivity != "connected")
     })

@@ -101,8 +101,8 @@ impl Lost {
         self.altered(|name, bytes| match name {
             "rows.jsonl" => Some((name.to_owned(), change(String::from_utf8(bytes).expect("text")).into_bytes())),
             "backup.json" => {
-                let said = String::from_utf8(bytes).expect("text").replace(&before, &after);
-                Some((name.to_owned(), said.into_bytes()))
+                let text = String::from_utf8(bytes).expect("text").replace(&before, &after);
+                Some((name.to_owned(), text.into_bytes()))
             }
             _ => Some((name.to_owned(), bytes)),
         })
@@ -142,9 +142,9 @@ async fn refused_restores_leave_nothing(is_shared: bool) {
         // The rows name artifacts, but `backup.json` counts none.
         lost.altered(|name, bytes| match name {
             "backup.json" => {
-                let mut said: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
-                said["artifacts"] = 0.into();
-                Some((name.to_owned(), said.to_string().into_bytes()))
+                let mut manifest: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+                manifest["artifacts"] = 0.into();
+                Some((name.to_owned(), manifest.to_string().into_bytes()))
             }
             _ => (!name.starts_with("artifacts/")).then(|| (name.to_owned(), bytes)),
         }),

@@ -4,6 +4,7 @@ use gpuaas_api_types::{CreateProject, CreateToken};
 use gpuaas_client::ClientError;
 use gpuaas_model::{Permission, Role};
 use http::Method;
+use serde_json::json;
 
 use crate::{
     operations::{Operation, operations},
@@ -74,6 +75,12 @@ async fn every_role_has_exactly_the_documented_permissions_on_every_route() {
                 (Some(_), None) => assert_eq!((answer.status, answer.code()), (401, "unauthenticated"), "{cell}"),
                 (Some(needed), Some(role)) if !is_documented(role, needed) => {
                     assert_eq!((answer.status, answer.code()), (403, "forbidden"), "{cell}");
+                    assert!(answer.body["detail"].as_str().expect("a text").ends_with(needed.as_str()), "{cell}");
+                }
+                (Some(_), Some(role)) if operation.name == "whoami" => {
+                    let documented = Permission::ALL.iter().filter(|permission| is_documented(role, **permission));
+                    let documented: Vec<&str> = documented.map(|permission| permission.as_str()).collect();
+                    assert_eq!(answer.body["permissions"], json!(documented), "{cell}");
                 }
                 // Permitted, but refused later: no next sealing key exists here.
                 (Some(_), Some(_)) if operation.name == "rotate_sealing_key" => {

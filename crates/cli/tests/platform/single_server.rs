@@ -46,13 +46,13 @@ impl Start<'_> {
         let (mut process, files) = self.spawn(data_dir);
         let began = Instant::now();
         while !files.ready.exists() {
-            let said = || std::fs::read_to_string(&files.log).unwrap_or_default();
+            let log_text = || std::fs::read_to_string(&files.log).unwrap_or_default();
             if let Some(ended) = process.try_wait().expect("a child") {
-                return Err(Refusal { status: ended.code(), code: code(&said()), stderr: said() });
+                return Err(Refusal { status: ended.code(), code: code(&log_text()), stderr: log_text() });
             }
             if began.elapsed() > WAIT_MAX {
                 let _ = process.kill();
-                panic!("gpuaas server neither serves nor exits; its log:\n{}", said());
+                panic!("gpuaas server neither serves nor exits; its log:\n{}", log_text());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -69,9 +69,9 @@ impl Start<'_> {
         let (mut process, files) = Start { environment, ..self.clone() }.spawn(data_dir);
         let began = Instant::now();
         while !points.join(format!("{point}.reached")).exists() {
-            let said = || std::fs::read_to_string(&files.log).unwrap_or_default();
+            let log_text = || std::fs::read_to_string(&files.log).unwrap_or_default();
             let ended = process.try_wait().expect("a child");
-            assert!(ended.is_none() && began.elapsed() < WAIT_MAX, "{point}: {ended:?}\n{}", said());
+            assert!(ended.is_none() && began.elapsed() < WAIT_MAX, "{point}: {ended:?}\n{}", log_text());
             std::thread::sleep(Duration::from_millis(2));
         }
         process.kill().expect("killed");
@@ -139,7 +139,7 @@ impl Drop for SingleServer {
     }
 }
 
-/// Returns the stable code of the last error page that `said` names; empty if it names none.
+/// Returns the stable code of the last error page that `stderr` names; empty if it names none.
 pub(crate) fn code(stderr: &str) -> String {
     let page = stderr.rsplit_once("see gpuaas explain ").and_then(|(_, rest)| rest.split_once(' '));
     page.map(|(code, _)| code.to_owned()).unwrap_or_default()

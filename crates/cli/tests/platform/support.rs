@@ -32,8 +32,9 @@ async fn bundle_contains_diagnostics_and_no_secret() {
     let enrollment = admin.register_node(&machine).await.expect("registered").enrollment.string;
     let token = platform.ready()["token"].as_str().expect("a token").to_owned();
     let (log, file) = (platform.file("server.log"), platform.file("bundle.tar.gz"));
-    let said = format!("started with {token}\nenroll {enrollment}\nclient-key-data: c2VjcmV0LWtleQ==\nall is well\n");
-    std::fs::write(&log, said).expect("written");
+    let log_text =
+        format!("started with {token}\nenroll {enrollment}\nclient-key-data: c2VjcmV0LWtleQ==\nall is well\n");
+    std::fs::write(&log, log_text).expect("written");
     let (log, path) = (log.to_string_lossy().into_owned(), file.to_string_lossy().into_owned());
     let other = platform.file("other/server.log");
     std::fs::create_dir_all(other.parent().expect("a folder")).expect("made");
@@ -72,8 +73,8 @@ async fn bundle_of_a_restricted_role_lists_what_is_missing() {
     bundle.args(["support", "bundle", "--file"]).arg(&file);
     bundle.env("GPUAAS_READY_FILE", &platform.ready_file).env("GPUAAS_TOKEN", &token);
     let ended = bundle.output().expect("gpuaas runs");
-    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
-    assert!(ended.status.success() && said.contains("missing: nodes: "), "{said}");
+    let printed = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success() && printed.contains("missing: nodes: "), "{printed}");
     let entries = unpacked(&file);
     assert!(entries["about.json"].contains("viewer") && entries.contains_key("workloads.json"), "{:?}", entries.keys());
     assert!(entries["missing.json"].contains("nodes: ") && !entries.contains_key("nodes.json"), "{:?}", entries.keys());

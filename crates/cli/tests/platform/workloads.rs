@@ -1,8 +1,9 @@
 //! The life of a cluster from placement to removal through the API, one operation after the other, as a tenant runs them.
 
 use futures::{StreamExt, TryStreamExt};
-use gpuaas_api_types::{CreateToken, EnrollNode, RequestAccess};
-use gpuaas_client::{AuditQuery, LogOptions};
+use gpuaas_api_types::{AddMembers, CreateToken, EnrollNode, RequestAccess, StartOperation};
+use gpuaas_client::{AuditQuery, ClientError, LogOptions};
+use serde_json::json;
 
 use crate::world::{PROJECT, Platform, eventually};
 
@@ -27,6 +28,8 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let app = tenant.get_app("rke2").await.expect("an app");
     assert_eq!(app.stand_ins, app.versions);
     assert!(!app.promises.is_empty() && !app.not_promised.is_empty());
+    let upgrade = app.operations.iter().find(|operation| operation.kind == "upgrade").expect("it is described");
+    assert!(!upgrade.available && upgrade.parameters_schema["properties"]["version"].is_object());
     assert!(!admin.list_artifacts().await.expect("files").items.is_empty());
     let options = tenant.placement_options(project(), "rke2").await.expect("options").items;
     assert!(options.len() == 3 && options.iter().all(|option| option.usable && option.reasons.is_empty()));
@@ -60,7 +63,10 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let detail = tenant.get_workload(project(), "train").await.expect("a workload");
     assert_eq!((detail.workload.lifecycle.as_str(), detail.workload.health.as_str()), ("running", "healthy"));
     assert_eq!((detail.workload.section.as_str(), detail.workload.members_ready), ("active", 2));
-    assert!(detail.workload.stand_in && detail.workload.endpoint.is_some());
+    assert!(detail.workload.stand_in);
+    let endpoints: Vec<_> =
+        detail.workload.endpoints.iter().map(|of| (of.purpose.as_str(), Some(&of.address))).collect();
+    assert_eq!(endpoints, [("api", detail.workload.endpoint.as_ref())]);
     let counts = tenant.list_workloads(project(), Some("active".into()), None).await.expect("a list").counts;
     assert_eq!(counts.expect("counts")["active"], 1);
     let operations = tenant.list_operations(project(), Some("train".into()), None).await.expect("operations").items;
@@ -72,6 +78,29 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let added = platform.await_end(&tenant.add_members(project(), "train", &additions).await.expect("accepted")).await;
     assert_eq!(added.operation.state, "succeeded", "{:?}", added.operation.fault);
     assert_eq!(tenant.list_members(project(), "train").await.expect("members").items.len(), 3);
+
+    let of_other_app = AddMembers { app: "other".to_owned(), ..additions };
+    let Err(ClientError::Problem(problem)) = tenant.add_members(project(), "train", &of_other_app).await else {
+        panic!("the workload is of another app")
+    };
+    assert_eq!((problem.code.as_str(), problem.field.as_deref()), ("field_invalid", Some("app")), "{problem:?}");
+
+    for parameters in [json!({}), json!({ "version": "v9", "force": true }), json!({ "version": "v9" })] {
+        let parameters = parameters.as_object().expect("an object").clone();
+        let ask = StartOperation { app: "rke2".to_owned(), kind: "upgrade".to_owned(), parameters };
+        for refused in [
+            tenant.preview_operation(project(), "train", &ask).await.map(drop),
+            tenant.start_operation(project(), "train", &ask).await.map(drop),
+        ] {
+            let Err(ClientError::Problem(problem)) = refused else { panic!("{refused:?}") };
+            // Not the parameters: no parameters would help.
+            assert_eq!((problem.code.as_str(), problem.errors.len()), ("state_conflict", 0), "{problem:?}");
+        }
+    }
+    let args = ["operation", "start", "train", "upgrade", "--project", PROJECT, "--parameter", "version=v9"];
+    let refused = platform.gpuaas(&args);
+    let shown = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(5) && shown.contains("upgrade is not available yet for rke2"), "{shown}");
 
     let ask = LogOptions { tail: Some(5), ..LogOptions::default() };
     let lines: Vec<_> =

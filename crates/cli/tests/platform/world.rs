@@ -180,7 +180,8 @@ impl Platform {
 
     /// Returns a request that adds agents on the given nodes.
     pub(crate) async fn additions(&self, agents: &[u8]) -> AddMembers {
-        AddMembers { placement: json!({ "agent_allocation_ids": self.allocations(agents).await }) }
+        let placement = json!({ "agent_allocation_ids": self.allocations(agents).await });
+        AddMembers { app: "rke2".to_owned(), placement }
     }
 
     async fn allocations(&self, nodes: &[u8]) -> Vec<String> {
@@ -237,7 +238,7 @@ impl Drop for Platform {
 }
 
 fn spawn(folder: &Path, nodes: u8, environment: &[(&str, &str)]) -> Child {
-    let log = std::fs::File::create(folder.join("said.txt")).expect("a file");
+    let log = std::fs::File::create(folder.join("output.txt")).expect("a file");
     Command::new(GPUAAS)
         .args(["dev", "--listen", "127.0.0.1:0", "--nodes", &nodes.to_string()])
         .args(["--data-dir".as_ref(), folder.join("data").as_os_str()])

@@ -17,19 +17,20 @@ use gpuaas_engine::{
     commands::{self, workload::Deploy},
     effects::{AccessRequest, AppEffects, CallContext, Delivered, Tunnel},
     ownership::NodeAccess,
-    port::{ArchiveFile, ArchiveFiles, DispatchError, NodeTunnels, TaskUpdate},
+    port::{ArchiveFile, ArchiveFiles, DispatchError, NodeTunnels},
 };
 use gpuaas_model::{
     AllocationState, Code, CorrelationId, EnrolledNode, KeyState, Name, NodeId, OperationState, Principal, ProjectId,
     ReplicaId, Role, SecretId, TaskId, TaskType, TokenId,
 };
+use gpuaas_planner::ClusterCall;
 use gpuaas_store::{AllocationFilter, Eviction, OperationFilter, Store, StoreOptions, WorkloadFilter};
 use gpuaas_trust::{
     Authority, EnrollmentString, Envelope, NodeKey, SealingKey, SigningKeySet, TaskSigner, TaskStatement, TokenKey,
     sha256_hex,
 };
 use gpuaas_wire::{
-    session::{ConnectionKind, EnrollRequest, Hello, PROTOCOL},
+    session::{ConnectionKind, EnrollRequest, Hello, PROTOCOL, TaskLine},
     task::{TaskFailure, TaskOutcome, TaskSupport},
 };
 use serde_json::{Value, json};
@@ -113,7 +114,7 @@ impl gpuaas_engine::port::Nodes for NodeLink {
         &self,
         access: &NodeAccess,
         envelope: &str,
-    ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
+    ) -> Result<BoxStream<'static, Result<TaskLine, DispatchError>>, DispatchError> {
         let statement = Envelope::open(envelope.as_bytes(), &keys_in_use()).expect("a task");
         let task: TaskType = statement.task_type.parse().expect("a type");
         let nodes = self.0.clone();
@@ -128,9 +129,9 @@ impl gpuaas_engine::port::Nodes for NodeLink {
             tokio::time::sleep(nodes.task).await;
             let engine = nodes.engine.get().expect("set at the start");
             let result = Nodes::result(engine, &statement, task).await;
-            Ok(TaskUpdate::Ended(TaskOutcome::Succeeded { result }))
+            Ok(TaskLine::Ended(TaskOutcome::Succeeded { result }))
         };
-        Ok(stream::iter([Ok(TaskUpdate::Accepted)]).chain(stream::once(ended)).boxed())
+        Ok(stream::iter([Ok(TaskLine::Accepted)]).chain(stream::once(ended)).boxed())
     }
     async fn cancel(&self, _: NodeId, _: TaskId) {}
     async fn observe(&self, _: NodeId, _: Vec<String>) {}
@@ -140,7 +141,7 @@ impl gpuaas_engine::port::Nodes for NodeLink {
     fn recheck(&self, _: NodeId) {}
     fn recheck_all(&self) {}
     fn expect_reconnect(&self, _: NodeId) {}
-    async fn broadcast_endpoints(&self) {}
+    fn broadcast_endpoints(&self) {}
     fn close_channels(&self) {}
 }
 
@@ -149,8 +150,8 @@ struct HealthyCluster;
 
 #[async_trait]
 impl AppEffects for HealthyCluster {
-    async fn call(&self, call: &str, _: CallContext) -> Result<Value, TaskFailure> {
-        Ok(json!({ "call": call }))
+    async fn call(&self, call: ClusterCall, _: CallContext) -> Result<Value, TaskFailure> {
+        Ok(json!({ "call": call.call }))
     }
     async fn deliver_access(&self, _: AccessRequest, _: CallContext) -> Result<Delivered, TaskFailure> {
         Err(TaskFailure::new(Code::TaskUnknown, "access is not simulated"))

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{AccessGrantId, AuditAction, Code, EventKind, Lifecycle, Line, Permission, WorkloadId};
+use gpuaas_model::{AccessGrantId, AuditAction, Code, Endpoint, EventKind, Lifecycle, Line, Permission, WorkloadId};
 use gpuaas_store::{AccessGrantRecord, WorkloadRecord};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::json;
@@ -14,17 +14,13 @@ use crate::{
     effects::{AccessRequest, BREAK_GLASS_SECONDS_MAX, CallContext, DIRECT_SECONDS_MAX, Delivered},
     engine::Engine,
     error::{CommandError, check_line},
-    fair_queue::{CallPermit, QueueFull, QueueLimits},
+    fair_queue::{CallPermit, QueueFull},
     record::EventScope,
     rows::WorkloadRows,
 };
 
 /// Time limit of creating or revoking a credential.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// Limits on concurrent deliveries and revocations: few, because each may wait for a tenant's cluster for [`CALL_TIMEOUT`]; one per
-/// workload, and never all for one project. Waiters are mostly repeated clicks.
-pub(crate) const CALL_LIMITS: QueueLimits =
-    QueueLimits { permits: 32, per_project: 8, per_workload: 1, waiting: 256, waiting_per_workload: 4 };
 /// Time limit of the wait for a permit; a delivery to a healthy cluster takes a fifth of a second.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Default lifetime of a direct credential, in seconds.
@@ -123,7 +119,7 @@ pub async fn describe(engine: &Engine, caller: &Caller, id: WorkloadId) -> Resul
     caller.require_visible(workload.project, "workload", id)?;
     let grants = reader.access_grants(id).await?;
     Ok(AccessDescription {
-        endpoint: workload.endpoint,
+        endpoint: workload.endpoint(Endpoint::API).map(str::to_owned),
         reachability: "node-network",
         notes: vec![
             "the endpoint is the server node's own address: your machine needs a route to it".to_owned(),
@@ -160,8 +156,7 @@ pub async fn deliver(
         ttl_seconds,
         requested_by: caller.principal.name.clone(),
     };
-    let entry =
-        engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
+    let entry = engine.catalog().require(&rows.workload.app)?;
     // Before the row, so that a refusal here leaves nothing behind.
     let _permit = permit(engine, &rows.workload).await?;
     // The row first: after a crash, a grant names the ServiceAccount to delete.
@@ -206,8 +201,7 @@ pub async fn revoke(
     if caller.is_dry_run {
         return Ok(revoked);
     }
-    let entry =
-        engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
+    let entry = engine.catalog().require(&rows.workload.app)?;
     let _permit = permit(engine, &rows.workload).await?;
     if rows.workload.lifecycle.holds_allocations() {
         with_timeout(engine, entry.effects.revoke_access(&revoked.service_account, context(engine, &rows))).await?;

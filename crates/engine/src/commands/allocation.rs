@@ -6,10 +6,10 @@ use gpuaas_model::{
     AllocationEvent, AllocationId, AllocationState, AuditAction, Code, EventKind, NodeEvent, NodeId, NodeState,
     Permission, ProjectId,
 };
-use gpuaas_store::{AllocationRecord, ReturnedMachine};
+use gpuaas_store::AllocationRecord;
 use serde_json::json;
 
-use super::{audit, provision::change};
+use super::{audit, provision::change, reimage};
 use crate::{
     caller::Caller,
     engine::Engine,
@@ -70,15 +70,16 @@ pub async fn release(
     let allocation = tx.allocation(id).await?;
     precondition.check(format_args!("allocation {id}"), &allocation)?;
     if let Some((_, workload)) = tx.allocation_workload(id).await? {
-        return Err(CommandError::new(Code::AllocationInUse, format!("workload {workload} uses it"))
-            .then(format!("decommission it first: gpuaas workload decommission {workload}")));
+        let project = tx.project(allocation.project).await?.name;
+        let next = format!("decommission it first: gpuaas workload decommission {workload} --project {project}");
+        return Err(CommandError::new(Code::AllocationInUse, format!("workload {workload} uses it")).then(next));
     }
     let allocation = change(&mut tx, allocation, AllocationEvent::Release, None, caller.correlation).await?;
     let allocation = change(&mut tx, allocation, AllocationEvent::Cleaned, None, caller.correlation).await?;
     let mut node = tx.node(allocation.node).await?;
     node.state = node.state.on(NodeEvent::TenantLeft)?;
     node.epoch += 1;
-    node.left_by_tenant = Some(ReturnedMachine { at: engine.ports().clock.now(), machine_id: node.machine_id.clone() });
+    reimage::require_proof(engine, &mut node);
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "state": node.state });
     let correlation = Some(caller.correlation);

@@ -33,7 +33,7 @@ pub fn importable<'a>(
     version: Option<&str>,
 ) -> Result<&'a AppEntry, CommandError> {
     caller.require(Permission::ArtifactsWrite)?;
-    let entry = engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
+    let entry = engine.catalog().require(app)?;
     version.map_or(Ok(()), check_version)?;
     Ok(entry)
 }

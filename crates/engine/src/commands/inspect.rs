@@ -12,7 +12,7 @@ use crate::{
     caller::Caller,
     dispatch::{Origin, Outgoing, StepStartError, TaskEnd},
     engine::Engine,
-    error::CommandError,
+    error::{CommandError, EngineError},
     ownership::{self, NodeAccess},
     record::platform_event,
 };
@@ -45,6 +45,14 @@ pub fn inspect_new(engine: &Arc<Engine>, id: NodeId) {
         }
     };
     engine.ports().runtime.spawn("inspection of a new node", Box::pin(work));
+}
+
+/// The end of an inspection.
+pub(super) enum Inspected {
+    /// The result is stored; the node's present row.
+    Stored(Box<NodeRecord>),
+    /// There is no result, with the reason.
+    Unusable(String),
 }
 
 impl Engine {
@@ -106,29 +114,31 @@ impl Engine {
         let end = node_task::end(self, sent).await;
         let mut tx = self.store().begin().await?;
         self.record_task_end(&mut tx, task.clone(), &end).await?;
-        let kept = match node_task::result(node, end.clone()) {
-            Ok(_) => Ok(self.store_inspection(&mut tx, &task, &end).await?),
-            Err(error) => Err(error),
-        };
+        let inspected = self.store_inspection(&mut tx, &task, &end).await?;
         tx.commit().await?;
-        kept?.map_err(|why| {
-            CommandError::new(Code::TaskResultInvalid, why).then("check the version of the node's agent")
-        })
+        node_task::result(node, end)?;
+        match inspected {
+            Inspected::Stored(node) => Ok(*node),
+            Inspected::Unusable(why) => {
+                Err(CommandError::new(Code::TaskResultInvalid, why).then("check the version of the node's agent"))
+            }
+        }
     }
 
-    /// Stores the result of an inspection in the node's row, with its event, or returns why there is no result. Keeps an earlier
-    /// measurement that was not repeated.
+    /// Stores the result of an inspection in the node's row, with its event. Keeps an earlier measurement that was not repeated.
     pub(super) async fn store_inspection(
         &self,
         tx: &mut Tx,
         task: &TaskRecord,
         end: &TaskEnd,
-    ) -> Result<Result<NodeRecord, String>, StoreError> {
+    ) -> Result<Inspected, EngineError> {
         let mut node = tx.node(task.node).await?;
         let mut found = match inspection(end) {
-            Ok(_) if node.epoch != task.epoch => return Ok(Err("the node was reset during the inspection".to_owned())),
+            Ok(_) if node.epoch != task.epoch => {
+                return Ok(Inspected::Unusable("the node was reset during the inspection".to_owned()));
+            }
             Ok(found) => found,
-            Err(why) => return Ok(Err(why)),
+            Err(why) => return Ok(Inspected::Unusable(why)),
         };
         let measured = node.machine.take().and_then(|machine| machine.data_disk).and_then(|disk| disk.writes);
         if let Some(disk) = found.machine.as_mut().and_then(|machine| machine.data_disk.as_mut()) {
@@ -149,17 +159,14 @@ impl Engine {
         });
         let correlation = Some(task.correlation);
         platform_event(tx, EventKind::NodeInspected, "node", node.id.to_string(), correlation, data).await?;
-        Ok(Ok(node))
+        Ok(Inspected::Stored(Box::new(node)))
     }
 }
 
 fn inspection(end: &TaskEnd) -> Result<Inspection, String> {
-    use gpuaas_wire::task::TaskOutcome as O;
     match end {
-        TaskEnd::Outcome(O::Succeeded { result }) => {
-            serde_json::from_value(result.clone()).map_err(|error| error.to_string())
-        }
-        TaskEnd::Outcome(O::Failed { failure }) => Err(failure.message.clone()),
+        TaskEnd::Succeeded(result) => serde_json::from_value(result.clone()).map_err(|error| error.to_string()),
+        TaskEnd::Failed(failure) => Err(failure.message.clone()),
         TaskEnd::Interrupted => Err("the node's agent died during the inspection".to_owned()),
     }
 }

@@ -38,8 +38,7 @@ pub async fn open(
         CommandError::not_found("member", member)
             .then(format!("see its members: gpuaas workload members {}", rows.workload.name))
     })?;
-    let entry =
-        engine.catalog().app(&rows.workload.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))?;
+    let entry = engine.catalog().require(&rows.workload.app)?;
     let units = entry.app.units(&found.component_key);
     let chosen = unit.map_or(units.first(), |unit| units.iter().find(|known| *known == unit));
     let unit = chosen.cloned().ok_or_else(|| {
@@ -47,7 +46,7 @@ pub async fn open(
     })?;
     let access = ownership::for_member(&mut tx, &rows.workload, found).await?;
     let source = JournalSource { access, unit };
-    let metadata = json!({ "member": member, "node": found.node, "unit": source.unit });
+    let metadata = json!({ "member": member, "node": found.place.node(), "unit": source.unit });
     audit_workload(&mut tx, caller, AuditAction::LogsRead, &rows.workload, metadata).await?;
     tx.commit().await?;
     Ok(source)

@@ -1,10 +1,23 @@
 //! Detects that a node's agent runs on another machine than before.
 
 use gpuaas_model::{CorrelationId, EventKind, Timestamp};
-use gpuaas_store::{MachineChange, NodeRecord, StoreError, Tx};
+use gpuaas_store::{MachineChange, MemberRecord, NodeRecord, StoreError, Tx};
 use serde_json::json;
 
 use crate::record::platform_event;
+
+/// Forgets what members left on the node's former machine. Called if an enrollment brings another machine: without it, an uninstall would
+/// delete files of the new machine as if RKE2 had made them.
+pub(super) async fn forget_former_machine(tx: &mut Tx, node: &NodeRecord) -> Result<(), StoreError> {
+    for member in tx.members_on(node.id).await? {
+        let mut workload = tx.workload(member.workload).await?;
+        workload.forget_machine_of(&member);
+        tx.update_workload(&workload).await?;
+        let state = member.state.name();
+        tx.update_member(&MemberRecord { touched: false, ..member }, state).await?;
+    }
+    Ok(())
+}
 
 /// Stores the machine id that the node reports. If it changed, records the change with its time, writes an event, and clears the results of
 /// the last inspection so that the node is inspected again.

@@ -247,6 +247,7 @@ pub async fn redeem(
     let mut node = tx.node(ask.node).await?;
     let machine = (bounded(&ask.machine_id), ask.reimage.as_ref());
     reimage::check(engine, node.left_by_tenant.take().as_ref(), &terms, (&machine.0, machine.1))?;
+    reimage::check_other_names(&mut tx, &node, &terms, &machine.0).await?;
     let is_in_use = matches!(node.state, NodeState::Active | NodeState::InMaintenance);
     if is_in_use && enrolls_in_place(&node, terms.is_forced) {
         check_same_machine(&node, &machine.0, terms.is_forced)?;
@@ -255,6 +256,9 @@ pub async fn redeem(
     }
     node.epoch += 1;
     let problem = node.agent_problem.take();
+    if node.machine_id.as_ref().is_some_and(|former| *former != machine.0) {
+        machine::forget_former_machine(&mut tx, &node).await?;
+    }
     certify_key(&mut tx, &ask.csr, EnrolledNode { node: node.id, epoch: node.epoch }, now).await?;
     machine::record_machine(&mut tx, &mut node, bounded(&ask.machine_id), now, Some(correlation)).await?;
     node.agent_version = Some(bounded(&ask.agent_version));
@@ -320,7 +324,9 @@ pub async fn reset(
     let mut node = tx.node(id).await?;
     precondition.check(&node.name, &node)?;
     let event = reset_event(&node, forced.is_some())?;
-    check_not_in_use(&mut tx, &node, forced.is_some()).await?;
+    if check_not_in_use(&mut tx, &node, forced.is_some()).await?.is_some() {
+        reimage::require_proof(engine, &mut node);
+    }
     node.state = node.state.on(event)?;
     // Certificates of earlier enrollments are void from now on.
     node.epoch += 1;

@@ -9,27 +9,33 @@ use crate::error::CommandError;
 pub(super) async fn check_not_allocated(tx: &mut Tx, node: &NodeRecord) -> Result<(), CommandError> {
     match tx.open_allocation_of(node.id).await? {
         None => Ok(()),
-        Some(held) => Err(allocated(node, &held)),
+        Some(held) => Err(allocated(tx, node, &held).await?),
     }
 }
 
-fn allocated(node: &NodeRecord, held: &AllocationRecord) -> CommandError {
-    CommandError::new(Code::StateConflict, format!("a project holds {} (allocation {})", node.name, held.id))
-        .then(format!("release it first: gpuaas allocation release {}", held.id))
+async fn allocated(tx: &mut Tx, node: &NodeRecord, held: &AllocationRecord) -> Result<CommandError, CommandError> {
+    let project = tx.project(held.project).await?.name;
+    let detail = format!("project {project} holds {} (allocation {})", node.name, held.id);
+    let next = format!("release it first: gpuaas allocation release {}", held.id);
+    Ok(CommandError::new(Code::StateConflict, detail).then(next))
 }
 
 /// Refuses a node that a project holds, as [`check_not_allocated`] does. The exception is a forced reset after a
 /// decommission that ended without success: the workload has given the node up, but something that the platform cannot remove is
-/// left. A resumed decommission then finds the reimaged machine.
-pub(super) async fn check_not_in_use(tx: &mut Tx, node: &NodeRecord, is_forced: bool) -> Result<(), CommandError> {
-    let Some(held) = tx.open_allocation_of(node.id).await? else { return Ok(()) };
+/// left. A resumed decommission then finds the reimaged machine. Returns the allocation in this case.
+pub(super) async fn check_not_in_use(
+    tx: &mut Tx,
+    node: &NodeRecord,
+    is_forced: bool,
+) -> Result<Option<AllocationRecord>, CommandError> {
+    let Some(held) = tx.open_allocation_of(node.id).await? else { return Ok(None) };
     if is_forced
         && let Some((workload, _)) = tx.allocation_workload(held.id).await?
         && tx.newest_operation(workload).await?.is_some_and(|newest| is_failed_decommission(&newest))
     {
-        return Ok(());
+        return Ok(Some(held));
     }
-    Err(allocated(node, &held))
+    Err(allocated(tx, node, &held).await?)
 }
 
 fn is_failed_decommission(operation: &OperationRecord) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gpuaas_model::{Code, Connectivity, Name, NodeState};
 use gpuaas_store::NodeRecord;
-use gpuaas_wire::task::{TaskFailure, TaskOutcome};
+use gpuaas_wire::task::TaskFailure;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +52,7 @@ pub(super) fn check_reachable(node: &NodeRecord) -> Result<(), CommandError> {
         .then(format!("check whether its machine and its agent run: gpuaas node show {}", node.name)))
 }
 
-/// The refusal of a node that already runs its maximum number of tasks. Agents up to 0.1.0 send [`Code::Unavailable`] for it.
+/// The refusal of a node that already runs its maximum number of tasks. Older agents send [`Code::Unavailable`] for it.
 pub(super) fn busy(name: &Name, failure: &TaskFailure) -> CommandError {
     CommandError::new(Code::NodeBusy, format!("{name} accepts no further task now: {}", failure.message))
         .then(format!("try again in a moment; see its running tasks: gpuaas task list --node {name}"))
@@ -63,12 +63,12 @@ pub(super) fn busy(name: &Name, failure: &TaskFailure) -> CommandError {
 pub(super) fn result(node: &NodeRecord, end: TaskEnd) -> Result<serde_json::Value, CommandError> {
     let name = &node.name;
     match end {
-        TaskEnd::Outcome(TaskOutcome::Succeeded { result }) => Ok(result),
+        TaskEnd::Succeeded(result) => Ok(result),
         TaskEnd::Interrupted => {
             Err(CommandError::new(Code::HostFailed, format!("the agent of {name} died during the task"))
                 .then("try again"))
         }
-        TaskEnd::Outcome(TaskOutcome::Failed { failure }) => Err(match failure.code {
+        TaskEnd::Failed(failure) => Err(match failure.code {
             Code::TaskTimedOut => CommandError::new(Code::NodeUnreachable, format!("{name} did not answer"))
                 .then(format!("see its connectivity: gpuaas node show {name}")),
             code @ (Code::EnvelopeExpired | Code::DiskFull) => {

@@ -18,7 +18,8 @@ pub async fn cancel(engine: &Engine, caller: &Caller, id: OperationId) -> Result
         return Err(CommandError::new(
             Code::StateConflict,
             format!("operation {id} has already ended: {}", operation.state),
-        ));
+        )
+        .then(format!("see how it ended: gpuaas operation show {id}")));
     }
     tx.request_cancel(id).await?;
     let workload = tx.workload(operation.workload).await?;

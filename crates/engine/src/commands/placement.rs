@@ -30,7 +30,7 @@ pub async fn options(
     page: &Page,
 ) -> Result<Vec<PlacementOption>, CommandError> {
     caller.require_visible(project, "project", project)?;
-    let entry = engine.catalog().app(app).ok_or_else(|| CommandError::not_found("app", app))?;
+    let entry = engine.catalog().require(app)?;
     let mut reader = engine.store().read().await?;
     let mut options = Vec::new();
     let allocations = reader.open_allocations(project, page).await?;
@@ -102,12 +102,10 @@ pub(crate) fn members(engine: &Engine, workload: gpuaas_model::WorkloadId, place
             workload,
             component_key: place.component_key.clone(),
             ordinal: place.ordinal,
-            allocation: place.allocation,
-            node: place.node,
+            place: gpuaas_model::MemberPlace::Allocation { allocation: place.allocation, node: place.node },
             state: gpuaas_model::MemberState::Pending,
             health: gpuaas_model::Health::Progressing,
             fault: None,
-            endpoint: None,
             touched: false,
             last_operation: None,
             created_at: now,

@@ -51,8 +51,9 @@ fn not_empty(project: &ProjectRecord, contents: &[String]) -> CommandError {
     let named = contents.iter().take(NAMED_MAX as usize).cloned().collect::<Vec<_>>().join(", ");
     let more = if contents.len() > NAMED_MAX as usize { " and more" } else { "" };
     let detail = format!("project {} is not empty: {named}{more}", project.name);
-    CommandError::new(Code::StateConflict, detail).then(
-        "remove them first: gpuaas workload decommission NAME, gpuaas allocation release ID, gpuaas service-account delete \
-         NAME, gpuaas token revoke ID",
-    )
+    let of = &project.name;
+    CommandError::new(Code::StateConflict, detail).then(format!(
+        "remove them first: gpuaas workload decommission NAME --project {of}, gpuaas allocation release ID, gpuaas service-account \
+         delete NAME --project {of}, gpuaas token revoke ID"
+    ))
 }

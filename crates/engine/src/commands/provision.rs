@@ -4,16 +4,17 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, Check, Code, Coded, CorrelationId, EventKind};
-use gpuaas_store::{AllocationRecord, NodeRecord, StoreError, Tx};
+use gpuaas_store::{AllocationRecord, NodeRecord, Tx};
 use gpuaas_wire::task::{Finding, Severity};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::inspect::Inspected;
 use crate::{
     dispatch::{Origin, Outgoing},
-    driver::STORE_RETRY,
-    engine::Engine,
-    error::CommandError,
+    effects::ProgressSink,
+    engine::{Engine, STORE_RETRY},
+    error::{CommandError, EngineError},
     ownership,
     record::EventScope,
 };
@@ -43,7 +44,7 @@ impl Engine {
     }
 
     /// Continues every unfinished allocation, after the start of this process or the death of another replica.
-    pub(crate) async fn provision_open(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub(crate) async fn provision_open(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut reader = self.store().read().await?;
         // Reads both states before it starts anything, so that a failure here leaves nothing half done.
         let mut open = reader.every_allocation_in(AllocationState::Requested).await?;
@@ -68,15 +69,15 @@ impl Engine {
 
     async fn inspect(&self, id: AllocationId, correlation: CorrelationId) -> Result<(), CommandError> {
         let Some(sent) = self.begin_inspection(id, correlation).await? else { return Ok(()) };
-        let (task, progress): (_, crate::effects::ProgressSink) = (sent.task.clone(), Arc::new(|_| {}));
+        let (task, progress): (_, ProgressSink) = (sent.task.clone(), Arc::new(|_| {}));
         let end = self.follow_task(sent, &progress, &CancellationToken::new()).await;
         let mut tx = self.store().begin().await?;
         self.record_task_end(&mut tx, task.clone(), &end).await?;
         let allocation = tx.allocation(id).await?;
         if allocation.state == AllocationState::Provisioning {
             let (event, detail) = match self.store_inspection(&mut tx, &task, &end).await? {
-                Ok(node) => (AllocationEvent::Passed, blocking_detail(&node)),
-                Err(why) => (AllocationEvent::Failed, Some(why)),
+                Inspected::Stored(node) => (AllocationEvent::Passed, blocking_detail(&node)),
+                Inspected::Unusable(why) => (AllocationEvent::Failed, Some(why)),
             };
             change(&mut tx, allocation, event, detail, correlation).await?;
         }

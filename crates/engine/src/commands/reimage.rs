@@ -31,6 +31,35 @@ const VALUE_PREFIX: &str = "gpuaas-reimage";
 /// Time limit of a hook: it passes the machine to a provisioner and does not wait for the installation.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Requires from now on that the node's machine is reimaged before it enrolls again.
+pub(super) fn require_proof(engine: &Engine, node: &mut NodeRecord) {
+    node.left_by_tenant = Some(ReturnedMachine { at: engine.ports().clock.now(), machine_id: node.machine_id.clone() });
+}
+
+/// Refuses a machine that a tenant has left under the name of another node, also if that node was retired or deleted meanwhile. If an
+/// operator forces the enrollment, the requirement ends for all of these nodes.
+pub(super) async fn check_other_names(
+    tx: &mut Tx,
+    node: &NodeRecord,
+    terms: &EnrollmentTerms,
+    machine_id: &str,
+) -> Result<(), CommandError> {
+    for other in tx.nodes_left_on(machine_id, node.id).await? {
+        if !terms.is_forced {
+            let detail = format!("the machine's id is the same as while a tenant held it as {}", other.name);
+            return Err(not_reimaged(format!("{detail}, so it was not reimaged")));
+        }
+        tx.update_node(&NodeRecord { left_by_tenant: None, ..other }).await?;
+    }
+    Ok(())
+}
+
+fn not_reimaged(detail: impl Into<String>) -> CommandError {
+    CommandError::new(Code::MachineNotReimaged, detail)
+        .about("machine_id")
+        .then("reimage it, or force it with a reason: gpuaas node enroll NODE --force --reason TEXT")
+}
+
 /// Refuses a machine that returns after a tenant without the required proof.
 pub(super) fn check(
     engine: &Engine,
@@ -40,10 +69,7 @@ pub(super) fn check(
 ) -> Result<(), CommandError> {
     let Some(left) = left.filter(|_| !terms.is_forced) else { return Ok(()) };
     if left.machine_id.as_deref() == Some(machine_id) {
-        let detail = "the machine's id is the same as while a tenant held it, so it was not reimaged";
-        return Err(CommandError::new(Code::MachineNotReimaged, detail)
-            .about("machine_id")
-            .then("reimage it, or force it with a reason: gpuaas node enroll NODE --force --reason TEXT"));
+        return Err(not_reimaged("the machine's id is the same as while a tenant held it, so it was not reimaged"));
     }
     if engine.reimage_hook().is_some() && !is_proven(terms, evidence) {
         let detail = "the machine did not present the one-time value of the reimage hook";

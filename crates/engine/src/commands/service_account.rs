@@ -94,7 +94,7 @@ pub async fn create_token(
     caller.require_visible(project, "project", project)?;
     let ttl = ttl_seconds.unwrap_or(TTL_SECONDS);
     if ttl == 0 || ttl > TTL_SECONDS_MAX {
-        let detail = format!("a service account's token must be valid for 1 to {TTL_SECONDS_MAX} seconds");
+        let detail = format!("a service account's token is valid for 1 second to {} days", TTL_SECONDS_MAX / 86_400);
         return Err(CommandError::new(Code::FieldInvalid, detail).about("ttl_seconds"));
     }
     let ports = engine.ports();

@@ -150,15 +150,18 @@ pub(super) fn check(new: &NewToken) -> Result<(), CommandError> {
     }
     check_not_reserved(&new.name)?;
     let wrong = match (new.role.is_of_platform(), new.project) {
-        (false, None) => Some(format!("a {} needs a project", new.role)),
-        (true, Some(_)) => Some(format!("a {} belongs to no project", new.role)),
+        (false, None) => Some((format!("a {} needs a project", new.role), "name one: --project NAME")),
+        (true, Some(_)) => Some((
+            format!("a {} is not limited to a project", new.role),
+            "leave out the project (--project, GPUAAS_PROJECT)",
+        )),
         (false, Some(_)) | (true, None) => None,
     };
-    if let Some(detail) = wrong {
-        return Err(CommandError::new(Code::FieldInvalid, detail).about("project"));
+    if let Some((detail, next)) = wrong {
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("project").then(next));
     }
     if new.ttl_seconds.is_some_and(|seconds| seconds == 0 || seconds > TTL_SECONDS_MAX) {
-        let detail = format!("a token must be valid for 1 to {TTL_SECONDS_MAX} seconds");
+        let detail = format!("a token is valid for 1 second to {} days", TTL_SECONDS_MAX / 86_400);
         return Err(CommandError::new(Code::FieldInvalid, detail).about("ttl_seconds"));
     }
     Ok(())

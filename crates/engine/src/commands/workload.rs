@@ -1,12 +1,13 @@
-//! Workload commands: deploy, add members, resume and decommission. Each creates an operation whose steps are rows; the driver executes it.
+//! Workload commands: deploy, add members, other operations, resume and decommission. Each creates an operation whose steps are rows; the
+//! driver executes it.
 
 use std::collections::BTreeMap;
 
 use gpuaas_model::{
-    AuditAction, Code, EventKind, Health, Lifecycle, MemberId, MemberState, Name, OperationId, OperationKind,
-    OperationState, Permission, Progress, ProjectId, Recovery, SecretId, StepId, StepState, WorkloadId,
+    AuditAction, Code, EventKind, Lifecycle, MemberId, MemberState, Name, OperationId, OperationKind, OperationState,
+    Permission, ProjectId, SecretId, StepId, StepState, WorkloadId,
 };
-use gpuaas_planner::{App, Plan, PlanRefusal, check, placement::Placed};
+use gpuaas_planner::{App, OperationRequest, Plan, PlanRefusal, check, placement::Placed, status::Status};
 use gpuaas_store::{MemberRecord, OperationRecord, SecretRecord, StepRecord, Tx, WorkloadRecord};
 use serde_json::{Value, json};
 
@@ -19,7 +20,8 @@ use crate::{
     precondition::Precondition,
     record::EventScope,
     rows::WorkloadRows,
-    settle::seal_secret,
+    secrets::seal_secret,
+    workload_status::refresh_workload,
 };
 
 /// A request to deploy an app.
@@ -128,13 +130,43 @@ pub async fn decommission(
         ));
     }
     let targets = present_members(&rows, |_| true);
-    let plan = make_plan(engine, &rows, OperationKind::Decommission, &targets)?;
+    let request = OperationRequest::of(OperationKind::Decommission);
+    let plan = make_plan(engine, &rows, &request, &targets)?;
     rows.workload.generation += 1;
     let about = (AuditAction::WorkloadDecommission, json!({}), None);
-    accept_for(engine, caller, tx, rows, plan, targets, about).await
+    accept_for(engine, caller, tx, rows, plan, (request, targets), about).await
 }
 
-/// Accepts a new operation in place of the newest one, which ended without success: of the same kind, for its targets that still exist.
+/// Accepts an operation with parameters on all members of a workload, as its app's manifest describes it.
+pub async fn start_operation(
+    engine: &Engine,
+    caller: &Caller,
+    id: WorkloadId,
+    precondition: &Precondition,
+    request: OperationRequest,
+) -> Result<Accepted, CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let (mut rows, plan, targets) = draft_operation(engine, caller, &mut tx, (id, precondition), &request).await?;
+    rows.workload.generation += 1;
+    let about = (AuditAction::OperationStart, json!(request), None);
+    accept_for(engine, caller, tx, rows, plan, (request, targets), about).await
+}
+
+/// Previews [`start_operation`]. Changes nothing.
+pub async fn preview_operation(
+    engine: &Engine,
+    caller: &Caller,
+    id: WorkloadId,
+    precondition: &Precondition,
+    request: &OperationRequest,
+) -> Result<Preview, CommandError> {
+    let mut tx = engine.store().begin().await?;
+    let (_, plan, _) = draft_operation(engine, caller, &mut tx, (id, precondition), request).await?;
+    Ok(Preview { plan, placed: Vec::new() })
+}
+
+/// Accepts a new operation in place of the newest one, which ended without success: of the same kind and with the same parameters, for its
+/// targets that still exist.
 pub async fn resume(
     engine: &Engine,
     caller: &Caller,
@@ -154,9 +186,10 @@ pub async fn resume(
     };
     // Members removed meanwhile are left out: another tenant may hold their nodes by now.
     let targets = present_members(&rows, |member| failed.targets.contains(&member));
-    let plan = make_plan(engine, &rows, failed.kind, &targets)?;
+    let request = failed.request();
+    let plan = make_plan(engine, &rows, &request, &targets)?;
     let about = (AuditAction::WorkloadResume, json!({ "resumes": failed.id }), Some(failed.id));
-    accept_for(engine, caller, tx, rows, plan, targets, about).await
+    accept_for(engine, caller, tx, rows, plan, (request, targets), about).await
 }
 
 /// Returns the wanted members that are not removed.
@@ -175,7 +208,7 @@ struct Draft {
 async fn draft_deploy(engine: &Engine, caller: &Caller, tx: &mut Tx, ask: Deploy) -> Result<Draft, CommandError> {
     caller.require_visible(ask.project, "project", ask.project)?;
     caller.require(Permission::WorkloadsWrite)?;
-    let entry = engine.catalog().app(&ask.app).ok_or_else(|| CommandError::not_found("app", &ask.app))?;
+    let entry = engine.catalog().require(&ask.app)?;
     let version = offered_version(tx, &*entry.app, ask.version).await?;
     let refused = entry.app.check_config(&ask.config);
     if !refused.is_empty() {
@@ -184,6 +217,8 @@ async fn draft_deploy(engine: &Engine, caller: &Caller, tx: &mut Tx, ask: Deploy
     let placed = placement::place(tx, &*entry.app, ask.project, &ask.intent, &[]).await?;
     let now = engine.ports().clock.now();
     let id = WorkloadId::generate(&*engine.ports().clock, &*engine.ports().entropy);
+    let first_phase = entry.app.manifest().phases.first().cloned().unwrap_or_default();
+    let Status { lifecycle, phase, progress, health, recovery } = Status::requested(first_phase);
     let workload = WorkloadRecord {
         id,
         project: ask.project,
@@ -192,13 +227,13 @@ async fn draft_deploy(engine: &Engine, caller: &Caller, tx: &mut Tx, ask: Deploy
         version,
         intent: ask.intent,
         config: ask.config,
-        lifecycle: Lifecycle::Requested,
-        phase: entry.app.manifest().phases.first().cloned().unwrap_or_default(),
-        progress: Progress::default(),
-        health: Health::Progressing,
-        recovery: Recovery::None,
+        lifecycle,
+        phase,
+        progress,
+        health,
+        recovery,
         fault: None,
-        endpoint: None,
+        endpoints: Vec::new(),
         facts: BTreeMap::new(),
         generation: 1,
         observed_generation: 0,
@@ -210,7 +245,7 @@ async fn draft_deploy(engine: &Engine, caller: &Caller, tx: &mut Tx, ask: Deploy
     let secrets = initial_secrets(engine, &*entry.app, id)?;
     let rows = WorkloadRows::draft(tx, workload, members, &secrets).await?;
     let targets: Vec<MemberId> = rows.members.iter().map(|member| member.id).collect();
-    let plan = make_plan(engine, &rows, OperationKind::Deploy, &targets)?;
+    let plan = make_plan(engine, &rows, &OperationRequest::of(OperationKind::Deploy), &targets)?;
     Ok(Draft { rows, placed, secrets, plan })
 }
 
@@ -234,8 +269,32 @@ async fn draft_members(
     let added = placement::members(engine, id, &placed);
     let targets: Vec<MemberId> = added.iter().map(|member| member.id).collect();
     rows.add_members(tx, added).await?;
-    let plan = make_plan(engine, &rows, OperationKind::AddMember, &targets)?;
+    let plan = make_plan(engine, &rows, &OperationRequest::of(OperationKind::AddMember), &targets)?;
     Ok((rows, plan, placed))
+}
+
+/// Plans an operation on the present members of a workload. Kinds that have a request of their own are refused.
+async fn draft_operation(
+    engine: &Engine,
+    caller: &Caller,
+    tx: &mut Tx,
+    (id, precondition): (WorkloadId, &Precondition),
+    request: &OperationRequest,
+) -> Result<(WorkloadRows, Plan, Vec<MemberId>), CommandError> {
+    let rows = load_visible(caller, tx, (id, precondition), Permission::WorkloadsWrite).await?;
+    if let Some(command) = request.kind.own_command() {
+        let detail = format!("{} has a command of its own", request.kind);
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("kind").then(format!("see it: {command}")));
+    }
+    if rows.workload.lifecycle == Lifecycle::Decommissioned {
+        let detail = format!("{} is decommissioned", rows.workload.name);
+        return Err(
+            CommandError::new(Code::StateConflict, detail).then("deploy a new workload: gpuaas workload deploy --help")
+        );
+    }
+    let targets = present_members(&rows, |_| true);
+    let plan = make_plan(engine, &rows, request, &targets)?;
+    Ok((rows, plan, targets))
 }
 
 /// Returns the wanted version if every file of its release is imported; without a wanted version, the most recently imported complete one.
@@ -299,14 +358,19 @@ fn initial_secrets(engine: &Engine, app: &dyn App, workload: WorkloadId) -> Resu
 fn make_plan(
     engine: &Engine,
     rows: &WorkloadRows,
-    kind: OperationKind,
+    request: &OperationRequest,
     targets: &[MemberId],
 ) -> Result<Plan, CommandError> {
     let app = app_of(engine, rows)?;
     let view = rows.view();
-    let plan = app.plan(kind, &view, targets).map_err(|refusal| match refusal {
-        PlanRefusal::Unsupported { ref next, .. } => {
-            CommandError::new(Code::StateConflict, refusal.to_string()).then(next.clone())
+    let planned = request.check(app.manifest()).and_then(|()| app.plan(request, &view, targets));
+    let plan = planned.map_err(|refusal| match refusal {
+        PlanRefusal::Unsupported { ref app, .. } | PlanRefusal::Unavailable { ref app, .. } => {
+            CommandError::new(Code::StateConflict, refusal.to_string())
+                .then(format!("see what is: gpuaas app show {app}"))
+        }
+        PlanRefusal::Parameters(reasons) => {
+            CommandError::because(Code::FieldInvalid, "parameters refused", reasons).about("parameters")
         }
         PlanRefusal::NotNow(why) => CommandError::new(Code::StateConflict, why),
     })?;
@@ -321,8 +385,7 @@ fn make_plan(
 }
 
 fn app_of<'a>(engine: &'a Engine, rows: &WorkloadRows) -> Result<&'a dyn App, CommandError> {
-    let entry = engine.catalog().app(&rows.workload.app);
-    entry.map(|entry| &*entry.app).ok_or_else(|| CommandError::not_found("app", &rows.workload.app))
+    Ok(&*engine.catalog().require(&rows.workload.app)?.app)
 }
 
 /// Loads a workload that the caller may see and change with `permission`, and that matches the precondition.
@@ -351,7 +414,8 @@ async fn accept(
 ) -> Result<Accepted, CommandError> {
     let touched = |member: &&MemberRecord| member.state == MemberState::Pending;
     let targets = rows.members.iter().filter(touched).map(|member| member.id).collect();
-    accept_for(engine, caller, tx, rows, plan, targets, about).await
+    let request = OperationRequest::of(plan.kind);
+    accept_for(engine, caller, tx, rows, plan, (request, targets), about).await
 }
 
 /// Writes operation, steps, workload, events and audit record, and commits unless the caller asks for a dry run.
@@ -361,17 +425,17 @@ async fn accept_for(
     mut tx: Tx,
     mut rows: WorkloadRows,
     plan: Plan,
-    targets: Vec<MemberId>,
+    (request, targets): (OperationRequest, Vec<MemberId>),
     (action, metadata, resumes): About,
 ) -> Result<Accepted, CommandError> {
     let ports = engine.ports();
-    // The fault of the operation before this one no longer explains the workload.
-    rows.workload.fault = None;
+    rows.clear_fault();
     let operation = OperationRecord {
         id: OperationId::generate(&*ports.clock, &*ports.entropy),
         workload: rows.workload.id,
         project: rows.workload.project,
-        kind: plan.kind,
+        kind: request.kind,
+        parameters: request.parameters,
         state: OperationState::Queued,
         requested_by: caller.principal.name.clone(),
         correlation: caller.correlation,
@@ -394,7 +458,7 @@ async fn accept_for(
     } else {
         rows.workload = tx.update_workload(&rows.workload).await?;
     }
-    engine.refresh_workload(&mut tx, &events, rows.workload.id).await?;
+    refresh_workload(&mut tx, &events, rows.workload.id).await?;
     audit_workload(&mut tx, caller, action, &rows.workload, metadata).await?;
     let workload = tx.workload(rows.workload.id).await?;
     caller.commit(tx).await?;

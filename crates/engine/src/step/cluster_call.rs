@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use gpuaas_model::Code;
+use gpuaas_planner::{ClusterCall, RenderError};
 use gpuaas_store::StepRecord;
 use gpuaas_wire::task::TaskFailure;
 use tokio_util::sync::CancellationToken;
 
-use super::AttemptEnd;
 use crate::{
-    effects::{CallContext, ProgressSink},
+    dispatch::TaskEnd,
+    effects::{AppEffects, CallContext, ProgressSink},
     engine::Engine,
     rows::OperationRows,
 };
@@ -20,31 +21,46 @@ pub(super) fn run(
     engine: Arc<Engine>,
     rows: &OperationRows,
     step: &StepRecord,
-    call: String,
+    call: &str,
     progress: ProgressSink,
     cancelled: CancellationToken,
-) -> BoxFuture<'static, AttemptEnd> {
-    let now = engine.ports().clock.now();
-    let deadline = step.deadline_at.unwrap_or(now);
-    let app = rows.of.workload.app.clone();
-    let context =
-        CallContext { member: step.spec.member, progress, ..CallContext::of(&engine, rows.of.view(), deadline) };
+) -> BoxFuture<'static, TaskEnd> {
+    let deadline = step.deadline_at.unwrap_or_else(|| engine.ports().clock.now());
+    let (effects, call) = match rendered(&engine, rows, step, call) {
+        Ok(rendered) => rendered,
+        Err(failure) => return Box::pin(async { TaskEnd::Failed(failure) }),
+    };
+    let context = CallContext { progress, ..CallContext::of(&engine, rows.of.view(), deadline) };
     Box::pin(async move {
-        let Some(entry) = engine.catalog().app(&app) else {
-            return AttemptEnd::Failed(TaskFailure::new(
-                Code::Internal,
-                format!("this control plane has no app {app}"),
-            ));
-        };
+        let name = call.call.clone();
         let timeout = engine.ports().runtime.sleep_until(deadline);
         tokio::select! {
             biased;
-            result = entry.effects.call(&call, context) => match result {
-                Ok(value) => AttemptEnd::Succeeded(value),
-                Err(failure) => AttemptEnd::Failed(failure),
-            },
-            () = cancelled.cancelled() => AttemptEnd::Failed(TaskFailure::new(Code::TaskCancelled, format!("{call} was cancelled"))),
-            () = timeout => AttemptEnd::Failed(TaskFailure::new(Code::TaskTimedOut, format!("{call} did not end by its deadline"))),
+            result = effects.call(call, context) => result.map_or_else(TaskEnd::Failed, TaskEnd::Succeeded),
+            () = cancelled.cancelled() => TaskEnd::failed(Code::TaskCancelled, format!("{name} was cancelled")),
+            () = timeout => TaskEnd::failed(Code::TaskTimedOut, format!("{name} did not end by its deadline")),
         }
     })
+}
+
+/// Renders the call's parameters for this attempt.
+fn rendered(
+    engine: &Engine,
+    rows: &OperationRows,
+    step: &StepRecord,
+    call: &str,
+) -> Result<(Arc<dyn AppEffects>, ClusterCall), TaskFailure> {
+    let slug = &rows.of.workload.app;
+    let entry = engine
+        .catalog()
+        .app(slug)
+        .ok_or_else(|| TaskFailure::new(Code::Internal, format!("this control plane has no app {slug}")))?;
+    let parameters = entry.app.render(&step.spec, &rows.of.view()).map_err(|error| {
+        let code = match error {
+            RenderError::UnknownCall { .. } => Code::TaskUnknown,
+            RenderError::Missing { .. } => Code::Internal,
+        };
+        TaskFailure::new(code, error.to_string())
+    })?;
+    Ok((entry.effects.clone(), ClusterCall { call: call.to_owned(), parameters }))
 }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use gpuaas_model::{AllocationState, Code, Connectivity};
+use gpuaas_model::{AllocationState, Code, Connectivity, MemberPlace};
 use gpuaas_planner::RecordKind;
-use gpuaas_store::{MemberRecord, StepRecord, StoreError};
-use gpuaas_wire::task::TaskFailure;
+use gpuaas_store::{MemberRecord, StepRecord};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::AttemptEnd;
-use crate::{effects::ProgressSink, engine::Engine, ownership::check_takes_tasks, rows::OperationRows};
+use crate::{
+    dispatch::TaskEnd, effects::ProgressSink, engine::Engine, error::EngineError, ownership::check_takes_tasks,
+    rows::OperationRows,
+};
 
 /// Runs the step.
 pub(super) fn run(
@@ -21,9 +22,9 @@ pub(super) fn run(
     record: RecordKind,
     progress: ProgressSink,
     cancelled: CancellationToken,
-) -> BoxFuture<'static, AttemptEnd> {
+) -> BoxFuture<'static, TaskEnd> {
     match record {
-        RecordKind::Milestone => Box::pin(async { AttemptEnd::Succeeded(json!({})) }),
+        RecordKind::Milestone => Box::pin(async { TaskEnd::Succeeded(json!({})) }),
         RecordKind::ConfirmPlacement => {
             let targets = rows.operation.targets.clone();
             let members =
@@ -31,23 +32,22 @@ pub(super) fn run(
             let deadline = step.deadline_at.unwrap_or_else(|| engine.ports().clock.now());
             Box::pin(async move {
                 let given_up = engine.ports().runtime.sleep_until(deadline);
-                let placed = tokio::select! {
+                let status = tokio::select! {
                     biased;
-                    placed = confirm(&engine, &members, &progress) => placed,
+                    status = confirm(&engine, &members, &progress) => status,
                     () = cancelled.cancelled() => {
                         let message = "the placement was cancelled before it was confirmed";
-                        return AttemptEnd::Failed(TaskFailure::new(Code::TaskCancelled, message));
+                        return TaskEnd::failed(Code::TaskCancelled, message);
                     }
                     // The final check names the nodes that are still disconnected, and since when.
-                    () = given_up => placement_status(&engine, &members).await.map(|status| match status {
-                        PlacementStatus::Ready => Ok(()),
-                        PlacementStatus::Waiting(why) | PlacementStatus::Lost(why) => Err(why),
-                    }),
+                    () = given_up => placement_status(&engine, &members).await,
                 };
-                match placed {
-                    Ok(Ok(())) => AttemptEnd::Succeeded(json!({})),
-                    Ok(Err(why)) => AttemptEnd::Failed(TaskFailure::new(Code::AllocationUnreachable, why)),
-                    Err(error) => AttemptEnd::Failed(TaskFailure::new(Code::Unavailable, error.to_string())),
+                match status {
+                    Ok(PlacementStatus::Ready) => TaskEnd::Succeeded(json!({})),
+                    Ok(PlacementStatus::Waiting(why) | PlacementStatus::Lost(why)) => {
+                        TaskEnd::failed(Code::AllocationUnreachable, why)
+                    }
+                    Err(error) => TaskEnd::failed(Code::Unavailable, error.to_string()),
                 }
             })
         }
@@ -64,31 +64,32 @@ enum PlacementStatus {
     Lost(String),
 }
 
-/// Waits until every place is usable, or returns why one is not: a node may have been lost since the operation was accepted.
+/// Waits until every place is usable or one is lost: a node may have been lost since the operation was accepted.
 ///
 /// Waits for a node whose channel has just ended: it reconnects or becomes unreachable, and both wake this loop.
 async fn confirm(
     engine: &Engine,
     members: &[MemberRecord],
     progress: &ProgressSink,
-) -> Result<Result<(), String>, StoreError> {
+) -> Result<PlacementStatus, EngineError> {
     loop {
         // Taken before the check, so that a change during the check is not missed.
         let changed = engine.next_connection();
         match placement_status(engine, members).await? {
-            PlacementStatus::Ready => return Ok(Ok(())),
-            PlacementStatus::Lost(why) => return Ok(Err(why)),
             PlacementStatus::Waiting(why) => progress(format!("waiting: {why}")),
+            status @ (PlacementStatus::Ready | PlacementStatus::Lost(_)) => return Ok(status),
         }
         changed.await;
     }
 }
 
-async fn placement_status(engine: &Engine, members: &[MemberRecord]) -> Result<PlacementStatus, StoreError> {
+async fn placement_status(engine: &Engine, members: &[MemberRecord]) -> Result<PlacementStatus, EngineError> {
     let mut reader = engine.store().read().await?;
     let mut status = PlacementStatus::Ready;
     for member in members {
-        let (allocation, node) = (reader.allocation(member.allocation).await?, reader.node(member.node).await?);
+        // The platform knows nothing of an external machine before it is used.
+        let MemberPlace::Allocation { allocation, node } = member.place else { continue };
+        let (allocation, node) = (reader.allocation(allocation).await?, reader.node(node).await?);
         if allocation.state != AllocationState::Active {
             return Ok(PlacementStatus::Lost(format!("the allocation of {} is {}", node.name, allocation.state)));
         }

@@ -15,9 +15,9 @@ use gpuaas_model::{
     AllocationId, Code, Fault, FaultClass, Health, MemberId, NextAction, OperationKind, Reason, TaskType,
 };
 use gpuaas_planner::{
-    App, FailureScope, MemberView, Plan, PlanRefusal, RecordKind, RenderError, Retry, SecretSpec, StepAction, StepKey,
-    StepOutput, StepSpec, WorkloadView,
-    app::Manifest,
+    App, ClusterCall, FailureScope, MemberView, OperationRequest, OperationSpec, Plan, PlanRefusal, RecordKind,
+    RenderError, Retry, SecretSpec, StepAction, StepKey, StepOutput, StepSpec, WorkloadView,
+    manifest::Manifest,
     placement::{Candidate, Placed},
 };
 use gpuaas_wire::task::{TaskFailure, UnitReport};
@@ -30,6 +30,8 @@ pub(crate) const KIT: &str = "kit";
 const PHASE: &str = "working";
 /// Message that makes a failure retryable.
 pub(crate) const AGAIN: &str = "again";
+/// Name of a cluster call that the app does not have.
+pub(crate) const UNKNOWN: &str = "unknown";
 /// The app's task types, each with its schema version.
 pub(crate) const TASKS: [(TaskType, u32); 2] = [(TaskType::Noop, 3), (TaskType::Rke2Stop, 7)];
 
@@ -38,8 +40,12 @@ type Planned = Box<dyn Fn(&WorkloadView) -> Vec<StepSpec> + Send>;
 pub(crate) struct Kit {
     manifest: Manifest,
     planned: Mutex<Planned>,
+    /// Every request that was planned, in order.
+    pub(crate) requested: Mutex<Vec<OperationRequest>>,
     /// Results of each step's successful attempts, by step key, in order. Further successes and other steps change nothing.
     outputs: Mutex<BTreeMap<String, VecDeque<StepResult>>>,
+    /// Every cluster call that was made, in order.
+    pub(crate) calls: Mutex<Vec<ClusterCall>>,
     /// Makes deliveries of access wait forever, like a cluster that does not answer.
     pub(crate) is_silent: AtomicBool,
     /// Revoked ServiceAccounts, in order.
@@ -56,19 +62,33 @@ impl Kit {
             name: "Kit".to_owned(),
             summary: String::new(),
             placement_schema: json!({}),
+            added_members_schema: json!({}),
             config_schema: json!({}),
             promises: Vec::new(),
             not_promised: Vec::new(),
             phases: vec![PHASE.to_owned()],
             tasks: TASKS.to_vec(),
-            operations: vec![OperationKind::Deploy, OperationKind::Decommission],
+            operations: vec![
+                OperationSpec::without_parameters(OperationKind::Deploy),
+                OperationSpec::without_parameters(OperationKind::Decommission),
+                OperationSpec {
+                    kind: OperationKind::Upgrade,
+                    parameters_schema: json!({
+                        "type": "object", "additionalProperties": false, "required": ["version"],
+                        "properties": { "version": { "type": "string" } },
+                    }),
+                    is_available: true,
+                },
+            ],
             release_files: vec!["kit.tar".to_owned()],
             release_sums: "sums".to_owned(),
         };
         Self {
             manifest,
             planned: Mutex::new(Box::new(|_| Vec::new())),
+            requested: Mutex::default(),
             outputs: Mutex::default(),
+            calls: Mutex::default(),
             is_silent: AtomicBool::new(false),
             revoked: Mutex::default(),
         }
@@ -97,14 +117,15 @@ pub(crate) fn milestone(key: &str) -> StepSpec {
         ends: None,
         deadline_ms: 600_000,
         retry: Retry::NEVER,
-        scope: FailureScope::Workload,
+        scope: FailureScope::Operation,
     }
 }
 
 /// A no-op task on the node of the member at index `member`.
 pub(crate) fn task(key: &str, of: &WorkloadView, member: usize) -> StepSpec {
     let member = &of.members[member];
-    let action = StepAction::NodeTask { node: member.node.id, task: TaskType::Noop };
+    let node = member.place.node().unwrap();
+    let action = StepAction::NodeTask { node, task: TaskType::Noop };
     StepSpec { member: Some(member.id), action, scope: FailureScope::Member, ..milestone(key) }
 }
 
@@ -156,14 +177,21 @@ impl App for Kit {
         vec![secret("join", 16), secret("deposited", 0)]
     }
 
-    fn plan(&self, kind: OperationKind, of: &WorkloadView, targets: &[MemberId]) -> Result<Plan, PlanRefusal> {
+    fn plan(&self, request: &OperationRequest, of: &WorkloadView, targets: &[MemberId]) -> Result<Plan, PlanRefusal> {
+        self.requested.lock().unwrap().push(request.clone());
         let mut of = of.clone();
         of.members.retain(|member| targets.contains(&member.id));
-        Ok(Plan { kind, steps: (self.planned.lock().unwrap())(&of) })
+        Ok(Plan { kind: request.kind, steps: (self.planned.lock().unwrap())(&of) })
     }
 
-    fn render(&self, _: &StepSpec, _: &WorkloadView) -> Result<Value, RenderError> {
-        Ok(json!({}))
+    fn render(&self, step: &StepSpec, of: &WorkloadView) -> Result<Value, RenderError> {
+        match &step.action {
+            StepAction::ClusterCall { call } if call == UNKNOWN => {
+                Err(RenderError::UnknownCall { step: step.key.clone(), call: call.clone() })
+            }
+            StepAction::ClusterCall { .. } => Ok(json!({ "facts": of.facts })),
+            StepAction::NodeTask { .. } | StepAction::Record { .. } => Ok(json!({})),
+        }
     }
 
     fn step_outputs(&self, step: &StepSpec, _: &Value, _: &WorkloadView) -> StepResult {
@@ -186,8 +214,9 @@ impl App for Kit {
 
 #[async_trait]
 impl AppEffects for Kit {
-    async fn call(&self, call: &str, context: CallContext) -> Result<Value, TaskFailure> {
-        match call {
+    async fn call(&self, call: ClusterCall, context: CallContext) -> Result<Value, TaskFailure> {
+        self.calls.lock().unwrap().push(call.clone());
+        match call.call.as_str() {
             "answers" => Ok(json!({})),
             "hangs" => {
                 // Twice, as watches do: unchanged progress emits no event.

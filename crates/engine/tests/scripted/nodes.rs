@@ -15,35 +15,38 @@ use futures::{
 };
 use gpuaas_engine::{
     ownership::NodeAccess,
-    port::{DispatchError, Nodes, TaskUpdate},
+    port::{DispatchError, Nodes},
 };
 use gpuaas_model::{Code, NodeId, TaskId};
-use gpuaas_wire::task::{TaskFailure, TaskOutcome, TaskProgress};
+use gpuaas_wire::{
+    session::TaskLine,
+    task::{TaskFailure, TaskOutcome, TaskProgress},
+};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 /// A node's reaction to a task.
 pub(crate) enum Reaction {
-    /// Sends these updates, then closes the stream.
-    Send(Vec<TaskUpdate>),
-    /// Reports this progress, then the update that the test sends. The connection is lost if the test drops the sender.
-    Hold(&'static str, oneshot::Receiver<TaskUpdate>),
+    /// Sends these lines, then closes the stream.
+    Send(Vec<TaskLine>),
+    /// Reports this progress, then the line that the test sends. The connection is lost if the test drops the sender.
+    Hold(&'static str, oneshot::Receiver<TaskLine>),
     /// Has no channel.
     Disconnected,
 }
 
-/// An update that ends a task with success.
-pub(crate) fn done(result: Value) -> TaskUpdate {
-    TaskUpdate::Ended(TaskOutcome::Succeeded { result })
+/// A line that ends a task with success.
+pub(crate) fn done(result: Value) -> TaskLine {
+    TaskLine::Ended(TaskOutcome::Succeeded { result })
 }
 
-/// An update that ends a task with a failure.
-pub(crate) fn failed(code: Code, message: &str) -> TaskUpdate {
-    TaskUpdate::Ended(TaskOutcome::Failed { failure: TaskFailure::new(code, message.to_owned()) })
+/// A line that ends a task with a failure.
+pub(crate) fn failed(code: Code, message: &str) -> TaskLine {
+    TaskLine::Ended(TaskOutcome::Failed { failure: TaskFailure::new(code, message.to_owned()) })
 }
 
-/// Returns a reaction that reports `says` as its progress and ends with the update that the test sends.
-pub(crate) fn hold(says: &'static str) -> (oneshot::Sender<TaskUpdate>, Reaction) {
+/// Returns a reaction that reports `says` as its progress and ends with the line that the test sends.
+pub(crate) fn hold(says: &'static str) -> (oneshot::Sender<TaskLine>, Reaction) {
     let (end, held) = oneshot::channel();
     (end, Reaction::Hold(says, held))
 }
@@ -76,9 +79,9 @@ impl Scripted {
         self.reactions.lock().unwrap().extend(reactions);
     }
 
-    /// Appends tasks that are accepted and end with these updates, in order.
-    pub(crate) fn end_tasks(&self, ends: impl IntoIterator<Item = TaskUpdate>) {
-        self.react(ends.into_iter().map(|end| Reaction::Send(vec![TaskUpdate::Accepted, end])));
+    /// Appends tasks that are accepted and end with these lines, in order.
+    pub(crate) fn end_tasks(&self, ends: impl IntoIterator<Item = TaskLine>) {
+        self.react(ends.into_iter().map(|end| Reaction::Send(vec![TaskLine::Accepted, end])));
     }
 
     pub(crate) fn sent(&self) -> u64 {
@@ -92,13 +95,13 @@ impl Nodes for Scripted {
         &self,
         _: &NodeAccess,
         _: &str,
-    ) -> Result<BoxStream<'static, Result<TaskUpdate, DispatchError>>, DispatchError> {
+    ) -> Result<BoxStream<'static, Result<TaskLine, DispatchError>>, DispatchError> {
         self.sent.fetch_add(1, Ordering::Relaxed);
         match self.reactions.lock().unwrap().pop_front() {
             None => Ok(stream::iter([Ok(done(json!({ "changed": true })))]).boxed()),
-            Some(Reaction::Send(updates)) => Ok(stream::iter(updates.into_iter().map(Ok)).boxed()),
+            Some(Reaction::Send(lines)) => Ok(stream::iter(lines.into_iter().map(Ok)).boxed()),
             Some(Reaction::Hold(says, end)) => {
-                let progress = TaskUpdate::Progress(TaskProgress { text: says.to_owned(), percent: None });
+                let progress = TaskLine::Progress(TaskProgress { text: says.to_owned(), percent: None });
                 let end = async move { end.await.map_err(|_| DispatchError::Lost("the sender is dropped".to_owned())) };
                 Ok(stream::iter([Ok(progress)]).chain(end.into_stream()).boxed())
             }
@@ -130,7 +133,7 @@ impl Nodes for Scripted {
 
     fn expect_reconnect(&self, _: NodeId) {}
 
-    async fn broadcast_endpoints(&self) {}
+    fn broadcast_endpoints(&self) {}
 
     fn close_channels(&self) {}
 }

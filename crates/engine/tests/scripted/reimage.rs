@@ -1,6 +1,9 @@
 //! Enrollment of a machine after a tenant: it needs a new key, another machine id and, with a reimage hook, the hook's one-time value.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use async_trait::async_trait;
 use gpuaas_engine::{
@@ -8,16 +11,18 @@ use gpuaas_engine::{
     commands::{
         allocation,
         node::{self, Forced},
-        reimage,
+        node_removal, reimage,
     },
     port::{ReimageHook, ReimageOrder},
 };
 use gpuaas_model::{AuditAction, Code, Coded};
-use gpuaas_store::AuditFilter;
+use gpuaas_store::{AuditFilter, MemberRecord};
 use gpuaas_trust::{EnrollmentString, NodeKey, SecretText};
 use gpuaas_wire::session::{EnrollRequest, EnrollResponse, ReimageEvidence};
+use serde_json::json;
 
 use crate::{
+    kit::milestone,
     site::Site,
     world::{World, admin},
 };
@@ -91,6 +96,67 @@ async fn machine_that_was_not_reimaged_is_refused_after_a_tenant() {
     assert_eq!(code(redeem(&site.world, &string, &fresh, "another", None).await), None);
     let row = site.world.store().read().await.unwrap().node(site.nodes[0]).await.unwrap();
     assert_eq!((row.left_by_tenant, row.machine_id.as_deref()), (None, Some("another")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machine_that_was_not_reimaged_is_refused_under_another_name() {
+    let (site, _, _) = released_node().await;
+    let (engine, former) = (&site.world.engine, site.nodes[0]);
+    let register = async |name: &str| {
+        let named = name.parse().unwrap();
+        node::register(engine, &admin(), named, None, BTreeMap::new()).await.unwrap()
+    };
+    let fresh = || NodeKey::generate().unwrap();
+    let (_, second) = register("gpu-2").await;
+    assert_eq!(code(redeem(&site.world, &second, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
+    node_removal::retire(engine, &admin(), former, &Precondition::Any).await.unwrap();
+    node_removal::delete(engine, &admin(), former, &Precondition::Any).await.unwrap();
+    assert_eq!(code(redeem(&site.world, &second, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
+    let (same_name, third) = register("gpu-1").await;
+    assert_eq!(code(redeem(&site.world, &third, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
+    assert_eq!(code(redeem(&site.world, &second, &fresh(), "another", None).await), None, "it was reimaged");
+
+    let forced = Forced { reason: "disks wiped by hand".to_owned() };
+    let issue = async |forced| {
+        node::issue_enrollment(engine, &admin(), same_name.id, &Precondition::Any, forced).await.unwrap().1
+    };
+    assert_eq!(code(redeem(&site.world, &issue(Some(&forced)).await, &fresh(), MACHINE, None).await), None);
+    let again = redeem(&site.world, &issue(None).await, &fresh(), MACHINE, None).await;
+    assert_eq!(code(again), None, "the requirement has ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_machine_of_a_held_node_has_nothing_of_its_members() {
+    let site = Site::of(2).await;
+    let engine = &site.world.engine;
+    let workload = site.deploy_and_wait(|_| vec![milestone("ready")]).await.workload.id;
+    let mut tx = site.world.store().begin().await.unwrap();
+    let members = tx.members_of(workload).await.unwrap();
+    let mut row = tx.workload(workload).await.unwrap();
+    for member in &members {
+        row.facts.insert(format!("installed/{}", member.name()), json!(true));
+        let state = member.state.name();
+        tx.update_member(&MemberRecord { touched: true, ..member.clone() }, state).await.unwrap();
+    }
+    row.facts.insert("ca".to_owned(), json!("abc"));
+    tx.update_workload(&row).await.unwrap();
+    tx.commit().await.unwrap();
+    let forced = Forced { reason: "its disk was replaced".to_owned() };
+    let enroll = async |machine: &str| {
+        let (_, string) =
+            node::issue_enrollment(engine, &admin(), site.nodes[0], &Precondition::Any, Some(&forced)).await.unwrap();
+        redeem(&site.world, &string, &NodeKey::generate().unwrap(), machine, None).await.unwrap();
+        let mut reader = site.world.store().read().await.unwrap();
+        let facts = reader.workload(workload).await.unwrap().facts.into_keys().collect::<Vec<_>>();
+        let touched =
+            reader.members_of(workload).await.unwrap().iter().map(|member| member.touched).collect::<Vec<_>>();
+        (facts, touched)
+    };
+    let [first, second] = [0, 1].map(|at: usize| format!("installed/{}", members[at].name()));
+    let all = vec!["ca".to_owned(), first, second.clone()];
+    assert_eq!(enroll(MACHINE).await, (all.clone(), vec![true, true]));
+    assert_eq!(enroll(MACHINE).await, (all, vec![true, true]), "the same machine keeps what is on it");
+    assert_eq!(enroll("another").await, (vec!["ca".to_owned(), second], vec![false, true]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,7 +251,7 @@ impl ReimageHook for Failing {
 async fn enrollment_string_expires_fifteen_minutes_after_it_was_issued() {
     let world = World::new().await;
     let named = "gpu-1".parse().unwrap();
-    node::register(&world.engine, &admin(), named, None, std::collections::BTreeMap::new()).await.unwrap();
+    node::register(&world.engine, &admin(), named, None, BTreeMap::new()).await.unwrap();
     let now = world.engine.ports().clock.now();
     let authority = world.engine.keys().authority().digest();
     let mut reader = world.store().read().await.unwrap();

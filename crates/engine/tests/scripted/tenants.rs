@@ -131,7 +131,10 @@ async fn plan_with_a_task_for_a_removed_member_is_refused() {
     let removed = ended.members[0].clone();
     site.world.kit.set_plan(move |of| {
         let step = task("again", of, 0);
-        let action = gpuaas_planner::StepAction::NodeTask { node: removed.node, task: gpuaas_model::TaskType::Noop };
+        let action = gpuaas_planner::StepAction::NodeTask {
+            node: removed.place.node().unwrap(),
+            task: gpuaas_model::TaskType::Noop,
+        };
         vec![StepSpec { member: Some(removed.id), action, ..step }]
     });
     let resumed = workload::resume(&site.world.engine, &admin(), ended.workload.id, &Precondition::Any).await;

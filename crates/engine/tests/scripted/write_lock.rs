@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use gpuaas_engine::{Engine, commands};
+use gpuaas_engine::{Engine, EngineError, commands};
 use gpuaas_model::{Code, Coded, EnrolledNode, NodeId, NodeState, Timestamp};
-use gpuaas_store::StoreError;
 use gpuaas_trust::{NODE_CERTIFICATE_LIFE, NodeIdentity, NodeKey};
 use gpuaas_wire::session::{EnrollRequest, RenewRequest};
 use uuid::Uuid;
@@ -57,10 +56,10 @@ async fn unauthorized_secret_request_is_refused_without_the_write_lock() {
     let (engine, node) = (&world.engine, enrolled(&world).await);
     let secret = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
     let read = during_another_change(engine, engine.secret_for_node(EnrolledNode { node, epoch: 1 }, secret)).await;
-    assert!(matches!(read, Err(StoreError::NotFound { .. })), "{:?}", read.err());
+    assert!(matches!(read, Err(EngineError::NotFound { .. })), "{:?}", read.err());
     let deposited =
         during_another_change(engine, engine.deposit_for_node(EnrolledNode { node, epoch: 1 }, secret, b"bytes")).await;
-    assert!(matches!(deposited, Err(StoreError::NotFound { .. })), "{deposited:?}");
+    assert!(matches!(deposited, Err(EngineError::NotFound { .. })), "{deposited:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

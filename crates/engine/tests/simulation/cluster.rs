@@ -6,10 +6,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use gpuaas_app_rke2::names;
+use gpuaas_app_rke2::{Rke2Call, names};
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
 use gpuaas_model::{Code, Timestamp};
-use gpuaas_planner::MemberView;
+use gpuaas_planner::{ClusterCall, MemberView};
 use gpuaas_wire::task::TaskFailure;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,14 +21,15 @@ pub(crate) struct Cluster(pub(crate) Weak<World>);
 
 #[async_trait]
 impl AppEffects for Cluster {
-    async fn call(&self, call: &str, context: CallContext) -> Result<Value, TaskFailure> {
+    async fn call(&self, call: ClusterCall, context: CallContext) -> Result<Value, TaskFailure> {
+        let (name, call) = (call.call.as_str(), call.parse::<Rke2Call>()?);
         let Some(world) = self.0.upgrade() else { return Err(TaskFailure::new(Code::Internal, "the seed is over")) };
-        (context.progress)(format!("{call}: waiting"));
+        (context.progress)(format!("{name}: waiting"));
         world.scheduler.sleep_until(next_check(&world)).await;
-        (context.progress)(format!("{call}: looking"));
+        (context.progress)(format!("{name}: looking"));
         // Every call needs the admin kubeconfig.
         admin_kubeconfig(&context).await?;
-        if let Some(code) = world.faults().of_call(call) {
+        if let Some(code) = world.faults().of_call(name) {
             world.count("calls failed");
             return Err(TaskFailure::new(code, "injected by the seed"));
         }
@@ -38,11 +39,15 @@ impl AppEffects for Cluster {
         }
         check_up(&world, server)?;
         match call {
-            "api_ready" | "deliver_access" => {}
-            "kube_node_ready" => check_up(&world, context.member.and_then(|id| context.workload.member(id)))?,
-            other => return Err(TaskFailure::new(Code::TaskUnknown, format!("{other} is not simulated"))),
+            Rke2Call::ApiReady {} | Rke2Call::DeliverAccess {} => {}
+            Rke2Call::KubeNodeReady { kube_node } => {
+                check_up(&world, context.workload.members.iter().find(|member| member.machine.name == kube_node))?;
+            }
+            Rke2Call::KubeNodes {} | Rke2Call::DeleteKubeNode { .. } => {
+                return Err(TaskFailure::new(Code::TaskUnknown, format!("{name} is not simulated")));
+            }
         }
-        Ok(json!({ "call": call }))
+        Ok(json!({ "call": name }))
     }
 
     async fn deliver_access(&self, request: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure> {
@@ -70,8 +75,10 @@ async fn echo(
     times: u32,
 ) -> Result<(), TaskFailure> {
     let broken = |error: std::io::Error| TaskFailure::new(Code::ClusterUnreachable, error.to_string());
-    let Some(server) = server else { return Err(TaskFailure::new(Code::ClusterUnreachable, "there is no server")) };
-    let mut tunnel = context.tunnels.open(server.node.id, 6_443).await.map_err(broken)?;
+    let Some(node) = server.and_then(|server| server.place.node()) else {
+        return Err(TaskFailure::new(Code::ClusterUnreachable, "there is no server"));
+    };
+    let mut tunnel = context.tunnels.open(node, 6_443).await.map_err(broken)?;
     for _ in 0..times {
         tunnel.write_all(b"?").await.map_err(broken)?;
         tunnel.read_exact(&mut [0]).await.map_err(broken)?;
@@ -87,7 +94,8 @@ fn next_check(world: &World) -> Timestamp {
 }
 
 fn check_up(world: &Arc<World>, member: Option<&MemberView>) -> Result<(), TaskFailure> {
-    let up = member.is_some_and(|member| world.node(member.node.id).machine().is_up(world.scheduler.now()));
+    let node = member.and_then(|member| member.place.node());
+    let up = node.is_some_and(|node| world.node(node).machine().is_up(world.scheduler.now()));
     if up { Ok(()) } else { Err(TaskFailure::new(Code::ClusterUnreachable, "its service is not up")) }
 }
 

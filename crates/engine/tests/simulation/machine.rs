@@ -254,7 +254,7 @@ impl RunningTask {
         Ok(sha256)
     }
 
-    fn unwrap_answer<T>(&self, answer: Option<Result<T, gpuaas_store::StoreError>>) -> Result<T, TaskFailure> {
+    fn unwrap_answer<T>(&self, answer: Option<Result<T, gpuaas_engine::EngineError>>) -> Result<T, TaskFailure> {
         match answer {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) => Err(failed(Code::ServerUnreachable, &error.to_string())),

@@ -10,7 +10,7 @@ use futures::{
 };
 use gpuaas_engine::{
     ownership::NodeAccess,
-    port::{DispatchError, Nodes, TaskUpdate},
+    port::{DispatchError, Nodes},
 };
 use gpuaas_model::{NodeId, TaskId};
 use gpuaas_trust::{Envelope, TaskStatement};
@@ -27,7 +27,7 @@ use crate::{
     world::World,
 };
 
-type Update = Result<TaskUpdate, DispatchError>;
+type Update = Result<TaskLine, DispatchError>;
 
 /// One control plane's access to the network.
 pub(crate) struct Network {
@@ -117,7 +117,7 @@ impl Nodes for Network {
         }
     }
 
-    async fn broadcast_endpoints(&self) {}
+    fn broadcast_endpoints(&self) {}
 
     fn close_channels(&self) {
         let Ok(world) = self.world() else { return };
@@ -212,16 +212,10 @@ async fn forward_updates(
             world.log(&format!("{}: an answer was lost on its way", node.name));
             return send(updates, broken("the answer was lost"));
         }
-        let update = match line {
-            TaskLine::Accepted => TaskUpdate::Accepted,
-            TaskLine::Progress(progress) => TaskUpdate::Progress(progress),
-            TaskLine::Ended(outcome) => TaskUpdate::Ended(outcome),
-            TaskLine::Interrupted => TaskUpdate::Interrupted,
-        };
-        if matches!(update, TaskUpdate::Ended(_) | TaskUpdate::Interrupted) {
-            world.log(&format!("{} ← {}", node.name, describe_update(&update)));
+        if matches!(line, TaskLine::Ended(_) | TaskLine::Interrupted) {
+            world.log(&format!("{} ← {}", node.name, describe(&line)));
         }
-        send(updates, Ok(update));
+        send(updates, Ok(line));
     }
 }
 
@@ -230,12 +224,12 @@ fn send(updates: &UnboundedSender<Update>, update: Update) {
     let _ = updates.unbounded_send(update);
 }
 
-fn describe_update(update: &TaskUpdate) -> String {
-    match update {
-        TaskUpdate::Ended(TaskOutcome::Failed { failure }) => format!("failed: {}", failure.code),
-        TaskUpdate::Ended(TaskOutcome::Succeeded { .. }) => "succeeded".to_owned(),
-        TaskUpdate::Interrupted => "interrupted".to_owned(),
-        TaskUpdate::Accepted | TaskUpdate::Progress(_) => "in progress".to_owned(),
+fn describe(line: &TaskLine) -> String {
+    match line {
+        TaskLine::Ended(TaskOutcome::Failed { failure }) => format!("failed: {}", failure.code),
+        TaskLine::Ended(TaskOutcome::Succeeded { .. }) => "succeeded".to_owned(),
+        TaskLine::Interrupted => "interrupted".to_owned(),
+        TaskLine::Accepted | TaskLine::Progress(_) => "in progress".to_owned(),
     }
 }
 

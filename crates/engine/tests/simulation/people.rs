@@ -38,7 +38,7 @@ pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
     (0..faults.replicas).for_each(|slot| plane::start(&world, slot, None));
     let people = People::of(&world);
     let project = people.project("lab").await?;
-    people.release().await?;
+    people.import_release().await?;
     let mut nodes = Vec::new();
     for index in 0..faults.nodes {
         nodes.push(people.enroll(index).await?);
@@ -124,7 +124,7 @@ impl People {
         made.await.map(|project| project.id).map_err(message)
     }
 
-    pub(crate) async fn release(&self) -> Result<(), String> {
+    pub(crate) async fn import_release(&self) -> Result<(), String> {
         let recorded = self.ask(|engine, caller| {
             let files = ["rke2.linux-amd64.tar.gz", "rke2-images.linux-amd64.tar.zst", "sha256sum-amd64.txt"];
             let file = |name: &str| (name.to_owned(), gpuaas_trust::sha256_hex(name.as_bytes()), 1_000);

@@ -92,7 +92,7 @@ async fn play_here(
     scheduler.spawn(world.outside, async move {
         let end = match scenario {
             Scenario::OneDeployment => people::deploy(people).await.map(Some),
-            Scenario::TwoTenants => tenancy::play(people).await.map(|()| None),
+            Scenario::TwoTenants => tenancy::run_seed(people).await.map(|()| None),
         };
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
     });

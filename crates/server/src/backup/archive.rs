@@ -16,6 +16,8 @@ use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY
 
 /// Longest member other than rows and artifacts, in bytes.
 const SMALL_BYTES_MAX: u64 = 64 * 1_024;
+/// Hex digits of a SHA-256.
+const SHA256_DIGITS: usize = 64;
 
 /// Position of a member's bytes in the file.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,14 @@ pub(super) struct Archive {
     artifacts: BTreeMap<String, Span>,
 }
 
+/// What is wrong with a member.
+enum Defect {
+    /// It is none of a backup.
+    Foreign,
+    /// It is damaged, for the reason in this phrase.
+    Damaged(String),
+}
+
 /// The members read so far.
 #[derive(Default)]
 struct Members {
@@ -46,15 +56,27 @@ impl Archive {
     /// Reads the file to its end and checks it.
     pub(super) fn read(path: &Path) -> Result<Self, BackupError> {
         let invalid = |why: String| BackupError::Invalid { path: path.to_owned(), why };
-        let file = File::open(path).map_err(|source| BackupError::File { path: path.to_owned(), source })?;
+        let file = |source| BackupError::File { path: path.to_owned(), source };
         let mut members = Members::default();
-        let mut tar = tar::Archive::new(BufReader::new(file));
-        for member in tar.entries().map_err(|error| invalid(error.to_string()))? {
-            members.add(&mut member.map_err(|error| invalid(error.to_string()))?).map_err(invalid)?;
+        let mut tar = tar::Archive::new(BufReader::new(File::open(path).map_err(file)?));
+        for member in tar.entries().map_err(file)? {
+            // The parser's message quotes bytes of the file.
+            let defect = match member {
+                Ok(mut member) => members.add(&mut member).err(),
+                Err(_) => Some(Defect::Damaged("it is truncated or damaged".to_owned())),
+            };
+            match defect {
+                Some(Defect::Damaged(why)) if members.rows.is_some() => return Err(invalid(why)),
+                Some(Defect::Damaged(_) | Defect::Foreign) => {
+                    return Err(BackupError::NotABackup { path: path.to_owned() });
+                }
+                None => {}
+            }
         }
         let Members { mut small, rows, artifacts } = members;
         let manifest = small.remove(MANIFEST).ok_or_else(|| invalid("it is truncated".to_owned()))?;
-        let manifest: Manifest = serde_json::from_slice(&manifest).map_err(|error| invalid(error.to_string()))?;
+        let manifest: Manifest =
+            serde_json::from_slice(&manifest).map_err(|_| invalid("its manifest is invalid".to_owned()))?;
         if manifest.format != FORMAT {
             return Err(invalid(format!("its format is {}, but this version reads {FORMAT}", manifest.format)));
         }
@@ -103,37 +125,39 @@ impl Archive {
 }
 
 impl Members {
-    fn add(&mut self, member: &mut tar::Entry<'_, impl Read>) -> Result<(), String> {
+    fn add(&mut self, member: &mut tar::Entry<'_, impl Read>) -> Result<(), Defect> {
         let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
         if !member.header().entry_type().is_file() {
-            return Err(format!("{name:?} is not a regular file"));
+            return Err(Defect::Foreign);
         }
         let place = Span { offset: member.raw_file_position(), length: member.size() };
         let is_first = match name.as_str() {
             ROWS => self.rows.replace((place, digest(member, place.length)?)).is_none(),
             SEALING_KEY | NEXT_SEALING_KEY | MANIFEST => {
-                let bytes = read_small(member).map_err(|error| error.to_string())?;
+                let bytes = read_small(member).map_err(|error| Defect::Damaged(error.to_string()))?;
                 self.small.insert(name.clone(), bytes).is_none()
             }
             other => {
-                let sha256 = other.strip_prefix(ARTIFACTS).ok_or_else(|| format!("it contains {name:?}"))?;
+                let is_digest =
+                    |text: &&str| text.len() == SHA256_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+                let sha256 = other.strip_prefix(ARTIFACTS).filter(is_digest).ok_or(Defect::Foreign)?;
                 if digest(member, place.length)? != sha256 {
-                    return Err(format!("the artifact {sha256} was changed"));
+                    return Err(Defect::Damaged(format!("the artifact {sha256} was changed")));
                 }
                 self.artifacts.insert(sha256.to_owned(), place).is_none()
             }
         };
-        if is_first { Ok(()) } else { Err(format!("it contains {name:?} twice")) }
+        if is_first { Ok(()) } else { Err(Defect::Damaged(format!("it contains {name} twice"))) }
     }
 }
 
 /// Returns the SHA-256 of a member. Fails if the member is shorter than its header states.
-fn digest(member: &mut impl Read, length: u64) -> Result<String, String> {
+fn digest(member: &mut impl Read, length: u64) -> Result<String, Defect> {
     let mut hasher = Sha256Writer::new(io::sink());
     match io::copy(member, &mut hasher) {
         Ok(read) if read == length => Ok(hasher.finish().1),
-        Ok(_) => Err("it is truncated".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Ok(_) => Err(Defect::Damaged("it is truncated".to_owned())),
+        Err(error) => Err(Defect::Damaged(error.to_string())),
     }
 }
 
@@ -144,4 +168,43 @@ fn read_small(member: &mut impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
         return Err(io::Error::other("a member is too long"));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(content: &[u8]) -> String {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        std::fs::write(&path, content).expect("written");
+        let Err(refused) = Archive::read(&path) else { panic!("it was accepted") };
+        refused.to_string().replace(&*path.to_string_lossy(), "FILE")
+    }
+
+    fn tar(members: &[(&str, &str)]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for (name, content) in members {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            tar.append_data(&mut header, name, content.as_bytes()).expect("appended");
+        }
+        tar.into_inner().expect("whole")
+    }
+
+    #[test]
+    fn error_of_a_file_that_is_no_backup_quotes_nothing_of_it() {
+        let secrets = "SECRET".repeat(200);
+        let foreign = [tar(&[("SECRET", "x")]), tar(&[("artifacts/SECRET", "x")]), secrets.clone().into_bytes()];
+        for content in foreign {
+            assert_eq!(refusal(&content), "FILE is not a backup of GPUaaS");
+        }
+        for content in [tar(&[(ROWS, "x"), (MANIFEST, r#"{"format":"SECRET"}"#)]), tar(&[(MANIFEST, &secrets)])] {
+            assert_eq!(refusal(&content), "FILE is not a complete backup: its manifest is invalid");
+        }
+        let mut torn = tar(&[(ROWS, "x")]);
+        torn.truncate(1_024);
+        torn.extend(secrets.bytes());
+        assert_eq!(refusal(&torn), "FILE is not a complete backup: it is truncated or damaged");
+    }
 }

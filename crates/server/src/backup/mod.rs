@@ -64,7 +64,13 @@ pub enum BackupError {
         /// The I/O error.
         source: std::io::Error,
     },
-    /// The file is no backup, or a damaged or incomplete one.
+    /// The file is no backup. The error quotes nothing of it: it may be a file with secrets.
+    #[error("{path} is not a backup of GPUaaS")]
+    NotABackup {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The backup is damaged or incomplete.
     #[error("{path} is not a complete backup: {why}")]
     Invalid {
         /// The file.

@@ -113,8 +113,9 @@ async fn apply(file: &Utf8Path, kubectl: &Utf8Path, kubeconfig: &Utf8Path) -> an
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr[..output.stderr.len().min(STDERR_BYTES_MAX)]).trim().to_owned();
-    anyhow::bail!("{said}")
+    let message =
+        String::from_utf8_lossy(&output.stderr[..output.stderr.len().min(STDERR_BYTES_MAX)]).trim().to_owned();
+    anyhow::bail!("{message}")
 }
 
 /// Notifications of changes in a folder, from inotify.

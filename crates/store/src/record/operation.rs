@@ -4,7 +4,7 @@ use gpuaas_model::{
     AllocationId, CorrelationId, Fault, MemberId, NodeId, OperationId, OperationKind, OperationState, ProjectId,
     StepId, StepState, TaskId, TaskState, TaskType, Timestamp, WorkloadId,
 };
-use gpuaas_planner::StepSpec;
+use gpuaas_planner::{OperationRequest, Parameters, StepSpec};
 use gpuaas_wire::task::TaskOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,6 +20,9 @@ pub struct OperationRecord {
     pub project: ProjectId,
     /// The kind of operation.
     pub kind: OperationKind,
+    /// The parameters of that kind, in the app's schema. Never secret.
+    #[serde(default, skip_serializing_if = "Parameters::is_empty")]
+    pub parameters: Parameters,
     /// Lifecycle state of the operation.
     pub state: OperationState,
     /// The actor that requested the operation.
@@ -44,6 +47,13 @@ pub struct OperationRecord {
     pub ended_at: Option<Timestamp>,
 }
 
+impl OperationRecord {
+    /// Returns the kind with its parameters.
+    pub fn request(&self) -> OperationRequest {
+        OperationRequest { kind: self.kind, parameters: self.parameters.clone() }
+    }
+}
+
 /// A step of an operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
@@ -53,7 +63,8 @@ pub struct StepRecord {
     pub operation: OperationId,
     /// Position in the plan, from 0.
     pub position: u32,
-    /// The step's action and parameters.
+    /// The step as it was planned.
+    #[serde(with = "super::step")]
     pub spec: StepSpec,
     /// Lifecycle state of the step.
     pub state: StepState,

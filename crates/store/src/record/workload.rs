@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use gpuaas_model::{
-    AccessGrantId, AllocationId, Fault, Health, Lifecycle, MemberId, MemberState, Name, NodeId, OperationId, Progress,
+    AccessGrantId, Endpoint, Fault, Health, Lifecycle, MemberId, MemberPlace, MemberState, Name, OperationId, Progress,
     ProjectId, Recovery, SecretId, Timestamp, WorkloadId,
 };
 use gpuaas_planner::status::Status;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// A deployed app, with its desired and its observed state.
@@ -39,8 +39,9 @@ pub struct WorkloadRecord {
     pub recovery: Recovery,
     /// The fault of the workload as a whole; members have their own.
     pub fault: Option<Fault>,
-    /// The endpoint for clients.
-    pub endpoint: Option<String>,
+    /// The endpoints for clients.
+    #[serde(alias = "endpoint", deserialize_with = "read_endpoints")]
+    pub endpoints: Vec<Endpoint>,
     /// Facts that steps reported, by name.
     pub facts: BTreeMap<String, Value>,
     /// Raised by every accepted change of the desired state.
@@ -55,7 +56,36 @@ pub struct WorkloadRecord {
     pub updated_at: Timestamp,
 }
 
+/// Reads endpoints. Rows of earlier versions have one address or none, of the API.
+fn read_endpoints<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Endpoint>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Present(Vec<Endpoint>),
+        Earlier(Option<String>),
+    }
+    Ok(match Stored::deserialize(deserializer)? {
+        Stored::Present(endpoints) => endpoints,
+        Stored::Earlier(address) => {
+            let of_api = |address| Endpoint { purpose: Endpoint::API.to_owned(), address, member: None };
+            address.into_iter().map(of_api).collect()
+        }
+    })
+}
+
 impl WorkloadRecord {
+    /// Returns the address of the first endpoint for this purpose.
+    pub fn endpoint(&self, purpose: &str) -> Option<&str> {
+        self.endpoints.iter().find(|endpoint| endpoint.purpose == purpose).map(|endpoint| endpoint.address.as_str())
+    }
+
+    /// Forgets what steps reported of a member's machine: its endpoints, and facts whose names end in `/MEMBER`.
+    pub fn forget_machine_of(&mut self, member: &MemberRecord) {
+        self.endpoints.retain(|endpoint| endpoint.member != Some(member.id));
+        let suffix = format!("/{}", member.name());
+        self.facts.retain(|name, _| !name.ends_with(&suffix));
+    }
+
     /// Returns the status fields in the form that the planner uses.
     pub fn status(&self) -> Status {
         Status {
@@ -77,7 +107,7 @@ impl WorkloadRecord {
     }
 }
 
-/// A workload's part on one node.
+/// A workload's part on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberRecord {
     /// Unique id of the member.
@@ -88,18 +118,15 @@ pub struct MemberRecord {
     pub component_key: String,
     /// Number within the component, from 1.
     pub ordinal: u32,
-    /// The allocation that it uses.
-    pub allocation: AllocationId,
-    /// The node that it runs on.
-    pub node: NodeId,
+    /// The machine that it runs on.
+    #[serde(flatten)]
+    pub place: MemberPlace,
     /// Lifecycle state of the member.
     pub state: MemberState,
     /// The health of the member.
     pub health: Health,
     /// The reason for the health, where the state does not give one.
     pub fault: Option<Fault>,
-    /// The endpoint for clients.
-    pub endpoint: Option<String>,
     /// Whether its installation was begun. From then on, files on the node are its own and not those of an earlier
     /// installation.
     #[serde(default)]
@@ -159,4 +186,56 @@ pub struct AccessGrantRecord {
     pub expires_at: Timestamp,
     /// When the grant was revoked.
     pub revoked_at: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn workload(endpoints: (&str, Value)) -> WorkloadRecord {
+        let mut row = json!({
+            "id": "0198c0de-7a3b-7c11-9b54-0242ac120008", "project": "0198c0de-7a3b-7c11-9b54-0242ac120001",
+            "name": "train", "app": "rke2", "version": "v1", "intent": {}, "config": {}, "lifecycle": "running",
+            "phase": "ready", "progress": { "completed": 1, "total": 1 }, "health": "healthy", "recovery": "none",
+            "fault": null, "facts": {}, "generation": 1, "observed_generation": 1, "revision": 9,
+            "created_at": 1_790_000_000_000_i64, "updated_at": 1_790_000_000_000_i64,
+        });
+        row[endpoints.0] = endpoints.1;
+        serde_json::from_value(row).expect("it is readable")
+    }
+
+    #[test]
+    fn one_address_of_an_earlier_version_is_the_endpoint_of_the_api() {
+        let row = workload(("endpoint", json!("https://10.0.0.7:6443")));
+        assert_eq!(row.endpoint(Endpoint::API), Some("https://10.0.0.7:6443"));
+        assert_eq!(workload(("endpoint", Value::Null)).endpoints, []);
+        let written = serde_json::to_value(&row).expect("it is writable")["endpoints"].clone();
+        assert_eq!(workload(("endpoints", written)), row);
+    }
+
+    #[test]
+    fn row_of_a_member_has_the_fields_of_its_place() {
+        let mut row = json!({
+            "id": "0198c0de-7a3b-7c11-9b54-0242ac120009", "workload": "0198c0de-7a3b-7c11-9b54-0242ac120008",
+            "component_key": "server", "ordinal": 1, "allocation": "0198c0de-7a3b-7c11-9b54-0242ac120006",
+            "node": "0198c0de-7a3b-7c11-9b54-0242ac120004", "state": { "name": "pending" }, "health": "healthy",
+            "fault": null, "touched": true, "last_operation": null, "created_at": 1_790_000_000_000_i64,
+            "updated_at": 1_790_000_000_000_i64,
+        });
+        let member = |row: &Value| serde_json::from_value::<MemberRecord>(row.clone());
+        let on_node = member(&row).expect("it is readable");
+        assert_eq!(serde_json::to_value(&on_node).expect("it is writable"), row);
+        assert_eq!(on_node.place.node().map(|node| node.to_string()).as_deref(), row["node"].as_str());
+        let fields = row.as_object_mut().expect("an object");
+        fields.remove("allocation");
+        member(&json!(fields)).expect_err("a node without an allocation is no place");
+        let fields = row.as_object_mut().expect("an object");
+        fields.remove("node");
+        fields.extend([("machine".to_owned(), json!("edge-1")), ("address".to_owned(), json!("192.0.2.7"))]);
+        let external = member(&row).expect("it is readable");
+        assert_eq!((external.place.allocation(), external.place.node()), (None, None));
+        assert_eq!(serde_json::to_value(&external).expect("it is writable"), row);
+    }
 }

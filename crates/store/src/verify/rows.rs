@@ -9,11 +9,13 @@ use super::{FindingKind, VerifiedRows};
 use crate::{
     audit, authority,
     authority::StoredAuthority,
+    database::Cell,
     deleted::name_column,
     dump::RESTORED,
     enrollment,
     error::StoreError,
     event, history,
+    node::left_machine_column,
     query::{Row, get_count, get_int, get_parsed, get_text},
     record::{
         AccessGrantRecord, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuthorityRecord,
@@ -203,6 +205,7 @@ fn plain(table: &str, row: &Row) -> Result<(), StoreError> {
             check_column(row, "name", name_column(&of.name, of.id, of.deleted_at))?;
             check_column(row, "state", of.state)?;
             check_column(row, "connectivity", of.connectivity)?;
+            check_column(row, "left_machine_id", left_machine_column(&of))?;
             check_time_column(row, "deleted_at", of.deleted_at.unwrap_or(NOT_DELETED))?;
             check_number_column(row, "generation", of.generation)
         }
@@ -228,8 +231,8 @@ fn plain(table: &str, row: &Row) -> Result<(), StoreError> {
             let of: MemberRecord = row.record("doc")?;
             check_column(row, "id", of.id)?;
             check_column(row, "workload_id", of.workload)?;
-            check_column(row, "allocation_id", of.allocation)?;
-            check_column(row, "node_id", of.node)?;
+            check_optional_column(row, "allocation_id", of.place.allocation())?;
+            check_optional_column(row, "node_id", of.place.node())?;
             check_column(row, "state", of.state.name())
         }
         "access_grants" => {
@@ -320,6 +323,15 @@ fn check_column(row: &Row, column: &str, of_document: impl Display) -> Result<()
     match row.text(column)? {
         text if text == of_document => Ok(()),
         text => Err(row.corrupt(column, format_args!("the column has {text:?}, the document {of_document:?}"))),
+    }
+}
+
+/// Like [`check_column`], for a column that is null if the document has no value.
+fn check_optional_column(row: &Row, column: &str, of_document: Option<impl Display>) -> Result<(), StoreError> {
+    match (row.cell(column)?, of_document) {
+        (Cell::Null, None) => Ok(()),
+        (_, Some(of_document)) => check_column(row, column, of_document),
+        (_, None) => Err(row.corrupt(column, "the column has a value, the document none")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Resources that have at most one holder at a time: nodes, allocations, workloads.
 
-use gpuaas_model::{AllocationState, MemberState, MemberStateName, OperationState};
+use gpuaas_model::{AllocationState, MemberPlace, MemberState, MemberStateName, OperationState};
 use gpuaas_store::{AllocationRecord, MemberRecord, OperationRecord, StoreError};
 
 use super::{
@@ -59,6 +59,32 @@ pub(crate) async fn an_allocation_carries_one_member_and_the_refusal_names_the_w
     tx.commit().await.unwrap();
     let user = store.read().await.unwrap().allocation_workload(allocation.id).await.unwrap();
     assert_eq!(user, Some((serve.id, serve.name)));
+}
+
+pub(crate) async fn members_on_external_machines_have_neither_allocation_nor_node(world: World) {
+    let store = world.open().await;
+    let (project, node, allocation) = given::allocated_node(&store, "gpu-1").await;
+    let train = given::workload(&project, "train");
+    let on = |place| MemberRecord { place, ..given::member(&train, &allocation) };
+    let external = |machine| on(MemberPlace::External { machine: given::name(machine), address: "192.0.2.7".into() });
+    let held = MemberPlace::Allocation { allocation: allocation.id, node: node.id };
+    let members = [external("edge-1"), on(held), external("edge-2")];
+    let mut tx = store.begin().await.unwrap();
+    tx.insert_workload(&train).await.unwrap();
+    tx.insert_members(&members).await.unwrap();
+    tx.commit().await.unwrap();
+    store.read_every_row().await.expect("columns and documents agree");
+    let mut reader = store.read().await.unwrap();
+    assert_eq!(reader.members_of(train.id).await.unwrap(), members);
+    assert_eq!(reader.members_on(node.id).await.unwrap(), [members[1].clone()]);
+    drop(reader);
+    let removed = MemberRecord { state: MemberState::Removed, ..members[0].clone() };
+    let mut tx = store.begin().await.unwrap();
+    tx.update_member(&removed, MemberStateName::Pending).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut dumped = Vec::new();
+    store.dump(&mut dumped).await.expect("null columns are dumped");
+    assert_eq!(world.number("select count(*) from members where allocation_id is null and node_id is null").await, 2);
 }
 
 pub(crate) async fn the_database_itself_refuses_a_second_member_on_an_allocation(world: World) {

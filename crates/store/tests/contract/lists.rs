@@ -289,14 +289,17 @@ pub(crate) async fn related_rows_of_a_page_take_one_statement_each(world: World)
     }
 
     let before = store.counts().statements;
-    let names = reader.node_names(members.iter().map(|member| member.node)).await.unwrap();
-    let nodes = reader.nodes_of_ids(members.iter().map(|member| member.node)).await.unwrap();
-    let allocations: Vec<_> = members.iter().map(|member| member.allocation).collect();
+    let places: Vec<_> =
+        members.iter().filter_map(|member| member.place.node().zip(member.place.allocation())).collect();
+    let names = reader.node_names(places.iter().map(|(node, _)| *node)).await.unwrap();
+    let nodes = reader.nodes_of_ids(places.iter().map(|(node, _)| *node)).await.unwrap();
+    let allocations: Vec<_> = places.iter().map(|(_, allocation)| *allocation).collect();
     let users = reader.allocation_workloads(&allocations).await.unwrap();
     assert_eq!(store.counts().statements - before, 3);
-    for (member, workload) in members.iter().zip(&workloads[1..]) {
-        assert_eq!((&names[&member.node], &nodes[&member.node].name), (&workload.name, &workload.name));
-        assert_eq!(users[&member.allocation], (workload.id, workload.name.clone()));
+    assert_eq!(places.len(), members.len());
+    for ((node, allocation), workload) in places.iter().zip(&workloads[1..]) {
+        assert_eq!((&names[node], &nodes[node].name), (&workload.name, &workload.name));
+        assert_eq!(users[allocation], (workload.id, workload.name.clone()));
     }
     let backwards: Vec<_> = allocations.iter().rev().copied().collect();
     let found = reader.allocations_of_ids(&backwards).await.unwrap();

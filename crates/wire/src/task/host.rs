@@ -152,7 +152,7 @@ pub struct ResidueReport {
 impl ResidueReport {
     /// Maximum number of items listed.
     pub const ITEMS_MAX: usize = 200;
-    /// Maximum number of unchecked things listed.
+    /// Maximum number of unchecked items listed.
     pub const UNSEEN_MAX: usize = 8;
 }
 

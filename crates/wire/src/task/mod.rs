@@ -161,7 +161,7 @@ impl Bounded for TaskFailure {
     }
 }
 
-/// Leaves results unchecked, because their type depends on the task: [`TaskOutcome::of_task`] checks them.
+/// Leaves results unchecked, because their type depends on the task: [`TaskOutcome::checked_for`] checks them.
 impl Bounded for TaskOutcome {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         Ok(match self {

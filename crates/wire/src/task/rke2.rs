@@ -115,7 +115,7 @@ pub struct GiveUpException {
 }
 
 impl GiveUpException {
-    /// Returns true if the span includes `line`; `held` is true if it included the previous line.
+    /// Returns true if the span includes `line`; `was_included` is true if it included the previous line.
     pub fn includes(&self, line: &str, was_included: bool) -> bool {
         line.contains(&self.from) || was_included && !line.contains(&self.until)
     }
@@ -194,6 +194,42 @@ pub struct Rke2Uninstall {
     /// Files and folders that belong to RKE2 alone; since schema 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
+}
+
+impl Rke2Uninstall {
+    /// Files and folders of RKE2. An agent removes nothing outside of them: a signature alone does not permit it.
+    pub const REMOVABLE: [&'static str; 17] = [
+        "/etc/cni",
+        "/etc/rancher",
+        "/etc/systemd/system/rke2-agent.service",
+        "/etc/systemd/system/rke2-server.service",
+        "/opt/cni",
+        "/usr/local/bin/rke2",
+        "/usr/local/bin/rke2-killall.sh",
+        "/usr/local/bin/rke2-uninstall.sh",
+        "/usr/local/lib/systemd/system/rke2-agent.service",
+        "/usr/local/lib/systemd/system/rke2-server.service",
+        "/usr/local/share/rke2",
+        "/var/lib/cni",
+        "/var/lib/kubelet",
+        "/var/lib/rancher",
+        "/var/log/calico",
+        "/var/log/containers",
+        "/var/log/pods",
+    ];
+
+    /// Returns the first path that an uninstall must not remove: one outside of [`Self::REMOVABLE`], or with `.` or `..` in it.
+    pub fn foreign_path(&self) -> Option<&str> {
+        self.paths.iter().map(String::as_str).find(|path| !is_removable(path))
+    }
+}
+
+fn is_removable(path: &str) -> bool {
+    let is_plain = path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."));
+    is_plain
+        && Rke2Uninstall::REMOVABLE
+            .iter()
+            .any(|of| path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
 /// Result of [`Rke2Uninstall`]. The script's exit status proves nothing; the residue report shows what remains.

@@ -7,9 +7,9 @@ use std::{
 
 use anyhow::Context;
 use gpuaas_model::{
-    ActorType, AllocationId, AllocationState, AuditAction, AuditResult, Clock, Connectivity, CorrelationId, EventKind,
-    Health, Lifecycle, MemberId, MemberState, Name, NodeId, OperationId, OperationKind, OperationState, Progress,
-    Recovery, StreamName, TaskId, Timestamp, WorkloadId,
+    ActorType, AllocationId, AllocationState, AuditAction, AuditResult, Clock, Connectivity, CorrelationId, Endpoint,
+    EventKind, Health, Lifecycle, MemberId, MemberPlace, MemberState, Name, NodeId, OperationId, OperationKind,
+    OperationState, Progress, Recovery, StreamName, TaskId, Timestamp, WorkloadId,
 };
 use gpuaas_store::{
     AllocationRecord, MemberRecord, NewAudit, NewEvent, NodeFilter, NodeRecord, OperationRecord, Page, ProjectRecord,
@@ -153,7 +153,11 @@ fn workload_record(project: &ProjectRecord, number: usize) -> anyhow::Result<Wor
         health: Health::Healthy,
         recovery: Recovery::None,
         fault: None,
-        endpoint: Some("https://10.0.0.1:6443".to_owned()),
+        endpoints: vec![Endpoint {
+            purpose: Endpoint::API.to_owned(),
+            address: "https://10.0.0.1:6443".to_owned(),
+            member: None,
+        }],
         facts: [("ca_sha256".to_owned(), json!("ab".repeat(32)))].into(),
         generation: 1,
         observed_generation: 1,
@@ -170,12 +174,10 @@ fn member_record(workload: &WorkloadRecord, allocation: &AllocationRecord, ordin
         workload: workload.id,
         component_key: if ordinal == 0 { "server" } else { "agent" }.to_owned(),
         ordinal: u32::try_from(ordinal.max(1)).unwrap_or(u32::MAX),
-        allocation: allocation.id,
-        node: allocation.node,
+        place: MemberPlace::Allocation { allocation: allocation.id, node: allocation.node },
         state: MemberState::Ready { since: at },
         health: Health::Healthy,
         fault: None,
-        endpoint: None,
         touched: true,
         last_operation: None,
         created_at: at,
@@ -190,6 +192,7 @@ fn operation_record(workload: &WorkloadRecord, members: &[MemberRecord]) -> Oper
         workload: workload.id,
         project: workload.project,
         kind: OperationKind::Deploy,
+        parameters: serde_json::Map::new(),
         state: OperationState::Succeeded,
         requested_by: "token/developer".to_owned(),
         correlation: CorrelationId::from_uuid(Uuid::new_v4()),
@@ -207,9 +210,9 @@ fn operation_record(workload: &WorkloadRecord, members: &[MemberRecord]) -> Oper
 fn task_record(template: &TaskRecord, operation: &OperationRecord, member: &MemberRecord) -> TaskRecord {
     TaskRecord {
         id: TaskId::from_uuid(Uuid::now_v7()),
-        node: member.node,
+        node: member.place.node().unwrap_or(template.node),
         project: Some(operation.project),
-        allocation: Some(member.allocation),
+        allocation: member.place.allocation(),
         workload: Some(operation.workload),
         operation: Some(operation.id),
         ..template.clone()

@@ -31,11 +31,11 @@ impl CommandOutput {
         Ok(&self.out)
     }
 
-    /// Does the same and checks that stdout contains all of `words`.
+    /// Does the same and checks that stdout contains all of `texts`.
     pub(crate) fn expect_success_with(&self, texts: &[&str]) -> anyhow::Result<&str> {
         let out = self.expect_success()?;
-        for word in texts {
-            ensure!(out.contains(word), "the output does not contain {word:?}: {}", self.all());
+        for text in texts {
+            ensure!(out.contains(text), "the output does not contain {text:?}: {}", self.all());
         }
         Ok(out)
     }

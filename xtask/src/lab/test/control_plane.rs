@@ -65,7 +65,7 @@ impl ControlPlane {
     /// Starts another one at `site`, next to the scenario's main one, which must have been started.
     pub(crate) fn start_at(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
         let own = place::control_plane();
-        let folder = if site.is_own() { own } else { own.join(site.file("beside")) };
+        let folder = if site.is_own() { own } else { own.join(site.file("additional")) };
         fs::create_dir(&folder).with_context(|| folder.to_string())?;
         let mut control_plane = Self {
             process: None,

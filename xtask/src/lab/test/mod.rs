@@ -3,7 +3,7 @@
 //! Guarantees: whatever happens in a run (a failure, Ctrl-C, a crash of its processes), the lab is removed afterwards and the machine is
 //! inspected again. A run executes in a separate process, which is killed, not asked to end; `down` cleans up as after a crash.
 //!
-//! Deliberately absent: what is deployed onto the nodes; scenarios bring that along, each with a line in [`STORIES`].
+//! Deliberately absent: what is deployed onto the nodes. Each scenario defines that; [`SCENARIOS`] lists them.
 
 mod baseline;
 mod check;

@@ -18,19 +18,19 @@ const SELINUX_POLICIES: [&str; 2] =
 /// Path of RKE2's rules for fapolicyd.
 const FAPOLICYD_RULES: &str = "/etc/fapolicyd/rules.d/80-rke2.rules";
 
-pub(super) fn check(look: &HostSnapshot<'_>, report: &mut Report) {
-    report.record(firewalls(look));
-    report.record(network_manager(look));
-    if !look.tree.is_sandbox() {
-        report.record(iptables(look));
+pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
+    report.record(firewalls(snapshot));
+    report.record(network_manager(snapshot));
+    if !snapshot.tree.is_sandbox() {
+        report.record(iptables(snapshot));
     }
-    if look.has_own("/sys/fs/selinux/enforce") {
-        report.record(selinux(look));
+    if snapshot.has_own("/sys/fs/selinux/enforce") {
+        report.record(selinux(snapshot));
     }
-    report.record(fapolicyd(look));
+    report.record(fapolicyd(snapshot));
 }
 
-fn firewalls(look: &HostSnapshot<'_>) -> Vec<Finding> {
+fn firewalls(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut runs = |name: &str, stop: &str, evidence: &str| {
         let detail =
@@ -38,26 +38,26 @@ fn firewalls(look: &HostSnapshot<'_>) -> Vec<Finding> {
         let fix = format!("{stop}, or open the cluster's ports in it, including UDP 8472 between nodes");
         found.push(with_evidence(warning(Check::FirewallActive, detail, fix), evidence));
     };
-    if look.runs("firewalld.service") {
+    if snapshot.runs("firewalld.service") {
         runs("firewalld", "systemctl disable --now firewalld", "firewalld.service is active");
     }
     // The unit of ufw is active even if ufw is disabled.
-    let ufw = look.tree.own_text("/etc/ufw/ufw.conf").unwrap_or_default();
+    let ufw = snapshot.tree.own_text("/etc/ufw/ufw.conf").unwrap_or_default();
     if ufw.lines().any(|line| line.trim().eq_ignore_ascii_case("ENABLED=yes")) {
         runs("ufw", "ufw disable", "/etc/ufw/ufw.conf: ENABLED=yes");
     }
     found
 }
 
-fn network_manager(look: &HostSnapshot<'_>) -> Vec<Finding> {
+fn network_manager(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    if look.runs("NetworkManager.service") && !ignores_pod_interfaces(look) {
+    if snapshot.runs("NetworkManager.service") && !ignores_pod_interfaces(snapshot) {
         let detail = "NetworkManager manages the links and routes of pods and removes them";
         let fix = "write /etc/NetworkManager/conf.d/rke2-canal.conf: [keyfile] and unmanaged-devices=interface-name:flannel*;interface-name:cali*";
         found.push(with_evidence(warning(Check::NetworkManager, detail, fix), "NetworkManager.service is active"));
     }
     let clouds = ["nm-cloud-setup.service", "nm-cloud-setup.timer"];
-    if let Some(unit) = clouds.into_iter().find(|unit| look.runs(unit)) {
+    if let Some(unit) = clouds.into_iter().find(|unit| snapshot.runs(unit)) {
         let detail = "nm-cloud-setup repeatedly sets its own routes, which disconnects pods";
         let fix = "systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer, and reboot";
         found.push(with_evidence(warning(Check::NetworkManager, detail, fix), format!("{unit} is active")));
@@ -65,31 +65,31 @@ fn network_manager(look: &HostSnapshot<'_>) -> Vec<Finding> {
     found
 }
 
-fn ignores_pod_interfaces(look: &HostSnapshot<'_>) -> bool {
+fn ignores_pod_interfaces(snapshot: &HostSnapshot<'_>) -> bool {
     NETWORK_MANAGER.iter().any(|folder| {
-        look.tree.own_names(folder).iter().any(|name| {
-            let text = look.tree.own_text(&format!("{folder}/{name}")).unwrap_or_default();
+        snapshot.tree.own_names(folder).iter().any(|name| {
+            let text = snapshot.tree.own_text(&format!("{folder}/{name}")).unwrap_or_default();
             text.lines().any(|line| line.trim_start().starts_with("unmanaged-devices") && line.contains("cali"))
         })
     })
 }
 
-fn iptables(look: &HostSnapshot<'_>) -> Option<Finding> {
+fn iptables(snapshot: &HostSnapshot<'_>) -> Option<Finding> {
     let fix = "install iptables";
-    if !IPTABLES.iter().any(|path| look.tree.own_exists(path)) {
+    if !IPTABLES.iter().any(|path| snapshot.tree.own_exists(path)) {
         return Some(warning(
             Check::IptablesMissing,
             "the program iptables, which sets the cluster's rules, is missing",
             fix,
         ));
     }
-    let why = look.rules.as_ref().err()?;
+    let why = snapshot.rules.as_ref().err()?;
     Some(with_evidence(warning(Check::IptablesMissing, "the firewall rules cannot be listed", fix), why))
 }
 
-fn selinux(look: &HostSnapshot<'_>) -> Option<Finding> {
-    let enforces = look.tree.own_text("/sys/fs/selinux/enforce").is_some_and(|text| text.trim() == "1");
-    let has_policy = SELINUX_POLICIES.iter().any(|path| look.tree.own_exists(path));
+fn selinux(snapshot: &HostSnapshot<'_>) -> Option<Finding> {
+    let enforces = snapshot.tree.own_text("/sys/fs/selinux/enforce").is_some_and(|text| text.trim() == "1");
+    let has_policy = SELINUX_POLICIES.iter().any(|path| snapshot.tree.own_exists(path));
     let finding = || {
         let detail = "SELinux is enforcing, and the policy for RKE2's containers is missing";
         with_evidence(
@@ -100,8 +100,8 @@ fn selinux(look: &HostSnapshot<'_>) -> Option<Finding> {
     (enforces && !has_policy).then(finding)
 }
 
-fn fapolicyd(look: &HostSnapshot<'_>) -> Option<Finding> {
-    let forbids = look.runs("fapolicyd.service") && !look.tree.own_exists(FAPOLICYD_RULES);
+fn fapolicyd(snapshot: &HostSnapshot<'_>) -> Option<Finding> {
+    let forbids = snapshot.runs("fapolicyd.service") && !snapshot.tree.own_exists(FAPOLICYD_RULES);
     let finding = || {
         let detail = "fapolicyd runs only known programs, and RKE2's programs are not among them";
         let fix = format!("write {FAPOLICYD_RULES}: allow perm=any all : dir=/var/lib/rancher/; restart fapolicyd");

@@ -15,44 +15,49 @@ use super::{
 
 const UNINSTALL: &str = "run that installation's own uninstall script, or have the machine reimaged";
 
-pub(super) fn check(look: &HostSnapshot<'_>, report: &mut Report) {
-    if looks_at_ports(look.task, &look.wants) {
-        report.record(ports(look));
+pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
+    if looks_at_ports(snapshot.task, &snapshot.wants) {
+        report.record(ports(snapshot));
     }
-    if !look.task.absent_paths.is_empty() {
-        report.record(paths(look, &look.task.absent_paths, Severity::Blocking));
+    if !snapshot.task.absent_paths.is_empty() {
+        report.record(paths(snapshot, &snapshot.task.absent_paths, Severity::Blocking));
     }
-    if !look.task.endangered_paths.is_empty() {
-        report.record(paths(look, &look.task.endangered_paths, Severity::Warning));
+    if !snapshot.task.endangered_paths.is_empty() {
+        report.record(paths(snapshot, &snapshot.task.endangered_paths, Severity::Warning));
     }
-    if !look.wants.link_prefixes.is_empty() {
-        report.record(links(look));
+    if !snapshot.wants.link_prefixes.is_empty() {
+        report.record(links(snapshot));
     }
-    if !look.wants.mount_prefixes.is_empty() {
-        report.record(mounts(look));
+    if !snapshot.wants.mount_prefixes.is_empty() {
+        report.record(mounts(snapshot));
     }
-    if let (false, Ok(Some(rules))) = (look.wants.firewall_marks.is_empty(), &look.rules) {
+    if let (false, Ok(Some(rules))) = (snapshot.wants.firewall_marks.is_empty(), &snapshot.rules) {
         report.record(left_rules(rules));
     }
 }
 
 /// Finds the app's ports on which a process of the node listens, on loopback too; and TCP ports that another process holds at the node's
 /// address, which is possible on the machine of a sandbox.
-fn ports(look: &HostSnapshot<'_>) -> Vec<Finding> {
-    let of_others = look.taken.iter().map(|port| (Protocol::Tcp, *port));
-    let own = look.listeners.iter().map(|listener| (listener.protocol, listener.address.port()));
+fn ports(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {
+    let of_others = snapshot.taken.iter().map(|port| (Protocol::Tcp, *port));
+    let own = snapshot.listeners.iter().map(|listener| (listener.protocol, listener.address.port()));
     let in_question = own.filter(|(of, port)| match of {
-        Protocol::Tcp => look.task.ports.contains(port),
-        Protocol::Udp => look.wants.udp_ports.contains(port),
+        Protocol::Tcp => snapshot.task.ports.contains(port),
+        Protocol::Udp => snapshot.wants.udp_ports.contains(port),
     });
-    of_others.chain(in_question).collect::<BTreeSet<_>>().into_iter().map(|(of, port)| taken(look, of, port)).collect()
+    of_others
+        .chain(in_question)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|(of, port)| taken(snapshot, of, port))
+        .collect()
 }
 
-fn taken(look: &HostSnapshot<'_>, of: Protocol, port: u16) -> Finding {
+fn taken(snapshot: &HostSnapshot<'_>, of: Protocol, port: u16) -> Finding {
     let (name, flag) = (protocol(of), if of == Protocol::Tcp { 't' } else { 'u' });
     let detail = format!("port {port} ({name}) is already in use");
     let fix = format!("find the process (ss -ln{flag}p 'sport = :{port}') and stop it");
-    let there = look.listeners.iter().filter(|listener| listener.protocol == of && listener.address.port() == port);
+    let there = snapshot.listeners.iter().filter(|listener| listener.protocol == of && listener.address.port() == port);
     let listening = there.map(|listener| match &listener.process {
         Some(process) => format!("{}, held by {} ({})", listener.address, process.program, process.pid),
         None => listener.address.to_string(),
@@ -60,8 +65,8 @@ fn taken(look: &HostSnapshot<'_>, of: Protocol, port: u16) -> Finding {
     with_evidence(blocking(Check::PortTaken, detail, fix), listed(&listening.collect::<Vec<_>>()))
 }
 
-fn paths(look: &HostSnapshot<'_>, paths: &[String], severity: Severity) -> Vec<Finding> {
-    let there = paths.iter().filter(|path| look.tree.own_exists(path));
+fn paths(snapshot: &HostSnapshot<'_>, paths: &[String], severity: Severity) -> Vec<Finding> {
+    let there = paths.iter().filter(|path| snapshot.tree.own_exists(path));
     let found = there.map(|path| {
         let finding = match severity {
             Severity::Blocking => {
@@ -69,11 +74,11 @@ fn paths(look: &HostSnapshot<'_>, paths: &[String], severity: Severity) -> Vec<F
             }
             Severity::Warning => warning(
                 Check::UninstallWouldDelete,
-                format!("{path} exists, and a later uninstall of {} deletes it with its content", look.who()),
+                format!("{path} exists, and a later uninstall of {} deletes it with its content", snapshot.who()),
                 "move files to keep elsewhere",
             ),
         };
-        let contents = look.tree.own_names(path);
+        let contents = snapshot.tree.own_names(path);
         let evidence =
             if contents.is_empty() { String::new() } else { format!("{path} contains {}", listed(&contents)) };
         with_evidence(finding, evidence)
@@ -81,9 +86,9 @@ fn paths(look: &HostSnapshot<'_>, paths: &[String], severity: Severity) -> Vec<F
     found.collect()
 }
 
-fn links(look: &HostSnapshot<'_>) -> Option<Finding> {
-    let is_left = |link: &&String| look.wants.link_prefixes.iter().any(|prefix| link.starts_with(prefix));
-    let left: Vec<String> = look.links.iter().filter(is_left).cloned().collect();
+fn links(snapshot: &HostSnapshot<'_>) -> Option<Finding> {
+    let is_left = |link: &&String| snapshot.wants.link_prefixes.iter().any(|prefix| link.starts_with(prefix));
+    let left: Vec<String> = snapshot.links.iter().filter(is_left).cloned().collect();
     let name = left.first()?;
     let detail = format!("network links of an earlier cluster exist: {}", listed(&left));
     Some(blocking(Check::LeftoverLinks, detail, format!("delete them (ip link delete {name}), or reboot")))
@@ -91,9 +96,9 @@ fn links(look: &HostSnapshot<'_>) -> Option<Finding> {
 
 /// Finds mounts. A mount inside a folder of the app is left from an earlier cluster; a mount of the folder itself is a disk that was
 /// mounted there on purpose.
-fn mounts(look: &HostSnapshot<'_>) -> Vec<Finding> {
-    let is_folder = |mount: &&String| look.wants.mount_prefixes.iter().any(|prefix| Utf8Path::new(mount) == prefix);
-    let (own, left): (Vec<&String>, Vec<&String>) = look.mounts.iter().partition(is_folder);
+fn mounts(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {
+    let is_folder = |mount: &&String| snapshot.wants.mount_prefixes.iter().any(|prefix| Utf8Path::new(mount) == prefix);
+    let (own, left): (Vec<&String>, Vec<&String>) = snapshot.mounts.iter().partition(is_folder);
     let disks = own.into_iter().map(|mount| {
         let detail = format!("{mount} is a mount point: an uninstall empties it but cannot remove it");
         warning(Check::LeftoverMounts, detail, "mount the disk elsewhere, or expect the folder to stay")

@@ -46,8 +46,8 @@ pub(crate) async fn check_host(
     facts: &HostFacts,
     machine: &MachineFacts,
 ) -> Result<PreflightReport, TaskFailure> {
-    let look = HostSnapshot::take(task, context, facts, machine).await.map_err(host_failed)?;
-    Ok(run_checks(&look))
+    let snapshot = HostSnapshot::take(task, context, facts, machine).await.map_err(host_failed)?;
+    Ok(run_checks(&snapshot))
 }
 
 /// All observations that the checks judge.
@@ -125,15 +125,15 @@ fn looks_at_ports(task: &Preflight, wants: &HostRequirements) -> bool {
     !task.ports.is_empty() || !wants.udp_ports.is_empty()
 }
 
-fn run_checks(look: &HostSnapshot<'_>) -> PreflightReport {
+fn run_checks(snapshot: &HostSnapshot<'_>) -> PreflightReport {
     let mut report = Report::default();
-    leftovers::check(look, &mut report);
-    resources::check(look, &mut report);
-    units::check(look, &mut report);
-    network::check(look, &mut report);
-    if look.wants.containers {
-        kernel::check(look, &mut report);
-        containers::check(look, &mut report);
+    leftovers::check(snapshot, &mut report);
+    resources::check(snapshot, &mut report);
+    units::check(snapshot, &mut report);
+    network::check(snapshot, &mut report);
+    if snapshot.wants.containers {
+        kernel::check(snapshot, &mut report);
+        containers::check(snapshot, &mut report);
     }
     report.finish()
 }

@@ -17,37 +17,37 @@ const BEHIND_STUB: &str = "/run/systemd/resolve/resolv.conf";
 /// Longest label of a host name, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
 
-pub(super) fn check(look: &HostSnapshot<'_>, report: &mut Report) {
-    if look.wants.mtu_min > 0 && look.has_own("/proc/net/route") {
-        report.record(route(look));
-        if let Some(found) = packets(look) {
+pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
+    if snapshot.wants.mtu_min > 0 && snapshot.has_own("/proc/net/route") {
+        report.record(route(snapshot));
+        if let Some(found) = packets(snapshot) {
             report.record(found);
         }
     }
-    if look.wants.containers {
-        report.record(host_name(look));
-        if look.has_own("/sys/class/dmi/id/sys_vendor") {
-            report.record(offload(look));
+    if snapshot.wants.containers {
+        report.record(host_name(snapshot));
+        if snapshot.has_own("/sys/class/dmi/id/sys_vendor") {
+            report.record(offload(snapshot));
         }
-        if look.has_own("/etc/resolv.conf") {
-            report.record(local_resolver(look));
-            report.record(long_resolver(look));
+        if snapshot.has_own("/etc/resolv.conf") {
+            report.record(local_resolver(snapshot));
+            report.record(long_resolver(snapshot));
         }
     }
 }
 
-fn route(look: &HostSnapshot<'_>) -> Option<Finding> {
+fn route(snapshot: &HostSnapshot<'_>) -> Option<Finding> {
     let finding = || {
         let detail = "there is no default route, which determines the node's address and the pod network";
         warning(Check::RouteMissing, detail, "add one: ip route add default via ADDRESS")
     };
-    look.machine.default_route.is_none().then(finding)
+    snapshot.machine.default_route.is_none().then(finding)
 }
 
-/// Checks the MTU of the default route; `None` if the link does not report it.
-fn packets(look: &HostSnapshot<'_>) -> Option<Option<Finding>> {
-    let route = look.machine.default_route.as_ref().filter(|route| route.mtu > 0)?;
-    let least = look.wants.mtu_min;
+/// Checks the MTU of the default route: no answer if the link does not report it; otherwise the finding, if there is one.
+fn packets(snapshot: &HostSnapshot<'_>) -> Option<Option<Finding>> {
+    let route = snapshot.machine.default_route.as_ref().filter(|route| route.mtu > 0)?;
+    let least = snapshot.wants.mtu_min;
     Some((route.mtu < least).then(|| {
         let detail = format!("the MTU of {} is {} bytes; the pod network needs {least}", route.link, route.mtu);
         warning(
@@ -58,20 +58,20 @@ fn packets(look: &HostSnapshot<'_>) -> Option<Option<Finding>> {
     }))
 }
 
-fn offload(look: &HostSnapshot<'_>) -> Option<Finding> {
+fn offload(snapshot: &HostSnapshot<'_>) -> Option<Finding> {
     let finding = || {
         let detail = "VMware's network cards may corrupt the checksums of packets between pods on different nodes";
         let fix = "if pings between pods work but connections do not: ethtool -K flannel.1 tx-checksum-ip-generic off";
         with_evidence(
             warning(Check::ChecksumOffload, detail, fix),
-            format!("the machine is a {}", look.machine.product),
+            format!("the machine is a {}", snapshot.machine.product),
         )
     };
-    look.machine.product.contains("VMware").then(finding)
+    snapshot.machine.product.contains("VMware").then(finding)
 }
 
-fn host_name(look: &HostSnapshot<'_>) -> Option<Finding> {
-    let name = &look.facts.hostname;
+fn host_name(snapshot: &HostSnapshot<'_>) -> Option<Finding> {
+    let name = &snapshot.facts.hostname;
     let is_label = |label: &str| {
         let plain = label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
         plain && !label.is_empty() && label.len() <= LABEL_BYTES_MAX && !label.starts_with('-') && !label.ends_with('-')
@@ -85,14 +85,14 @@ fn host_name(look: &HostSnapshot<'_>) -> Option<Finding> {
 
 /// Finds name servers that only the host can reach: RKE2 then reads the servers behind systemd's stub, and without those configures 8.8.8.8
 /// for pods.
-fn local_resolver(look: &HostSnapshot<'_>) -> Option<Finding> {
+fn local_resolver(snapshot: &HostSnapshot<'_>) -> Option<Finding> {
     let is_local = |server: &String| server.starts_with("127.") || server == "::1";
-    let resolver = survey::resolver(&look.tree).unwrap_or_default();
+    let resolver = survey::resolver(&snapshot.tree).unwrap_or_default();
     let local: Vec<String> = resolver.name_servers.iter().filter(|server| is_local(server)).cloned().collect();
     if local.is_empty() && !resolver.name_servers.is_empty() {
         return None;
     }
-    let behind = look.tree.own_text(BEHIND_STUB).unwrap_or_default();
+    let behind = snapshot.tree.own_text(BEHIND_STUB).unwrap_or_default();
     let has_others = behind
         .lines()
         .any(|line| line.strip_prefix("nameserver").is_some_and(|rest| !is_local(&rest.trim().to_owned())));
@@ -112,8 +112,8 @@ fn local_resolver(look: &HostSnapshot<'_>) -> Option<Finding> {
     ))
 }
 
-fn long_resolver(look: &HostSnapshot<'_>) -> Vec<Finding> {
-    let resolver = survey::resolver(&look.tree).unwrap_or_default();
+fn long_resolver(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {
+    let resolver = survey::resolver(&snapshot.tree).unwrap_or_default();
     let mut found = Vec::new();
     let mut too_many = |what: &str, names: &[String], most: usize| {
         if names.len() > most {

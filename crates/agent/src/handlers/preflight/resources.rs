@@ -11,29 +11,29 @@ use super::{
     report::{Report, blocking, warning, with_evidence},
 };
 
-pub(super) fn check(look: &HostSnapshot<'_>, report: &mut Report) {
-    report.record(space(look));
-    if let Some(found) = slow(look) {
+pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
+    report.record(space(snapshot));
+    if let Some(found) = slow(snapshot) {
         report.record(found);
     }
-    if !look.wants.data_dir.is_empty() {
-        report.record(restricted_mounts(look, "noexec", Check::NoExec, "programs cannot run", "without noexec"));
-        report.record(restricted_mounts(look, "ro", Check::ReadOnly, "nothing can be written", "writable"));
-        report.record(linked(look));
+    if !snapshot.wants.data_dir.is_empty() {
+        report.record(restricted_mounts(snapshot, "noexec", Check::NoExec, "programs cannot run", "without noexec"));
+        report.record(restricted_mounts(snapshot, "ro", Check::ReadOnly, "nothing can be written", "writable"));
+        report.record(linked(snapshot));
     }
-    if look.wants.cpus_min > 0 {
-        report.record(processors(look));
+    if snapshot.wants.cpus_min > 0 {
+        report.record(processors(snapshot));
     }
-    if look.wants.memory_bytes_min > 0 {
-        report.record(memory(look));
+    if snapshot.wants.memory_bytes_min > 0 {
+        report.record(memory(snapshot));
     }
 }
 
-fn space(look: &HostSnapshot<'_>) -> Vec<Finding> {
-    let least = look.task.free_bytes_min;
-    let disks: Vec<(&str, u64)> = match &look.machine.data_disk {
+fn space(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {
+    let least = snapshot.task.free_bytes_min;
+    let disks: Vec<(&str, u64)> = match &snapshot.machine.data_disk {
         Some(disk) => vec![(&disk.folder, disk.on.free_bytes)],
-        None => look.facts.disks.iter().map(|disk| (disk.path.as_str(), disk.free_bytes)).collect(),
+        None => snapshot.facts.disks.iter().map(|disk| (disk.path.as_str(), disk.free_bytes)).collect(),
     };
     let little = disks.into_iter().filter(|(_, free)| *free < least).map(|(folder, free)| {
         let detail = format!("{folder} has {} MiB free of the {} MiB needed", free >> 20, least >> 20);
@@ -42,18 +42,18 @@ fn space(look: &HostSnapshot<'_>) -> Vec<Finding> {
     little.collect()
 }
 
-/// Checks the latency of writes; `None` if it was not measured.
-fn slow(look: &HostSnapshot<'_>) -> Option<Option<Finding>> {
-    let disk = look.machine.data_disk.as_ref()?;
-    let writes = disk.writes.filter(|_| look.wants.write_p99_us_max > 0)?;
-    let most = look.wants.write_p99_us_max;
+/// Checks the latency of writes: no answer if it was not measured; otherwise the finding, if there is one.
+fn slow(snapshot: &HostSnapshot<'_>) -> Option<Option<Finding>> {
+    let disk = snapshot.machine.data_disk.as_ref()?;
+    let writes = disk.writes.filter(|_| snapshot.wants.write_p99_us_max > 0)?;
+    let most = snapshot.wants.write_p99_us_max;
     let ms = |us: u32| f64::from(us) / 1_000.0;
     Some((writes.p99_us > most).then(|| {
         let detail = format!(
             "99 of 100 writes under {} took up to {:.1} ms to reach the disk; {} needs at most {:.0} ms",
             disk.folder,
             ms(writes.p99_us),
-            look.who(),
+            snapshot.who(),
             ms(most)
         );
         let evidence = format!(
@@ -69,10 +69,16 @@ fn slow(look: &HostSnapshot<'_>) -> Option<Option<Finding>> {
 }
 
 /// Finds folders in which the app writes or from which it runs programs, on mounts with an option that forbids it.
-fn restricted_mounts(look: &HostSnapshot<'_>, option: &str, check: Check, what: &str, wanted: &str) -> Vec<Finding> {
-    let folders = std::iter::once(&look.wants.data_dir).chain(&look.wants.program_dirs);
+fn restricted_mounts(
+    snapshot: &HostSnapshot<'_>,
+    option: &str,
+    check: Check,
+    what: &str,
+    wanted: &str,
+) -> Vec<Finding> {
+    let folders = std::iter::once(&snapshot.wants.data_dir).chain(&snapshot.wants.program_dirs);
     let found = folders.filter_map(|folder| {
-        let mount = survey::file_system(&look.tree, folder).filter(|mount| mount.has(option))?;
+        let mount = survey::file_system(&snapshot.tree, folder).filter(|mount| mount.has(option))?;
         let detail = format!("{what} under {folder}: {} is mounted {option}", mount.path);
         let finding = blocking(check, detail, format!("mount {} {wanted}", mount.path));
         Some(with_evidence(
@@ -85,11 +91,11 @@ fn restricted_mounts(look: &HostSnapshot<'_>, option: &str, check: Check, what: 
 
 /// Finds symbolic links in the paths of folders in which the app writes. The agent follows none, because a former tenant with root access
 /// may have created it.
-fn linked(look: &HostSnapshot<'_>) -> Vec<Finding> {
-    let folders = std::iter::once(&look.wants.data_dir).chain(&look.wants.program_dirs);
-    let links: BTreeSet<_> = folders.filter_map(|folder| look.tree.symlink_in_path(folder)).collect();
+fn linked(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {
+    let folders = std::iter::once(&snapshot.wants.data_dir).chain(&snapshot.wants.program_dirs);
+    let links: BTreeSet<_> = folders.filter_map(|folder| snapshot.tree.symlink_in_path(folder)).collect();
     let found = links.into_iter().map(|link| {
-        let leads_to = look.tree.link(link.as_str()).map(|to| format!("{link} points to {to}")).unwrap_or_default();
+        let leads_to = snapshot.tree.link(link.as_str()).map(|to| format!("{link} points to {to}")).unwrap_or_default();
         let detail = format!("{link} is a symbolic link, and the agent does not write through links");
         with_evidence(
             blocking(Check::FolderIsSymlink, detail, format!("replace the link with a mount of the disk at {link}")),
@@ -99,14 +105,14 @@ fn linked(look: &HostSnapshot<'_>) -> Vec<Finding> {
     found.collect()
 }
 
-fn processors(look: &HostSnapshot<'_>) -> Option<Finding> {
-    let (cpus, least) = (look.facts.cpus, look.wants.cpus_min);
-    let detail = format!("the node has {cpus} CPUs; {} needs {least}", look.who());
+fn processors(snapshot: &HostSnapshot<'_>) -> Option<Finding> {
+    let (cpus, least) = (snapshot.facts.cpus, snapshot.wants.cpus_min);
+    let detail = format!("the node has {cpus} CPUs; {} needs {least}", snapshot.who());
     (cpus < least).then(|| warning(Check::InsufficientCpu, detail, "choose a larger machine"))
 }
 
-fn memory(look: &HostSnapshot<'_>) -> Option<Finding> {
-    let (memory, least) = (look.facts.memory_bytes, look.wants.memory_bytes_min);
-    let detail = format!("the node has {} MiB of memory; {} needs {} MiB", memory >> 20, look.who(), least >> 20);
+fn memory(snapshot: &HostSnapshot<'_>) -> Option<Finding> {
+    let (memory, least) = (snapshot.facts.memory_bytes, snapshot.wants.memory_bytes_min);
+    let detail = format!("the node has {} MiB of memory; {} needs {} MiB", memory >> 20, snapshot.who(), least >> 20);
     (memory < least).then(|| warning(Check::InsufficientMemory, detail, "choose a larger machine"))
 }

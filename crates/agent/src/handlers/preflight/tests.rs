@@ -336,7 +336,7 @@ fn swap_and_cgroup_v1_are_reported() {
 fn unsynchronized_clock_is_reported_and_an_unknown_one_is_not_counted() {
     let mut world = World::healthy();
     world.machine.clock = ClockSync::ByNobody;
-    world.assert_finding(Check::ClockUnsynchronized, WARNING, &["no time service keeps the clock"]);
+    world.assert_finding(Check::ClockUnsynchronized, WARNING, &["no time service synchronizes the clock"]);
     world.machine.clock = ClockSync::NotYet { by: "chrony".to_owned() };
     world.assert_finding(Check::ClockUnsynchronized, WARNING, &["chrony runs"]);
     let all = World::healthy().report().passed;

@@ -15,24 +15,28 @@ const FOLDERS: [&str; 2] = ["/etc/systemd/system", "/run/systemd/system"];
 /// Folders of the environment files that a release's units read.
 const ENVIRONMENTS: [&str; 2] = ["/etc/default", "/etc/sysconfig"];
 
-pub(super) fn check(look: &HostSnapshot<'_>, report: &mut Report) {
-    if look.wants.units.is_empty() {
+pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
+    if snapshot.wants.units.is_empty() {
         return;
     }
     report.record(
-        look.wants.units.iter().flat_map(|unit| FOLDERS.iter().filter_map(move |folder| masked(look, folder, unit))),
+        snapshot
+            .wants
+            .units
+            .iter()
+            .flat_map(|unit| FOLDERS.iter().filter_map(move |folder| masked(snapshot, folder, unit))),
     );
-    report.record(overridden(look));
-    if !look.wants.reserved_variables.is_empty() {
-        report.record(settings(look));
+    report.record(overridden(snapshot));
+    if !snapshot.wants.reserved_variables.is_empty() {
+        report.record(settings(snapshot));
     }
-    report.record(environments(look).into_iter().filter_map(|(path, text)| proxy(look, &path, &text)));
+    report.record(environments(snapshot).into_iter().filter_map(|(path, text)| proxy(snapshot, &path, &text)));
 }
 
 /// Finds a unit that is masked by a link to `/dev/null` or an empty file, or replaced by a file of the same name.
-fn masked(look: &HostSnapshot<'_>, folder: &str, unit: &str) -> Option<Finding> {
+fn masked(snapshot: &HostSnapshot<'_>, folder: &str, unit: &str) -> Option<Finding> {
     let path = format!("{folder}/{unit}");
-    match look.tree.link(&path) {
+    match snapshot.tree.link(&path) {
         Some(target) if target == "/dev/null" => {
             let finding = blocking(Check::UnitMasked, format!("{unit} is masked"), format!("systemctl unmask {unit}"));
             return Some(with_evidence(finding, format!("{path} -> /dev/null")));
@@ -41,7 +45,7 @@ fn masked(look: &HostSnapshot<'_>, folder: &str, unit: &str) -> Option<Finding> 
         Some(_) => return None,
         None => {}
     }
-    let text = look.tree.own_text(&path)?;
+    let text = snapshot.tree.own_text(&path)?;
     let how = if text.trim().is_empty() {
         "masked by an empty file"
     } else {
@@ -56,25 +60,25 @@ fn masked(look: &HostSnapshot<'_>, folder: &str, unit: &str) -> Option<Finding> 
 }
 
 /// Returns the paths of the units' drop-ins.
-fn drop_ins(look: &HostSnapshot<'_>) -> Vec<String> {
+fn drop_ins(snapshot: &HostSnapshot<'_>) -> Vec<String> {
     let mut files = Vec::new();
-    for unit in &look.wants.units {
+    for unit in &snapshot.wants.units {
         for folder in FOLDERS {
             let folder = format!("{folder}/{unit}.d");
-            let names = look.tree.own_names(&folder).into_iter().filter(|name| name.ends_with(".conf"));
+            let names = snapshot.tree.own_names(&folder).into_iter().filter(|name| name.ends_with(".conf"));
             files.extend(names.map(|name| format!("{folder}/{name}")));
         }
     }
     files
 }
 
-fn overridden(look: &HostSnapshot<'_>) -> Vec<Finding> {
-    let mut files = drop_ins(look);
-    files.extend(environments(look).into_iter().map(|(path, _)| path));
+fn overridden(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {
+    let mut files = drop_ins(snapshot);
+    files.extend(environments(snapshot).into_iter().map(|(path, _)| path));
     if files.is_empty() {
         return Vec::new();
     }
-    let detail = format!("files that override the units of {} exist: {}", look.who(), listed(&files));
+    let detail = format!("files that override the units of {} exist: {}", snapshot.who(), listed(&files));
     vec![warning(
         Check::UnitOverridden,
         detail,
@@ -83,24 +87,24 @@ fn overridden(look: &HostSnapshot<'_>) -> Vec<Finding> {
 }
 
 /// Returns the existing environment files with their content.
-fn environments(look: &HostSnapshot<'_>) -> Vec<(String, String)> {
-    let names = look.wants.units.iter().map(|unit| unit.trim_end_matches(".service"));
+fn environments(snapshot: &HostSnapshot<'_>) -> Vec<(String, String)> {
+    let names = snapshot.wants.units.iter().map(|unit| unit.trim_end_matches(".service"));
     let paths = names.flat_map(|name| ENVIRONMENTS.map(|folder| format!("{folder}/{name}")));
-    paths.filter_map(|path| look.tree.own_text(&path).map(|text| (path, text))).collect()
+    paths.filter_map(|path| snapshot.tree.own_text(&path).map(|text| (path, text))).collect()
 }
 
 /// Finds environment files and drop-ins that set reserved variables. The values stay out of the report, because some are secret.
-fn settings(look: &HostSnapshot<'_>) -> Vec<Finding> {
-    let of_files = environments(look).into_iter().map(|(path, text)| (path, of_environment_file(&text)));
-    let of_drop_ins = drop_ins(look).into_iter().filter_map(|path| {
-        let names = of_drop_in(&look.tree.own_text(&path)?);
+fn settings(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {
+    let of_files = environments(snapshot).into_iter().map(|(path, text)| (path, of_environment_file(&text)));
+    let of_drop_ins = drop_ins(snapshot).into_iter().filter_map(|path| {
+        let names = of_drop_in(&snapshot.tree.own_text(&path)?);
         Some((path, names))
     });
     let found = of_files.chain(of_drop_ins).filter_map(|(path, names)| {
         let set: Vec<String> =
-            look.wants.reserved_variables.iter().filter(|name| names.contains(name)).cloned().collect();
+            snapshot.wants.reserved_variables.iter().filter(|name| names.contains(name)).cloned().collect();
         let detail =
-            format!("{path} sets {}, which overrides a setting of the platform for {}", listed(&set), look.who());
+            format!("{path} sets {}, which overrides a setting of the platform for {}", listed(&set), snapshot.who());
         let fix = format!("remove {} from {path}", listed(&set));
         (!set.is_empty()).then(|| blocking(Check::SettingsOverridden, detail, fix))
     });
@@ -132,7 +136,7 @@ fn of_drop_in(text: &str) -> Vec<String> {
 }
 
 /// Finds a proxy through which the cluster's nodes would connect to each other.
-fn proxy(look: &HostSnapshot<'_>, path: &str, text: &str) -> Option<Finding> {
+fn proxy(snapshot: &HostSnapshot<'_>, path: &str, text: &str) -> Option<Finding> {
     let value = |wanted: &str| {
         let lines = text.lines().filter_map(|line| line.trim().trim_start_matches("export ").split_once('='));
         let mut of_name =
@@ -142,7 +146,7 @@ fn proxy(look: &HostSnapshot<'_>, path: &str, text: &str) -> Option<Finding> {
     let set =
         ["HTTPS_PROXY", "HTTP_PROXY"].into_iter().find(|name| value(name).is_some_and(|value| !value.is_empty()))?;
     let exempt = value("NO_PROXY").unwrap_or_default();
-    let address: IpAddr = look.facts.addresses.first()?.parse().ok()?;
+    let address: IpAddr = snapshot.facts.addresses.first()?.parse().ok()?;
     if exempt.split(',').any(|entry| covers(entry.trim(), address)) {
         return None;
     }

@@ -29,7 +29,7 @@ async fn replayed_task_returns_its_recorded_end_and_does_not_run_again() {
         assert_eq!(lines, std::slice::from_ref(&first));
         world.restart().await.unwrap();
     }
-    // This holds for an expired envelope and for one with a lower fence.
+    // A recorded end is also returned for an expired envelope, and for one with a lower fence.
     world.end(&TaskStatement { fence: 9, ..statement(2) }).await;
     let late = TaskStatement { expires_at: earlier(std::time::Duration::from_secs(5)), ..statement(1) };
     assert_eq!(world.end(&late).await, first);
@@ -93,7 +93,7 @@ async fn truncated_end_line_reads_as_interrupted() {
     let head = world.text(HEAD).await;
     world.runner.cancel(task(1));
     end(lines).await;
-    // The agent died while it wrote the end, which it had reported to no one.
+    // The agent died while it wrote the end line. It had not reported the end.
     let whole = world.text(LEDGER).await;
     write(&world, whole.as_bytes()[..whole.len() - 9].to_vec()).await;
     world.write(HEAD, head.as_bytes()).await;
@@ -131,7 +131,7 @@ async fn begin_lines_lost_in_a_crash_are_read_from_the_head() {
             drop(begun(world.send(&cancellable(number)).await.ok().unwrap()).await);
         }
         let (whole, head) = (world.text(LEDGER).await, world.text(HEAD).await);
-        // The third beginning made the first two durable in the ledger, and itself: there it must not be missing.
+        // The third begin line syncs the ledger file. From then on all three lines are durable there, and a missing one is damage.
         let is_in_head = running < 3;
         for length in (durable..whole.len()).step_by(11) {
             std::fs::write(world.file(LEDGER), &whole.as_bytes()[..length]).unwrap();
@@ -182,7 +182,7 @@ async fn lines_that_a_crash_zeroed_before_they_were_durable_are_read_from_the_he
 }
 
 #[tokio::test]
-async fn record_of_the_third_beginning_in_a_row_is_durable_in_the_head() {
+async fn third_consecutive_begin_record_is_durable() {
     let world = World::new().await;
     for number in 1..=3 {
         drop(begun(world.send(&cancellable(number)).await.ok().unwrap()).await);
@@ -212,7 +212,7 @@ async fn head_of_an_older_agent_has_shorter_records() {
 #[tokio::test]
 async fn torn_record_is_never_the_newest_durable_one() {
     let mut world = World::new().await;
-    // Ends one after the other are not durable in the head: they share a record, and the other stays whole.
+    // Consecutive end lines overwrite the same head record without a sync, so the other record stays intact.
     let lines = [
         begun(world.send(&cancellable(1)).await.ok().unwrap()).await,
         begun(world.send(&cancellable(2)).await.ok().unwrap()).await,
@@ -234,8 +234,15 @@ async fn torn_record_is_never_the_newest_durable_one() {
     assert_eq!(world.ended().await, [task(1), task(2)]);
 }
 
+/// Flips a bit of each of these bytes.
+fn damaged(text: &str, places: &[usize]) -> Vec<u8> {
+    let mut damaged = text.as_bytes().to_vec();
+    places.iter().for_each(|at| damaged[*at] ^= 1);
+    damaged
+}
+
 #[tokio::test]
-async fn one_intact_head_record_suffices_and_without_any_no_task_runs() {
+async fn one_intact_head_record_suffices() {
     let mut world = World::new().await;
     let length = world.text(HEAD).await.len();
     world.end(&statement(1)).await;
@@ -243,25 +250,26 @@ async fn one_intact_head_record_suffices_and_without_any_no_task_runs() {
     assert_eq!((whole.len(), whole.lines().count()), (length, 2));
     let records = whole.lines().map(|record| serde_json::from_str::<serde_json::Value>(record).unwrap());
     let lines: Vec<_> = records.map(|record| record["lines"].as_u64().unwrap()).collect();
-    assert_eq!(lines[0].abs_diff(lines[1]), 1, "the two records are written alternately");
-    // Each record is damaged in its middle, then both.
-    let damaged = |places: &[usize]| {
-        let mut damaged = whole.clone().into_bytes();
-        places.iter().for_each(|at| damaged[*at] ^= 1);
-        damaged
-    };
+    assert_eq!(lines[0].abs_diff(lines[1]), 1, "the two records are not written alternately");
     let ledger = world.text(LEDGER).await;
     for at in [20, length / 2 + 20] {
         world.write(LEDGER, ledger.as_bytes()).await;
-        world.write(HEAD, &damaged(&[at])).await;
+        world.write(HEAD, &damaged(&whole, &[at])).await;
         world.restart().await.unwrap();
         assert_eq!(world.ended().await, [task(1)], "byte {at}");
     }
-    world.write(LEDGER, ledger.as_bytes()).await;
-    world.write(HEAD, &damaged(&[20, length / 2 + 20])).await;
+}
+
+#[tokio::test]
+async fn no_task_runs_without_an_intact_head_record() {
+    let mut world = World::new().await;
+    world.end(&statement(1)).await;
+    let whole = world.text(HEAD).await;
+    world.write(HEAD, &damaged(&whole, &[20, whole.len() / 2 + 20])).await;
     world.restart().await.unwrap();
-    let problem = world.runner.problem().expect("both head records are damaged");
+    let problem = world.runner.problem().expect("no problem is reported");
     assert!(problem.detail.contains("ledger.head is damaged"), "{}", problem.detail);
+    assert_eq!(world.refusal(&statement(2)).await, Code::AgentLedgerDamaged);
 }
 
 #[tokio::test]

@@ -237,7 +237,7 @@ async fn world() -> (World, Copies) {
     let (earlier, present) = (world.enrollment_string("earlier"), world.enrollment_string("present"));
     world.enroll_with(5, &present).await;
     place_file(&world, "/etc/machine-id", Some(b"0198c0de7a3b7c119b540242ac120002\n"));
-    let others = |said: &str| [(REIMAGE, said.to_owned()), (UNINSTALL, said.to_owned()), (ARTIFACT, said.to_owned())];
+    let others = |text: &str| [(REIMAGE, text.to_owned()), (UNINSTALL, text.to_owned()), (ARTIFACT, text.to_owned())];
     for (file, content) in others("3").into_iter().chain([(ENROLL, earlier)]) {
         place_file(&world, file, Some(content.as_bytes()));
     }

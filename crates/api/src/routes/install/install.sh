@@ -193,7 +193,7 @@ refused_max=120
 # ask_once [OPTION…]: requests $path once.
 ask_once() {
     answered=$(
-        exec 2>"$work/said"
+        exec 2>"$work/stderr"
         # Limits the response in half KiB, so that a server cannot fill the disk.
         # shellcheck disable=SC3045 # every sh of the supported systems has it
         ulimit -c 0
@@ -211,30 +211,30 @@ fetch_from_pinned() {
     fetch "$@" --cacert "$work/ca.pem" --capath "$work/none"
 }
 
-curl_said() { sed -n 's/^curl: ([0-9]*) //p' "$work/said" | tail -n 1; }
+curl_error() { sed -n 's/^curl: ([0-9]*) //p' "$work/stderr" | tail -n 1; }
 
 # not_fetched STATUS-OF-CURL
 not_fetched() {
-    said=$(curl_said)
+    error=$(curl_error)
     case $1 in 6 | 7 | 28) ask_proxy "$1" ;; esac
     again='then run the same command again'
     case $1 in
-        6) refuse 7 install_name_unresolved "the control plane's name cannot be resolved: $said" \
+        6) refuse 7 install_name_unresolved "the control plane's name cannot be resolved: $error" \
             "check this machine's name resolution (/etc/resolv.conf, /etc/hosts), $again" ;;
-        7) refuse 7 install_connection_refused "nothing accepts connections at $url: $said" \
+        7) refuse 7 install_connection_refused "nothing accepts connections at $url: $error" \
             "check that the control plane runs there and that no firewall blocks this machine, $again" ;;
-        28) refuse 8 install_timed_out "$url does not respond in time: $said" \
+        28) refuse 8 install_timed_out "$url does not respond in time: $error" \
             "check that no firewall drops this machine's packets, $again" ;;
-        35) refuse 7 install_tls_failed "the TLS handshake with $url failed: $said" \
+        35) refuse 7 install_tls_failed "the TLS handshake with $url failed: $error" \
             "check which program listens at that port, $again" ;;
         51 | 58 | 60 | 77 | 82 | 83 | 90 | 91) refuse 4 install_tls_untrusted \
-            "the server at $url is not the control plane of this enrollment string: $said" \
+            "the server at $url is not the control plane of this enrollment string: $error" \
             'check that no proxy between this machine and the control plane terminates TLS: agents refuse it' ;;
-        18 | 52 | 55 | 56 | 92 | 95) refuse 7 install_connection_broken "the connection to $url was interrupted: $said" "run the same command again" ;;
-        23) refuse 7 disk_full "a download cannot be written to $work: $said" "free space there, or set TMPDIR to a directory with free space, $again" ;;
+        18 | 52 | 55 | 56 | 92 | 95) refuse 7 install_connection_broken "the connection to $url was interrupted: $error" "run the same command again" ;;
+        23) refuse 7 disk_full "a download cannot be written to $work: $error" "free space there, or set TMPDIR to a directory with free space, $again" ;;
         153) refuse 1 install_download_failed "the server at $url sends more than a control plane does" \
             "check that this is the control plane, $again" ;;
-        *) refuse 1 install_download_failed "a download from $url failed: curl ended with $1: $said" "see man curl for $1, $again" ;;
+        *) refuse 1 install_download_failed "a download from $url failed: curl ended with $1: $error" "see man curl for $1, $again" ;;
     esac
 }
 
@@ -253,17 +253,17 @@ ask_proxy() {
     done
     # The proxy's URL can contain a password: curl reads it from a file, and messages show it without.
     shown=$(printf '%s' "$proxy" | sed 's#^\([a-z0-9]*://\)\{0,1\}.*@#\1#')
-    heard=$(printf '%s' "$proxy" | sed 's#["\\]#\\&#g; s#.*#proxy = "&"#' | curl -q --silent --show-error --globoff --insecure --config - --connect-timeout 10 \
-        --max-time 20 --output /dev/null --write-out '%{http_connect}' "$url/livez" 2>"$work/proxy-said")
+    answered=$(printf '%s' "$proxy" | sed 's#["\\]#\\&#g; s#.*#proxy = "&"#' | curl -q --silent --show-error --globoff --insecure --config - --connect-timeout 10 \
+        --max-time 20 --output /dev/null --write-out '%{http_connect}' "$url/livez" 2>"$work/proxy-stderr")
     ended=$?
-    case $ended:$heard in
+    case $ended:$answered in
         0:*) refuse 7 install_proxy_only "$url is reachable only through the proxy $shown, but agents use no proxy" \
             'let this machine reach the ports 7443 and 7444 of the control plane directly' ;;
         *:000 | *:200 | *:) ;;
-        *) refuse 7 install_proxy_refused "$url is not reachable directly, and the proxy $shown answers $heard" \
+        *) refuse 7 install_proxy_refused "$url is not reachable directly, and the proxy $shown answers $answered" \
             'let this machine reach the ports 7443 and 7444 of the control plane directly: agents use no proxy' ;;
     esac
-    words=$(sed -n 's/^curl: ([0-9]*) //p' "$work/proxy-said" | tail -n 1)
+    words=$(sed -n 's/^curl: ([0-9]*) //p' "$work/proxy-stderr" | tail -n 1)
     # curl repeats what it does not understand, including the password.
     case $words in *@*) words="curl ended with $ended" ;; esac
     case $ended in
@@ -395,16 +395,16 @@ is_installed() {
 
 # explain_failure WHAT: reports the last program's error. dpkg ends with a name, so its error line is taken instead.
 explain_failure() {
-    said=$(grep -e '^dpkg: error' -e ' depends on ' "$work/said" | head -n 2 | tr -s '\n ' ' ')
-    said=${said:-$(grep -v '^ *$' "$work/said" | tail -n 1)}
-    if grep -q 'No space left on device' "$work/said"; then
-        refuse 7 disk_full "$1: $said" 'make room there, then run the same command again'
-    elif grep -q -e 'Read-only file system' -e 'Permission denied' -e 'Operation not permitted' "$work/said"; then
-        refuse 4 install_folder_read_only "$1: $said" 'make it writable, then run the same command again'
-    elif grep -q -e 'locked by another process' -e 'unable to lock' "$work/said"; then
-        refuse 5 install_busy "$1: $said" 'wait until the other package installation ends, then run the same command again'
+    error=$(grep -e '^dpkg: error' -e ' depends on ' "$work/stderr" | head -n 2 | tr -s '\n ' ' ')
+    error=${error:-$(grep -v '^ *$' "$work/stderr" | tail -n 1)}
+    if grep -q 'No space left on device' "$work/stderr"; then
+        refuse 7 disk_full "$1: $error" 'make room there, then run the same command again'
+    elif grep -q -e 'Read-only file system' -e 'Permission denied' -e 'Operation not permitted' "$work/stderr"; then
+        refuse 4 install_folder_read_only "$1: $error" 'make it writable, then run the same command again'
+    elif grep -q -e 'locked by another process' -e 'unable to lock' "$work/stderr"; then
+        refuse 5 install_busy "$1: $error" 'wait until the other package installation ends, then run the same command again'
     fi
-    refuse 1 install_package_refused "$1: $said" 'fix the reported error, then run the same command again: it continues where it stopped'
+    refuse 1 install_package_refused "$1: $error" 'fix the reported error, then run the same command again: it continues where it stopped'
 }
 
 # Reports a directory that cannot be written, or a program directory mounted noexec, before anything is changed.
@@ -414,7 +414,7 @@ must_take_files() {
         probe=$folder/.gpuaas-install
         half=$probe
         # Uses cat: the shell's printf reports a full disk as "I/O error".
-        { mkdir -p "$folder" && printf '#!/bin/sh\nexit 0\n' | cat >"$probe" && chmod 755 "$probe"; } 2>"$work/said" || {
+        { mkdir -p "$folder" && printf '#!/bin/sh\nexit 0\n' | cat >"$probe" && chmod 755 "$probe"; } 2>"$work/stderr" || {
             rm -f "$probe" 2>/dev/null
             explain_failure "$folder is not writable"
         }
@@ -436,7 +436,7 @@ fetch_package() {
 # place FILE TARGET MODE: installs a file atomically.
 place() {
     half=$2.new
-    { cp "$1" "$half" && chmod "$3" "$half" && mv -f "$half" "$2"; } 2>"$work/said" || {
+    { cp "$1" "$half" && chmod "$3" "$half" && mv -f "$half" "$2"; } 2>"$work/stderr" || {
         rm -f "$half" 2>/dev/null
         explain_failure "$2 cannot be written"
     }
@@ -450,18 +450,18 @@ restart_replaced() {
     pid=${pid#MainPID=}
     case ${pid:-0}:$(readlink "/proc/${pid:-0}/exe" 2>/dev/null) in
         0:*) ;;
-        *' (deleted)') systemctl restart $unit >"$work/said" 2>&1 || not_started ;;
+        *' (deleted)') systemctl restart $unit >"$work/stderr" 2>&1 || not_started ;;
     esac
 }
 
 install_package() {
     case $kind in
-        deb) dpkg --install "$work/$package" </dev/null 9<&- >"$work/said" 2>&1 || explain_failure "dpkg did not install $package" ;;
+        deb) dpkg --install "$work/$package" </dev/null 9<&- >"$work/stderr" 2>&1 || explain_failure "dpkg did not install $package" ;;
         *)
             mkdir "$work/files"
-            tar -xzf "$work/$package" -C "$work/files" 2>"$work/said" || explain_failure "$package cannot be unpacked"
+            tar -xzf "$work/$package" -C "$work/files" 2>"$work/stderr" || explain_failure "$package cannot be unpacked"
             unpacked=$work/files/${package%.tar.gz}
-            mkdir -p "$programs" "$share" "$units" 2>"$work/said" || explain_failure 'the folders cannot be created'
+            mkdir -p "$programs" "$share" "$units" 2>"$work/stderr" || explain_failure 'the folders cannot be created'
             place "$unpacked/share/gpuaas-agent/install.sh" "$share/install.sh" 755
             place "$unpacked/lib/systemd/system/$unit" "$units/$unit" 644
             place "$unpacked/bin/gpuaas-agent" "$programs/gpuaas-agent" 755
@@ -470,9 +470,9 @@ install_package() {
             ;;
     esac
     # Not for an image: it may run on another kind of machine.
-    [ -n "$root" ] || "$program" --version </dev/null >"$work/said" 2>&1 || explain_failure "$program does not run on this machine"
+    [ -n "$root" ] || "$program" --version </dev/null >"$work/stderr" 2>&1 || explain_failure "$program does not run on this machine"
     restart_replaced
-    { mkdir -p "$state" && chmod 700 "$state" && echo "$sha256" >"$state/package"; } 2>"$work/said" || explain_failure "$state is not writable"
+    { mkdir -p "$state" && chmod 700 "$state" && echo "$sha256" >"$state/package"; } 2>"$work/stderr" || explain_failure "$state is not writable"
 }
 
 # --------------------------------------------------------------------------------------------------------------------------- the node
@@ -493,7 +493,7 @@ must_be_this_node() {
 # Sets outcome; the agent prints its own errors.
 enroll() {
     half=$state/enroll
-    (umask 077 && printf '%s\n' "$string" >"$state/enroll") 2>"$work/said" || explain_failure "$state is not writable"
+    (umask 077 && printf '%s\n' "$string" >"$state/enroll") 2>"$work/stderr" || explain_failure "$state is not writable"
     outcome=$("$program" enroll </dev/null 9<&-)
     ended=$?
     rm -f "$state/enroll"
@@ -503,11 +503,11 @@ enroll() {
 
 # Returns when the agent has reported to systemd that it is connected, or that it keeps trying.
 start() {
-    systemctl enable $unit >"$work/said" 2>&1 || not_started
+    systemctl enable $unit >"$work/stderr" 2>&1 || not_started
     case $1:$(systemctl is-active $unit) in
-        changed:*) systemctl restart $unit >"$work/said" 2>&1 || not_started ;;
+        changed:*) systemctl restart $unit >"$work/stderr" 2>&1 || not_started ;;
         same:active) ;;
-        *) systemctl start $unit >"$work/said" 2>&1 || not_started ;;
+        *) systemctl start $unit >"$work/stderr" 2>&1 || not_started ;;
     esac
     status=$(systemctl show -p StatusText $unit)
     status=${status#StatusText=}
@@ -520,7 +520,7 @@ start() {
 
 not_started() {
     last=$(journalctl -u $unit -n 2 -o cat --no-pager 2>/dev/null | tr '\n' ' ')
-    refuse 1 install_unit_failed "$unit did not start: ${last:-$(tail -n 1 "$work/said")}" "see journalctl -u $unit"
+    refuse 1 install_unit_failed "$unit did not start: ${last:-$(tail -n 1 "$work/stderr")}" "see journalctl -u $unit"
 }
 
 bring_in() {
@@ -606,7 +606,7 @@ remove() {
     fi
     if [ -z "$root" ] && has dpkg-query && dpkg-query -W gpuaas-agent >/dev/null 2>&1; then
         was_there=yes
-        dpkg --purge gpuaas-agent </dev/null 9<&- >"$work/said" 2>&1 || {
+        dpkg --purge gpuaas-agent </dev/null 9<&- >"$work/stderr" 2>&1 || {
             # The agent that is still installed keeps running.
             [ -z "$ran" ] || systemctl start $unit >/dev/null 2>&1
             explain_failure 'dpkg did not remove gpuaas-agent'
@@ -620,7 +620,7 @@ remove() {
     rm -f "$units/$unit.new" "$programs/gpuaas-agent.new" "$programs/.gpuaas-install" "$units/.gpuaas-install" \
         "$root/usr/bin/.gpuaas-install" "$root/var/lib/.gpuaas-install"
     rm -rf "$units/multi-user.target.wants/$unit" "${units:?}/$unit" "$programs/gpuaas-agent" "$share" "$state" \
-        2>"$work/said" || explain_failure 'not everything could be removed'
+        2>"$work/stderr" || explain_failure 'not everything could be removed'
     remove_fixes
     if [ -z "$root" ] && has systemctl; then
         systemctl daemon-reload

@@ -8,28 +8,38 @@ const element = (name, attributes = {}, ...children) => {
   return made;
 };
 
-const resolve = (root, schema) => {
-  const name = schema?.$ref?.split('/').pop();
-  return name ? { name, ...root.components.schemas[name] } : schema ?? {};
+/** A schema, parameter or response, without its reference. */
+const resolve = (root, part) => {
+  const path = part?.$ref?.split('/').slice(1);
+  // A description next to the reference is about this place.
+  return path ? { name: path.at(-1), ...path.reduce((found, name) => found[name], root), ...part } : part ?? {};
 };
+
+/** Most values of an enumeration that are listed instead of its name. */
+const VALUES_MAX = 14;
 
 /** A schema in a few words. */
 const typeOf = (root, schema) => {
   const found = resolve(root, schema);
+  if (found.enum?.length <= VALUES_MAX) return found.enum.join(' | ');
   if (found.name) return found.name;
   if (found.oneOf) return found.oneOf.map((part) => typeOf(root, part)).join(' or ');
   if (found.type === 'array') return `list of ${typeOf(root, found.items)}`;
   return [found.type ?? 'anything'].flat().join(' or ');
 };
 
-/** The fields of an object schema, one row each. */
+/** The fields of an object schema, one row each; of every alternative, if there are several. */
 const fields = (root, schema) => {
   const found = resolve(root, schema);
+  if (found.oneOf && !found.properties) {
+    const alternatives = found.oneOf.flatMap((part) => [element('h4', {}, typeOf(root, part)), fields(root, part)]);
+    return element('div', {}, ...alternatives);
+  }
   const rows = Object.entries(found.properties ?? {}).map(([name, field]) => {
     const need = found.required?.includes(name) ? '' : ', optional';
     return [`${name}`, `${typeOf(root, field)}${need}. ${resolve(root, field).description ?? ''}`];
   });
-  return rows.length ? list(rows) : element('p', { class: 'said' }, typeOf(root, schema));
+  return rows.length ? list(rows) : element('p', { class: 'note' }, typeOf(root, schema));
 };
 
 const list = (rows) =>
@@ -37,39 +47,39 @@ const list = (rows) =>
 
 const bodies = (root, title, content) =>
   Object.entries(content ?? {}).flatMap(([type, { schema }]) => [
-    element('h3', {}, `${title} `, element('span', { class: 'said' }, `${typeOf(root, schema)} (${type})`)),
+    element('h3', {}, `${title} `, element('span', { class: 'note' }, `${typeOf(root, schema)} (${type})`)),
     fields(root, schema),
   ]);
 
-const operation = (root, path, method, said) => {
-  const facts = ['x-role', 'x-cli', 'x-audit', 'x-event']
-    .filter((key) => said[key])
-    .map((key) => [key.slice(2), key === 'x-cli' && !said[key].startsWith('none') ? `gpuaas ${said[key]}` : said[key]]);
-  facts.push(['errors', (said['x-errors'] ?? []).join(', ')]);
-  const parameters = (said.parameters ?? []).map((parameter) => [
+const operation = (root, path, method, described) => {
+  const facts = ['x-permission', 'x-cli', 'x-audit', 'x-event']
+    .filter((key) => described[key])
+    .map((key) => [key.slice(2), key === 'x-cli' && !described[key].startsWith('none') ? `gpuaas ${described[key]}` : described[key]]);
+  facts.push(['errors', (described['x-errors'] ?? []).join(', ')]);
+  const parameters = (described.parameters ?? []).map((parameter) => resolve(root, parameter)).map((parameter) => [
     parameter.name,
     `${typeOf(root, parameter.schema)}, in ${parameter.in}${parameter.required ? '' : ', optional'}. ${parameter.description ?? ''}`,
   ]);
-  const answers = Object.entries(said.responses)
+  const answers = Object.entries(described.responses)
     .filter(([status]) => status.startsWith('2'))
     .flatMap(([status, answer]) => bodies(root, `Response ${status}`, answer.content));
-  const made = element('details', { id: said.operationId },
+  const made = element('details', { id: described.operationId },
     element('summary', {}, element('code', { class: 'method' }, method), element('code', {}, path),
-      element('span', { class: 'said' }, said.summary ?? '')),
+      element('span', { class: 'note' }, described.summary ?? '')),
     list(facts),
     ...(parameters.length ? [element('h3', {}, 'Parameters'), list(parameters)] : []),
-    ...bodies(root, 'Body', said.requestBody?.content),
+    ...bodies(root, 'Body', described.requestBody?.content),
     ...answers);
-  made.dataset.text = `${method} ${path} ${said.operationId} ${made.textContent}`.toLowerCase();
+  made.dataset.text = `${method} ${path} ${described.operationId} ${made.textContent}`.toLowerCase();
   return made;
 };
 
 const render = (root) => {
   const groups = new Map();
   for (const [path, item] of Object.entries(root.paths)) {
-    for (const [method, said] of Object.entries(item)) {
-      const tag = said.tags?.[0] ?? 'other';
-      groups.set(tag, [...(groups.get(tag) ?? []), operation(root, path, method, said)]);
+    for (const [method, described] of Object.entries(item)) {
+      const tag = described.tags?.[0] ?? 'other';
+      groups.set(tag, [...(groups.get(tag) ?? []), operation(root, path, method, described)]);
     }
   }
   const sections = [...groups].map(([tag, operations]) => element('section', {}, element('h2', {}, tag), ...operations));

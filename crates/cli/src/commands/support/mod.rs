@@ -16,6 +16,7 @@ use gpuaas_server::write_private;
 use serde::Serialize;
 use serde_json::json;
 
+use super::overwrite::Overwrite;
 use crate::{cli::Target, output};
 
 /// Most bytes of an added file. Only the end of a longer file is added.
@@ -31,6 +32,8 @@ pub(crate) enum Verb {
         /// File to add, for example the control plane's log; text that looks like a secret is redacted; repeatable
         #[arg(long, value_name = "FILE")]
         add: Vec<PathBuf>,
+        #[command(flatten)]
+        overwrite: Overwrite,
     },
 }
 
@@ -44,7 +47,8 @@ struct BundleResult {
 }
 
 pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow::Result<()> {
-    let Verb::Bundle { file, add } = verb;
+    let Verb::Bundle { file, add, overwrite } = verb;
+    overwrite.check(&file)?;
     let me = client.whoami().await?;
     let mut entries = vec![(
         "about.json".to_owned(),

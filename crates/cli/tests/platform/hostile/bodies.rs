@@ -117,11 +117,11 @@ async fn invalid_bodies_change_nothing() {
         let path = target.path(operation);
         for case in cases(operation) {
             let answer = target.send(&operation.method, &path, &[JSON], case.body.clone()).await;
-            let said = format!("{} with {}: {answer:?}", operation.name, case.what);
-            assert_eq!((answer.status, answer.code()), (case.status, case.code), "{said}");
+            let context = format!("{} with {}: {answer:?}", operation.name, case.what);
+            assert_eq!((answer.status, answer.code()), (case.status, case.code), "{context}");
             assert_documented(&answer, operation, &case.what);
             if let Some(field) = case.field.filter(|field| !field.is_empty()) {
-                assert_eq!(answer.body["field"], field, "{said}");
+                assert_eq!(answer.body["field"], field, "{context}");
             }
             tried += 1;
         }

@@ -45,8 +45,8 @@ async fn unchanged_resource_is_not_sent_again() {
     }
     // Releasing the node's allocation changes the node, so that its earlier tag no longer matches.
     let busy = etag(&target, "/api/v1/nodes/demo-1").await;
-    let allocation = format!("/api/v1/allocations/{}/release", target.allocation);
-    assert_eq!(target.send(&Method::POST, &allocation, &[], "").await.status, 200);
+    let allocation = format!("/api/v1/allocations/{}", target.allocation);
+    assert_eq!(target.send(&Method::DELETE, &allocation, &[], "").await.status, 200);
     let answer = target.send(&Method::GET, "/api/v1/nodes/demo-1", &[("if-none-match", &busy)], "").await;
     assert_eq!((answer.status, &answer.body["state"]), (200, &Value::from("needs_reimage")));
 }

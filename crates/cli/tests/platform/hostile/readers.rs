@@ -20,7 +20,8 @@ use crate::{
     world::{Platform, eventually, show},
 };
 
-/// A connection is closed once its client has taken no data for this long, so that the last one stands at least as long.
+/// The server closes a connection after its client read nothing for this long, so the test takes at least as long. The same as
+/// `STALLED_AFTER` in `crates/server/src/progress.rs`.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 const PACKAGE: &str = "large.deb";
 const PACKAGE_BYTES: u64 = 256 * 1_024 * 1_024;
@@ -112,7 +113,7 @@ async fn clients_that_never_read_are_disconnected_and_use_little_memory() {
     let whoami = send(&platform, Method::GET, "/api/v1/whoami", &[("authorization", &bearer(&platform))], "").await;
     assert_eq!(whoami.status, 200, "{whoami:?}");
     let refused = read_from(&ready, loopback(201, 1), "/install.sh").await;
-    assert_eq!((refused.status, refused.code()), (429, "rate_limited"), "the downloads of one address are limited");
+    assert_eq!((refused.status, refused.code()), (429, "rate_limited"), "the downloads of one address are not limited");
     assert_eq!(refused.headers["retry-after"], "5");
     let taken = read_from(&ready, loopback(202, 1), "/install.sh").await;
     assert_eq!(taken.status, 200, "another address is not served: {taken:?}");

@@ -95,20 +95,20 @@ async fn out_of_order_task_lines_end_a_task_once() {
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
     let node = Node::enrolled(&client, "gpu-1").await;
-    let said = |text: &str| TaskLine::Progress(TaskProgress { text: text.to_owned(), percent: Some(255) });
+    let progress = |text: &str| TaskLine::Progress(TaskProgress { text: text.to_owned(), percent: Some(255) });
     let failed = || TaskLine::Ended(TaskOutcome::Failed { failure: TaskFailure::new(Code::HostFailed, "no") });
     let done = || TaskLine::Ended(TaskOutcome::Succeeded { result: json!({}) });
     let disorder = move |_| {
-        let lines_said = [
-            said("before it began"),
+        let out_of_order = [
+            progress("before it began"),
             done(),
             failed(),
             TaskLine::Interrupted,
             TaskLine::Accepted,
-            said("after"),
+            progress("after"),
             done(),
         ];
-        lines(stream::iter(lines_said))
+        lines(stream::iter(out_of_order))
     };
     let _serving = node.serve(Lies::default().on_task(TaskType::Noop, disorder)).await;
     await_active(&client, "gpu-1").await;

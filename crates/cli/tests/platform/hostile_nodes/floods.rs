@@ -144,17 +144,17 @@ async fn progress_flood_blocks_neither_writer_nor_events() {
     let _permit = CLUSTERS.acquire().await.expect("never closed");
     let fleet = Fleet::start(0).await;
     let client = fleet.client();
-    let said = |number: u64| {
+    let progress = |number: u64| {
         let text = format!("{number} {}", "x".repeat(2_000));
         TaskLine::Progress(TaskProgress { text, percent: None })
     };
     let accepted = || stream::iter([TaskLine::Accepted]);
-    let flooding = move |_| lines(accepted().chain(stream::iter(0_u64..).map(said)));
+    let flooding = move |_| lines(accepted().chain(stream::iter(0_u64..).map(progress)));
     // Slow enough for each line to be read on its own, and far more frequent than rows should change.
     let dripping = move |_| {
         lines(accepted().chain(stream::iter(0_u64..).then(move |number| async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            said(number)
+            progress(number)
         })))
     };
     let lies = [

@@ -149,8 +149,8 @@ async fn expired_certificate_permits_only_renewal_with_a_new_key() {
         assert_eq!(refused.await, None, "{what}");
     }
     let mut control = node.dial(node.tls_config(&issued(1, 25), ALPN_NODE)).await.expect("a handshake");
-    let mut said = Vec::new();
-    let closed = tokio::io::AsyncReadExt::read_to_end(&mut control, &mut said);
+    let mut received = Vec::new();
+    let closed = tokio::io::AsyncReadExt::read_to_end(&mut control, &mut received);
     let closed = tokio::time::timeout(WAIT_MAX, closed).await.expect("the connection closes");
     assert!(closed.is_err() || closed.is_ok_and(|bytes| bytes == 0));
 }

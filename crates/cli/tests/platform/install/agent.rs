@@ -76,7 +76,7 @@ async fn enrollment_string_enrolls_one_machine_once_and_is_recognized_there() {
     for line in
         [format!("node {}", shown["id"].as_str().expect("an id")), "name gpu-07".to_owned(), format!("url {url}")]
     {
-        assert!(status.lines().any(|said| said == line), "{line}: {status}");
+        assert!(status.lines().any(|printed| printed == line), "{line}: {status}");
     }
     assert_eq!(shown["state"], "enrolled");
 }

@@ -119,11 +119,11 @@ async fn refused_by_impostor(stranger: Impostor, code: &'static str, status: i32
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unverified_server_cannot_fill_the_disk_or_print_text() {
-    let said = refused_by_impostor(Impostor::endless(&"x".repeat(64 * 1_024)), "install_download_failed", 1).await;
-    assert!(said.contains("sends more than a control plane does"), "{said}");
+    let printed = refused_by_impostor(Impostor::endless(&"x".repeat(64 * 1_024)), "install_download_failed", 1).await;
+    assert!(printed.contains("sends more than a control plane does"), "{printed}");
     let words = r#"{"code":"packages_missing","detail":"run curl evil | sh","next":"now"}"#;
-    let said = refused_by_impostor(Impostor::refusing("404 Not Found", words), "install_download_failed", 1).await;
-    assert!(said.contains("answered HTTP 404") && !said.contains("evil"), "{said}");
+    let printed = refused_by_impostor(Impostor::refusing("404 Not Found", words), "install_download_failed", 1).await;
+    assert!(printed.contains("answered HTTP 404") && !printed.contains("evil"), "{printed}");
     let elsewhere = Impostor::refusing("302 Found", "<html>Moved</html>");
     assert!(refused_by_impostor(elsewhere, "install_download_failed", 1).await.contains("answered HTTP 302"));
 }
@@ -192,8 +192,11 @@ async fn clock_skew_is_reported_with_size_and_direction() {
         let date = Timestamp::from_millis(now().as_millis() + hours * 3_600_000);
         let there = Impostor::claiming(genuine.certificate_pem()).at(date);
         let string = string_of(&format!("https://{}", there.listen(&genuine).await), &genuine.digest());
-        let said = refused_by(string.encode().expose().to_owned(), vec![], "clock_skewed", 5).await;
-        assert!(said.contains(words) && (said.contains("clock is 36") || said.contains("clock is 35")), "{said}");
+        let printed = refused_by(string.encode().expose().to_owned(), vec![], "clock_skewed", 5).await;
+        assert!(
+            printed.contains(words) && (printed.contains("clock is 36") || printed.contains("clock is 35")),
+            "{printed}"
+        );
     }
 }
 
@@ -204,8 +207,8 @@ async fn proxy_errors_are_reported_without_the_password() {
     let target: SocketAddr = url.trim_start_matches("https://").parse().expect("an address");
     let with = |proxy: SocketAddr| vec![("https_proxy", format!("http://user:secret@{proxy}"))];
     let wants_password = proxy("407 Proxy Authentication Required", None).await;
-    let said = refused(unresolvable_url(), with(wants_password), "install_proxy_refused", 7).await;
-    assert!(said.contains("answers 407") && !said.contains("secret"), "{said}");
+    let printed = refused(unresolvable_url(), with(wants_password), "install_proxy_refused", 7).await;
+    assert!(printed.contains("answers 407") && !printed.contains("secret"), "{printed}");
     let forbids = proxy("403 Forbidden", None).await;
     assert!(refused(unresolvable_url(), with(forbids), "install_proxy_refused", 7).await.contains("answers 403"));
     refused(unresolvable_url(), with(closed_port().await), "install_proxy_unreachable", 7).await;
@@ -215,8 +218,8 @@ async fn proxy_errors_are_reported_without_the_password() {
     refused(not_here, with(leads_there), "install_proxy_only", 7).await;
     // curl's own message about a proxy URL that it cannot parse would contain the password.
     let odd = vec![("https_proxy", format!("http://user:sec@ret\"@{}", closed_port().await))];
-    let said = refused(unresolvable_url(), odd, "install_proxy_unreachable", 7).await;
-    assert!(!said.contains("sec") && !said.contains("ret\"@"), "{said}");
+    let printed = refused(unresolvable_url(), odd, "install_proxy_unreachable", 7).await;
+    assert!(!printed.contains("sec") && !printed.contains("ret\"@"), "{printed}");
     // `http_proxy` alone counts too; a proxy that `no_proxy` excludes for this address does not.
     let plain = vec![("http_proxy", format!("http://{wants_password}"))];
     refused(unresolvable_url(), plain, "install_proxy_refused", 7).await;
@@ -230,6 +233,6 @@ async fn proxy_is_ignored_if_the_control_plane_is_reachable_directly() {
     let platform = Platform::start_with(0, &[("GPUAAS_PACKAGES_DIR", "/nonexistent")]);
     let string = super::machine::string_for(&platform.ready());
     let broken = vec![("https_proxy", format!("http://{}", closed_port().await))];
-    let said = refused_by(string, broken, "packages_missing", 3).await;
-    assert!(said.contains("this control plane has no packages"), "{said}");
+    let printed = refused_by(string, broken, "packages_missing", 3).await;
+    assert!(printed.contains("this control plane has no packages"), "{printed}");
 }

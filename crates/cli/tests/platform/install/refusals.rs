@@ -149,8 +149,8 @@ fn concurrent_installation_is_refused_until_the_first_ends() {
         let mut other = Command::new("sh");
         other.args(["-c", holds]).arg(machine.root()).stdout(Stdio::piped());
         let mut other = other.spawn().expect("a process");
-        let mut said = [0; 6];
-        other.stdout.take().expect("a pipe").read_exact(&mut said).expect("it holds the lock");
+        let mut printed = [0; 6];
+        other.stdout.take().expect("a pipe").read_exact(&mut printed).expect("it holds the lock");
         assert_refused(&machine, &machine.run(shell, &[]), "install_busy", 5);
         assert_refused(&machine, &machine.run(shell, &["--uninstall"]), "install_busy", 5);
         other.kill().and_then(|()| other.wait()).expect("it ends");

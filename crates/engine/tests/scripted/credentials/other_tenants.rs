@@ -4,7 +4,10 @@ use gpuaas_engine::{
     Caller, CommandError, Precondition,
     commands::{access, logs, placement, project, service_account, token, workload},
 };
-use gpuaas_model::{Code, Coded, Health, Lifecycle, Principal, Progress, ProjectId, Recovery, Role, WorkloadId};
+use gpuaas_model::{
+    Code, Coded, Health, Lifecycle, OperationKind, Principal, Progress, ProjectId, Recovery, Role, WorkloadId,
+};
+use gpuaas_planner::OperationRequest;
 use gpuaas_store::{Page, WorkloadRecord};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -38,7 +41,7 @@ async fn workload_of(world: &World, project: ProjectId) -> WorkloadId {
         health: Health::Healthy,
         recovery: Recovery::None,
         fault: None,
-        endpoint: None,
+        endpoints: Vec::new(),
         facts: Default::default(),
         generation: 1,
         observed_generation: 1,
@@ -105,6 +108,10 @@ async fn workload_of_another_project_is_not_found_by_any_command() {
     assert_not_found("adding members", id, workload::add_member(engine, &other_tenant, id, &seen, Value::Null).await);
     assert_not_found("a plan", id, workload::preview_add_member(engine, &other_tenant, id, &seen, Value::Null).await);
     assert_not_found("decommissioning", id, workload::decommission(engine, &other_tenant, id, &seen).await);
+    let request = OperationRequest::of(OperationKind::Upgrade);
+    let preview = workload::preview_operation(engine, &other_tenant, id, &seen, &request).await;
+    assert_not_found("a plan of an operation", id, preview);
+    assert_not_found("an operation", id, workload::start_operation(engine, &other_tenant, id, &seen, request).await);
     assert_not_found("resuming", id, workload::resume(engine, &other_tenant, id, &seen).await);
     assert_not_found("a description of access", id, access::describe(engine, &other_tenant, id).await);
     assert_not_found(

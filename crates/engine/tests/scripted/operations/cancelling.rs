@@ -122,7 +122,7 @@ async fn cancelled_deployment(site: &Site) -> Ended {
     let (end, reaction) = hold("unpacking");
     site.world.nodes.react([reaction]);
     let stop = |of: &WorkloadView| {
-        let action = StepAction::NodeTask { node: of.members[0].node.id, task: TaskType::Rke2Stop };
+        let action = StepAction::NodeTask { node: of.members[0].place.node().unwrap(), task: TaskType::Rke2Stop };
         vec![StepSpec { action, ..task("install", of, 0) }]
     };
     let (_, operation) = site.deploy(stop).await;

@@ -1,12 +1,13 @@
 //! Operations with failures.
 
-use gpuaas_engine::{commands::ping, port::TaskUpdate};
+use gpuaas_engine::commands::ping;
 use gpuaas_model::{
-    AllocationState, Code, Health, MemberEvent, MemberStateName, OperationId, OperationState, StepState, TaskState,
+    AllocationState, Code, Health, Lifecycle, MemberEvent, MemberStateName, OperationId, OperationState, StepState,
+    TaskState,
 };
-use gpuaas_planner::{FailureScope, RecordKind, StepAction, StepSpec};
+use gpuaas_planner::{FailureScope, RecordKind, StepAction, StepKey, StepSpec};
 use gpuaas_store::{MemberRecord, TaskFilter};
-use gpuaas_wire::task::TaskOutcome;
+use gpuaas_wire::{session::TaskLine, task::TaskOutcome};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -83,10 +84,10 @@ async fn member_failure_affects_only_the_member_until_a_resume() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failure_of_workload_scope_is_cleared_by_a_resume() {
+async fn failure_of_operation_scope_is_cleared_by_a_resume() {
     let site = Site::of(1).await;
     let planned = |of: &gpuaas_planner::WorkloadView| {
-        let server = StepSpec { scope: FailureScope::Workload, ..task("server", of, 0) };
+        let server = StepSpec { scope: FailureScope::Operation, ..task("server", of, 0) };
         vec![server, needs(milestone("ready"), &["server"])]
     };
     site.world.nodes.end_tasks([failed(Code::ClusterNotReady, "no readiness")]);
@@ -99,10 +100,32 @@ async fn failure_of_workload_scope_is_cleared_by_a_resume() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn operation_survives_as_many_failed_members_of_a_component_as_may_fail() {
+    let planned = |of: &gpuaas_planner::WorkloadView| {
+        let scope = FailureScope::Component { component: "unit".to_owned(), may_fail: 1 };
+        let unit = |key: &str, at| StepSpec { scope: scope.clone(), ..task(key, of, at) };
+        let second = needs(unit("second", 1), &["settled"]);
+        vec![unit("first", 0), StepSpec { after: vec![StepKey::named("first")], ..milestone("settled") }, second]
+    };
+    let site = Site::of(2).await;
+    site.world.nodes.end_tasks([failed(Code::HostFailed, "broken")]);
+    let ended = site.deploy_and_wait(planned).await;
+    let states = |ended: &crate::site::Ended| ["first", "second"].map(|key| ended.steps[key].state);
+    assert_eq!(states(&ended), [StepState::Failed, StepState::Succeeded]);
+    assert_eq!((ended.workload.lifecycle, ended.workload.fault), (Lifecycle::Running, None));
+    let site = Site::of(2).await;
+    site.world.nodes.end_tasks(vec![failed(Code::HostFailed, "broken"); 2]);
+    let ended = site.deploy_and_wait(planned).await;
+    assert_eq!(states(&ended), [StepState::Failed, StepState::Failed]);
+    assert_eq!(ended.workload.lifecycle, Lifecycle::Failed);
+    assert_eq!(ended.workload.fault.map(|fault| fault.code).as_deref(), Some("host_failed"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn interrupted_task_is_repeated_at_once_up_to_five_times() {
     let site = Site::of(2).await;
     // Interrupted according to the ledger, and as a failure that the agent itself reports.
-    let died = [TaskUpdate::Interrupted, failed(Code::TaskInterrupted, "it died")];
+    let died = [TaskLine::Interrupted, failed(Code::TaskInterrupted, "it died")];
     site.world.nodes.end_tasks(died.iter().cycle().take(4).cloned());
     let ended = site.deploy_and_wait(|of| vec![task("install", of, 0)]).await;
     assert_eq!((ended.operation.state, ended.steps["install"].attempts), (OperationState::Succeeded, 5));
@@ -147,7 +170,7 @@ async fn invalid_task_result_is_a_failure() {
     site.world.nodes.end_tasks([done(json!({ "changed": "perhaps" }))]);
     let ended = site
         .deploy_and_wait(|of| {
-            let node = of.members[0].node.id;
+            let node = of.members[0].place.node().unwrap();
             let stop = StepAction::NodeTask { node, task: gpuaas_model::TaskType::Rke2Stop };
             vec![StepSpec { action: stop, ..task("stop", of, 0) }]
         })
@@ -169,7 +192,7 @@ async fn step_times_out_at_its_deadline() {
 }
 
 /// Starts a deployment that confirms its placement once its first task ends. Returns the sender that ends this task.
-async fn deploy_until_placement(site: &Site, deadline_ms: u64) -> (OperationId, oneshot::Sender<TaskUpdate>) {
+async fn deploy_until_placement(site: &Site, deadline_ms: u64) -> (OperationId, oneshot::Sender<TaskLine>) {
     let (end, reaction) = hold("first");
     site.world.nodes.react([reaction]);
     let confirm = StepAction::Record { record: RecordKind::ConfirmPlacement };

@@ -5,8 +5,10 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use gpuaas_model::{EventKind, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState, TaskType};
-use gpuaas_planner::{StepAction, StepOutput, StepSpec};
+use gpuaas_model::{
+    Endpoint, EventKind, Health, MemberEvent, MemberStateName, OperationState, StepState, TaskState, TaskType,
+};
+use gpuaas_planner::{StepAction, StepOutput, StepSpec, WorkloadView};
 use gpuaas_store::{Gate, StoreError, TaskFilter};
 use serde_json::json;
 
@@ -79,7 +81,7 @@ async fn only_a_task_that_changes_its_node_touches_a_member() {
     let site = Site::of(3).await;
     let ended = site
         .deploy_and_wait(|of| {
-            let node = of.members[1].node.id;
+            let node = of.members[1].place.node().unwrap();
             let stop = StepAction::NodeTask { node, task: TaskType::Rke2Stop };
             vec![task("looks", of, 0), StepSpec { action: stop, ..task("changes", of, 1) }, milestone("other")]
         })
@@ -89,21 +91,27 @@ async fn only_a_task_that_changes_its_node_touches_a_member() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endpoint_is_stored_until_decommission() {
+async fn endpoints_are_stored_by_purpose_until_decommission() {
     let site = Site::of(2).await;
-    let learned = vec![
-        StepOutput::Endpoint("https://10.0.0.2:6443".to_owned()),
+    let outputs = vec![
+        StepOutput::Endpoint { purpose: "api".to_owned(), address: "https://10.0.0.2:6443".to_owned() },
+        StepOutput::Endpoint { purpose: "metrics".to_owned(), address: "https://10.0.0.2:9345".to_owned() },
         StepOutput::Fact("name".to_owned(), json!("gpu-2")),
     ];
-    site.world.kit.set_outputs("start", [Ok(learned)]);
-    let ended = site.deploy_and_wait(|of| vec![task("start", of, 1)]).await;
-    let endpoints: Vec<Option<&str>> = ended.members.iter().map(|member| member.endpoint.as_deref()).collect();
-    assert_eq!(endpoints, [None, Some("https://10.0.0.2:6443")]);
-    assert_eq!(ended.workload.endpoint.as_deref(), Some("https://10.0.0.2:6443"));
+    let moved = StepOutput::Endpoint { purpose: "api".to_owned(), address: "https://10.0.0.3:6443".to_owned() };
+    site.world.kit.set_outputs("start", [Ok(outputs)]);
+    site.world.kit.set_outputs("again", [Ok(vec![moved])]);
+    let planned = |of: &WorkloadView| vec![task("start", of, 1), needs(task("again", of, 1), &["start"])];
+    let ended = site.deploy_and_wait(planned).await;
+    let member = Some(ended.members[1].id);
+    let endpoint =
+        |purpose: &str, address: &str| Endpoint { purpose: purpose.to_owned(), address: address.to_owned(), member };
+    let wanted = [endpoint("metrics", "https://10.0.0.2:9345"), endpoint("api", "https://10.0.0.3:6443")];
+    assert_eq!(ended.workload.endpoints, wanted, "a newer address of the same purpose replaces the earlier one");
     assert_eq!(ended.workload.facts["name"], json!("gpu-2"));
     assert_eq!((ended.workload.generation, ended.workload.observed_generation), (1, 1));
     let decommissioned = site.decommission_and_wait(ended.workload.id, |_| vec![milestone("removed")]).await;
-    assert_eq!(decommissioned.workload.endpoint, None);
+    assert_eq!(decommissioned.workload.endpoints, []);
     assert_eq!((decommissioned.workload.generation, decommissioned.workload.observed_generation), (2, 2));
 }
 

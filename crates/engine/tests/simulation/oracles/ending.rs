@@ -1,7 +1,7 @@
 //! Checks the end of a deployment: the workload runs, nothing is open, and no lease is held.
 
 use gpuaas_model::{
-    AllocationState, Connectivity, Health, Lifecycle, MemberState, OperationState, Recovery, StepState,
+    AllocationState, Connectivity, Endpoint, Health, Lifecycle, MemberState, OperationState, Recovery, StepState,
 };
 use gpuaas_store::StoreError;
 
@@ -19,7 +19,12 @@ pub(super) fn check(rows: &Rows, violations: &mut Vec<String>) {
     require(workload.health == Health::Healthy, format!("its health is {}", workload.health));
     require(workload.recovery == Recovery::None, format!("its recovery is {}", workload.recovery));
     require(workload.observed_generation == workload.generation, "the observed generation is not current".to_owned());
-    require(workload.endpoint.is_some(), "it has no endpoint".to_owned());
+    let server = rows.members.first().map(|member| member.id);
+    let is_its = workload.endpoints.len() == 1 && workload.endpoints[0].member == server;
+    require(
+        is_its && workload.endpoint(Endpoint::API).is_some(),
+        format!("its endpoints are {:?}", workload.endpoints),
+    );
     require(workload.progress.completed == workload.progress.total, "its progress is incomplete".to_owned());
     require(rows.members.len() == rows.nodes.len(), "a member is missing".to_owned());
     for member in &rows.members {
@@ -54,9 +59,9 @@ pub(super) fn check(rows: &Rows, violations: &mut Vec<String>) {
 
 /// Checks that members are in the order of their placement, each on its node.
 pub(super) fn check_placement(world: &World, rows: &Rows, violations: &mut Vec<String>) {
-    let placed: Vec<_> = rows.members.iter().map(|member| (member.name(), member.node)).collect();
+    let placed: Vec<_> = rows.members.iter().map(|member| (member.name(), member.place.node())).collect();
     let names = std::iter::once("server-1".to_owned()).chain((1..).map(|ordinal| format!("agent-{ordinal}")));
-    let wanted: Vec<_> = names.zip(world.nodes().iter().map(|node| node.id)).collect();
+    let wanted: Vec<_> = names.zip(world.nodes().iter().map(|node| Some(node.id))).collect();
     if placed != wanted {
         violations.push(format!("members are {placed:?}, but were placed as {wanted:?}"));
     }

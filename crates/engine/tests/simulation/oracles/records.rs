@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use gpuaas_model::{EventKind, StepState, TaskState};
-use gpuaas_store::EventRecord;
+use gpuaas_planner::{StepProgress, operation_failed};
+use gpuaas_store::{EventRecord, StepRecord};
 use gpuaas_wire::task::TaskOutcome;
 use serde_json::Value;
 
@@ -17,6 +18,7 @@ pub(super) fn check(rows: &Rows, violations: &mut Vec<String>) {
     check_tasks(rows, violations);
     check_steps(rows, violations);
     check_needs(rows, violations);
+    check_failure_scopes(rows, violations);
     check_progress(rows, violations);
     check_last_events(rows, violations);
 }
@@ -101,6 +103,26 @@ fn check_needs(rows: &Rows, violations: &mut Vec<String>) {
             }
         }
     }
+}
+
+/// Checks that no step without an `after` begins once the operation has failed by the scopes of the steps that have failed until then.
+fn check_failure_scopes(rows: &Rows, violations: &mut Vec<String>) {
+    for (_, steps) in &rows.operations {
+        for step in steps.iter().filter(|step| step.spec.after.is_empty()) {
+            let Some(began) = step.started_at else { continue };
+            let before = |other: &&StepRecord| {
+                other.state == StepState::Failed && other.ended_at.is_some_and(|ended| ended < began)
+            };
+            let failed: Vec<StepProgress> = steps.iter().filter(before).map(progress).collect();
+            if operation_failed(&failed) {
+                violations.push(format!("{} began after its operation had failed", step.spec.key));
+            }
+        }
+    }
+}
+
+fn progress(step: &StepRecord) -> StepProgress {
+    StepProgress { spec: step.spec.clone(), state: step.state, attempts: step.attempts, not_before: step.not_before }
 }
 
 /// Checks that a workload's progress never decreases within an operation and never exceeds its total.

@@ -93,7 +93,8 @@ async fn begun(reader: &mut Reader, statement: &TaskStatement) -> Result<Option<
     }
     let held = active(reader, enrolled.node).await?.map(|held| held.id);
     let members = reader.members_on(enrolled.node).await?;
-    let lives = members.iter().any(|member| member.workload == workload && Some(member.allocation) == held);
+    let lives =
+        members.iter().any(|member| member.workload == workload && member.place.allocation() == held && held.is_some());
     let is_its = lives && held == statement.allocation;
     Ok((!is_its).then(|| format!("its allocation {:?} has no member of the workload", statement.allocation)))
 }

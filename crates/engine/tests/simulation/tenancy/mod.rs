@@ -11,18 +11,18 @@ use tenant::Tenant;
 
 use crate::{people::People, plane, world::World};
 
-/// The number of actions of the operator in a seed, one after the other.
+/// Operator actions per seed.
 const ROUNDS: usize = 60;
 /// The wait after the last action, until the last late message has arrived.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// Runs a seed until the operator has done its actions. Violations are recorded in the world.
-pub(crate) async fn play(world: Arc<World>) -> Result<(), String> {
+pub(crate) async fn run_seed(world: Arc<World>) -> Result<(), String> {
     let faults = world.faults().clone();
     (0..faults.replicas).for_each(|slot| plane::start(&world, slot, None));
     let people = People::of(&world);
     let projects = [people.project("red").await?, people.project("blue").await?];
-    people.release().await?;
+    people.import_release().await?;
     let mut nodes = Vec::new();
     for index in 0..faults.nodes {
         nodes.push(people.enroll(index).await?);

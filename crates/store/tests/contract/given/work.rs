@@ -1,7 +1,7 @@
 //! Records of operations, steps and tasks.
 
 use gpuaas_model::*;
-use gpuaas_planner::{FailureScope, Retry, StepAction, StepKey, StepSpec};
+use gpuaas_planner::{FailureScope, Parameters, Retry, StepAction, StepKey, StepSpec};
 use gpuaas_store::*;
 use serde_json::json;
 
@@ -14,6 +14,7 @@ pub(crate) fn operation(workload: &WorkloadRecord) -> OperationRecord {
         workload: workload.id,
         project: workload.project,
         kind: OperationKind::Deploy,
+        parameters: Parameters::new(),
         state: OperationState::Queued,
         requested_by: "token/ada".into(),
         correlation: CorrelationId::from_uuid(uuid()),
@@ -40,7 +41,7 @@ pub(crate) fn step(operation: &OperationRecord, position: u32) -> StepRecord {
         ends: None,
         deadline_ms: 1_000,
         retry: Retry::QUICK,
-        scope: FailureScope::Workload,
+        scope: FailureScope::Operation,
     };
     StepRecord {
         id: StepId::from_uuid(uuid()),

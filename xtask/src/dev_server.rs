@@ -1,4 +1,4 @@
-//! The control plane under test.
+//! A `gpuaas dev` for tests of its API.
 
 use std::{
     fs,
@@ -17,21 +17,23 @@ const READY_TIMEOUT: Duration = Duration::from_secs(120);
 const RATE: &str = "1000000";
 
 /// A running `gpuaas dev` with two nodes; ends when dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     dev: Child,
-    pub(super) url: String,
-    pub(super) ca_file: String,
-    pub(super) token: String,
+    pub(crate) url: String,
+    pub(crate) ca_file: String,
+    pub(crate) token: String,
 }
 
 impl Server {
-    pub(super) fn start(program: &Utf8Path, folder: &Utf8Path) -> anyhow::Result<Self> {
+    /// Starts it in an empty folder. `environment` has further settings.
+    pub(crate) fn start(program: &Utf8Path, folder: &Utf8Path, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
         let ready_file = folder.join("ready.json");
         let log = fs::File::create(folder.join("dev.log")).context("creating the log")?;
         let mut dev = Command::new(program)
             .args(["dev", "--nodes", "2", "--listen", "127.0.0.1:0"])
             .args(["--data-dir", folder.join("data").as_str(), "--ready-file", ready_file.as_str()])
             .envs([("GPUAAS_REQUESTS_PER_TOKEN", RATE), ("GPUAAS_REQUESTS_PER_ADDRESS", RATE)])
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(log)
             .spawn()
@@ -52,14 +54,19 @@ impl Server {
     }
 
     /// Reports whether the token is still valid.
-    pub(super) fn is_token_valid(&self) -> bool {
+    pub(crate) fn is_token_valid(&self) -> bool {
         let request = || -> anyhow::Result<()> {
-            let client = Client::new(&self.url, &fs::read(&self.ca_file)?, &self.token)?;
+            let client = self.client()?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(client.whoami())?;
             Ok(())
         };
         request().is_ok()
+    }
+
+    /// Returns a client with the administrator's token.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::new(&self.url, &fs::read(&self.ca_file)?, &self.token)?)
     }
 }
 

@@ -35,7 +35,7 @@ struct Budgets<K> {
 }
 
 impl<K: Hash + Eq + Clone> RateLimiter<K> {
-    /// Allows `pace` events per second, with bursts of the events of [`BURST`].
+    /// Allows `rate` events per second, with bursts of the events of [`BURST`].
     pub(crate) fn per_second(rate: NonZeroU32) -> Self {
         let kept = Budgets { full_at: HashMap::new(), shared_full_at: Duration::ZERO, swept_at: Duration::ZERO };
         Self { interval: Duration::from_secs(1) / rate.get(), budgets: Mutex::new(kept) }
@@ -71,7 +71,7 @@ impl<K: Hash + Eq + Clone> RateLimiter<K> {
         self.budgets.lock().unwrap_or_else(PoisonError::into_inner).full_at.contains_key(key)
     }
 
-    /// Returns the result of [`Pace::take`] without counting.
+    /// Returns the result of [`Self::take`] without counting.
     pub(crate) fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Duration) -> Result<(), Duration>
     where
         K: Borrow<Q>,
@@ -106,46 +106,46 @@ mod tests {
     const NOW: Duration = Duration::from_secs(1_000);
 
     fn full_limiter() -> RateLimiter<u64> {
-        let pace = RateLimiter::per_second(SLOW);
-        (1..=KEYS_MAX as u64).for_each(|key| pace.take(&key, NOW).expect("the map is not full"));
-        pace
+        let limiter = RateLimiter::per_second(SLOW);
+        (1..=KEYS_MAX as u64).for_each(|key| limiter.take(&key, NOW).expect("the map is not full"));
+        limiter
     }
 
     #[test]
     fn rate_of_a_key_does_not_limit_others() {
-        let pace: RateLimiter<u64> = RateLimiter::per_second(SLOW);
-        assert!((0..4).all(|_| pace.take(&1, NOW).is_ok()), "a burst of four seconds");
-        assert_eq!(pace.take(&1, NOW), Err(Duration::from_secs(1)));
-        assert!(pace.take(&2, NOW).is_ok());
+        let limiter: RateLimiter<u64> = RateLimiter::per_second(SLOW);
+        assert!((0..4).all(|_| limiter.take(&1, NOW).is_ok()), "a burst of four seconds");
+        assert_eq!(limiter.take(&1, NOW), Err(Duration::from_secs(1)));
+        assert!(limiter.take(&2, NOW).is_ok());
         let later = NOW + Duration::from_secs(1);
-        assert!(pace.take(&1, later).is_ok());
-        assert_eq!(pace.take(&1, later), Err(Duration::from_secs(1)));
+        assert!(limiter.take(&1, later).is_ok());
+        assert_eq!(limiter.take(&1, later), Err(Duration::from_secs(1)));
     }
 
     #[test]
     fn peek_counts_nothing() {
-        let pace: RateLimiter<u64> = RateLimiter::per_second(SLOW);
-        assert!((0..100).all(|_| pace.peek(&1, NOW).is_ok()));
-        (0..4).for_each(|_| pace.take(&1, NOW).expect("within the burst"));
-        assert_eq!(pace.peek(&1, NOW), Err(Duration::from_secs(1)));
+        let limiter: RateLimiter<u64> = RateLimiter::per_second(SLOW);
+        assert!((0..100).all(|_| limiter.peek(&1, NOW).is_ok()));
+        (0..4).for_each(|_| limiter.take(&1, NOW).expect("within the burst"));
+        assert_eq!(limiter.peek(&1, NOW), Err(Duration::from_secs(1)));
     }
 
     #[test]
     fn stored_key_keeps_its_own_rate_while_the_map_is_full() {
-        let pace = full_limiter();
-        let others = (1_000_000..1_000_100).filter(|key| pace.take(key, NOW).is_ok()).count();
+        let limiter = full_limiter();
+        let others = (1_000_000..1_000_100).filter(|key| limiter.take(key, NOW).is_ok()).count();
         assert_eq!(others, 4, "keys that are not stored share one rate");
-        assert!(pace.peek(&2_000_000, NOW).is_err());
-        assert!((0..3).all(|_| pace.take(&1, NOW).is_ok()), "three of its burst remain");
-        assert!(pace.take(&1, NOW).is_err());
-        assert_eq!(pace.budgets.lock().unwrap().full_at.len(), KEYS_MAX);
+        assert!(limiter.peek(&2_000_000, NOW).is_err());
+        assert!((0..3).all(|_| limiter.take(&1, NOW).is_ok()), "three of its burst remain");
+        assert!(limiter.take(&1, NOW).is_err());
+        assert_eq!(limiter.budgets.lock().unwrap().full_at.len(), KEYS_MAX);
     }
 
     #[test]
     fn keys_with_a_full_budget_are_dropped_while_the_map_is_full() {
-        let pace = full_limiter();
+        let limiter = full_limiter();
         let later = NOW + Duration::from_secs(2);
-        (1_000_000..1_000_100).for_each(|key| pace.take(&key, later).expect("each key has its own rate"));
-        assert_eq!(pace.budgets.lock().unwrap().full_at.len(), 100);
+        (1_000_000..1_000_100).for_each(|key| limiter.take(&key, later).expect("each key has its own rate"));
+        assert_eq!(limiter.budgets.lock().unwrap().full_at.len(), 100);
     }
 }

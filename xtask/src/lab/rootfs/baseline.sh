@@ -1,16 +1,16 @@
 #!/bin/sh
-# Makes of a container what a kubelet takes for a machine. Runs once per boot, before sysinit.target.
+# Prepares a container so that a kubelet accepts it as a machine. Runs once per boot, before sysinit.target.
 set -eu
 
-# Cgroups of version 1 come read-only, but for systemd's own; kubelet and containerd make groups in all of them.
+# Cgroups of version 1 are mounted read-only, except systemd's own; kubelet and containerd create groups in all of them.
 while read -r _ point kind options _; do
     case "$kind $options" in
     "cgroup ro"* | "cgroup2 ro"*) mount -o remount,bind,rw "$point" ;;
     esac
 done </proc/self/mounts
 
-# What these hold is the whole machine's, so that a node has its own of each: a file with the value that the machine has, writable, and lost with
-# the boot as a real one's is. Nothing of it has an effect: it is what kubelets and operators write, and read back.
+# These parameters are shared by the whole machine, so each node gets its own files with the present values. The files are writable and lost at
+# the next boot, like real parameters. A value written there has no effect: kubelets and operators only read it back.
 own=/run/gpuaas-lab/sysctl
 mkdir -p "$own"
 for name in \
@@ -23,5 +23,5 @@ for name in \
     mount --bind "$file" "/proc/sys/$name"
 done
 
-# A kubelet shares what it mounts with the pods, and pods with it.
+# Kubelet and pods share their mounts with each other.
 mount --make-rshared /

@@ -1,0 +1,69 @@
+//! Where commands write: the result to stdout, as one document with `-o json`, and everything else to stderr.
+
+use std::process::{Command, Output};
+
+use crate::world::{GPUAAS, Platform};
+
+const CREATE_ACCOUNT: [&str; 6] = ["service-account", "create", "ci", "--role", "viewer", "--project=ml"];
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn result_is_one_document_on_stdout_and_hints_are_on_stderr() {
+    let platform = Platform::start(0);
+    for arguments in [
+        &["project", "create", "ml"][..],
+        &CREATE_ACCOUNT,
+        &["service-account", "token", "ci", "--project", "ml"],
+        &["node", "register", "gpu-1"],
+        &["node", "retire", "gpu-1", "--yes"],
+        &["token", "create", "ada", "--role", "viewer", "--project", "ml"],
+        &["context", "set", "cp"],
+        &["context", "use", "cp"],
+        &["context", "delete", "cp", "--yes"],
+    ] {
+        let ended = platform.gpuaas(&[arguments, &["-o", "json"]].concat());
+        let result = serde_json::from_slice::<serde_json::Value>(&ended.stdout);
+        assert!(result.is_ok_and(|of| of.is_object()), "{arguments:?}: {}", text(&ended.stdout));
+        assert_eq!(text(&ended.stderr), "", "{arguments:?}");
+    }
+    let deleted = platform.gpuaas(&["service-account", "delete", "ci", "--project", "ml", "--yes"]);
+    assert_eq!(text(&deleted.stdout), "Service account ci is deleted.\n");
+    let created = platform.gpuaas(&CREATE_ACCOUNT);
+    assert_eq!(text(&created.stdout), "Service account ci is created.\n");
+    assert_eq!(text(&created.stderr), "create a token: gpuaas service-account token ci --project ml\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contradictory_input_is_refused_and_empty_variables_count_as_unset() {
+    let platform = Platform::start(0);
+    let run = |arguments: &[&str], environment: &[(&str, &str)]| -> Output {
+        let mut command = Command::new(GPUAAS);
+        command.args(arguments).env("XDG_CONFIG_HOME", platform.file("config"));
+        command.env("GPUAAS_READY_FILE", &platform.ready_file).envs(environment.iter().copied());
+        command.output().expect("gpuaas runs")
+    };
+    assert!(run(&["project", "create", "ml"], &[]).status.success());
+    let role = ["token", "create", "ada", "--role", "platform-admin"];
+    let refused = run(&[&role[..], &["--project", "ml"]].concat(), &[]);
+    assert_eq!(refused.status.code(), Some(4), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("field: project"), "{}", text(&refused.stderr));
+    let reversed = run(&["audit", "list", "--since", "1m", "--until", "5m"], &[]);
+    assert_eq!(reversed.status.code(), Some(4), "{}", text(&reversed.stderr));
+
+    let unknown = run(&["workload", "deploy", "rke2", "--name", "x", "--server", "demo-9", "--project", "ml"], &[]);
+    assert_eq!(unknown.status.code(), Some(3), "{}", text(&unknown.stderr));
+    assert!(text(&unknown.stderr).starts_with("error: --server demo-9: the project holds no node demo-9"));
+
+    let empty = ["GPUAAS_PROJECT", "GPUAAS_SERVER", "GPUAAS_TOKEN", "GPUAAS_CONTEXT", "GPUAAS_CA_FILE"];
+    let ended = run(&role, &empty.map(|name| (name, "")));
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    assert!(run(&["whoami"], &[("GPUAAS_READY_FILE", "")]).status.code() == Some(2), "there is no context either");
+
+    let ready = platform.ready_file.to_string_lossy().into_owned();
+    let refused = run(&["server", "restore", &ready, "--data-dir", &platform.file("other").to_string_lossy()], &[]);
+    let shown = text(&refused.stderr);
+    assert!(shown.starts_with(&format!("error: {ready} is not a backup of GPUaaS (backup_invalid)\n")), "{shown}");
+}

@@ -1,0 +1,97 @@
+//! Traces: the control plane sends them to a collector, and one trace follows a deployment from its request to its tasks.
+
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use http::Response;
+use http_body_util::{BodyExt, Empty};
+use hyper::{body::Bytes, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use opentelemetry_proto::tonic::{collector::trace::v1::ExportTraceServiceRequest, trace::v1::Span};
+use prost::Message;
+use tokio::net::TcpListener;
+
+use crate::world::{Platform, eventually};
+
+const CORRELATION: &str = "0198c0de-7a3b-7c11-9b54-0242ac1200aa";
+
+/// The receiving end of a collector.
+struct Collector {
+    url: String,
+    spans: Arc<Mutex<Vec<Span>>>,
+}
+
+impl Collector {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let spans: Arc<Mutex<Vec<Span>>> = Arc::default();
+        let received = spans.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let received = received.clone();
+                let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+                    let received = received.clone();
+                    async move {
+                        assert_eq!(request.uri().path(), "/v1/traces");
+                        let body = request.into_body().collect().await.expect("a body").to_bytes();
+                        let sent = ExportTraceServiceRequest::decode(body).expect("traces in OTLP");
+                        let of_resources = sent.resource_spans.into_iter().flat_map(|of| of.scope_spans);
+                        received.lock().expect("a lock").extend(of_resources.flat_map(|of| of.spans));
+                        Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+                    }
+                });
+                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        Self { url, spans }
+    }
+
+    /// Returns the spans of a trace.
+    fn trace(&self, id: &str) -> Vec<Span> {
+        let spans = self.spans.lock().expect("a lock");
+        spans
+            .iter()
+            .filter(|span| span.trace_id.iter().map(|byte| format!("{byte:02x}")).eq(pairs(id)))
+            .cloned()
+            .collect()
+    }
+}
+
+/// Returns the bytes of a UUID, each as two hex digits.
+fn pairs(uuid: &str) -> impl Iterator<Item = String> {
+    let digits: Vec<char> = uuid.chars().filter(|digit| *digit != '-').collect();
+    (0..digits.len() / 2).map(move |at| digits[2 * at..2 * at + 2].iter().collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployment_is_one_trace_from_its_request_to_its_tasks() {
+    let collector = Collector::start().await;
+    let platform = Platform::with_release(1, &[("GPUAAS_OTLP_ENDPOINT", &collector.url)]).await;
+    let client = platform.client().with_correlation_id(CORRELATION);
+    let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
+    assert_eq!(platform.await_end(&started).await.operation.state, "succeeded");
+    eventually("the operation's span does not arrive", async || {
+        collector.trace(CORRELATION).iter().any(|span| span.name == "operation")
+    })
+    .await;
+    let trace = collector.trace(CORRELATION);
+    let names: BTreeSet<&str> = trace.iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(names, BTreeSet::from(["operation", "request", "step", "task"]));
+    let parent =
+        |span: &Span| trace.iter().find(|other| other.span_id == span.parent_span_id).map(|of| of.name.as_str());
+    for span in &trace {
+        let expected = match span.name.as_str() {
+            "step" => Some("operation"),
+            "task" => Some("step"),
+            _ => None,
+        };
+        assert_eq!(parent(span), expected, "{span:?}");
+        assert_eq!(span.parent_span_id.is_empty(), expected.is_none(), "{span:?}");
+    }
+    let secret = platform.ready()["token"].as_str().expect("a token").to_owned();
+    assert!(!format!("{:?}", collector.spans.lock().expect("a lock")).contains(&secret), "a span contains a token");
+}

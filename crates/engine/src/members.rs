@@ -1,0 +1,60 @@
+//! Changes of members: their state with the health that follows from it, and whether a task may have changed their node.
+
+use gpuaas_model::{Health, MemberEvent, MemberId, MemberState, Timestamp};
+use gpuaas_planner::{StepAction, StepSpec};
+use gpuaas_store::{MemberRecord, Tx};
+
+use crate::{error::EngineError, record::EventScope, rows::OperationRows};
+
+/// Applies an event to a member and records it. An illegal transition is an error and leaves the member unchanged; the caller then fails
+/// the step.
+pub(crate) async fn change_member(
+    tx: &mut Tx,
+    rows: &mut OperationRows,
+    id: MemberId,
+    event: MemberEvent,
+    now: Timestamp,
+) -> Result<(), EngineError> {
+    let (operation, events) = (rows.operation.id, EventScope::of(&rows.operation));
+    let Some(member) = rows.of.members.iter_mut().find(|member| member.id == id) else { return Ok(()) };
+    let state = member.state.on(event, now).inspect_err(|illegal| {
+        tracing::warn!(member = %id, %illegal, "a plan requested an illegal transition");
+    })?;
+    let before = member.state.name();
+    member.state = state;
+    member.last_operation = Some(operation);
+    set_health_from_state(member);
+    *member = tx.update_member(member, before).await?;
+    events.member(tx, member).await?;
+    if member.state == MemberState::Removed {
+        rows.of.workload.forget_machine_of(member);
+    }
+    Ok(())
+}
+
+/// Sets a member's health from its state alone; later reports of its unit may change it.
+fn set_health_from_state(member: &mut MemberRecord) {
+    use MemberState as S;
+    member.health = match member.state {
+        S::Pending | S::Preparing { .. } | S::Bootstrapping { .. } | S::Joining { .. } => Health::Progressing,
+        S::Ready { .. } | S::Stopped { .. } | S::Drained { .. } => Health::Healthy,
+        S::Removed => Health::None,
+        S::Draining { .. } | S::Removing { .. } => Health::Progressing,
+        S::Failed { .. } => Health::Failed,
+    };
+    if member.health != Health::Failed {
+        member.fault = None;
+    }
+}
+
+/// Marks a member as touched before the first task that may leave something on its node: anything found there from now on belongs to the
+/// member.
+pub(crate) async fn mark_touched(tx: &mut Tx, rows: &mut OperationRows, spec: &StepSpec) -> Result<(), EngineError> {
+    let changes = matches!(&spec.action, StepAction::NodeTask { task, .. } if task.changes_host());
+    let member = rows.of.members.iter_mut().find(|member| Some(member.id) == spec.member);
+    if let Some(member) = member.filter(|member| changes && !member.touched) {
+        member.touched = true;
+        *member = tx.update_member(member, member.state.name()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! One step within a transaction. Each change of a step's state is a method here, which writes the row and its event together.
+
+use std::time::Duration;
+
+use gpuaas_model::{Code, Fault, FaultClass, MemberEvent, NextAction, NodeId, StepState, Timestamp};
+use gpuaas_planner::{App, StepAction, status::FaultChange};
+use gpuaas_store::{StepRecord, Tx};
+use gpuaas_wire::task::TaskFailure;
+
+use crate::{
+    dispatch::{Origin, Outgoing, StepStartError, TaskEnd},
+    engine::Engine,
+    error::EngineError,
+    members::{change_member, mark_touched},
+    outputs::{OutputError, store_outputs},
+    ownership::{self, NodeAccess},
+    record::EventScope,
+    rows::OperationRows,
+};
+
+/// Attempts of a step whose last one was interrupted after which an operator must look into it. An interrupted attempt may be repeated even
+/// if the step's own limit is lower, because its handler checks first.
+const INTERRUPTED_ATTEMPTS_MAX: u32 = 5;
+
+/// A step of an operation whose rows were loaded in the same transaction.
+pub(crate) struct StepCursor<'a> {
+    engine: &'a Engine,
+    tx: &'a mut Tx,
+    rows: &'a mut OperationRows,
+    at: usize,
+}
+
+/// An attempt whose start is recorded.
+pub(crate) enum Begun {
+    /// Ready to run; a node task comes with its row.
+    Run(StepRecord, Option<Box<Outgoing>>),
+    /// Ended before it could run.
+    Ended(StepRecord, TaskFailure),
+}
+
+impl<'a> StepCursor<'a> {
+    /// Finds a step of the operation.
+    pub(crate) fn find(
+        engine: &'a Engine,
+        tx: &'a mut Tx,
+        rows: &'a mut OperationRows,
+        is_it: impl Fn(&StepRecord) -> bool,
+    ) -> Option<Self> {
+        let at = rows.steps.iter().position(is_it)?;
+        Some(Self { engine, tx, rows, at })
+    }
+
+    /// The step's present row.
+    pub(crate) fn row(&self) -> &StepRecord {
+        &self.rows.steps[self.at]
+    }
+
+    /// Ends a step that never runs.
+    pub(crate) async fn skip(&mut self, now: Timestamp) -> Result<(), EngineError> {
+        let step = self.row().clone();
+        self.write(StepRecord { state: StepState::Skipped, not_before: None, ended_at: Some(now), ..step }).await
+    }
+
+    /// Begins the next attempt: the member's transition, the signed task, and the step itself. An attempt that cannot run fails, and ends
+    /// like one that ran.
+    pub(crate) async fn begin(&mut self, now: Timestamp) -> Result<Begun, EngineError> {
+        let step = self.row().clone();
+        let mut begun = StepRecord {
+            state: StepState::Running,
+            attempts: step.attempts + 1,
+            not_before: None,
+            detail: None,
+            started_at: Some(step.started_at.unwrap_or(now)),
+            deadline_at: Some(now.plus(Duration::from_millis(step.spec.deadline_ms))),
+            ..step
+        };
+        let task = match self.start(&begun, now).await {
+            Ok(task) => Ok(task.map(Box::new)),
+            Err(error) => Err(error.into_failure()?),
+        };
+        begun.task = task.as_ref().ok().and_then(|outgoing| outgoing.as_ref().map(|outgoing| outgoing.task.id));
+        self.write(begun.clone()).await?;
+        Ok(match task {
+            Ok(task) => Begun::Run(begun, task),
+            Err(failure) => Begun::Ended(begun, failure),
+        })
+    }
+
+    /// Records how the present attempt ended, and what follows for step, member, operation and workload.
+    pub(crate) async fn settle(&mut self, end: &TaskEnd) -> Result<(), EngineError> {
+        if let Some(task) = self.row().task {
+            let task = self.tx.task(task).await?;
+            self.engine.record_task_end(self.tx, task, end).await?;
+        }
+        match end {
+            TaskEnd::Succeeded(result) => {
+                let spec = self.row().spec.clone();
+                match store_outputs(self.engine, self.tx, self.rows, &spec, result).await {
+                    Ok(()) => self.succeed().await,
+                    Err(OutputError::Refused(fault)) => self.fail(*fault).await,
+                    Err(OutputError::Engine(error)) => Err(error),
+                }
+            }
+            TaskEnd::Failed(failure) if failure.code == Code::TaskCancelled && self.rows.operation.cancel_requested => {
+                self.end(StepState::Cancelled, None).await
+            }
+            TaskEnd::Failed(failure) => self.fail(self.diagnose(failure)?).await,
+            TaskEnd::Interrupted => self.retry_now().await,
+        }
+    }
+
+    async fn succeed(&mut self) -> Result<(), EngineError> {
+        let ends = self.row().spec.ends.clone();
+        match self.change_member(ends, self.now()).await {
+            Ok(()) => self.end(StepState::Succeeded, None).await,
+            Err(EngineError::Illegal(illegal)) => {
+                let failure = TaskFailure::new(Code::IllegalTransition, illegal.to_string());
+                self.fail(self.diagnose(&failure)?).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Retries the step if the fault is retryable and attempts remain. Otherwise the step fails, and with it its member or the workload.
+    async fn fail(&mut self, fault: Fault) -> Result<(), EngineError> {
+        let (now, step) = (self.now(), self.row());
+        let again = fault.class == FaultClass::Retryable
+            && step.attempts < step.spec.retry.attempts_max
+            && !self.rows.operation.cancel_requested;
+        if again {
+            let wait = step.spec.retry.wait_after(step.attempts, self.engine.ports().entropy.below(1_000));
+            return self.back_off(now.plus(wait), Some(fault)).await;
+        }
+        let scope = step.spec.scope.clone();
+        match self.change_member(Some(MemberEvent::Fail { fault: fault.clone() }), now).await {
+            // A removed member cannot fail and stays as it is; the step fails nevertheless.
+            Ok(()) | Err(EngineError::Illegal(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let operation = &mut self.rows.operation;
+        operation.fault.get_or_insert_with(|| fault.clone());
+        self.tx.update_operation(operation, operation.state).await?;
+        self.end(StepState::Failed, Some(fault.clone())).await?;
+        self.rows.change_fault(FaultChange::StepFailed { scope, fault });
+        Ok(())
+    }
+
+    /// Runs an interrupted step again at once: its handler is idempotent, checks first, and does only what is missing.
+    async fn retry_now(&mut self) -> Result<(), EngineError> {
+        let (now, step) = (self.now(), self.row());
+        if step.attempts >= step.spec.retry.attempts_max.max(INTERRUPTED_ATTEMPTS_MAX) {
+            let fault = Fault {
+                code: Code::TaskInterrupted.to_string(),
+                class: FaultClass::Manual,
+                summary: "the node's agent died repeatedly during this task".to_owned(),
+                evidence: None,
+                next: NextAction::then_resume("find out why the agent dies", &self.rows.of.workload.name),
+            };
+            return self.fail(fault).await;
+        }
+        self.back_off(now, None).await
+    }
+
+    async fn back_off(&mut self, not_before: Timestamp, fault: Option<Fault>) -> Result<(), EngineError> {
+        let step = self.row().clone();
+        let detail = fault.as_ref().map(|fault| fault.summary.clone());
+        let not_before = Some(not_before);
+        self.write(StepRecord { state: StepState::Backoff, not_before, detail, fault, ..step }).await
+    }
+
+    async fn end(&mut self, state: StepState, fault: Option<Fault>) -> Result<(), EngineError> {
+        let (step, ended_at) = (self.row().clone(), Some(self.now()));
+        self.write(StepRecord { state, ended_at, fault, ..step }).await
+    }
+
+    /// Replaces the step's row, with its event. No other code changes the state of a step.
+    async fn write(&mut self, next: StepRecord) -> Result<(), EngineError> {
+        let step = &mut self.rows.steps[self.at];
+        let before = (step.state, step.attempts);
+        *step = next;
+        self.tx.update_step(step, before).await?;
+        Ok(EventScope::of(&self.rows.operation).step(self.tx, step).await?)
+    }
+
+    /// Applies an event to the step's member, if it has both.
+    async fn change_member(&mut self, event: Option<MemberEvent>, now: Timestamp) -> Result<(), EngineError> {
+        match (event, self.row().spec.member) {
+            (Some(event), Some(member)) => change_member(self.tx, self.rows, member, event, now).await,
+            (Some(_) | None, None) | (None, Some(_)) => Ok(()),
+        }
+    }
+
+    /// Prepares the attempt `begun`: moves the member and records the task of a node-task step; `None` for other kinds.
+    async fn start(&mut self, begun: &StepRecord, now: Timestamp) -> Result<Option<Outgoing>, StepStartError> {
+        // Only the first attempt moves the member; later ones find it in that state.
+        let begins = begun.spec.begins.clone().filter(|_| begun.attempts == 1);
+        self.change_member(begins, now).await?;
+        mark_touched(self.tx, self.rows, &begun.spec).await?;
+        let StepAction::NodeTask { node, task } = &begun.spec.action else { return Ok(None) };
+        let access = self.decide_access(begun, *node).await?;
+        let app = self.app()?;
+        let params = app.render(&begun.spec, &self.rows.of.view());
+        let params = params.map_err(|error| StepStartError::Render(error.to_string()))?;
+        let oldest = app.manifest().tasks.iter().find(|(known, _)| known == task).map_or(1, |(_, schema)| *schema);
+        let origin = Origin {
+            step: Some((self.rows.operation.id, begun.id)),
+            attempt: begun.attempts,
+            correlation: self.rows.operation.correlation,
+        };
+        let expires_at = begun.deadline_at.unwrap_or(now);
+        self.engine.record_task(self.tx, access, origin, (*task, oldest), params, expires_at).await.map(Some)
+    }
+
+    /// Decides access to the node of the step's member. Refuses any other node.
+    async fn decide_access(&mut self, step: &StepRecord, node: NodeId) -> Result<NodeAccess, StepStartError> {
+        let of = &self.rows.of;
+        let member = of.members.iter().find(|member| Some(member.id) == step.spec.member);
+        let placed = member.and_then(|member| Some((member, member.place.allocation()?, of.nodes.get(&node)?)));
+        let Some((member, allocation, node)) = placed else {
+            return Err(StepStartError::Render(format!("step {} names a node that has no member", step.spec.key)));
+        };
+        let allocation = self.tx.allocation(allocation).await?;
+        Ok(ownership::decide(member, &of.workload, &allocation, node)?)
+    }
+
+    fn diagnose(&self, failure: &TaskFailure) -> Result<Fault, EngineError> {
+        Ok(self.app()?.diagnose(&self.row().spec, failure, &self.rows.of.view()))
+    }
+
+    fn app(&self) -> Result<&'a dyn App, EngineError> {
+        Ok(&*self.engine.catalog().require(&self.rows.of.workload.app)?.app)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.engine.ports().clock.now()
+    }
+}

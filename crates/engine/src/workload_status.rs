@@ -1,0 +1,85 @@
+//! Writes the status of workloads: lifecycle, phase, health, recovery, progress and fault. `planner::status` decides it; no other code of
+//! the engine changes one of these fields of a row.
+
+use gpuaas_model::{EventKind, WorkloadId};
+use gpuaas_planner::{
+    StepProgress,
+    status::{FaultChange, OperationView, fault, status},
+};
+use gpuaas_store::{Tx, WorkloadRecord};
+
+use crate::{
+    error::EngineError,
+    record::EventScope,
+    rows::{OperationRows, WorkloadRows},
+};
+
+impl WorkloadRows {
+    /// Forgets the fault that explained the workload: a new operation is accepted. In memory only.
+    pub(crate) fn clear_fault(&mut self) {
+        self.workload.fault = None;
+    }
+
+    /// Derives the status from the members and an operation, and writes the row, with an event, if it differs from `stored`.
+    async fn write(
+        &mut self,
+        tx: &mut Tx,
+        events: &EventScope,
+        operation: Option<&OperationView<'_>>,
+        stored: &WorkloadRecord,
+    ) -> Result<(), EngineError> {
+        let fault = self.workload.fault.clone();
+        let derived = status(&self.workload.status(), &self.view(), operation, fault.as_ref());
+        self.workload.set_status(&derived);
+        if *stored != self.workload {
+            self.workload = tx.update_workload(&self.workload).await?;
+            events.workload(tx, EventKind::WorkloadChanged, &self.workload).await?;
+        }
+        Ok(())
+    }
+}
+
+impl OperationRows {
+    /// Replaces the fault that explains the workload. In memory only.
+    pub(crate) fn change_fault(&mut self, change: FaultChange) {
+        let steps = self.progress();
+        let before = self.of.workload.fault.take();
+        self.of.workload.fault = fault(before, change, &self.of.view(), &self.operation_view(&steps));
+    }
+
+    /// Writes the workload with its present status, with an event if anything changed since it was loaded.
+    pub(crate) async fn write_workload(&mut self, tx: &mut Tx, events: &EventScope) -> Result<(), EngineError> {
+        let stored = tx.workload(self.of.workload.id).await?;
+        self.write(tx, events, &stored).await
+    }
+
+    async fn write(&mut self, tx: &mut Tx, events: &EventScope, stored: &WorkloadRecord) -> Result<(), EngineError> {
+        let steps = self.progress();
+        let operation = self.operation_view(&steps);
+        self.of.write(tx, events, Some(&operation), stored).await
+    }
+
+    fn operation_view<'a>(&self, steps: &'a [StepProgress]) -> OperationView<'a> {
+        OperationView { kind: self.operation.kind, state: self.operation.state, steps }
+    }
+}
+
+/// Derives a workload's status again from its members and its newest operation.
+pub(crate) async fn refresh_workload(
+    tx: &mut Tx,
+    events: &EventScope,
+    workload: WorkloadId,
+) -> Result<(), EngineError> {
+    match tx.newest_operation(workload).await? {
+        Some(operation) => {
+            let mut rows = OperationRows::load(tx, operation.id).await?;
+            let stored = rows.of.workload.clone();
+            rows.write(tx, events, &stored).await
+        }
+        None => {
+            let mut rows = WorkloadRows::load(tx, workload).await?;
+            let stored = rows.workload.clone();
+            rows.write(tx, events, None, &stored).await
+        }
+    }
+}

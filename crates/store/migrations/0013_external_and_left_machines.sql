@@ -1,0 +1,15 @@
+-- A member on an external machine has neither an allocation nor a node: both columns are null then.
+create table members_13 (
+    id text primary key, workload_id text not null references workloads (id), position bigint not null,
+    allocation_id text references allocations (id), node_id text references nodes (id), state text not null, doc text not null
+);
+insert into members_13 (id, workload_id, position, allocation_id, node_id, state, doc)
+    select id, workload_id, position, allocation_id, node_id, state, doc from members;
+drop table members;
+alter table members_13 rename to members;
+create unique index members_allocation on members (allocation_id) where state <> 'removed';
+create index members_workload on members (workload_id);
+create index members_node on members (node_id);
+-- The id of the machine that a tenant left with this node, empty if none. An enrollment under another name finds it.
+alter table nodes add column left_machine_id text not null default '';
+create index nodes_left_machine on nodes (left_machine_id) where left_machine_id <> '';
