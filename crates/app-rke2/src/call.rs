@@ -1,4 +1,4 @@
-//! The calls to a cluster: their names, which steps contain, and their parameters, which each attempt renders anew.
+//! The calls to a cluster: their names, which steps contain, and their parameters, which are rendered for each attempt.
 
 use gpuaas_model::Name;
 use serde::{Deserialize, Serialize};

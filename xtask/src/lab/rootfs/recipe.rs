@@ -64,7 +64,7 @@ pub(super) fn debootstrap(tree: &Utf8Path) -> Vec<String> {
     ["debootstrap", "--variant=minbase", &include, SUITE, tree.as_str(), &mirror()].map(str::to_owned).to_vec()
 }
 
-/// Digest in hex of all that decides the content of the tree: a tree with another digest is built anew.
+/// Digest in hex of all that decides the content of the tree: if it differs, the tree is built again.
 pub(super) fn digest() -> String {
     let units = UNITS.map(|(link, target)| format!("{link} {target}"));
     let command = debootstrap(Utf8Path::new("tree"));
