@@ -15,6 +15,9 @@ fn main() {
         writeln!(pages, "    ({name:?}, include_str!({:?})),", file.display().to_string()).expect("memory");
     }
     pages.push(']');
+    let findings = folder.with_file_name("findings.md");
+    println!("cargo::rerun-if-changed={}", findings.display());
+    println!("cargo::rustc-env=GPUAAS_FINDINGS={}", findings.display());
     let output = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("error_pages.rs");
     fs::write(output, pages).expect("the output directory is writable");
 }

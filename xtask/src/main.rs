@@ -40,7 +40,7 @@ enum Chore {
     Demo(demo::Options),
     /// Manage real nodes on this machine: each a booted systemd with its own network. Needs root.
     #[command(subcommand)]
-    Lab(lab::Chore),
+    Lab(gpuaas_lab::Chore),
     /// Fuzz the API from its OpenAPI document: no 500, and no response that the document does not declare.
     FuzzApi(fuzz_api::Options),
     /// Generate API clients in TypeScript and Python from the OpenAPI document, and deploy a workload with each.
@@ -61,7 +61,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Release(chore) => release::run(&chore),
         Chore::Package(options) => package::run(&options),
         Chore::Demo(options) => demo::run(&options),
-        Chore::Lab(chore) => lab::run(chore),
+        Chore::Lab(chore) => gpuaas_lab::run(chore, &lab::Checkout),
         Chore::FuzzApi(options) => fuzz_api::run(&options),
         Chore::Clients => clients::run(),
         Chore::Bench(bench) => bench::run(&bench),

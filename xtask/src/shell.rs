@@ -1,12 +1,11 @@
-//! Runs other programs, prints what runs, and reports failures with the command.
+//! Runs cargo and other programs in this checkout.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    time::Instant,
 };
 
-use anyhow::{Context, bail};
+pub(crate) use gpuaas_lab::shell::{capture, own_program, run};
 
 /// Root of this checkout.
 pub(crate) fn root() -> &'static Path {
@@ -38,35 +37,9 @@ pub(crate) fn build_stand_in(profile: &str) -> anyhow::Result<PathBuf> {
     Ok(target().join(profile).join("rke2"))
 }
 
-/// Path of the running program: cargo may have replaced the file that it was started from.
-pub(crate) fn own_program() -> String {
-    format!("/proc/{}/exe", std::process::id())
-}
-
 /// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
-}
-
-/// Runs `command` with inherited output under the heading `what`; prints its duration in seconds.
-pub(crate) fn run(what: &str, command: &mut Command) -> anyhow::Result<()> {
-    eprintln!("==> {what}");
-    let began = Instant::now();
-    let status = command.status().with_context(|| format!("{what}: {command:?} could not be started"))?;
-    if !status.success() {
-        bail!("{what} failed ({status})");
-    }
-    eprintln!("    {what}: {:.1} s", began.elapsed().as_secs_f64());
-    Ok(())
-}
-
-/// Runs `command` and returns its stdout.
-pub(crate) fn capture(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.output().with_context(|| format!("{command:?} could not be started"))?;
-    if !output.status.success() {
-        bail!("{command:?} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
-    }
-    String::from_utf8(output.stdout).with_context(|| format!("the output of {command:?} is not UTF-8"))
 }
 
 /// Lists files that git tracks or would track, relative to the root.

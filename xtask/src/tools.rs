@@ -5,6 +5,7 @@ use std::{fs, path::PathBuf, process::Command};
 use anyhow::Context;
 use aws_lc_rs::digest::{SHA256, digest};
 use camino::{Utf8Path, Utf8PathBuf};
+pub(crate) use gpuaas_lab::cache::folder as cache;
 
 use crate::shell;
 
@@ -113,15 +114,4 @@ fn install(program: &str, version: &str, features: &[&str]) -> anyhow::Result<Pa
         shell::run(&format!("building {program} (first time only)"), shell::cargo(&install).args(features))?;
     }
     Ok(binary)
-}
-
-/// This project's folder in the user's cache.
-pub(crate) fn cache() -> anyhow::Result<PathBuf> {
-    let base = match std::env::var_os("XDG_CACHE_HOME") {
-        Some(base) => PathBuf::from(base),
-        None => {
-            PathBuf::from(std::env::var_os("HOME").context("neither XDG_CACHE_HOME nor HOME is set")?).join(".cache")
-        }
-    };
-    Ok(base.join("gpuaas"))
 }

@@ -18,15 +18,15 @@ pub(crate) struct Entry {
     pub(crate) schemas: RangeInclusive<u32>,
     /// True for tasks that change the node: they run one at a time.
     pub(crate) mutates: bool,
-    /// Tells from the result of a successful task whether the host is clean, so that the workload no longer owns it.
+    /// Returns true if this result of a successful task means that the host is clean, so that the workload no longer owns it.
     pub(crate) frees_host: fn(&Value) -> bool,
     pub(crate) accepts: fn(&Value) -> Result<(), serde_json::Error>,
     pub(crate) run: Run,
 }
 
-/// Returns every task type that this agent executes.
-pub(crate) fn catalog() -> Vec<Entry> {
-    vec![
+/// Returns every task type that this agent executes, each with those of its schemas that `accepted` returns.
+pub(crate) fn catalog(accepted: impl Fn(RangeInclusive<u32>, bool) -> RangeInclusive<u32>) -> Vec<Entry> {
+    let mut catalog = vec![
         entry(false, handlers::noop::run),
         entry(false, handlers::inspect::run),
         entry(false, handlers::preflight::run),
@@ -40,7 +40,11 @@ pub(crate) fn catalog() -> Vec<Entry> {
         entry(false, handlers::rke2_observe::run),
         entry(false, handlers::rke2_kubeconfig_read::run),
         entry(true, handlers::rke2_uninstall::run).frees_host_if(|_| true),
-    ]
+    ];
+    for entry in &mut catalog {
+        entry.schemas = accepted(entry.schemas.clone(), entry.mutates);
+    }
+    catalog
 }
 
 impl Entry {

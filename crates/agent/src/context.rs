@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpuaas_host::{Host, HostError};
-use gpuaas_model::{Code, Timestamp};
+use gpuaas_model::{Code, Timestamp, cut};
 use gpuaas_wire::task::{TaskFailure, TaskProgress};
 use tokio_util::sync::CancellationToken;
 
@@ -23,8 +23,7 @@ pub(crate) struct Context {
 impl Context {
     /// Reports the current activity as a progress line, truncated to `TEXT_BYTES_MAX` bytes.
     pub(crate) fn report_progress(&self, text: impl Into<String>) {
-        let mut text = text.into();
-        text.truncate(text.floor_char_boundary(TaskProgress::TEXT_BYTES_MAX));
+        let text = cut(&text.into(), TaskProgress::TEXT_BYTES_MAX).into_owned();
         (self.progress)(TaskProgress { text, percent: None });
     }
 

@@ -66,7 +66,7 @@ pub(crate) async fn load_or_enroll(host: &Arc<dyn Host>, options: &Options) -> R
             Enrollment { state: enroll(host, &string, sha256, (options, expected)).await?, is_new: true }
         }
     };
-    host.remove(&options.enroll_file).await?;
+    host.files().remove(&options.enroll_file).await?;
     Ok(enrollment)
 }
 
@@ -89,7 +89,7 @@ fn is_same_node(string: &EnrollmentString, identity: &Identity) -> bool {
 }
 
 async fn from_file(host: &Arc<dyn Host>, path: &Utf8Path) -> Result<Option<String>, AgentError> {
-    let bytes = host.read(path, STRING_BYTES_MAX).await?;
+    let bytes = host.files().read(path, STRING_BYTES_MAX).await?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
@@ -106,7 +106,7 @@ async fn enroll(
         node: string.node,
         token: string.token.expose().to_owned(),
         csr: key.request_pem().map_err(|error| AgentError::State(error.to_string()))?,
-        machine_id: host.facts().await?.machine_id,
+        machine_id: host.inventory().facts().await?.machine_id,
         agent_version: version::version().to_owned(),
         clock: Some(now()),
         reimage: reimage.map(|value| ReimageEvidence::OneTimeValue { value: value.trim().to_owned() }),
@@ -120,7 +120,7 @@ async fn enroll(
     let ledger = Ledger::prepare(host, &expected, previous.is_some(), now()).await?;
     let identity = Identity { ledger: Some(ledger), ..identity };
     state::save(host, &identity).await?;
-    host.remove(&options.reimage_file).await?;
+    host.files().remove(&options.reimage_file).await?;
     tracing::info!(node = %identity.node, "enrolled");
     Ok(State { identity, key })
 }

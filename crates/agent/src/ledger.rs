@@ -1,6 +1,6 @@
 //! The ledger: the durable record of every task that this node began and of its result. A task in the ledger never runs again.
 //!
-//! It also records which workload owns the host: set together with the beginning of the first task that changes the host, cleared together
+//! It also records which workload owns the host: set together with the beginning of its first task that claims the host, cleared together
 //! with the end of a task that left the host clean.
 //!
 //! Guarantees: a ledger that is missing, damaged, of another node or an older copy is not opened ([`mod@file`]).
@@ -19,7 +19,10 @@ use gpuaas_wire::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{error::AgentError, state};
+use crate::{
+    error::AgentError,
+    paths::{self, IDENTITY},
+};
 use file::{Contents, Head, Header, LineWriter};
 pub(crate) use file::{ExpectedLedger, LedgerId};
 
@@ -153,7 +156,7 @@ impl From<OpenError> for AgentError {
         match error {
             OpenError::Ledger(problem) => Self::Ledger(problem),
             OpenError::Identity { served } => Self::Identity {
-                file: state::path(state::IDENTITY),
+                file: paths::path(IDENTITY),
                 what: format!(
                     "is of an earlier enrollment than this machine's ledger ({served}): an older copy was restored"
                 ),
@@ -238,7 +241,7 @@ impl Ledger {
         ledger
     }
 
-    /// Returns the id, as soon as it is on the disk.
+    /// Returns the id; `None` until it is on the disk.
     pub(crate) fn id(&self) -> Option<&LedgerId> {
         (!self.torn).then_some(&self.header.id)
     }
@@ -263,7 +266,7 @@ impl Ledger {
         self.fence
     }
 
-    /// Returns the workload that owns the host, according to the last task that changed it; possibly one of an earlier enrollment.
+    /// Returns the workload that owns the host, according to the last task that claimed it; possibly one of an earlier enrollment.
     pub(crate) fn owner(&self) -> Option<HostOwner> {
         self.owner
     }
@@ -344,11 +347,11 @@ impl Ledger {
         let in_head = file::in_head(&content).filter(|_| is_begin && self.only_in_head < 2);
         let (in_ledger, in_record) = match in_head {
             Some(_) => (Durable::Later, Durable::OnReturn),
-            // What the task does must not outlast the only evidence that it began.
+            // The record that a task began is on the disk before the task runs.
             None if is_begin => (Durable::OnReturn, Durable::OnReturn),
             None => (Durable::OnReturn, Durable::Later),
         };
-        self.host.append_bytes(&self.path, content, in_ledger).await?;
+        self.host.files().append_bytes(&self.path, content, in_ledger).await?;
         self.only_in_head = if in_head.is_some() { self.only_in_head + 1 } else { 0 };
         let head = Head { line: in_head, ..self.head(writing, self.header.written + 1) };
         let record = 1 - self.durable_record;
@@ -367,7 +370,7 @@ impl Ledger {
         Head { ledger: id, rewritten, lines, last, written, line: None }
     }
 
-    /// Applies a head whose lines are durable, in the ledger or in the head: only now may anything act on them.
+    /// Applies a head. Call it only after the lines are durable in the ledger or in the head: callers may rely on them afterwards.
     fn set_acknowledged(&mut self, Head { lines, last, written, .. }: Head) {
         (self.lines, self.last, self.header.written, self.torn) = (lines, last, written, false);
     }
@@ -422,7 +425,7 @@ impl Ledger {
             writing.add(line).map_err(|error| AgentError::State(error.to_string()))?;
         }
         let content = std::mem::take(&mut writing.content);
-        self.host.write(&FileSpec { path: self.path.clone(), mode: 0o600, content }).await?;
+        self.host.files().write(&FileSpec { path: self.path.clone(), mode: 0o600, content }).await?;
         self.header = header;
         let head = self.head(writing, self.header.written);
         file::write_head(&self.host, &head).await?;

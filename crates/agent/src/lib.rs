@@ -9,8 +9,9 @@
 mod catalog;
 mod clock;
 mod context;
+mod control_connection;
 mod crash_points;
-mod dial;
+mod dialer;
 mod digested;
 mod endpoints;
 mod enroll;
@@ -21,6 +22,7 @@ mod http_client;
 mod ledger;
 mod observe;
 mod options;
+mod paths;
 mod renew;
 mod runner;
 mod service;
@@ -48,7 +50,7 @@ use gpuaas_host::{
 pub async fn run(options: Options) -> Result<(), AgentError> {
     let host = host().await?;
     match options.verb {
-        None => dial::run(host.clone(), enroll::load_enroll_or_keep(&host, &options).await?).await,
+        None => control_connection::run(host.clone(), enroll::load_enroll_or_keep(&host, &options).await?).await,
         Some(Verb::Enroll) => {
             let redeemed = enroll::load_or_enroll(&host, &options).await?;
             let how = if redeemed.is_new { "enrolled" } else { "already enrolled" };

@@ -4,6 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use futures::{Stream, StreamExt, stream::select_all};
 use gpuaas_host::{Host, JournalFrom, JournalLine, UnitStatus};
+use gpuaas_model::cut;
 use gpuaas_wire::{
     session::JOURNAL_UNITS,
     task::{JournalExcerpt, TaskFailure, UnitReport},
@@ -18,7 +19,7 @@ const LINE_BYTES_MAX: usize = 1_024;
 pub(crate) async fn reports(host: &Arc<dyn Host>, units: &[String]) -> impl Stream<Item = UnitReport> + Send + 'static {
     let mut streams = Vec::new();
     for unit in units.iter().filter(|unit| JOURNAL_UNITS.contains(&unit.as_str())) {
-        if let Ok(events) = host.unit_events(unit).await {
+        if let Ok(events) = host.units().unit_events(unit).await {
             streams.push(events);
         }
     }
@@ -40,7 +41,7 @@ pub(crate) fn report(status: UnitStatus) -> UnitReport {
 
 /// Returns the last lines of a unit's journal, at most `JOURNAL_LINES_MAX`.
 pub(crate) async fn tail(context: &Context, unit: &str, from: JournalFrom) -> Vec<JournalExcerpt> {
-    let Ok(mut journal) = context.host.journal(unit, from, false).await else { return Vec::new() };
+    let Ok(mut journal) = context.host.units().journal(unit, from, false).await else { return Vec::new() };
     // The journal may have any number of lines; only the last ones are kept in memory.
     let mut lines = VecDeque::with_capacity(TaskFailure::JOURNAL_LINES_MAX);
     while let Some(line) = journal.next().await {
@@ -49,9 +50,7 @@ pub(crate) async fn tail(context: &Context, unit: &str, from: JournalFrom) -> Ve
         }
         lines.push_back(line);
     }
-    let excerpt = |line: JournalLine| {
-        let end = line.text.floor_char_boundary(LINE_BYTES_MAX);
-        JournalExcerpt { at: line.at, text: line.text[..end].to_owned() }
-    };
+    let excerpt =
+        |line: JournalLine| JournalExcerpt { at: line.at, text: cut(&line.text, LINE_BYTES_MAX).into_owned() };
     lines.into_iter().map(excerpt).collect()
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use gpuaas_model::Timestamp;
 use gpuaas_trust::{NODE_CERTIFICATE_LIFE, NodeKey};
 
-use crate::{clock::now, dial::Dialer, error::AgentError, fetch::Fetch, state};
+use crate::{clock::now, dialer::Dialer, error::AgentError, fetch::Fetch, state};
 
 /// Renewal starts with a third of the life left: with a life of 24 h, the control plane can be down for eight hours before a certificate
 /// expires.

@@ -64,7 +64,7 @@ pub(crate) struct Runner {
 
 /// Result of an accepted envelope.
 pub(crate) enum Accepted {
-    /// The task is known: these lines are all there is.
+    /// The ledger has the task's end; the response is these lines.
     Known(Vec<TaskLine>),
     /// The task runs: receives its lines as they are produced.
     Running(broadcast::Receiver<TaskLine>),
@@ -78,7 +78,7 @@ impl Runner {
         keys: SigningKeySet,
         ledger: Result<Ledger, AgentProblem>,
     ) -> Arc<Self> {
-        let catalog = version::supported(catalog::catalog());
+        let catalog = catalog::catalog(version::schemas);
         Self::with_catalog(host, fetch, addressee, keys, ledger, (catalog, Ports::of_this_machine()))
     }
 
@@ -240,8 +240,8 @@ impl Runner {
             let message = format!("the task has fence {}, lower than {}", statement.fence, ledger.fence());
             return Err(refuse(Code::FenceTooLow, message));
         }
-        // A lost refusal (it is not durable, for example on a full disk) leaves no trace in the ledger: the attempt number keeps that task
-        // from running after later attempts of its step.
+        // A restart loses refusals that are only in memory. The attempt number then keeps a refused task from running after a later attempt
+        // of its step.
         if let Some(seen) = statement.step.map(|step| ledger.attempt(step)).filter(|seen| statement.attempt < *seen) {
             let message = format!(
                 "the task is attempt {} of its step, but attempt {seen} was already started",

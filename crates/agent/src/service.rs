@@ -1,6 +1,6 @@
 //! The paths that the control plane can request on a connection: a closed set.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
@@ -18,17 +18,26 @@ use gpuaas_wire::{
 use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::sync::broadcast::error::RecvError;
+use tokio::{net::TcpStream, sync::broadcast::error::RecvError};
+use tokio_rustls::client::TlsStream;
 
 use crate::{
     clock::now,
-    dial::Dialer,
+    dialer::Dialer,
+    error::AgentError,
+    http_client::connect,
     observe,
     runner::{Accepted, Runner},
     tunnel, version,
 };
+
+/// An HTTP/2 ping is sent after this time without traffic. The control plane pings after 5 s, so this side rarely has to.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// The connection ends if a ping is unanswered for this long.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) type HttpResponse = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
@@ -43,8 +52,20 @@ pub(crate) struct Service {
 }
 
 impl Service {
+    /// Answers requests on the connection until it ends.
+    pub(crate) async fn serve(self, stream: TlsStream<TcpStream>) -> Result<(), AgentError> {
+        let service = Arc::new(self);
+        hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .serve_connection(TokioIo::new(stream), service_fn(move |request| service.clone().answer(request)))
+            .await
+            .map_err(|error| AgentError::Unreachable(error.to_string()))
+    }
+
     /// Answers a request. A refusal is returned as a response too.
-    pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<HttpResponse, Infallible> {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<HttpResponse, Infallible> {
         let path = request.uri().path().to_owned();
         let response = match (request.method(), path.as_str()) {
             (&Method::GET, path::HELLO) => self.hello().await,
@@ -69,7 +90,8 @@ impl Service {
             let status = format!("connected to {}{}", self.channel, problem.unwrap_or_default());
             let _ = notify_status(&status).and_then(|()| notify_ready());
         }
-        let facts = self.host.facts().await.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
+        let facts =
+            self.host.inventory().facts().await.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
         Ok(json(&Hello {
             agent_version: version::version().to_owned(),
             protocols: vec![PROTOCOL],
@@ -123,15 +145,30 @@ impl Service {
 
     async fn connection(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
         let BulkRequest { request } = read(request).await?;
-        self.dialer.clone().dial_bulk(self.runner.clone(), self.channel.clone(), request);
+        self.dial_bulk(request);
         Ok(empty_response())
+    }
+
+    /// Dials a further connection to the replica that requested it.
+    fn dial_bulk(&self, request: String) {
+        let (host, runner, dialer) = (self.host.clone(), self.runner.clone(), self.dialer.clone());
+        let (connection, channel) = (ConnectionKind::Bulk { request }, self.channel.clone());
+        tokio::spawn(async move {
+            let bulk = async {
+                let stream = connect(&channel, dialer.tls().await?).await?;
+                Self { host, runner, dialer, connection, channel }.serve(stream).await
+            };
+            if let Err(error) = bulk.await {
+                tracing::debug!(%error, "a bulk connection broke");
+            }
+        });
     }
 
     async fn tunnel(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
         let port = request.headers().get(TUNNEL_PORT_HEADER).and_then(|port| port.to_str().ok()?.parse::<u16>().ok());
         let port = port.filter(|port| TUNNEL_PORTS.contains(port));
         let port = port.ok_or_else(|| refusal(Code::Forbidden, "tunnels to that port are not allowed"))?;
-        let address = SocketAddr::new(self.host.address(), port);
+        let address = SocketAddr::new(self.host.inventory().address(), port);
         let body = tunnel::open(address, request.into_body()).await;
         let body = body.map_err(|error| refusal(Code::ClusterUnreachable, &format!("{address}: {error}")))?;
         Ok(Response::new(body.boxed_unsync()))
@@ -147,7 +184,7 @@ impl Service {
             (None, Some(lines)) => JournalFrom::Tail(lines),
             (None, None) => JournalFrom::Start,
         };
-        let lines = self.host.journal(&journal_request.unit, from, journal_request.follow).await;
+        let lines = self.host.units().journal(&journal_request.unit, from, journal_request.follow).await;
         let lines = lines.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
         Ok(streamed(lines.map(|line| JournalLine { at: line.at, text: one_line(line.text, JOURNAL_TEXT_BYTES_MAX) })))
     }

@@ -1,7 +1,7 @@
 //! The agent in a simulation: the genuine runner with its genuine ledger on a simulated host, clock and runtime; its handlers change only a
 //! model.
 //!
-//! Deliberately absent: the connection (`dial`, `service`), and the requests that the genuine handlers send over it.
+//! Deliberately absent: the connection (`control_connection`, `service`), and the requests that the genuine handlers send over it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -28,9 +28,10 @@ use crate::{
     endpoints::Endpoints,
     fetch::Fetch,
     ledger::{ExpectedLedger, Ledger},
+    paths,
     runner::{Accepted, Addressee, Runner},
     service::until_end,
-    state::{self, Identity, State},
+    state::{Identity, State},
 };
 
 /// Executes a task of the given type with the given parameters.
@@ -63,9 +64,10 @@ impl SimulatedAgent {
     ) -> Result<Self, AgentError> {
         let addressee =
             Addressee { control_plane: identity.control_plane.clone(), node: identity.node, epoch: identity.epoch };
-        let entries = catalog::catalog().into_iter().map(|entry| simulated(entry, handler.clone())).collect();
+        let entries =
+            catalog::catalog(|all, _| all).into_iter().map(|entry| simulated(entry, handler.clone())).collect();
         let mut expected = ExpectedLedger { id: None, node: identity.node, epoch: identity.epoch };
-        if !host.exists(&state::path("ledger.jsonl")).await? {
+        if !host.files().exists(&paths::path("ledger.jsonl")).await? {
             // An enrollment would do this; enrollment is not simulated.
             expected.id = Some(Ledger::prepare(&host, &expected, false, clock.now()).await?);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 use gpuaas_host::{FileSpec, Host, HostError};
 use gpuaas_model::{Name, NodeId};
 use gpuaas_trust::{
@@ -16,13 +16,10 @@ use crate::{
     digested::{verified, with_digest},
     error::AgentError,
     ledger::{ExpectedLedger, LedgerId},
+    paths::{FOLDER, IDENTITY, path},
     version,
 };
 
-/// Path of the agent's folder.
-pub(crate) const FOLDER: &str = "/var/lib/gpuaas-agent";
-/// File name of the identity.
-pub(crate) const IDENTITY: &str = "identity.json";
 /// File name of the key of an older agent.
 const KEY: &str = "key.pem";
 /// Largest file of the identity that is read, in bytes.
@@ -70,10 +67,6 @@ pub(crate) struct State {
     pub(crate) key: NodeKey,
 }
 
-pub(crate) fn path(name: &str) -> Utf8PathBuf {
-    Utf8Path::new(FOLDER).join(name)
-}
-
 /// Reads the identity; `None` before the first enrollment. Fails with [`AgentError::Identity`] if it is damaged or lost.
 pub(crate) async fn load(host: &Arc<dyn Host>) -> Result<Option<State>, AgentError> {
     let file = path(IDENTITY);
@@ -111,7 +104,7 @@ fn has_digest(text: &[u8]) -> bool {
 /// Refuses a machine that was enrolled and has lost its identity.
 async fn check_never_enrolled(host: &Arc<dyn Host>) -> Result<(), AgentError> {
     for left in [path("ledger.jsonl"), path(KEY)] {
-        if host.exists(&left).await? {
+        if host.files().exists(&left).await? {
             let what = format!("is missing, although {left} exists: this machine was enrolled before");
             return Err(identity_error(&path(IDENTITY), what));
         }
@@ -129,7 +122,7 @@ async fn read_key_file(host: &Arc<dyn Host>) -> Result<SecretText, AgentError> {
 
 /// Reads a file of the identity.
 async fn read(host: &Arc<dyn Host>, file: &Utf8Path) -> Result<Option<Vec<u8>>, AgentError> {
-    host.read(file, FILE_BYTES_MAX).await.map_err(|error| read_error(file, error))
+    host.files().read(file, FILE_BYTES_MAX).await.map_err(|error| read_error(file, error))
 }
 
 /// Classifies an error of a read. An error of the file system may pass and is no damage: systemd restarts the agent.
@@ -148,12 +141,12 @@ fn identity_error(file: &Utf8Path, what: impl Into<String>) -> AgentError {
 
 /// Writes the identity. If it includes the key, the separate key file of an older agent is removed.
 pub(crate) async fn save(host: &Arc<dyn Host>, identity: &Identity) -> Result<(), AgentError> {
-    host.make_folder(Utf8Path::new(FOLDER), 0o700).await?;
+    host.files().make_folder(Utf8Path::new(FOLDER), 0o700).await?;
     let text = serde_json::to_string_pretty(identity).map_err(|error| AgentError::State(error.to_string()))?;
     let content = with_digest("", &text).0.into_bytes();
-    host.write(&FileSpec { path: path(IDENTITY), mode: 0o600, content }).await?;
+    host.files().write(&FileSpec { path: path(IDENTITY), mode: 0o600, content }).await?;
     if identity.key.is_some() {
-        host.remove(&path(KEY)).await?;
+        host.files().remove(&path(KEY)).await?;
     }
     Ok(())
 }
@@ -261,14 +254,17 @@ mod tests {
         let former = test_state();
         save(&host, &former.identity).await.unwrap();
         let key = FileSpec { path: path(KEY), mode: 0o600, content: pem(&former.key).into_bytes() };
-        host.write(&key).await.unwrap();
+        host.files().write(&key).await.unwrap();
         let loaded = load(&host).await.unwrap().expect("an identity");
         assert_eq!(pem(&loaded.key), pem(&former.key));
 
         let fresh = test_state();
         let identity = Identity { key: Some(SecretText::new(pem(&fresh.key))), ..fresh.identity };
         save(&host, &identity).await.unwrap();
-        assert!(host.read(&path(KEY), FILE_BYTES_MAX).await.unwrap().is_none(), "the former key file must be removed");
+        assert!(
+            host.files().read(&path(KEY), FILE_BYTES_MAX).await.unwrap().is_none(),
+            "the former key file must be removed"
+        );
         let loaded = load(&host).await.unwrap().expect("an identity");
         assert_eq!(pem(&loaded.key), pem(&fresh.key));
         assert_eq!(loaded.identity.certificate, identity.certificate);

@@ -5,27 +5,27 @@
 //! not; `incompatible` predates the oldest schema of every task that changes a node. The agent reports that version and refuses the tasks that
 //! such an agent would refuse. No package is built with this feature.
 
+use std::ops::RangeInclusive;
+
 use gpuaas_wire::task::TaskSupport;
 
-use crate::catalog::Entry;
-
 #[cfg(feature = "other-versions")]
-pub(crate) use other::{advertised, supported, version};
+pub(crate) use other::{advertised, schemas, version};
 #[cfg(not(feature = "other-versions"))]
-pub(crate) use this::{advertised, supported, version};
+pub(crate) use this::{advertised, schemas, version};
 
 #[cfg(not(feature = "other-versions"))]
 mod this {
-    use super::{Entry, TaskSupport};
+    use super::{RangeInclusive, TaskSupport};
 
     /// Returns the agent's version.
     pub(crate) fn version() -> &'static str {
         env!("CARGO_PKG_VERSION")
     }
 
-    /// Returns the entries of the catalog that this version knows.
-    pub(crate) fn supported(catalog: Vec<Entry>) -> Vec<Entry> {
-        catalog
+    /// Returns those schemas of a task type that this version accepts.
+    pub(crate) fn schemas(all: RangeInclusive<u32>, _mutates: bool) -> RangeInclusive<u32> {
+        all
     }
 
     /// Returns the task types that the hello message lists.
@@ -36,7 +36,7 @@ mod this {
 
 #[cfg(feature = "other-versions")]
 mod other {
-    use super::{Entry, TaskSupport};
+    use super::{RangeInclusive, TaskSupport};
 
     /// The version that the agent pretends to have.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,18 +71,15 @@ mod other {
             }
         }
 
-        pub(super) fn supported(self, mut catalog: Vec<Entry>) -> Vec<Entry> {
-            for entry in &mut catalog {
-                let (oldest, newest) = (*entry.schemas.start(), *entry.schemas.end());
-                entry.schemas = match self {
-                    Self::This => oldest..=newest,
-                    Self::Older => oldest..=oldest,
-                    Self::Newer => oldest..=newest + 1,
-                    Self::Incompatible if entry.mutates => 0..=oldest - 1,
-                    Self::Incompatible => oldest..=oldest,
-                };
+        pub(super) fn schemas(self, all: RangeInclusive<u32>, mutates: bool) -> RangeInclusive<u32> {
+            let (oldest, newest) = (*all.start(), *all.end());
+            match self {
+                Self::This => all,
+                Self::Older => oldest..=oldest,
+                Self::Newer => oldest..=newest + 1,
+                Self::Incompatible if mutates => 0..=oldest - 1,
+                Self::Incompatible => oldest..=oldest,
             }
-            catalog
         }
 
         pub(super) fn advertised(self, mut support: Vec<TaskSupport>) -> Vec<TaskSupport> {
@@ -97,8 +94,8 @@ mod other {
         Version::of_process().text()
     }
 
-    pub(crate) fn supported(catalog: Vec<Entry>) -> Vec<Entry> {
-        Version::of_process().supported(catalog)
+    pub(crate) fn schemas(all: RangeInclusive<u32>, mutates: bool) -> RangeInclusive<u32> {
+        Version::of_process().schemas(all, mutates)
     }
 
     pub(crate) fn advertised(support: Vec<TaskSupport>) -> Vec<TaskSupport> {
@@ -110,19 +107,21 @@ mod other {
 mod tests {
     use gpuaas_model::TaskType;
 
-    use super::{other::Version, *};
+    use super::{TaskSupport, other::Version, version};
     use crate::catalog::{catalog, support};
 
+    fn advertised(version: Version) -> Vec<TaskSupport> {
+        version.advertised(support(&catalog(|all, mutates| version.schemas(all, mutates))))
+    }
+
     fn schemas(version: Version, task: TaskType) -> Vec<u32> {
-        let advertised = version.advertised(support(&version.supported(catalog())));
-        advertised.into_iter().find(|of| of.task == task.as_str()).expect("the task is in the catalog").schemas
+        advertised(version).into_iter().find(|of| of.task == task.as_str()).expect("the task is in the catalog").schemas
     }
 
     #[test]
     fn this_version_is_reported_unchanged() {
         assert_eq!(Version::named(None), Version::This);
-        let advertised = |version: Version| version.advertised(support(&version.supported(catalog())));
-        assert_eq!(advertised(Version::This), support(&catalog()));
+        assert_eq!(advertised(Version::This), support(&catalog(|all, _| all)));
         assert_eq!(version(), env!("CARGO_PKG_VERSION"));
     }
 

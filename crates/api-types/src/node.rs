@@ -50,13 +50,16 @@ pub struct Node {
     /// Facts that the agent reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub facts: Option<NodeFacts>,
-    /// Result of the latest preflight.
+    /// Result of the latest preflight, of an inspection or of an operation, with earlier findings of checks that it did not run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub preflight: Option<Preflight>,
     /// Time of the latest inspection. Absent while a new inspection is due.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(format = DateTime)]
     pub inspected_at: Option<String>,
+    /// Allocation by which a project holds the node. Present only for a single node, and if the caller may see the project.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub allocation: Option<Allocation>,
     /// Time of registration.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -113,6 +116,16 @@ pub struct PreflightFinding {
     /// Command that fixes the finding. Absent if the platform offers no safe fix.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command: Option<String>,
+    /// Time of the report with the finding.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(format = DateTime)]
+    pub found_at: Option<String>,
+    /// Id of the operation whose preflight found it. Absent if an inspection did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub operation: Option<String>,
+    /// Name of the operation's workload.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub workload: Option<String>,
 }
 
 /// Requests a fix.
@@ -201,7 +214,7 @@ pub struct MachineFacts {
     pub default_route: Option<DefaultRoute>,
     /// Addresses of the configured name servers.
     pub name_servers: Vec<String>,
-    /// Time synchronization: `synchronized`, `not_yet`, `by_nobody` (no service runs), `by_machine` (the host of the container or sandbox
+    /// Time synchronization: `synchronized`, `not_yet`, `no_time_service` (no service runs), `by_machine` (the host of the container or sandbox
     /// keeps the clock) or `unknown`.
     #[schema(value_type = crate::schema::ClockState)]
     pub clock: String,
@@ -366,9 +379,12 @@ pub struct Allocation {
     /// State of the allocation, for example `active` or `releasing`.
     #[schema(value_type = crate::schema::AllocationState)]
     pub state: String,
-    /// Cause of the failure.
+    /// Cause of the failure, or of the wait.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub detail: Option<String>,
+    /// Name of the workload that uses the node.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub workload: Option<String>,
     /// Time of creation.
     #[schema(format = DateTime)]
     pub created_at: String,

@@ -297,6 +297,9 @@ pub struct WhoAmI {
     /// Id of the project. Absent for platform roles.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub project: Option<String>,
+    /// Version of the control plane.
+    #[serde(default)]
+    pub control_plane_version: String,
     /// Permissions that the caller has, by the names in `x-permission` of operations and in `docs/roles.md`.
     #[serde(default)]
     #[schema(value_type = Vec<crate::schema::Permission>)]
@@ -347,6 +350,10 @@ pub struct AuditEntry {
     /// Id of the service account to which the token belongs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub service_account: Option<String>,
+    /// Role of the actor's token at that time. Absent like `actor_id`, and in records of versions that did not store it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(value_type = Option<crate::schema::Role>)]
+    pub actor_role: Option<String>,
     /// Action, `noun.verb`.
     #[schema(value_type = crate::schema::AuditAction)]
     pub action: String,
@@ -358,7 +365,7 @@ pub struct AuditEntry {
     /// Id of the workload that the action serves, also if its target is another object, such as the node of a task.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<String>,
-    /// `accepted`, `refused` or `failed`.
+    /// `accepted`, `refused` or `failed`; of a completed task `succeeded` or `failed`.
     #[schema(value_type = crate::schema::AuditResult)]
     pub result: String,
     /// Correlation id of the request.

@@ -60,7 +60,7 @@ enumerations! {
     AuthorityState "State of a certificate authority." = ["staged", "active", "grace", "retired"];
     ClusterRole "Role in a cluster." = ["cluster-admin", "cluster-view"];
     ClockState "Time synchronization of a machine." =
-        ["synchronized", "not_yet", "by_nobody", "by_machine", "unknown"];
+        ["synchronized", "not_yet", "no_time_service", "by_machine", "unknown"];
     ReplicaState "State of a replica." = ["alive", "lost"];
     SealingKeyState "State of the sealing key." = ["settled", "next_taken", "rotating"];
     Section "Section of a list of workloads." = ["needs_attention", "active", "stopped", "history"];

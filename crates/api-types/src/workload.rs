@@ -66,8 +66,8 @@ pub struct Artifact {
     /// The folder or URL from which the release was imported. Only platform roles see it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub source: Option<String>,
-    /// How the release was verified: `sums-sha256:` and the digest of the sum file that the import request named, `key:` and the id of the
-    /// trusted key that signed the sum file, or `nothing`. Only platform roles see it. Absent if an older version imported the file.
+    /// How the release was verified: `sums-sha256:` and the digest of the checksum file that the import request named, `key:` and the id of the
+    /// trusted key that signed the checksum file, or `nothing`. Only platform roles see it. Absent if an older version imported the file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verified_by: Option<String>,
     /// True if the release declares itself a stand-in.
@@ -89,12 +89,12 @@ pub struct ImportRelease {
     /// be below the release folder in the control plane's settings.
     #[schema(min_length = 1, max_length = 4096, format = "line")]
     pub source: String,
-    /// SHA-256 of the release's sum file as its publisher announces it, 64 lower-case hex digits.
+    /// SHA-256 of the release's checksum file as its publisher announces it, 64 lower-case hex digits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 64, max_length = 64, pattern = "^[0-9a-f]{64}$")]
     pub sums_sha256: Option<String>,
-    /// Text of a minisign signature of the release's sum file. Without a signature and a digest in the request, the control plane uses the
-    /// `.minisig` file next to the sum file.
+    /// Text of a minisign signature of the release's checksum file. Without a signature and a digest in the request, the control plane uses the
+    /// `.minisig` file next to the checksum file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 4096, format = "minisign")]
     pub signature: Option<String>,
@@ -109,6 +109,9 @@ pub struct Workload {
     pub name: String,
     /// Id of the project.
     pub project: String,
+    /// Name of the project.
+    #[serde(default)]
+    pub project_name: String,
     /// Slug of the app.
     pub app: String,
     /// Version of the app's release.
@@ -304,6 +307,9 @@ pub struct Operation {
     /// Name of the workload.
     #[serde(default)]
     pub workload_name: String,
+    /// Name of the project.
+    #[serde(default)]
+    pub project_name: String,
     /// Kind of change, for example `deploy` or `decommission`.
     #[schema(value_type = crate::schema::OperationKind)]
     pub kind: String,
@@ -319,6 +325,9 @@ pub struct Operation {
     /// Id of the operation that this one resumes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resumes: Option<String>,
+    /// Id of the later operation that took its place, if the operation is `failed`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub superseded_by: Option<String>,
     /// Correlation id of the request.
     #[serde(default)]
     pub correlation_id: String,

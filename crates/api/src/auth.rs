@@ -2,7 +2,7 @@
 //! immediately.
 
 use axum::{
-    extract::{FromRequestParts, MatchedPath, Request, State},
+    extract::{FromRequestParts, Request, State},
     http::{HeaderMap, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -11,16 +11,14 @@ use gpuaas_engine::{
     Caller, Keys,
     commands::{bootstrap, token},
 };
-use gpuaas_model::{Code, Principal, Timestamp};
+use gpuaas_model::{Code, Permission, Principal, Timestamp};
 use gpuaas_store::TokenRecord;
 
 use crate::{
     correlation,
-    declaration::Access,
-    document,
+    declared::Handler,
     peer::{self, PeerAddress},
     problem::ApiProblem,
-    routes,
     shares::Activity,
     state::ApiState,
 };
@@ -37,7 +35,7 @@ impl FromRequestParts<ApiState> for Authenticated {
             Some(known) => known.clone(),
             None => principal(&parts.headers, parts.extensions.get().copied(), state).await?,
         };
-        Ok(Self(Caller { principal, correlation: correlation::current_id(state), is_dry_run: false }))
+        Ok(Self(Caller { principal, correlation: correlation::current_id(&state.engine), is_dry_run: false }))
     }
 }
 
@@ -67,7 +65,7 @@ pub(crate) async fn one_time_caller(
     let (token, now) = look_up(headers, from, state).await?;
     let principal = bootstrap::holder(&token, now)?;
     state.limits.count_caller(&principal)?;
-    Ok(Caller { principal, correlation: correlation::current_id(state), is_dry_run: false })
+    Ok(Caller { principal, correlation: correlation::current_id(&state.engine), is_dry_run: false })
 }
 
 /// Refuses revoked and expired tokens, tokens without an expiry, and one-time tokens, which are only good for their exchange.
@@ -108,41 +106,52 @@ async fn look_up(
 }
 
 /// Returns the digest of the request's token. Refuses a token that this control plane did not issue, without a look-up or a penalty.
-pub(crate) fn digest_of_token(headers: &HeaderMap, keys: &Keys) -> Result<String, ApiProblem> {
+fn digest_of_token(headers: &HeaderMap, keys: &Keys) -> Result<String, ApiProblem> {
     let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refuse("no token was sent"))?;
     let (scheme, secret) = header.to_str().ok().and_then(|header| header.split_once(' ')).unwrap_or_default();
     // RFC 9110: the scheme name is case-insensitive.
     let secret = Some(secret).filter(|_| scheme.eq_ignore_ascii_case("Bearer"));
     let secret = secret.ok_or_else(|| refuse("the Authorization header contains no bearer token"))?.trim();
     if !token::is_issued(keys, secret) {
-        let detail = "the Authorization header contains no token of this control plane: a character was lost or \
+        let detail = "the token is not one of this control plane: a character was lost or \
                       changed, or another control plane or an earlier version created the token";
         return Err(ApiProblem::new(Code::Unauthenticated, detail).then(
-            "copy the complete token, or ask a platform admin for a new one: gpuaas token create NAME --role ROLE",
+            "copy the complete token, or ask an admin of the project or platform for a new one: gpuaas token create NAME --role ROLE",
         ));
     }
     Ok(gpuaas_trust::sha256_hex(secret.as_bytes()))
 }
 
 fn refuse(why: &str) -> ApiProblem {
-    ApiProblem::new(Code::Unauthenticated, why).then("send a valid token as `Authorization: Bearer …`")
+    ApiProblem::new(Code::Unauthenticated, why).then("use a valid token: GPUAAS_TOKEN or a context gives it to the command line, `Authorization: Bearer …` to a request")
 }
 
-/// Returns whether requests for the route that no operation handles pass: they get 405, or what everyone may read.
-fn is_open(route: &str) -> bool {
-    document::has_operations(route) || routes::is_without_operation(route)
+/// Counts a request against its address, unless a token will be charged for it.
+pub(crate) async fn limit_rates(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let digest = digest_of_token(request.headers(), state.engine.keys());
+    let class = state.limits.credential_class(request.uri().path(), digest.ok().as_deref());
+    let counted = peer::sender(&request).zip(class);
+    match counted.map_or(Ok(()), |(from, class)| state.limits.count_address(from, class)) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => ApiProblem::from(refused).into_response(),
+    }
 }
 
-/// Enforces the permission that the operation declares. A route that has no operation and is not among those that are served without one
-/// is denied.
+/// Returns the permission that a request needs, if any. Refuses a request without a handler: its route declares nothing.
+fn needed_permission(handler: Option<&Handler>) -> Result<Option<Permission>, ApiProblem> {
+    match handler {
+        Some(Handler::Operation(declared)) => Ok(declared.declaration.access.permission()),
+        Some(Handler::Open) => Ok(None),
+        None => Err(ApiProblem::new(Code::Forbidden, "this route declares no permission")),
+    }
+}
+
+/// Enforces the permission that the operation declares.
 pub(crate) async fn enforce_permission(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
-    let declared = route.as_deref().and_then(|route| document::declared(request.method(), route));
-    let needed = match declared.map(|declared| declared.declaration.access) {
-        Some(Access::Permission(permission)) => permission,
-        Some(Access::Public(_)) => return next.run(request).await,
-        None if route.as_deref().is_none_or(is_open) => return next.run(request).await,
-        None => return ApiProblem::new(Code::Forbidden, "this route declares no permission").into_response(),
+    let needed = match needed_permission(request.extensions().get()) {
+        Ok(Some(permission)) => permission,
+        Ok(None) => return next.run(request).await,
+        Err(refused) => return refused.into_response(),
     };
     let principal = match principal(request.headers(), peer::sender(&request), &state).await {
         Ok(principal) => principal,
@@ -154,7 +163,7 @@ pub(crate) async fn enforce_permission(State(state): State<ApiState>, mut reques
     if let Some(standing) = request.extensions().get::<Activity>() {
         standing.mark_authenticated();
     }
-    let caller = Caller { principal, correlation: correlation::current_id(&state), is_dry_run: false };
+    let caller = Caller { principal, correlation: correlation::current_id(&state.engine), is_dry_run: false };
     if let Err(refused) = caller.require(needed) {
         return ApiProblem::from(refused).into_response();
     }
@@ -169,11 +178,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn route_without_declaration_is_denied() {
-        assert!(!is_open("/api/v1/undeclared") && !is_open("/api/v1/nodes/{node}/undeclared"));
-        for open in ["/api/v1/nodes", "/api/v1/openapi.json", "/api/docs", "/docs/errors", "/docs/errors/{code}"] {
-            assert!(is_open(open), "{open}");
-        }
+    fn request_without_handler_is_refused() {
+        let refused = needed_permission(None).map_err(|refused| refused.cause().code());
+        assert_eq!(refused, Err(Code::Forbidden));
+        assert_eq!(needed_permission(Some(&Handler::Open)).ok(), Some(None));
     }
 
     #[test]

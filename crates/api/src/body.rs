@@ -8,7 +8,7 @@ use std::{
 
 use axum::{
     body::{Body as RawBody, Bytes, HttpBody},
-    extract::{FromRequest, MatchedPath, Request, State},
+    extract::{FromRequest, Request, State},
     http::{HeaderMap, header},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -19,7 +19,9 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 
-use crate::{body_budget::Reservation, document, json, problem::ApiProblem, state::ApiState};
+use crate::{
+    body_budget::Reservation, declared::operation_of, json, problem::ApiProblem, refusals::NamingBody, state::ApiState,
+};
 
 /// Longest time from a request's head to the end of its body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(20);
@@ -37,7 +39,12 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Body<T> {
                 .then("send it with `Content-Type: application/json`"));
         }
         let reservation = state.bodies.reserve(request.extensions());
+        let naming = request.extensions().get::<NamingBody>().cloned();
         let bytes = read(request.into_body(), reservation).await?;
+        if let Some(NamingBody(body)) = naming {
+            // Empty before: a request has one body.
+            let _ = body.set(bytes.clone());
+        }
         json::read(&bytes).map(Self)
     }
 }
@@ -87,8 +94,7 @@ fn read_error(error: &axum::Error) -> ApiProblem {
 
 /// Refuses a body with content if the operation takes none: the sender expects an effect that would not happen.
 pub(crate) async fn refuse_unexpected(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>();
-    let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
+    let declared = operation_of(&request);
     if declared.is_none_or(|declared| !declared.mutates || declared.takes_body) {
         return next.run(request).await;
     }

@@ -74,7 +74,12 @@ pub(crate) fn authority(view: AuthorityView) -> Authority {
     }
 }
 
-pub(crate) fn allocation(record: AllocationRecord, node_name: &Name, project_name: &Name) -> Allocation {
+pub(crate) fn allocation(
+    record: AllocationRecord,
+    node_name: &Name,
+    project_name: &Name,
+    workload: Option<&Name>,
+) -> Allocation {
     Allocation {
         id: record.id.to_string(),
         project: record.project.to_string(),
@@ -83,6 +88,7 @@ pub(crate) fn allocation(record: AllocationRecord, node_name: &Name, project_nam
         node_name: node_name.to_string(),
         state: record.state.to_string(),
         detail: record.detail,
+        workload: workload.map(Name::to_string),
         created_at: record.created_at.to_string(),
     }
 }
@@ -140,6 +146,7 @@ pub(crate) fn audit(record: AuditRecord) -> AuditEntry {
         actor_type: record.actor_type.to_string(),
         actor_id: record.by.map(|by| by.token.to_string()),
         service_account: record.by.and_then(|by| by.service_account).map(|id| id.to_string()),
+        actor_role: record.by.and_then(|by| by.role).map(|role| role.to_string()),
         action: record.action.to_string(),
         target: record.target,
         project: record.project.map(|id| id.to_string()),

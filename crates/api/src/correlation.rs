@@ -1,16 +1,17 @@
 //! The correlation id of a request: accepted or generated at the start, echoed in the response, and available to all code that runs for the
 //! request.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Request, State},
     http::{HeaderName, HeaderValue},
     middleware::Next,
     response::Response,
 };
+use gpuaas_engine::Engine;
 use gpuaas_model::CorrelationId;
 use tracing::Instrument;
-
-use crate::state::ApiState;
 
 /// Header with the id, in requests and responses.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("correlation-id");
@@ -25,12 +26,12 @@ pub(crate) fn current() -> String {
 }
 
 /// Returns the id of the current request; a new one outside of a request.
-pub(crate) fn current_id(state: &ApiState) -> CorrelationId {
-    CURRENT.try_with(|id| *id).unwrap_or_else(|_| fresh(state))
+pub(crate) fn current_id(engine: &Engine) -> CorrelationId {
+    CURRENT.try_with(|id| *id).unwrap_or_else(|_| fresh(engine))
 }
 
-fn fresh(state: &ApiState) -> CorrelationId {
-    CorrelationId::generate(&*state.engine.ports().clock, &*state.engine.ports().entropy)
+fn fresh(engine: &Engine) -> CorrelationId {
+    CorrelationId::generate(&*engine.ports().clock, &*engine.ports().entropy)
 }
 
 /// Runs a future as part of the request with this id.
@@ -39,9 +40,9 @@ pub(crate) fn within<F: Future>(id: CorrelationId, future: F) -> impl Future<Out
 }
 
 /// Assigns an id to every request. A UUID that the client sends is used, any other value is replaced.
-pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+pub(crate) async fn middleware(State(engine): State<Arc<Engine>>, request: Request, next: Next) -> Response {
     let offered = request.headers().get(&HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let id = offered.unwrap_or_else(|| fresh(&state));
+    let id = offered.unwrap_or_else(|| fresh(&engine));
     let span =
         tracing::info_span!("request", correlation = %id, method = %request.method(), path = request.uri().path());
     let mut response = CURRENT.scope(id, next.run(request)).instrument(span).await;

@@ -2,20 +2,20 @@
 
 mod apps;
 mod common;
-mod declared;
-pub(crate) mod enrollment;
 mod examples;
+mod kind;
 mod parameters;
-pub(crate) mod schema;
+mod schema;
 
 use axum::http::Method;
-pub(crate) use declared::{DRY_RUN, declared, has_operations};
 use gpuaas_planner::Manifest;
 use serde_json::Value;
 use utoipa::{
     Modify, OpenApi,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
+
+use crate::{operations::declared, routes};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -46,14 +46,9 @@ impl Modify for Shared {
     }
 }
 
-/// Returns the document without its routes.
-pub(crate) fn base() -> utoipa::openapi::OpenApi {
-    Base::openapi()
-}
-
 /// Returns the complete document for the apps with these manifests.
 pub fn document(manifests: &[&Manifest]) -> Value {
-    let mut document = crate::routes::documented();
+    let mut document = routes::documented(Base::openapi());
     let mut problems = common::Responses::new();
     for (path, item) in &mut document.paths.paths {
         let operations = [

@@ -8,7 +8,7 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    extract::{MatchedPath, Request, State},
+    extract::{Request, State},
     http::Method,
     middleware::Next,
     response::{IntoResponse, Response},
@@ -18,14 +18,13 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::{
-    document, peer,
+    declared::operation_of,
+    peer,
     problem::ApiProblem,
-    shares::{RequestGuard, Share, ShareLimits},
+    shares::{RequestGuard, Share},
     state::ApiState,
 };
 
-/// Concurrent responses. Each holds about 300 KiB while its reader is slow: 75 MiB in total.
-pub(crate) const DOWNLOADS_MAX: ShareLimits = ShareLimits { total: 256, per_address: 32 };
 /// Seconds after which a refused client may retry: about the duration of a package's download.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
@@ -41,8 +40,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
 
 /// Returns whether the request needs no token. Requests without a route get a small response and count too.
 fn is_public(request: &Request) -> bool {
-    let route = request.extensions().get::<MatchedPath>();
-    let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
+    let declared = operation_of(request);
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     reads && declared.is_none_or(|declared| declared.declaration.access.permission().is_none())
 }

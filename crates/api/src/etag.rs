@@ -10,7 +10,7 @@
 use std::convert::Infallible;
 
 use axum::{
-    extract::{FromRequestParts, MatchedPath, Request},
+    extract::{FromRequestParts, Request},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -20,7 +20,7 @@ use gpuaas_model::Code;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::{document, problem::ApiProblem};
+use crate::{declared::operation_of, problem::ApiProblem};
 
 /// Hex digits of the digest in a tag.
 const DIGEST_LENGTH: usize = 16;
@@ -92,8 +92,7 @@ fn revision(tag: &str) -> Option<Revision> {
 
 /// Refuses `If-Match` for operations that compare nothing.
 pub(crate) async fn refuse_unsupported(request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>();
-    let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
+    let declared = operation_of(&request);
     let is_ignored = declared.is_some_and(|declared| declared.mutates && !declared.checks_if_match());
     match tags(request.headers(), &header::IF_MATCH) {
         Ok(Some(Tags::OneOf(_))) if is_ignored => {
@@ -126,7 +125,7 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, ApiProbl
     read.map(Some).ok_or_else(|| {
         ApiProblem::new(Code::QueryInvalid, format!("{name} is neither * nor a list of ETags in quotes"))
             .about(if *name == header::IF_MATCH { "If-Match" } else { "If-None-Match" })
-            .then("send an ETag exactly as received, with its quotes")
+            .then("send an ETag as received, with its quotes: --if-match takes what `show --etag` prints")
     })
 }
 

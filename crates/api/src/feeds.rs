@@ -117,22 +117,14 @@ fn serialize(event: EventRecord) -> SerializedEvent {
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_model::{Clock, EventKind, Timestamp};
+    use gpuaas_model::EventKind;
     use gpuaas_store::{NewEvent, StoreOptions};
+    use gpuaas_test_support::{DatabaseFile, ManualClock};
 
     use super::*;
 
-    struct Noon;
-
-    impl Clock for Noon {
-        fn now(&self) -> Timestamp {
-            Timestamp::from_millis(1_790_000_000_000)
-        }
-    }
-
-    async fn store(folder: &tempfile::TempDir) -> Store {
-        let url = format!("sqlite://{}", folder.path().join("store.db").display());
-        Store::open(&StoreOptions { url }, Arc::new(Noon)).await.unwrap()
+    async fn store(database: &DatabaseFile) -> Store {
+        Store::open(&StoreOptions { url: database.url() }, Arc::new(ManualClock::default())).await.unwrap()
     }
 
     async fn append(store: &Store, count: u64) {
@@ -153,8 +145,8 @@ mod tests {
 
     #[tokio::test]
     async fn subscribers_that_wait_for_the_same_event_share_one_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(&folder).await;
+        let database = DatabaseFile::new();
+        let store = store(&database).await;
         let feed = Feeds::default().of(StreamName::Platform);
         for after in 0..3 {
             append(&store, 1).await;
@@ -170,8 +162,8 @@ mod tests {
 
     #[tokio::test]
     async fn subscribers_get_every_event_once_and_in_order() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(&folder).await;
+        let database = DatabaseFile::new();
+        let store = store(&database).await;
         let feeds = Feeds::default();
         let feed = feeds.of(StreamName::Platform);
         append(&store, 700).await;

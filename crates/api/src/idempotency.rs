@@ -10,16 +10,14 @@
 //! a change and storing its response, the retry meets the change itself (`name_taken`, `operation_in_progress`).
 
 use std::{
-    collections::HashMap,
     convert::Infallible,
     panic::{AssertUnwindSafe, resume_unwind},
-    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
 use axum::{
     body::{Body, Bytes, to_bytes},
-    extract::{MatchedPath, Request, State},
+    extract::{Request, State},
     http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -30,7 +28,7 @@ use gpuaas_store::{IdempotencyRecord, StoreError};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tracing::Instrument;
 
-use crate::{auth, body, correlation, document, peer, problem::ApiProblem, state::ApiState};
+use crate::{auth, body, correlation, declared::operation_of, peer, problem::ApiProblem, state::ApiState};
 
 /// Request header with the client's key.
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -46,27 +44,6 @@ const LEASE_TTL: Duration = Duration::from_secs(120);
 /// Prefix of these leases' names.
 const LEASE_PREFIX: &str = "idempotency/";
 
-/// Requests in progress, by token and key.
-#[derive(Default)]
-pub(crate) struct InProgress(Mutex<HashMap<(TokenId, String), Weak<KeyLock>>>);
-
-/// Lock that serializes equal requests.
-type KeyLock = tokio::sync::Mutex<()>;
-
-impl InProgress {
-    /// Returns the lock of a key. It is dropped with its last holder.
-    fn lock(&self, token: TokenId, key: &str) -> Arc<KeyLock> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, lock| lock.strong_count() > 0);
-        if let Some(lock) = known.get(&(token, key.to_owned())).and_then(Weak::upgrade) {
-            return lock;
-        }
-        let lock = Arc::new(KeyLock::new(()));
-        known.insert((token, key.to_owned()), Arc::downgrade(&lock));
-        lock
-    }
-}
-
 /// Returns the stored response, or runs the request and stores its response.
 pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     match request.headers().get(&KEY).cloned() {
@@ -79,8 +56,7 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
 
 /// Returns whether the request is a mutation by an authenticated caller. Methods without an operation take no key.
 fn takes_key(request: &Request) -> bool {
-    let route = request.extensions().get::<MatchedPath>();
-    let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
+    let declared = operation_of(request);
     declared.is_some_and(|declared| declared.mutates && declared.declaration.access.permission().is_some())
 }
 
@@ -124,7 +100,7 @@ async fn run_to_end(
     guard: OwnedMutexGuard<()>,
 ) -> Result<Response, ApiProblem> {
     let (sender, receiver) = oneshot::channel();
-    let (of_task, correlation) = (state.clone(), correlation::current_id(state));
+    let (of_task, correlation) = (state.clone(), correlation::current_id(&state.engine));
     let run = async move {
         let result = AssertUnwindSafe(keyed.run_with_lease(&of_task, request, next)).catch_unwind().await;
         drop(guard);

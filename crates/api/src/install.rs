@@ -1,7 +1,7 @@
 //! Enrollment of machines: the command that an operator runs, and the folder of packages that it installs from.
 //!
-//! Guarantees: only files that the folder's sum file lists are served, besides that file and its signature. Nothing here is secret, so no
-//! token is required. The script checks every package against the sum file, and fetches the sum file only from a server that the authority
+//! Guarantees: only files that the folder's checksum file lists are served, besides that file and its signature. Nothing here is secret, so no
+//! token is required. The script checks every package against the checksum file, and fetches the checksum file only from a server that the authority
 //! pinned in the enrollment string has certified.
 //!
 //! Deliberately absent: building packages (`cargo xtask package`), and the work on the machine (`routes/install/install.sh`).
@@ -14,11 +14,11 @@ use tokio::{fs::File, io::AsyncReadExt};
 
 use crate::problem::ApiProblem;
 
-/// The sum file of a package folder, with lines of `SHA-256  NAME`.
+/// The checksum file of a package folder, with lines of `SHA-256  NAME`.
 pub const SUMS_FILE: &str = "SHA256SUMS";
-/// The detached signature of the sum file. Absent if the packages were not signed.
+/// The detached signature of the checksum file. Absent if the packages were not signed.
 const SIGNATURE_FILE: &str = "SHA256SUMS.minisig";
-/// Longest sum file, in bytes. A usual one has half a kilobyte.
+/// Longest checksum file, in bytes. A usual one has half a kilobyte.
 const SUMS_BYTES_MAX: u64 = 64 * 1_024;
 
 /// Settings for enrolling machines.
@@ -65,13 +65,13 @@ impl Install {
             Ok::<_, io::Error>(text)
         };
         read.await.map_err(|error| {
-            tracing::warn!(%error, folder = %folder.display(), "the sum file of the packages cannot be read");
-            missing("their sum file cannot be read")
+            tracing::warn!(%error, folder = %folder.display(), "the checksum file of the packages cannot be read");
+            missing("their checksum file cannot be read")
         })
     }
 }
 
-/// Returns whether a sum file lists the file. Names with a path separator or a leading dot never count.
+/// Returns whether a checksum file lists the file. Names with a path separator or a leading dot never count.
 fn lists(sums: &str, name: &str) -> bool {
     let is_plain = !name.contains('/') && !name.starts_with('.');
     is_plain && sums.lines().filter_map(|line| line.split_once("  ")).any(|(_, listed)| listed == name)

@@ -1,9 +1,9 @@
 //! Parses JSON from clients. Duplicate keys are refused at every depth, because some parsers use the first value and others the last.
 //! `serde_json` limits nesting to 128.
 
-use std::{collections::HashSet, fmt};
+use std::{borrow::Cow, collections::HashSet, fmt};
 
-use gpuaas_model::Code;
+use gpuaas_model::{Code, cut};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor},
@@ -64,8 +64,8 @@ fn refused(error: serde_json::Error) -> ApiProblem {
 }
 
 /// Truncates text from a client to 256 bytes before it is returned to it.
-pub(crate) fn bounded(text: &str) -> &str {
-    &text[..text.floor_char_boundary(256)]
+pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
+    cut(text, 256)
 }
 
 /// Any JSON value in which no object repeats a key.

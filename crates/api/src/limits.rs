@@ -16,22 +16,11 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::{IntoResponse, Response},
-};
 use gpuaas_engine::port::Runtime;
-use gpuaas_model::{Code, Principal, ProjectId, TokenId};
+use gpuaas_model::{Code, Principal, ProjectId, RateLimiter, TokenId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{
-    auth,
-    peer::{self, PeerAddress},
-    problem::ApiProblem,
-    rate_limiter::RateLimiter,
-    state::ApiState,
-};
+use crate::{peer::PeerAddress, problem::ApiProblem};
 
 /// Invalid tokens with a correct code per second and address, each counted once; the same for enrollment tokens. Each invalid token may be
 /// tried at the same rate.
@@ -67,7 +56,7 @@ impl Rates {
 
 /// Credential class of a request. An address has a separate rate for each class, so requests without a token delay none with a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum CredentialClass {
+pub(crate) enum CredentialClass {
     /// A token with a correct code that is not known to be valid yet.
     Token,
     /// An enrollment. Its token is in the body, which is not read yet.
@@ -115,13 +104,13 @@ impl Limits {
     }
 
     /// Counts a request against an address.
-    fn count_address(&self, from: PeerAddress, class: CredentialClass) -> Result<(), RateExceeded> {
+    pub(crate) fn count_address(&self, from: PeerAddress, class: CredentialClass) -> Result<(), RateExceeded> {
         let taken = self.addresses.take(&(from, class), self.runtime.elapsed());
         taken.map_err(|wait| RateExceeded { what: "requests from this address", wait })
     }
 
     /// Returns the credential class of a request with a token of this digest; `None` if the request will be charged to the token.
-    fn credential_class(&self, path: &str, sha256: Option<&str>) -> Option<CredentialClass> {
+    pub(crate) fn credential_class(&self, path: &str, sha256: Option<&str>) -> Option<CredentialClass> {
         match sha256 {
             // An enrollment is classified by its path, regardless of the token in its headers.
             _ if path == ENROLL_PATH => Some(CredentialClass::Enrollment),
@@ -251,17 +240,6 @@ impl From<RateExceeded> for ApiProblem {
         let seconds = refused.wait.as_secs() + 1;
         let problem = Self::new(Code::RateLimited, format!("too many {}", refused.what));
         problem.then(format!("try again after {seconds} s")).after(seconds)
-    }
-}
-
-/// Counts a request against its address, unless a token will be charged for it.
-pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let digest = auth::digest_of_token(request.headers(), state.engine.keys());
-    let class = state.limits.credential_class(request.uri().path(), digest.ok().as_deref());
-    let counted = peer::sender(&request).zip(class);
-    match counted.map_or(Ok(()), |(from, class)| state.limits.count_address(from, class)) {
-        Ok(()) => next.run(request).await,
-        Err(refused) => ApiProblem::from(refused).into_response(),
     }
 }
 

@@ -1,10 +1,11 @@
-//! Finds objects by what a client sends: a name, an id, or the first characters of an id. A name precedes an id that begins like it.
+//! Finds objects by what a client sends: a name, an id, or the first characters of an id. If a name and the beginning of an id
+//! are equal, the name is meant.
 
 use gpuaas_engine::{
     Caller, CommandError,
     ownership::{self, VisibleNode},
 };
-use gpuaas_model::{Code, Name, NodeId, ProjectId};
+use gpuaas_model::{AllocationId, Code, Name, NodeId, ProjectId};
 use gpuaas_store::{IdKind, IdPrefix, NodeRecord, ProjectRecord, Reader, WorkloadRecord};
 
 use crate::problem::ApiProblem;
@@ -72,6 +73,20 @@ pub(crate) async fn visible_node(reader: &mut Reader, caller: &Caller, key: &str
     Ok(ownership::visible_node(reader, caller, found, key).await?)
 }
 
+/// Returns the id of an allocation: of the open one of the node with this name, or the one that `key` is or begins. Whether the caller may see
+/// an allocation with a complete id is not checked.
+pub(crate) async fn allocation(reader: &mut Reader, caller: &Caller, key: &str) -> Result<AllocationId, ApiProblem> {
+    if key.parse::<AllocationId>().is_err()
+        && is_name(key)
+        && let Some(node) = reader.node_by_name(key).await?
+        && let Some(held) = reader.open_allocation_of(node.id).await?
+        && caller.principal.sees(held.project)
+    {
+        return Ok(held.id);
+    }
+    id(reader, caller, IdKind::Allocation, key).await
+}
+
 /// Returns the project with this name or id.
 pub(crate) async fn project(reader: &mut Reader, caller: &Caller, key: &str) -> Result<ProjectRecord, ApiProblem> {
     if key.parse::<ProjectId>().is_err()
@@ -102,9 +117,8 @@ pub(crate) async fn workload(
                 return Ok(workload);
             }
             let id = id_beginning(reader, IdKind::Workload, project, key).await?;
-            if id.is_none() && project.is_none() {
-                // Without a project, names cannot be looked up.
-                caller_project(reader, caller, project_key).await?;
+            if id.is_none() && project.is_none() && is_name(key) {
+                refuse_name_without_project(reader, key).await?;
             }
             id
         }
@@ -114,6 +128,25 @@ pub(crate) async fn workload(
         None => None,
     };
     Ok(found.ok_or_else(|| CommandError::not_found("workload", key))?)
+}
+
+/// Refuses the name of workloads in projects that the request does not choose from, also if there is only one: which workload a name means
+/// must not depend on what other projects contain.
+async fn refuse_name_without_project(reader: &mut Reader, name: &str) -> Result<(), ApiProblem> {
+    let projects: Vec<String> = reader
+        .projects_with_workload(name, CANDIDATES_NAMED + 1)
+        .await?
+        .into_iter()
+        .map(|project| project.to_string())
+        .collect();
+    let [first, ..] = projects.as_slice() else { return Ok(()) };
+    let named = if projects.len() == 1 { "the project" } else { "the projects" };
+    let listed = projects.iter().take(CANDIDATES_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let more = if projects.len() > CANDIDATES_NAMED { " and others" } else { "" };
+    let detail = format!("the request names no project, and a workload {name} is in {named} {listed}{more}");
+    Err(ApiProblem::new(Code::QueryInvalid, detail)
+        .about("project")
+        .then(format!("name one, for example with --project {first}")))
 }
 
 /// Returns the project whose objects a list contains: the named one, or the caller's own; `None` for all projects.

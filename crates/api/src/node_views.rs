@@ -10,7 +10,8 @@ use gpuaas_engine::{
     ownership::{VisibleNode, reenroll_hint},
 };
 use gpuaas_model::{Check, Name};
-use gpuaas_wire::task::{self, ClockSync, Finding, HostFacts, PreflightReport, Severity};
+use gpuaas_store::{NodeFinding, NodePreflight};
+use gpuaas_wire::task::{self, ClockSync, HostFacts, Severity};
 
 /// Converts a node with all its details.
 pub(crate) fn node(node: VisibleNode) -> Node {
@@ -40,6 +41,7 @@ pub(crate) fn node(node: VisibleNode) -> Node {
         facts: record.facts.map(|of_host| facts(of_host, machine)),
         preflight,
         inspected_at: record.inspected_at.map(|at| at.to_string()),
+        allocation: None,
         created_at: record.created_at.to_string(),
     }
 }
@@ -114,18 +116,19 @@ fn clock(clock: ClockSync) -> (&'static str, Option<String>) {
         ClockSync::ByMachine => ("by_machine", None),
         ClockSync::Synchronized { by } => ("synchronized", by),
         ClockSync::NotYet { by } => ("not_yet", Some(by)),
-        ClockSync::ByNobody => ("by_nobody", None),
+        ClockSync::NoTimeService => ("no_time_service", None),
         ClockSync::Unknown => ("unknown", None),
     }
 }
 
-fn preflight(report: PreflightReport, node: &Name) -> Preflight {
+fn preflight(report: NodePreflight, node: &Name) -> Preflight {
     let findings = report.findings.into_iter().map(|found| finding(found, node)).collect();
     Preflight { passed: report.passed, findings }
 }
 
 /// Converts a finding and adds the command that fixes it. The control plane, not the node, chooses the command.
-fn finding(finding: Finding, node: &Name) -> PreflightFinding {
+fn finding(NodeFinding { finding, found }: NodeFinding, node: &Name) -> PreflightFinding {
+    let (found_at, operation) = found.map_or((None, None), |found| (Some(found.at), found.operation));
     let fix = finding.check.parse::<Check>().ok().and_then(Check::fix);
     PreflightFinding {
         command: fix.map(|fix| format!("gpuaas node fix {node} {fix}")),
@@ -138,5 +141,8 @@ fn finding(finding: Finding, node: &Name) -> PreflightFinding {
         detail: finding.detail,
         evidence: finding.evidence,
         fix: finding.fix,
+        found_at: found_at.map(|at| at.to_string()),
+        workload: operation.as_ref().map(|(_, workload)| workload.to_string()),
+        operation: operation.map(|(id, _)| id.to_string()),
     }
 }

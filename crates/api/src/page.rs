@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::{
-    extract::{FromRequestParts, MatchedPath, Request},
+    extract::{FromRequestParts, Request},
     http::request::Parts,
     middleware::Next,
     response::{IntoResponse, Response},
@@ -14,7 +14,7 @@ use gpuaas_trust::is_sha256_hex;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use utoipa::IntoParams;
 
-use crate::{document, json::bounded, problem::ApiProblem, state::ApiState};
+use crate::{declared::operation_of, json::bounded, problem::ApiProblem, state::ApiState};
 
 /// Query parameters. A refusal names the parameter at fault.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -35,8 +35,7 @@ impl<T: DeserializeOwned> FromRequestParts<ApiState> for Params<T> {
 
 /// Refuses parameters that the operation does not declare.
 pub(crate) async fn refuse_unknown_parameters(request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>();
-    let declared = route.and_then(|route| document::declared(request.method(), route.as_str()));
+    let declared = operation_of(&request);
     let mut names = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()).map(|(name, _)| name);
     let unknown = declared.and_then(|declared| names.find(|name| !declared.takes(name)));
     let Some(unknown) = unknown.map(Cow::into_owned) else { return next.run(request).await };
@@ -199,6 +198,14 @@ pub(crate) fn sets(query: &str, flag: &str) -> bool {
 pub(crate) fn seconds_ago(now: Timestamp, seconds: u64) -> Timestamp {
     let milliseconds = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
     Timestamp::from_millis(now.as_millis().saturating_sub(milliseconds).max(0))
+}
+
+/// Parses a filter, if it is present.
+pub(crate) fn parsed<T: std::str::FromStr<Err = String>>(
+    text: Option<&str>,
+    field: &str,
+) -> Result<Option<T>, ApiProblem> {
+    text.map(str::parse).transpose().map_err(|error| ApiProblem::new(Code::QueryInvalid, error).about(field))
 }
 
 #[cfg(test)]

@@ -9,10 +9,14 @@ use gpuaas_engine::CommandError;
 use gpuaas_model::{Code, Coded, visible};
 use gpuaas_store::StoreError;
 
-use crate::{correlation, refusals::Refused};
+use crate::correlation;
 
 /// Default `Retry-After` of a 429 response, in seconds: as long as a call waits for earlier ones.
 const RETRY_AFTER_SECONDS: u64 = 5;
+
+/// Code of a refusal, in the extensions of its response.
+#[derive(Clone, Copy)]
+pub(crate) struct Refused(pub(crate) Code);
 
 /// An error response. Its correlation id is that of the request.
 #[derive(Debug)]
@@ -106,11 +110,11 @@ impl IntoResponse for ApiProblem {
 /// Returns the next action for an error that names none.
 const fn default_next(code: Code) -> Option<&'static str> {
     match code {
-        Code::NotFound => Some("check the name or id; list the existing objects"),
+        Code::NotFound => Some("check the name or id"),
         Code::BodyInvalid | Code::FieldInvalid => Some("compare it with the operation's schema: /api/docs"),
         Code::QueryInvalid => Some("compare it with the operation's parameters: /api/docs"),
         Code::StateConflict => Some("check its present state"),
-        Code::Forbidden => Some("see docs/roles.md, or ask an administrator for another token"),
+        Code::Forbidden => Some("ask an administrator for another token; gpuaas whoami shows the role of yours"),
         Code::Internal => Some("report it with the correlation id"),
         _ => None,
     }

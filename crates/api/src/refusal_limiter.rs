@@ -1,29 +1,26 @@
 //! Bounds the audit records of refused requests: refusals over the limit share one summary record.
 //!
-//! Guarantees: no token and no address adds audit records faster than its rate, plus one summary every [`SUMMARY_AFTER`] for each of at
-//! most [`SUMMARIES_MAX`] tokens. Every omitted refusal appears in a summary: at the latest when the process stops. Only a killed process
-//! loses the pending ones.
+//! Guarantees: no token and no address adds audit records faster than its rate, plus one summary every
+//! [`SUMMARY_AFTER`](crate::refusals::SUMMARY_AFTER) for each of at most [`SUMMARIES_MAX`] tokens. Every omitted refusal appears in a
+//! summary: at the latest when the process stops. Only a killed process loses the pending ones.
 
 use std::{
     collections::BTreeMap,
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use gpuaas_engine::port::Runtime;
-use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, OwnActor, Principal, ProjectId, TokenId};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, OwnActor, Principal, ProjectId, RateLimiter, TokenId};
 use gpuaas_store::{ActorToken, NewAudit};
 use serde_json::json;
 
-use crate::{peer::PeerAddress, rate_limiter::RateLimiter, refusals, state::ApiState};
+use crate::peer::PeerAddress;
 
 /// Refusals per second and token that get their own record; bursts may have four times as many.
 const PER_TOKEN: NonZeroU32 = NonZeroU32::new(5).expect("it is not zero");
 /// The same limit per address, over all of its tokens.
 const PER_ADDRESS: NonZeroU32 = NonZeroU32::new(20).expect("it is not zero");
-/// Time for which refusals are counted before their summary is recorded.
-const SUMMARY_AFTER: Duration = Duration::from_secs(10);
 /// Tokens whose refusals are counted separately at one time; all others share one summary.
 const SUMMARIES_MAX: usize = 100;
 
@@ -76,14 +73,14 @@ impl RefusalLimiter {
     }
 
     /// Takes the summary of this token's refusals and the summary that several tokens share.
-    fn summaries(&self, token: TokenId) -> Vec<NewAudit> {
+    pub(crate) fn summaries(&self, token: TokenId) -> Vec<NewAudit> {
         let mut gathered = self.omitted.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = [gathered.remove(&Some(token)), gathered.remove(&None)];
         taken.into_iter().flatten().map(OmittedRefusals::record).collect()
     }
 
     /// Takes all pending summaries.
-    fn all_summaries(&self) -> Vec<NewAudit> {
+    pub(crate) fn all_summaries(&self) -> Vec<NewAudit> {
         let gathered = std::mem::take(&mut *self.omitted.lock().unwrap_or_else(PoisonError::into_inner));
         gathered.into_values().map(OmittedRefusals::record).collect()
     }
@@ -107,30 +104,10 @@ impl OmittedRefusals {
     }
 }
 
-/// Schedules the summary of this token's refusals.
-pub(crate) fn summarise_later(state: ApiState, token: TokenId) {
-    let ports = state.engine.ports().clone();
-    let timer = ports.runtime.sleep_until(ports.clock.now().plus(SUMMARY_AFTER));
-    let summarise = async move {
-        timer.await;
-        for record in state.refusals.summaries(token) {
-            refusals::append(&state, &record).await;
-        }
-    };
-    ports.runtime.spawn("summary of refusals", Box::pin(summarise));
-}
-
-impl ApiState {
-    /// Records all pending summaries, for a process that stops before they are due.
-    pub async fn summarise_refusals(&self) {
-        for record in self.refusals.all_summaries() {
-            refusals::append(self, &record).await;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use gpuaas_model::{Role, Timestamp};
     use uuid::Uuid;
 

@@ -1,41 +1,68 @@
-//! Records refused mutations of authenticated callers in the audit.
+//! Records refused mutations and refused audited reads of authenticated callers in the audit.
 //!
 //! Refusals of unauthenticated callers and rate-limit refusals are not recorded; otherwise any sender could fill the store. For the same
 //! reason, refusals get individual records only up to a rate per token and address, and summaries beyond it: see [`crate::refusal_limiter`].
 //! Commands record accepted mutations themselves, in the transaction of the change.
 
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
 use axum::{
-    extract::{MatchedPath, Request, State},
-    http::{Method, Uri},
+    body::Bytes,
+    extract::{Request, State},
     middleware::Next,
     response::Response,
 };
 use gpuaas_engine::Caller;
-use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, Principal, WorkloadId};
+use gpuaas_model::{ActorType, AuditAction, AuditResult, Code, Principal, TokenId, WorkloadId, cut, visible};
 use gpuaas_store::{NewAudit, StoreError};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
     auth, correlation,
-    document::{self, DRY_RUN},
+    declared::{DRY_RUN, Declared, operation_of},
     lookup, page,
     peer::{self, PeerAddress},
-    refusal_limiter,
+    problem::Refused,
     state::ApiState,
 };
 
+/// Time for which refusals are counted before their summary is recorded.
+pub(crate) const SUMMARY_AFTER: Duration = Duration::from_secs(10);
 /// Longest recorded target, in bytes. The target is part of the client's path.
 const TARGET_BYTES_MAX: usize = 256;
 
-/// Code of a refusal, in the extensions of its response.
-#[derive(Clone, Copy)]
-pub(crate) struct Refused(pub(crate) Code);
+/// Body of a request whose refusal would be recorded, set by [`crate::body::Body`]. A refusal reads the name of the object from it.
+#[derive(Clone, Default)]
+pub(crate) struct NamingBody(pub(crate) Arc<OnceLock<Bytes>>);
 
-/// Records the refusal of a mutation, under the action that a success would have recorded.
-pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
-    let action = route.and_then(|route| action_of(request.method(), &route, request.uri().query()));
+/// Field of a body that names the object to be created, or the node to be allocated.
+#[derive(Deserialize)]
+struct Named {
+    #[serde(alias = "node")]
+    name: String,
+}
+
+impl NamingBody {
+    /// Returns `noun` with the name of the object that the request would have created; `noun` alone if the body names none.
+    fn complete(&self, noun: String) -> String {
+        match self.0.get().and_then(|body| serde_json::from_slice::<Named>(body).ok()) {
+            // Escaped: a body may contain any character, a database stores no NUL.
+            Some(Named { name }) => bounded(&format!("{noun}/{}", visible(&name))),
+            None => noun,
+        }
+    }
+}
+
+/// Records the refusal of a mutation or an audited read, under the action that a success would have recorded.
+pub(crate) async fn middleware(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
+    let action = operation_of(&request).and_then(|declared| action_of(declared, request.uri().query()));
     let Some(action) = action else { return next.run(request).await };
+    let body = NamingBody::default();
+    request.extensions_mut().insert(body.clone());
     let (headers, from, uri) = (request.headers().clone(), peer::sender(&request), request.uri().clone());
     let response = next.run(request).await;
     if let Some(&Refused(code)) = response.extensions().get::<Refused>()
@@ -43,7 +70,9 @@ pub(crate) async fn middleware(State(state): State<ApiState>, request: Request, 
         && !matches!(code, Code::Unauthenticated | Code::RateLimited)
         && let Ok(principal) = auth::principal(&headers, from, &state).await
     {
-        record(&state, principal, from, (action, code), &uri).await;
+        let target = target_of(uri.path());
+        let target = if target.contains('/') { target } else { body.complete(target) };
+        record(&state, principal, from, (action, code), target, uri.query().unwrap_or_default()).await;
     }
     response
 }
@@ -53,16 +82,16 @@ async fn record(
     principal: Principal,
     from: Option<PeerAddress>,
     (action, code): (AuditAction, Code),
-    uri: &Uri,
+    target: String,
+    query: &str,
 ) {
     if !state.refusals.gets_record(principal.token, from) {
         if state.refusals.count_omitted(&principal, action, code) {
-            refusal_limiter::summarise_later(state.clone(), principal.token);
+            summarise_later(state.clone(), principal.token);
         }
         return;
     }
-    let target = target_of(uri.path());
-    let workload = workload_of(state, &principal, &target, uri.query().unwrap_or_default()).await;
+    let workload = workload_of(state, &principal, &target, query).await;
     let record = NewAudit {
         workload,
         by: Some((&principal).into()),
@@ -72,7 +101,7 @@ async fn record(
         target,
         project: principal.project,
         result: AuditResult::Refused,
-        correlation: Some(correlation::current_id(state)),
+        correlation: Some(correlation::current_id(&state.engine)),
         metadata: json!({ "code": code }),
     };
     append(state, &record).await;
@@ -83,13 +112,35 @@ async fn workload_of(state: &ApiState, principal: &Principal, target: &str, quer
     let key = target.strip_prefix("workload/")?;
     let project = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "project").map(|(_, value)| value);
     let caller =
-        Caller { principal: principal.clone(), correlation: correlation::current_id(state), is_dry_run: false };
+        Caller { principal: principal.clone(), correlation: correlation::current_id(&state.engine), is_dry_run: false };
     let mut reader = state.engine.store().read().await.ok()?;
     lookup::workload(&mut reader, &caller, project.as_deref(), key).await.ok().map(|workload| workload.id)
 }
 
+/// Schedules the summary of this token's refusals.
+fn summarise_later(state: ApiState, token: TokenId) {
+    let ports = state.engine.ports().clone();
+    let timer = ports.runtime.sleep_until(ports.clock.now().plus(SUMMARY_AFTER));
+    let summarise = async move {
+        timer.await;
+        for record in state.refusals.summaries(token) {
+            append(&state, &record).await;
+        }
+    };
+    ports.runtime.spawn("summary of refusals", Box::pin(summarise));
+}
+
+impl ApiState {
+    /// Records all pending summaries, for a process that stops before they are due.
+    pub async fn summarise_refusals(&self) {
+        for record in self.refusals.all_summaries() {
+            append(self, &record).await;
+        }
+    }
+}
+
 /// Appends a record in a transaction of its own.
-pub(crate) async fn append(state: &ApiState, record: &NewAudit) {
+async fn append(state: &ApiState, record: &NewAudit) {
     let appended = async {
         let mut tx = state.engine.store().begin().await?;
         tx.append_audit(record).await?;
@@ -101,12 +152,8 @@ pub(crate) async fn append(state: &ApiState, record: &NewAudit) {
     }
 }
 
-/// Returns the audit action of a mutation, as its description declares it; `None` for reads and dry runs.
-fn action_of(method: &Method, route: &str, query: Option<&str>) -> Option<AuditAction> {
-    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
-        return None;
-    }
-    let declared = document::declared(method, route)?;
+/// Returns the audit action of an operation, as its description declares it; `None` for dry runs and for reads that are not audited.
+fn action_of(declared: &Declared, query: Option<&str>) -> Option<AuditAction> {
     let is_dry_run = declared.takes(DRY_RUN) && query.is_some_and(|query| page::sets(query, DRY_RUN));
     declared.declaration.audit.value().filter(|_| !is_dry_run)
 }
@@ -119,29 +166,36 @@ fn target_of(path: &str) -> String {
         Some(stem) => format!("{stem}y"),
         None => noun.strip_suffix('s').unwrap_or(noun).to_owned(),
     };
-    let mut target = match parts.next() {
-        Some(key) => format!("{noun}/{key}"),
-        None => noun,
-    };
-    target.truncate(target.floor_char_boundary(TARGET_BYTES_MAX));
-    target
+    match parts.next() {
+        Some(key) => bounded(&format!("{noun}/{key}")),
+        None => bounded(&noun),
+    }
+}
+
+fn bounded(target: &str) -> String {
+    cut(target, TARGET_BYTES_MAX).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::Method;
+
     use super::*;
+    use crate::operations::declared;
 
     #[test]
     fn mutation_has_its_documented_action_and_read_has_none() {
-        let deploy = action_of(&Method::POST, "/api/v1/workloads", None);
+        let deploy = action_of(declared(&Method::POST, "/api/v1/workloads").unwrap(), None);
         assert_eq!(deploy.map(|action| action.to_string()).as_deref(), Some("workload.deploy"));
-        assert_eq!(action_of(&Method::GET, "/api/v1/workloads", None), None);
-        assert_eq!(action_of(&Method::POST, "/api/v1/nonsense", None), None);
+        assert_eq!(action_of(declared(&Method::GET, "/api/v1/workloads").unwrap(), None), None);
+        let logs = declared(&Method::GET, "/api/v1/workloads/{workload}/members/{member}/logs");
+        assert_eq!(action_of(logs.unwrap(), None), Some(AuditAction::LogsRead));
     }
 
     #[test]
     fn only_valid_dry_run_flags_suppress_the_record() {
-        let recorded = |route: &str, query: &str| action_of(&Method::POST, route, Some(query)).is_some();
+        let recorded =
+            |route: &str, query: &str| action_of(declared(&Method::POST, route).unwrap(), Some(query)).is_some();
         for dry in ["dry_run", "dry_run=true", "project=ours&dry_run=true", "dry%5Frun=true"] {
             assert!(!recorded("/api/v1/workloads", dry), "{dry}");
         }
@@ -154,10 +208,24 @@ mod tests {
     }
 
     #[test]
+    fn target_of_a_request_that_creates_an_object_has_the_name_in_its_body() {
+        let named = |body: &'static str| {
+            let naming = NamingBody::default();
+            naming.0.set(Bytes::from_static(body.as_bytes())).expect("set once");
+            naming.complete("workload".to_owned())
+        };
+        assert_eq!(named(r#"{ "app": "rke2", "name": "train" }"#), "workload/train");
+        assert_eq!(named(r#"{ "project": "ml", "node": "gpu-1" }"#), "workload/gpu-1");
+        assert_eq!(named(r#"{ "name": 1 }"#), "workload");
+        assert_eq!(named(r#"{ "name": "x\u0000\u001b" }"#), r"workload/x\u{0}\u{1b}");
+        assert_eq!(NamingBody::default().complete("workload".to_owned()), "workload");
+    }
+
+    #[test]
     fn target_names_the_object_of_the_path_and_is_bounded() {
         assert_eq!(target_of("/api/v1/workloads/train/members"), "workload/train");
         assert_eq!(target_of("/api/v1/projects"), "project");
         assert_eq!(target_of("/api/v1/authorities/force"), "authority/force");
-        assert_eq!(target_of(&format!("/api/v1/nodes/{}", "ü".repeat(5_000))).len(), 255);
+        assert_eq!(target_of(&format!("/api/v1/nodes/{}", "ü".repeat(5_000))).len(), 256);
     }
 }

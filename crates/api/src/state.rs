@@ -10,19 +10,20 @@ use crate::{
     body_budget::BodyBudgets,
     cached::Cached,
     certificate_expiry::CertificateExpiry,
-    downloads::DOWNLOADS_MAX,
     feeds::Feeds,
-    idempotency::InProgress,
+    in_progress::InProgress,
     install::Install,
     journals::Journals,
     limits::{Limits, Rates},
     metrics::Metrics,
     refusal_limiter::RefusalLimiter,
-    routes::Readiness,
-    shares::Shares,
+    shares::{ShareLimits, Shares},
     store_size::StoreSizes,
     streams::Streams,
 };
+
+/// Concurrent responses to requests without a token. Each holds about 300 KiB while its reader is slow: 75 MiB in total.
+const DOWNLOADS_MAX: ShareLimits = ShareLimits { total: 256, per_address: 32 };
 
 /// State that all routes share. Cheap to clone.
 #[derive(Clone)]
@@ -92,4 +93,19 @@ impl ApiState {
             document: Arc::default(),
         }
     }
+}
+
+/// Result of the store's checks.
+#[derive(Clone, Copy)]
+pub(crate) enum Readiness {
+    Ready,
+    /// The store answers, but has no space for changes.
+    NoSpace,
+    NoStore,
+    /// The store lacks acknowledged changes, and accepts no new ones.
+    HistoryRolledBack,
+    /// A statement found the database's files damaged.
+    Damaged,
+    /// This replica lacks the sealing key that the store uses, so it cannot verify tokens.
+    NoSealingKey,
 }

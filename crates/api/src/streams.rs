@@ -10,12 +10,12 @@ use std::{
 };
 
 use futures::{Stream, StreamExt};
-use gpuaas_engine::port::Ports;
+use gpuaas_engine::{Engine, port::Ports};
 use gpuaas_model::{Code, Timestamp, TokenId};
 use gpuaas_store::{Change, Store, StoreError, with_retries};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-use crate::{problem::ApiProblem, state::ApiState};
+use crate::problem::ApiProblem;
 
 /// Concurrent streams per token: a page that shows a workload uses one, a waiting command another.
 const PER_TOKEN_MAX: usize = 100;
@@ -43,6 +43,22 @@ impl Streams {
         *count += 1;
         Ok(StreamPermit { streams: self.clone(), token })
     }
+
+    /// Limits a stream to the validity of its token. Refuses a token that has too many streams.
+    pub(crate) fn limit_to_token<S: Stream>(
+        self: &Arc<Self>,
+        engine: &Engine,
+        token: TokenId,
+        stream: S,
+    ) -> Result<impl Stream<Item = S::Item> + use<S>, ApiProblem> {
+        let permit = self.take(token)?;
+        let (store, ports) = (engine.store().clone(), engine.ports().clone());
+        Ok(stream.take_until(async move {
+            // Released with the stream, for whatever reason it ends.
+            let _place = permit;
+            until_token_ends(&store, &ports, token).await;
+        }))
+    }
 }
 
 impl Drop for StreamPermit {
@@ -55,21 +71,6 @@ impl Drop for StreamPermit {
             }
         }
     }
-}
-
-/// Limits a stream to the validity of its token. Refuses a token that has too many streams.
-pub(crate) fn limit_to_token<S: Stream>(
-    state: &ApiState,
-    token: TokenId,
-    stream: S,
-) -> Result<impl Stream<Item = S::Item> + use<S>, ApiProblem> {
-    let permit = state.streams.take(token)?;
-    let (store, ports) = (state.engine.store().clone(), state.engine.ports().clone());
-    Ok(stream.take_until(async move {
-        // Released with the stream, for whatever reason it ends.
-        let _place = permit;
-        until_token_ends(&store, &ports, token).await;
-    }))
 }
 
 /// Completes when the token is no longer valid, or cannot be looked up.
@@ -129,8 +130,9 @@ async fn revoked(changes: &mut Receiver<Change>, token: TokenId) {
 mod tests {
     use futures::future::BoxFuture;
     use gpuaas_engine::record_proof;
-    use gpuaas_model::{Clock, Coded, Entropy, Role, Runtime};
+    use gpuaas_model::{Clock, Coded, Role, Runtime};
     use gpuaas_store::{StoreOptions, TokenRecord};
+    use gpuaas_test_support::{DatabaseFile, SeededEntropy};
     use gpuaas_trust::SealingKey;
     use tokio::{
         sync::{mpsc, watch},
@@ -153,12 +155,6 @@ mod tests {
         }
     }
 
-    impl Entropy for ManualClock {
-        fn fill(&self, bytes: &mut [u8]) {
-            bytes.fill(7);
-        }
-    }
-
     impl Runtime for ManualClock {
         fn spawn(&self, _: &'static str, _: BoxFuture<'static, ()>) {}
 
@@ -176,20 +172,20 @@ mod tests {
     }
 
     /// A stream of a token, in a store that two processes have open. Neither receives the other's notifications.
-    struct World {
+    struct OpenStream {
         time: Arc<ManualClock>,
         waits: mpsc::UnboundedReceiver<u64>,
         token: TokenId,
         store: Store,
         other: Store,
         stream: JoinHandle<()>,
-        _folder: tempfile::TempDir,
+        _database: DatabaseFile,
     }
 
-    impl World {
+    impl OpenStream {
         async fn with_token_ttl_seconds(seconds: u64) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
+            let database = DatabaseFile::new();
+            let options = StoreOptions { url: database.url() };
             let (send, waits) = mpsc::unbounded_channel();
             let time = Arc::new(ManualClock { now: watch::Sender::new(BEGIN), waits: send });
             let store = Store::open(&options, time.clone()).await.unwrap();
@@ -212,10 +208,11 @@ mod tests {
             let mut tx = store.begin().await.unwrap();
             tx.insert_token(&record).await.unwrap();
             tx.commit().await.unwrap();
-            let ports = Ports { clock: time.clone(), entropy: time.clone(), runtime: time.clone() };
+            let ports =
+                Ports { clock: time.clone(), entropy: Arc::new(SeededEntropy::of_seed(7)), runtime: time.clone() };
             let watching = store.clone();
             let stream = tokio::spawn(async move { until_token_ends(&watching, &ports, token).await });
-            Self { time, waits, token, store, other, stream, _folder: folder }
+            Self { time, waits, token, store, other, stream, _database: database }
         }
 
         /// Returns the deadline, in seconds, for which the stream waits after its look-up.
@@ -236,29 +233,29 @@ mod tests {
 
     #[tokio::test]
     async fn stream_ends_when_its_token_is_revoked() {
-        let mut world = World::with_token_ttl_seconds(3_600).await;
-        assert_eq!(world.waits().await, 30);
-        world.revoke(&world.store).await;
-        tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("it ends immediately").unwrap();
+        let mut open = OpenStream::with_token_ttl_seconds(3_600).await;
+        assert_eq!(open.waits().await, 30);
+        open.revoke(&open.store).await;
+        tokio::time::timeout(Duration::from_secs(20), open.stream).await.expect("it ends immediately").unwrap();
     }
 
     #[tokio::test]
     async fn stream_without_notification_ends_within_thirty_seconds() {
-        let mut world = World::with_token_ttl_seconds(3_600).await;
-        assert_eq!(world.waits().await, 30);
-        world.revoke(&world.other).await;
-        world.advance(30);
-        tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("it looked again").unwrap();
+        let mut open = OpenStream::with_token_ttl_seconds(3_600).await;
+        assert_eq!(open.waits().await, 30);
+        open.revoke(&open.other).await;
+        open.advance(30);
+        tokio::time::timeout(Duration::from_secs(20), open.stream).await.expect("it looked again").unwrap();
     }
 
     #[tokio::test]
     async fn stream_ends_when_its_token_expires() {
-        let mut world = World::with_token_ttl_seconds(40).await;
-        assert_eq!(world.waits().await, 30);
-        world.advance(30);
-        assert_eq!(world.waits().await, 40, "it continues for the remaining time");
-        world.advance(10);
-        tokio::time::timeout(Duration::from_secs(20), world.stream).await.expect("it ends with its token").unwrap();
+        let mut open = OpenStream::with_token_ttl_seconds(40).await;
+        assert_eq!(open.waits().await, 30);
+        open.advance(30);
+        assert_eq!(open.waits().await, 40, "it continues for the remaining time");
+        open.advance(10);
+        tokio::time::timeout(Duration::from_secs(20), open.stream).await.expect("it ends with its token").unwrap();
     }
 
     #[test]

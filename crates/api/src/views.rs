@@ -2,7 +2,7 @@
 
 use gpuaas_api_types::{AccessAnswer, AccessGrant, AccessKind, Endpoint, Fault, Member, Operation, Step, Workload};
 use gpuaas_engine::commands::access;
-use gpuaas_model::{Health, Lifecycle, MemberId, MemberState, Name, Recovery, Timestamp};
+use gpuaas_model::{Health, Lifecycle, MemberId, MemberState, Name, ProjectId, Recovery, Timestamp};
 use gpuaas_store::{
     AccessGrantRecord, MemberRecord, OperationRecord, Reader, StepRecord, StoreError, WorkloadParts, WorkloadRecord,
 };
@@ -43,11 +43,17 @@ pub(crate) async fn workloads(
     now: Timestamp,
 ) -> Result<Vec<Workload>, StoreError> {
     let mut parts = reader.workload_parts(&records).await?;
+    let projects = reader.project_names(records.iter().map(|record| record.project)).await?;
     let with_parts = records.into_iter().map(|record| {
         let parts = parts.remove(&record.id).unwrap_or_default();
-        workload_with(record, &parts, now)
+        let project_name = projects.get(&record.project).ok_or_else(|| no_project(record.project))?;
+        Ok(workload_with(record, &parts, project_name, now))
     });
-    Ok(with_parts.collect())
+    with_parts.collect()
+}
+
+fn no_project(id: ProjectId) -> StoreError {
+    StoreError::NotFound { what: "project", id: id.to_string() }
 }
 
 /// Converts one workload in the same way.
@@ -56,19 +62,19 @@ pub(crate) async fn workload(
     record: WorkloadRecord,
     now: Timestamp,
 ) -> Result<Workload, StoreError> {
-    let records = [record];
-    let parts = reader.workload_parts(&records).await?.remove(&records[0].id).unwrap_or_default();
-    let [record] = records;
-    Ok(workload_with(record, &parts, now))
+    let id = record.id;
+    let missing = || StoreError::NotFound { what: "workload", id: id.to_string() };
+    workloads(reader, vec![record], now).await?.pop().ok_or_else(missing)
 }
 
-fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, now: Timestamp) -> Workload {
+fn workload_with(record: WorkloadRecord, parts: &WorkloadParts, project_name: &Name, now: Timestamp) -> Workload {
     let ready = parts.members.iter().filter(|member| is_ready(member)).count();
     Workload {
         endpoint: record.endpoint(gpuaas_model::Endpoint::API).map(str::to_owned),
         id: record.id.to_string(),
         name: record.name.to_string(),
         project: record.project.to_string(),
+        project_name: project_name.to_string(),
         section: section(record.lifecycle, record.health, Some(record.recovery)).to_owned(),
         waiting_for: waiting::waiting_for(parts, now),
         usable: record.lifecycle == Lifecycle::Running
@@ -115,29 +121,41 @@ pub(crate) fn member(record: MemberRecord, node_name: &Name) -> Member {
     }
 }
 
-/// Converts operations, with the names of their workloads.
+/// Converts operations, with the names of their workloads and projects.
 pub(crate) async fn operations(
     reader: &mut Reader,
     records: Vec<OperationRecord>,
 ) -> Result<Vec<Operation>, StoreError> {
     let names = reader.workload_names(records.iter().map(|record| record.workload)).await?;
-    let with_name = records.into_iter().map(|record| match names.get(&record.workload) {
-        Some(name) => Ok(operation(record, name)),
-        None => Err(StoreError::NotFound { what: "workload", id: record.workload.to_string() }),
+    let projects = reader.project_names(records.iter().map(|record| record.project)).await?;
+    let with_names = records.into_iter().map(|record| {
+        let missing = || StoreError::NotFound { what: "workload", id: record.workload.to_string() };
+        let name = names.get(&record.workload).ok_or_else(missing)?;
+        let project_name = projects.get(&record.project).ok_or_else(|| no_project(record.project))?;
+        Ok(operation_with(record, name, project_name))
     });
-    with_name.collect()
+    with_names.collect()
 }
 
-pub(crate) fn operation(record: OperationRecord, workload_name: &Name) -> Operation {
+/// Converts one operation in the same way.
+pub(crate) async fn operation(reader: &mut Reader, record: OperationRecord) -> Result<Operation, StoreError> {
+    let id = record.id;
+    let missing = || StoreError::NotFound { what: "operation", id: id.to_string() };
+    operations(reader, vec![record]).await?.pop().ok_or_else(missing)
+}
+
+fn operation_with(record: OperationRecord, workload_name: &Name, project_name: &Name) -> Operation {
     Operation {
         id: record.id.to_string(),
         workload: record.workload.to_string(),
         workload_name: workload_name.to_string(),
+        project_name: project_name.to_string(),
         kind: record.kind.to_string(),
         parameters: record.parameters,
         state: record.state.to_string(),
         requested_by: record.requested_by,
         resumes: record.resumes.map(|id| id.to_string()),
+        superseded_by: record.superseded_by.map(|id| id.to_string()),
         correlation_id: record.correlation.to_string(),
         cancel_requested: record.cancel_requested,
         fault: record.fault.map(fault),

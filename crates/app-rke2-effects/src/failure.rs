@@ -1,7 +1,7 @@
 //! Converts errors of Kubernetes to task failures: a stable code and a sentence with the observed facts.
 
 use gpuaas_kube::KubeError;
-use gpuaas_model::Code;
+use gpuaas_model::{Code, cut};
 use gpuaas_planner::MachineView;
 use gpuaas_wire::task::TaskFailure;
 
@@ -25,9 +25,6 @@ pub(crate) fn of(error: KubeError, machine: &MachineView) -> TaskFailure {
         }
         KubeError::Refusal(_) => Code::FieldInvalid,
     };
-    let mut message = format!("{}:6443 on {}: {error}", machine.address, machine.name);
-    if message.len() > TaskFailure::MESSAGE_BYTES_MAX {
-        message.truncate(message.floor_char_boundary(TaskFailure::MESSAGE_BYTES_MAX));
-    }
-    TaskFailure::new(code, message)
+    let message = format!("{}:6443 on {}: {error}", machine.address, machine.name);
+    TaskFailure::new(code, cut(&message, TaskFailure::MESSAGE_BYTES_MAX))
 }

@@ -56,7 +56,7 @@ impl Tunnels for Tcp {
     }
 }
 
-struct World {
+struct GenuineCluster {
     genuine: RealApiserver,
     tunnels: Arc<Tcp>,
     effects: Rke2Effects,
@@ -64,7 +64,7 @@ struct World {
     workload: WorkloadView,
 }
 
-impl World {
+impl GenuineCluster {
     async fn new() -> Self {
         let genuine = RealApiserver::start().await;
         let tunnels = Tcp { address: genuine.address, opened: AtomicUsize::new(0), is_offline: Mutex::new(false) };
@@ -127,31 +127,31 @@ fn workload(address: IpAddr) -> WorkloadView {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_s_calls_succeed_in_order_with_evidence_over_one_tunnel() {
-    let world = World::new().await;
-    let ready = world.call("api_ready").await.unwrap();
+    let cluster = GenuineCluster::new().await;
+    let ready = cluster.call("api_ready").await.unwrap();
     assert_eq!(ready["version"], "v1.36.3+rke2r1");
-    assert_eq!(ready["endpoint"], format!("https://{}:6443", world.genuine.address));
-    let before = world.tunnels.opened.load(Ordering::SeqCst);
+    assert_eq!(ready["endpoint"], format!("https://{}:6443", cluster.genuine.address));
+    let before = cluster.tunnels.opened.load(Ordering::SeqCst);
 
-    let waits = world.effects.call(about_kube_node("kube_node_ready"), world.context(2_500)).await.unwrap_err();
+    let waits = cluster.effects.call(about_kube_node("kube_node_ready"), cluster.context(2_500)).await.unwrap_err();
     assert_eq!(waits.code, Code::ClusterNotReady);
     assert!(waits.message.contains("no KubeNode yet") && waits.message.contains("gpu-1"), "{}", waits.message);
-    assert!(world.progress.lock().unwrap().iter().any(|text| text.starts_with("no KubeNode yet")));
+    assert!(cluster.progress.lock().unwrap().iter().any(|text| text.starts_with("no KubeNode yet")));
 
-    let proof = world.call("deliver_access").await.unwrap();
+    let proof = cluster.call("deliver_access").await.unwrap();
     assert_eq!(proof["authenticated_as"], "system:serviceaccount:gpuaas-access:delivery-probe");
-    let deleted = world.effects.call(about_kube_node("delete_kube_node"), world.context(DEADLINE_MS)).await;
+    let deleted = cluster.effects.call(about_kube_node("delete_kube_node"), cluster.context(DEADLINE_MS)).await;
     assert_eq!(deleted.unwrap()["deleted"], false);
-    assert_eq!(world.call("kube_nodes").await.unwrap()["kube_nodes"], serde_json::json!([]));
+    assert_eq!(cluster.call("kube_nodes").await.unwrap()["kube_nodes"], serde_json::json!([]));
     // One more for the watch and one for the probe's own credentials; all other requests used the kept connection.
-    assert_eq!(world.tunnels.opened.load(Ordering::SeqCst), before + 2);
-    assert_eq!(world.call("restart").await.unwrap_err().code, Code::TaskUnknown);
+    assert_eq!(cluster.tunnels.opened.load(Ordering::SeqCst), before + 2);
+    assert_eq!(cluster.call("restart").await.unwrap_err().code, Code::TaskUnknown);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivered_kubeconfig_works_until_it_is_revoked() {
-    let world = World::new().await;
-    world.call("api_ready").await.unwrap();
+    let cluster = GenuineCluster::new().await;
+    cluster.call("api_ready").await.unwrap();
     let request = AccessRequest {
         name: "access-1".into(),
         kind: "direct".into(),
@@ -159,30 +159,30 @@ async fn a_delivered_kubeconfig_works_until_it_is_revoked() {
         ttl_seconds: 3_600,
         requested_by: "ann@example".into(),
     };
-    let delivered = world.effects.deliver_access(request, world.context(DEADLINE_MS)).await.unwrap();
-    let person = world.genuine.cluster_with(&delivered.kubeconfig);
+    let delivered = cluster.effects.deliver_access(request, cluster.context(DEADLINE_MS)).await.unwrap();
+    let person = cluster.genuine.cluster_with(&delivered.kubeconfig);
     person.kube_nodes().await.unwrap();
     for _ in 0..2 {
-        world.effects.revoke_access(&delivered.service_account, world.context(DEADLINE_MS)).await.unwrap();
+        cluster.effects.revoke_access(&delivered.service_account, cluster.context(DEADLINE_MS)).await.unwrap();
     }
     assert!(person.kube_nodes().await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_cached_connection_is_replaced_and_an_absent_node_is_named() {
-    let mut world = World::new().await;
-    world.call("api_ready").await.unwrap();
-    world.genuine.stop_apiserver();
-    let refused = world.call("kube_nodes").await.unwrap_err();
+    let mut cluster = GenuineCluster::new().await;
+    cluster.call("api_ready").await.unwrap();
+    cluster.genuine.stop_apiserver();
+    let refused = cluster.call("kube_nodes").await.unwrap_err();
     assert_eq!(refused.code, Code::ClusterUnreachable);
     assert!(refused.message.contains("gpu-1"), "{}", refused.message);
-    world.genuine.start_apiserver();
-    world.call("api_ready").await.unwrap();
-    world.call("kube_nodes").await.unwrap();
+    cluster.genuine.start_apiserver();
+    cluster.call("api_ready").await.unwrap();
+    cluster.call("kube_nodes").await.unwrap();
 
-    world.genuine.stop_apiserver();
-    *world.tunnels.is_offline.lock().unwrap() = true;
-    let offline = world.effects.call(named("api_ready"), world.context(1_500)).await.unwrap_err();
+    cluster.genuine.stop_apiserver();
+    *cluster.tunnels.is_offline.lock().unwrap() = true;
+    let offline = cluster.effects.call(named("api_ready"), cluster.context(1_500)).await.unwrap_err();
     assert_eq!(offline.code, Code::ClusterUnreachable);
     assert!(offline.message.contains("the node has no channel"), "{}", offline.message);
 }

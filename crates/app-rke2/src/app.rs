@@ -1,6 +1,8 @@
 //! The app's implementation of the planner's interface.
 
-use gpuaas_model::{AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, NextAction, Reason, TaskType};
+use gpuaas_model::{
+    AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, Name, NextAction, Reason, TaskType,
+};
 use gpuaas_planner::{
     App, MemberView, OperationRequest, Plan, PlanRefusal, RenderError, SecretSpec, StepAction, StepOutput, StepSpec,
     WorkloadView,
@@ -93,7 +95,7 @@ impl App for Rke2 {
         result: &Value,
         workload: &WorkloadView,
     ) -> Result<Vec<StepOutput>, Box<Fault>> {
-        results::apply_result(step, result, workload)
+        results::outputs(step, result, workload)
     }
 
     fn diagnose(&self, step: &StepSpec, failure: &TaskFailure, workload: &WorkloadView) -> Fault {
@@ -101,7 +103,7 @@ impl App for Rke2 {
         if let (StepAction::NodeTask { task: TaskType::Rke2Start, .. }, Some(member)) = (&step.action, member)
             && matches!(failure.code, Code::HostFailed | Code::TaskTimedOut)
         {
-            return faults::diagnose_start(failure, render::role(member).unit(), &member.name, &workload.name);
+            return faults::diagnose_start(failure, render::role(member).unit(), member.into(), &workload.name);
         }
         let subject = member.map_or_else(|| workload.name.to_string(), |member| member.name.clone());
         Fault {
@@ -109,7 +111,7 @@ impl App for Rke2 {
             class: class(failure.code),
             summary: format!("{subject}: {}", failure.message),
             evidence: Some(Evidence::new(format!("step {}", step.key), None, &failure.message)),
-            next: NextAction::then_resume(before_resume(failure.code), &workload.name),
+            next: next(failure.code, member, &workload.name),
         }
     }
 
@@ -127,16 +129,20 @@ impl App for Rke2 {
             report.unit, report.active, report.sub, report.result, report.n_restarts, report.exec_main_status
         );
         let evidence = Evidence::new(format!("unit {}", report.unit), Some(report.since), &text);
-        (Health::Degraded, Some(faults::SERVICE_DOWN.fault(&member.name, &workload.name, Some(evidence))))
+        (Health::Degraded, Some(faults::SERVICE_DOWN.fault(member.into(), &workload.name, Some(evidence))))
     }
 }
 
-/// Returns what a person does after a failure with this code, before the operation is resumed.
-const fn before_resume(code: Code) -> &'static str {
+/// Returns what a tenant does after a failure with this code.
+fn next(code: Code, member: Option<&MemberView>, workload: &Name) -> NextAction {
+    let node = member.map_or("the node", |member| member.machine.name.as_str());
     match code {
-        Code::DiskFull => "free disk space on the node",
-        Code::AgentLedgerDamaged => "have an operator enroll the node again (gpuaas node enroll NODE)",
-        _ => "resolve the reported failure",
+        Code::DiskFull => NextAction::ask_operator("free disk space", node, workload),
+        Code::AgentLedgerDamaged => {
+            let enroll = format!("ask the operator to enroll {node} again (gpuaas node enroll {node})");
+            NextAction::then_resume(&enroll, workload)
+        }
+        _ => NextAction::then_resume("resolve the reported failure", workload),
     }
 }
 

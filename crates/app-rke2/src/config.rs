@@ -1,12 +1,15 @@
 //! The settings that a tenant can make, and RKE2's configuration files.
 
-use std::{collections::BTreeMap, fmt::Write, net::IpAddr};
+use std::{
+    collections::{BTreeMap, HashSet},
+    net::IpAddr,
+};
 
 use gpuaas_model::{Code, Reason};
 use gpuaas_planner::{MemberView, WorkloadView, schema::Violation};
 use gpuaas_wire::task::Rke2Configure;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -75,26 +78,30 @@ impl Config {
 /// Returns a reason for every setting that is not accepted.
 pub(crate) fn check(config: &Value) -> Vec<Reason> {
     let found = if config.is_null() { Vec::new() } else { schema::check::<Config>(config) };
-    if !found.is_empty() {
-        return found.into_iter().map(ill_formed).collect();
-    }
-    match Config::read(config) {
-        Ok(config) => config.check(),
+    let ill_formed_names: HashSet<&str> =
+        found.iter().filter_map(|violation| violation.field.split(['.', '[']).next()).collect();
+    let is_well_formed = |name: &str| !ill_formed_names.contains(name);
+    // The values of well-formed settings are checked, too, so that all reasons come at once.
+    let settings = config.as_object().into_iter().flatten().filter(|(name, _)| is_well_formed(name));
+    let settings = settings.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let values = match Config::read(&Value::Object(settings)) {
+        Ok(settings) => settings.check(),
         Err(error) => vec![refused("config", &error.to_string(), SEE_SCHEMA)],
-    }
+    };
+    found.into_iter().map(ill_formed).chain(values).collect()
 }
 
 fn ill_formed(violation: Violation) -> Reason {
-    let detail = match (violation.field.as_str(), violation.keyword.as_str()) {
-        ("cni", _) => "the CNI is always canal",
+    let (detail, next) = match (violation.field.as_str(), violation.keyword.as_str()) {
+        ("cni", _) => ("the CNI is always canal", "leave it out"),
         ("write-kubeconfig-mode" | "write_kubeconfig_mode", _) => {
-            "kubeconfig files on nodes stay 0600: they hold an admin key"
+            ("kubeconfig files on nodes stay 0600: they hold an admin key", "leave it out")
         }
-        (_, "additionalProperties") => "this setting is not supported",
+        (_, "additionalProperties") => ("this setting is not supported", SEE_SCHEMA),
         _ => return violation.reason("config", Code::ConfigInvalid, SEE_SCHEMA),
     };
     let detail = detail.to_owned();
-    Violation { detail, ..violation }.reason("config", Code::ConfigInvalid, SEE_SCHEMA)
+    Violation { detail, ..violation }.reason("config", Code::ConfigInvalid, next)
 }
 
 fn refused(field: &str, detail: &str, next: &str) -> Reason {
@@ -142,26 +149,76 @@ fn is_cidr(text: &str) -> bool {
     }
 }
 
-/// Returns the server's `config.yaml`. Keys have a fixed order, and every text is quoted, so that YAML reads it as nothing but text.
-pub(crate) fn server(config: &Config, member: &MemberView) -> String {
-    let mut yaml = common(config, member);
-    line(&mut yaml, "agent-token-file", Rke2Configure::AGENT_TOKEN_PATH);
-    line(&mut yaml, "advertise-address", &member.machine.address);
-    line(&mut yaml, "cni", "canal");
-    line(&mut yaml, "write-kubeconfig-mode", "0600");
-    for (key, cidr) in [("cluster-cidr", &config.cluster_cidr), ("service-cidr", &config.service_cidr)] {
-        if let Some(cidr) = cidr {
-            line(&mut yaml, key, cidr);
+/// RKE2's `config.yaml`.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct File<'a> {
+    token_file: &'a str,
+    node_name: &'a str,
+    node_ip: &'a str,
+    bind_address: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    node_label: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    of_server: Option<ServerFile<'a>>,
+}
+
+/// What only a server's `config.yaml` contains.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct ServerFile<'a> {
+    agent_token_file: &'a str,
+    advertise_address: &'a str,
+    cni: &'a str,
+    write_kubeconfig_mode: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster_cidr: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_cidr: Option<&'a str>,
+    tls_san: Vec<&'a String>,
+}
+
+impl<'a> File<'a> {
+    /// Returns what servers and agents share. It always includes the node's own address: RKE2 would choose one by the default route, and not
+    /// always the same one.
+    fn common(config: &Config, member: &'a MemberView) -> Self {
+        Self {
+            token_file: Rke2Configure::TOKEN_PATH,
+            node_name: member.machine.name.as_str(),
+            node_ip: &member.machine.address,
+            bind_address: &member.machine.address,
+            node_label: config.node_labels.iter().map(|(key, value)| format!("{key}={value}")).collect(),
+            ..Self::default()
         }
     }
+
+    /// Returns the file's text. Every text is quoted, so that YAML of any version reads it as nothing but text.
+    fn to_yaml(&self) -> String {
+        let options = serde_saphyr::ser_options! { quote_all: true, compact_list_indent: false };
+        serde_saphyr::to_string_with_options(self, options).expect("texts and lists of texts are always YAML")
+    }
+}
+
+/// Returns the server's `config.yaml`.
+pub(crate) fn server(config: &Config, member: &MemberView) -> String {
     let mut names = vec![&member.machine.address];
     for name in config.registration_address.iter().chain(&config.tls_san) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    list(&mut yaml, "tls-san", names.into_iter().map(String::as_str));
-    yaml
+    let of_server = ServerFile {
+        agent_token_file: Rke2Configure::AGENT_TOKEN_PATH,
+        advertise_address: &member.machine.address,
+        cni: "canal",
+        write_kubeconfig_mode: "0600",
+        cluster_cidr: config.cluster_cidr.as_deref(),
+        service_cidr: config.service_cidr.as_deref(),
+        tls_san: names,
+    };
+    File { of_server: Some(of_server), ..File::common(config, member) }.to_yaml()
 }
 
 /// Returns an agent's `config.yaml`; `None` without a server. The agent joins at the cluster's registration address if there is one,
@@ -169,46 +226,13 @@ pub(crate) fn server(config: &Config, member: &MemberView) -> String {
 pub(crate) fn agent(config: &Config, workload: &WorkloadView, member: &MemberView) -> Option<String> {
     let server = workload.component(names::SERVER).find(|member| member.is_present())?;
     let host = config.registration_address.as_ref().unwrap_or(&server.machine.address);
-    let mut yaml = common(config, member);
-    line(&mut yaml, "server", &format!("https://{}:9345", in_url(host)));
-    Some(yaml)
+    let server = Some(format!("https://{}:9345", in_url(host)));
+    Some(File { server, ..File::common(config, member) }.to_yaml())
 }
 
 /// Puts an IPv6 address in brackets, as a URL requires.
 fn in_url(host: &str) -> String {
     if host.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{host}]") } else { host.to_owned() }
-}
-
-/// Returns the lines that servers and agents share. They always include the node's own address: RKE2 would choose one by the default route,
-/// and not always the same one.
-fn common(config: &Config, member: &MemberView) -> String {
-    let mut yaml = String::new();
-    line(&mut yaml, "token-file", Rke2Configure::TOKEN_PATH);
-    line(&mut yaml, "node-name", member.machine.name.as_str());
-    line(&mut yaml, "node-ip", &member.machine.address);
-    line(&mut yaml, "bind-address", &member.machine.address);
-    let labels: Vec<String> = config.node_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    if !labels.is_empty() {
-        list(&mut yaml, "node-label", labels.iter().map(String::as_str));
-    }
-    yaml
-}
-
-fn line(yaml: &mut String, key: &str, value: &str) {
-    // Writing to a String never fails.
-    let _ = writeln!(yaml, "{key}: {}", quoted(value));
-}
-
-fn list<'a>(yaml: &mut String, key: &str, values: impl Iterator<Item = &'a str>) {
-    let _ = writeln!(yaml, "{key}:");
-    for value in values {
-        let _ = writeln!(yaml, "  - {}", quoted(value));
-    }
-}
-
-/// Quotes a text: every JSON string is a YAML string.
-fn quoted(text: &str) -> String {
-    Value::String(text.to_owned()).to_string()
 }
 
 #[cfg(test)]

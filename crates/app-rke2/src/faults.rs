@@ -4,6 +4,7 @@
 //! at any level: several decisive lines have `level=info`.
 
 use gpuaas_model::{Evidence, Fault, FaultClass, Name, NextAction};
+use gpuaas_planner::MemberView;
 use gpuaas_wire::task::{GiveUp, GiveUpException, JournalExcerpt, TaskFailure};
 
 /// A kind of failure.
@@ -35,8 +36,10 @@ pub struct LogSpan {
 /// What a person does about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// This, and then resume.
+    /// The tenant does this, and then resumes.
     ThenResume(&'static str),
+    /// The operator does this on the node, because a tenant has no shell there; then the tenant resumes.
+    AskOperator(&'static str),
     /// Resume, for this reason.
     Resume(&'static str),
     /// Decommission and deploy again, for this reason.
@@ -45,10 +48,23 @@ pub enum Remedy {
     ReadLog,
 }
 
+/// The member that a fault is about, and its machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    member: &'a str,
+    machine: &'a str,
+}
+
+impl<'a> From<&'a MemberView> for Subject<'a> {
+    fn from(member: &'a MemberView) -> Self {
+        Self { member: &member.name, machine: member.machine.name.as_str() }
+    }
+}
+
 /// A reset of the etcd cluster, until RKE2 starts again. A reset corrects the peer URL of a node whose address changed.
 const RESET: LogSpan = LogSpan { from: "cluster-reset=true", until: "Starting rke2 " };
 
-use Remedy::{ReadLog, Redeploy, Resume, ThenResume};
+use Remedy::{AskOperator, ReadLog, Redeploy, Resume, ThenResume};
 
 /// The kinds of failure that lines of the journal show. Kinds without such lines (a unit that loops, is late or was skipped, residue, a
 /// blocked preflight, a service that is down) are separate constants.
@@ -83,7 +99,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["bootstrap data already found and encrypted with different token"],
         Some(1),
         "the node holds data of a cluster with another token",
-        ThenResume("clean the node of the earlier cluster"),
+        AskOperator("remove the earlier cluster"),
     ),
     // 6
     row(
@@ -91,7 +107,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["critical configuration value mismatch"],
         Some(1),
         "this server's settings differ from the cluster's",
-        ThenResume("make this server's settings equal to the cluster's"),
+        AskOperator("remove the settings of RKE2 that GPUaaS did not write"),
     ),
     // 9
     row(
@@ -99,7 +115,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["is a not a member of the etcd cluster", "is not a member of the etcd cluster"],
         Some(1),
         "the node's address changed since it joined",
-        ThenResume("restore the node's address"),
+        AskOperator("restore the former address"),
     )
     .except_during(RESET),
     // 11
@@ -108,7 +124,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["cluster ID mismatch", "newer than datastore"],
         Some(2),
         "the node holds data of another cluster",
-        ThenResume("clean the node of the earlier cluster"),
+        AskOperator("remove the earlier cluster"),
     ),
     // 12, 13: the texts differ only at their end
     row(
@@ -116,7 +132,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["is before"],
         None,
         "a certificate is not yet valid: a clock is wrong",
-        ThenResume("set the node's clock by NTP"),
+        AskOperator("set the clock by NTP"),
     ),
     row(
         "rke2_certificate_expired",
@@ -131,7 +147,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["bind: address already in use"],
         Some(2),
         "a port that RKE2 needs is taken",
-        ThenResume("stop the process that uses the port"),
+        AskOperator("stop the process that uses the port"),
     ),
     // 19
     row(
@@ -139,7 +155,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["database space exceeded", "alarm:NOSPACE"],
         Some(1),
         "etcd has reached the quota of its database",
-        ThenResume("compact and defragment etcd, disarm its alarm (etcdctl alarm disarm)"),
+        AskOperator("compact and defragment etcd, and disarm its alarm (etcdctl alarm disarm)"),
     ),
     // 22
     row(
@@ -147,7 +163,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["operation not permitted", "avc:  denied"],
         Some(2),
         "the host denies an operation that containers need",
-        ThenResume("allow it in fapolicyd or SELinux"),
+        AskOperator("allow it in fapolicyd or SELinux"),
     ),
     // 23
     row(
@@ -155,7 +171,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["Kubelet exited"],
         Some(2),
         "the kubelet exits right after its start",
-        ThenResume("correct the argument that kubelet.log on the node names"),
+        AskOperator("correct the argument that kubelet.log names"),
     ),
     // 24
     row(
@@ -163,7 +179,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["cni plugin not initialized"],
         None,
         "the node's network did not come up",
-        ThenResume("find the cause in the logs of the node"),
+        ThenResume("find the cause in the logs of the member"),
     ),
     // 3, 8: these lines wrap many other causes, so they come late
     row(
@@ -171,7 +187,7 @@ pub const FAULTS: &[FaultRow] = &[
         &["Failed to validate connection to cluster", "failed to get CA certs"],
         Some(15),
         "the node cannot reach its server",
-        ThenResume("open port 9345 between the nodes"),
+        AskOperator("allow connections to port 9345 of the server"),
     ),
     row(
         "rke2_waiting_for_server",
@@ -207,7 +223,7 @@ const SKIPPED: FaultRow = row(
     &["Skipped due to 'exec-condition'"],
     None,
     "the other RKE2 service runs on this node",
-    ThenResume("stop it"),
+    AskOperator("stop the other RKE2 service"),
 );
 /// An uninstall left residue.
 pub(crate) const RESIDUE: FaultRow = row(
@@ -215,11 +231,11 @@ pub(crate) const RESIDUE: FaultRow = row(
     &[],
     None,
     "the uninstall left residue, or some checks could not run",
-    ThenResume("ask an operator to reset and reimage the node"),
+    AskOperator("reset and reimage the machine"),
 );
 /// A preflight has blocking findings.
 pub(crate) const PREFLIGHT: FaultRow =
-    row("rke2_preflight_blocked", &[], None, "preflight found blocking problems", ThenResume("resolve the findings"));
+    row("rke2_preflight_blocked", &[], None, "preflight found blocking problems", AskOperator("resolve the findings"));
 /// The service of a ready member is down.
 pub(crate) const SERVICE_DOWN: FaultRow = row("rke2_service_down", &[], None, "the service is down", ReadLog);
 
@@ -252,19 +268,20 @@ impl FaultRow {
         found
     }
 
-    /// Returns a fault of this kind for the member `whom` of `workload`.
-    pub(crate) fn fault(&self, whom: &str, workload: &Name, evidence: Option<Evidence>) -> Fault {
+    /// Returns a fault of this kind for a member of `workload`.
+    pub(crate) fn fault(&self, of: Subject<'_>, workload: &Name, evidence: Option<Evidence>) -> Fault {
         let next = match self.remedy {
+            AskOperator(what) => NextAction::ask_operator(what, of.machine, workload),
             ThenResume(first) => NextAction::then_resume(first, workload),
             Resume(reason) => NextAction::resume(reason, workload),
             Redeploy(reason) => NextAction::redeploy(reason, workload),
-            ReadLog => NextAction::read_log(workload, whom),
+            ReadLog => NextAction::read_log(workload, of.member),
         };
         Fault {
             code: self.code.to_owned(),
             // The platform does not repeat a start that failed in one of these ways: a person looks into it first.
             class: FaultClass::Manual,
-            summary: format!("{whom}: {}", self.summary),
+            summary: format!("{}: {}", of.member, self.summary),
             evidence,
             next,
         }
@@ -295,12 +312,12 @@ pub(crate) fn exceptions() -> Vec<GiveUpException> {
 }
 
 /// Returns the fault of a failed start, with the line that shows it as evidence.
-pub(crate) fn diagnose_start(failure: &TaskFailure, unit: &str, whom: &str, workload: &Name) -> Fault {
+pub(crate) fn diagnose_start(failure: &TaskFailure, unit: &str, of: Subject<'_>, workload: &Name) -> Fault {
     let source = format!("journal {}", unit.trim_end_matches(".service"));
     let evidence = |text: &str, at| Some(Evidence::new(source.clone(), at, text));
     for row in FAULTS.iter().chain([&SKIPPED]) {
         if let Some(line) = row.symptom_in(&failure.journal) {
-            return row.fault(whom, workload, evidence(&line.text, Some(line.at)));
+            return row.fault(of, workload, evidence(&line.text, Some(line.at)));
         }
     }
     let has_exited = failure.unit.as_ref().is_some_and(|unit| unit.n_restarts > 0 || unit.exec_main_status != 0);
@@ -311,7 +328,7 @@ pub(crate) fn diagnose_start(failure: &TaskFailure, unit: &str, whom: &str, work
         .find(|line| line.text.contains("level=fatal") || line.text.contains("level=error"));
     let line = error_line.or(failure.journal.last());
     let evidence = line.map_or_else(|| evidence(&failure.message, None), |line| evidence(&line.text, Some(line.at)));
-    if has_exited { CRASH_LOOP } else { NOT_READY }.fault(whom, workload, evidence)
+    if has_exited { CRASH_LOOP } else { NOT_READY }.fault(of, workload, evidence)
 }
 
 #[cfg(test)]
@@ -320,6 +337,8 @@ mod tests {
     use gpuaas_wire::task::UnitReport;
 
     use super::*;
+
+    const AGENT: Subject<'_> = Subject { member: "agent-1", machine: "gpu-7" };
 
     fn train() -> Name {
         "train".parse().expect("a name")
@@ -336,7 +355,7 @@ mod tests {
         for row in FAULTS {
             for symptom in row.symptoms {
                 let line = format!("time=x level=info msg=\"{symptom} and more\"");
-                let fault = diagnose_start(&failure(&[&line]), "rke2-agent.service", "agent-1", &train());
+                let fault = diagnose_start(&failure(&[&line]), "rke2-agent.service", AGENT, &train());
                 assert_eq!(fault.code, row.code, "{symptom}");
                 assert!(fault.evidence.expect("a line").text.contains(symptom));
             }
@@ -344,12 +363,36 @@ mod tests {
     }
 
     #[test]
-    fn text_and_command_of_a_next_action_agree() {
+    fn next_action_is_a_step_that_a_tenant_can_take() {
+        // What only a person with a shell on the node, or with `gpuaas node`, can do or see.
+        let of_operator = [
+            "gpuaas node",
+            " node",
+            "machine",
+            "process",
+            "port ",
+            "etcdctl",
+            "clock",
+            "address",
+            "SELinux",
+            "kubelet.log",
+        ];
         for row in FAULTS.iter().chain([&CRASH_LOOP, &NOT_READY, &SKIPPED, &RESIDUE, &PREFLIGHT, &SERVICE_DOWN]) {
-            let next = row.fault("agent-1", &train(), None).next;
+            let next = row.fault(AGENT, &train(), None).next;
             let command = next.command.expect("every fault of RKE2 has a command");
             let verb = command.split(' ').nth(2).expect("a verb").trim_end_matches('s');
             assert!(next.text.contains(verb), "{}: {:?} and {command}", row.code, next.text);
+            match row.remedy {
+                AskOperator(_) => {
+                    let asks =
+                        next.text.starts_with("ask the operator to ") && next.text.contains(" on gpu-7, then resume");
+                    assert!(asks && command == "gpuaas workload resume train", "{}: {:?}", row.code, next.text);
+                }
+                ThenResume(_) | Resume(_) | Redeploy(_) | ReadLog => {
+                    let beyond = of_operator.iter().find(|what| next.text.contains(**what));
+                    assert_eq!(beyond, None, "{}: a tenant cannot: {:?}", row.code, next.text);
+                }
+            }
         }
     }
 
@@ -357,14 +400,14 @@ mod tests {
     fn wrapped_symptom_is_recognized() {
         let line =
             "Waiting to retrieve agent configuration; server is not ready: Node password rejected, duplicate hostname";
-        assert_eq!(diagnose_start(&failure(&[line]), "u", "a", &train()).code, "rke2_node_password_rejected");
+        assert_eq!(diagnose_start(&failure(&[line]), "u", AGENT, &train()).code, "rke2_node_password_rejected");
         let line = "Failed to validate connection to cluster at https://127.0.0.1:6444: token CA hash does not match the Cluster CA";
-        assert_eq!(diagnose_start(&failure(&[line]), "u", "a", &train()).code, "rke2_token_ca_mismatch");
+        assert_eq!(diagnose_start(&failure(&[line]), "u", AGENT, &train()).code, "rke2_token_ca_mismatch");
     }
 
     #[test]
     fn crash_loop_and_slow_start_are_distinguished_without_symptoms() {
-        let silent = diagnose_start(&failure(&["not running in CIS mode"]), "u", "a", &train());
+        let silent = diagnose_start(&failure(&["not running in CIS mode"]), "u", AGENT, &train());
         assert_eq!(silent.code, "rke2_not_ready");
         let unit = UnitReport {
             unit: "u".into(),
@@ -376,7 +419,7 @@ mod tests {
             since: Timestamp::from_millis(1),
         };
         let looping = TaskFailure { unit: Some(Box::new(unit)), ..failure(&["level=fatal msg=boom"]) };
-        let fault = diagnose_start(&looping, "u", "a", &train());
+        let fault = diagnose_start(&looping, "u", AGENT, &train());
         assert_eq!(
             (fault.code.as_str(), fault.evidence.unwrap().text.as_str()),
             ("rke2_crash_loop", "level=fatal msg=boom")
@@ -387,7 +430,7 @@ mod tests {
     fn server_that_is_no_etcd_member_is_a_fault_except_during_a_reset() {
         let not_a_member = "Failed to test etcd connection: this server is a not a member of the etcd cluster. Found [n=https://192.0.2.1:2380]";
         let (start, reset) = ("Starting rke2 v1.36.3+rke2r1 (0)", "Starting etcd for new cluster, cluster-reset=true");
-        let code = |lines: &[&str]| diagnose_start(&failure(lines), "rke2-server.service", "server-1", &train()).code;
+        let code = |lines: &[&str]| diagnose_start(&failure(lines), "rke2-server.service", AGENT, &train()).code;
         assert_eq!(code(&[start, not_a_member]), "rke2_not_a_member");
         assert_eq!(code(&[start, reset, not_a_member]), "rke2_not_ready");
         assert_eq!(

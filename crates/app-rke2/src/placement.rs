@@ -26,25 +26,22 @@ const SERVER_FIELD: &str = "server_allocation_id";
 const AGENTS_FIELD: &str = "agent_allocation_ids";
 
 /// Placement of a new cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("examples" = [{
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "only its schema is used")]
+#[schemars(deny_unknown_fields, extend("examples" = [{
     "server_allocation_id": "0198c0de-7a3b-7c11-9b54-0242ac120006",
     "agent_allocation_ids": ["0198c0de-7a3b-7c11-9b54-0242ac120007"],
 }]))]
 pub(crate) struct Placement {
     /// Allocation of the server.
-    // Required, but the placement itself reports a missing server, together with the reasons against the agents.
     #[schemars(with = "Uuid")]
-    server_allocation_id: Option<AllocationId>,
+    server_allocation_id: AllocationId,
     /// Allocations of the agents.
-    #[serde(default)]
-    #[schemars(with = "Vec<Uuid>", length(max = AGENTS_MAX), extend("uniqueItems" = true))]
+    #[schemars(default, with = "Vec<Uuid>", length(max = AGENTS_MAX), extend("uniqueItems" = true))]
     agent_allocation_ids: Vec<AllocationId>,
 }
 
 /// Placement of additional members.
-// Requests are parsed as a `Placement` without a server.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, extend("examples" = [{ "agent_allocation_ids": ["0198c0de-7a3b-7c11-9b54-0242ac120008"] }]))]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -54,11 +51,28 @@ pub(crate) struct AddedMembers {
     agent_allocation_ids: Vec<AllocationId>,
 }
 
-/// Returns the allocations that an intent names; none if it is ill-formed.
+/// The allocations that an intent names. Parts that are ill-formed are left out.
+struct Named {
+    server: Option<AllocationId>,
+    /// Each with its position in the list.
+    agents: Vec<(usize, AllocationId)>,
+}
+
+impl Named {
+    fn read(intent: &Value) -> Self {
+        let id = |value: &Value| AllocationId::deserialize(value).ok();
+        let agents = intent.get(AGENTS_FIELD).and_then(Value::as_array).into_iter().flatten().enumerate();
+        Self {
+            server: intent.get(SERVER_FIELD).and_then(id),
+            agents: agents.filter_map(|(at, agent)| Some((at, id(agent)?))).collect(),
+        }
+    }
+}
+
+/// Returns the allocations that an intent names.
 pub(crate) fn named(intent: &Value) -> Vec<AllocationId> {
-    let read = Placement::deserialize(intent);
-    read.map(|read| read.server_allocation_id.into_iter().chain(read.agent_allocation_ids).collect())
-        .unwrap_or_default()
+    let Named { server, agents } = Named::read(intent);
+    server.into_iter().chain(agents.into_iter().map(|(_, agent)| agent)).collect()
 }
 
 /// Returns the members that `intent` requests, or every reason against them.
@@ -69,25 +83,19 @@ pub(crate) fn place(
     manifest: &Manifest,
 ) -> Result<Vec<Placed>, Vec<Reason>> {
     let growing = !existing.is_empty();
-    let intent = parsed(intent, growing)?;
-    let mut placing = Placing { candidates, manifest, reasons: Vec::new(), seen: BTreeSet::new(), placed: Vec::new() };
-    match intent.server_allocation_id {
-        Some(server) => placing.place_member(SERVER_FIELD, names::SERVER, 1, server),
-        None if growing => {}
-        None => placing.refuse(
-            SERVER_FIELD,
-            Code::ServerRequired,
-            "a cluster needs a server",
-            "name the allocation that the server goes to",
-        ),
+    let Named { server, agents } = Named::read(intent);
+    let reasons = check_shape(intent, growing);
+    let mut placing = Placing { candidates, manifest, reasons, seen: BTreeSet::new(), placed: Vec::new() };
+    if let Some(server) = server.filter(|_| !growing) {
+        placing.place_member(SERVER_FIELD, names::SERVER, 1, server);
     }
     // Ordinals are never reused, so that a name in a log always means the same member.
     let used = existing.iter().filter(|member| member.component_key == names::AGENT).map(|member| member.ordinal).max();
-    for (at, (agent, ordinal)) in intent.agent_allocation_ids.iter().zip(used.unwrap_or(0) + 1..).enumerate() {
+    for ((at, agent), ordinal) in agents.iter().zip(used.unwrap_or(0) + 1..) {
         placing.place_member(&format!("{AGENTS_FIELD}[{at}]"), names::AGENT, ordinal, *agent);
     }
     let present = existing.iter().filter(|member| member.component_key == names::AGENT && member.is_present()).count();
-    if present + intent.agent_allocation_ids.len() > AGENTS_MAX {
+    if present + agents.len() > AGENTS_MAX {
         placing.refuse(
             AGENTS_FIELD,
             Code::TooManyMembers,
@@ -98,24 +106,24 @@ pub(crate) fn place(
     if placing.reasons.is_empty() { Ok(placing.placed) } else { Err(placing.reasons) }
 }
 
-/// Parses an intent for a new or a `growing` cluster, or returns every reason against its shape.
-fn parsed(intent: &Value, growing: bool) -> Result<Placement, Vec<Reason>> {
+/// Returns every reason against the shape of an intent for a new or a `growing` cluster.
+fn check_shape(intent: &Value, growing: bool) -> Vec<Reason> {
     let found = if growing { schema::check::<AddedMembers>(intent) } else { schema::check::<Placement>(intent) };
+    // The placement itself reports allocations that are repeated or too many, with codes of their own.
+    let is_placed = |of: &Violation| of.field == AGENTS_FIELD && matches!(&*of.keyword, "uniqueItems" | "maxItems");
     let has_server = intent.get(SERVER_FIELD).is_some_and(|server| !server.is_null());
-    let is_placed = |of: &Violation| match of.field.as_str() {
-        SERVER_FIELD => !has_server,
-        _ => matches!(of.keyword.as_str(), "uniqueItems" | "maxItems"),
-    };
-    // The placement itself reports the others, with codes of their own.
-    let reasons: Vec<Reason> = found.into_iter().filter(|of| !is_placed(of)).map(ill_formed).collect();
-    if !reasons.is_empty() {
-        return Err(reasons);
-    }
-    Placement::deserialize(intent).map_err(|error| {
-        let detail = error.to_string();
-        let next = Some(SEE_SCHEMA.to_owned());
-        vec![Reason { field: "placement".to_owned(), code: Code::FieldInvalid, detail, next }]
-    })
+    let found = found.into_iter().filter(|of| !is_placed(of));
+    found
+        .map(|violation| match violation.field.as_str() {
+            SERVER_FIELD if !growing && !has_server => Reason {
+                field: violation.field,
+                code: Code::ServerRequired,
+                detail: "a cluster needs a server".to_owned(),
+                next: Some("name the allocation that the server goes to".to_owned()),
+            },
+            _ => ill_formed(violation),
+        })
+        .collect()
 }
 
 fn ill_formed(violation: Violation) -> Reason {
@@ -178,7 +186,7 @@ mod tests {
     #[test]
     fn ill_formed_placement_is_refused_with_every_field() {
         let refused = |intent: Value, growing| -> Vec<(String, Code)> {
-            let reasons = parsed(&intent, growing).err().unwrap_or_default();
+            let reasons = check_shape(&intent, growing);
             assert!(reasons.iter().all(|reason| reason.next.is_some()), "{reasons:?}");
             reasons.into_iter().map(|reason| (reason.field, reason.code)).collect()
         };
@@ -186,23 +194,30 @@ mod tests {
         assert_eq!(refused(json!({ "server_allocation_id": ID, "agent_allocation_ids": [ID, ID] }), false), []);
         assert_eq!(refused(json!({ "agent_allocation_ids": [ID] }), true), []);
         assert_eq!(refused(json!([]), false), [invalid("placement")]);
-        assert_eq!(refused(json!({ "server_allocation_id": null, "agent_allocation_ids": [ID] }), false), []);
+        let without_server = (SERVER_FIELD.to_owned(), Code::ServerRequired);
+        let null = refused(json!({ "server_allocation_id": null, "agent_allocation_ids": [ID] }), false);
+        assert_eq!(null, std::slice::from_ref(&without_server));
         let mut many = refused(json!({ "agent_allocation_ids": [ID, "gpu-1"], "gpus": 8 }), false);
         many.sort();
-        assert_eq!(many, [invalid("agent_allocation_ids[1]"), invalid("gpus")]);
+        assert_eq!(many, [invalid("agent_allocation_ids[1]"), invalid("gpus"), without_server]);
         assert_eq!(refused(json!({}), true), [invalid(AGENTS_FIELD)]);
         let mut both = refused(json!({ "server_allocation_id": ID, "agent_allocation_ids": [] }), true);
         both.sort();
         assert_eq!(both, [invalid(AGENTS_FIELD), invalid(SERVER_FIELD)]);
+        let null = refused(json!({ "server_allocation_id": null, "agent_allocation_ids": [ID] }), true);
+        assert_eq!(null, [invalid(SERVER_FIELD)]);
     }
 
     #[test]
-    fn missing_server_is_reported_with_the_reasons_against_agents() {
-        let intent = json!({ "agent_allocation_ids": [ID] });
+    fn shape_and_server_are_reported_with_the_reasons_against_agents() {
+        let intent = json!({ "agent_allocation_ids": ["gpu-1", ID] });
         let reasons = place(&intent, &[], &[], &crate::manifest::manifest()).expect_err("refused");
-        let reasons: Vec<(&str, Code)> = reasons.iter().map(|reason| (reason.field.as_str(), reason.code)).collect();
-        let unknown = ("agent_allocation_ids[0]", Code::AllocationUnknown);
-        assert_eq!(reasons, [(SERVER_FIELD, Code::ServerRequired), unknown]);
+        let mut reasons: Vec<(&str, Code)> =
+            reasons.iter().map(|reason| (reason.field.as_str(), reason.code)).collect();
+        reasons.sort();
+        let unknown = ("agent_allocation_ids[1]", Code::AllocationUnknown);
+        let ill_formed = ("agent_allocation_ids[0]", Code::FieldInvalid);
+        assert_eq!(reasons, [ill_formed, unknown, (SERVER_FIELD, Code::ServerRequired)]);
     }
 
     #[test]

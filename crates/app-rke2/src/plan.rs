@@ -69,7 +69,7 @@ impl Planning<'_> {
     fn deploy(&self) -> Result<Plan, PlanRefusal> {
         let server = self.workload.component(names::SERVER).next();
         let server = server.ok_or_else(|| PlanRefusal::NotNow("the workload has no server".to_owned()))?;
-        let mut plan = Plan::of(OperationKind::Deploy).then(self.record(
+        let mut plan = Plan::new(OperationKind::Deploy).then(self.record(
             "placement",
             phase::PLACEMENT_VALIDATED,
             RecordKind::ConfirmPlacement,
@@ -101,7 +101,7 @@ impl Planning<'_> {
     }
 
     fn add_members(&self) -> Plan {
-        let mut plan = Plan::of(OperationKind::AddMember)
+        let mut plan = Plan::new(OperationKind::AddMember)
             .then(self.record("placement", phase::PLACEMENT_VALIDATED, RecordKind::ConfirmPlacement))
             .then(self.cluster(CallName::ApiReady, None, phase::SERVER_READY_FOR_AGENT_JOIN, self.deadlines.short));
         let ready = StepKey::named("api_ready");
@@ -119,7 +119,7 @@ impl Planning<'_> {
     /// Removes agents first, in parallel. Each step runs however the one before it ended, because a unit that no longer exists cannot be
     /// stopped.
     fn decommission(&self) -> Plan {
-        let mut plan = Plan::of(OperationKind::Decommission);
+        let mut plan = Plan::new(OperationKind::Decommission);
         let mut ends = Vec::new();
         for agent in self.agents() {
             let mut before = Vec::new();
@@ -146,7 +146,7 @@ impl Planning<'_> {
 
     fn bootstrap(&self, server: &MemberView) -> Vec<StepSpec> {
         let start = StepSpec {
-            begins: Some(MemberEvent::Bootstrap),
+            on_first_start: Some(MemberEvent::Bootstrap),
             retry: Retry::SLOW,
             ..self.task(server, "start", TaskType::Rke2Start, phase::SERVER_BOOTSTRAPPING, self.start_deadline())
         };
@@ -154,7 +154,7 @@ impl Planning<'_> {
             self.cluster(CallName::KubeNodeReady, Some(server), phase::SERVER_BOOTSTRAPPING, self.deadlines.node_ready);
         vec![
             StepSpec {
-                begins: Some(MemberEvent::Prepare),
+                on_first_start: Some(MemberEvent::Prepare),
                 ..self.task(
                     server,
                     "preflight",
@@ -175,14 +175,14 @@ impl Planning<'_> {
                 self.deadlines.short,
             ),
             self.cluster(CallName::ApiReady, None, phase::SERVER_BOOTSTRAPPING, self.deadlines.node_ready),
-            StepSpec { ends: Some(MemberEvent::BecameReady), ..node_ready },
+            StepSpec { on_success: Some(MemberEvent::BecameReady), ..node_ready },
         ]
     }
 
     /// Adds an agent's steps to the plan: its node is not touched before `ready`. Returns also the key of its last step.
     fn join(&self, mut plan: Plan, agent: &MemberView, ready: &StepKey) -> (Plan, StepKey) {
         let start = StepSpec {
-            begins: Some(MemberEvent::Join),
+            on_first_start: Some(MemberEvent::Join),
             retry: Retry::SLOW,
             ..self.task(agent, "start", TaskType::Rke2Start, phase::AGENT_JOINING, self.start_deadline())
         };
@@ -190,14 +190,14 @@ impl Planning<'_> {
             self.cluster(CallName::KubeNodeReady, Some(agent), phase::AGENT_JOINING, self.deadlines.node_ready);
         let steps = [
             StepSpec {
-                begins: Some(MemberEvent::Prepare),
+                on_first_start: Some(MemberEvent::Prepare),
                 ..self.task(agent, "preflight", TaskType::Preflight, phase::AGENT_JOIN_REQUESTED, self.deadlines.short)
             },
             self.task(agent, "fetch", TaskType::ArtifactFetch, phase::AGENT_JOINING, self.fetch_deadline()),
             self.task(agent, "install", TaskType::Rke2Install, phase::AGENT_JOINING, self.install_deadline()),
             self.task(agent, "configure", TaskType::Rke2Configure, phase::AGENT_JOINING, self.deadlines.short),
             start,
-            StepSpec { ends: Some(MemberEvent::BecameReady), ..node_ready },
+            StepSpec { on_success: Some(MemberEvent::BecameReady), ..node_ready },
         ];
         let mut before = ready.clone();
         for step in steps {
@@ -225,7 +225,7 @@ impl Planning<'_> {
         let step = |what, task, deadline| self.task(member, what, task, phase, deadline);
         [
             StepSpec {
-                begins: Some(MemberEvent::Remove),
+                on_first_start: Some(MemberEvent::Remove),
                 scope: FailureScope::Member,
                 ..step("stop", TaskType::Rke2Stop, self.deadlines.uninstall)
             },
@@ -233,7 +233,10 @@ impl Planning<'_> {
                 scope: FailureScope::Member,
                 ..step("uninstall", TaskType::Rke2Uninstall, self.deadlines.uninstall)
             },
-            StepSpec { ends: Some(MemberEvent::Removed), ..step("residue", TaskType::Residue, self.deadlines.short) },
+            StepSpec {
+                on_success: Some(MemberEvent::Removed),
+                ..step("residue", TaskType::Residue, self.deadlines.short)
+            },
         ]
     }
 
@@ -274,8 +277,8 @@ fn step(key: StepKey, member: Option<&MemberView>, phase: &str, action: StepActi
         action,
         needs: Vec::new(),
         after: Vec::new(),
-        begins: None,
-        ends: None,
+        on_first_start: None,
+        on_success: None,
         deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
         retry: Retry::QUICK,
         scope: FailureScope::Operation,

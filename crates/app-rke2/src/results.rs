@@ -1,7 +1,7 @@
 //! The outputs of successful steps.
 
 use gpuaas_model::{Check, Endpoint, Evidence, Fault, FaultClass, NextAction};
-use gpuaas_planner::{SecretPart, StepAction, StepOutput, StepSpec, WorkloadView};
+use gpuaas_planner::{MemberView, SecretPart, StepAction, StepOutput, StepSpec, WorkloadView};
 use gpuaas_wire::task::{PreflightReport, ResidueReport, Rke2KubeconfigStored, Rke2Started, Severity};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -9,24 +9,20 @@ use serde_json::Value;
 use crate::{faults, names};
 
 /// Returns the outputs of a step's result, or a fault if the result is no success.
-pub(crate) fn apply_result(
-    step: &StepSpec,
-    result: &Value,
-    workload: &WorkloadView,
-) -> Result<Vec<StepOutput>, Box<Fault>> {
+pub(crate) fn outputs(step: &StepSpec, result: &Value, workload: &WorkloadView) -> Result<Vec<StepOutput>, Box<Fault>> {
     let StepAction::NodeTask { task, .. } = &step.action else { return Ok(Vec::new()) };
     let whom = step.member.and_then(|id| workload.member(id)).map_or("", |member| member.name.as_str());
     use gpuaas_model::TaskType as T;
     match task {
-        T::Preflight => preflight(&read::<PreflightReport>(result)?, step, workload),
-        T::Rke2Start => Ok(started(&read::<Rke2Started>(result)?, step, workload)),
+        T::Preflight => preflight(&read::<PreflightReport>(result, step, workload)?, step, workload),
+        T::Rke2Start => Ok(started(&read::<Rke2Started>(result, step, workload)?, step, workload)),
         T::Rke2KubeconfigRead => {
-            let stored: Rke2KubeconfigStored = read(result)?;
+            let stored: Rke2KubeconfigStored = read(result, step, workload)?;
             Ok(vec![StepOutput::Deposited { name: names::ADMIN_KUBECONFIG.to_owned(), sha256: stored.secret.sha256 }])
         }
         // RKE2 may have run once it is installed, whatever its node reports later.
         T::Rke2Install => Ok(vec![StepOutput::Fact(names::installed(whom), Value::Bool(true))]),
-        T::Residue => residue(&read::<ResidueReport>(result)?, result, step, workload),
+        T::Residue => residue(&read::<ResidueReport>(result, step, workload)?, step, workload),
         T::Noop
         | T::Inspect
         | T::Fix
@@ -38,19 +34,21 @@ pub(crate) fn apply_result(
     }
 }
 
-fn read<T: DeserializeOwned>(result: &Value) -> Result<T, Box<Fault>> {
+/// Reads the result of a step that runs on a node.
+fn read<T: DeserializeOwned>(result: &Value, step: &StepSpec, workload: &WorkloadView) -> Result<T, Box<Fault>> {
+    let member = member_of(step, workload)?;
     serde_json::from_value(result.clone()).map_err(|error| {
         Box::new(Fault {
-            code: gpuaas_model::Code::TaskUnknown.to_string(),
+            code: gpuaas_model::Code::TaskResultInvalid.to_string(),
             class: FaultClass::Manual,
             summary: "the node returned an invalid task result".to_owned(),
             evidence: Some(Evidence::new("task result", None, &error.to_string())),
-            next: NextAction::text("check the version of the node's agent"),
+            next: NextAction::ask_operator("check the version of the agent", &member.machine.name, &workload.name),
         })
     })
 }
 
-/// Reports all blocking findings at once; the next action is that of the first one, with a command if a safe one exists.
+/// Reports all blocking findings at once; the next action is that of the first one.
 fn preflight(
     report: &PreflightReport,
     step: &StepSpec,
@@ -58,8 +56,7 @@ fn preflight(
 ) -> Result<Vec<StepOutput>, Box<Fault>> {
     let blocking = || report.findings.iter().filter(|finding| finding.severity == Severity::Blocking);
     let Some(first) = blocking().next() else { return Ok(Vec::new()) };
-    let member = step.member.and_then(|id| workload.member(id));
-    let whom = member.map_or("", |member| member.name.as_str());
+    let member = member_of(step, workload)?;
     let findings: Vec<String> = blocking()
         .map(|finding| match &finding.evidence {
             Some(evidence) => format!("{} ({evidence})", finding.detail),
@@ -67,16 +64,30 @@ fn preflight(
         })
         .collect();
     let evidence = Evidence::new(format!("preflight {}", first.check), None, &findings.join("; "));
-    let mut fault = faults::PREFLIGHT.fault(whom, &workload.name, Some(evidence));
+    let mut fault = faults::PREFLIGHT.fault(member.into(), &workload.name, Some(evidence));
     // The text comes from the node, where the tenant is root: it is marked as such, and shown only if the control plane knows the check.
     if let Ok(check) = first.check.parse::<Check>() {
-        let advice = format!("reported by the node: {}", first.fix);
-        fault.next = match check.fix().zip(member) {
-            Some((fix, member)) => NextAction::fix(advice, &member.machine.name, fix),
-            None => NextAction::then_resume(&advice, &workload.name),
+        let node = &member.machine.name;
+        let ask = match check.fix() {
+            Some(fix) => format!("ask the operator to run gpuaas node fix {node} {fix}"),
+            None => format!("ask the operator to do on {node} what it reports: {}", first.fix),
         };
+        fault.next = NextAction::then_resume(&ask, &workload.name);
     }
     Err(Box::new(fault))
+}
+
+/// Returns the member of a step that runs on a node.
+fn member_of<'w>(step: &StepSpec, workload: &'w WorkloadView) -> Result<&'w MemberView, Box<Fault>> {
+    step.member.and_then(|id| workload.member(id)).ok_or_else(|| {
+        Box::new(Fault {
+            code: gpuaas_model::Code::Internal.to_string(),
+            class: FaultClass::Manual,
+            summary: format!("step {} names no member of the workload", step.key),
+            evidence: None,
+            next: NextAction::resume("the operation is planned again", &workload.name),
+        })
+    })
 }
 
 /// Composes the join token from the CA's digest: agents verify the cluster's CA with it before they send anything.
@@ -102,25 +113,19 @@ fn started(started: &Rke2Started, step: &StepSpec, workload: &WorkloadView) -> V
 
 /// Refuses a node that is not clean. The uninstall has removed what it can, so what is left needs the node's operator; a tenant has no shell
 /// there.
-fn residue(
-    report: &ResidueReport,
-    result: &Value,
-    step: &StepSpec,
-    workload: &WorkloadView,
-) -> Result<Vec<StepOutput>, Box<Fault>> {
-    let member = step.member.and_then(|id| workload.member(id));
-    let whom = member.map_or("", |member| member.name.as_str());
+fn residue(report: &ResidueReport, step: &StepSpec, workload: &WorkloadView) -> Result<Vec<StepOutput>, Box<Fault>> {
+    let member = member_of(step, workload)?;
     // A residue that could not be checked is not clean.
     if report.items.is_empty() && report.unseen.is_empty() {
-        return Ok(vec![StepOutput::Fact(format!("residue/{whom}"), result.clone())]);
+        return Ok(Vec::new());
     }
     let unseen = report.unseen.iter().map(|what| format!("not checked: {what}"));
     let items = report.items.iter().map(ToString::to_string);
     let evidence = Evidence::new("residue report", None, &unseen.chain(items).collect::<Vec<_>>().join(", "));
-    let mut fault = faults::RESIDUE.fault(whom, &workload.name, Some(evidence));
-    if let Some(member) = member {
-        let reset = format!("gpuaas node reset {} --force --reason TEXT", member.machine.name);
-        fault.next.text = format!("ask an operator to reset and reimage the node ({reset}), then resume");
-    }
+    let mut fault = faults::RESIDUE.fault(member.into(), &workload.name, Some(evidence));
+    let node = &member.machine.name;
+    let reset =
+        format!("ask the operator to reset and reimage {node} (gpuaas node reset {node} --force --reason TEXT)");
+    fault.next = NextAction::then_resume(&reset, &workload.name);
     Err(Box::new(fault))
 }

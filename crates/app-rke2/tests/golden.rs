@@ -257,11 +257,13 @@ fn all_blocking_findings_are_reported_with_the_fix_of_the_first() {
     assert_eq!(evidence.text, "leftover is so (seen there); noexec is so (seen there)");
     assert_eq!(
         (fault.code.as_str(), fault.next.text.as_str()),
-        ("rke2_preflight_blocked", "reported by the node: mend leftover, then resume")
+        ("rke2_preflight_blocked", "ask the operator to do on gpu-101 what it reports: mend leftover, then resume")
     );
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
     let fault = apply(json!([finding("inotify_low", "blocking")])).expect_err("blocked");
-    assert_eq!(fault.next.command.as_deref(), Some("gpuaas node fix gpu-101 inotify"));
+    assert_eq!(fault.next.text, "ask the operator to run gpuaas node fix gpu-101 inotify, then resume");
+    let fault = apply(json!("no list")).expect_err("no report");
+    assert_eq!(fault.code, "task_result_invalid");
     let fault = apply(json!([finding("of_its_own", "blocking")])).expect_err("blocked");
     assert!(!fault.next.text.contains("mend"), "the next action of an unknown check is not shown: {}", fault.next.text);
 }
@@ -298,7 +300,7 @@ fn residue_is_reported_by_kind_and_installation_is_recorded() {
     );
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
     let reset =
-        "ask an operator to reset and reimage the node (gpuaas node reset gpu-01 --force --reason TEXT), then resume";
+        "ask the operator to reset and reimage gpu-01 (gpuaas node reset gpu-01 --force --reason TEXT), then resume";
     assert_eq!(fault.next.text, reset, "a tenant has no shell on the node");
     let unseen = json!({ "items": [], "unseen": ["firewall rules: no program that lists them is installed"] });
     let fault = Rke2::default().step_outputs(&step, &unseen, &fresh).expect_err("unchecked items are not clean");

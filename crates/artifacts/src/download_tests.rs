@@ -128,7 +128,7 @@ fn site() -> Site {
     Site { files, continues: true, ..Site::default() }
 }
 
-struct World {
+struct Download {
     server: Server,
     folder: tempfile::TempDir,
     fetch: HttpFetch,
@@ -136,7 +136,7 @@ struct World {
     verification: Verification,
 }
 
-impl World {
+impl Download {
     async fn with(site: Site) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ca = folder.path().join("ca.pem");
@@ -166,19 +166,19 @@ impl World {
 
 #[tokio::test]
 async fn release_is_imported_from_its_url_with_the_version_in_it() {
-    let world = World::with(site()).await;
-    let imported = world.import().await.unwrap();
+    let download = Download::with(site()).await;
+    let imported = download.import().await.unwrap();
     assert_eq!(imported.files[0].size_bytes, 500_000);
     assert_eq!((imported.version.as_deref(), imported.stand_in), (Some("v1.36.3+rke2r1"), false));
-    assert!(!world.scratch().exists());
+    assert!(!download.scratch().exists());
 }
 
 #[tokio::test]
 async fn interrupted_download_is_continued() {
     for unsized_parts in [false, true] {
-        let world = World::with(Site { breaks: vec![50_000, 100_000], unsized_parts, ..site() }).await;
-        world.import().await.unwrap();
-        let offsets = world.requested_offsets();
+        let download = Download::with(Site { breaks: vec![50_000, 100_000], unsized_parts, ..site() }).await;
+        download.import().await.unwrap();
+        let offsets = download.requested_offsets();
         assert_eq!(offsets.len(), 3, "{offsets:?}");
         assert!(offsets[0] == 0 && offsets[1] > 0 && offsets[2] > offsets[1], "{offsets:?}");
     }
@@ -186,35 +186,35 @@ async fn interrupted_download_is_continued() {
 
 #[tokio::test]
 async fn download_restarts_if_the_server_cannot_continue() {
-    let world = World::with(Site { breaks: vec![100_000], continues: false, ..site() }).await;
-    world.import().await.unwrap();
+    let download = Download::with(Site { breaks: vec![100_000], continues: false, ..site() }).await;
+    download.import().await.unwrap();
 }
 
 #[tokio::test]
 async fn partial_file_is_continued_and_complete_file_is_kept() {
-    let world = World::with(site()).await;
-    let file = world.server.site.lock().unwrap().files["rke2.bin"].clone();
+    let download = Download::with(site()).await;
+    let file = download.server.site.lock().unwrap().files["rke2.bin"].clone();
     for have in [200_000, file.len()] {
-        std::fs::create_dir_all(world.scratch()).unwrap();
-        std::fs::write(world.scratch().join("rke2.bin"), &file[..have]).unwrap();
-        world.import().await.unwrap();
-        assert_eq!(world.requested_offsets().last().copied(), Some(have as u64));
+        std::fs::create_dir_all(download.scratch()).unwrap();
+        std::fs::write(download.scratch().join("rke2.bin"), &file[..have]).unwrap();
+        download.import().await.unwrap();
+        assert_eq!(download.requested_offsets().last().copied(), Some(have as u64));
     }
     // More bytes than the file has: they are of another file.
-    std::fs::create_dir_all(world.scratch()).unwrap();
-    std::fs::write(world.scratch().join("rke2.bin"), vec![0; file.len() + 1]).unwrap();
-    world.import().await.unwrap();
+    std::fs::create_dir_all(download.scratch()).unwrap();
+    std::fs::write(download.scratch().join("rke2.bin"), vec![0; file.len() + 1]).unwrap();
+    download.import().await.unwrap();
 }
 
 #[tokio::test]
 async fn wrong_bytes_are_refused_and_removed() {
-    let world = World::with(site()).await;
-    let good = world.server.site.lock().unwrap().files["rke2.bin"].clone();
-    world.server.site.lock().unwrap().files.get_mut("rke2.bin").unwrap()[7] ^= 1;
-    let wrong = world.import().await;
+    let download = Download::with(site()).await;
+    let good = download.server.site.lock().unwrap().files["rke2.bin"].clone();
+    download.server.site.lock().unwrap().files.get_mut("rke2.bin").unwrap()[7] ^= 1;
+    let wrong = download.import().await;
     assert!(matches!(wrong, Err(ArtifactError::DigestMismatch { .. })), "{wrong:?}");
-    world.server.site.lock().unwrap().files.insert("rke2.bin".into(), good);
-    world.import().await.unwrap();
+    download.server.site.lock().unwrap().files.insert("rke2.bin".into(), good);
+    download.import().await.unwrap();
 }
 
 #[tokio::test]
@@ -222,19 +222,19 @@ async fn file_absent_on_the_server_is_reported_as_missing() {
     for absent in ["rke2.bin", "sums.txt"] {
         let mut site = site();
         site.files.remove(absent);
-        let found = World::with(site).await.import().await;
+        let found = Download::with(site).await.import().await;
         assert!(matches!(found, Err(ArtifactError::Missing { ref name }) if name == absent), "{found:?}");
     }
 }
 
 #[tokio::test]
 async fn redirects_are_limited_and_errors_contain_no_url() {
-    let world = World::with(Site { redirect_to: Some("/again?signature=secret".into()), ..site() }).await;
-    let found = world.import().await.unwrap_err();
+    let download = Download::with(Site { redirect_to: Some("/again?signature=secret".into()), ..site() }).await;
+    let found = download.import().await.unwrap_err();
     assert!(matches!(found, ArtifactError::Fetch { .. }), "{found}");
     assert!(!found.to_string().contains("secret"), "{found}");
     for bad in ["ftp://host/x", "http://host/x", "https://user:secret@host/x", "not a url"] {
-        let failure = world.fetch.get(bad, 0).await.err().unwrap();
+        let failure = download.fetch.get(bad, 0).await.err().unwrap();
         assert!(matches!(failure, FetchError::Refused(_)) && !failure.to_string().contains("secret"), "{failure}");
     }
 }
@@ -269,11 +269,11 @@ async fn redirect_target_is_checked_like_the_first_server() {
         ("https://169.254.169.254/latest".to_owned(), true),
         (format!("http://127.0.0.2:{port}/rke2.bin"), false),
     ] {
-        let mut world = World::with(Site { redirect_to: Some(to.clone()), ..site() }).await;
-        let ca = world.folder.path().join("ca.pem");
+        let mut download = Download::with(Site { redirect_to: Some(to.clone()), ..site() }).await;
+        let ca = download.folder.path().join("ca.pem");
         let only_first = EgressPolicy::with_private(vec!["127.0.0.1/32".parse().unwrap(), "::1/128".parse().unwrap()]);
-        world.fetch = HttpFetch::trusting(&ca, only_first).unwrap();
-        let refused = world.fetch.get(&world.server.url, 0).await.err().unwrap();
+        download.fetch = HttpFetch::trusting(&ca, only_first).unwrap();
+        let refused = download.fetch.get(&download.server.url, 0).await.err().unwrap();
         assert_eq!(matches!(refused, FetchError::Unreachable), is_unreached, "{to}: {refused}");
         assert!(matches!(refused, FetchError::Unreachable | FetchError::Refused(_)), "{to}: {refused}");
     }
@@ -282,18 +282,18 @@ async fn redirect_target_is_checked_like_the_first_server() {
 
 #[tokio::test]
 async fn unverified_release_is_refused_before_large_files_are_fetched() {
-    let mut world = World::with(site()).await;
-    world.verification.allow_unverified = false;
-    let refused = world.import().await.unwrap_err();
+    let mut download = Download::with(site()).await;
+    download.verification.allow_unverified = false;
+    let refused = download.import().await.unwrap_err();
     assert_eq!(gpuaas_model::Coded::code(&refused), gpuaas_model::Code::ReleaseUnverified, "{refused}");
-    assert_eq!(world.requested_offsets(), [0_u64; 0]);
-    // A signature file next to the sum file is fetched and accepted.
+    assert_eq!(download.requested_offsets(), [0_u64; 0]);
+    // A signature file next to the checksum file is fetched and accepted.
     let (pair, public) = key_pair();
-    world.verification.trusted_keys = vec![public.parse().unwrap()];
-    let sums = world.server.site.lock().unwrap().files["sums.txt"].clone();
+    download.verification.trusted_keys = vec![public.parse().unwrap()];
+    let sums = download.server.site.lock().unwrap().files["sums.txt"].clone();
     let signature = sign(&pair, &sums).into_bytes();
-    world.server.site.lock().unwrap().files.insert("sums.txt.minisig".into(), signature);
-    assert!(matches!(world.import().await.unwrap().verified_by, gpuaas_model::VerifiedBy::Key(_)));
+    download.server.site.lock().unwrap().files.insert("sums.txt.minisig".into(), signature);
+    assert!(matches!(download.import().await.unwrap().verified_by, gpuaas_model::VerifiedBy::Key(_)));
 }
 
 #[test]
@@ -305,12 +305,12 @@ fn version_is_derived_only_from_a_version_segment() {
 
 #[tokio::test]
 async fn download_that_fills_the_disk_is_refused_and_removed() {
-    let world = World::with(site()).await;
-    std::fs::create_dir_all(world.scratch()).unwrap();
+    let download = Download::with(site()).await;
+    std::fs::create_dir_all(download.scratch()).unwrap();
     // Every write to this link fails because the disk is full.
-    std::os::unix::fs::symlink("/dev/full", world.scratch().join("rke2.bin")).unwrap();
-    let full = world.import().await.unwrap_err();
+    std::os::unix::fs::symlink("/dev/full", download.scratch().join("rke2.bin")).unwrap();
+    let full = download.import().await.unwrap_err();
     assert_eq!(gpuaas_model::Coded::code(&full), gpuaas_model::Code::DiskFull, "{full}");
-    assert!(std::fs::symlink_metadata(world.scratch().join("rke2.bin")).is_err(), "the file was not removed");
-    world.import().await.unwrap();
+    assert!(std::fs::symlink_metadata(download.scratch().join("rke2.bin")).is_err(), "the file was not removed");
+    download.import().await.unwrap();
 }

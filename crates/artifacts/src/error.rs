@@ -5,12 +5,12 @@ use std::{error::Error, io};
 use gpuaas_model::{Code, Coded};
 
 /// Advice for [`ArtifactError::Unverified`]: both ways to verify a release.
-const UNVERIFIED_NEXT: &str = "give the SHA-256 of the release's sum file as its publisher states it (--sums-sha256), \
-     or a signature of the sum file (--signature) by a key in the setting release-trusted-keys";
+const UNVERIFIED_NEXT: &str = "give the SHA-256 of the release's checksum file as its publisher states it (--sums-sha256), \
+     or a signature of the checksum file (--signature) by a key in the setting release-trusted-keys";
 /// Advice for [`ArtifactError::Unreachable`]: one text for all causes, because distinct ones would reveal where services listen.
-const UNREACHABLE_NEXT: &str = "check the source: a folder must be below release-import-dir, readable, and not behind a link; a server \
-     must have a certificate by an authority in release-ca-bundle, and an address that is public or in \
-     release-private-networks. The control plane's log has the reason. Downloaded bytes are kept";
+const UNREACHABLE_NEXT: &str = "check the source. A directory must be readable, be below release-import-dir, and not be reached through a symbolic link. \
+     The server of a URL must have a certificate by an authority in release-ca-bundle, and an address that is public or in \
+     release-private-networks; a repeated import continues the download. The control plane's log has the reason";
 
 /// Why an artifact or a release was not imported or read. A failed import leaves no partial artifact visible.
 #[derive(Debug, thiserror::Error)]
@@ -25,10 +25,10 @@ pub enum ArtifactError {
         /// Expected SHA-256.
         expected: String,
     },
-    /// The sum file does not list a needed file, or lists it with two digests.
+    /// The checksum file does not list a needed file, or lists it with two digests.
     #[error("the release's {sums} does not list {name}")]
     Unlisted {
-        /// Name of the sum file.
+        /// Name of the checksum file.
         sums: String,
         /// Name of the file.
         name: String,
@@ -75,10 +75,10 @@ pub enum ArtifactError {
         /// What is counted, for example `bytes`.
         unit: &'static str,
     },
-    /// The release's sum file has no digest or signature that the settings accept.
+    /// The release's checksum file has no digest or signature that the settings accept.
     #[error("{sums} is not verified: {why}")]
     Unverified {
-        /// Name of the sum file.
+        /// Name of the checksum file.
         sums: String,
         /// Why verification failed.
         why: &'static str,
@@ -144,7 +144,7 @@ impl Coded for ArtifactError {
             | Self::Missing { .. }
             | Self::Truncated { .. }
             | Self::UnsafePath { .. }
-            | Self::Malformed { .. } => Some("download the release again, with its sum file".to_owned()),
+            | Self::Malformed { .. } => Some("download the release again, with its checksum file".to_owned()),
         }
     }
 }

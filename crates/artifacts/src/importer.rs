@@ -33,7 +33,7 @@ pub struct Sources {
     pub egress: EgressPolicy,
     /// Folder below which releases may be imported; `None` disables import from folders.
     pub import_dir: Option<PathBuf>,
-    /// Settings for verifying sum files.
+    /// Settings for verifying checksum files.
     pub verification: Verification,
 }
 

@@ -3,7 +3,7 @@
 //! Guarantees:
 //! - An artifact is stored under its SHA-256 only if its bytes have that digest. Partial uploads are never visible; visible
 //!   artifacts are synced to disk.
-//! - A release is imported completely or refused. Its files are verified against its sum file, and the sum file by a digest or a trusted
+//! - A release is imported completely or refused. Its files are verified against its checksum file, and the checksum file by a digest or a trusted
 //!   signature, unless the settings allow unverified releases.
 //! - An archive with a path that leads out of it is refused.
 //! - Every size, count and wait that a release or its server determines has a named bound.

@@ -1,4 +1,4 @@
-//! Imports a release from a folder: verifies its sum file, then checks that every needed file is listed, exists, has its digest and, if it
+//! Imports a release from a folder: verifies its checksum file, then checks that every needed file is listed, exists, has its digest and, if it
 //! is an archive, is safe.
 
 use std::{
@@ -49,22 +49,22 @@ pub struct ImportedRelease {
     pub version: Option<String>,
     /// Whether the release has the marker file of a stand-in.
     pub stand_in: bool,
-    /// The digest or key that verified the sum file, or [`VerifiedBy::Nothing`].
+    /// The digest or key that verified the checksum file, or [`VerifiedBy::Nothing`].
     pub verified_by: VerifiedBy,
 }
 
-/// The files to import from a release, and the proof of its sum file.
+/// The files to import from a release, and the proof of its checksum file.
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseRequest<'a> {
     /// Names of the needed files in the release.
     pub files: &'a [String],
-    /// Name of the release's sum file.
+    /// Name of the release's checksum file.
     pub sums: &'a str,
-    /// The request's proof of the sum file.
+    /// The request's proof of the checksum file.
     pub proof: Proof<'a>,
 }
 
-/// Returns the name of a sum file's signature file.
+/// Returns the name of a checksum file's signature file.
 pub(crate) fn signature_of(sums: &str) -> String {
     format!("{sums}.minisig")
 }
@@ -97,7 +97,7 @@ pub(crate) async fn import_release(
     Ok(release)
 }
 
-/// Reads the sum file of a release once and verifies it; returns its text and the proof that verified it. Blocks.
+/// Reads the checksum file of a release once and verifies it; returns its text and the proof that verified it. Blocks.
 pub(crate) fn verified_sums(
     folder: &Folder,
     sums: &str,
@@ -149,7 +149,7 @@ impl ReleaseCheck {
         Ok((ImportedRelease { files, version, stand_in, verified_by }, opened))
     }
 
-    /// Reads the stand-in marker; `None` if there is none. An unparsable marker counts as one without a version. If the sum file lists the
+    /// Reads the stand-in marker; `None` if there is none. An unparsable marker counts as one without a version. If the checksum file lists the
     /// marker, it must exist with the listed digest.
     fn marker(&self, sums: &Sums<'_>) -> Result<Option<Marker>, ArtifactError> {
         let bytes = read_file(&self.folder, STAND_IN, STAND_IN_BYTES_MAX)?;

@@ -3,7 +3,7 @@ use tar::EntryType;
 use super::*;
 use crate::{Writers, archive::tests::tar_of, digest::of_bytes as sha256};
 
-/// Accepts every sum file; `importer_tests` covers verification.
+/// Accepts every checksum file; `importer_tests` covers verification.
 const UNVERIFIED: Verification = Verification { trusted_keys: Vec::new(), allow_unverified: true };
 
 fn wanted(files: &[String]) -> ReleaseRequest<'_> {

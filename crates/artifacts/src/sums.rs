@@ -1,13 +1,13 @@
-//! A release's sum file: lines of `DIGEST  NAME`.
+//! A release's checksum file: lines of `DIGEST  NAME`.
 
 use std::collections::HashMap;
 
 use crate::{ArtifactError, digest};
 
-/// Longest sum file, in bytes; RKE2's has 4 KB.
+/// Longest checksum file, in bytes; RKE2's has 4 KB.
 pub(crate) const SUMS_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The entries of a sum file. A name with two different digests counts as not listed, because it is ambiguous.
+/// The entries of a checksum file. A name with two different digests counts as not listed, because it is ambiguous.
 pub(crate) struct Sums<'a> {
     file: &'a str,
     listed: HashMap<String, Option<String>>,

@@ -1,6 +1,6 @@
-//! Verifies a release's sum file, which in turn lists the digests of the release's files.
+//! Verifies a release's checksum file, which in turn lists the digests of the release's files.
 //!
-//! Guarantee: a sum file is accepted if the request names its digest, or if a key that the control plane's settings trust has signed it.
+//! Guarantee: a checksum file is accepted if the request names its digest, or if a key that the control plane's settings trust has signed it.
 //! Without either, it is accepted only if a setting allows unverified releases. The server's word alone is not enough.
 
 use std::{fmt, str::FromStr};
@@ -56,24 +56,24 @@ pub struct Verification {
     pub allow_unverified: bool,
 }
 
-/// A request's proof of a release's sum file. If both fields are set, only the digest is checked.
+/// A request's proof of a release's checksum file. If both fields are set, only the digest is checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Proof<'a> {
-    /// SHA-256 of the sum file, 64 lower-case hex digits.
+    /// SHA-256 of the checksum file, 64 lower-case hex digits.
     pub sums_sha256: Option<&'a str>,
-    /// Text of a minisign signature file for the sum file.
+    /// Text of a minisign signature file for the checksum file.
     pub signature: Option<&'a str>,
 }
 
 impl Proof<'_> {
-    /// Returns whether the request has no proof, so that the signature file next to the sum file is used.
+    /// Returns whether the request has no proof, so that the signature file next to the checksum file is used.
     pub(crate) fn is_empty(&self) -> bool {
         self.sums_sha256.is_none() && self.signature.is_none()
     }
 }
 
 impl Verification {
-    /// Verifies a sum file. `adjacent` is the text of the signature file next to it, used if the request has no proof.
+    /// Verifies a checksum file. `adjacent` is the text of the signature file next to it, used if the request has no proof.
     pub(crate) fn verify(
         &self,
         name: &str,

@@ -9,11 +9,12 @@ use std::{
 
 use futures::Stream;
 use gpuaas_model::{Clock, EnrolledNode, NodeId};
-use gpuaas_wire::session::{JournalLine, Refusal, TaskLine};
+use gpuaas_wire::session::{JournalLine, TaskLine};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     connections::Connections,
+    error::ChannelError,
     link::Link,
     peers::{PeerOptions, Peers},
     proxy_protocol::ProxyProtocol,
@@ -39,26 +40,6 @@ pub struct ChannelOptions {
 impl ChannelOptions {
     /// Default of [`ChannelOptions::unreachable_after`].
     pub const UNREACHABLE_AFTER: Duration = Duration::from_secs(15);
-}
-
-/// Why a request to a node failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChannelError {
-    /// The node has no connection now.
-    #[error("the node has no channel")]
-    NotConnected,
-    /// The connection ended before the request was complete.
-    #[error("the channel ended: {0}")]
-    Lost(String),
-    /// The replica that holds the node's channel cannot be reached.
-    #[error("the replica that holds the node's channel cannot be reached: {0}")]
-    Peer(String),
-    /// The agent refused the request.
-    #[error("the agent refused: {}", .0.message)]
-    Refused(Refusal),
-    /// The agent violated the protocol.
-    #[error("the agent violated the protocol: {0}")]
-    Protocol(String),
 }
 
 /// Stream of a task's progress and result lines.

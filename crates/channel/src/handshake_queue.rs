@@ -3,13 +3,15 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use gpuaas_model::PeerSite;
 use tokio::{sync::oneshot, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::handshakes::PREEMPT_AFTER;
+/// Time that a handshake gets while others wait for its permit: several times that of a handshake over the slowest link.
+pub(crate) const PREEMPT_AFTER: Duration = Duration::from_secs(1);
 
 /// Concurrent handshakes.
 pub(crate) const RUNNING_MAX: usize = 256;

@@ -12,16 +12,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    channel::ChannelError,
-    handshake_queue::{HandshakeQueue, Permit},
+    error::ChannelError,
+    handshake_queue::{HandshakeQueue, PREEMPT_AFTER, Permit},
 };
 
 /// Longest time for a handshake once it has a permit.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for a permit; an agent dials another address after five seconds.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Time that a handshake gets while others wait for its permit: several times that of a handshake over the slowest link.
-pub(crate) const PREEMPT_AFTER: Duration = Duration::from_secs(1);
 
 /// Running and queued handshakes.
 #[derive(Default)]

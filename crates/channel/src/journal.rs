@@ -3,7 +3,7 @@
 use futures::{Stream, StreamExt, stream};
 use gpuaas_wire::session::{JOURNAL_BYTES_MAX, JOURNAL_LINES_MAX, JournalLine};
 
-use crate::channel::ChannelError;
+use crate::error::ChannelError;
 
 /// Returns the lines up to the limits of one request; a final line tells when more were cut off.
 pub(crate) fn bounded(

@@ -10,9 +10,11 @@
 //!
 //! Deliberately absent: rows and decisions (behind [`ChannelBackend`]), and the meaning of tasks.
 
+mod accept;
 mod backend;
 mod channel;
 mod connections;
+mod error;
 mod fetch;
 mod handshake_queue;
 mod handshakes;
@@ -37,8 +39,10 @@ mod requests;
 mod session;
 mod tunnel;
 
+pub use accept::accept;
 pub use backend::{Admission, ArtifactBody, ChannelBackend, FetchError, PresentedCertificate, Refused};
-pub use channel::{Channel, ChannelError, ChannelOptions, JournalStream, TaskStream};
+pub use channel::{Channel, ChannelOptions, JournalStream, TaskStream};
+pub use error::ChannelError;
 pub use idle::{BusyGuard, Idle};
 pub use listener::ChannelService;
 pub use peer_service::PeerService;

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::channel::ChannelError;
+use crate::error::ChannelError;
 
 /// Window over which the rate is limited.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
@@ -123,7 +123,7 @@ impl Buffer {
     }
 }
 
-/// Enforces a [`Rate`].
+/// Enforces a [`Rate`]. No [`gpuaas_model::RateLimiter`]: an event here has a length, which is known only after it was read.
 struct RateWindow {
     rate: Rate,
     lines: u32,

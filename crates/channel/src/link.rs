@@ -15,8 +15,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::{channel::ChannelError, lines::parse};
+use crate::{error::ChannelError, lines::parse};
 
+/// Longest time for a short request, and until the response to a streaming request begins.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of HTTP/2 keep-alive pings, counted from the last received frame.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// An unanswered keep-alive ping ends the connection after this long.
@@ -166,4 +168,10 @@ async fn refusal(response: Response<Incoming>) -> ChannelError {
         },
         Err(error) => error,
     }
+}
+
+/// Waits at most [`REQUEST_TIMEOUT`] for an answer; a later one is [`ChannelError::Lost`].
+pub(crate) async fn with_timeout<T>(answer: impl Future<Output = Result<T, ChannelError>>) -> Result<T, ChannelError> {
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
+    answer.map_err(|_| ChannelError::Lost("it did not respond in time".to_owned()))?
 }

@@ -16,14 +16,15 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    accept::accept,
     backend::{Admission, ChannelBackend, PresentedCertificate},
-    channel::{Channel, ChannelError, ChannelOptions, Order, Shared},
+    channel::{Channel, ChannelOptions, Order, Shared},
     connections::ConnectionPermit,
+    error::ChannelError,
     fetch,
     handshakes::Handshakes,
     liveness::Liveness,
     proxy_protocol::ProxyProtocol,
-    readmission::readmit,
     reports::observe,
     requests::{send_endpoints, send_keys},
     session::Session,
@@ -47,11 +48,13 @@ struct Serving {
     channel: Channel,
     backend: Arc<dyn ChannelBackend>,
     liveness: Liveness,
+    /// Held while a list of endpoints is read and broadcast, so that broadcasts arrive in the order of the changes.
+    broadcast: tokio::sync::Mutex<()>,
 }
 
 impl Channel {
-    /// Creates the channel for nodes that connect to `listener`. Accepts nothing before [`ChannelService::run`], which names the backend:
-    /// the backend may therefore need the channel.
+    /// Creates the channel for nodes that connect to `listener`. Accepts nothing before [`ChannelService::run`], which takes the backend,
+    /// so that the backend can be built with the channel.
     pub fn new(listener: TcpListener, options: &ChannelOptions, tls: Arc<ServerConfig>) -> (Self, ChannelService) {
         let (shared, orders) = Shared::new(options);
         let channel = Self { shared };
@@ -78,12 +81,16 @@ impl Serving {
     fn execute(self: &Arc<Self>, order: Order) {
         match order {
             Order::Readmit(node) => {
-                tokio::spawn(readmit(self.channel.shared.clone(), self.backend.clone(), node));
+                let (shared, backend) = (self.channel.shared.clone(), self.backend.clone());
+                tokio::spawn(async move { shared.readmissions.check(&shared.connections, &*backend, node).await });
             }
             Order::AwaitReturn(node) => self.liveness.await_return(node),
             Order::BroadcastEndpoints => {
                 let serving = self.clone();
-                tokio::spawn(async move { serving.channel.send_to_all(serving.backend.endpoints().await).await });
+                tokio::spawn(async move {
+                    let _one_at_a_time = serving.broadcast.lock().await;
+                    serving.channel.send_to_all(serving.backend.endpoints().await).await;
+                });
             }
         }
     }
@@ -98,10 +105,11 @@ impl ChannelService {
     /// Accepts nodes until `stop` is cancelled. Handshakes run in their own tasks, so that a slow one does not delay accepting.
     pub async fn run(mut self, backend: Arc<dyn ChannelBackend>, stop: CancellationToken) {
         let liveness = Liveness::new(backend.clone(), self.unreachable_after);
-        let serving = Arc::new(Serving { channel: self.channel, backend, liveness });
+        let serving =
+            Arc::new(Serving { channel: self.channel, backend, liveness, broadcast: tokio::sync::Mutex::default() });
         let handshakes = Arc::new(Handshakes::default());
         loop {
-            let accepted = tokio::select! {
+            let (mut stream, from) = tokio::select! {
                 // Orders first: a timer that was ordered before a node connects must be stopped by that connection.
                 biased;
                 () = stop.cancelled() => return,
@@ -109,16 +117,7 @@ impl ChannelService {
                     serving.execute(order);
                     continue;
                 }
-                accepted = self.listener.accept() => accepted,
-            };
-            let (mut stream, from) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Most likely out of file descriptors: wait until some of those in use are closed.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
+                accepted = accept(&self.listener) => accepted,
             };
             let (serving, acceptor, stop) = (serving.clone(), self.acceptor.clone(), stop.clone());
             let (handshakes, proxies) = (handshakes.clone(), self.proxies.clone());
@@ -253,7 +252,6 @@ async fn serve_control(serving: &Serving, mut session: Session, identity: &NodeI
         send_keys(&session.link, &signed_set).await?;
         session.hello.key_set_version = version;
     }
-    send_endpoints(&session.link, backend.endpoints().await).await;
     shared.install(session.clone());
     // However the session ends, including by a panic, its end is recorded and the unreachable timer starts.
     let outcome = AssertUnwindSafe(run_session(serving, &session)).catch_unwind().await;
@@ -265,9 +263,11 @@ async fn serve_control(serving: &Serving, mut session: Session, identity: &NodeI
     outcome.unwrap_or_else(|_| Err(ChannelError::Lost("the control plane failed".to_owned())))
 }
 
-/// Records an installed session, requests unit reports, and returns when the session ends.
+/// Sends the endpoints, records an installed session, requests unit reports, and returns when the session ends.
 async fn run_session(serving: &Serving, session: &Session) -> Result<(), ChannelError> {
     let (backend, node) = (&serving.backend, session.node);
+    // After the installation: a broadcast before it did not reach this session.
+    send_endpoints(&session.link, backend.endpoints().await).await;
     let recorded = backend.connected(session.enrolled(), session.connection, &session.hello).await;
     recorded.map_err(|refused| ChannelError::Lost(refused.message))?;
     // Only after recording succeeded: otherwise a running unreachable timer goes on.

@@ -22,11 +22,12 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    channel::{Channel, ChannelError},
+    accept::accept,
+    channel::Channel,
+    error::ChannelError,
     handshakes::Handshakes,
     idle::Idle,
-    link::{Body, Link, collect, full},
-    requests::with_timeout,
+    link::{Body, Link, collect, full, with_timeout},
 };
 
 /// Concurrent connections of all replicas: one per replica for short requests, and one for every tunnel and journal that it opens.
@@ -62,18 +63,9 @@ impl PeerService {
     pub async fn run(self, stop: CancellationToken) {
         let service = Arc::new(self);
         loop {
-            let accepted = tokio::select! {
+            let (stream, from) = tokio::select! {
                 () = stop.cancelled() => return,
-                accepted = service.listener.accept() => accepted,
-            };
-            let (stream, from) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Most likely out of file descriptors: wait until some of those in use are closed.
-                    tracing::warn!(%error, "a replica's connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
+                accepted = accept(&service.listener) => accepted,
             };
             let (service, stop) = (service.clone(), stop.clone());
             tokio::spawn(async move {

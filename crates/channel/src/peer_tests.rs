@@ -4,6 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use gpuaas_model::{Clock, NodeId, ReplicaId, Timestamp};
+use gpuaas_test_support::MachineClock;
 use gpuaas_trust::{
     ALPN_REPLICA, Authority, NodeIdentity, NodeKey, ReloadableCertificate, ReplicaIdentity, TrustedAuthorities,
     node_client_config, replica_server_config,
@@ -32,17 +33,8 @@ impl Holders for Nowhere {
     }
 }
 
-struct MachineClock;
-
-impl Clock for MachineClock {
-    fn now(&self) -> Timestamp {
-        now()
-    }
-}
-
 fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap())
+    MachineClock.now()
 }
 
 fn identity(of: u128) -> ReplicaIdentity {

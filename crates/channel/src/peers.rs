@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    channel::ChannelError,
+    error::ChannelError,
     link::{Link, StreamWindow},
 };
 

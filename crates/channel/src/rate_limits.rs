@@ -1,12 +1,8 @@
 //! Rate limits per node: a burst as large as a working node ever needs, then a slow steady rate.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
-use gpuaas_model::NodeId;
+use gpuaas_model::{NodeId, RateLimiter};
 use gpuaas_trust::NodeIdentity;
 use tokio::time::Instant;
 
@@ -16,51 +12,40 @@ const CONNECTS: (u32, Duration) = (256, Duration::from_micros(62_500));
 const CHANNELS: (u32, Duration) = (32, Duration::from_secs(2));
 /// Certificate renewals, each of which costs a signature and a row change. An agent retries a failed renewal after a minute.
 const RENEWALS: (u32, Duration) = (4, Duration::from_secs(60));
-/// Number of tracked enrollments from which those with a full burst are removed.
-const PRUNE_FROM: usize = 4_096;
+/// Enrollments with a limit of their own at one time, of nodes that used theirs within the last minutes: far more than a fleet has nodes.
+const NODES_MAX: usize = 65_536;
 
 /// The rate limits of all nodes.
 pub(crate) struct RateLimits {
-    pub(crate) connects: RateLimiter,
-    pub(crate) channels: RateLimiter,
-    pub(crate) renewals: RateLimiter,
+    pub(crate) connects: NodeLimiter,
+    pub(crate) channels: NodeLimiter,
+    pub(crate) renewals: NodeLimiter,
 }
 
 impl Default for RateLimits {
     fn default() -> Self {
         Self {
-            connects: RateLimiter::of(CONNECTS),
-            channels: RateLimiter::of(CHANNELS),
-            renewals: RateLimiter::of(RENEWALS),
+            connects: NodeLimiter::of(CONNECTS),
+            channels: NodeLimiter::of(CHANNELS),
+            renewals: NodeLimiter::of(RENEWALS),
         }
     }
 }
 
-/// A rate limit per enrollment of a node. Stores for each only the time at which its burst is full again.
-pub(crate) struct RateLimiter {
-    burst: u32,
-    interval: Duration,
-    full_at: Mutex<HashMap<(NodeId, u64), Instant>>,
+/// A rate limit per enrollment of a node.
+pub(crate) struct NodeLimiter {
+    limiter: RateLimiter<(NodeId, u64)>,
+    started: Instant,
 }
 
-impl RateLimiter {
-    fn of((burst, each): (u32, Duration)) -> Self {
-        Self { burst, interval: each, full_at: Mutex::default() }
+impl NodeLimiter {
+    fn of((burst, interval): (u32, Duration)) -> Self {
+        Self { limiter: RateLimiter::new(interval, interval * burst, NODES_MAX), started: Instant::now() }
     }
 
     /// Counts one event and returns true; returns false, without counting it, when the limit is exceeded.
     pub(crate) fn try_take(&self, identity: &NodeIdentity, now: Instant) -> bool {
-        let mut all = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= PRUNE_FROM {
-            all.retain(|_, rested_at| *rested_at > now);
-        }
-        let full_at = all.entry((identity.node, identity.epoch)).or_insert(now);
-        let full_then = (*full_at).max(now) + self.interval;
-        let is_allowed = full_then <= now + self.interval * self.burst;
-        if is_allowed {
-            *full_at = full_then;
-        }
-        is_allowed
+        self.limiter.take(&(identity.node, identity.epoch), now.duration_since(self.started)).is_ok()
     }
 }
 
@@ -76,7 +61,7 @@ mod tests {
 
     #[test]
     fn node_gets_its_burst_then_its_rate_independently_of_others() {
-        let (limiter, now) = (RateLimiter::of(RENEWALS), Instant::now());
+        let (limiter, now) = (NodeLimiter::of(RENEWALS), Instant::now());
         let taken = |node: &NodeIdentity, at| (0..100).filter(|_| limiter.try_take(node, at)).count();
         assert_eq!(taken(&identity(1, 1), now), 4);
         assert_eq!(taken(&identity(1, 2), now), 4, "an earlier enrollment has its own limit");
@@ -84,13 +69,5 @@ mod tests {
         assert_eq!(taken(&identity(1, 1), now + Duration::from_secs(59)), 0);
         assert_eq!(taken(&identity(1, 1), now + Duration::from_secs(61)), 1);
         assert_eq!(taken(&identity(1, 1), now + Duration::from_secs(3_600)), 4, "at most the burst accumulates");
-    }
-
-    #[test]
-    fn idle_nodes_are_removed() {
-        let (limiter, now) = (RateLimiter::of(CONNECTS), Instant::now());
-        (0..PRUNE_FROM as u128).for_each(|number| assert!(limiter.try_take(&identity(number, 1), now)));
-        assert!(limiter.try_take(&identity(1 << 64, 1), now + Duration::from_secs(1)));
-        assert_eq!(limiter.full_at.lock().unwrap().len(), 1);
     }
 }

@@ -11,8 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     backend::{ChannelBackend, PresentedCertificate, Refused},
-    channel::{Channel, Order, Shared},
-    connections::Connection,
+    connections::{Connection, Connections},
 };
 
 /// Nodes that are checked concurrently.
@@ -34,42 +33,30 @@ impl Default for Readmissions {
 }
 
 impl Readmissions {
+    /// Schedules a check of a node; returns false if one is already scheduled.
+    pub(crate) fn schedule(&self, node: NodeId) -> bool {
+        self.pending().insert(node)
+    }
+
     fn pending(&self) -> std::sync::MutexGuard<'_, BTreeSet<NodeId>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Channel {
-    /// Checks a changed node again and ends its connections here that would no longer be admitted as before.
-    pub fn readmit(&self, node: NodeId) {
-        let shared = &self.shared;
-        if !shared.connections.of(node).is_empty() && shared.readmissions.pending().insert(node) {
-            shared.order(Order::Readmit(node));
-        }
-    }
-
-    /// Checks every node that is connected here, for changes that are not attributed to a node.
-    pub fn readmit_all(&self) {
-        for node in self.shared.connections.nodes() {
-            self.readmit(node);
-        }
-    }
-}
-
-/// Checks a node that is among the pending readmissions, until it can be decided.
-pub(crate) async fn readmit(shared: Arc<Shared>, backend: Arc<dyn ChannelBackend>, node: NodeId) {
-    loop {
-        let checked = {
-            // The semaphore is never closed, so this cannot fail.
-            let _place = shared.readmissions.permits.acquire().await;
-            shared.readmissions.pending().remove(&node);
-            check_connections(&shared, &*backend, node).await
-        };
-        match checked {
-            CheckResult::Done => return,
-            // Another check of this node is already scheduled and covers this one.
-            CheckResult::Unavailable if !shared.readmissions.pending().insert(node) => return,
-            CheckResult::Unavailable => tokio::time::sleep(RETRY).await,
+    /// Checks the connections of a node whose check is scheduled, until it can be decided.
+    pub(crate) async fn check(&self, connections: &Connections, backend: &dyn ChannelBackend, node: NodeId) {
+        loop {
+            let checked = {
+                // The semaphore is never closed, so this cannot fail.
+                let _place = self.permits.acquire().await;
+                self.pending().remove(&node);
+                check_connections(connections, backend, node).await
+            };
+            match checked {
+                CheckResult::Done => return,
+                // Another check of this node is already scheduled and covers this one.
+                CheckResult::Unavailable if !self.schedule(node) => return,
+                CheckResult::Unavailable => tokio::time::sleep(RETRY).await,
+            }
         }
     }
 }
@@ -80,8 +67,8 @@ enum CheckResult {
 }
 
 /// Checks each distinct certificate of the node's connections once; there are almost always one or two.
-async fn check_connections(shared: &Shared, backend: &dyn ChannelBackend, node: NodeId) -> CheckResult {
-    let mut connections = shared.connections.of(node);
+async fn check_connections(connections: &Connections, backend: &dyn ChannelBackend, node: NodeId) -> CheckResult {
+    let mut connections = connections.of(node);
     while let Some(first) = connections.first().cloned() {
         let (same, others) = connections.into_iter().partition(|other| is_same(&other.presented, &first.presented));
         connections = others;

@@ -1,5 +1,7 @@
 //! Limits how often a unit's reports are delivered: at once for a unit that changes occasionally, less and less often for one that keeps
 //! flapping. Each delivery changes rows, publishes an event and may page an operator.
+//!
+//! No [`gpuaas_model::RateLimiter`]: its rate is constant, while a flapping unit has to wait longer each time.
 
 use std::{
     collections::HashMap,
@@ -36,14 +38,14 @@ impl ReportThrottle {
     pub(crate) fn next_at(&self, node: NodeId, unit: &str, now: Instant) -> Instant {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.get(&(node, unit.to_owned()));
-        known.filter(|unit| !unit.is_idle(now)).map_or(now, |unit| unit.last + unit.wait())
+        known.filter(|throttle| !throttle.is_idle(now)).map_or(now, |throttle| throttle.last + throttle.wait())
     }
 
     /// Records a delivery for the unit.
     pub(crate) fn record(&self, node: NodeId, unit: &str, now: Instant) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= PRUNE_FROM {
-            all.retain(|_, unit| !unit.is_idle(now));
+            all.retain(|_, throttle| !throttle.is_idle(now));
         }
         let throttle = all.entry((node, unit.to_owned())).or_insert(UnitThrottle { reports: 0, last: now });
         let reports = if throttle.is_idle(now) { 0 } else { throttle.reports };

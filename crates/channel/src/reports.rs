@@ -16,10 +16,11 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     backend::ChannelBackend,
-    channel::{ChannelError, Shared},
+    channel::Shared,
+    error::ChannelError,
     lines::{Rate, lines},
+    link::with_timeout,
     report_throttle::{REPORT_INTERVAL_MIN, ReportThrottle},
-    requests::with_timeout,
     session::Session,
 };
 

@@ -14,10 +14,11 @@ use gpuaas_wire::{
 use http::{HeaderMap, Method};
 
 use crate::{
-    channel::{Channel, ChannelError, JournalStream, Order, TaskStream},
+    channel::{Channel, JournalStream, Order, TaskStream},
+    error::ChannelError,
     journal::bounded,
     lines::{Rate, lines},
-    link::{Link, full},
+    link::{Link, full, with_timeout},
     peers::{Holder, Peers},
     reports::observe,
     session::Session,
@@ -26,8 +27,6 @@ use crate::{
 
 /// Longest wait for a requested bulk connection.
 const BULK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time for a short request, and until the response to a streaming request begins.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of nodes to which endpoints are sent concurrently.
 const SEND_CONCURRENCY: usize = 64;
 /// Time within which an older connection of the same identity must answer; after that a newer connection replaces it.
@@ -73,6 +72,21 @@ impl Channel {
     pub(crate) async fn observe_here(&self, node: NodeId, units: Vec<String>) -> Result<(), ChannelError> {
         let session = self.shared.session(node)?;
         observe(&self.shared, session, units).await
+    }
+
+    /// Checks a changed node again and ends its connections here that would no longer be admitted as before.
+    pub fn readmit(&self, node: NodeId) {
+        let shared = &self.shared;
+        if !shared.connections.of(node).is_empty() && shared.readmissions.schedule(node) {
+            shared.order(Order::Readmit(node));
+        }
+    }
+
+    /// Checks every node that is connected here, for changes that are not attributed to a node.
+    pub fn readmit_all(&self) {
+        for node in self.shared.connections.nodes() {
+            self.readmit(node);
+        }
     }
 
     /// Sends the current channel endpoints to every node whose channel this replica holds.
@@ -199,12 +213,6 @@ impl Channel {
             Ok(Err(_)) | Err(_) => false,
         }
     }
-}
-
-/// Waits at most [`REQUEST_TIMEOUT`] for an answer; a later one is [`ChannelError::Lost`].
-pub(crate) async fn with_timeout<T>(answer: impl Future<Output = Result<T, ChannelError>>) -> Result<T, ChannelError> {
-    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
-    answer.map_err(|_| ChannelError::Lost("it did not respond in time".to_owned()))?
 }
 
 pub(crate) async fn send_keys(link: &Link, signed_set: &str) -> Result<(), ChannelError> {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     backend::ChannelBackend,
-    channel::ChannelError,
+    error::ChannelError,
     link::{Link, StreamWindow},
 };
 

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio_util::{io::ReaderStream, sync::DropGuard};
 
-use crate::{channel::ChannelError, link::Link};
+use crate::{error::ChannelError, link::Link};
 
 /// Bytes that are buffered in each direction before the writer blocks.
 const BUFFER_BYTES: usize = 64 * 1_024;

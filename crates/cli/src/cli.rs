@@ -4,10 +4,10 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::ArgValueCandidates;
-use gpuaas_server::{KeepFor, Network, TrustedKey};
+use gpuaas_server::{KeepFor, Network, SYSTEM_CA_BUNDLE, TrustedKey};
 use gpuaas_trust::OldestTls;
 
-use crate::{color, commands, completion, jsonpath::Template};
+use crate::{commands, completion, dev, target::Target, traces::Collector};
 
 /// Operate a GPU cloud's control plane
 ///
@@ -19,121 +19,6 @@ pub(crate) struct Cli {
     pub(crate) target: Target,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// Global flags: which control plane and credentials to use, output format, and waiting.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Global options")]
-pub(crate) struct Target {
-    /// URL of the control plane, for example https://cp.example:7443
-    #[arg(long, global = true, env = "GPUAAS_SERVER", value_name = "URL", hide_env_values = true)]
-    pub(crate) url: Option<String>,
-    /// PEM file with the certificate authority that signs the control plane's certificate
-    #[arg(long, global = true, env = "GPUAAS_CA_FILE", value_name = "FILE", hide_env_values = true)]
-    pub(crate) ca_file: Option<PathBuf>,
-    /// JSON file from `gpuaas dev --ready-file`; supplies the URL, the authority and the token instead of a context
-    #[arg(long, global = true, env = "GPUAAS_READY_FILE", value_name = "FILE", hide_env_values = true)]
-    pub(crate) ready_file: Option<PathBuf>,
-    /// Context from the context file; default: its current context
-    #[arg(
-        long,
-        global = true,
-        env = "GPUAAS_CONTEXT",
-        value_name = "NAME",
-        hide_env_values = true,
-        add = ArgValueCandidates::new(completion::contexts)
-    )]
-    pub(crate) context: Option<String>,
-    /// Project to act in, by name or id; default: the project of the context
-    #[arg(
-        long,
-        global = true,
-        env = "GPUAAS_PROJECT",
-        value_name = "PROJECT",
-        hide_env_values = true,
-        add = ArgValueCandidates::new(completion::projects)
-    )]
-    pub(crate) project: Option<String>,
-    /// Whether the project is that of the context.
-    #[arg(skip)]
-    pub(crate) has_default_project: bool,
-    // Not a doc comment: rustdoc would read the brackets as a link.
-    #[arg(
-        short,
-        long,
-        global = true,
-        help = "Output format: table, wide, json, yaml, name or jsonpath=TEMPLATE, for example jsonpath='{.items[0].name}'",
-        value_name = "FORMAT",
-        default_value = "table",
-        add = ArgValueCandidates::new(completion::formats)
-    )]
-    pub(crate) output: Format,
-    /// Colours in tables and messages: auto, always or never; auto colours terminals unless NO_COLOR is set
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
-    pub(crate) color: color::When,
-    /// Wait until the started work ends; on a terminal, operations are followed even without this flag
-    #[arg(long, global = true)]
-    pub(crate) wait: bool,
-    /// Stop waiting after this long, for example 90s or 10m; the started work continues; default: no limit
-    #[arg(long, global = true, value_name = "DURATION", value_parser = crate::duration::parse_timeout)]
-    pub(crate) timeout: Option<Duration>,
-    /// Idempotency key for the change; repeating the command with the same key makes the change only once
-    #[arg(long, global = true, value_name = "KEY")]
-    pub(crate) idempotency_key: Option<String>,
-}
-
-impl Target {
-    /// Returns the flag that a command in a hint needs to act in the same project, with a blank before it; empty if it needs none.
-    pub(crate) fn project_flag(&self) -> String {
-        let given = self.project.as_ref().filter(|_| !self.has_default_project);
-        given.map(|project| format!(" --project {project}")).unwrap_or_default()
-    }
-}
-
-/// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// Aligned columns, or sentences for a single object.
-    Table,
-    /// Like `Table`, with all columns.
-    Wide,
-    /// One JSON document.
-    Json,
-    /// One YAML document.
-    Yaml,
-    /// Names or ids, one per line.
-    Name,
-    /// What a template selects. It is never freed: a process parses one command line.
-    JsonPath(&'static Template),
-}
-
-impl Format {
-    /// Names of the formats, as the command line takes them.
-    pub(crate) const NAMES: [&str; 6] = ["table", "wide", "json", "yaml", "name", "jsonpath="];
-
-    /// Reports whether people read the output.
-    pub(crate) fn is_for_people(self) -> bool {
-        matches!(self, Self::Table | Self::Wide)
-    }
-}
-
-impl std::str::FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(match text {
-            "table" => Self::Table,
-            "wide" => Self::Wide,
-            "json" => Self::Json,
-            "yaml" => Self::Yaml,
-            "name" => Self::Name,
-            _ => {
-                let template = text.strip_prefix("jsonpath=");
-                let template = template.ok_or_else(|| format!("use one of {}TEMPLATE", Self::NAMES.join(", ")))?;
-                Self::JsonPath(Box::leak(Box::new(Template::parse(template)?)))
-            }
-        })
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -170,7 +55,7 @@ pub(crate) enum Command {
     /// Deploy and manage workloads
     #[command(subcommand)]
     Workload(commands::workload::Verb),
-    /// Inspect and cancel operations
+    /// Start, inspect and cancel operations
     #[command(subcommand)]
     Operation(commands::operation::Verb),
     /// Inspect signed tasks
@@ -193,12 +78,12 @@ pub(crate) enum Command {
     Context(commands::context::Verb),
     /// Show the name and role of the current token's holder
     Whoami,
-    /// Print this program's version
+    /// Print the version of this program and of the control plane, if one is configured
     Version,
-    /// Explain an error code; without one, list all codes
+    /// Explain an error code or a finding; without one, list all codes
     Explain {
-        /// Error code, for example rke2_residue
-        #[arg(add = ArgValueCandidates::new(completion::error_codes))]
+        /// Error code or finding, for example rke2_residue or inotify_low
+        #[arg(add = ArgValueCandidates::new(completion::explainable))]
         code: Option<String>,
     },
     /// Show the flags that every command accepts
@@ -206,7 +91,7 @@ pub(crate) enum Command {
     /// Run the control plane
     Server(Box<Server>),
     /// Run a control plane and sandbox nodes on this machine for development
-    Dev(Dev),
+    Dev(dev::Options),
     /// Print a script that makes a shell complete commands, flags and the names of objects
     ///
     /// The shell then asks this program, which asks the control plane for names; without an answer within a second it completes none.
@@ -240,10 +125,10 @@ impl Command {
         }
     }
 
-    /// Returns the collector of the process's traces, if there is one.
-    pub(crate) fn otlp_endpoint(&self) -> Option<&http::Uri> {
+    /// Returns the collector of the process's traces, if there is one. Only a serving control plane sends traces.
+    pub(crate) fn collector(&self) -> Option<Collector> {
         match self {
-            Self::Server(server) => server.otlp_endpoint.as_ref(),
+            Self::Server(server) if server.verb.is_none() => server.collector(),
             _ => None,
         }
     }
@@ -313,7 +198,7 @@ pub(crate) struct Server {
         env = "GPUAAS_RELEASE_CA_BUNDLE",
         hide_env_values = true,
         value_name = "FILE",
-        default_value = "/etc/ssl/certs/ca-certificates.crt"
+        default_value = SYSTEM_CA_BUNDLE
     )]
     pub(crate) release_ca_bundle: PathBuf,
     /// Program that reimages machines after a tenant leaves; if set, a machine must prove that it was reimaged
@@ -422,9 +307,26 @@ pub(crate) struct Server {
     /// Send traces to this OpenTelemetry collector (OTLP over HTTP), for example http://127.0.0.1:4318; off without it
     #[arg(long, env = "GPUAAS_OTLP_ENDPOINT", hide_env_values = true, value_name = "URL", value_parser = crate::traces::parse_endpoint)]
     pub(crate) otlp_endpoint: Option<http::Uri>,
+    /// PEM file with the certificate authorities that a collector with https is verified against
+    #[arg(
+        long,
+        env = "GPUAAS_OTLP_CA_FILE",
+        hide_env_values = true,
+        value_name = "FILE",
+        default_value = SYSTEM_CA_BUNDLE
+    )]
+    pub(crate) otlp_ca_file: PathBuf,
     /// Exit when standard input closes
     #[arg(long, hide = true)]
     pub(crate) lifeline: bool,
+}
+
+impl Server {
+    /// Returns the collector that the settings name.
+    pub(crate) fn collector(&self) -> Option<Collector> {
+        let endpoint = self.otlp_endpoint.clone()?;
+        Some(Collector { endpoint, ca_file: self.otlp_ca_file.clone() })
+    }
 }
 
 /// Log formats.
@@ -474,29 +376,6 @@ pub(crate) enum ServerVerb {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Dev {
-    /// Number of sandbox nodes, at most 200
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(..=i64::from(crate::dev::NODES_MAX)))]
-    pub(crate) nodes: u8,
-    /// Directory for all state of the control plane and the sandbox nodes
-    #[arg(long, default_value = "gpuaas-dev")]
-    pub(crate) data_dir: PathBuf,
-    /// Address and port on which the API listens; further replicas use free ports of the same address
-    #[arg(long, default_value = "127.0.0.1:7443")]
-    pub(crate) listen: SocketAddr,
-    /// File with a postgres:// URL of the database; default: GPUAAS_STORE_URL, else SQLite in the data directory
-    #[arg(long, env = "GPUAAS_STORE_URL_FILE", hide_env_values = true, value_name = "FILE")]
-    pub(crate) store_url_file: Option<PathBuf>,
-    /// Number of control plane replicas, 1 to 5; more than one need a PostgreSQL database
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
-    pub(crate) replicas: u8,
-    /// JSON file to write (0600, atomically) with url, ca_file, token, nodes and replicas when everything is ready; default: ready.json in
-    /// the data directory
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ready_file: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct SandboxInit {
     /// Directory that is the root file system of the node
     #[arg(long)]
@@ -521,5 +400,14 @@ mod tests {
     #[test]
     fn command_line_definition_is_valid() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn only_a_serving_control_plane_sends_traces() {
+        for (verb, sends) in [(&[][..], true), (&["check-config"], false), (&["restore", "backup.tar"], false)] {
+            let line = [&["gpuaas", "server", "--otlp-endpoint", "https://collector.example"][..], verb].concat();
+            let command = Cli::try_parse_from(line).expect("a command line").command;
+            assert_eq!(command.collector().is_some(), sends, "{verb:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use clap::ValueEnum;
+use clap::{ValueEnum, builder::StyledStr};
 
 /// Whether to print colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,6 +46,11 @@ pub(crate) fn state(text: &str) -> String {
         _ => return text.to_owned(),
     };
     painted(ON_STDOUT.load(Relaxed), colour, text)
+}
+
+/// Formats a help text for stdout: with its styles where stdout gets colours.
+pub(crate) fn styled(text: &StyledStr) -> String {
+    if ON_STDOUT.load(Relaxed) { text.ansi().to_string() } else { text.to_string() }
 }
 
 /// Colours a mark or a word for stderr: green if it is good, otherwise red.

@@ -2,20 +2,25 @@
 //!
 //! Guarantees: a failure completes nothing and prints nothing, because a message would end in the middle of the user's command line.
 
-use std::{fmt::Display, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    time::Duration,
+};
 
 use anyhow::Context;
 use clap::{ArgMatches, FromArgMatches};
 use clap_complete::{CompletionCandidate, Shell, env::Shells};
 use gpuaas_api_types::error_pages;
 use gpuaas_client::Client;
-use gpuaas_model::{OperationKind, Role};
+use gpuaas_model::Role;
 
 use crate::{
-    cli::{Format, Target},
+    commands::app::is_startable,
     connection,
     contexts::Contexts,
     help,
+    target::{Format, Target},
 };
 
 /// Time limit of all requests for one completion: a user who waits longer types on.
@@ -40,15 +45,19 @@ pub(crate) fn project_roles() -> Vec<CompletionCandidate> {
     roles.map(|role| CompletionCandidate::new(role.as_str())).collect()
 }
 
-/// The kinds of operations that have no command of their own.
+/// The operations that `gpuaas operation start` takes of some app.
 pub(crate) fn startable_operations() -> Vec<CompletionCandidate> {
-    use OperationKind as Kind;
-    let kinds = Kind::ALL.iter().filter(|kind| !matches!(kind, Kind::Deploy | Kind::AddMember | Kind::Decommission));
-    kinds.map(|kind| CompletionCandidate::new(kind.as_str())).collect()
+    candidates(async |client, _| {
+        let operations = client.list_apps().await?.items.into_iter().flat_map(|app| app.operations);
+        let kinds: BTreeSet<String> =
+            operations.filter(|of| of.available && is_startable(of)).map(|of| of.kind).collect();
+        Ok(kinds.into_iter().map(CompletionCandidate::new).collect())
+    })
 }
 
-pub(crate) fn error_codes() -> Vec<CompletionCandidate> {
-    error_pages::codes().map(CompletionCandidate::new).collect()
+/// Error codes and findings.
+pub(crate) fn explainable() -> Vec<CompletionCandidate> {
+    error_pages::codes().chain(error_pages::findings()).map(CompletionCandidate::new).collect()
 }
 
 pub(crate) fn formats() -> Vec<CompletionCandidate> {
@@ -74,11 +83,17 @@ pub(crate) fn nodes() -> Vec<CompletionCandidate> {
     })
 }
 
-/// The nodes that the project holds, by name.
-pub(crate) fn allocated_nodes() -> Vec<CompletionCandidate> {
+/// The project's nodes on which a member can be placed: of the app that the command line names, or of its workload's.
+pub(crate) fn usable_nodes() -> Vec<CompletionCandidate> {
     candidates(async |client, target| {
-        let allocations = client.list_allocations(target.project, Some("active".to_owned())).await?.items;
-        Ok(allocations.into_iter().map(|of| described(of.node_name, of.id)).collect())
+        let app = match (argument("app"), argument("workload")) {
+            (Some(app), _) => app,
+            (None, Some(workload)) => client.get_workload(target.project.clone(), &workload).await?.workload.app,
+            (None, None) => return Ok(Vec::new()),
+        };
+        let options = client.placement_options(target.project, &app).await?.items;
+        let usable = options.into_iter().filter(|option| option.usable).map(|option| option.allocation);
+        Ok(usable.map(|of| described(of.node_name, of.id)).collect())
     })
 }
 
@@ -94,15 +109,17 @@ pub(crate) fn workloads() -> Vec<CompletionCandidate> {
     candidates(async |client, target| {
         let workloads = client.list_workloads(target.project, None, None).await?.items;
         let live = workloads.into_iter().filter(|of| of.section != "history");
-        Ok(live.map(|of| described(of.name, format!("{} {}", of.app, of.lifecycle))).collect())
+        // Once, although several projects can use it.
+        let names: BTreeMap<String, String> =
+            live.map(|of| (of.name, format!("{} {}", of.app, of.lifecycle))).collect();
+        Ok(names.into_iter().map(|(name, help)| described(name, help)).collect())
     })
 }
 
 /// The members of the workload that the command line names.
 pub(crate) fn members() -> Vec<CompletionCandidate> {
     candidates(async |client, target| {
-        let workload = matches().and_then(|matches| deepest(&matches).get_one::<String>("workload").cloned());
-        let Some(workload) = workload else { return Ok(Vec::new()) };
+        let Some(workload) = argument("workload") else { return Ok(Vec::new()) };
         let members = client.list_members(target.project, &workload).await?.items;
         Ok(members.into_iter().map(|of| described(of.name, format!("{} {}", of.node_name, of.state))).collect())
     })
@@ -126,8 +143,9 @@ pub(crate) fn operations() -> Vec<CompletionCandidate> {
 }
 
 pub(crate) fn tokens() -> Vec<CompletionCandidate> {
-    candidates(async |client, _| {
-        let tokens = client.list_tokens().await?.items.into_iter().filter(|token| token.revoked_at.is_none());
+    candidates(async |client, target| {
+        let tokens =
+            client.list_tokens(target.project).await?.items.into_iter().filter(|token| token.revoked_at.is_none());
         Ok(tokens.map(|token| described(token.id, format!("{} {}", token.name, token.role))).collect())
     })
 }
@@ -175,6 +193,11 @@ fn target() -> Option<Target> {
 fn matches() -> Option<ArgMatches> {
     let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
     help::command().ignore_errors(true).try_get_matches_from(words).ok()
+}
+
+/// Returns an argument of the command on the command line that is being completed.
+fn argument(id: &str) -> Option<String> {
+    deepest(&matches()?).try_get_one::<String>(id).ok().flatten().cloned()
 }
 
 fn deepest(matches: &ArgMatches) -> &ArgMatches {

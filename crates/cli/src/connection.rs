@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use gpuaas_client::{Client, ClientError};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cli::Target,
     contexts::{Context, Contexts},
     environment,
+    target::Target,
 };
 
 /// Variable with the token. No flag has it: other users can read a process's arguments.
@@ -53,12 +52,21 @@ pub(crate) struct ReadyNode {
 }
 
 impl ReadyFile {
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    pub(crate) fn read(path: &Path) -> Result<Self, ClientError> {
+        let text = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
         serde_json::from_slice(&text).map_err(|_| {
             // The parser's message can quote the token.
-            ClientError::InvalidSetting(format!("{} is not a valid ready file", path.display())).into()
+            ClientError::InvalidSetting(format!("{} is not a valid ready file", path.display()))
         })
+    }
+}
+
+/// Builds a client like [`client`]; `None` if no control plane is configured.
+pub(crate) fn configured_client(target: &Target) -> anyhow::Result<Option<Client>> {
+    let is_named = target.url.is_some() || target.ready_file.is_some();
+    match is_named || Contexts::load()?.chosen(target.context.as_deref())?.is_some() {
+        true => client(target).map(Some),
+        false => Ok(None),
     }
 }
 
@@ -131,13 +139,17 @@ impl Endpoint {
     }
 
     fn client(&self, token: &str) -> Result<Client, ClientError> {
-        let authority = std::fs::read(&self.ca_file)
-            .map_err(|error| invalid_setting(&format!("{}: {error}", self.ca_file.display())))?;
+        let authority = std::fs::read(&self.ca_file).map_err(|error| unreadable(&self.ca_file, &error))?;
         if CertificateDer::pem_slice_iter(&authority).next().is_none() {
             return Err(invalid_setting(&format!("{} contains no certificate", self.ca_file.display())));
         }
         Client::new(&self.url, &authority, token)
     }
+}
+
+/// Returns the error of a setting that names a file which cannot be read.
+pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> ClientError {
+    ClientError::InvalidSetting(format!("{} cannot be read: {error}", path.display()))
 }
 
 fn invalid_setting(what: &str) -> ClientError {

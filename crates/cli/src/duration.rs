@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpuaas_server::KeepFor;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
 
 /// Parses a duration such as `90s`, `10m`, `1h30m` or `30d`. Refuses negative ones.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -22,12 +22,16 @@ pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a time: RFC 3339, or a duration before now by this machine's clock.
+/// Parses a time: RFC 3339, a date for its begin in UTC, or a duration before now by this machine's clock.
 pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse() {
         return Ok(time);
     }
-    let wrong = || format!("{text:?} is neither a duration such as 1h nor a time such as 2026-07-01T08:00:00Z");
+    if let Ok(date) = text.parse::<Date>() {
+        return date.to_zoned(TimeZone::UTC).map(|begin| begin.timestamp()).map_err(|error| error.to_string());
+    }
+    let wrong =
+        || format!("{text:?} is neither a duration such as 1h nor a time such as 2026-07-01T08:00:00Z or 2026-07-01");
     let age = SignedDuration::try_from(parse(text).map_err(|_| wrong())?).map_err(|_| wrong())?;
     Timestamp::now().checked_sub(age).map_err(|_| wrong())
 }
@@ -92,9 +96,10 @@ mod tests {
     #[test]
     fn time_is_a_moment_or_a_duration_before_now() {
         assert_eq!(parse_time("2026-07-01T10:00:00+02:00"), "2026-07-01T08:00:00Z".parse().map_err(|_| String::new()));
+        assert_eq!(parse_time("2026-07-01"), parse_time("2026-07-01T00:00:00Z"));
         let age = Timestamp::now().duration_since(parse_time("1h").expect("a duration"));
         assert!((3_590..3_660).contains(&age.as_secs()), "{age}");
-        for wrong in ["yesterday", "-1h", "2026-07-01", "9999999d"] {
+        for wrong in ["yesterday", "-1h", "2026-07-32", "9999999d"] {
             assert!(parse_time(wrong).is_err_and(|refused| refused.contains("2026-07-01T08:00:00Z")), "{wrong}");
         }
     }

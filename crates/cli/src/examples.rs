@@ -457,7 +457,7 @@ const EXAMPLES: &[CommandExamples] = &[
         "operation start",
         &[
             (
-                "Start an operation with a parameter",
+                "Start an operation with a parameter, once `gpuaas app show` lists it as available",
                 "gpuaas operation start train upgrade --parameter version=v1.37.1+rke2r1",
             ),
             (

@@ -1,13 +1,10 @@
 //! The command line as its help shows it: the definitions with an example for every command.
 
 use clap::{Args, Command, CommandFactory};
+use clap_complete::ArgValueCandidates;
 use gpuaas_model::ExitStatus;
 
-use crate::{
-    cli::{Cli, Target},
-    environment,
-    examples::examples,
-};
+use crate::{cli::Cli, color, completion, environment, examples::examples, target::Target};
 
 /// Name of the command that shows the global flags.
 const FLAGS: &str = "flags";
@@ -16,11 +13,24 @@ pub(crate) const FLAGS_HINT: &str = "\n\nGlobal flags: gpuaas help flags";
 
 /// Returns the command line with its examples and its exit statuses.
 pub(crate) fn command() -> Command {
-    let command = environment::ignore_empty(with_examples(with_flags_page(Cli::command()), ""));
+    let command = environment::ignore_empty(with_examples(with_flags_page(with_completers(Cli::command())), ""));
     let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     let statuses = ExitStatus::TABLE.iter().map(|(status, meaning)| format!("  {:>3}  {meaning}", *status as u8));
     let statuses = statuses.collect::<Vec<_>>().join("\n");
     command.long_about(format!("{long}\n\nExit status:\n{statuses}"))
+}
+
+/// Completes the values of global flags. Their definition cannot name what completes them: that reads these flags.
+fn with_completers(command: Command) -> Command {
+    command
+        .mut_arg("context", |argument| argument.add(ArgValueCandidates::new(completion::contexts)))
+        .mut_arg("project", |argument| argument.add(ArgValueCandidates::new(completion::projects)))
+        .mut_arg("output", |argument| argument.add(ArgValueCandidates::new(completion::formats)))
+}
+
+/// Returns the command line that shells complete: a shell offers no hidden flag, and [`command`] hides the global ones.
+pub(crate) fn completed_command() -> Command {
+    with_completers(Cli::command())
 }
 
 /// Shows the global flags in the help of `gpuaas flags` alone: in that of every command they would be longer than its own.
@@ -35,12 +45,12 @@ fn with_flags_page(command: Command) -> Command {
     })
 }
 
-/// Returns the help of `gpuaas flags`.
+/// Returns the help of `gpuaas flags`, for stdout.
 pub(crate) fn flags() -> String {
     let mut command = command();
     command.build();
     let flags = command.find_subcommand_mut(FLAGS).expect("the command line has `flags`");
-    flags.render_long_help().ansi().to_string()
+    color::styled(&flags.render_long_help())
 }
 
 /// Adds the examples of a command and of those below it. `path` is the command's name without `gpuaas`.

@@ -17,12 +17,16 @@ mod examples;
 mod help;
 mod jsonpath;
 mod kubeconfig;
+mod markdown;
 mod output;
 mod public_url;
 mod runtime;
 mod server_config;
+mod setting;
+mod settings_file;
 mod suggestions;
 mod table;
+mod target;
 mod text;
 mod traces;
 
@@ -32,16 +36,22 @@ use clap_complete::CompleteEnv;
 
 fn main() -> ExitCode {
     // Answers a shell that asks for completions, and ends.
-    CompleteEnv::with_factory(help::command).complete();
-    let (cli, settings) = server_config::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    CompleteEnv::with_factory(help::completed_command).complete();
+    let (cli, settings) = match server_config::parse(std::env::args_os()) {
+        Ok(parsed) => parsed,
+        Err(rejected) => {
+            sigpipe::reset();
+            return rejected.report();
+        }
+    };
     if cli.command.ends_on_closed_pipe() {
         // A reader such as `head` that closes the pipe ends the command without an error.
         sigpipe::reset();
     }
     let format = cli.target.output;
     color::init(cli.target.color);
-    let (log_format, otlp_endpoint) = (cli.command.log_format(), cli.command.otlp_endpoint().cloned());
-    runtime::start(cli.command.needs_threads(), log_format, otlp_endpoint, async move {
+    let (log_format, collector) = (cli.command.log_format(), cli.command.collector());
+    runtime::start(cli.command.needs_threads(), log_format, collector, async move {
         match commands::run(cli, settings).await {
             Ok(code) => code,
             Err(error) => output::report_error(&error, format),

@@ -14,10 +14,11 @@ use gpuaas_server::ServerError;
 use serde::Serialize;
 
 use crate::{
-    cli::Format,
     color,
-    commands::confirm::ConfirmationRequired,
+    duration::format_millis,
+    settings_file::{InvalidSettings, Mistake},
     table::{Column, Layout, shortened},
+    target::{Awaited, Format},
     text::Text,
 };
 
@@ -26,8 +27,27 @@ const FIELDS_WIDTH_MAX: usize = 120;
 
 /// Returned when `--timeout` passes before the work ends. The work itself continues.
 #[derive(Debug, thiserror::Error)]
-#[error("stopped after {0:?}, the limit of --timeout; operations that were started continue")]
-pub(crate) struct TimedOut(pub(crate) Duration);
+#[error("stopped after {}, the limit of --timeout{}", format_millis(i64::try_from(limit.as_millis()).unwrap_or(i64::MAX)), for_what(.awaited.as_ref()))]
+pub(crate) struct TimedOut {
+    pub(crate) limit: Duration,
+    /// What the command waited for, if it said so.
+    pub(crate) awaited: Option<Awaited>,
+}
+
+fn for_what(awaited: Option<&Awaited>) -> String {
+    let waited = awaited.map(|of| format!("; it waited for {}", of.what));
+    waited.unwrap_or_else(|| "; what it started continues".to_owned())
+}
+
+/// The command was not confirmed, and there is no terminal to ask on.
+#[derive(Debug, thiserror::Error)]
+#[error("this command needs a confirmation, but standard input or standard error is not a terminal")]
+pub(crate) struct ConfirmationRequired;
+
+impl ConfirmationRequired {
+    /// The next action.
+    pub(crate) const NEXT: &str = "see what it would do: repeat it with --dry-run; to confirm it: repeat it with --yes";
+}
 
 /// Returned when something on this machine does not exist.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +89,7 @@ pub(crate) fn list<T: Serialize>(
 }
 
 fn print_table<T>(columns: &[Column<T>], items: &[T], is_wide: bool) {
-    let (layout, rows) = Layout::of(columns, items, is_wide);
+    let (layout, rows) = Layout::of(columns, items, is_wide, false);
     println!("{}", layout.header());
     rows.iter().for_each(|row| println!("{}", layout.row(row)));
     let dropped = layout.dropped();
@@ -111,11 +131,12 @@ fn print_text(text: &str) -> std::io::Result<()> {
     write!(std::io::stdout(), "{text}{end}")
 }
 
-/// Formats the strings and numbers of an object as words, up to [`FIELDS_WIDTH_MAX`].
-pub(crate) fn fields(object: &serde_json::Value) -> String {
+/// Formats the strings and numbers of an object as words, those named `first` before the others, up to [`FIELDS_WIDTH_MAX`].
+pub(crate) fn fields(object: &serde_json::Value, first: &[&str]) -> String {
     use serde_json::Value;
-    let fields = object.as_object().into_iter().flatten();
-    let plain = fields.filter_map(|(name, value)| match value {
+    let mut fields: Vec<(&String, &Value)> = object.as_object().into_iter().flatten().collect();
+    fields.sort_by_key(|(name, _)| first.iter().position(|of| of == name).unwrap_or(first.len()));
+    let plain = fields.into_iter().filter_map(|(name, value)| match value {
         Value::String(text) => Some(format!("{name}={text}")),
         Value::Number(number) => Some(format!("{name}={number}")),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
@@ -143,104 +164,121 @@ pub(crate) fn copy(text: &str) {
 
 /// Prints the error to stderr, as JSON if data is printed as JSON or YAML, and returns its documented exit status.
 pub(crate) fn report_error(error: &anyhow::Error, format: Format) -> ExitCode {
-    let (message, status) = format_error(error);
+    let report = Report::of(error);
     match format {
-        Format::Json | Format::Yaml => eprintln!("{:#}", error_json(error, status)),
+        Format::Json | Format::Yaml => eprintln!("{:#}", report.json()),
         Format::Table | Format::Wide | Format::Name | Format::JsonPath(_) => {
-            let text = Text::from(message);
+            let text = Text::from(report.words());
             let words = text.as_str();
             let rest = words.strip_prefix("error:").unwrap_or(words);
             eprintln!("{}{rest}", color::mark(&words[..words.len() - rest.len()], false));
         }
     }
-    exit(status)
+    exit(report.status)
 }
 
-/// Returns the error as a JSON object: that of the control plane with the exit status, or one with code, detail and exit status.
-fn error_json(error: &anyhow::Error, status: ExitStatus) -> serde_json::Value {
-    let mut object = match error.downcast_ref::<ClientError>() {
-        Some(ClientError::Problem(problem)) => serde_json::to_value(problem).unwrap_or_default(),
-        Some(error) => serde_json::json!({ "code": error.code(), "detail": error.to_string() }),
-        None => match error.downcast_ref::<ServerError>() {
-            Some(error) => {
-                serde_json::json!({ "code": error.code(), "detail": error.to_string(), "next": error.next() })
-            }
-            None if error.is::<ConfirmationRequired>() => {
-                let code = Code::ConfirmationRequired;
-                serde_json::json!({ "code": code, "detail": error.to_string(), "next": ConfirmationRequired::NEXT })
-            }
-            None if error.is::<TimedOut>() => {
-                serde_json::json!({ "code": Code::TimedOut, "detail": error.to_string() })
-            }
-            None => match error.downcast_ref::<NotFound>() {
-                Some(NotFound { what, next }) => {
-                    serde_json::json!({ "code": Code::NotFound, "detail": what, "next": next })
-                }
-                None => serde_json::json!({ "detail": format!("{error:#}") }),
-            },
-        },
-    };
-    object["exit_status"] = serde_json::json!(status as u8);
-    object
+/// What is reported of an error.
+struct Report<'a> {
+    detail: String,
+    /// Absent for failures of this machine that have no page.
+    code: Option<Code>,
+    next: Option<String>,
+    mistakes: &'a [Mistake],
+    /// The control plane's own report.
+    problem: Option<&'a Problem>,
+    status: ExitStatus,
 }
 
-fn format_error(error: &anyhow::Error) -> (String, ExitStatus) {
-    if let Some(error) = error.downcast_ref::<ClientError>() {
-        return (format_client_error(error), error.exit());
+impl<'a> Report<'a> {
+    fn of(error: &'a anyhow::Error) -> Self {
+        let coded = |code: Code, next: Option<String>| Self {
+            detail: error.to_string(),
+            code: Some(code),
+            next,
+            mistakes: &[],
+            problem: None,
+            status: code.exit(),
+        };
+        if let Some(error) = error.downcast_ref::<ClientError>() {
+            let problem = match error {
+                ClientError::Problem(problem) => Some(&**problem),
+                _ => None,
+            };
+            return Self { problem, ..coded(error.code(), None) };
+        }
+        if let Some(error) = error.downcast_ref::<ServerError>() {
+            return coded(error.code(), error.next());
+        }
+        if error.is::<ConfirmationRequired>() {
+            return coded(Code::ConfirmationRequired, Some(ConfirmationRequired::NEXT.to_owned()));
+        }
+        if let Some(timed_out) = error.downcast_ref::<TimedOut>() {
+            return coded(Code::TimedOut, timed_out.awaited.as_ref().map(|of| of.next.clone()));
+        }
+        if let Some(NotFound { next, .. }) = error.downcast_ref::<NotFound>() {
+            return coded(Code::NotFound, Some(next.clone()));
+        }
+        if let Some(InvalidSettings { mistakes }) = error.downcast_ref::<InvalidSettings>() {
+            return Self { mistakes, ..coded(Code::FieldInvalid, None) };
+        }
+        let status = error.downcast_ref::<ProcessExited>().map_or(ExitStatus::Failed, |exited| exited.status);
+        Self { detail: format!("{error:#}"), code: None, next: None, mistakes: &[], problem: None, status }
     }
-    if let Some(error) = error.downcast_ref::<ServerError>() {
-        let words = format_block(
-            &error.to_string(),
-            error.code(),
-            error.next().into_iter().collect(),
-            None,
-            error.code().exit(),
-        );
-        return (words, error.code().exit());
+
+    /// Returns the control plane's report with the exit status, or an object of the same form.
+    fn json(&self) -> serde_json::Value {
+        let mut object = match self.problem {
+            Some(problem) => serde_json::to_value(problem).unwrap_or_default(),
+            None => serde_json::json!({ "detail": self.detail }),
+        };
+        if let (Some(code), None) = (self.code, self.problem) {
+            object["code"] = serde_json::json!(code);
+            object["next"] = serde_json::json!(self.next);
+        }
+        if !self.mistakes.is_empty() {
+            object["errors"] = serde_json::json!(self.mistakes);
+        }
+        object["exit_status"] = serde_json::json!(self.status as u8);
+        object
     }
-    if error.is::<ConfirmationRequired>() {
-        let (code, next) = (Code::ConfirmationRequired, ConfirmationRequired::NEXT.to_owned());
-        return (format_block(&error.to_string(), code, vec![next], None, code.exit()), code.exit());
+
+    /// Formats the error with the address of its page: the one that the control plane names, otherwise the command that prints it.
+    fn words(&self) -> String {
+        let Some(code) = self.code else { return format!("error: {}", self.detail) };
+        let mut lines = vec![format!("error: {} ({code})", self.detail)];
+        if let Some(problem) = self.problem {
+            lines.extend(reasons(problem));
+        }
+        lines.extend(self.mistakes.iter().map(|mistake| match &mistake.key {
+            // A flag or a variable names its setting itself.
+            Some(key) if mistake.at.contains(':') && !mistake.detail.contains(key) => {
+                format!("  {}: {key}: {}", mistake.at, mistake.detail)
+            }
+            _ => format!("  {}: {}", mistake.at, mistake.detail),
+        }));
+        lines.extend(self.next.iter().map(|next| format!("  {next}")));
+        let page = match self.problem {
+            Some(problem) => format!("{} · correlation {}", problem.kind, problem.correlation_id),
+            None => format!("gpuaas explain {code}"),
+        };
+        lines.push(format!("  see {page} · exit status {}", self.status as u8));
+        lines.join("\n")
     }
-    if error.downcast_ref::<TimedOut>().is_some() {
-        return (
-            format_block(&error.to_string(), Code::TimedOut, Vec::new(), None, ExitStatus::TimedOut),
-            ExitStatus::TimedOut,
-        );
-    }
-    if let Some(NotFound { what, next }) = error.downcast_ref::<NotFound>() {
-        let lines = vec![next.clone()];
-        return (format_block(what, Code::NotFound, lines, None, ExitStatus::NotFound), ExitStatus::NotFound);
-    }
-    let status = error.downcast_ref::<ProcessExited>().map_or(ExitStatus::Failed, |exited| exited.status);
-    (format!("error: {error:#}"), status)
 }
 
-fn format_client_error(error: &ClientError) -> String {
-    let ClientError::Problem(problem) = error else {
-        return format_block(&error.to_string(), error.code(), Vec::new(), None, error.exit());
-    };
+/// Returns the lines of a problem below its first one.
+fn reasons(problem: &Problem) -> Vec<String> {
     let width = problem.errors.iter().map(|reason| reason.field.len()).max().unwrap_or(0);
     let mut lines = Vec::new();
     for reason in &problem.errors {
-        lines.push(format!("{:<width$}  {}   {}", reason.field, reason.detail, reason.code));
-        lines.extend(reason.next.iter().map(|next| format!("{:<width$}  → {next}", "")));
+        lines.push(format!("  {:<width$}  {}   {}", reason.field, reason.detail, reason.code));
+        lines.extend(reason.next.iter().map(|next| format!("  {:<width$}  → {next}", "")));
     }
-    lines.extend(problem.field.iter().map(|field| format!("field: {field}")));
-    lines.extend(problem.next.clone());
-    format_block(&error.to_string(), error.code(), lines, Some(problem), error.exit())
-}
-
-/// Formats an error with the address of its page: the one that the control plane's `problem` names, otherwise the command that prints it.
-fn format_block(what: &str, code: Code, lines: Vec<String>, problem: Option<&Problem>, status: ExitStatus) -> String {
-    let mut words = vec![format!("error: {what} ({code})")];
-    words.extend(lines.into_iter().map(|line| format!("  {line}")));
-    let page = match problem {
-        Some(problem) => format!("{} · correlation {}", problem.kind, problem.correlation_id),
-        None => format!("gpuaas explain {code}"),
-    };
-    words.push(format!("  see {page} · exit status {}", status as u8));
-    words.join("\n")
+    lines.extend(problem.field.iter().map(|field| format!("  field: {field}")));
+    // The API's schemas are for programs that send requests.
+    let next = problem.next.iter().filter(|next| !next.ends_with(": /api/docs"));
+    lines.extend(next.map(|next| format!("  {next}")));
+    lines
 }
 
 /// Converts an exit status into the process's exit code.
@@ -281,21 +319,28 @@ mod tests {
                 ),
             ],
         };
-        let (words, status) = format_error(&ClientError::Problem(Box::new(problem)).into());
-        insta::assert_snapshot!(words, @r"
+        let error = ClientError::Problem(Box::new(problem)).into();
+        let report = Report::of(&error);
+        insta::assert_snapshot!(report.words(), @r"
         error: placement refused (placement_invalid)
           server_allocation_id     gpu-07 is already used by workload infer   allocation_in_use
           agent_allocation_ids[1]  gpu-09 is unreachable   allocation_unreachable
                                    → choose another
           see https://cp.example:7443/docs/errors/placement_invalid · correlation 0198c0de-7a3b-7c11-9b54-0242ac120002 · exit status 4
         ");
-        assert_eq!(status, ExitStatus::Refused);
+        assert_eq!(report.status, ExitStatus::Refused);
     }
 
     #[test]
     fn timeout_has_its_own_exit_status() {
-        let (words, status) = format_error(&TimedOut(Duration::from_secs(90)).into());
-        assert_eq!(status, ExitStatus::TimedOut);
-        assert!(words.ends_with("see gpuaas explain timed_out · exit status 8"), "{words}");
+        let awaited = Awaited { what: "gpu-1".to_owned(), next: "see it: gpuaas keys list authority".to_owned() };
+        let error = TimedOut { limit: Duration::from_secs(90), awaited: Some(awaited) }.into();
+        let report = Report::of(&error);
+        assert_eq!(report.status, ExitStatus::TimedOut);
+        insta::assert_snapshot!(report.words(), @r"
+        error: stopped after 90.0 s, the limit of --timeout; it waited for gpu-1 (timed_out)
+          see it: gpuaas keys list authority
+          see gpuaas explain timed_out · exit status 8
+        ");
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{io::IsTerminal, process::ExitCode};
 
-use http::Uri;
 use tracing_subscriber::{
+    Layer,
     filter::{LevelFilter, Targets},
     layer::SubscriberExt,
     util::SubscriberInitExt,
@@ -12,12 +12,12 @@ use tracing_subscriber::{
 use crate::{
     cli::LogFormat,
     environment,
-    traces::{self, Traces},
+    traces::{self, Collector, Traces},
 };
 
 /// Logs to standard error, filtered by `GPUAAS_LOG` (for example `debug`, or `warn,gpuaas_engine=trace`). Without it, warnings of every crate
-/// and information of the project's own. Sends traces to a collector, if there is one.
-fn init_logging(format: LogFormat, otlp_endpoint: Option<&Uri>) -> anyhow::Result<Option<Traces>> {
+/// and information of the project's own. Sends traces to a collector, if there is one; `GPUAAS_LOG` does not filter them.
+fn init_logging(format: LogFormat, collector: Option<&Collector>) -> anyhow::Result<Option<Traces>> {
     let default_filter = || Targets::new().with_default(LevelFilter::WARN).with_target("gpuaas", LevelFilter::INFO);
     let requested = environment::variable("GPUAAS_LOG");
     let (filter, parse_error) = match requested.as_deref().map(str::parse::<Targets>) {
@@ -31,11 +31,11 @@ fn init_logging(format: LogFormat, otlp_endpoint: Option<&Uri>) -> anyhow::Resul
         .with_ansi(std::io::stderr().is_terminal())
         // Without this, a log that cannot be written is reported on stderr, which cannot be written either, and that panics.
         .log_internal_errors(false);
-    let (layer, traces) = otlp_endpoint.map(traces::start).transpose()?.unzip();
-    let registry = tracing_subscriber::registry().with(layer);
+    let (layer, traces) = collector.map(traces::start).transpose()?.unzip();
+    let registry = tracing_subscriber::registry().with(layer.map(|layer| layer.with_filter(default_filter())));
     match format {
-        LogFormat::Text => registry.with(lines).with(filter).init(),
-        LogFormat::Json => registry.with(lines.json().flatten_event(true)).with(filter).init(),
+        LogFormat::Text => registry.with(lines.with_filter(filter)).init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true).with_filter(filter)).init(),
     }
     if let Some(error) = parse_error {
         tracing::warn!(%error, "ignoring GPUAAS_LOG: expected LEVEL or TARGET=LEVEL, separated by commas");
@@ -47,7 +47,7 @@ fn init_logging(format: LogFormat, otlp_endpoint: Option<&Uri>) -> anyhow::Resul
 pub(crate) fn start(
     threads: bool,
     log: LogFormat,
-    otlp_endpoint: Option<Uri>,
+    collector: Option<Collector>,
     main: impl Future<Output = ExitCode>,
 ) -> ExitCode {
     let mut builder = if threads {
@@ -63,7 +63,7 @@ pub(crate) fn start(
         }
     };
     let _entered = runtime.enter();
-    let traces = match init_logging(log, otlp_endpoint.as_ref()) {
+    let traces = match init_logging(log, collector.as_ref()) {
         Ok(traces) => traces,
         Err(error) => {
             eprintln!("error: starting the export of traces failed: {error:#}");

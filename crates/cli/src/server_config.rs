@@ -1,124 +1,192 @@
-//! Reads the control plane's configuration file. Its keys are the long names of `gpuaas server`'s flags, so there is one list of settings.
-//! A flag overrides its environment variable, which overrides the file, which overrides the default.
+//! Reads the settings of the control plane: from flags, environment variables and a configuration file, whose keys are the long names of the
+//! flags, so there is one list of settings. A flag overrides its environment variable, which overrides the file, which overrides the default.
 //!
-//! Guarantees: an unknown key is an error that names it; a value is parsed by the same parser as its flag.
+//! Guarantees: an unknown key is an error that names it; a value is parsed by the same parser as its flag; every mistake is found at once.
 
 use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    path::{Path, PathBuf},
+    ffi::{OsStr, OsString},
+    process::ExitCode,
 };
 
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, error::ErrorKind, parser::ValueSource};
-use serde::Serialize;
+use clap::{
+    Arg, ArgMatches, Command, FromArgMatches,
+    builder::{OsStringValueParser, Resettable},
+    error::{ContextKind, ContextValue},
+    parser::ValueSource,
+};
 
-use crate::{cli::Cli, help, suggestions};
+use crate::{
+    cli::Cli,
+    color, help, output,
+    setting::{SETTINGS, Setting},
+    settings_file::{self, Entries, InvalidSettings, Mistake},
+    suggestions,
+    target::{ProjectSource, Target},
+};
 
 /// Flags of one run that are not settings of the control plane.
-const NOT_SETTINGS: [&str; 5] = ["config", "reinitialize", "ready_file", "lifeline", "help"];
+const NOT_SETTINGS: [&str; 4] = ["config", "reinitialize", "ready_file", "lifeline"];
 
-/// A setting with its effective value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Setting {
-    /// Key in the file: the flag's long name without the leading dashes.
-    pub(crate) key: String,
-    /// Effective value, as given; absent without one.
-    pub(crate) value: Option<String>,
-    /// Source: `flag`, `environment`, `file` or `default`.
-    pub(crate) from: String,
+/// Reason why a command line is not run.
+#[derive(Debug)]
+pub(crate) enum Rejected {
+    /// Mistakes in the command line itself, or a request for help.
+    Usage(Box<clap::Error>),
+    /// Mistakes in settings of the control plane.
+    Settings {
+        target: Box<Target>,
+        error: InvalidSettings,
+        /// The settings as they were given, for `check-config`; otherwise empty.
+        settings: Vec<Setting>,
+    },
+}
+
+impl From<clap::Error> for Rejected {
+    fn from(error: clap::Error) -> Self {
+        Self::Usage(Box::new(error))
+    }
+}
+
+impl Rejected {
+    /// Prints the reason and returns the exit status.
+    pub(crate) fn report(self) -> ExitCode {
+        match self {
+            Self::Usage(error) => error.exit(),
+            Self::Settings { target, error, settings } => {
+                color::init(target.color);
+                if !settings.is_empty()
+                    && let Err(error) = output::list(target.output, &settings, SETTINGS, |setting| setting.key.clone())
+                {
+                    return output::report_error(&error, target.output);
+                }
+                output::report_error(&error.into(), target.output)
+            }
+        }
+    }
 }
 
 /// Parses the command line. For `gpuaas server`, values from the configuration file replace the defaults.
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<Setting>), clap::Error> {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, Vec<Setting>), Rejected> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = help::command();
-    let matches = command.clone().try_get_matches_from(&arguments).map_err(|error| {
+    let unchecked = with_settings(command.clone(), |argument| argument.value_parser(OsStringValueParser::new()));
+    let raw = unchecked.try_get_matches_from(&arguments).map_err(|error| {
         let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         suggestions::improve(error, &command, &words)
     })?;
-    let file = match config_path(&matches) {
-        None => BTreeMap::new(),
-        Some(path) => read(&path)?,
+    let Some(server) = raw.subcommand_matches("server") else {
+        return Ok((read(&raw)?, Vec::new()));
     };
-    if file.is_empty() {
-        return Ok((Cli::from_arg_matches(&matches)?, settings(&matches, &file)));
-    }
-    let matches = with_defaults(&file).try_get_matches_from(&arguments)?;
-    Ok((Cli::from_arg_matches(&matches)?, settings(&matches, &file)))
-}
-
-fn config_path(matches: &ArgMatches) -> Option<PathBuf> {
-    matches.subcommand_matches("server")?.get_one::<PathBuf>("config").cloned()
-}
-
-fn is_setting(id: &str) -> bool {
-    // Global flags configure the client.
-    let is_global = Cli::command().get_arguments().any(|of_all| of_all.get_id() == id);
-    !NOT_SETTINGS.contains(&id) && !is_global
-}
-
-/// Returns the argument ids of `gpuaas server`'s settings.
-fn setting_ids() -> Vec<String> {
-    let cli = Cli::command();
-    let server = cli.find_subcommand("server").expect("the command line has `server`");
-    let ids = server.get_arguments().map(|argument| argument.get_id().to_string());
-    ids.filter(|id| is_setting(id)).collect()
-}
-
-/// Reads the file into argument ids and their values as text.
-fn read(path: &Path) -> Result<BTreeMap<String, String>, clap::Error> {
-    let refuse = |why: String| Cli::command().error(ErrorKind::InvalidValue, format!("{}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    let table: toml::Table = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
-    let known = setting_ids();
-    let mut values = BTreeMap::new();
-    for (key, value) in table {
-        let id = key.replace('-', "_");
-        if !known.contains(&id) {
-            let offered: Vec<String> = known.iter().map(|id| id.replace('_', "-")).collect();
-            return Err(refuse(format!("{key} is not a setting; use one of {}", offered.join(", "))));
-        }
-        let value = match value {
-            toml::Value::String(text) => text,
-            toml::Value::Integer(number) => number.to_string(),
-            toml::Value::Boolean(flag) => flag.to_string(),
-            toml::Value::Float(_) | toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
-                return Err(refuse(format!("{key} must be a string with the value of its flag")));
-            }
-        };
-        values.insert(id, value);
-    }
-    Ok(values)
-}
-
-/// Builds the command line with the file's values as defaults.
-fn with_defaults(file: &BTreeMap<String, String>) -> Command {
-    help::command().mut_subcommand("server", |mut server| {
-        for (id, value) in file {
+    let known: Vec<&str> = arguments_of(&command).map(|argument| argument.get_id().as_str()).collect();
+    let (file, mut mistakes) = match server.get_one::<std::path::PathBuf>("config") {
+        Some(path) => settings_file::read(path, &known),
+        None => (Entries::new(), Vec::new()),
+    };
+    mistakes.extend(wrong_values(&command, server, &file));
+    // Those of the file first, in the order of its lines.
+    mistakes
+        .sort_by_key(|mistake| mistake.at.rsplit(':').next().and_then(|line| line.parse().ok()).unwrap_or(usize::MAX));
+    let settings: Vec<Setting> = arguments_of(&command).map(|argument| setting(argument, server, &file)).collect();
+    if mistakes.is_empty() {
+        let with_file = with_settings(command, |argument| match file.get(argument.get_id().as_str()) {
             // Leaked: clap wants `'static`, and the command line is built once per process.
-            let value: &'static str = value.clone().leak();
-            server = server.mut_arg(id, |argument| argument.default_value(value));
-        }
-        server
+            Some(entry) => argument.default_value(&*entry.value.clone().leak()),
+            None => argument,
+        });
+        return Ok((read(&with_file.try_get_matches_from(&arguments)?)?, settings));
+    }
+    let is_check = server.subcommand_name() == Some("check-config");
+    Err(Rejected::Settings {
+        target: Box::new(Target::from_arg_matches(&raw)?),
+        error: InvalidSettings { mistakes },
+        settings: if is_check { settings } else { Vec::new() },
     })
 }
 
-fn settings(matches: &ArgMatches, file: &BTreeMap<String, String>) -> Vec<Setting> {
-    let Some(server) = matches.subcommand_matches("server") else { return Vec::new() };
-    let setting = |id: String| {
-        let from = match server.value_source(&id) {
-            Some(ValueSource::CommandLine) => "flag",
-            Some(ValueSource::EnvVariable) => "environment",
-            _ if file.contains_key(&id) => "file",
-            _ => "default",
-        };
-        let values = |raw: clap::parser::RawValues<'_>| {
-            raw.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(",")
-        };
-        let value = server.get_raw(&id).map(values);
-        Setting { key: id.replace('_', "-"), value, from: from.to_owned() }
+fn read(matches: &ArgMatches) -> Result<Cli, clap::Error> {
+    let mut cli = Cli::from_arg_matches(matches)?;
+    if matches.value_source("project") == Some(ValueSource::EnvVariable) {
+        cli.target.project_source = ProjectSource::Environment;
+    }
+    Ok(cli)
+}
+
+fn is_setting(argument: &Arg) -> bool {
+    !NOT_SETTINGS.contains(&argument.get_id().as_str())
+}
+
+/// Changes the arguments that are settings.
+fn with_settings(command: Command, change: impl Fn(Arg) -> Arg) -> Command {
+    command.mut_subcommand("server", |server| {
+        server.mut_args(|argument| if is_setting(&argument) { change(argument) } else { argument })
+    })
+}
+
+/// Returns the arguments of `gpuaas server` that are settings.
+fn arguments_of(command: &Command) -> impl Iterator<Item = &Arg> {
+    let server = command.find_subcommand("server").expect("the command line has `server`");
+    server.get_arguments().filter(|argument| is_setting(argument))
+}
+
+/// Checks the value of every setting that a flag, a variable or the file gives, each for itself.
+fn wrong_values(command: &Command, server: &ArgMatches, file: &Entries) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    for argument in arguments_of(command) {
+        let id = argument.get_id().as_str();
+        let key = id.replace('_', "-");
+        let given = place(argument, server).map(|at| (at, raw_value(server, id)));
+        let in_file = file.get(id).map(|entry| (entry.at.clone(), Some(OsString::from(&entry.value))));
+        for (at, value) in given.into_iter().chain(in_file) {
+            let detail = value.and_then(|value| problem(argument, &value));
+            mistakes.extend(detail.map(|detail| Mistake { at, key: Some(key.clone()), detail }));
+        }
+    }
+    mistakes
+}
+
+/// Returns the flag or the variable that gives a setting's value, if one does.
+fn place(argument: &Arg, server: &ArgMatches) -> Option<String> {
+    match server.value_source(argument.get_id().as_str())? {
+        ValueSource::CommandLine => Some(format!("--{}", argument.get_long()?)),
+        ValueSource::EnvVariable => argument.get_env().map(|name| name.to_string_lossy().into_owned()),
+        _ => None,
+    }
+}
+
+/// Returns the values of an argument as they were given, separated by commas.
+fn raw_value(server: &ArgMatches, id: &str) -> Option<OsString> {
+    Some(server.get_raw(id)?.collect::<Vec<_>>().join(OsStr::new(",")))
+}
+
+/// Returns what is wrong with a value, by the parser of its flag.
+fn problem(argument: &Arg, value: &OsStr) -> Option<String> {
+    let long = argument.get_long()?;
+    let alone = argument.clone().env(Resettable::Reset).default_value(Resettable::Reset).global(false);
+    let mut flag = OsString::from(format!("--{long}="));
+    flag.push(value);
+    let error = Command::new("settings").no_binary_name(true).arg(alone).try_get_matches_from([flag]).err()?;
+    let value = value.to_string_lossy();
+    let why = match (std::error::Error::source(&error), error.get(ContextKind::ValidValue)) {
+        (Some(source), _) => source.to_string(),
+        (None, Some(ContextValue::Strings(valid))) => format!("use one of {}", valid.join(", ")),
+        (None, _) => "not a valid value".to_owned(),
     };
-    setting_ids().into_iter().map(setting).collect()
+    Some(if !value.is_empty() && why.contains(&*value) { why } else { format!("{value:?}: {why}") })
+}
+
+fn setting(argument: &Arg, server: &ArgMatches, file: &Entries) -> Setting {
+    let id = argument.get_id().as_str();
+    let given = place(argument, server);
+    let raw = || raw_value(server, id).map(|value| value.to_string_lossy().into_owned());
+    let (value, from, at) = match (given, file.get(id)) {
+        (Some(at), _) => {
+            let is_flag = server.value_source(id) == Some(ValueSource::CommandLine);
+            (raw(), if is_flag { "flag" } else { "environment" }, Some(at))
+        }
+        (None, Some(entry)) => (Some(entry.value.clone()), "file", Some(entry.at.clone())),
+        (None, None) => (raw(), "default", None),
+    };
+    Setting { key: id.replace('_', "-"), value, from: from.to_owned(), at }
 }
 
 #[cfg(test)]
@@ -132,7 +200,13 @@ mod tests {
         std::fs::write(&path, file).expect("written");
         let mut arguments: Vec<OsString> = vec!["gpuaas".into(), "server".into(), "--config".into(), path.into()];
         arguments.extend(more.iter().map(OsString::from));
-        parse(arguments).map_err(|error| error.to_string())
+        parse(arguments).map_err(|rejected| match rejected {
+            Rejected::Usage(error) => error.to_string(),
+            Rejected::Settings { error, .. } => {
+                let lines = error.mistakes.iter().map(|mistake| format!("{}: {}", mistake.at, mistake.detail));
+                lines.collect::<Vec<_>>().join("\n").replace(&format!("{}/", folder.path().display()), "")
+            }
+        })
     }
 
     #[test]
@@ -152,7 +226,8 @@ mod tests {
     #[test]
     fn unknown_keys_and_bad_values_are_named() {
         for (file, word) in [
-            ("lisen = \"127.0.0.1:1\"", "lisen is not a setting; use one of data-dir"),
+            ("lisen = \"127.0.0.1:1\"", "server.toml:1: lisen is not a setting; did you mean listen?"),
+            ("colour = true", "colour is not a setting; use one of data-dir"),
             ("ready-file = \"x\"", "ready-file is not a setting"),
             ("token = \"x\"", "token is not a setting"),
             ("listen = \"nowhere\"", "nowhere"),
@@ -167,7 +242,26 @@ mod tests {
             assert!(refused.contains(word), "{file}: {refused}");
         }
         let missing = parse(["gpuaas", "server", "--config", "/nonexistent"].map(OsString::from));
-        assert!(missing.expect_err("there is no such file").to_string().contains("/nonexistent"));
+        let Err(Rejected::Settings { error, .. }) = missing else { panic!("{missing:?}") };
+        assert!(error.mistakes[0].at == "/nonexistent" && error.mistakes[0].detail.starts_with("cannot be read"));
+    }
+
+    #[test]
+    fn every_mistake_is_found_at_once_with_its_line_or_flag() {
+        let file = "# settings\nkeep-audit = \"5x\"\n\nlisten\nlisen = \"127.0.0.1:1\"\nlog-format = \"xml\"\n";
+        let refused = parsed(file, &["--listen", "nowhere", "--requests-per-token=0"]).expect_err("six mistakes");
+        insta::assert_snapshot!(refused, @r#"
+        server.toml:2: "5x" is neither a duration such as 90d or 36h nor forever
+        server.toml:4: key with no value, expected `=`
+        server.toml:5: lisen is not a setting; did you mean listen?
+        server.toml:6: "xml": use one of text, json
+        --listen: "nowhere": invalid socket address syntax
+        --requests-per-token: "0": number would be zero for non-zero type
+        "#);
+        let (_, settings) = parsed("\nkeep-audit = \"5d\"\n", &["--listen", "127.0.0.1:9"]).expect("valid settings");
+        let at = |key: &str| settings.iter().find(|of| of.key == key).and_then(|of| of.at.clone()).unwrap_or_default();
+        assert!(at("keep-audit").ends_with("server.toml:2"), "{}", at("keep-audit"));
+        assert_eq!((at("listen").as_str(), at("data-dir").as_str()), ("--listen", ""));
     }
 
     #[test]

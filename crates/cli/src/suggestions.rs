@@ -35,6 +35,16 @@ pub(crate) fn improve(mut error: Error, root: &Command, arguments: &[String]) ->
     error
 }
 
+/// Least similarity of a suggestion, from 0 to 1: that of clap's own.
+const SIMILARITY_MIN: f64 = 0.7;
+
+/// Returns the candidate that a mistyped word most likely means.
+pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let rated = candidates.map(|candidate| (strsim::jaro(word, candidate), candidate));
+    let best = rated.filter(|(similarity, _)| *similarity > SIMILARITY_MIN).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.map(|(_, candidate)| candidate)
+}
+
 /// Returns the verbs that do what `unknown` does elsewhere, for the noun before it; with `VERB NOUN` the order is turned around.
 fn suggested(root: &Command, arguments: &[String], unknown: &str) -> Vec<String> {
     let Some((_, verbs)) = OTHER_VERBS.iter().find(|(other, _)| *other == unknown) else { return Vec::new() };

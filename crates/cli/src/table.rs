@@ -17,8 +17,8 @@ const WRAP_WIDTH_MIN: usize = 20;
 const STATES: [&str; 6] = ["STATE", "HEALTH", "CONNECTIVITY", "LIFECYCLE", "RESULT", "USABLE"];
 /// Headers of the columns that say why nothing happens.
 const REASONS: [&str; 2] = ["REASON", "WAITING FOR"];
-/// Headers of the columns with ids that commands accept by their beginning.
-const IDS: [&str; 5] = ["ID", "ALLOCATION", "GRANT", "OPERATION", "TASK"];
+/// Headers of the columns with ids. Commands accept an id by its beginning, except a correlation id.
+const IDS: [&str; 7] = ["ID", "ALLOCATION", "CORRELATION", "GRANT", "OPERATION", "TARGET", "TASK"];
 /// Length of an id, a UUID.
 const ID_LENGTH: usize = 36;
 /// Fewest characters of an id that are shown.
@@ -27,19 +27,33 @@ const ID_LENGTH_MIN: usize = 8;
 /// A column of a list of `T`.
 pub(crate) struct Column<T> {
     header: &'static str,
-    /// True if only `-o wide` shows it.
-    is_wide: bool,
+    shown: Shown,
     cell: fn(&T) -> String,
+}
+
+/// Which tables show a column.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Always,
+    /// `-o wide`, and tables with rows whose cells differ.
+    IfDifferent,
+    /// Only `-o wide`.
+    Wide,
 }
 
 /// Returns a column that every table shows.
 pub(crate) const fn column<T>(header: &'static str, cell: fn(&T) -> String) -> Column<T> {
-    Column { header, is_wide: false, cell }
+    Column { header, shown: Shown::Always, cell }
+}
+
+/// Returns a column that tells rows apart: `-o wide` shows it, and tables with rows whose cells differ.
+pub(crate) const fn distinguishing<T>(header: &'static str, cell: fn(&T) -> String) -> Column<T> {
+    Column { header, shown: Shown::IfDifferent, cell }
 }
 
 /// Returns a column that only `-o wide` shows.
 pub(crate) const fn wide<T>(header: &'static str, cell: fn(&T) -> String) -> Column<T> {
-    Column { header, is_wide: true, cell }
+    Column { header, shown: Shown::Wide, cell }
 }
 
 /// The columns of a table with their widths.
@@ -63,13 +77,29 @@ struct Form {
 }
 
 impl Layout {
-    /// Returns the layout of a list, and its rows. `-o wide` shows all columns, whatever their width.
-    pub(crate) fn of<T>(columns: &[Column<T>], items: &[T], is_wide: bool) -> (Self, Vec<Vec<String>>) {
-        let shown = || columns.iter().filter(|column| is_wide || !column.is_wide);
-        let rows: Vec<Vec<String>> = items.iter().map(|item| cells(shown(), item)).collect();
-        let headers: Vec<&str> = shown().map(|column| column.header).collect();
+    /// Returns the layout of a list, and its rows. `-o wide` shows all columns, whatever their width. With `has_more_rows`, ids keep their
+    /// length and distinguishing columns are shown: what tells the first rows apart may not tell apart later ones.
+    pub(crate) fn of<T>(
+        columns: &[Column<T>],
+        items: &[T],
+        is_wide: bool,
+        has_more_rows: bool,
+    ) -> (Self, Vec<Vec<String>>) {
+        let differs = |column: &Column<T>| {
+            let mut cells = items.iter().map(column.cell);
+            cells.next().is_some_and(|first| cells.any(|cell| cell != first))
+        };
+        let is_shown = |column: &&Column<T>| match column.shown {
+            Shown::Always => true,
+            Shown::IfDifferent => is_wide || has_more_rows || differs(column),
+            Shown::Wide => is_wide,
+        };
+        let shown: Vec<&Column<T>> = columns.iter().filter(is_shown).collect();
+        let rows: Vec<Vec<String>> = items.iter().map(|item| cells(shown.iter().copied(), item)).collect();
+        let headers: Vec<&str> = shown.iter().map(|column| column.header).collect();
         let room = if is_wide { None } else { terminal_width() };
-        Self::fitting(headers, &rows, room, true)
+        let id_length = if has_more_rows { ID_LENGTH } else { id_length(&headers, &rows) };
+        Self::fitting(headers, &rows, room, id_length, true)
     }
 
     /// Returns the cells of one more item.
@@ -78,12 +108,13 @@ impl Layout {
         self.form.row(&self.headers, &row)
     }
 
-    /// Fits a table into `room` characters: shortens ids, then shows times as ages, then wraps columns of sentences between words, then
+    /// Fits a table into `room` characters: shortens ids to `id_length`, then shows times as ages, then wraps columns of sentences between words, then
     /// drops columns if `may_drop`. Returns the rows as they are shown.
     fn fitting(
         headers: Vec<&'static str>,
         rows: &[Vec<String>],
         room: Option<usize>,
+        id_length: usize,
         may_drop: bool,
     ) -> (Self, Vec<Vec<String>>) {
         let widest = |rows: &[Vec<String>], at: usize, measure: fn(&str) -> usize| {
@@ -92,7 +123,6 @@ impl Layout {
         let measured = |rows: &[Vec<String>]| -> Vec<usize> {
             (0..headers.len()).map(|at| widest(rows, at, UnicodeWidthStr::width)).collect()
         };
-        let id_length = id_length(&headers, rows);
         let forms = [(ID_LENGTH, false), (id_length, false), (id_length, true)];
         let mut forms = forms.map(|(id_length, has_ages)| Form { id_length, has_ages }).into_iter().map(|form| {
             let rows: Vec<Vec<String>> = rows.iter().map(|row| form.row(&headers, row)).collect();
@@ -170,25 +200,27 @@ impl Form {
     /// Returns the cells of a row as they are shown.
     fn row(self, headers: &[&str], cells: &[String]) -> Vec<String> {
         let shown = |(header, cell): (&&str, &String)| match id_in(header, cell) {
-            Some(id) => format!("{}{}", &id[..self.id_length], &cell[id.len()..]),
+            Some((before, id, after)) => format!("{before}{}{after}", &id[..self.id_length]),
             None => self.has_ages.then(|| format_distance(cell)).flatten().unwrap_or_else(|| cell.clone()),
         };
         headers.iter().zip(cells).map(shown).collect()
     }
 }
 
-/// Returns the id that a cell begins with; `None` in columns of other values.
-fn id_in<'a>(header: &str, cell: &'a str) -> Option<&'a str> {
+/// Returns the id in a cell with what is before and after it: `ID …`, or `KIND/ID`. `None` for other cells and columns.
+fn id_in<'a>(header: &str, cell: &'a str) -> Option<(&'a str, &'a str, &'a str)> {
     let word = cell.split(' ').next()?;
-    let is_id = word.len() == ID_LENGTH && word.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
-    (IDS.contains(&header) && is_id).then_some(word)
+    let (before, rest) = cell.split_at(word.rfind('/').map_or(0, |slash| slash + 1));
+    let (id, after) = rest.split_at(word.len() - before.len());
+    let is_id = id.len() == ID_LENGTH && id.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+    (IDS.contains(&header) && is_id).then_some((before, id, after))
 }
 
 /// Returns the fewest characters that tell the ids of every column apart.
 fn id_length(headers: &[&str], rows: &[Vec<String>]) -> usize {
     let mut longest = ID_LENGTH_MIN;
     for (at, header) in headers.iter().enumerate() {
-        let mut ids: Vec<&str> = rows.iter().filter_map(|row| id_in(header, &row[at])).collect();
+        let mut ids: Vec<&str> = rows.iter().filter_map(|row| id_in(header, &row[at])).map(|(_, id, _)| id).collect();
         ids.sort_unstable();
         ids.dedup();
         for pair in ids.windows(2) {
@@ -218,10 +250,21 @@ pub(crate) fn table(header: &[&'static str], rows: impl Iterator<Item = Vec<Stri
     painted_table(header, rows, color::state)
 }
 
+/// Formats rows of plain text, the first of them as header, as wide as the terminal.
+pub(crate) fn aligned(rows: &[Vec<String>]) -> Text {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let row = |row: &Vec<String>| (0..columns).map(|at| row.get(at).cloned().unwrap_or_default()).collect::<Vec<_>>();
+    let escaped = |row: Vec<String>| row.iter().map(|cell| visible(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(row).map(escaped).collect();
+    // No header has a meaning here: nothing is shortened or coloured.
+    let (layout, rows) = Layout::fitting(vec![""; columns], &rows, terminal_width(), ID_LENGTH, false);
+    Text::of_escaped_cells(rows.iter().map(|row| layout.row(row)).collect::<Vec<_>>().join("\n"))
+}
+
 fn painted_table(header: &[&'static str], rows: impl Iterator<Item = Vec<String>>, paint: fn(&str) -> String) -> Text {
     let escaped = |row: Vec<String>| row.iter().map(|cell| visible(cell).into_owned()).collect();
     let rows: Vec<Vec<String>> = rows.map(escaped).collect();
-    let (layout, rows) = Layout::fitting(header.to_vec(), &rows, terminal_width(), false);
+    let (layout, rows) = Layout::fitting(header.to_vec(), &rows, terminal_width(), id_length(header, &rows), false);
     let lines = rows.iter().map(|row| layout.painted_row(row, paint));
     Text::of_escaped_cells(std::iter::once(layout.header()).chain(lines).collect::<Vec<_>>().join("\n"))
 }
@@ -281,7 +324,7 @@ mod tests {
     fn fitted(headers: &[&'static str], rows: &[&[&str]], room: usize, may_drop: bool) -> String {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();
-        let (layout, rows) = Layout::fitting(headers.to_vec(), &rows, Some(room), may_drop);
+        let (layout, rows) = Layout::fitting(headers.to_vec(), &rows, Some(room), id_length(headers, &rows), may_drop);
         let lines = rows.iter().map(|row| layout.row(row));
         std::iter::once(layout.header()).chain(lines).collect::<Vec<_>>().join("\n")
     }
@@ -314,6 +357,12 @@ mod tests {
         0198c0de-7  train     succeeded
         0198c0de-8  infer     failed
         ");
+        let targets: [&[&str]; 2] = [&["token/0198c0de-7a3b-7c11-9b54-0242ac120002", "accepted"], &["node/gpu-1", ""]];
+        insta::assert_snapshot!(fitted(&["TARGET", "RESULT"], &targets, 30, true), @r"
+        TARGET          RESULT
+        token/0198c0de  accepted
+        node/gpu-1
+        ");
         insta::assert_snapshot!(fitted(&headers, &rows, 12, true), @r"
         STATE
         succeeded
@@ -343,6 +392,19 @@ mod tests {
         ");
         assert!(shown(30, false).contains("PHASE"));
         assert!(shown(3, true).starts_with("NAME\ngpu-0001\n"), "the first column stays, and no word is cut");
+    }
+
+    #[test]
+    fn distinguishing_column_is_shown_if_its_cells_differ_and_by_wide() {
+        type Row = (&'static str, &'static str);
+        let columns = [column("NAME", |of: &Row| of.0.to_owned()), distinguishing("PROJECT", |of| of.1.to_owned())];
+        let of = |rows: &[Row], is_wide, has_more_rows| Layout::of(&columns, rows, is_wide, has_more_rows).0.header();
+        let header = |rows: &[Row], is_wide| of(rows, is_wide, false);
+        assert_eq!(header(&[("train", "one"), ("infer", "one")], false), "NAME");
+        assert_eq!(header(&[("train", "one"), ("train", "two")], false), "NAME   PROJECT");
+        assert_eq!(header(&[("train", "one")], true), "NAME   PROJECT");
+        assert_eq!(header(&[], false), "NAME");
+        assert_eq!(of(&[("train", "one")], false, true), "NAME   PROJECT");
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Sends traces to an OpenTelemetry collector, by OTLP over HTTP. A trace has the correlation id of its request as its id, so an operation, its
 //! steps and its tasks are in the same trace as the request, also after a restart.
 //!
-//! Guarantees: without a collector nothing is recorded. A collector that cannot be reached delays nothing: what does not fit into the queue is
-//! dropped, with a warning in the log.
+//! Guarantees: without a collector nothing is recorded. A collector that cannot be reached or does not answer delays nothing: what does not
+//! fit into the queue is dropped, with a warning in the log.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use async_trait::async_trait;
 use bytes::Bytes;
+use gpuaas_client::ClientError;
 use gpuaas_model::CorrelationId;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -28,6 +29,7 @@ use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{SdkTracerProvider, SpanData, SpanExporter},
 };
+use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use tokio::runtime::Handle;
 use tracing::{
@@ -41,12 +43,37 @@ use tracing_subscriber::{layer, registry::LookupSpan};
 const TRACES_PATH: &str = "/v1/traces";
 /// Longest response of a collector, in bytes.
 const RESPONSE_BYTES_MAX: usize = 64 * 1_024;
+/// Longest wait for a collector's response, the default of OTLP. Without a limit, one that never answers would stop the export for ever.
+const EXPORT_MAX: Duration = Duration::from_secs(10);
 /// Time to send what is left when the process ends.
 const LAST_EXPORT_MAX: Duration = Duration::from_secs(2);
-/// Certificate authorities of the machine, for a collector with TLS.
-const SYSTEM_CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Field of spans that begin a trace.
 const CORRELATION: &str = "correlation";
+
+/// Where traces are sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Collector {
+    pub(crate) endpoint: Uri,
+    /// PEM file with the authorities that an https endpoint is verified against.
+    pub(crate) ca_file: PathBuf,
+}
+
+impl Collector {
+    /// Reads the authorities from their file; none without TLS.
+    pub(crate) fn roots(&self) -> Result<RootCertStore, ClientError> {
+        let mut roots = RootCertStore::empty();
+        if self.endpoint.scheme_str() == Some("https") {
+            let refused =
+                |why: String| ClientError::InvalidSetting(format!("--otlp-ca-file {}: {why}", self.ca_file.display()));
+            let all = CertificateDer::pem_file_iter(&self.ca_file).map_err(|error| refused(error.to_string()))?;
+            let (added, _) = roots.add_parsable_certificates(all.filter_map(Result::ok));
+            if added == 0 {
+                return Err(refused("the file contains no certificate".to_owned()));
+            }
+        }
+        Ok(roots)
+    }
+}
 
 /// The running export.
 pub(crate) struct Traces(SdkTracerProvider);
@@ -72,17 +99,17 @@ pub(crate) fn parse_endpoint(text: &str) -> Result<Uri, String> {
 }
 
 /// Starts the export, and returns the layer that records spans for it. Called within the runtime, which sends the requests.
-pub(crate) fn start<S>(endpoint: &Uri) -> anyhow::Result<(impl layer::Layer<S> + use<S>, Traces)>
+pub(crate) fn start<S>(collector: &Collector) -> anyhow::Result<(impl layer::Layer<S> + use<S>, Traces)>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let mut url = endpoint.to_string();
-    if endpoint.path() == "/" {
+    let mut url = collector.endpoint.to_string();
+    if collector.endpoint.path() == "/" {
         url = format!("{}{TRACES_PATH}", url.trim_end_matches('/'));
     }
     let exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_http()
-        .with_http_client(Http::new(endpoint)?)
+        .with_http_client(Http::new(collector)?)
         .with_endpoint(url)
         .build()
         .context("the exporter of traces")?;
@@ -110,16 +137,11 @@ struct Http {
 }
 
 impl Http {
-    fn new(endpoint: &Uri) -> anyhow::Result<Self> {
-        let mut roots = rustls::RootCertStore::empty();
-        if endpoint.scheme_str() == Some("https") {
-            let all = CertificateDer::pem_file_iter(Path::new(SYSTEM_CA_BUNDLE)).context(SYSTEM_CA_BUNDLE)?;
-            roots.add_parsable_certificates(all.filter_map(Result::ok));
-        }
+    fn new(collector: &Collector) -> anyhow::Result<Self> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
+            .with_root_certificates(collector.roots()?)
             .with_no_client_auth();
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
@@ -131,12 +153,12 @@ impl Http {
 impl HttpClient for Http {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let sent = self.client.request(request.map(Full::new));
-        let answered = self.runtime.spawn(async move {
+        let answer = async move {
             let (head, body) = sent.await?.into_parts();
             let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await?.to_bytes();
-            Ok(Response::from_parts(head, body))
-        });
-        answered.await?
+            Ok::<_, HttpError>(Response::from_parts(head, body))
+        };
+        self.runtime.spawn(async { tokio::time::timeout(EXPORT_MAX, answer).await? }).await?
     }
 }
 
@@ -236,5 +258,26 @@ impl<E: SpanExporter> SpanExporter for WithoutAssumedParents<E> {
 
     fn set_resource(&mut self, resource: &Resource) {
         self.0.set_resource(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn only_a_collector_with_tls_needs_a_file_with_certificates() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let roots = |endpoint: &'static str, ca_file: &Path| {
+            Collector { endpoint: Uri::from_static(endpoint), ca_file: ca_file.to_owned() }.roots()
+        };
+        let missing = Path::new("/no/such/file");
+        assert!(roots("http://127.0.0.1:4318", missing).expect("not read").is_empty());
+        for file in [missing, file.path()] {
+            let refused = roots("https://127.0.0.1:4318", file).expect_err("no certificate").to_string();
+            assert!(refused.contains(&format!("--otlp-ca-file {}", file.display())), "{refused}");
+        }
     }
 }

@@ -41,11 +41,6 @@ impl ClientError {
 
     /// Returns the exit status of a command that fails with this error.
     pub fn exit(&self) -> ExitStatus {
-        match self {
-            Self::InvalidSetting(_) => ExitStatus::Usage,
-            Self::Problem(_) | Self::Unreachable { .. } | Self::Interrupted(_) | Self::InvalidResponse(_) => {
-                self.code().exit()
-            }
-        }
+        self.code().exit()
     }
 }

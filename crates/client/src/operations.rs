@@ -94,9 +94,9 @@ impl Client {
         self.delete(&format!("/api/v1/projects/{}", escaped(project))).await
     }
 
-    /// Lists all tokens that the caller may see, without their secrets.
-    pub async fn list_tokens(&self) -> ApiResult<List<Token>> {
-        self.list_all("/api/v1/tokens", &[]).await
+    /// Lists the tokens of a project, or all that the caller may see, without their secrets.
+    pub async fn list_tokens(&self, project: Option<String>) -> ApiResult<List<Token>> {
+        self.list_all("/api/v1/tokens", &[("project", project)]).await
     }
 
     /// Exchanges this client's one-time token for a platform admin's token.

@@ -225,7 +225,10 @@ fn authority_of(url: &str) -> Result<Authority, ClientError> {
     }
     let authority = uri.authority().cloned().ok_or_else(|| refused("names no host"))?;
     if authority.as_str().contains('@') {
-        return Err(refused("contains a user name"));
+        // The URL may contain a password.
+        return Err(ClientError::InvalidSetting(
+            "the URL contains a user name: leave out everything before the @".to_owned(),
+        ));
     }
     let has_port_or_none = authority.port_u16().is_some() || authority.as_str() == authority.host();
     if !has_port_or_none {
@@ -272,7 +275,6 @@ mod tests {
             "https:///x",
             "https://gpu.example/api",
             "https://gpu.example?x",
-            "https://ada@gpu.example",
             "https://gpu.example:0x1",
             "https://gpu.example:70000",
             "https://gpu example",
@@ -281,5 +283,7 @@ mod tests {
             let refused = authority_of(url).expect_err("it is not valid").to_string();
             assert!(refused.starts_with(&format!("the URL {url:?} ")), "{refused}");
         }
+        let refused = authority_of("https://ada:secret@gpu.example").expect_err("it is not valid").to_string();
+        assert!(refused.contains("contains a user name") && !refused.contains("secret"), "{refused}");
     }
 }

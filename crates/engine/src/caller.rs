@@ -1,6 +1,6 @@
 //! The authenticated caller of a command.
 
-use gpuaas_model::{Code, CorrelationId, Permission, Principal, ProjectId};
+use gpuaas_model::{Code, CorrelationId, Permission, Principal, ProjectId, Role};
 use gpuaas_store::{StoreError, Tx};
 
 use crate::error::CommandError;
@@ -44,6 +44,8 @@ impl Caller {
             return Ok(());
         }
         let detail = format!("the role {} does not have the permission {permission}", self.principal.role);
-        Err(CommandError::new(Code::Forbidden, detail).then("see docs/roles.md, and ask the issuer of your token"))
+        let roles = Role::ALL.iter().filter(|role| role.allows(permission)).map(ToString::to_string);
+        let next = format!("ask somebody with one of the roles that do: {}", roles.collect::<Vec<_>>().join(", "));
+        Err(CommandError::new(Code::Forbidden, detail).then(next))
     }
 }

@@ -334,7 +334,7 @@ impl Engine {
         let before = task.state;
         let (state, result) = match end {
             TaskEnd::Interrupted => (TaskState::Interrupted, AuditResult::Failed),
-            TaskEnd::Succeeded(_) => (TaskState::Succeeded, AuditResult::Accepted),
+            TaskEnd::Succeeded(_) => (TaskState::Succeeded, AuditResult::Succeeded),
             TaskEnd::Failed(failure) => match failure.code {
                 Code::TaskTimedOut | Code::EnvelopeExpired => (TaskState::Expired, AuditResult::Failed),
                 Code::TaskCancelled => (TaskState::Cancelled, AuditResult::Failed),

@@ -1,7 +1,5 @@
 //! The engine's handle, shared by commands, drivers and observers.
 
-mod run;
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -14,14 +12,14 @@ use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    access_registry::OpenAccess,
     catalog::Catalog,
     fair_queue::{FairQueue, QueueLimits},
-    key_rotation::state::KeyRotationState,
+    key_rotation_state::KeyRotationState,
     keys::Keys,
-    open_access::registry::OpenAccess,
     port::{ArchiveFiles, NodeTunnels, Nodes, Ports, ReimageHook},
-    retention::times::Retention,
-    sealing_rotation::state::SealingRotationState,
+    retention_times::Retention,
+    sealing_rotation_state::SealingRotationState,
 };
 
 /// Delay before rows are read again after a store failure.
@@ -72,7 +70,7 @@ pub struct Endpoints {
 pub struct Engine {
     parts: EngineParts,
     /// The drivers that run here, each with its wake-up handle.
-    drivers: Mutex<BTreeMap<OperationId, Arc<Notify>>>,
+    pub(crate) drivers: Mutex<BTreeMap<OperationId, Arc<Notify>>>,
     /// Notified when any node connects or changes; wakes the attempts that wait for a node, in arrival order.
     connections: Notify,
     key_rotation: KeyRotationState,
@@ -80,7 +78,7 @@ pub struct Engine {
     open_access: Arc<OpenAccess>,
     /// Limits concurrent deliveries and withdrawals of access.
     access_calls: Arc<FairQueue>,
-    stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Engine {
@@ -169,7 +167,7 @@ impl Engine {
         self.wake_waiting();
     }
 
-    fn wake_waiting(&self) {
+    pub(crate) fn wake_waiting(&self) {
         self.connections.notify_waiters();
     }
 

@@ -60,7 +60,11 @@ impl CommandError {
 
     /// Creates a `not_found`: the object does not exist for this caller.
     pub fn not_found(what: &str, id: impl std::fmt::Display) -> Self {
-        Self::new(Code::NotFound, format!("there is no {what} {id}"))
+        let refused = Self::new(Code::NotFound, format!("there is no {what} {id}"));
+        match list_command(what) {
+            Some(command) => refused.then(format!("see what exists: {command}")),
+            None => refused,
+        }
     }
 
     /// Creates a refusal with several reasons.
@@ -212,4 +216,25 @@ impl From<gpuaas_store::EnrollmentRefusal> for CommandError {
         };
         Self::new(code, detail).then("create a new one: gpuaas node enroll NAME")
     }
+}
+
+/// Returns the command that lists objects of a kind.
+fn list_command(what: &str) -> Option<&'static str> {
+    Some(match what {
+        "access grant" => "gpuaas workload access NAME",
+        "allocation" => "gpuaas allocation list",
+        "app" => "gpuaas app list",
+        "archive" => "gpuaas archive list",
+        "authority" => "gpuaas keys list authority",
+        "member" => "gpuaas workload members NAME",
+        "node" => "gpuaas node list",
+        "operation" => "gpuaas operation list",
+        "project" => "gpuaas project list",
+        "service account" => "gpuaas service-account list",
+        "signing key" => "gpuaas keys list",
+        "task" => "gpuaas task list",
+        "token" => "gpuaas token list",
+        "workload" => "gpuaas workload list",
+        _ => return None,
+    })
 }

@@ -5,8 +5,6 @@
 //! *retired* after that. All of this is in rows: any replica takes the next step, and each sends the set to the nodes whose channels it
 //! holds.
 
-pub(crate) mod state;
-
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,

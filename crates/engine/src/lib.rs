@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: SQL (`store`), connections (`channel`), Kubernetes (an app's effects), HTTP (`api`).
 
+mod access_registry;
 mod authorities;
 mod authority_rotation;
 mod begin;
@@ -18,10 +19,12 @@ pub mod effects;
 mod engine;
 mod error;
 mod fair_queue;
+mod findings;
 mod forged_rows;
 mod former_status;
 mod key_delivery;
 mod key_rotation;
+mod key_rotation_state;
 mod keys;
 mod members;
 mod observe;
@@ -34,13 +37,17 @@ mod record;
 mod replicas;
 mod restored;
 mod retention;
+mod retention_times;
 mod rows;
+mod run;
 mod sealing_rotation;
+mod sealing_rotation_state;
 mod secrets;
 mod settle;
 mod step;
 mod workload_status;
 
+pub use access_registry::AccessGuard;
 pub use authorities::{Authorities, open_authority, stored_authority};
 pub use caller::Caller;
 pub use catalog::{AppEntry, Catalog};
@@ -48,11 +55,8 @@ pub use engine::{Endpoints, Engine, EngineParts};
 pub use error::{CommandError, EngineError, check_line};
 pub use fair_queue::{CallPermit, FairQueue, QueueFull, QueueLimits};
 pub use keys::{KeyRing, Keys, KeysError, SignedSet, SignedTask, record_proof};
-pub use open_access::registry::AccessGuard;
 pub use precondition::{Precondition, Revision};
 pub use restored::{RevokedCredentials, RevokedNode, revoke_restored_credentials};
-pub use retention::{
-    RetentionError,
-    times::{KeepFor, Retention},
-};
+pub use retention::RetentionError;
+pub use retention_times::{KeepFor, Retention};
 pub use sealing_rotation::SealingState;

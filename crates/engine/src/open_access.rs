@@ -4,7 +4,6 @@
 //! [`SWEEP_EVERY`]. Between such a change and the result of the check nothing passes; access that no longer holds ends. It also ends if the
 //! rows cannot be read for [`UNDECIDED_MAX`].
 
-pub(crate) mod registry;
 pub(crate) mod tunnel;
 
 use std::{sync::Arc, time::Duration};
@@ -13,11 +12,11 @@ use gpuaas_model::NodeId;
 use gpuaas_store::Change;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::access_registry::{AccessGuard, AccessState, Entry};
 use crate::{
     engine::{Engine, STORE_RETRY},
     ownership::{AccessError, NodeAccess, revalidate},
 };
-use registry::{AccessGuard, AccessState, Entry};
 
 /// How long open access may stay undecided, because rows cannot be read, before it ends.
 const UNDECIDED_MAX: Duration = Duration::from_secs(10);

@@ -42,10 +42,7 @@ pub(crate) async fn store_outputs(
             }
             StepOutput::Endpoint { purpose, address } => {
                 let endpoints = &mut rows.of.workload.endpoints;
-                let is_earlier = |known: &Endpoint| {
-                    known.purpose == purpose && (known.member == spec.member || known.member.is_none())
-                };
-                endpoints.retain(|known| !is_earlier(known));
+                endpoints.retain(|known| known.purpose != purpose || known.member != spec.member);
                 endpoints.push(Endpoint { purpose, address, member: spec.member });
             }
             StepOutput::Deposited { name, sha256 } => check_deposit(tx, rows, &name, &sha256).await?,

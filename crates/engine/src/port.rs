@@ -26,7 +26,7 @@ pub struct Ports {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DispatchError {
     /// The node has no channel now.
-    #[error("the node has no channel")]
+    #[error("the node is not connected")]
     NotConnected,
     /// The channel ended while the task was under way.
     #[error("the channel ended: {0}")]

@@ -51,7 +51,7 @@ impl EventScope {
     ) -> Result<(), StoreError> {
         let data = json!({
             "workload": operation.workload, "kind": operation.kind, "parameters": operation.parameters,
-            "state": operation.state,
+            "state": operation.state, "superseded_by": operation.superseded_by,
             "fault": operation.fault.as_ref().map(|fault| &fault.code),
         });
         self.event(tx, kind, "operation", operation.id.to_string(), data).await

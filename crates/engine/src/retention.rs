@@ -8,7 +8,6 @@
 //! One replica does this at a time, under a lease. Each change is bounded and followed by a pause.
 
 mod batch;
-pub(crate) mod times;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,9 +16,9 @@ use gpuaas_model::{ArchiveId, ArchiveKind, AuditAction, Timestamp};
 use gpuaas_store::{ArchiveRecord, Expired, StoreError};
 use serde_json::json;
 
+use crate::retention_times::Retention;
 use crate::{engine::Engine, record::audit_own};
 use batch::Batch;
-use times::Retention;
 
 /// The lease under which one replica retains history.
 const LEASE: &str = "retention";

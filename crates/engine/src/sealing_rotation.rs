@@ -6,8 +6,6 @@
 //!
 //! Deliberately absent: files (`server`).
 
-pub(crate) mod state;
-
 use std::{sync::atomic::Ordering, time::Duration};
 
 use gpuaas_model::{AuditAction, CorrelationId, EventKind};

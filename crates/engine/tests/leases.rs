@@ -12,14 +12,14 @@ use std::{sync::Arc, time::Duration};
 use fleet::{Fleet, Nodes};
 use gpuaas_model::{ReplicaId, StepState};
 use gpuaas_store::OperationFilter;
+use gpuaas_test_support::DatabaseFile;
 use uuid::Uuid;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn driver_without_its_lease_records_nothing() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let url = format!("sqlite://{}", folder.path().join("store.db").display());
+    let database = DatabaseFile::new();
     let nodes = Arc::new(Nodes::new(Duration::ZERO));
-    let fleet = Fleet::start(&url, nodes.clone(), 1, 1).await;
+    let fleet = Fleet::start(&database.url(), nodes.clone(), 1, 1).await;
     nodes.hold(true);
     fleet.deploy(0, 1).await;
     nodes.until_dispatched(1).await;

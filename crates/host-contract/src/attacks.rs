@@ -29,14 +29,14 @@ async fn refused<T>(what: &str, operation: impl Future<Output = Result<T, HostEr
 /// Asserts that every operation that would have to follow the link is refused.
 async fn everything_is_refused(bench: &Bench, path: &Utf8Path) {
     let (host, free) = (&bench.host, at("free"));
-    refused("a read", host.read(path, 100)).await;
-    refused("an open", host.open(path)).await;
-    refused("a size query", host.size(path)).await;
-    refused("a sync", host.sync(path)).await;
-    refused("an append", host.append(path)).await;
-    refused("a copy", host.copy_verified(path, &free, 0o600, ContentId::of(b"x"))).await;
-    refused("a verified read", host.read_verified(path, ContentId::of(b"x"))).await;
-    assert!(!host.exists(&free).await.unwrap());
+    refused("a read", host.files().read(path, 100)).await;
+    refused("an open", host.files().open(path)).await;
+    refused("a size query", host.files().size(path)).await;
+    refused("a sync", host.files().sync(path)).await;
+    refused("an append", host.files().append(path)).await;
+    refused("a copy", host.files().copy_verified(path, &free, 0o600, ContentId::of(b"x"))).await;
+    refused("a verified read", host.files().read_verified(path, ContentId::of(b"x"))).await;
+    assert!(!host.files().exists(&free).await.unwrap());
 }
 
 pub async fn link_in_a_path_is_not_followed(backend: &dyn Backend) {
@@ -49,18 +49,18 @@ pub async fn link_in_a_path_is_not_followed(backend: &dyn Backend) {
         let (inside, new) = (at(link).join("file"), at(link).join("new"));
         everything_is_refused(&bench, &inside).await;
         let file = FileSpec { path: new.clone(), mode: 0o600, content: b"x".to_vec() };
-        refused("a write", host.write(&file)).await;
-        refused("a new folder", host.make_folder(&new, 0o700)).await;
-        refused("a folder in place of the link", host.make_folder(&at(link), 0o711)).await;
-        refused("a removal", host.remove(&inside)).await;
-        refused("a removal of an empty folder", host.remove_empty_folder(&new)).await;
-        refused("a rename to it", host.rename(&at("own"), &new)).await;
-        refused("a rename from it", host.rename(&inside, &at("free"))).await;
-        refused("a copy to it", host.copy_verified(&at("own"), &new, 0o600, ContentId::of(b"own"))).await;
-        refused("a list", host.list(&at(link))).await;
-        refused("an existence check", host.exists(&inside)).await;
+        refused("a write", host.files().write(&file)).await;
+        refused("a new folder", host.files().make_folder(&new, 0o700)).await;
+        refused("a folder in place of the link", host.files().make_folder(&at(link), 0o711)).await;
+        refused("a removal", host.files().remove(&inside)).await;
+        refused("a removal of an empty folder", host.files().remove_empty_folder(&new)).await;
+        refused("a rename to it", host.files().rename(&at("own"), &new)).await;
+        refused("a rename from it", host.files().rename(&inside, &at("free"))).await;
+        refused("a copy to it", host.files().copy_verified(&at("own"), &new, 0o600, ContentId::of(b"own"))).await;
+        refused("a list", host.files().list(&at(link))).await;
+        refused("an existence check", host.files().exists(&inside)).await;
     }
-    assert_eq!(host.list(&at("victim")).await.unwrap(), ["file"]);
+    assert_eq!(host.files().list(&at("victim")).await.unwrap(), ["file"]);
     assert_eq!(
         bench.run(&format!("cat $root{FOLDER}/victim/file; stat -c %a $root{FOLDER}/victim")).await.output,
         "precious755\n"
@@ -73,7 +73,7 @@ pub async fn link_in_place_of_a_file_is_not_followed(backend: &dyn Backend) {
     bench.run(&format!("cd $root{FOLDER} && ln -s precious link && ln -s made dangling")).await;
     everything_is_refused(&bench, &at("link")).await;
     everything_is_refused(&bench, &at("dangling")).await;
-    assert_eq!(bench.host.list(FOLDER.into()).await.unwrap(), ["dangling", "link", "precious"]);
+    assert_eq!(bench.host.files().list(FOLDER.into()).await.unwrap(), ["dangling", "link", "precious"]);
     assert_eq!(bench.text(at("precious").as_str()).await, "precious");
 }
 
@@ -81,7 +81,7 @@ pub async fn hard_linked_file_is_not_changed(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.file(at("precious").as_str(), 0o640, "precious").await;
     bench.run(&format!("cd $root{FOLDER} && ln precious other")).await;
-    refused("an append", bench.host.append(&at("other"))).await;
+    refused("an append", bench.host.files().append(&at("other"))).await;
     // The content and mode match, but the file has a second name through which it could be changed later.
     assert_eq!(bench.file(at("other").as_str(), 0o640, "precious").await, Changed::Yes);
     assert_eq!(bench.file(at("other").as_str(), 0o600, "new").await, Changed::Yes);
@@ -93,7 +93,7 @@ pub async fn named_pipe_does_not_block_operations(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.run(&format!("mkdir -p $root{FOLDER} && mkfifo $root{FOLDER}/pipe")).await;
     everything_is_refused(&bench, &at("pipe")).await;
-    let tree = bench.host.tree();
+    let tree = bench.host.inventory().tree();
     let text = tokio::task::spawn_blocking(move || tree.text(at("pipe").as_str()));
     assert_eq!(tokio::time::timeout(HANGS_AFTER, text).await.expect("reading a pipe hangs").unwrap(), None);
     assert_eq!(bench.file(at("pipe").as_str(), 0o600, "a file").await, Changed::Yes);
@@ -107,8 +107,8 @@ pub async fn device_is_not_opened(backend: &dyn Backend) {
         return eprintln!("NOT RUN: creating a device needs root: {}", made.output);
     }
     everything_is_refused(&bench, &at("device")).await;
-    assert_eq!(bench.host.tree().text(at("device").as_str()), None);
-    assert_eq!(bench.host.remove(&at("device")).await.unwrap(), Changed::Yes);
+    assert_eq!(bench.host.inventory().tree().text(at("device").as_str()), None);
+    assert_eq!(bench.host.files().remove(&at("device")).await.unwrap(), Changed::Yes);
 }
 
 pub async fn mount_is_neither_emptied_nor_appended_to(backend: &dyn Backend) {
@@ -124,8 +124,8 @@ pub async fn mount_is_neither_emptied_nor_appended_to(backend: &dyn Backend) {
         if mounted.status != Some(0) {
             return None;
         }
-        let appended = bench.host.append(&at("ledger")).await.map(drop);
-        let removed = bench.host.remove(&at("going")).await.map(drop);
+        let appended = bench.host.files().append(&at("ledger")).await.map(drop);
+        let removed = bench.host.files().remove(&at("going")).await.map(drop);
         Some((appended, removed))
     };
     let tried = tried.await;
@@ -145,8 +145,8 @@ pub async fn removal_of_a_folder_keeps_link_targets(backend: &dyn Backend) {
         "cd $root{FOLDER} && mkdir -p going/a/b && ln -s ../../precious going/a/link && ln precious/file going/a/b/other && mkfifo going/pipe"
     );
     bench.run(&text).await;
-    assert_eq!(bench.host.remove(&at("going")).await.unwrap(), Changed::Yes);
-    assert_eq!(bench.host.list(FOLDER.into()).await.unwrap(), ["precious"]);
+    assert_eq!(bench.host.files().remove(&at("going")).await.unwrap(), Changed::Yes);
+    assert_eq!(bench.host.files().list(FOLDER.into()).await.unwrap(), ["precious"]);
     assert_eq!(bench.text(at("precious/file").as_str()).await, "precious");
 }
 
@@ -156,8 +156,8 @@ pub async fn links_of_distributions_are_followed(backend: &dyn Backend) {
     if backend.is_machine() {
         let unit = bench.run("cd /lib/systemd/system && ls -d multi-user.target").await;
         assert_eq!(unit.output.trim(), "multi-user.target");
-        assert!(bench.host.exists("/lib/systemd/system/multi-user.target".into()).await.unwrap());
-        assert!(bench.host.exists("/usr/lib/systemd/system/multi-user.target".into()).await.unwrap());
+        assert!(bench.host.files().exists("/lib/systemd/system/multi-user.target".into()).await.unwrap());
+        assert!(bench.host.files().exists("/usr/lib/systemd/system/multi-user.target".into()).await.unwrap());
         return;
     }
     bench.file("/usr/lib/contract/file", 0o600, "x").await;

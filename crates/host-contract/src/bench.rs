@@ -32,7 +32,7 @@ impl Bench {
         self.program(name, program).await;
         let text = format!("[Unit]\n{unit}\n[Service]\nExecStart=/usr/local/bin/{name}\n{service}\n");
         self.file(&format!("/etc/systemd/system/{name}.service"), 0o644, &text).await;
-        self.host.daemon_reload().await.unwrap();
+        self.host.units().daemon_reload().await.unwrap();
     }
 
     /// Like [`Bench::unit`], with nothing in `[Unit]`.
@@ -42,12 +42,12 @@ impl Bench {
 
     pub async fn file(&self, path: &str, mode: u32, text: &str) -> Changed {
         let file = FileSpec { path: path.into(), mode, content: text.as_bytes().to_vec() };
-        self.host.write(&file).await.unwrap()
+        self.host.files().write(&file).await.unwrap()
     }
 
     /// Returns the text of a file; empty if it does not exist.
     pub async fn text(&self, path: &str) -> String {
-        let content = self.host.read(path.into(), 1 << 20).await.unwrap().unwrap_or_default();
+        let content = self.host.files().read(path.into(), 1 << 20).await.unwrap().unwrap_or_default();
         String::from_utf8(content).unwrap()
     }
 
@@ -58,12 +58,12 @@ impl Bench {
     }
 
     pub async fn status(&self, unit: &str) -> UnitStatus {
-        self.host.unit(unit).await.unwrap().unwrap()
+        self.host.units().unit(unit).await.unwrap().unwrap()
     }
 
     /// Waits for the first status, from now on, for which `is` returns true.
     pub async fn until(&self, unit: &str, is: impl Fn(&UnitStatus) -> bool) -> UnitStatus {
-        let mut events = self.host.unit_events(unit).await.unwrap();
+        let mut events = self.host.units().unit_events(unit).await.unwrap();
         let mut seen = Vec::new();
         loop {
             let next = tokio::time::timeout(WAIT_MAX / 2, events.next()).await;
@@ -86,7 +86,7 @@ impl Bench {
 
     /// Waits for the first line of a unit's journal that contains `text`.
     pub async fn wait_for_line(&self, unit: &str, text: &str) -> JournalLine {
-        let mut lines = self.host.journal(unit, JournalFrom::Start, true).await.unwrap();
+        let mut lines = self.host.units().journal(unit, JournalFrom::Start, true).await.unwrap();
         let mut seen = Vec::new();
         loop {
             match tokio::time::timeout(WAIT_MAX / 2, lines.next()).await {
@@ -99,7 +99,7 @@ impl Bench {
 
     /// Returns the present lines of a unit's journal that its programs wrote (`say: …`).
     pub async fn lines(&self, unit: &str, from: JournalFrom) -> Vec<JournalLine> {
-        let lines = self.host.journal(unit, from, false).await.unwrap();
+        let lines = self.host.units().journal(unit, from, false).await.unwrap();
         lines.filter(|line| std::future::ready(line.text.contains("say:"))).collect().await
     }
 
@@ -113,7 +113,7 @@ impl Bench {
     pub async fn until_program_is(&self, pid: i32, program: &str) {
         let became = async {
             let is = |process: &Process| process.pid == pid && process.program.ends_with(program);
-            while !self.host.processes(&[]).await.unwrap().iter().any(is) {
+            while !self.host.inventory().processes(&[]).await.unwrap().iter().any(is) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -123,7 +123,7 @@ impl Bench {
 
     /// Returns true if the process runs on the host.
     pub async fn is_process_running(&self, pid: i32) -> bool {
-        self.host.processes(&[]).await.unwrap().iter().any(|process| process.pid == pid)
+        self.host.inventory().processes(&[]).await.unwrap().iter().any(|process| process.pid == pid)
     }
 }
 

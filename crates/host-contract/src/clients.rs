@@ -8,13 +8,14 @@ use crate::{Backend, Bench, bench::command};
 pub async fn concurrent_starts_start_once(backend: &dyn Backend) {
     let (one, two) = (Bench::of(backend), Bench::of(backend));
     one.service("plain", "", "echo ran >> $root/tmp/marks; echo say: up; exec sleep 1000").await;
-    let (first, second) = tokio::join!(one.host.start("plain.service"), two.host.start("plain.service"));
+    let (first, second) =
+        tokio::join!(one.host.units().start("plain.service"), two.host.units().start("plain.service"));
     let changes = [first.unwrap(), second.unwrap()];
     // Both clients can find the unit at rest and order a start: the init merges the orders, and does not report which one started the unit.
     assert!(changes.contains(&Changed::Yes), "{changes:?}");
     one.wait_for_line("plain.service", "say: up").await;
     assert_eq!(two.text("/tmp/marks").await, "ran\n");
-    let (first, second) = tokio::join!(one.host.stop("plain.service"), two.host.stop("plain.service"));
+    let (first, second) = tokio::join!(one.host.units().stop("plain.service"), two.host.units().stop("plain.service"));
     assert!(first.is_ok() && second.is_ok());
     assert_eq!(two.status("plain.service").await.active, "inactive");
 }
@@ -36,11 +37,11 @@ pub async fn start_continues_without_its_client(backend: &dyn Backend) {
 pub async fn units_survive_a_restart_of_the_agent(backend: &dyn Backend) {
     let before = Bench::of(backend);
     before.service("stays", "", "echo say: up; exec sleep 1000").await;
-    before.host.start("stays.service").await.unwrap();
+    before.host.units().start("stays.service").await.unwrap();
     let line = before.wait_for_line("stays.service", "say: up").await;
     let status = before.until_running("stays.service").await;
-    let mut events = before.host.unit_events("stays.service").await.unwrap();
-    let mut lines = before.host.journal("stays.service", JournalFrom::Start, true).await.unwrap();
+    let mut events = before.host.units().unit_events("stays.service").await.unwrap();
+    let mut lines = before.host.units().journal("stays.service", JournalFrom::Start, true).await.unwrap();
     assert!(events.next().await.is_some() && lines.next().await.is_some());
     drop((events, lines, before));
     let after = Bench::of(backend);
@@ -51,13 +52,13 @@ pub async fn units_survive_a_restart_of_the_agent(backend: &dyn Backend) {
 pub async fn signals_begin_with_the_current_status(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.service("plain", "", "exec sleep 1000").await;
-    let mut early = bench.host.unit_events("plain.service").await.unwrap();
+    let mut early = bench.host.units().unit_events("plain.service").await.unwrap();
     assert_eq!(early.next().await.unwrap().active, "inactive");
-    bench.host.start("plain.service").await.unwrap();
+    bench.host.units().start("plain.service").await.unwrap();
     bench.until_running("plain.service").await;
-    let mut late = bench.host.unit_events("plain.service").await.unwrap();
+    let mut late = bench.host.units().unit_events("plain.service").await.unwrap();
     assert_eq!(late.next().await.unwrap().active, "active");
-    bench.host.stop("plain.service").await.unwrap();
+    bench.host.units().stop("plain.service").await.unwrap();
     for events in [early, late] {
         let last = events.skip_while(|status| std::future::ready(status.active != "inactive")).next().await;
         assert_eq!(last.unwrap().main_pid, 0);

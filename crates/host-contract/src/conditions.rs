@@ -13,7 +13,7 @@ pub async fn unmet_path_condition_skips_the_start(backend: &dyn Backend) {
     let conditions = "ConditionPathExists=/etc/contract/wanted\nConditionPathExists=!/etc/contract/unwanted";
     bench.unit("asks", conditions, "Restart=always", MARKS).await;
     for missing in ["ConditionPathExists=/etc/contract/wanted", "ConditionPathExists=!/etc/contract/unwanted"] {
-        bench.host.start("asks.service").await.unwrap();
+        bench.host.units().start("asks.service").await.unwrap();
         bench.wait_for_line("asks.service", missing).await;
         let status = bench.until_active_is("asks.service", "inactive").await;
         assert_eq!((status.result.as_str(), status.n_restarts), ("success", 0));
@@ -22,8 +22,8 @@ pub async fn unmet_path_condition_skips_the_start(backend: &dyn Backend) {
         }
     }
     assert_eq!(bench.text("/tmp/marks").await, "");
-    bench.host.remove("/etc/contract/unwanted".into()).await.unwrap();
-    bench.host.start("asks.service").await.unwrap();
+    bench.host.files().remove("/etc/contract/unwanted".into()).await.unwrap();
+    bench.host.units().start("asks.service").await.unwrap();
     bench.until_running("asks.service").await;
 }
 
@@ -31,7 +31,7 @@ pub async fn failed_exec_condition_skips_the_start(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.program("says-no", "exit 1").await;
     bench.service("asks", "ExecCondition=/usr/local/bin/says-no\nRestart=always", MARKS).await;
-    bench.host.start("asks.service").await.unwrap();
+    bench.host.units().start("asks.service").await.unwrap();
     bench.wait_for_line("asks.service", "Skipped due to 'exec-condition'").await;
     let status = bench.until_active_is("asks.service", "inactive").await;
     assert_eq!(status.n_restarts, 0);
@@ -44,7 +44,7 @@ pub async fn exec_condition_with_status_255_fails_the_start(backend: &dyn Backen
     let bench = Bench::of(backend);
     bench.program("breaks", "exit 255").await;
     bench.service("asks", "ExecCondition=/usr/local/bin/breaks", MARKS).await;
-    bench.host.start("asks.service").await.unwrap();
+    bench.host.units().start("asks.service").await.unwrap();
     assert_eq!(bench.until_active_is("asks.service", "failed").await.result, "exit-code");
     assert_eq!(bench.text("/tmp/marks").await, "");
 }
@@ -53,7 +53,7 @@ pub async fn failed_start_pre_fails_the_unit(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     bench.program("prepares", "exit 7").await;
     bench.service("prepared", "ExecStartPre=/usr/local/bin/prepares", MARKS).await;
-    bench.host.start("prepared.service").await.unwrap();
+    bench.host.units().start("prepared.service").await.unwrap();
     let status = bench.until_active_is("prepared.service", "failed").await;
     assert_eq!((status.result.as_str(), status.main_pid), ("exit-code", 0));
     assert_eq!(bench.text("/tmp/marks").await, "");
@@ -65,7 +65,7 @@ pub async fn optional_start_pre_may_fail(backend: &dyn Backend) {
     bench.program("prepares", "exit 7").await;
     let pre = "ExecStartPre=-/usr/local/bin/prepares\nExecStartPre=-/sbin/nowhere";
     bench.service("prepared", pre, MARKS).await;
-    bench.host.start("prepared.service").await.unwrap();
+    bench.host.units().start("prepared.service").await.unwrap();
     bench.until_running("prepared.service").await;
 }
 
@@ -76,8 +76,8 @@ pub async fn skip_differs_from_success(backend: &dyn Backend) {
     bench.service("succeeds", "ExecCondition=/bin/true", "exit 0").await;
     for (name, result) in [("skipped.service", "exec-condition"), ("succeeds.service", "success")] {
         // Subscribed before the start: systemd can unload a unit that is at rest, and its result is lost then.
-        let events = bench.host.unit_events(name).await.unwrap();
-        bench.host.start(name).await.unwrap();
+        let events = bench.host.units().unit_events(name).await.unwrap();
+        bench.host.units().start(name).await.unwrap();
         let moved = events.skip_while(|status| std::future::ready(status.active == "inactive"));
         let ended = moved.skip_while(|status| std::future::ready(status.active != "inactive"));
         let ended = Box::pin(ended).next().await.unwrap();

@@ -14,7 +14,7 @@ const ECHOES: &str =
 async fn echoing(backend: &dyn Backend) -> Bench {
     let bench = Bench::of(backend);
     bench.service("echo", "", &ECHOES.replace("$0", "pipe")).await;
-    bench.host.start("echo.service").await.unwrap();
+    bench.host.units().start("echo.service").await.unwrap();
     bench.wait_for_line("echo.service", "say: zero").await;
     bench
 }
@@ -64,7 +64,7 @@ pub async fn journal_tail_is_its_last_lines(backend: &dyn Backend) {
 
 pub async fn followed_journal_yields_new_lines(backend: &dyn Backend) {
     let bench = echoing(backend).await;
-    let follow = bench.host.journal("echo.service", JournalFrom::Tail(0), true).await.unwrap();
+    let follow = bench.host.units().journal("echo.service", JournalFrom::Tail(0), true).await.unwrap();
     let follow = follow.filter(|line| std::future::ready(line.text.contains("say:")));
     write_lines(&bench, "one").await;
     write_lines(&bench, "two").await;
@@ -79,7 +79,7 @@ pub async fn long_line_is_truncated_and_marked(backend: &dyn Backend) {
     let program =
         "{ printf say:; head -c 1048576 /dev/zero | tr '\\0' x; echo; echo say: next; } | cat; exec sleep 1000";
     bench.service("wordy", "", program).await;
-    bench.host.start("wordy.service").await.unwrap();
+    bench.host.units().start("wordy.service").await.unwrap();
     bench.wait_for_line("wordy.service", "say: next").await;
     let lines = bench.lines("wordy.service", JournalFrom::Start).await;
     assert_eq!((lines.len(), lines[1].text.as_str()), (2, "say: next"));
@@ -93,7 +93,7 @@ pub async fn invalid_utf8_does_not_break_a_journal(backend: &dyn Backend) {
     let noise = "head -c 3000 /dev/zero; printf '\\377\\376\\033[31m'; echo";
     let program = format!("printf 'say: \\377\\000say: \\001 noise\\n'; {noise}; echo say: next; exec sleep 1000");
     bench.service("noisy", "", &program).await;
-    bench.host.start("noisy.service").await.unwrap();
+    bench.host.units().start("noisy.service").await.unwrap();
     bench.wait_for_line("noisy.service", "say: next").await;
     let lines = bench.lines("noisy.service", JournalFrom::Start).await;
     assert_eq!(texts(&lines), ["say: \u{fffd}", "say: \u{1} noise", "say: next"]);
@@ -103,7 +103,7 @@ pub async fn each_unit_has_its_own_journal(backend: &dyn Backend) {
     let bench = Bench::of(backend);
     for unit in ["one", "two"] {
         bench.service(unit, "", &format!("echo say: {unit}; echo say: error >&2; exec sleep 1000")).await;
-        bench.host.start(&format!("{unit}.service")).await.unwrap();
+        bench.host.units().start(&format!("{unit}.service")).await.unwrap();
     }
     for unit in ["one", "two"] {
         let name = format!("{unit}.service");

@@ -98,18 +98,18 @@ async fn no_link_leads_out_of_the_root() {
     let refused =
         |refused: Result<(), HostError>| assert!(matches!(refused, Err(HostError::UnsafePath { .. })), "{refused:?}");
     let new = ContentId::of(b"secret");
-    refused(host.read("/var/lib/file".into(), 100).await.map(drop));
-    refused(host.open("/var/lib/file".into()).await.map(drop));
-    refused(host.size("/var/lib/file".into()).await.map(drop));
-    refused(host.sync("/var/lib/file".into()).await);
-    refused(host.append("/var/lib/file".into()).await.map(drop));
-    refused(host.append("/var/lib/dangling".into()).await.map(drop));
-    refused(host.copy_verified("/var/lib/file".into(), "/var/lib/copy".into(), 0o600, new).await.map(drop));
-    refused(host.list("/var/lib/folder".into()).await.map(drop));
-    refused(host.make_folder("/var/lib/folder".into(), 0o711).await.map(drop));
-    refused(host.make_folder("/var/lib/folder/made".into(), 0o711).await.map(drop));
-    refused(host.remove("/var/lib/folder/secret".into()).await.map(drop));
-    assert_eq!(host.tree().text("/var/lib/file"), None);
+    refused(host.files().read("/var/lib/file".into(), 100).await.map(drop));
+    refused(host.files().open("/var/lib/file".into()).await.map(drop));
+    refused(host.files().size("/var/lib/file".into()).await.map(drop));
+    refused(host.files().sync("/var/lib/file".into()).await);
+    refused(host.files().append("/var/lib/file".into()).await.map(drop));
+    refused(host.files().append("/var/lib/dangling".into()).await.map(drop));
+    refused(host.files().copy_verified("/var/lib/file".into(), "/var/lib/copy".into(), 0o600, new).await.map(drop));
+    refused(host.files().list("/var/lib/folder".into()).await.map(drop));
+    refused(host.files().make_folder("/var/lib/folder".into(), 0o711).await.map(drop));
+    refused(host.files().make_folder("/var/lib/folder/made".into(), 0o711).await.map(drop));
+    refused(host.files().remove("/var/lib/folder/secret".into()).await.map(drop));
+    assert_eq!(host.inventory().tree().text("/var/lib/file"), None);
     bench.file("/var/lib/file", 0o600, "new").await;
     assert_eq!(std::fs::read_to_string(outside.path().join("secret")).unwrap(), "secret");
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
@@ -121,14 +121,17 @@ async fn ended_init_leaves_no_process_and_the_next_starts_enabled_units() {
     let bench = Bench::of(&sandbox);
     let service = "KillMode=process\n[Install]\nWantedBy=multi-user.target";
     bench.service("stays", service, "setsid sleep 1000 & echo say: child $!; exec sleep 1000").await;
-    bench.host.enable("stays.service").await.unwrap();
-    bench.host.start("stays.service").await.unwrap();
+    bench.host.units().enable("stays.service").await.unwrap();
+    bench.host.units().start("stays.service").await.unwrap();
     let line = bench.wait_for_line("stays.service", "say: child").await;
     let child = bench.number("stays.service", "say: child").await;
     bench.until_program_is(child, "sleep").await;
     sandbox.end();
-    assert!(bench.host.processes(&[]).await.unwrap().is_empty());
-    assert!(matches!(bench.host.unit("stays.service").await, Err(HostError::InitUnreachable(_))), "the init has ended");
+    assert!(bench.host.inventory().processes(&[]).await.unwrap().is_empty());
+    assert!(
+        matches!(bench.host.units().unit("stays.service").await, Err(HostError::InitUnreachable(_))),
+        "the init has ended"
+    );
     sandbox.init = Sandbox::start(&sandbox.environment).await;
     bench.until_running("stays.service").await;
     let lines = bench.lines("stays.service", JournalFrom::Start).await;
@@ -140,12 +143,12 @@ async fn init_ends_soon_although_a_unit_ignores_sigterm() {
     let mut sandbox = Sandbox::fresh().await;
     let bench = Bench::of(&sandbox);
     bench.service("deaf", "TimeoutStopSec=90", "trap '' TERM; echo say: deaf; while :; do sleep 1000; done").await;
-    bench.host.start("deaf.service").await.unwrap();
+    bench.host.units().start("deaf.service").await.unwrap();
     bench.wait_for_line("deaf.service", "say: deaf").await;
     let began = std::time::Instant::now();
     sandbox.end();
     assert!(began.elapsed() < Duration::from_secs(20), "the init took too long to end");
-    assert!(bench.host.processes(&[]).await.unwrap().is_empty());
+    assert!(bench.host.inventory().processes(&[]).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -154,7 +157,7 @@ async fn ended_orphan_is_reaped() {
     let bench = Bench::of(&sandbox);
     let program = "sh -c 'sleep 1000 & echo say: orphan $!'; exec sleep 1000";
     bench.service("parent", "KillMode=process", program).await;
-    bench.host.start("parent.service").await.unwrap();
+    bench.host.units().start("parent.service").await.unwrap();
     let orphan = bench.number("parent.service", "say: orphan").await;
     bench.run(&format!("kill -9 {orphan}")).await;
     let deadline = std::time::Instant::now() + Duration::from_secs(10);

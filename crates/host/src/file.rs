@@ -36,3 +36,12 @@ impl std::fmt::Debug for FileSpec {
         write!(f, "FileSpec({}, {:o}, {} bytes)", self.path, self.mode, self.content.len())
     }
 }
+
+/// When written content becomes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// When the call returns, together with everything written to the file before.
+    OnReturn,
+    /// With the next write to the same file that is [`Durable::OnReturn`], or earlier.
+    Later,
+}

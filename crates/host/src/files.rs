@@ -1,9 +1,8 @@
 //! Files under a host's root.
 //!
 //! Guarantees: a written or copied file is there whole and durable, or not at all, and belongs to the user that the agent runs as; a copy
-//! has exactly the bytes that its digest names; planted links, pipes and mounts neither redirect nor block an operation ([`crate::root`]);
-//! a slow disk blocks no other task; a dropped operation changes nothing that it has not begun to put in place. Two operations, for the
-//! agent's own files, change a file in place: appending to it and overwriting a part of it.
+//! has exactly the bytes that its digest names; planted links, pipes and mounts neither redirect nor block an operation ([`crate::root`]).
+//! Two operations, for the agent's own files, change a file in place: appending to it and overwriting a part of it.
 
 use std::{
     fs::File,
@@ -20,145 +19,12 @@ use rustix::{
 use crate::{
     digest::{ContentId, Sha256},
     error::HostError,
-    file::{Changed, FileSpec},
-    host::Durable,
+    file::{Changed, Durable, FileSpec},
+    lookup::{ensure_folder, look_up_folder},
     place::{Draft, FileHandle, Place, is_ours, open_folder, set_owner_and_mode},
-    removal,
-    root::{Root, ensure_folder, look_up_folder},
+    root::Root,
     write_lock::{Cancellation, WriteLock},
 };
-
-/// The files of a host, all of them under its root.
-#[derive(Clone, Debug)]
-pub(crate) struct Files {
-    root: Root,
-}
-
-impl Files {
-    pub(crate) fn under(root: Root) -> Self {
-        Self { root }
-    }
-
-    pub(crate) fn root(&self) -> &Root {
-        &self.root
-    }
-
-    pub(crate) async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
-        let file = file.clone();
-        self.run_blocking(move |root, cancellation| write(root, &file, cancellation)).await
-    }
-
-    pub(crate) async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| read(root, &path, bytes_max)).await
-    }
-
-    pub(crate) async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| read_verified(root, &path, id)).await
-    }
-
-    pub(crate) async fn has_content(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, cancellation| has_content(root, &path, id, cancellation)).await
-    }
-
-    pub(crate) async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| root.place(&path)?.map_or(Ok(Changed::No), |place| removal::remove(&place)))
-            .await
-    }
-
-    pub(crate) async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| remove_empty_folder(root, &path)).await
-    }
-
-    pub(crate) async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| make_folder(root, &path, mode)).await
-    }
-
-    pub(crate) async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| root.place(&path)?.map_or(Ok(false), |place| Ok(place.status()?.is_some())))
-            .await
-    }
-
-    pub(crate) async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| list(root, &path)).await
-    }
-
-    pub(crate) async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| Ok(file(root, &path)?.map(|held| held.size()))).await
-    }
-
-    pub(crate) async fn open(&self, path: &Utf8Path) -> Result<tokio::fs::File, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| open(root, &path)).await.map(tokio::fs::File::from_std)
-    }
-
-    pub(crate) async fn append(&self, path: &Utf8Path) -> Result<tokio::fs::File, HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| open_append(root, &path)).await.map(tokio::fs::File::from_std)
-    }
-
-    pub(crate) async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| open(root, &path)?.sync_all().map_err(HostError::file("sync", &path))).await
-    }
-
-    pub(crate) async fn append_bytes(
-        &self,
-        path: &Utf8Path,
-        content: Vec<u8>,
-        durable: Durable,
-    ) -> Result<(), HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| append_bytes(root, &path, &content, durable)).await
-    }
-
-    pub(crate) async fn overwrite(
-        &self,
-        path: &Utf8Path,
-        at: u64,
-        content: Vec<u8>,
-        durable: Durable,
-    ) -> Result<(), HostError> {
-        let path = path.to_owned();
-        self.run_blocking(move |root, _| overwrite(root, &path, at, &content, durable)).await
-    }
-
-    pub(crate) async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
-        let (from, to) = (from.to_owned(), to.to_owned());
-        self.run_blocking(move |root, _| rename(root, &from, &to)).await
-    }
-
-    pub(crate) async fn copy_verified(
-        &self,
-        from: &Utf8Path,
-        to: &Utf8Path,
-        mode: u32,
-        id: ContentId,
-    ) -> Result<Changed, HostError> {
-        let (from, to) = (from.to_owned(), to.to_owned());
-        self.run_blocking(move |root, cancellation| copy_verified(root, &from, &to, mode, id, cancellation)).await
-    }
-
-    /// Runs blocking work on its own thread. Dropping the future does not stop work that has begun; the work checks for that with `cancellation`.
-    async fn run_blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Root, &Cancellation) -> Result<T, HostError> + Send + 'static,
-    ) -> Result<T, HostError> {
-        let root = self.root.clone();
-        let (_caller, cancellation) = Cancellation::new();
-        let begun = move || cancellation.check().and_then(|()| work(&root, &cancellation));
-        let done = tokio::task::spawn_blocking(begun).await;
-        done.unwrap_or_else(|error| Err(HostError::Init(format!("a file operation was aborted: {error}"))))
-    }
-}
 
 pub(crate) fn write(root: &Root, file: &FileSpec, cancellation: &Cancellation) -> Result<Changed, HostError> {
     let _lock = WriteLock::acquire(&root.full_path(&file.path)?, cancellation)?;
@@ -191,11 +57,11 @@ fn content(held: &FileHandle, bytes_max: u64) -> std::io::Result<Vec<u8>> {
 }
 
 /// Opens the regular file of this path; `None` if there is none.
-fn file(root: &Root, path: &Utf8Path) -> Result<Option<FileHandle>, HostError> {
+pub(crate) fn file(root: &Root, path: &Utf8Path) -> Result<Option<FileHandle>, HostError> {
     root.place(path)?.map_or(Ok(None), |place| place.file())
 }
 
-fn read(root: &Root, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
+pub(crate) fn read(root: &Root, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
     let Some(held) = file(root, path)? else { return Ok(None) };
     let content = content(&held, bytes_max).map_err(HostError::file("read", path))?;
     if content.len() as u64 > bytes_max {
@@ -205,7 +71,7 @@ fn read(root: &Root, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>,
 }
 
 /// Checks the bytes in the agent's memory: later changes of the file do not reach them.
-fn read_verified(root: &Root, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
+pub(crate) fn read_verified(root: &Root, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
     let held = root.place(path)?.map_or(Ok(None), |place| place.own_file())?.ok_or_else(|| absent("open", path))?;
     id.check_size(path, held.size())?;
     let bytes = content(&held, id.size_bytes).map_err(HostError::file("read", path))?;
@@ -217,7 +83,12 @@ fn absent(action: &'static str, path: &Utf8Path) -> HostError {
     HostError::file(action, path)(ErrorKind::NotFound.into())
 }
 
-fn has_content(root: &Root, path: &Utf8Path, id: ContentId, cancellation: &Cancellation) -> Result<bool, HostError> {
+pub(crate) fn has_content(
+    root: &Root,
+    path: &Utf8Path,
+    id: ContentId,
+    cancellation: &Cancellation,
+) -> Result<bool, HostError> {
     match root.place(path)? {
         Some(place) => place_has_content(&place, path, id, cancellation),
         None => Ok(false),
@@ -259,7 +130,7 @@ impl From<std::io::Error> for DigestError {
     }
 }
 
-fn remove_empty_folder(root: &Root, path: &Utf8Path) -> Result<Changed, HostError> {
+pub(crate) fn remove_empty_folder(root: &Root, path: &Utf8Path) -> Result<Changed, HostError> {
     let Some(place) = root.place(path)? else { return Ok(Changed::No) };
     match unlinkat(place.folder(), place.name(), AtFlags::REMOVEDIR) {
         Ok(()) => Ok(Changed::Yes),
@@ -283,7 +154,7 @@ pub(crate) fn make_folder(root: &Root, path: &Utf8Path, mode: u32) -> Result<Cha
     Ok(Changed::Yes)
 }
 
-fn list(root: &Root, path: &Utf8Path) -> Result<Vec<String>, HostError> {
+pub(crate) fn list(root: &Root, path: &Utf8Path) -> Result<Vec<String>, HostError> {
     let Some(place) = root.place(path)? else { return Ok(Vec::new()) };
     let folder = match look_up_folder(place.folder().as_fd(), place.name(), ResolveFlags::empty()) {
         Ok(folder) => folder,
@@ -303,12 +174,12 @@ fn list(root: &Root, path: &Utf8Path) -> Result<Vec<String>, HostError> {
     Ok(names)
 }
 
-fn open(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
+pub(crate) fn open(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
     let held = file(root, path)?.ok_or_else(|| absent("open", path))?;
     held.open(OFlags::RDONLY).map_err(HostError::file("open", path))
 }
 
-fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
+pub(crate) fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
     let place = root.place_with_parents(path)?;
     match place.own_file()? {
         Some(held) => held.open(OFlags::WRONLY | OFlags::APPEND).map_err(HostError::file("open", path)),
@@ -316,7 +187,7 @@ fn open_append(root: &Root, path: &Utf8Path) -> Result<File, HostError> {
     }
 }
 
-fn append_bytes(root: &Root, path: &Utf8Path, content: &[u8], durable: Durable) -> Result<(), HostError> {
+pub(crate) fn append_bytes(root: &Root, path: &Utf8Path, content: &[u8], durable: Durable) -> Result<(), HostError> {
     let fail = |action| HostError::file(action, path);
     let held = own_file(root, path)?;
     let mut file = held.open(OFlags::WRONLY | OFlags::APPEND).map_err(fail("open"))?;
@@ -324,7 +195,13 @@ fn append_bytes(root: &Root, path: &Utf8Path, content: &[u8], durable: Durable) 
     sync_if_durable(&file, durable).map_err(fail("sync"))
 }
 
-fn overwrite(root: &Root, path: &Utf8Path, at: u64, content: &[u8], durable: Durable) -> Result<(), HostError> {
+pub(crate) fn overwrite(
+    root: &Root,
+    path: &Utf8Path,
+    at: u64,
+    content: &[u8],
+    durable: Durable,
+) -> Result<(), HostError> {
     let fail = |action| HostError::file(action, path);
     let held = own_file(root, path)?;
     if at.saturating_add(content.len() as u64) > held.size() {
@@ -348,7 +225,7 @@ fn own_file(root: &Root, path: &Utf8Path) -> Result<FileHandle, HostError> {
     place.own_file()?.ok_or_else(|| absent("open", path))
 }
 
-fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
+pub(crate) fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
     let existing = |path| root.place(path)?.ok_or_else(|| absent("rename", path));
     let (from, to) = (existing(from)?, existing(to)?);
     rustix::fs::renameat(from.folder(), from.name(), to.folder(), to.name()).map_err(from.fail("rename"))?;
@@ -359,7 +236,7 @@ fn rename(root: &Root, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> 
 /// bytes. Costs: the copy shares the source's blocks if the file system can, and takes its length on the disk otherwise; reading it back
 /// takes about one second per gigabyte. A sealed copy in memory would take a gigabyte of the tenant's memory and would still have to be
 /// written to the disk.
-fn copy_verified(
+pub(crate) fn copy_verified(
     root: &Root,
     from: &Utf8Path,
     to: &Utf8Path,

@@ -10,6 +10,7 @@ use std::{
 use camino::Utf8PathBuf;
 
 use super::*;
+use crate::removal;
 
 fn write(root: &Root, file: &FileSpec) -> Result<Changed, HostError> {
     let (_caller, cancellation) = Cancellation::new();

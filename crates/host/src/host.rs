@@ -1,4 +1,4 @@
-//! The host interface: every call that a task handler can make on a machine.
+//! The host interface: every call that a task handler can make on a machine, as [`Files`], [`Units`], [`Inventory`] and [`Host`] itself.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     digest::ContentId,
     error::HostError,
-    file::{Changed, FileSpec},
+    file::{Changed, Durable, FileSpec},
     inventory::{Listener, Process},
     journal::{JournalFrom, JournalLine},
-    survey::{self, Tree},
+    survey::Tree,
     unit::UnitStatus,
 };
 
@@ -51,22 +51,33 @@ impl CommandEnd {
 /// Most packet filter rules that one call returns.
 pub const FIREWALL_RULES_MAX: usize = 1_000;
 
-/// When written content becomes durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durable {
-    /// When the call returns, together with everything written to the file before.
-    OnReturn,
-    /// With the next write to the same file that is [`Durable::OnReturn`], or earlier.
-    Later,
-}
-
-/// Everything that an operation can do to a host. Implemented for sandboxes and for systemd.
+/// Everything that an operation can do to a host, in three parts and three calls. Implemented for sandboxes and for systemd.
 ///
-/// Every change is idempotent: repeating it after a crash ends in the same state and returns [`Changed::No`]. No file operation follows a
-/// symbolic link, opens anything but a regular file, or leaves the host's root: links, pipes and devices in its path are refused with
-/// [`HostError::UnsafePath`].
+/// Every change is idempotent: repeating it after a crash ends in the same state and returns [`Changed::No`]. No method has a default: an
+/// implementation that forwards to another one cannot miss a new method.
 #[async_trait]
 pub trait Host: Send + Sync {
+    /// The files below the host's root.
+    fn files(&self) -> &dyn Files;
+    /// The units of the host's init.
+    fn units(&self) -> &dyn Units;
+    /// What the host has and runs.
+    fn inventory(&self) -> &dyn Inventory;
+
+    /// Runs a program until it exits.
+    async fn run(&self, command: &Command) -> Result<CommandEnd, HostError>;
+    /// Sets an existing kernel parameter until the next boot.
+    async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError>;
+    /// Loads a kernel module until the next boot.
+    async fn load_module(&self, name: &str) -> Result<Changed, HostError>;
+}
+
+/// The files of a host.
+///
+/// No operation follows a symbolic link, opens anything but a regular file, or leaves the host's root: links, pipes and devices in its path
+/// are refused with [`HostError::UnsafePath`].
+#[async_trait]
+pub trait Files: Send + Sync {
     /// Makes a file match its description: afterwards it is complete and durable, or as it was before.
     async fn write(&self, file: &FileSpec) -> Result<Changed, HostError>;
     /// Returns the content of a file; `None` if there is no file.
@@ -85,7 +96,7 @@ pub trait Host: Send + Sync {
     async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError>;
     /// Opens a regular file for reading.
     async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError>;
-    /// Opens a file for appending; creates it with mode 0600 if it is missing. Written data is durable after [`Host::sync`].
+    /// Opens a file for appending; creates it with mode 0600 if it is missing. Written data is durable after [`Files::sync`].
     async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError>;
     /// Makes a file's content durable.
     async fn sync(&self, path: &Utf8Path) -> Result<(), HostError>;
@@ -111,10 +122,11 @@ pub trait Host: Send + Sync {
         mode: u32,
         id: ContentId,
     ) -> Result<Changed, HostError>;
+}
 
-    /// Runs a program until it exits.
-    async fn run(&self, command: &Command) -> Result<CommandEnd, HostError>;
-
+/// The units of a host's init, and their journals.
+#[async_trait]
+pub trait Units: Send + Sync {
     /// Makes the init read the unit files again.
     async fn daemon_reload(&self) -> Result<(), HostError>;
     /// Queues a unit's start and does not wait for it: some services never finish starting. A unit that runs or is starting does not change;
@@ -140,7 +152,11 @@ pub trait Host: Send + Sync {
         from: JournalFrom,
         follow: bool,
     ) -> Result<BoxStream<'static, JournalLine>, HostError>;
+}
 
+/// What a host has and runs; changes nothing.
+#[async_trait]
+pub trait Inventory: Send + Sync {
     /// Returns the facts of the host.
     async fn facts(&self) -> Result<Facts, HostError>;
     /// Returns the address on which the node's services listen.
@@ -158,17 +174,6 @@ pub trait Host: Send + Sync {
     /// Returns the chains and rules of the node's own packet filter that contain one of the texts, at most [`FIREWALL_RULES_MAX`]; `None`
     /// if the node has no program that lists them.
     async fn firewall_rules(&self, substrings: &[String]) -> Result<Option<Vec<String>>, HostError>;
-
     /// Returns the tree of the node's own files, for reading facts of the machine.
-    fn tree(&self) -> Tree {
-        Tree::of_this_machine()
-    }
-    /// Sets an existing kernel parameter until the next boot.
-    async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
-        self.tree().set_sysctl(name, value)
-    }
-    /// Loads a kernel module until the next boot.
-    async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
-        survey::load_module(self, name).await
-    }
+    fn tree(&self) -> Tree;
 }

@@ -20,7 +20,7 @@ use rustix::{
 
 use crate::{
     error::HostError,
-    root::{look_up_name, reopen},
+    lookup::{look_up_name, reopen},
 };
 
 /// A name in an open folder.

@@ -13,8 +13,8 @@ use rustix::{
 use crate::{
     error::HostError,
     file::Changed,
+    lookup::look_up_folder,
     place::{Place, open_folder},
-    root::look_up_folder,
 };
 
 /// Deepest nesting of folders that is removed: the agent's own folders have one level. Each level holds open descriptors.

@@ -18,22 +18,22 @@
 //! `/usr/sbin/iptables` is a link on most machines.
 
 use std::{
-    fs::File,
     io::Read,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, OnceLock},
 };
 
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 use rustix::{
-    fs::{
-        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatVfs, fstat, fstatvfs, mkdirat, openat, openat2, statat,
-    },
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatVfs, fstat, fstatvfs, openat, openat2, statat},
     io::Errno,
-    path::Arg,
 };
 
-use crate::{error::HostError, place::Place};
+use crate::{
+    error::HostError,
+    lookup::{ANYTHING, BELOW, FOLDER, ensure_folder, look_up, reopen},
+    place::Place,
+};
 
 /// Links that distributions install, with their targets; a target can begin with a later link.
 const DISTRIBUTION_LINKS: [(&str, &str); 7] = [
@@ -45,15 +45,7 @@ const DISTRIBUTION_LINKS: [(&str, &str); 7] = [
     ("var/lock", "run/lock"),
     ("usr/sbin", "usr/bin"),
 ];
-/// Mode of missing parent folders that are created.
-const FOLDER_MODE: u32 = 0o755;
-/// The kernel asks for another try if something was renamed during the lookup; libpathrs tries as often.
-const TRIES: u32 = 128;
 
-const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-const ANYTHING: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Flags of rule 1.
-const BELOW: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 /// Flags for reading facts through links.
 const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
 
@@ -253,54 +245,6 @@ fn names(path: &Utf8Path) -> Result<Vec<String>, HostError> {
 /// Joins names to a path for `openat2`.
 fn joined(names: &[String]) -> String {
     if names.is_empty() { ".".to_owned() } else { names.join("/") }
-}
-
-/// Looks up a path below a folder.
-fn look_up(
-    folder: BorrowedFd<'_>,
-    path: impl Arg + Copy,
-    flags: OFlags,
-    resolve: ResolveFlags,
-) -> Result<OwnedFd, Errno> {
-    for _ in 1..TRIES {
-        match openat2(folder, path, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            ended => return ended,
-        }
-    }
-    openat2(folder, path, flags, Mode::empty(), resolve)
-}
-
-/// Looks up one name of any type in a folder; a link is opened itself. `also` adds restrictions.
-pub(crate) fn look_up_name(folder: BorrowedFd<'_>, name: &str, also: ResolveFlags) -> Result<OwnedFd, Errno> {
-    look_up(folder, name, ANYTHING, BELOW | also)
-}
-
-/// Looks up a folder in a folder. `also` adds restrictions.
-pub(crate) fn look_up_folder(
-    folder: BorrowedFd<'_>,
-    name: impl Arg + Copy,
-    also: ResolveFlags,
-) -> Result<OwnedFd, Errno> {
-    look_up(folder, name, FOLDER, BELOW | also)
-}
-
-/// Opens a folder in a folder, and creates it if it is missing.
-pub(crate) fn ensure_folder(folder: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
-    match look_up_folder(folder, name, ResolveFlags::empty()) {
-        Err(Errno::NOENT) => {}
-        looked_up => return looked_up,
-    }
-    match mkdirat(folder, name, Mode::from_raw_mode(FOLDER_MODE)) {
-        Ok(()) | Err(Errno::EXIST) => look_up_folder(folder, name, ResolveFlags::empty()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Opens the object of an `O_PATH` descriptor: it cannot be replaced between check and opening.
-pub(crate) fn reopen(held: &OwnedFd, flags: OFlags) -> Result<File, Errno> {
-    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
-    openat(CWD, path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).map(File::from)
 }
 
 /// Returns the error for a missing `openat2`: kernels before 5.6 do not have it, and filters of older container runtimes forbid unknown

@@ -17,9 +17,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    cluster::Endpoint,
     connection::{Connection, Lines, with_timeout},
-    dial::{Connector, Dialer},
+    connector::Connector,
+    dial::Dialer,
+    endpoint::Endpoint,
     error::{KubeError, status_error},
     json,
     kubeconfig::{Identity, Kubeconfig, KubeconfigError},

@@ -1,41 +1,19 @@
 //! TLS over byte streams that a [`Connector`] opens.
 
-use std::{future::Future, io, sync::Arc};
+use std::{io, sync::Arc};
 
-use futures::future::BoxFuture;
 use rustls::{ClientConfig, RootCertStore, client::Resumption};
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
-    cluster::Endpoint,
+    connector::Connector,
+    endpoint::Endpoint,
     error::{KubeError, OpenError},
     kubeconfig::{Identity, Kubeconfig, KubeconfigError},
     limits::{HANDSHAKE_BYTES_MAX, OPEN_TIMEOUT},
     metered::{Allowance, Metered},
 };
-
-/// A byte stream to the apiserver's port.
-pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
-
-/// Opens byte streams to the apiserver's port. The error `ConnectionRefused` means that nothing listens there; any other error means that
-/// the port cannot be reached.
-pub trait Connector: Send + Sync + 'static {
-    /// Opens a new stream.
-    fn open(&self) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>>;
-}
-
-impl<F, R> Connector for F
-where
-    F: Fn() -> R + Send + Sync + 'static,
-    R: Future<Output = io::Result<Box<dyn ByteStream>>> + Send + 'static,
-{
-    fn open(&self) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>> {
-        Box::pin(self())
-    }
-}
 
 /// Opens streams, verifies the peer's certificate, and presents the client certificate if there is one.
 pub(crate) struct Dialer {

@@ -144,7 +144,7 @@ pub(crate) fn status_error(status: u16, message: impl AsRef<str>) -> KubeError {
 /// Most bytes of a foreign text in an error.
 const TEXT_BYTES_MAX: usize = 400;
 
-/// Cuts a foreign text and puts it on one line.
+/// Cuts a foreign text and puts it on one line. Like `one_line` of `wire`, on which this crate does not depend.
 pub(crate) fn bounded(text: &str) -> String {
     // A much too long text is cut first, so that it is not scanned to its end.
     let text = &text[..text.floor_char_boundary(2 * TEXT_BYTES_MAX)];

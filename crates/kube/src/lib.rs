@@ -16,7 +16,9 @@ mod access;
 mod calls;
 mod cluster;
 mod connection;
+mod connector;
 mod dial;
+mod endpoint;
 mod error;
 mod json;
 mod kubeconfig;
@@ -31,8 +33,9 @@ pub use access::{
     label_value,
 };
 pub use calls::{Admission, CallKind, Permit};
-pub use cluster::{Cluster, ClusterVersion, Endpoint, Progress, WhoAmI};
-pub use dial::{ByteStream, Connector};
+pub use cluster::{Cluster, ClusterVersion, Progress, WhoAmI};
+pub use connector::{ByteStream, Connector};
+pub use endpoint::Endpoint;
 pub use error::KubeError;
 pub use kubeconfig::{KUBECONFIG_BYTES_MAX, Kubeconfig, KubeconfigError, KubeconfigText};
 pub use limits::{ANSWER_BYTES_MAX, EVENT_BYTES_MAX, NODES_BYTES_MAX, REQUEST_TIMEOUT};

@@ -15,7 +15,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::dial::ByteStream;
+use crate::connector::ByteStream;
 
 /// The number of bytes that may still be received. Clones share the count.
 #[derive(Clone, Debug)]

@@ -19,6 +19,8 @@ text_enum! {
     AuditResult {
         /// Done, or accepted and durable.
         Accepted = "accepted",
+        /// What was accepted earlier has ended with success.
+        Succeeded = "succeeded",
         /// Refused.
         Refused = "refused",
         /// Attempted and failed.

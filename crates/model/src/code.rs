@@ -253,9 +253,9 @@ impl ExitStatus {
     pub const TABLE: &[(Self, &str)] = &[
         (Self::Done, "done"),
         (Self::Failed, "failed for any other reason; an awaited operation ended without success"),
-        (Self::Usage, "invalid arguments, settings or configuration file"),
+        (Self::Usage, "invalid arguments, settings or configuration file, also if the control plane finds it"),
         (Self::NotFound, "an object, a context or an error code does not exist"),
-        (Self::Refused, "the request was refused before it changed anything"),
+        (Self::Refused, "the request was refused for another reason before it changed anything"),
         (
             Self::Conflict,
             "the state of an object or of the machine conflicts with the request, for example a used port",
@@ -293,6 +293,7 @@ impl Code {
             Self::NameTaken
             | Self::OperationInProgress
             | Self::StateConflict
+            | Self::AllocationInUse
             | Self::ClockSkewed
             | Self::NodeUnavailable
             | Self::AgentLedgerDamaged
@@ -323,7 +324,6 @@ impl Code {
             | Self::AllocationUnknown
             | Self::AllocationInactive
             | Self::AllocationUnreachable
-            | Self::AllocationInUse
             | Self::TooManyMembers
             | Self::VersionUnknown
             | Self::ConfigInvalid
@@ -373,26 +373,30 @@ impl Code {
         }
     }
 
-    /// Exit status of a command that fails with this code.
+    /// Exit status of a command that fails with this code, whether the command line, the control plane or the agent finds the mistake.
     pub const fn exit(self) -> ExitStatus {
-        if matches!(self, Self::HostFailed | Self::ReimageHookFailed) {
+        match self {
             // The other side was reached and failed.
-            return ExitStatus::Failed;
-        }
-        if matches!(self, Self::AgentIdentityDamaged) {
-            return ExitStatus::Damaged;
-        }
-        if matches!(self, Self::ConfirmationRequired) {
-            return ExitStatus::Usage;
-        }
-        match self.status() {
-            401 | 403 => ExitStatus::Unauthorized,
-            404 => ExitStatus::NotFound,
-            409 | 412 => ExitStatus::Conflict,
-            400 | 405 | 410 | 413 | 415 | 422 => ExitStatus::Refused,
-            502 | 503 | 507 => ExitStatus::Unreachable,
-            408 | 504 => ExitStatus::TimedOut,
-            _ => ExitStatus::Failed,
+            Self::HostFailed | Self::ReimageHookFailed => ExitStatus::Failed,
+            Self::AgentIdentityDamaged => ExitStatus::Damaged,
+            // An argument that cannot be valid.
+            Self::FieldInvalid
+            | Self::QueryInvalid
+            | Self::HeadersInvalid
+            | Self::BodyInvalid
+            | Self::ConfigInvalid
+            | Self::FixUnknown
+            | Self::AccessKindUnknown
+            | Self::ConfirmationRequired => ExitStatus::Usage,
+            _ => match self.status() {
+                401 | 403 => ExitStatus::Unauthorized,
+                404 => ExitStatus::NotFound,
+                409 | 412 => ExitStatus::Conflict,
+                400 | 405 | 410 | 413 | 415 | 422 => ExitStatus::Refused,
+                502 | 503 | 507 => ExitStatus::Unreachable,
+                408 | 504 => ExitStatus::TimedOut,
+                _ => ExitStatus::Failed,
+            },
         }
     }
 }
@@ -446,8 +450,10 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_conflicts_have_different_exit_statuses() {
+    fn invalid_arguments_refusals_and_conflicts_have_different_exit_statuses() {
+        assert_eq!(Code::FieldInvalid.exit(), ExitStatus::Usage);
         assert_eq!(Code::PlacementInvalid.exit(), ExitStatus::Refused);
+        assert_eq!(Code::AllocationInUse.exit(), ExitStatus::Conflict);
         assert_eq!(Code::OperationInProgress.exit(), ExitStatus::Conflict);
         assert_eq!(Code::Unauthenticated.exit(), ExitStatus::Unauthorized);
         assert_eq!(Code::ServerUnreachable.exit(), ExitStatus::Unreachable);

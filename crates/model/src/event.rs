@@ -103,6 +103,8 @@ text_enum! {
         OperationStarted = "operation.started",
         /// An operation ended.
         OperationEnded = "operation.ended",
+        /// An operation that needed attention is `failed`, because a later one took its place.
+        OperationSuperseded = "operation.superseded",
         /// A step started, failed, waits or succeeded.
         StepChanged = "step.changed",
         /// A task was recorded, sent or ended.

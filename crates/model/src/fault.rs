@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FixKind, Timestamp, state::text_enum};
+use crate::{Timestamp, cut, state::text_enum};
 
 text_enum! {
     /// Class of a fault; decides `recovery` and who must act.
@@ -46,9 +46,6 @@ pub struct Evidence {
     pub text: String,
 }
 
-/// Marks the place where text was truncated.
-pub const CUT_MARK: &str = " …[cut]";
-
 /// Recommended action for a person. Only its constructors build it, each with the command that does what the text says, so that text and
 /// command cannot disagree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +67,11 @@ impl NextAction {
     /// Do `first`, then resume the workload's operation.
     pub fn then_resume(first: &str, workload: impl Display) -> Self {
         Self::with_command(format!("{first}, then resume"), format!("gpuaas workload resume {workload}"))
+    }
+
+    /// Ask the operator to do `what` on a node, then resume the workload's operation: a tenant has no shell there.
+    pub fn ask_operator(what: &str, node: impl Display, workload: impl Display) -> Self {
+        Self::then_resume(&format!("ask the operator to {what} on {node}"), workload)
     }
 
     /// Resume the workload's operation, because of `reason`.
@@ -106,11 +108,6 @@ impl NextAction {
         Self::with_command(purpose, format!("gpuaas node show {node}"))
     }
 
-    /// Apply a fix to a node, as `text` says.
-    pub fn fix(text: impl Into<String>, node: impl Display, fix: FixKind) -> Self {
-        Self::with_command(text, format!("gpuaas node fix {node} {fix}"))
-    }
-
     fn with_command(text: impl Into<String>, command: String) -> Self {
         Self { text: text.into(), command: Some(command) }
     }
@@ -120,31 +117,9 @@ impl Evidence {
     /// Maximum length of the text in bytes.
     pub const TEXT_BYTES_MAX: usize = 1_024;
 
-    /// Creates evidence. Longer text is cut at a character boundary and ends with [`CUT_MARK`].
+    /// Creates evidence. Longer text is cut ([`crate::cut()`]).
     pub fn new(source: impl Into<String>, at: Option<Timestamp>, text: &str) -> Self {
-        let text = match text.len() <= Self::TEXT_BYTES_MAX {
-            true => text.to_owned(),
-            false => {
-                let end = text.floor_char_boundary(Self::TEXT_BYTES_MAX - CUT_MARK.len());
-                format!("{}{CUT_MARK}", &text[..end])
-            }
-        };
+        let text = cut(text, Self::TEXT_BYTES_MAX).into_owned();
         Self { source: source.into(), at, text }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn evidence_is_cut_at_a_character() {
-        let whole = "ü".repeat(Evidence::TEXT_BYTES_MAX / 2);
-        assert_eq!(Evidence::new("journal", None, &whole).text, whole);
-        for before in ["", "x"] {
-            let cut = Evidence::new("journal", None, &format!("{before}{whole}ü")).text;
-            assert!(cut.len() > Evidence::TEXT_BYTES_MAX - 2 && cut.len() <= Evidence::TEXT_BYTES_MAX, "{}", cut.len());
-            assert!(cut.ends_with(CUT_MARK));
-        }
     }
 }

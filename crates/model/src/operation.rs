@@ -69,7 +69,7 @@ text_enum! {
         Waiting = "waiting",
         /// Every step succeeded.
         Succeeded = "succeeded",
-        /// Ended without success and cannot be resumed.
+        /// Ended without success; a later operation of the workload took its place, so nobody has to act on it.
         Failed = "failed",
         /// Ended by a cancellation.
         Cancelled = "cancelled",

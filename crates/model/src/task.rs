@@ -72,11 +72,11 @@ impl TaskType {
 text_enum! {
     /// State of a task.
     TaskState {
-        /// Recorded; not sent yet.
+        /// Recorded without an envelope. Reserved: no task is recorded like this today.
         Queued = "queued",
-        /// Sent; the node has not reported its start.
+        /// Recorded with its signed envelope; it may not have been sent yet.
         Dispatched = "dispatched",
-        /// The node is running it.
+        /// The node is running it. Reserved: the step shows the progress of a task.
         Running = "running",
         /// Done.
         Succeeded = "succeeded",

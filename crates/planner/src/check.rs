@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn valid_plan_has_no_findings() {
-        let plan = Plan::of(OperationKind::Deploy).then(step("a", "first")).then(step("b", "second"));
+        let plan = Plan::new(OperationKind::Deploy).then(step("a", "first")).then(step("b", "second"));
         assert_eq!(check(&plan, &phases(), &[]), []);
     }
 
@@ -140,7 +140,7 @@ mod tests {
         no_attempt.retry.attempts_max = 0;
         let mut circular = step("c", "second");
         circular.needs = vec![StepKey::named("c")];
-        let plan = Plan::of(OperationKind::Deploy)
+        let plan = Plan::new(OperationKind::Deploy)
             .then(step("a", "second"))
             .then(step("a", "first"))
             .with(no_deadline)
@@ -157,14 +157,14 @@ mod tests {
                 "c needs c, which is not an earlier step",
             ]
         );
-        assert_eq!(check(&Plan::of(OperationKind::Deploy), &[], &[]), [Finding::Empty]);
+        assert_eq!(check(&Plan::new(OperationKind::Deploy), &[], &[]), [Finding::Empty]);
     }
 
     #[test]
     fn failure_counts_only_for_the_component_of_the_member() {
         let mut of_none = step("a", "first");
         of_none.scope = FailureScope::Component { component: "server".to_owned(), may_fail: 1 };
-        let plan = Plan::of(OperationKind::Deploy).then(of_none);
+        let plan = Plan::new(OperationKind::Deploy).then(of_none);
         assert_eq!(check(&plan, &phases(), &[]), [Finding::WrongComponent(StepKey::named("a"))]);
     }
 

@@ -74,10 +74,10 @@ pub enum RecordKind {
 /// Scope of a step's final failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailureScope {
-    /// The operation fails: without this step the workload cannot become ready.
+    /// The operation fails.
     Operation,
-    /// The step's member fails. The operation fails once more members of the component have failed than may fail, for example a second
-    /// one of three servers.
+    /// The step's member fails. The operation fails once more members of the component have failed in it than may fail, for example a
+    /// second one of three servers. An app subtracts the members that had failed before.
     Component {
         /// Key of the member's component.
         component: String,
@@ -107,6 +107,11 @@ impl Retry {
     /// For steps that only a person may repeat.
     pub const NEVER: Self = Self { attempts_max: 1, base_ms: 0, cap_ms: 0 };
 
+    /// Returns true if only a person may repeat the step, also after an interruption.
+    pub const fn is_never(&self) -> bool {
+        self.attempts_max <= 1
+    }
+
     /// Returns the wait after attempt number `attempt` (from 1) failed: exponential, with its upper half jittered by `jitter_per_mille`
     /// (0..1000) so that many members do not retry at the same time.
     pub fn wait_after(&self, attempt: u32, jitter_per_mille: u64) -> Duration {
@@ -132,9 +137,9 @@ pub struct StepSpec {
     /// Steps that must have ended first, with any result: `decommission` continues after a member fails.
     pub after: Vec<StepKey>,
     /// Event of the member when the step starts for the first time.
-    pub begins: Option<MemberEvent>,
+    pub on_first_start: Option<MemberEvent>,
     /// Event of the member when the step succeeds.
-    pub ends: Option<MemberEvent>,
+    pub on_success: Option<MemberEvent>,
     /// Longest time of one attempt, in milliseconds. Every step has a deadline, so that nothing waits forever.
     pub deadline_ms: u64,
     /// Attempts and waits.
@@ -157,7 +162,7 @@ impl Plan {
     pub const STEPS_MAX: usize = 2_000;
 
     /// Returns a plan without steps.
-    pub fn of(kind: OperationKind) -> Self {
+    pub fn new(kind: OperationKind) -> Self {
         Self { kind, steps: Vec::new() }
     }
 
@@ -204,7 +209,7 @@ mod tests {
     #[test]
     fn steps_are_found_by_name_and_by_the_node_that_they_touch() {
         let [one, two, absent] = [1, 2, 3].map(|number| NodeId::from_uuid(uuid::Uuid::from_u128(number)));
-        let plan = Plan::of(OperationKind::Deploy)
+        let plan = Plan::new(OperationKind::Deploy)
             .then(task(StepKey::of("server-1", "install"), one))
             .with(task(StepKey::of("agent-1", "install"), two))
             .then(task(StepKey::of("agent-1", "start"), two));

@@ -41,7 +41,10 @@ impl OperationRequest {
         let found = violations(&spec.parameters_schema, &Value::Object(self.parameters.clone()));
         let reasons: Vec<Reason> = found
             .into_iter()
-            .map(|found| Violation { field: format!("parameters.{}", found.field), ..found })
+            .map(|found| match found.field.is_empty() {
+                true => found,
+                false => Violation { field: format!("parameters.{}", found.field), ..found },
+            })
             .map(|found| found.reason("parameters", Code::FieldInvalid, &next))
             .collect();
         if reasons.is_empty() { Ok(()) } else { Err(PlanRefusal::Parameters(reasons)) }

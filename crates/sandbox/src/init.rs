@@ -1,6 +1,6 @@
-//! The init process: creates the root's folders, loads units, serves its socket, and leaves no process behind.
+//! The init process: creates the root's folders, starts enabled units, serves its socket, and leaves no process behind.
 
-use std::{cell::RefCell, collections::BTreeMap, fs, net::IpAddr, os::unix::fs::PermissionsExt, rc::Rc};
+use std::{fs, net::IpAddr, os::unix::fs::PermissionsExt, rc::Rc};
 
 use camino::{Utf8Path, Utf8PathBuf};
 use gpuaas_host::sandbox::SandboxEnvironment;
@@ -11,10 +11,8 @@ use tokio::{
     task::LocalSet,
 };
 
-use crate::{journal::Journal, process, serve, unit::Unit, unit_file::UnitFile};
+use crate::{process, serve, units::Units};
 
-/// Folders of unit files; the first with a unit's file counts.
-const UNIT_FOLDERS: &[&str] = &["etc/systemd/system", "usr/local/lib/systemd/system", "lib/systemd/system"];
 /// Folders that every root has.
 const FOLDERS: &[&str] = &[
     "etc/systemd/system",
@@ -58,14 +56,6 @@ impl InitError {
     }
 }
 
-/// The state that the socket's connections share.
-pub(crate) struct Init {
-    pub(crate) environment: SandboxEnvironment,
-    units: RefCell<BTreeMap<String, Unit>>,
-    /// Journals outlive their units, so that followers get a unit's new lines when it comes back.
-    journals: RefCell<BTreeMap<String, Journal>>,
-}
-
 /// Runs a sandbox until SIGTERM, SIGINT or the end of its lifeline; then ends every process in it.
 pub async fn run(options: InitOptions) -> Result<(), InitError> {
     LocalSet::new().run_until(run_local(options)).await
@@ -78,10 +68,10 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
         tracing::warn!(%error, "cannot become a child subreaper, so orphans are not reaped");
     }
     let listener = listen(&environment.socket)?;
-    let init = Rc::new(Init { environment, units: RefCell::default(), journals: RefCell::default() });
-    init.reload();
-    for name in init.enabled() {
-        if let Some(unit) = init.unit(&name) {
+    let units = Rc::new(Units::new(environment));
+    units.reload();
+    for name in units.enabled() {
+        if let Some(unit) = units.unit(&name) {
             drop(unit.start());
         }
     }
@@ -89,7 +79,7 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
     let children = signal(SignalKind::child()).map_err(InitError::of("catch signals for", &options.root))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(InitError::of("catch signals for", &options.root))?;
     tokio::select! {
-        () = serve::run(init.clone(), listener) => {}
+        () = serve::run(units.clone(), listener) => {}
         () = process::reap_orphans(children) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -97,10 +87,10 @@ async fn run_local(options: InitOptions) -> Result<(), InitError> {
     }
     // The sender of the signal does not wait for as long as a unit may take to stop: processes that are left after the grace period are
     // killed, because none may remain.
-    let stopped = tokio::time::timeout(process::SHUTDOWN_GRACE, init.stop_all()).await;
+    let stopped = tokio::time::timeout(process::SHUTDOWN_GRACE, units.stop_all()).await;
     process::end_all(&options.root, stopped.is_ok()).await;
     // A remaining socket file would look like a running init.
-    let _ = fs::remove_file(&init.environment.socket);
+    let _ = fs::remove_file(&units.environment.socket);
     Ok(())
 }
 
@@ -164,83 +154,4 @@ fn listen(socket: &Utf8Path) -> Result<UnixListener, InitError> {
     let folder = fs::File::open(folder).map_err(fail())?;
     let short = format!("/proc/self/fd/{}/{name}", std::os::fd::AsRawFd::as_raw_fd(&folder));
     UnixListener::bind(short).map_err(fail())
-}
-
-impl Init {
-    /// Returns a unit, loaded from its file if it was not loaded yet; `None` if it has no valid file.
-    pub(crate) fn unit(&self, name: &str) -> Option<Unit> {
-        if let Some(unit) = self.units.borrow().get(name) {
-            return Some(unit.clone());
-        }
-        let file = self.load(name)?;
-        let journal = self.open_journal(name);
-        let unit = Unit::new(name, file, &self.environment, journal);
-        self.units.borrow_mut().insert(name.to_owned(), unit.clone());
-        Some(unit)
-    }
-
-    /// Returns the journal of a unit that is loaded, or was since this init started.
-    pub(crate) fn journal(&self, name: &str) -> Option<Journal> {
-        let known = self.journals.borrow().get(name).cloned();
-        known.or_else(|| self.unit(name).map(|_| self.open_journal(name)))
-    }
-
-    fn open_journal(&self, name: &str) -> Journal {
-        let open = || Journal::open(&self.environment.root.join(".sandbox/journal"), name);
-        self.journals.borrow_mut().entry(name.to_owned()).or_insert_with(open).clone()
-    }
-
-    /// Reloads the unit files; drops units that are inactive and whose file no longer exists.
-    pub(crate) fn reload(&self) {
-        self.units.borrow_mut().retain(|name, unit| match self.load(name) {
-            Some(file) => {
-                *unit.file.borrow_mut() = file;
-                true
-            }
-            None => unit.status.borrow().active != "inactive",
-        });
-    }
-
-    fn load(&self, name: &str) -> Option<UnitFile> {
-        let valid = name.ends_with(".service") && !name.contains('/');
-        let folders = UNIT_FOLDERS.iter().filter(|_| valid);
-        let text = folders
-            .map(|folder| self.environment.root.join(folder).join(name))
-            .find_map(|path| fs::read_to_string(path).ok())?;
-        match UnitFile::parse(name, &text) {
-            Ok(file) => Some(file),
-            Err(error) => {
-                tracing::warn!(unit = name, %error, "a unit file cannot be parsed");
-                None
-            }
-        }
-    }
-
-    /// Returns the names of the units that are enabled at boot.
-    pub(crate) fn enabled(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.environment.root.join(".sandbox/enabled")).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// Enables or disables a unit at boot; returns true if that changed.
-    pub(crate) fn enable(&self, name: &str, enabled: bool) -> std::io::Result<bool> {
-        let mut names = self.enabled();
-        let before = names.len();
-        names.retain(|known| known != name);
-        if enabled {
-            names.push(name.to_owned());
-        }
-        let changed = enabled != (before > names.len() - usize::from(enabled));
-        let path = self.environment.root.join(".sandbox/enabled");
-        let draft = path.with_extension("draft");
-        fs::write(&draft, names.join("\n"))?;
-        fs::rename(draft, path)?;
-        Ok(changed)
-    }
-
-    async fn stop_all(&self) {
-        let units: Vec<Unit> = self.units.borrow().values().cloned().collect();
-        let stops = units.iter().filter(|unit| !unit.is_stopped()).map(Unit::stop);
-        futures::future::join_all(stops).await;
-    }
 }

@@ -14,5 +14,6 @@ mod supervisor;
 pub mod systemctl;
 mod unit;
 mod unit_file;
+mod units;
 
 pub use init::{InitError, InitOptions, run};

@@ -15,8 +15,8 @@ use tokio::{
 use tokio_util::codec::{Framed, LinesCodec};
 
 use crate::{
-    init::Init,
     journal::{Journal, number},
+    units::Units,
 };
 
 /// Lines of a journal that are read at once.
@@ -25,14 +25,14 @@ const JOURNAL_BATCH: usize = 256;
 type Connection = Framed<UnixStream, LinesCodec>;
 
 /// Serves connections; never returns.
-pub(crate) async fn run(init: Rc<Init>, listener: UnixListener) {
+pub(crate) async fn run(units: Rc<Units>, listener: UnixListener) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let init = init.clone();
+                let units = units.clone();
                 spawn_local(async move {
                     let connection = Framed::new(stream, LinesCodec::new_with_max_length(LINE_BYTES_MAX));
-                    if let Err(error) = answer(&init, connection).await {
+                    if let Err(error) = answer(&units, connection).await {
                         tracing::debug!(error, "a connection ended early");
                     }
                 });
@@ -45,7 +45,7 @@ pub(crate) async fn run(init: Rc<Init>, listener: UnixListener) {
     }
 }
 
-async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
+async fn answer(units: &Units, mut connection: Connection) -> Result<(), String> {
     let Some(line) = connection.next().await else { return Ok(()) };
     let line = line.map_err(|error| error.to_string())?;
     let request: Request = match serde_json::from_str(&line) {
@@ -54,11 +54,11 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
     };
     let reply = match request {
         Request::DaemonReload => {
-            init.reload();
+            units.reload();
             Reply::Changed(true)
         }
-        Request::Start { unit, wait } => start(init, &unit, wait).await,
-        Request::Stop { unit } => match init.unit(&unit) {
+        Request::Start { unit, wait } => start(units, &unit, wait).await,
+        Request::Stop { unit } => match units.unit(&unit) {
             Some(unit) => {
                 let ran = !unit.is_stopped();
                 // If the supervisor has ended, there is nothing to stop.
@@ -67,18 +67,18 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
             }
             None => not_loaded(&unit),
         },
-        Request::Enable { unit, enabled } => match init.unit(&unit) {
+        Request::Enable { unit, enabled } => match units.unit(&unit) {
             Some(known) if enabled && !known.file.borrow().has_install => {
                 Reply::Refused(format!("Unit {unit} has no [Install] section."))
             }
-            Some(_) => match init.enable(&unit, enabled) {
+            Some(_) => match units.enable(&unit, enabled) {
                 Ok(changed) => Reply::Changed(changed),
                 Err(error) => Reply::Refused(error.to_string()),
             },
-            None if !enabled => Reply::Changed(init.enable(&unit, false).unwrap_or(false)),
+            None if !enabled => Reply::Changed(units.enable(&unit, false).unwrap_or(false)),
             None => Reply::NotFound(format!("Failed to enable unit: Unit file {unit} does not exist.")),
         },
-        Request::ResetFailed { unit } => match init.unit(&unit) {
+        Request::ResetFailed { unit } => match units.unit(&unit) {
             Some(known) if known.status.borrow().active != "inactive" => {
                 let failed = known.status.borrow().active == "failed";
                 let _ = known.reset().await;
@@ -86,10 +86,10 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
             }
             _ => not_loaded(&unit),
         },
-        Request::Status { unit } => Reply::Status(init.unit(&unit).map(|unit| unit.status.borrow().clone())),
-        Request::IsEnabled { unit } => Reply::Enabled(init.enabled().contains(&unit)),
-        Request::Watch { unit } => return watch(init, connection, &unit).await,
-        Request::Journal { unit, from, follow } => match init.journal(&unit) {
+        Request::Status { unit } => Reply::Status(units.unit(&unit).map(|unit| unit.status.borrow().clone())),
+        Request::IsEnabled { unit } => Reply::Enabled(units.enabled().contains(&unit)),
+        Request::Watch { unit } => return watch(units, connection, &unit).await,
+        Request::Journal { unit, from, follow } => match units.journal(&unit) {
             Some(journal) => return stream_journal(&journal, connection, from, follow).await,
             None => not_loaded(&unit),
         },
@@ -97,8 +97,8 @@ async fn answer(init: &Init, mut connection: Connection) -> Result<(), String> {
     send(&mut connection, &reply).await
 }
 
-async fn start(init: &Init, name: &str, wait: bool) -> Reply {
-    let Some(unit) = init.unit(name) else {
+async fn start(units: &Units, name: &str, wait: bool) -> Reply {
+    let Some(unit) = units.unit(name) else {
         return Reply::NotFound(format!("Failed to start {name}: Unit {name} not found."));
     };
     // A unit that is being stopped starts afterwards; only a caller that waits for the job waits for that.
@@ -144,9 +144,9 @@ async fn stream_journal(
     }
 }
 
-async fn watch(init: &Init, mut connection: Connection, name: &str) -> Result<(), String> {
+async fn watch(units: &Units, mut connection: Connection, name: &str) -> Result<(), String> {
     // Keeps only the status: the unit can be dropped when it is removed, which ends this stream.
-    let status = init.unit(name).map(|unit| unit.status.clone());
+    let status = units.unit(name).map(|unit| unit.status.clone());
     let Some(mut status) = status else { return send(&mut connection, &not_loaded(name)).await };
     loop {
         let now = status.borrow_and_update().clone();

@@ -14,7 +14,6 @@ use tokio::{
 use crate::{
     journal::{Journal, now},
     process::{self, notify_socket, spawn},
-    unit::{JobEnd, Order, Start, inactive},
     unit_file::{Exec, KillMode, Kind, Restart, UnitFile},
 };
 
@@ -28,6 +27,27 @@ const CLEAN_SIGNALS: &[Signal] = &[Signal::HUP, Signal::INT, Signal::TERM, Signa
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The wait that stands for no time limit.
 const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The result of a start job; the error is `systemctl`'s message.
+pub(crate) type JobEnd = Result<(), String>;
+
+/// An order to a unit.
+pub(crate) enum Order {
+    /// Starts the unit.
+    Start(Start),
+    /// Stops the unit; answered when it has stopped.
+    Stop(oneshot::Sender<()>),
+    /// Resets failures and the start counter; answered when done.
+    Reset(oneshot::Sender<()>),
+}
+
+/// A start order.
+pub(crate) struct Start {
+    /// Receives at once if there was anything to start.
+    pub(crate) taken: oneshot::Sender<bool>,
+    /// Receives the result of the start job.
+    pub(crate) end: oneshot::Sender<JobEnd>,
+}
 
 /// Supervises one unit.
 pub(crate) struct Supervisor {
@@ -463,5 +483,19 @@ async fn at(limit: Option<Instant>) {
     match limit {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Returns the status of a unit that has never run, or was stopped.
+pub(crate) fn inactive(name: &str) -> UnitStatus {
+    UnitStatus {
+        unit: name.to_owned(),
+        active: "inactive".to_owned(),
+        sub: "dead".to_owned(),
+        result: "success".to_owned(),
+        n_restarts: 0,
+        exec_main_status: 0,
+        main_pid: 0,
+        since: now(),
     }
 }

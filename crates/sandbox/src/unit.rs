@@ -6,13 +6,10 @@ use gpuaas_host::{UnitStatus, sandbox::SandboxEnvironment};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    journal::{Journal, now},
-    supervisor::Supervisor,
+    journal::Journal,
+    supervisor::{JobEnd, Order, Start, Supervisor, inactive},
     unit_file::UnitFile,
 };
-
-/// The result of a start job; the error is `systemctl`'s message.
-pub(crate) type JobEnd = Result<(), String>;
 
 /// A unit that the init has loaded. It is supervised until the last handle is dropped, and stopped if it still runs then.
 #[derive(Clone)]
@@ -20,24 +17,6 @@ pub(crate) struct Unit {
     pub(crate) status: watch::Receiver<UnitStatus>,
     pub(crate) file: Rc<RefCell<UnitFile>>,
     orders: mpsc::UnboundedSender<Order>,
-}
-
-/// An order to a unit.
-pub(crate) enum Order {
-    /// Starts the unit.
-    Start(Start),
-    /// Stops the unit; answered when it has stopped.
-    Stop(oneshot::Sender<()>),
-    /// Resets failures and the start counter; answered when done.
-    Reset(oneshot::Sender<()>),
-}
-
-/// A start order.
-pub(crate) struct Start {
-    /// Receives at once if there was anything to start.
-    pub(crate) taken: oneshot::Sender<bool>,
-    /// Receives the result of the start job.
-    pub(crate) end: oneshot::Sender<JobEnd>,
 }
 
 impl Unit {
@@ -76,19 +55,5 @@ impl Unit {
     /// Returns true if the unit is inactive or failed.
     pub(crate) fn is_stopped(&self) -> bool {
         matches!(self.status.borrow().active.as_str(), "inactive" | "failed")
-    }
-}
-
-/// Returns the status of a unit that has never run, or was stopped.
-pub(crate) fn inactive(name: &str) -> UnitStatus {
-    UnitStatus {
-        unit: name.to_owned(),
-        active: "inactive".to_owned(),
-        sub: "dead".to_owned(),
-        result: "success".to_owned(),
-        n_restarts: 0,
-        exec_main_status: 0,
-        main_pid: 0,
-        since: now(),
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use fs4::fs_std::FileExt;
 use gpuaas_model::ReplicaId;
 
-use crate::{error::ServerError, options::ServerOptions, sealing_key::KeyFiles};
+use crate::error::{BackupError, ServerError};
 
 /// File with the authorities' certificates, for clients on this machine.
 pub const CA_FILE: &str = "ca.pem";
@@ -18,6 +18,13 @@ pub const CA_FILE: &str = "ca.pem";
 pub(crate) const REPLICA: &str = "replica.id";
 /// The second line of [`REPLICA`].
 const MARKED: &str = "with a high-water mark";
+
+/// File name of the one-time token.
+pub(crate) const ADMIN_TOKEN: &str = "admin.token";
+/// File name of the high-water mark.
+pub(crate) const MARK: &str = "history.mark";
+/// Name of the folder in the data directory.
+pub(crate) const UNFINISHED_RESTORE: &str = "restore.unfinished";
 
 /// A locked data directory. The kernel releases the lock when this value is dropped or the process dies.
 #[derive(Debug)]
@@ -94,10 +101,14 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), ServerError> {
     rustix::fs::access(present, rustix::fs::Access::WRITE_OK).map_err(|error| refuse(error.into()))
 }
 
-/// Checks that a required sealing key exists and that existing keys are usable. Changes nothing.
-pub(crate) fn check_key(options: &ServerOptions) -> Result<(), ServerError> {
-    let files = KeyFiles::of(options)?;
-    if files.present()?.is_some() || options.sealing_key_file.is_some() { files.keys().map(drop) } else { Ok(()) }
+/// Refuses a data directory with an interrupted restore.
+pub(crate) fn refuse_unfinished_restore(data_dir: &Path) -> Result<(), ServerError> {
+    match data_dir.join(UNFINISHED_RESTORE).symlink_metadata() {
+        // Other checks report an unusable data directory.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+        Err(source) => Err(BackupError::File { path: data_dir.join(UNFINISHED_RESTORE), source }.into()),
+        Ok(_) => Err(ServerError::RestoreUnfinished { path: data_dir.to_owned() }),
+    }
 }
 
 /// Writes a file of mode 0600. It appears complete and durable or not at all.
@@ -141,7 +152,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::{ports::SystemEntropy, prior_use::StartKind};
+    use crate::{options::ServerOptions, ports::SystemEntropy, prior_use::StartKind};
 
     #[test]
     fn second_process_is_refused() {

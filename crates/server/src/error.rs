@@ -6,10 +6,60 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use gpuaas_artifacts::ArtifactError;
 use gpuaas_model::{Code, Coded};
 use gpuaas_store::{BadRow, DumpError, StoreError};
 
-use crate::backup::BackupError;
+/// Reasons why a backup cannot be written or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// A file cannot be read or written.
+    #[error("{path} cannot be read or written: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The I/O error.
+        source: std::io::Error,
+    },
+    /// The file is no backup. The error quotes nothing of it: it may be a file with secrets.
+    #[error("{path} is not a backup of GPUaaS")]
+    NotABackup {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The backup is damaged or incomplete.
+    #[error("{path} is not a complete backup: {why}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The defect, as a phrase.
+        why: String,
+    },
+    /// A sealing key cannot be read or written.
+    #[error("{0}")]
+    Key(String),
+    /// The data directory holds another sealing key than the backup.
+    #[error("{path} contains another sealing key than the backup")]
+    OtherKey {
+        /// The file of that key.
+        path: PathBuf,
+    },
+    /// The backup holds no sealing key, and none is configured.
+    #[error("the backup contains no sealing key, and none is configured")]
+    KeyRequired,
+    /// The rows cannot be written or read.
+    #[error(transparent)]
+    Rows(#[from] DumpError),
+    /// An artifact cannot be read or written.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+}
+
+impl From<StoreError> for BackupError {
+    fn from(error: StoreError) -> Self {
+        Self::Rows(error.into())
+    }
+}
 
 /// A reason why the control plane does not start, or why a `gpuaas server` command fails.
 #[derive(Debug, thiserror::Error)]
@@ -113,12 +163,12 @@ pub enum ServerError {
     /// The artifact store cannot be opened.
     #[error("artifacts: {0}")]
     Artifacts(String),
-    /// The named packages directory has no readable sum file.
+    /// The named packages directory has no readable checksum file.
     #[error("there are no packages in {folder}: {source}")]
     Packages {
         /// The directory.
         folder: PathBuf,
-        /// The I/O error for its sum file.
+        /// The I/O error for its checksum file.
         source: std::io::Error,
     },
     /// The named reimage hook is missing or not executable.

@@ -21,12 +21,14 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
-    backup::refuse_unfinished, bootstrap::keys, data_dir::write_private_for, error::ServerError,
-    options::ServerOptions, ports, prior_use, sealing_key::KeyFiles,
+    bootstrap::keys,
+    data_dir::{ADMIN_TOKEN, refuse_unfinished_restore, write_private_for},
+    error::ServerError,
+    options::ServerOptions,
+    ports, prior_use,
+    sealing_key::KeyFiles,
 };
 
-/// File name of the one-time token in the data directory.
-pub(crate) const FILE: &str = "admin.token";
 /// Setting that records that the first one-time token was made. Its value is the token's id.
 const FIRST_TOKEN_MADE: &str = "bootstrap.done";
 
@@ -142,7 +144,7 @@ pub(crate) async fn remove_when_spent(store: Store, folder: PathBuf, ports: Port
 
 /// Makes a one-time token for a user who can read the data directory and its sealing key. The control plane may be running.
 pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, ServerError> {
-    refuse_unfinished(&options.data_dir)?;
+    refuse_unfinished_restore(&options.data_dir)?;
     let ports = ports::system();
     let sealing = KeyFiles::of(options)?.keys()?;
     prior_use::require_platform(options).await?;
@@ -170,7 +172,7 @@ enum FileState {
 }
 
 async fn file_state(store: &Store, folder: &Path, now: Timestamp) -> Result<FileState, StoreError> {
-    let file = folder.join(FILE);
+    let file = folder.join(ADMIN_TOKEN);
     let Ok(text) = std::fs::read_to_string(&file) else { return Ok(FileState::Absent) };
     let sha256 = SecretText::new(text.trim().to_owned()).sha256();
     Ok(match store.read().await?.token_by_sha256(&sha256).await? {
@@ -184,14 +186,14 @@ fn write(folder: &Path, token: &TokenRecord, text: &SecretText) -> Result<OneTim
     let failed = |source| ServerError::Io { what: "writing the one-time admin token", source };
     // Root may run this while the control plane runs as another user.
     let owner = std::fs::metadata(folder).map_err(failed)?;
-    let token_file = folder.join(FILE);
+    let token_file = folder.join(ADMIN_TOKEN);
     write_private_for((owner.uid(), owner.gid()), &token_file, text.expose().as_bytes()).map_err(failed)?;
     let expires_at = token.expires_at.map(|at| at.to_string()).unwrap_or_default();
     Ok(OneTimeAdmin { token_file, expires_at })
 }
 
 fn remove(folder: &Path) {
-    let file = folder.join(FILE);
+    let file = folder.join(ADMIN_TOKEN);
     match std::fs::remove_file(&file) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             tracing::warn!(file = %file.display(), %error, "the file of a spent or expired one-time admin token could not be removed");

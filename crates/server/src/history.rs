@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     bootstrap,
-    data_dir::{self, DataDir, set_owner},
+    data_dir::{self, DataDir, MARK, set_owner},
     error::ServerError,
     first_admin::{self, OneTimeAdmin, TokenReason},
     options::ServerOptions,
@@ -25,8 +25,6 @@ use crate::{
     sealing_key::KeyFiles,
 };
 
-/// File name of the mark in the data directory.
-pub(crate) const MARK: &str = "history.mark";
 /// Interval of syncing the mark to disk while changes are made. A power cut can lose that much of it: an older mark is still true.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 

@@ -4,7 +4,7 @@ use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration}
 
 use axum::Router;
 use gpuaas_api::{Activity, HEADERS_BYTES_MAX, PeerAddress, Share, ShareError, ShareLimits, Shares};
-use gpuaas_channel::{Idle, Peer, ProxyError, ProxyProtocol};
+use gpuaas_channel::{Idle, Peer, ProxyError, ProxyProtocol, accept};
 use gpuaas_model::PeerSite;
 use hyper::{
     Request,
@@ -90,17 +90,9 @@ impl Api {
             tracing::warn!(%error, "the kernel's default limits apply to the API's connections");
         }
         loop {
-            let accepted = tokio::select! {
+            let (stream, from) = tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = listener.accept() => accepted,
-            };
-            let (stream, from) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
+                accepted = accept(&listener) => accepted,
             };
             let (api, stop) = (self.clone(), stop.clone());
             // Direct connections are counted in the order of their arrival; proxied ones once their PROXY header was read.

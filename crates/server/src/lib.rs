@@ -14,6 +14,7 @@ mod first_admin;
 mod history;
 mod https;
 mod journals;
+mod option_problems;
 mod options;
 pub mod ports;
 mod prior_use;
@@ -26,14 +27,14 @@ mod sealing_key;
 mod sockets;
 mod verify;
 
-pub use backup::{BackupError, Manifest, Restored, backup, restore};
+pub use backup::{Manifest, Restored, backup, restore};
 pub use bootstrap::api_document;
 pub use data_dir::{CA_FILE, write_private};
-pub use error::ServerError;
+pub use error::{BackupError, ServerError};
 pub use first_admin::{OneTimeAdmin, recover_admin};
 pub use gpuaas_api::{Rates, SUMS_FILE};
 pub use gpuaas_app_rke2::Deadlines;
-pub use gpuaas_artifacts::{Network, TrustedKey};
+pub use gpuaas_artifacts::{Network, SYSTEM_CA_BUNDLE, TrustedKey};
 pub use gpuaas_engine::{KeepFor, Retention, RevokedCredentials, RevokedNode};
 pub use gpuaas_store::{Finding, FindingKind};
 pub use history::{AcceptedHistory, accept_history, preview_accept_history};
@@ -99,7 +100,7 @@ pub async fn start(options: &ServerOptions) -> Result<ControlPlane, ServerError>
 async fn start_parts(options: &ServerOptions) -> Result<ControlPlane, ServerError> {
     let ports = ports::system();
     let data = DataDir::open(&options.data_dir)?;
-    backup::refuse_unfinished(data.path())?;
+    data_dir::refuse_unfinished_restore(data.path())?;
     let api_listener = bind("the API", options.listen).await?;
     let url = options
         .public_url

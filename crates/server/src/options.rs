@@ -2,11 +2,10 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-use gpuaas_api::{Rates, SUMS_FILE};
+use gpuaas_api::Rates;
 use gpuaas_app_rke2::Deadlines;
 use gpuaas_artifacts::{
     ArtifactStore, EgressPolicy, Network, SYSTEM_CA_BUNDLE, Sources, TrustedKey, Verification, Writers,
@@ -16,7 +15,7 @@ use gpuaas_engine::Retention;
 use gpuaas_store::StoreOptions;
 use gpuaas_trust::{OldestTls, SecretText};
 
-use crate::{backup, data_dir, error::ServerError};
+use crate::error::ServerError;
 
 /// File name of the SQLite database in the data directory.
 pub(crate) const LOCAL_STORE: &str = "gpuaas.db";
@@ -112,19 +111,6 @@ impl ServerOptions {
         }
     }
 
-    /// Returns the problems of these settings that can be found without starting or changing anything.
-    pub fn problems(&self) -> Vec<ServerError> {
-        let mut problems: Vec<ServerError> = Vec::new();
-        problems.extend(data_dir::check_writable(&self.data_dir).err());
-        problems.extend(backup::refuse_unfinished(&self.data_dir).err());
-        problems.extend(data_dir::check_key(self).err());
-        problems.extend(self.store().problem().map(ServerError::from));
-        problems.extend(self.packages_dir.as_deref().and_then(packages_problem));
-        problems.extend(self.reimage_hook.as_deref().and_then(hook_problem));
-        problems.extend(self.release_import_dir.as_deref().and_then(import_dir_problem));
-        problems
-    }
-
     /// Returns the location of the rows.
     pub(crate) fn store(&self) -> StoreOptions {
         let local = || format!("sqlite://{}", self.database().display());
@@ -193,33 +179,6 @@ impl ServerOptions {
     }
 }
 
-/// Checks the configured packages directory.
-fn packages_problem(folder: &Path) -> Option<ServerError> {
-    let sums = folder.join(SUMS_FILE);
-    std::fs::metadata(&sums).err().map(|source| ServerError::Packages { folder: folder.to_owned(), source })
-}
-
-/// Checks the configured reimage hook: it must be an executable file.
-fn hook_problem(program: &Path) -> Option<ServerError> {
-    let source = match std::fs::metadata(program) {
-        Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => return None,
-        Ok(_) => std::io::Error::other("it is not an executable file"),
-        Err(error) => error,
-    };
-    Some(ServerError::ReimageHook { program: program.to_owned(), source })
-}
-
-/// Checks the configured import directory: it must be an absolute path of a directory.
-fn import_dir_problem(folder: &Path) -> Option<ServerError> {
-    let problem = |source| ServerError::ImportDir { folder: folder.to_owned(), source };
-    match std::fs::metadata(folder) {
-        Ok(_) if !folder.is_absolute() => Some(problem(std::io::ErrorKind::InvalidInput.into())),
-        Ok(found) if found.is_dir() => None,
-        Ok(_) => Some(problem(std::io::ErrorKind::NotADirectory.into())),
-        Err(source) => Some(problem(source)),
-    }
-}
-
 /// Returns the host of a URL, without brackets.
 fn host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split('/').next()?;
@@ -232,17 +191,6 @@ fn host(url: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn import_directory_must_be_an_absolute_path_of_a_directory() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        std::fs::write(&file, "").unwrap();
-        assert!(import_dir_problem(folder.path()).is_none());
-        for bad in [file.as_path(), &folder.path().join("nowhere"), Path::new(".")] {
-            assert!(matches!(import_dir_problem(bad), Some(ServerError::ImportDir { .. })), "{}", bad.display());
-        }
-    }
 
     #[test]
     fn certificates_contain_every_name_of_the_control_plane() {

@@ -19,9 +19,8 @@ use gpuaas_store::Contents;
 use gpuaas_trust::SealingKeys;
 
 use crate::{
-    data_dir::{CA_FILE, DataDir, REPLICA, write_private},
+    data_dir::{ADMIN_TOKEN, CA_FILE, DataDir, MARK, REPLICA, write_private},
     error::ServerError,
-    first_admin, history,
     options::{LOCAL_STORE, ServerOptions},
     sealing_key::{self, KeyFiles},
 };
@@ -119,7 +118,7 @@ fn platform_files(options: &ServerOptions, contents: Contents) -> Vec<String> {
             left.push(name.to_owned());
         }
     };
-    for name in [REPLICA, CA_FILE, first_admin::FILE, history::MARK] {
+    for name in [REPLICA, CA_FILE, ADMIN_TOKEN, MARK] {
         note(name, folder.join(name).exists());
     }
     note(ARTIFACTS, fs::read_dir(folder.join(ARTIFACTS)).is_ok_and(|mut entries| entries.next().is_some()));
@@ -152,7 +151,7 @@ fn move_aside(folder: &Path, options: &ServerOptions, clock: &dyn Clock) -> Resu
         let store = ["", "-wal", "-shm", "-journal"].map(|suffix| format!("{LOCAL_STORE}{suffix}"));
         let keys = own_keys(options);
         let keys = keys.iter().filter_map(|key| key.file_name());
-        let others = [ARTIFACTS, FIRST_START, first_admin::FILE, history::MARK, CA_FILE, REPLICA];
+        let others = [ARTIFACTS, FIRST_START, ADMIN_TOKEN, MARK, CA_FILE, REPLICA];
         // Files that show that there was a platform come last, so that a directory moved by half still counts as used.
         for name in store.iter().map(OsStr::new).chain(keys).chain(others.iter().map(OsStr::new)) {
             move_if_exists(&folder.join(name), &into.join(name))?;

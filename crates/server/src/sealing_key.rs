@@ -290,6 +290,12 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Checks that a required sealing key exists and that existing keys are usable. Changes nothing.
+pub(crate) fn check_key(options: &ServerOptions) -> Result<(), ServerError> {
+    let files = KeyFiles::of(options)?;
+    if files.present()?.is_some() || options.sealing_key_file.is_some() { files.keys().map(drop) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;

@@ -8,7 +8,9 @@ use gpuaas_store::{ArtifactRecord, Contents, Finding, FindingKind, Store, StoreE
 use gpuaas_trust::SealingKeys;
 use serde::Serialize;
 
-use crate::{bootstrap, error::ServerError, history, options::ServerOptions, prior_use, sealing_key::KeyFiles};
+use crate::{
+    bootstrap, data_dir, error::ServerError, history, options::ServerOptions, prior_use, sealing_key::KeyFiles,
+};
 
 /// The result of a verification.
 #[derive(Clone, Debug, Serialize)]
@@ -121,7 +123,7 @@ pub(crate) async fn log_missing_artifacts(store: &Store, artifacts: &ArtifactSto
 }
 
 fn history_finding(detail: String) -> Finding {
-    Finding { kind: FindingKind::History, place: history::MARK.to_owned(), detail }
+    Finding { kind: FindingKind::History, place: data_dir::MARK.to_owned(), detail }
 }
 
 fn key_finding(detail: String) -> Finding {

@@ -9,22 +9,24 @@ use crate::join::{Join, Joined};
 use crate::kubenode::{KubeNode, Readiness};
 use crate::settings::Settings;
 use crate::version::{COMMIT, RELEASE};
-use crate::{booted, counters, kubelet_api, log, notify, runtime, server_files};
+use crate::{counters, kubelet_api, log, notify, runtime, server_files};
 
 /// Interval between the log lines that imitate a kubelet that exits at every start.
 const KUBELET_RESTART_EVERY: Duration = Duration::from_secs(5);
 
-/// Runs until the process is stopped by a signal; an error is fatal.
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+/// Checks faults and writes the first files, before anything joins.
+pub(crate) fn begin(settings: &Settings) -> anyhow::Result<Faults> {
     let faults = Faults::read(&settings.paths)?;
     log::info!("Starting rke2 agent {RELEASE} ({COMMIT})");
     if let Some(text) = faults.fatal_text(&settings.node_name, &settings.address.to_string()) {
         anyhow::bail!(text);
     }
     server_files::write_pod_security(&settings.paths)?;
-    if !settings.paths.in_sandbox() {
-        return booted::agent::run(settings, faults).await;
-    }
+    Ok(faults)
+}
+
+/// Runs on a sandbox node until the process is stopped by a signal; an error is fatal.
+pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()> {
     let join = Join::new(&settings, &faults)?;
     runtime::install(&settings.paths)?;
     let Joined { identity, .. } = join.run().await?;

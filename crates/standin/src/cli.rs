@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::booted::child;
 use crate::paths::{DEFAULT_DATA_DIR, HostPaths};
 use crate::settings::{Role, Settings};
-use crate::{agent, counters, log, server, version};
+use crate::{agent, booted, counters, log, server, version};
 
 const USAGE: &str = "rke2 (stand-in) - replaces RKE2 in tests\n\nUSAGE:\n   rke2 server|agent [--config FILE] [--KEY VALUE]...\n   \
                      rke2 --version";
@@ -59,9 +59,15 @@ fn start(role: Role, arguments: &[String]) -> anyhow::Result<()> {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let settings = Settings::load(role, arguments)?;
         let work = async {
-            match role {
-                Role::Server => server::run(settings).await,
-                Role::Agent => agent::run(settings).await,
+            let faults = match role {
+                Role::Server => server::begin(&settings)?,
+                Role::Agent => agent::begin(&settings)?,
+            };
+            match (role, settings.paths.in_sandbox()) {
+                (Role::Server, true) => server::run(settings, faults).await,
+                (Role::Server, false) => booted::server::run(settings, faults).await,
+                (Role::Agent, true) => agent::run(settings, faults).await,
+                (Role::Agent, false) => booted::agent::run(settings, faults).await,
             }
         };
         let received = tokio::select! {

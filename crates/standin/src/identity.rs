@@ -4,12 +4,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::api_client::Client;
-use crate::join::LOAD_BALANCER;
 use crate::paths::{self, HostPaths};
 use crate::pki::Leaf;
 use crate::server_files::kubeconfig;
 use crate::settings::{APISERVER_PORT, Settings};
 use crate::tls;
+
+/// The name that the server's certificate must contain. As in RKE2, whose agents reach the server through a load balancer on loopback,
+/// the certificate does not need to contain the name or address in the agent's `server` option.
+pub(crate) const LOAD_BALANCER: &str = "127.0.0.1";
 
 /// The identity of a joined node.
 pub(crate) struct Identity {

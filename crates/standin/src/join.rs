@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::api_client::{Call, Client, ClientError};
 use crate::faults::{Fault, Faults};
-use crate::identity::Identity;
+use crate::identity::{Identity, LOAD_BALANCER};
 use crate::pki::Leaf;
 use crate::settings::{SUPERVISOR_PORT, Settings};
 use crate::token::{self, Token};
@@ -22,9 +22,6 @@ use crate::{log, node_password, tls};
 
 /// The address that RKE2's agent logs: its own load balancer, which forwards to the server.
 const SHOWN: &str = "https://127.0.0.1:6444";
-/// The name that the server's certificate must contain. As in RKE2, whose agents reach the server through a load balancer on loopback,
-/// the certificate does not need to contain the name or address in the agent's `server` option.
-pub(crate) const LOAD_BALANCER: &str = "127.0.0.1";
 /// Interval between attempts to fetch and verify the server's CA.
 const VALIDATE_EVERY: Duration = Duration::from_secs(2);
 /// Minimum interval between attempts to get configuration and certificates; a random addition doubles it at most.

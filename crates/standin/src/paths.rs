@@ -10,6 +10,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 
 use camino::{Utf8Path, Utf8PathBuf};
 
+/// Path of containerd's socket with RKE2, which tools for RKE2 nodes use.
+pub(crate) const CONTAINERD_SOCKET: &str = "/run/k3s/containerd/containerd.sock";
 /// The variable in which a sandbox's init passes the sandbox's root folder.
 pub(crate) const ROOT_VARIABLE: &str = "GPUAAS_SANDBOX_ROOT";
 /// RKE2's default for `data-dir`.
@@ -61,6 +63,20 @@ impl HostPaths {
     /// A path inside the server's credential folder.
     pub(crate) fn cred(&self, relative: &str) -> Utf8PathBuf {
         self.data_dir.join("server/cred").join(relative)
+    }
+
+    /// The manifest of a static pod.
+    pub(crate) fn pod_manifest(&self, name: &str) -> Utf8PathBuf {
+        self.data("agent/pod-manifests").join(format!("{name}.yaml"))
+    }
+
+    /// Removes the manifest of a static pod, if any. The kubelet then stops the pod when it next checks the folder.
+    pub(crate) fn remove_pod_manifest(&self, name: &str) -> io::Result<()> {
+        let path = self.pod_manifest(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&path, error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::server_nodes::{self, OwnNode};
 use crate::settings::{APISERVER_PORT, SUPERVISOR_PORT, Settings};
 use crate::supervisor::{self, Supervisor};
 use crate::version::{COMMIT, RELEASE};
-use crate::{agent, booted, counters, kubelet_api, log, notify, runtime, tls};
+use crate::{agent, counters, kubelet_api, log, notify, runtime, tls};
 
 /// Interval between probes of a starting component; `/readyz` cannot be watched.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
@@ -35,12 +35,8 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Limit of etcd's health response, which is one line.
 const HEALTH_BYTES_MAX: u64 = 4096;
 
-/// Runs until the process is stopped by a signal; an error is fatal.
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
-    let faults = begin(&settings)?;
-    if !settings.paths.in_sandbox() {
-        return booted::server::run(settings, faults).await;
-    }
+/// Runs on a sandbox node until the process is stopped by a signal; an error is fatal.
+pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()> {
     let bin = runtime::install(&settings.paths)?;
     let server = ServerContext::open(&settings).await?;
     if faults.has(Fault::KubeletExited) {
@@ -53,7 +49,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
 }
 
 /// Checks faults and options and writes the first files, before any component starts.
-fn begin(settings: &Settings) -> anyhow::Result<Faults> {
+pub(crate) fn begin(settings: &Settings) -> anyhow::Result<Faults> {
     let faults = Faults::read(&settings.paths)?;
     log::info!("Starting rke2 {RELEASE} ({COMMIT})");
     if let Some(text) = faults.fatal_text(&settings.node_name, &settings.address.to_string()) {

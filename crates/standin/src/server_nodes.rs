@@ -11,7 +11,6 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::api_client::{Client, ClientError};
-use crate::booted::static_pods;
 use crate::control_plane::member_name;
 use crate::paths::HostPaths;
 use crate::settings::Settings;
@@ -54,7 +53,7 @@ impl OwnNode {
         }
         log::info!("Local Node deleted or removed from etcd cluster, cleaning up server static pods");
         for name in ["kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"] {
-            if let Err(error) = static_pods::remove(&self.paths, name) {
+            if let Err(error) = self.paths.remove_pod_manifest(name) {
                 log::error!("Failed to remove static pod {name}: {error}");
             }
         }

@@ -14,7 +14,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
@@ -75,20 +75,24 @@ pub(crate) fn server_config(leaf: &Leaf, client_ca_pem: &str) -> anyhow::Result<
     Ok(Arc::new(config))
 }
 
+/// Returns the next connection.
+pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => log::error!("accept: {error}"),
+        }
+        tokio::time::sleep(ACCEPT_RETRY).await;
+    }
+}
+
 /// Serves `app` on `listener` until the process ends; each request carries its peer's [`PeerCertificates`].
 pub(crate) async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, app: Router) {
     let (acceptor, permits) = (TlsAcceptor::from(tls), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
     loop {
         // The semaphore is never closed, so a permit always comes.
         let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                log::error!("accept: {error}");
-                tokio::time::sleep(ACCEPT_RETRY).await;
-                continue;
-            }
-        };
+        let stream = accept(&listener).await;
         let (acceptor, app) = (acceptor.clone(), app.clone());
         tokio::spawn(async move {
             let _permit = permit;

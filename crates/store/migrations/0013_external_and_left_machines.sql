@@ -10,6 +10,6 @@ alter table members_13 rename to members;
 create unique index members_allocation on members (allocation_id) where state <> 'removed';
 create index members_workload on members (workload_id);
 create index members_node on members (node_id);
--- The id of the machine that a tenant left with this node, empty if none. An enrollment under another name finds it.
-alter table nodes add column left_machine_id text not null default '';
-create index nodes_left_machine on nodes (left_machine_id) where left_machine_id <> '';
+-- Machines that tenants have left. A reimaged machine has another id, so a machine with one of these was not reimaged.
+create table left_machines (machine_id text primary key, node_id text not null references nodes (id), left_at bigint not null);
+create index left_machines_node on left_machines (node_id);

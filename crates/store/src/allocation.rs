@@ -6,11 +6,12 @@ use gpuaas_model::{AllocationId, AllocationState, Name, NodeId, ProjectId, Workl
 
 use crate::{
     error::StoreError,
+    hint::Change,
     page::Page,
     query::{document, get_parsed, int, list_of, text},
     record::AllocationRecord,
     select::Select,
-    store::{Change, Reader, Tx},
+    store::{Reader, Tx},
 };
 
 /// Selects allocations; absent conditions match all.

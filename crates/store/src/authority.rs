@@ -6,9 +6,10 @@ use gpuaas_model::KeyState;
 
 use crate::{
     error::StoreError,
+    hint::Change,
     query::{Value, get_blob, get_count, get_text, int, text},
     record::AuthorityRecord,
-    store::{Change, Reader, Tx},
+    store::{Reader, Tx},
 };
 
 pub(crate) const TABLE: &str = "authorities";

@@ -5,8 +5,6 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::store::Store;
-
 /// Totals since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounts {
@@ -40,12 +38,9 @@ impl Counters {
         self.0.changes.fetch_add(changes as u64, Ordering::Relaxed);
         self.0.commits.fetch_add(u64::from(changes > 0), Ordering::Relaxed);
     }
-}
 
-impl Store {
-    /// Returns the totals since the store was opened.
-    pub fn counts(&self) -> StoreCounts {
-        let Totals { statements, changes, commits } = &*self.counters.0;
+    pub(crate) fn totals(&self) -> StoreCounts {
+        let Totals { statements, changes, commits } = &*self.0;
         StoreCounts {
             statements: statements.load(Ordering::Relaxed),
             changes: changes.load(Ordering::Relaxed),

@@ -2,13 +2,18 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::{error::StoreError, store::Store};
+use crate::error::StoreError;
 
 /// The first damage that the database reported. It is never cleared, because nothing here repairs it.
 #[derive(Clone, Default)]
 pub(crate) struct Damage(Arc<OnceLock<String>>);
 
 impl Damage {
+    /// Returns the first damage that was recorded.
+    pub(crate) fn first(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
     /// Records a failed statement, `begin` or commit if it reports damage.
     pub(crate) fn record(&self, error: &StoreError) {
         if matches!(error, StoreError::Damaged { .. }) && self.0.set(error.to_string()).is_ok() {
@@ -17,35 +22,20 @@ impl Damage {
     }
 }
 
-impl Store {
-    /// Returns the first damage that the database reported since the store was opened.
-    pub fn damage(&self) -> Option<&str> {
-        self.damage.0.get().map(String::as_str)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{io::Seek, io::Write, path::Path, time::Instant};
 
-    use gpuaas_model::{Clock, Timestamp};
+    use gpuaas_test_support::ManualClock;
 
     use super::*;
-    use crate::StoreOptions;
-
-    struct FixedClock;
-
-    impl Clock for FixedClock {
-        fn now(&self) -> Timestamp {
-            Timestamp::from_millis(1_790_000_000_000)
-        }
-    }
+    use crate::{Store, StoreOptions};
 
     const PAGE: u64 = 4_096;
 
     async fn open(file: &Path) -> Result<Store, StoreError> {
         let url = format!("sqlite://{}", file.display());
-        Store::open(&StoreOptions { url }, Arc::new(FixedClock)).await
+        Store::open(&StoreOptions { url }, Arc::new(ManualClock::default())).await
     }
 
     async fn put(store: &Store, name: &str) -> Result<(), StoreError> {

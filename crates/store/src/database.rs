@@ -10,11 +10,14 @@ mod sqlite;
 
 pub(crate) use row::{Cell, Row, Value};
 
-use std::{borrow::Cow, path::Path};
+use std::{borrow::Cow, path::Path, time::Duration};
 
 use crate::{dialect::Dialect, error::StoreError, retry::with_retries};
 use postgres::Postgres;
 use sqlite::Sqlite;
+
+/// How long a change waits for its turn, or a reader for a connection, within this process.
+pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A connection, set up for its dialect.
 pub(crate) enum Connection {

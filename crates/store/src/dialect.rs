@@ -222,8 +222,8 @@ impl Dialect {
             (Self::Postgres, 10) => Some(include_str!("../migrations/postgres_0010_retention.sql")),
             (Self::Sqlite, 12) => Some(include_str!("../migrations/sqlite_0012_audit_workloads.sql")),
             (Self::Postgres, 12) => Some(include_str!("../migrations/postgres_0012_audit_workloads.sql")),
-            (Self::Sqlite, 13) => Some(include_str!("../migrations/sqlite_0013_left_machines.sql")),
-            (Self::Postgres, 13) => Some(include_str!("../migrations/postgres_0013_left_machines.sql")),
+            (Self::Sqlite, 13) => Some(include_str!("../migrations/sqlite_0013_external_and_left_machines.sql")),
+            (Self::Postgres, 13) => Some(include_str!("../migrations/postgres_0013_external_and_left_machines.sql")),
             (Self::Sqlite | Self::Postgres, _) => None,
         }
     }

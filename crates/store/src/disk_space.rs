@@ -5,16 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use crate::{
-    error::StoreError,
-    query::{Value, text},
-    store::Store,
-};
-
-/// Name of a row that is inserted and deleted in one change to test for free space.
-const PROBE: &str = "room";
-/// Size of an ordinary change.
-const PROBE_BYTES: u32 = 32 * 1_024;
+use crate::error::StoreError;
 
 /// Whether a change was refused because the disk is full. Only the probe clears it, because a smaller change may
 /// succeed on an almost full disk.
@@ -22,6 +13,14 @@ const PROBE_BYTES: u32 = 32 * 1_024;
 pub(crate) struct DiskFull(Arc<AtomicBool>);
 
 impl DiskFull {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
     /// Records a failed change if the disk is full.
     pub(crate) fn record(&self, error: &StoreError) {
         if matches!(error, StoreError::Full(_)) {
@@ -30,55 +29,18 @@ impl DiskFull {
     }
 }
 
-impl Store {
-    /// Returns whether the database accepts changes. Costs nothing until a change was refused because the disk is full;
-    /// from then on it tries a change that leaves no rows.
-    pub async fn accepts_changes(&self) -> Result<bool, StoreError> {
-        if !self.disk_full.0.load(Ordering::Relaxed) {
-            return Ok(true);
-        }
-        match self.try_change().await {
-            Ok(()) => {
-                self.disk_full.0.store(false, Ordering::Relaxed);
-                Ok(true)
-            }
-            Err(StoreError::Full(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn try_change(&self) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        // Bytes that cannot be compressed.
-        let bytes = (0..PROBE_BYTES).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        let insert = "insert into settings (name, value) values ($1, $2)";
-        tx.execute(insert, vec![text(PROBE), Value::Blob(bytes)]).await?;
-        tx.execute("delete from settings where name = $1", vec![text(PROBE)]).await?;
-        tx.commit().await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use gpuaas_model::{Clock, Timestamp};
+    use gpuaas_test_support::{DatabaseFile, ManualClock};
 
     use super::*;
-    use crate::StoreOptions;
-
-    struct FixedClock;
-
-    impl Clock for FixedClock {
-        fn now(&self) -> Timestamp {
-            Timestamp::from_millis(1_790_000_000_000)
-        }
-    }
+    use crate::{Store, StoreOptions, store::PROBE};
 
     /// Opens a store whose file may not grow, which makes SQLite fail as it does on a full disk.
-    async fn open_full_store(folder: &tempfile::TempDir) -> Store {
-        let url = format!("sqlite://{}", folder.path().join("store.db").display());
-        let store = Store::open(&StoreOptions { url }, Arc::new(FixedClock)).await.unwrap();
+    async fn open_full_store(database: &DatabaseFile) -> Store {
+        let store = Store::open(&StoreOptions { url: database.url() }, Arc::new(ManualClock::default())).await.unwrap();
         limit(&store, 1).await;
         store
     }
@@ -97,8 +59,8 @@ mod tests {
 
     #[tokio::test]
     async fn full_database_stays_readable_and_accepts_changes_once_it_has_space() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = open_full_store(&folder).await;
+        let database = DatabaseFile::new();
+        let store = open_full_store(&database).await;
         assert!(store.accepts_changes().await.unwrap(), "no change has met the limit yet");
         for _ in 0..3 {
             let refused = put(&store, "large").await;

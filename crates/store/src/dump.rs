@@ -18,12 +18,13 @@ use crate::{
     database::{self, Row},
     error::StoreError,
     migrate,
+    options::StoreOptions,
     query::{Value, text},
-    store::{Store, StoreOptions, Tx, prepare},
+    store::{Store, Tx, prepare},
 };
 
 /// Every dumped table, ordered so that each refers only to earlier ones.
-pub(crate) const TABLES: [&str; 24] = [
+pub(crate) const TABLES: [&str; 25] = [
     "settings",
     "authorities",
     "signing_keys",
@@ -32,6 +33,7 @@ pub(crate) const TABLES: [&str; 24] = [
     "tokens",
     "nodes",
     "node_keys",
+    "left_machines",
     "enrollments",
     "allocations",
     "artifacts",

@@ -5,10 +5,11 @@ use gpuaas_model::{StreamName, Timestamp};
 use crate::{
     dialect::Dialect,
     error::StoreError,
+    hint::Change,
     page::Page,
     query::{Row, Value, get_count, get_int, get_optional, get_parsed, get_text, int, text, text_or_empty},
     record::{EventRecord, NewEvent},
-    store::{Change, Reader, Tx},
+    store::{Reader, Tx},
 };
 
 /// The statement that takes the next number of the sequence `$1`.

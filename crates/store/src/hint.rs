@@ -7,17 +7,42 @@
 use std::{sync::Arc, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
+use gpuaas_model::{NodeId, OperationId, StreamName, TokenId};
 use sqlx::postgres::PgListener;
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use crate::{database::Connection, error::StoreError, query::text, store::Change};
+use crate::{database::Connection, error::StoreError, query::text};
 
 /// The only channel, because a database holds one store.
 const CHANNEL: &str = "gpuaas_changes";
 /// Most bytes per notification; PostgreSQL's limit is below 8,000.
 const PAYLOAD_BYTES_MAX: usize = 7_000;
+
+/// A hint that something was committed. Hints may be lost; a subscriber that must be certain reads rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// An event was appended.
+    Event {
+        /// The stream that it was appended to.
+        stream: StreamName,
+        /// Its number within that stream.
+        sequence: u64,
+    },
+    /// An operation was accepted, or its cancellation was requested.
+    Operation(OperationId),
+    /// A node, its allocation or its connection changed, and with them perhaps its rights and the access to it.
+    Node(NodeId),
+    /// A token was revoked.
+    Token(TokenId),
+    /// A task-signing key or an authority was created or changed.
+    Keys,
+    /// Another sealing key is in use, or more rows were sealed under the current one.
+    Sealing,
+    /// Hints of other processes may have been lost: anything may have changed.
+    Missed,
+}
 
 /// A listener task; aborted when the last clone of its store is dropped.
 pub(crate) type Listener = Arc<AbortOnDropHandle<()>>;

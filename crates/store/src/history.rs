@@ -9,69 +9,33 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use gpuaas_model::{Clock, Timestamp};
+use gpuaas_model::Timestamp;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::{
     audit,
     database::Connection,
-    dialect::Dialect,
     dump::{RESTORED, raise_fences},
     error::StoreError,
     inspect::{self, PLATFORM},
+    kept_mark::{
+        GET, KeptMark, NUMBER, PUT, WENT_BACK, encode_went_back, millis, missing, missing_since, number_of,
+        went_back_reason,
+    },
     mark::{Mark, MarkFile},
-    query::{Value, get_blob, get_count, get_int, int, text},
-    store::{Reader, Store, StoreOptions, Tx},
+    options::StoreOptions,
+    query::{get_blob, get_count, get_int, text},
+    store::{Reader, Store, Tx},
 };
 
 /// Setting with the generation of the history, a time in milliseconds. While it is set, processes keep marks.
 pub const GENERATION: &str = "history.generation";
-/// Setting that marks a history that went back and awaits a decision: the time of the newest evidence, and the reason.
-const WENT_BACK: &str = "history.went_back";
-
-/// Prefix of the name of a process's number in the table `streams`.
-const NUMBER: &str = "history/";
-
-/// The numbers that a commit of this process reached.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CommitNumbers {
-    number: u64,
-    audit: u64,
-}
-
-/// The state of the history as this process knows it. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct History(Arc<Inner>);
-
-struct Inner {
-    clock: Arc<dyn Clock>,
-    kept: OnceLock<KeptMark>,
-    went_back: OnceLock<WentBack>,
-}
-
-/// The reason why changes are stopped.
-#[derive(Clone)]
-struct WentBack {
-    why: String,
-    /// The time of the newest evidence that history went back.
-    latest: Timestamp,
-}
-
-struct KeptMark {
-    mark: Mutex<MarkFile>,
-    /// The name of this process's number in the store.
-    number: String,
-    generation: u64,
-    is_dirty: AtomicBool,
-    raised: Notify,
-    is_failing: AtomicBool,
-}
 
 /// The history as recorded in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,102 +67,6 @@ pub enum Comparison {
     /// The store lacks acknowledged commits; the text describes them.
     WentBack(String),
 }
-
-impl History {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Inner { clock, kept: OnceLock::new(), went_back: OnceLock::new() }))
-    }
-
-    /// Fails while changes are stopped.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
-        self.0.went_back.get().map_or(Ok(()), |back| Err(StoreError::HistoryRolledBack(back.why.clone())))
-    }
-
-    /// Raises this process's number in the transaction that is about to be committed. `changed_before` is the number of
-    /// rows that had been changed over this connection when the transaction began. Returns `None` if no mark is kept or
-    /// nothing was changed.
-    pub(crate) async fn count(
-        &self,
-        connection: &mut Connection,
-        dialect: Dialect,
-        changed_before: u64,
-    ) -> Result<Option<CommitNumbers>, StoreError> {
-        let Some(kept) = self.0.kept.get() else { return Ok(None) };
-        self.check()?;
-        let values = vec![text(&kept.number), text(WENT_BACK), int(changed_before)];
-        let Some(row) = connection.rows(dialect.count_commit(), values, 1).await?.pop() else { return Ok(None) };
-        if get_int(&row, "stops")? > 0 {
-            let found = connection.rows(GET, vec![text(WENT_BACK)], 1).await?;
-            let value = found.first().map_or(Ok(Vec::new()), |row| get_blob(row, "value"))?;
-            return Err(self.stop(went_back_reason(&value), self.0.clock.now()));
-        }
-        let counted = CommitNumbers { number: get_count(&row, "number")?, audit: get_count(&row, "audit")? };
-        let mark = kept.mark.lock().unwrap_or_else(PoisonError::into_inner).mark().clone();
-        if counted.number > mark.number {
-            return Ok(Some(counted));
-        }
-        let why = missing(&mark, counted.number.saturating_sub(1), (counted.audit, None));
-        Err(self.stop(why, mark.at))
-    }
-
-    /// Raises the mark for a finished commit, before its callers get success.
-    pub(crate) fn acknowledge(&self, counted: Option<CommitNumbers>) {
-        let (Some(kept), Some(CommitNumbers { number, audit })) = (self.0.kept.get(), counted) else { return };
-        let mut mark = kept.mark.lock().unwrap_or_else(PoisonError::into_inner);
-        // The commit is durable, and an older mark remains true.
-        match mark.raise(number, audit, self.0.clock.now()) {
-            Ok(()) => kept.is_failing.store(false, Ordering::Relaxed),
-            Err(error) if !kept.is_failing.swap(true, Ordering::Relaxed) => {
-                tracing::error!(%error, "the high-water mark cannot be written: a loss of changes may go undetected");
-            }
-            Err(_) => {}
-        }
-        if !kept.is_dirty.swap(true, Ordering::AcqRel) {
-            kept.raised.notify_one();
-        }
-    }
-
-    /// Stops changes of this process. Returns the error with which they are refused.
-    fn stop(&self, why: String, latest: Timestamp) -> StoreError {
-        if self.0.went_back.set(WentBack { why: why.clone(), latest }).is_ok() {
-            tracing::error!(
-                why,
-                "history went back: changes are refused until an operator decides; see `gpuaas server accept-history`"
-            );
-        }
-        StoreError::HistoryRolledBack(self.0.went_back.get().map_or(why, |back| back.why.clone()))
-    }
-
-    /// Records in the store that history went back, for other processes and for the next start of this one. The record
-    /// is written only to the store that went back, so replacing it with the right one leaves nothing to decide.
-    pub(crate) async fn record_went_back(&self, connection: &mut Connection, dialect: Dialect) {
-        let Some(WentBack { why, latest }) = self.0.went_back.get() else { return };
-        let left = async {
-            connection.run("rollback").await?;
-            connection.run(dialect.begin()).await?;
-            connection.execute(PUT, vec![text(WENT_BACK), encode_went_back(*latest, why)]).await?;
-            connection.run("commit").await
-        };
-        if let Err(error) = left.await {
-            tracing::error!(%error, "the store could not record that history went back");
-        }
-    }
-
-    /// Makes the mark durable if it was raised since the last call. May block.
-    fn sync(&self) -> io::Result<()> {
-        let Some(kept) = self.0.kept.get() else { return Ok(()) };
-        if !kept.is_dirty.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let file = kept.mark.lock().unwrap_or_else(PoisonError::into_inner).file();
-        file.sync_data().inspect_err(|_| kept.is_dirty.store(true, Ordering::Release))
-    }
-}
-
-/// Selects a setting's value.
-const GET: &str = "select name, value from settings where name = $1";
-/// Inserts a setting unless it exists.
-const PUT: &str = "insert into settings (name, value) values ($1, $2) on conflict do nothing";
 
 impl Store {
     /// Raises this mark with every commit from now on, and stops changes if the store's number does not exceed it.
@@ -366,26 +234,6 @@ impl HistoryPoint {
     }
 }
 
-/// Describes the commits that are missing from a store that has `number` commits of the mark's process.
-fn missing(mark: &Mark, number: u64, audit: (u64, Option<Timestamp>)) -> String {
-    let commits = mark.number.saturating_sub(number);
-    let missing = if commits == 1 { "1 commit".to_owned() } else { format!("{commits} commits") };
-    let is = if commits == 1 { "is" } else { "are" };
-    format!("{} {missing} of this process {is} missing", missing_since(mark, audit))
-}
-
-fn missing_since(mark: &Mark, (audit, at): (u64, Option<Timestamp>)) -> String {
-    let at = at.map(|at| format!(" of {at}")).unwrap_or_default();
-    format!(
-        "the store ends at audit record {audit}{at}, but this process acknowledged a change at {}, audit record {}.",
-        mark.at, mark.audit
-    )
-}
-
-fn number_of(mark: Uuid) -> String {
-    format!("{NUMBER}{mark}")
-}
-
 /// Returns whether a counter is the number of a process.
 pub(crate) fn is_number(stream: &str) -> bool {
     stream.strip_prefix(NUMBER).is_some_and(|mark| Uuid::try_parse(mark).is_ok())
@@ -396,19 +244,6 @@ fn generation(kept: &[u8]) -> Result<u64, StoreError> {
     text.parse().map_err(|_| StoreError::corrupt("settings", GENERATION, "value", format_args!("{text:?} is invalid")))
 }
 
-fn millis(at: Timestamp) -> u64 {
-    u64::try_from(at.as_millis()).unwrap_or(0)
-}
-
-fn encode_went_back(latest: Timestamp, why: &str) -> Value {
-    Value::Blob(format!("{} {why}", millis(latest)).into_bytes())
-}
-
 fn latest_evidence(value: &[u8]) -> u64 {
     String::from_utf8_lossy(value).split(' ').next().and_then(|millis| millis.parse().ok()).unwrap_or(0)
-}
-
-fn went_back_reason(value: &[u8]) -> String {
-    let text = String::from_utf8_lossy(value);
-    text.split_once(' ').map_or(text.as_ref(), |(_, why)| why).to_owned()
 }

@@ -9,9 +9,9 @@ use crate::{
     dialect::Dialect,
     error::StoreError,
     migrate,
+    options::StoreOptions,
     query::{Value, get_text},
-    sealing::SealingRecord,
-    store::StoreOptions,
+    sealing_record::SealingRecord,
 };
 
 /// The setting with the control plane's id. It is written with the first rows, so a store without it has no platform.

@@ -36,13 +36,16 @@ mod history;
 mod id_prefix;
 mod idempotency;
 mod inspect;
+mod kept_mark;
 mod lease;
+mod left_machine;
 mod mark;
 mod member;
 mod migrate;
 mod node;
 mod node_key;
 mod operation;
+mod options;
 mod page;
 mod project;
 mod query;
@@ -53,6 +56,7 @@ mod replica;
 mod restore_target;
 mod retry;
 mod sealing;
+mod sealing_record;
 mod secret;
 mod select;
 mod service_account;
@@ -64,6 +68,7 @@ mod step;
 mod store;
 mod task;
 mod token;
+mod verified_records;
 mod verify;
 mod workload;
 mod workload_parts;
@@ -78,31 +83,33 @@ pub use dump::{DumpError, RESTORE_ID, RESTORED, raised_number};
 pub use enrollment::EnrollmentTerms;
 pub use error::{EnrollmentRefusal, StoreError};
 pub use expired::Expired;
+pub use hint::Change;
 pub use history::{Comparison, GENERATION, HistoryPoint};
 pub use id_prefix::{IdKind, IdPrefix};
 pub use inspect::{Contents, PLATFORM};
 pub use mark::{FoundMark, Mark, MarkFile};
 pub use node::NodeFilter;
 pub use operation::OperationFilter;
+pub use options::StoreOptions;
 pub use page::Page;
 pub use record::{
     AccessGrantRecord, ActorToken, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuditRecord,
-    AuthorityRecord, EnrollmentRecord, EventRecord, IdempotencyRecord, LeaseRecord, MachineChange, MemberRecord,
-    NewAudit, NewEvent, NodeKeyRecord, NodeProblem, NodeRecord, OperationRecord, ProjectRecord, ReplicaRecord,
-    ReturnedMachine, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord,
-    TokenRecord, WorkloadRecord,
+    AuthorityRecord, EnrollmentRecord, EventRecord, Found, IdempotencyRecord, LeaseRecord, MachineChange, MemberRecord,
+    NewAudit, NewEvent, NodeFinding, NodeKeyRecord, NodePreflight, NodeProblem, NodeRecord, OperationRecord,
+    ProjectRecord, ReplicaRecord, ReturnedMachine, SecretRecord, ServiceAccountRecord, SessionRecord, SigningKeyRecord,
+    StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
 };
 pub use record_verifier::{ForgedRow, RecordProof};
 pub use replica::{Eviction, ReplicaLiveness};
 pub use restore_target::RestoreTarget;
 pub use retry::with_retries;
-pub use sealing::SealingRecord;
+pub use sealing_record::SealingRecord;
 pub use signing_key::StoredSigningKey;
-#[cfg(feature = "simulation")]
-pub use simulation::{CommitTiming, Gate};
 pub use sizes::{StoreSize, TableSize};
-pub use store::{Change, Reader, Store, StoreOptions, Tx};
+pub use store::{Reader, Store, Tx};
 pub use task::TaskFilter;
 pub use verify::{Finding, FindingKind, VerifiedRows};
 pub use workload::{WorkloadCounts, WorkloadFilter};
 pub use workload_parts::WorkloadParts;
+#[cfg(feature = "simulation")]
+pub use {simulation::CommitTiming, store::Gate};

@@ -4,9 +4,10 @@ use gpuaas_model::{MemberId, MemberState, MemberStateName, NodeId, WorkloadId};
 
 use crate::{
     error::StoreError,
+    hint::Change,
     query::{Value, document, get_int, text, text_or_empty},
     record::MemberRecord,
-    store::{Change, Reader, Tx},
+    store::{Reader, Tx},
 };
 
 impl Tx {

@@ -21,6 +21,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (11, include_str!("../migrations/0011_lists_by_their_conditions.sql")),
     (12, include_str!("../migrations/0012_audit_filters_and_deletion.sql")),
     (13, include_str!("../migrations/0013_external_and_left_machines.sql")),
+    (14, include_str!("../migrations/0014_superseded_operations_and_workload_names.sql")),
 ];
 
 /// The schema of a new database, which replaces the migrations up to this version: it is created directly, without

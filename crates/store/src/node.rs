@@ -7,11 +7,12 @@ use gpuaas_model::{Connectivity, Name, NodeId, NodeState};
 use crate::{
     deleted::{deleted_at_column, get_name, name_column},
     error::StoreError,
+    hint::Change,
     page::Page,
     query::{document, get_count, get_parsed, int, list_of, text},
     record::NodeRecord,
     select::Select,
-    store::{Change, Reader, Tx},
+    store::{Reader, Tx},
 };
 
 /// Selects nodes; absent conditions match all.
@@ -38,9 +39,8 @@ impl Tx {
             text(node.connectivity),
             int(node.generation),
             document(node)?,
-            text(left_machine_column(node)),
         ];
-        let sql = "insert into nodes (id, name, state, connectivity, generation, doc, left_machine_id) values ($1, $2, $3, $4, $5, $6, $7)";
+        let sql = "insert into nodes (id, name, state, connectivity, generation, doc) values ($1, $2, $3, $4, $5, $6)";
         self.execute(sql, values).await?;
         Ok(())
     }
@@ -58,10 +58,9 @@ impl Tx {
             document(&next)?,
             text(name_column(&next.name, next.id, next.deleted_at)),
             deleted_at_column(next.deleted_at),
-            text(left_machine_column(&next)),
         ];
-        let sql = "update nodes set state = $3, connectivity = $4, generation = $5, doc = $6, name = $7, deleted_at = $8, \
-                   left_machine_id = $9 where id = $1 and generation = $2";
+        let sql = "update nodes set state = $3, connectivity = $4, generation = $5, doc = $6, name = $7, deleted_at = $8 \
+                   where id = $1 and generation = $2";
         match self.execute(sql, values).await? {
             1 => {
                 self.hints.push(Change::Node(node.id));
@@ -72,23 +71,11 @@ impl Tx {
     }
 }
 
-/// Returns the value of the column `left_machine_id`; empty without a machine that a tenant left.
-pub(crate) fn left_machine_column(node: &NodeRecord) -> &str {
-    node.left_by_tenant.as_ref().and_then(|left| left.machine_id.as_deref()).unwrap_or_default()
-}
-
 impl Reader {
     /// Returns the node with this id, even if it is deleted.
     pub async fn node(&mut self, id: NodeId) -> Result<NodeRecord, StoreError> {
         let found = self.find("select id, doc from nodes where id = $1", vec![text(id)]).await?;
         found.ok_or_else(|| StoreError::not_found("node", id))
-    }
-
-    /// Returns the other nodes, deleted ones too, whose last tenant left a machine with this id, and that have not been enrolled since.
-    pub async fn nodes_left_on(&mut self, machine_id: &str, except: NodeId) -> Result<Vec<NodeRecord>, StoreError> {
-        let sql =
-            "select id, doc from nodes where left_machine_id = $1 and left_machine_id <> '' and id <> $2 order by id";
-        self.list(sql, vec![text(machine_id), text(except)]).await
     }
 
     /// Returns the nodes with these ids; leaves out ids that do not exist.

@@ -4,11 +4,12 @@ use gpuaas_model::{OperationId, OperationState, ProjectId, Timestamp, WorkloadId
 
 use crate::{
     error::StoreError,
+    hint::Change,
     page::Page,
     query::{Value, document, get_count, text},
     record::{OperationRecord, StepRecord},
     select::Select,
-    store::{Change, Reader, Tx},
+    store::{Reader, Tx},
 };
 
 /// Selects operations; absent conditions match all.

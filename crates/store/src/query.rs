@@ -1,11 +1,9 @@
-//! Statements with their values. The code of every table uses these functions to bind values and to read rows.
+//! Values of statements and columns of rows. The code of every table uses these functions to bind and to read them.
 
-use std::borrow::Cow;
-
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
 pub(crate) use crate::database::{Row, Value};
-use crate::{error::StoreError, store::Reader};
+use crate::error::StoreError;
 
 /// Returns a text value from anything printable.
 pub(crate) fn text(value: impl std::fmt::Display) -> Value {
@@ -22,7 +20,7 @@ pub(crate) fn int(value: u64) -> Value {
     Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-/// Returns a list of texts, for [`Reader::rows_with_lists`].
+/// Returns a list of texts, for [`crate::Reader::rows_with_lists`].
 pub(crate) fn list_of(items: impl IntoIterator<Item = impl std::fmt::Display>) -> Value {
     let items = items.into_iter().map(|item| serde_json::Value::String(item.to_string()));
     Value::Text(serde_json::Value::Array(items.collect()).to_string())
@@ -31,58 +29,6 @@ pub(crate) fn list_of(items: impl IntoIterator<Item = impl std::fmt::Display>) -
 /// Returns a record as JSON.
 pub(crate) fn document(record: &impl Serialize) -> Result<Value, StoreError> {
     serde_json::to_string(record).map(Value::Text).map_err(StoreError::not_serializable)
-}
-
-impl Reader {
-    /// Runs a statement and returns the number of rows that it changed. A composed statement may contain only names
-    /// that this crate defines.
-    pub(crate) async fn execute(
-        &mut self,
-        sql: impl Into<Cow<'static, str>> + Send,
-        values: Vec<Value>,
-    ) -> Result<u64, StoreError> {
-        let ran = self.connection()?.execute(sql, values).await;
-        self.record_outcome(ran)
-    }
-
-    /// Returns all rows of a statement.
-    pub(crate) async fn rows(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        self.read(sql.into(), values, usize::MAX).await
-    }
-
-    /// Returns all rows of a statement with list values: `json_each($1)` is a table with the items of the first value
-    /// in its column `value`.
-    pub(crate) async fn rows_with_lists(
-        &mut self,
-        sql: &'static str,
-        values: Vec<Value>,
-    ) -> Result<Vec<Row>, StoreError> {
-        self.read(self.dialect.with_lists(sql), values, usize::MAX).await
-    }
-
-    /// Returns the first row of a statement.
-    pub(crate) async fn row(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Option<Row>, StoreError> {
-        Ok(self.read(sql.into(), values, 1).await?.pop())
-    }
-
-    /// Returns the record in the first row's column `doc`. The statement has to yield the row's key too, for error
-    /// messages.
-    pub(crate) async fn find<T: DeserializeOwned>(
-        &mut self,
-        sql: &'static str,
-        values: Vec<Value>,
-    ) -> Result<Option<T>, StoreError> {
-        self.row(sql, values).await?.map(|row| row.record("doc")).transpose()
-    }
-
-    /// Returns the records in the column `doc` of all rows. The statement has to yield the rows' keys too.
-    pub(crate) async fn list<T: DeserializeOwned>(
-        &mut self,
-        sql: &'static str,
-        values: Vec<Value>,
-    ) -> Result<Vec<T>, StoreError> {
-        self.rows(sql, values).await?.iter().map(|row| row.record("doc")).collect()
-    }
 }
 
 /// Returns a text column.

@@ -9,10 +9,9 @@ use deadpool::{
 use futures::FutureExt;
 
 use crate::{
-    database::{Connection, Row, Value},
+    database::{Connection, Row, TURN_WAIT_MAX, Value},
     dialect::Dialect,
     error::StoreError,
-    store::TURN_WAIT_MAX,
 };
 
 /// Number of connections for reading.

@@ -14,8 +14,8 @@ pub use {
     credential::{AuthorityRecord, ServiceAccountRecord, SigningKeyRecord, TokenRecord},
     history::{ActorToken, AuditRecord, EventRecord, IdempotencyRecord, NewAudit, NewEvent},
     inventory::{
-        AllocationRecord, ArtifactRecord, EnrollmentRecord, MachineChange, NodeKeyRecord, NodeProblem, NodeRecord,
-        ProjectRecord, ReturnedMachine,
+        AllocationRecord, ArtifactRecord, EnrollmentRecord, Found, MachineChange, NodeFinding, NodeKeyRecord,
+        NodePreflight, NodeProblem, NodeRecord, ProjectRecord, ReturnedMachine,
     },
     operation::{OperationRecord, StepRecord, TaskRecord},
     replica::{LeaseRecord, ReplicaRecord, SessionRecord},

@@ -4,7 +4,7 @@
 //! Guarantees: tokens, service accounts, task-signing keys, certificate authorities and enrollments are read only here.
 //! A row whose authentication code is wrong is treated as absent wherever its record is read, and reported to subscribers.
 //! The code covers the whole record, and the columns next to it must agree with it, so no genuine record can be found,
-//! counted or revoked as another one. Exception: [`Reader::valid_token_count`] counts rows without verifying their codes.
+//! counted or revoked as another one. Exception: [`crate::Reader::valid_token_count`] counts rows without verifying their codes.
 //!
 //! Deliberately absent: the key, which never enters the store, and protection against rollback: an older version of the
 //! same row is genuine too. Records for which that matters carry their own end time. A service account whose deletion
@@ -18,15 +18,12 @@ use std::{
     },
 };
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use tokio::sync::broadcast;
 
 use crate::{
     error::StoreError,
-    page::Page,
     query::{Row, Value, get_text},
-    select::Select,
-    store::{Reader, Store, Tx},
 };
 
 /// Refused rows buffered per subscriber. A slow subscriber misses older ones; the counter includes all.
@@ -55,12 +52,12 @@ pub struct ForgedRow {
 
 /// The proof of a store, and the subscribers to refused rows.
 #[derive(Clone)]
-pub(crate) struct RecordVerifier(Arc<State>);
+pub(crate) struct RecordVerifier(pub(crate) Arc<State>);
 
-struct State {
-    proof: RwLock<Option<Arc<dyn RecordProof>>>,
-    refused: AtomicU64,
-    forged_rows: broadcast::Sender<ForgedRow>,
+pub(crate) struct State {
+    pub(crate) proof: RwLock<Option<Arc<dyn RecordProof>>>,
+    pub(crate) refused: AtomicU64,
+    pub(crate) forged_rows: broadcast::Sender<ForgedRow>,
 }
 
 impl Default for RecordVerifier {
@@ -119,85 +116,5 @@ impl RecordVerifier {
 
     pub(crate) fn proof(&self) -> Option<Arc<dyn RecordProof>> {
         self.0.proof.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// Returns whether the columns of a row agree with the record in its document.
-type MatchesRow<T> = fn(&T, &Row) -> Result<bool, StoreError>;
-
-impl Reader {
-    /// Returns the records of rows with the columns `id`, `doc` and `code`. Refuses rows with a wrong code, and rows
-    /// whose columns disagree with their record.
-    pub(crate) fn verified_records<T: DeserializeOwned>(
-        &self,
-        table: &'static str,
-        rows: impl IntoIterator<Item = Row>,
-        matches_row: MatchesRow<T>,
-    ) -> Result<Vec<T>, StoreError> {
-        let mut records = Vec::new();
-        for row in rows {
-            let Some(record) = self.record_verifier.record(table, &row, &[])? else { continue };
-            if matches_row(&record, &row)? {
-                records.push(record);
-            } else {
-                self.record_verifier.refuse(table, get_text(&row, "id")?);
-            }
-        }
-        Ok(records)
-    }
-
-    /// Returns a page of records in the order of their ids. Refused rows do not count towards the limit, so a page is
-    /// shorter than its limit only at the end of the list.
-    pub(crate) async fn verified_page<T: DeserializeOwned>(
-        &mut self,
-        table: &'static str,
-        list: &Select,
-        page: &Page,
-        matches_row: MatchesRow<T>,
-    ) -> Result<Vec<T>, StoreError> {
-        let (mut records, mut next_page) = (Vec::new(), page.clone());
-        loop {
-            let rows = self.selected(list.clone().page(&next_page)).await?;
-            next_page.after = rows.last().map(|row| get_text(row, "id")).transpose()?;
-            let is_last = rows.len() < page.size();
-            records.extend(self.verified_records(table, rows, matches_row)?);
-            if is_last || records.len() >= page.size() {
-                records.truncate(page.size());
-                return Ok(records);
-            }
-        }
-    }
-}
-
-impl Tx {
-    /// Returns the document of a record and its code as two columns, under the key that this change sees as current.
-    pub(crate) async fn doc_and_code(
-        &mut self,
-        table: &'static str,
-        record: &impl Serialize,
-        more: &[u8],
-    ) -> Result<[Value; 2], StoreError> {
-        let doc = serde_json::to_string(record).map_err(StoreError::not_serializable)?;
-        let key = self.sealing_key_id().await?;
-        let code = self.record_verifier.code(key.as_deref(), table, &doc, more)?;
-        Ok([Value::Text(doc), code])
-    }
-}
-
-impl Store {
-    /// Sets the proof for this store and all its clones. Before this call, records that need a proof can be neither
-    /// read nor written.
-    pub fn set_record_proof(&self, proof: Arc<dyn RecordProof>) {
-        *self.record_verifier.0.proof.write().unwrap_or_else(PoisonError::into_inner) = Some(proof);
-    }
-
-    /// Subscribes to rows that are refused from now on because no key proves that the platform wrote them.
-    pub fn forged_rows(&self) -> broadcast::Receiver<ForgedRow> {
-        self.record_verifier.0.forged_rows.subscribe()
-    }
-
-    /// Returns how often a row was refused since the store was opened.
-    pub fn forged_rows_refused(&self) -> u64 {
-        self.record_verifier.0.refused.load(Ordering::Relaxed)
     }
 }

@@ -10,10 +10,11 @@ use uuid::Uuid;
 
 use crate::{
     error::StoreError,
+    hint::Change,
     query::{Value, document, get_text, text},
     record::{ReplicaRecord, SessionRecord},
     retry::with_retries,
-    store::{Change, Reader, Store, Tx},
+    store::{Reader, Store, Tx},
 };
 
 /// A replica with the time left on its lease; zero if it is dead.

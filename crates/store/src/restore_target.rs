@@ -5,8 +5,9 @@ use crate::{
     error::StoreError,
     inspect::tables,
     migrate,
+    options::StoreOptions,
     query::text,
-    store::{Store, StoreOptions},
+    store::Store,
 };
 
 /// The contents of a database that matter to a restore.

@@ -159,21 +159,13 @@ impl Reader {
 mod tests {
     use std::sync::Arc;
 
-    use gpuaas_model::Clock;
+    use gpuaas_test_support::{DatabaseFile, ManualClock};
 
     use super::*;
     use crate::{
         AllocationFilter, AuditFilter, IdKind, IdPrefix, OperationFilter, Store, StoreOptions, TaskFilter,
         WorkloadFilter,
     };
-
-    struct FixedClock;
-
-    impl Clock for FixedClock {
-        fn now(&self) -> Timestamp {
-            Timestamp::from_millis(1_790_000_000_000)
-        }
-    }
 
     /// Returns the lists with conditions that must stay fast as rows of other projects, nodes, workloads or years
     /// accumulate, each with the index columns that the query plan must use.
@@ -258,11 +250,10 @@ mod tests {
 
     #[tokio::test]
     async fn filtered_pages_are_found_by_an_index() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("store.db");
-        let options = StoreOptions { url: format!("sqlite://{}", file.display()) };
-        Store::open(&options, Arc::new(FixedClock)).await.unwrap().close().await;
-        let store = rusqlite::Connection::open(&file).unwrap();
+        let database = DatabaseFile::new();
+        let options = StoreOptions { url: database.url() };
+        Store::open(&options, Arc::new(ManualClock::default())).await.unwrap().close().await;
+        let store = rusqlite::Connection::open(database.path()).unwrap();
         for (list, found_by) in lists() {
             let mut plan = store.prepare(&format!("explain query plan {}", list.sql())).unwrap();
             let steps = plan.raw_query().mapped(|row| row.get::<_, String>("detail")).collect::<Result<Vec<_>, _>>();

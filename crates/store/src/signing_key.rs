@@ -6,9 +6,10 @@ use uuid::Uuid;
 
 use crate::{
     error::StoreError,
+    hint::Change,
     query::{Value, get_blob, get_count, get_text, int, text},
     record::{SessionRecord, SigningKeyRecord},
-    store::{Change, Reader, Tx},
+    store::{Reader, Tx},
 };
 
 pub(crate) const TABLE: &str = "signing_keys";

@@ -11,8 +11,11 @@ use std::sync::Arc;
 use gpuaas_model::Clock;
 
 #[cfg(feature = "simulation")]
-use crate::store::{Simulated, StoreOptions};
-use crate::{error::StoreError, store::Store};
+use crate::{
+    error::StoreError,
+    options::StoreOptions,
+    store::{Gate, Simulated, Store},
+};
 
 /// When the store of a simulation completes a commit.
 #[cfg(feature = "simulation")]
@@ -22,18 +25,6 @@ pub enum CommitTiming {
     Immediate,
     /// When the database has finished, as in production; other tasks of the caller run meanwhile.
     Asynchronous,
-}
-
-/// Awaited before every change and every reader. An error prevents both.
-#[cfg(feature = "simulation")]
-pub type Gate = Arc<dyn Fn() -> futures::future::BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
-
-#[cfg(not(feature = "simulation"))]
-impl Store {
-    /// Returns at once: without the feature there is no gate.
-    pub(crate) async fn pass_gate(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
 }
 
 #[cfg(feature = "simulation")]
@@ -63,13 +54,5 @@ impl Store {
     pub fn with_gate(mut self, gate: Gate) -> Self {
         self.gate = Some(gate);
         self
-    }
-
-    /// Waits for the gate, if there is one.
-    pub(crate) async fn pass_gate(&self) -> Result<(), StoreError> {
-        match &self.gate {
-            Some(gate) => gate().await,
-            None => Ok(()),
-        }
     }
 }

@@ -6,74 +6,46 @@
 
 use std::{
     borrow::Cow,
-    fmt,
     fs::{OpenOptions, Permissions},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
-use gpuaas_model::{Clock, NodeId, OperationId, StreamName, TokenId};
+use gpuaas_model::Clock;
+use serde::de::DeserializeOwned;
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::{
-    address,
-    counts::Counters,
+    counts::{Counters, StoreCounts},
     damage::Damage,
     database::{Connection, Row, Value},
     dialect::Dialect,
     disk_space::DiskFull,
     error::StoreError,
-    hint::{self, Listener},
-    history::History,
+    hint::{self, Change, Listener},
+    kept_mark::History,
     migrate,
+    options::StoreOptions,
+    query::text,
     readers::{Readers, SingleStatement, Snapshot},
     record_verifier::RecordVerifier,
-    sealing::SealingRecord,
+    sealing_record::SealingRecord,
     writer::{CommitObservers, WriteTurn, Writer},
 };
 
-/// How long a change waits for its turn, or a reader for a connection, within this process.
-pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Hints buffered per subscriber. A subscriber that falls further behind has to read rows instead.
 const HINTS_KEPT: usize = 4_096;
 
-/// The location of the store.
-#[derive(Clone)]
-pub struct StoreOptions {
-    /// `sqlite:///path/to/file.db`, or `postgres://user:password@host/database?sslmode=verify-full`. Only a host of
-    /// this machine or a folder of sockets may omit that `sslmode`. A pooler in between must pool sessions, not
-    /// transactions.
-    pub url: String,
-}
+/// Name of a row that is inserted and deleted in one change to test for free space.
+pub(crate) const PROBE: &str = "room";
+/// Size of an ordinary change.
+const PROBE_BYTES: u32 = 32 * 1_024;
 
-impl fmt::Debug for StoreOptions {
-    /// Prints only the scheme: the rest of the address may hold a password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreOptions").field("url", &format_args!("{}:…", self.scheme())).finish()
-    }
-}
-
-impl StoreOptions {
-    /// Returns the error with which [`Store::open`] would refuse this address; `None` if it is acceptable. Checks that
-    /// the scheme is supported and that a database across a network has to prove its identity.
-    pub fn problem(&self) -> Option<StoreError> {
-        self.check().err()
-    }
-
-    pub(crate) fn check(&self) -> Result<Dialect, StoreError> {
-        let dialect = Dialect::of(&self.url)
-            .ok_or_else(|| StoreError::Database(format!("unsupported database scheme: {}", self.scheme())))?;
-        address::check(dialect, &self.url)?;
-        Ok(dialect)
-    }
-
-    fn scheme(&self) -> &str {
-        self.url.split(':').next().unwrap_or_default()
-    }
-}
+/// Awaited before every change and every reader. An error prevents both.
+#[cfg(feature = "simulation")]
+pub type Gate = Arc<dyn Fn() -> futures::future::BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
 
 /// The database with its writer and readers. Cheap to clone.
 #[derive(Clone)]
@@ -93,7 +65,7 @@ pub struct Store {
     pub(crate) history: History,
     pub(crate) simulated: Simulated,
     #[cfg(feature = "simulation")]
-    pub(crate) gate: Option<crate::simulation::Gate>,
+    pub(crate) gate: Option<Gate>,
 }
 
 /// Deviations for a simulation; all off outside of one.
@@ -101,30 +73,6 @@ pub struct Store {
 pub(crate) struct Simulated {
     /// Leases follow the simulated clock, and several engines in this process act as replicas.
     pub(crate) shared: bool,
-}
-
-/// A hint that something was committed. Hints may be lost; a subscriber that must be certain reads rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// An event was appended.
-    Event {
-        /// The stream that it was appended to.
-        stream: StreamName,
-        /// Its number within that stream.
-        sequence: u64,
-    },
-    /// An operation was accepted, or its cancellation was requested.
-    Operation(OperationId),
-    /// A node, its allocation or its connection changed, and with them perhaps its rights and the access to it.
-    Node(NodeId),
-    /// A token was revoked.
-    Token(TokenId),
-    /// A task-signing key or an authority was created or changed.
-    Keys,
-    /// Another sealing key is in use, or more rows were sealed under the current one.
-    Sealing,
-    /// Hints of other processes may have been lost: anything may have changed.
-    Missed,
 }
 
 /// A consistent view of all rows.
@@ -256,6 +204,57 @@ impl Store {
         }
     }
 
+    /// Returns the totals since the store was opened.
+    pub fn counts(&self) -> StoreCounts {
+        self.counters.totals()
+    }
+
+    /// Returns the first damage that the database reported since the store was opened.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.first()
+    }
+
+    /// Returns whether the database accepts changes. Costs nothing until a change was refused because the disk is full;
+    /// from then on it tries a change that leaves no rows.
+    pub async fn accepts_changes(&self) -> Result<bool, StoreError> {
+        if !self.disk_full.is_set() {
+            return Ok(true);
+        }
+        match self.try_change().await {
+            Ok(()) => {
+                self.disk_full.clear();
+                Ok(true)
+            }
+            Err(StoreError::Full(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn try_change(&self) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        // Bytes that cannot be compressed.
+        let bytes = (0..PROBE_BYTES).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let insert = "insert into settings (name, value) values ($1, $2)";
+        tx.execute(insert, vec![text(PROBE), Value::Blob(bytes)]).await?;
+        tx.execute("delete from settings where name = $1", vec![text(PROBE)]).await?;
+        tx.commit().await
+    }
+
+    /// Returns at once: without the feature there is no gate.
+    #[cfg(not(feature = "simulation"))]
+    async fn pass_gate(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Waits for the gate, if there is one.
+    #[cfg(feature = "simulation")]
+    async fn pass_gate(&self) -> Result<(), StoreError> {
+        match &self.gate {
+            Some(gate) => gate().await,
+            None => Ok(()),
+        }
+    }
+
     fn reader(&self, source: ConnectionSource) -> Reader {
         let (dialect, clock, simulated) = (self.dialect, self.clock.clone(), self.simulated);
         let (disk_full, damage, record_verifier) =
@@ -314,6 +313,56 @@ impl Reader {
             }
         };
         self.record_outcome(ran)
+    }
+
+    /// Runs a statement and returns the number of rows that it changed. A composed statement may contain only names
+    /// that this crate defines.
+    pub(crate) async fn execute(
+        &mut self,
+        sql: impl Into<Cow<'static, str>> + Send,
+        values: Vec<Value>,
+    ) -> Result<u64, StoreError> {
+        let ran = self.connection()?.execute(sql, values).await;
+        self.record_outcome(ran)
+    }
+
+    /// Returns all rows of a statement.
+    pub(crate) async fn rows(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        self.read(sql.into(), values, usize::MAX).await
+    }
+
+    /// Returns all rows of a statement with list values: `json_each($1)` is a table with the items of the first value
+    /// in its column `value`.
+    pub(crate) async fn rows_with_lists(
+        &mut self,
+        sql: &'static str,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.read(self.dialect.with_lists(sql), values, usize::MAX).await
+    }
+
+    /// Returns the first row of a statement.
+    pub(crate) async fn row(&mut self, sql: &'static str, values: Vec<Value>) -> Result<Option<Row>, StoreError> {
+        Ok(self.read(sql.into(), values, 1).await?.pop())
+    }
+
+    /// Returns the record in the first row's column `doc`. The statement has to yield the row's key too, for error
+    /// messages.
+    pub(crate) async fn find<T: DeserializeOwned>(
+        &mut self,
+        sql: &'static str,
+        values: Vec<Value>,
+    ) -> Result<Option<T>, StoreError> {
+        self.row(sql, values).await?.map(|row| row.record("doc")).transpose()
+    }
+
+    /// Returns the records in the column `doc` of all rows. The statement has to yield the rows' keys too.
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &mut self,
+        sql: &'static str,
+        values: Vec<Value>,
+    ) -> Result<Vec<T>, StoreError> {
+        self.rows(sql, values).await?.iter().map(|row| row.record("doc")).collect()
     }
 
     /// Counts a statement and records its failure: after a failed statement, the change must not commit the others.

@@ -5,11 +5,12 @@ use gpuaas_model::{ProjectId, ServiceAccountId, Timestamp, TokenId};
 
 use crate::{
     error::StoreError,
+    hint::Change,
     page::Page,
     query::{Row, Value, get_count, get_int, get_text, text, text_or_empty},
     record::TokenRecord,
     select::Select,
-    store::{Change, Reader, Tx},
+    store::{Reader, Tx},
 };
 
 pub(crate) const TABLE: &str = "tokens";

@@ -13,10 +13,11 @@ use crate::{
     dump,
     error::StoreError,
     inspect, migrate,
+    options::StoreOptions,
     query::{Value, get_count, get_int, get_text},
     record::ArtifactRecord,
     record_verifier::RecordProof,
-    store::{Store, StoreOptions},
+    store::Store,
 };
 use rows::Rows;
 

@@ -7,7 +7,7 @@ use gpuaas_model::{Health, Lifecycle, Name, ProjectId, WorkloadId};
 use crate::{
     error::StoreError,
     page::Page,
-    query::{document, get_count, get_parsed, int, list_of, text},
+    query::{Value, document, get_count, get_parsed, int, list_of, text},
     record::WorkloadRecord,
     select::Select,
     store::{Reader, Tx},
@@ -100,6 +100,17 @@ impl Reader {
     ) -> Result<Option<WorkloadRecord>, StoreError> {
         let sql = "select id, doc from workloads where project_id = $1 and name = $2 order by id desc limit 1";
         self.find(sql, vec![text(project), text(name)]).await
+    }
+
+    /// Returns the projects that have or had a workload with this name, by name. Deleted projects are left out.
+    pub async fn projects_with_workload(&mut self, name: &str, at_most: usize) -> Result<Vec<Name>, StoreError> {
+        let sql = "select distinct projects.name as name from workloads join projects on projects.id = project_id \
+                   where workloads.name = $1 and projects.deleted_at = 0 order by name limit $2";
+        self.rows(sql, vec![text(name), Value::Int(i64::try_from(at_most).unwrap_or(i64::MAX))])
+            .await?
+            .iter()
+            .map(|row| get_parsed(row, "name"))
+            .collect()
     }
 
     /// Returns a page of workloads, oldest first.

@@ -26,13 +26,12 @@ use uuid::Uuid;
 use crate::{
     counts::Counters,
     damage::Damage,
-    database::Connection,
+    database::{Connection, TURN_WAIT_MAX},
     dialect::Dialect,
     disk_space::DiskFull,
     error::StoreError,
-    hint,
-    history::{CommitNumbers, History},
-    store::{Change, TURN_WAIT_MAX},
+    hint::{self, Change},
+    kept_mark::{CommitNumbers, History},
 };
 
 /// Most changes in one group: a failed commit loses at most this many.

@@ -1,6 +1,6 @@
 //! The contract of the store: each behaviour below runs once per database backend.
 //!
-//! A behaviour is a function that takes a fresh [`World`](contract::world::World); its name is the sentence that it verifies. A
+//! A behaviour is a function that takes a fresh [`Database`](contract::database::Database); its name is the sentence that it verifies. A
 //! behaviour that is not listed here is dead code and fails the lint.
 
 #![allow(clippy::unwrap_used, reason = "each behaviour is a test; the test attribute is on the generated caller")]
@@ -12,6 +12,7 @@ mod contract {
     pub(crate) mod conflicts;
     pub(crate) mod counts;
     pub(crate) mod crash;
+    pub(crate) mod database;
     pub(crate) mod deletion;
     pub(crate) mod dumps;
     pub(crate) mod encryption;
@@ -36,7 +37,6 @@ mod contract {
     pub(crate) mod trail;
     pub(crate) mod unreadable;
     pub(crate) mod versions;
-    pub(crate) mod world;
 }
 
 macro_rules! behaviours {
@@ -45,8 +45,8 @@ macro_rules! behaviours {
             $(mod $topic {
                 $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    let world = crate::contract::world::World::$backend().await;
-                    world.run(crate::contract::$topic::$name).await;
+                    let database = crate::contract::database::Database::$backend().await;
+                    database.run(crate::contract::$topic::$name).await;
                 })+
             })+
         }
@@ -198,6 +198,7 @@ behaviours! {
         an_edited_migration_is_noticed,
         opening_again_keeps_rows_and_migrates_nothing,
         migration_fills_columns_from_documents,
+        migration_ends_operations_that_a_later_one_superseded,
         migration_removes_service_accounts_without_codes_and_their_tokens,
         migration_marks_existing_stores_as_bootstrapped,
         failed_migration_is_named_and_changes_nothing,
@@ -271,6 +272,8 @@ behaviours! {
     }
     versions {
         database_of_every_earlier_version_migrates_and_keeps_its_rows,
+        workloads_of_earlier_versions_have_endpoints,
+        machines_that_tenants_left_before_an_upgrade_are_remembered,
         audit_records_of_earlier_versions_get_their_workload,
     }
 }

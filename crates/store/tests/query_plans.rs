@@ -4,8 +4,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
-use gpuaas_model::{Clock, Timestamp};
 use gpuaas_store::{Store, StoreOptions};
+use gpuaas_test_support::{DatabaseFile, ManualClock};
 
 /// Statements that may scan a table, by their first words, and the reason.
 const SCANS: &[(&str, &str)] = &[
@@ -44,14 +44,6 @@ const SCANS: &[(&str, &str)] = &[
     ("select sequence, at from audit order by sequence desc limit 1", "reads one row"),
 ];
 
-struct FixedClock;
-
-impl Clock for FixedClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(1_790_000_000_000)
-    }
-}
-
 /// The SQL statements in this crate's source, except those that are assembled at run time.
 fn statements() -> BTreeSet<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -82,11 +74,10 @@ fn statement_that_yields_a_document_yields_the_key_of_its_row() {
 
 #[tokio::test]
 async fn statements_with_full_scans_are_listed() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("store.db");
-    let url = format!("sqlite://{}", file.display());
-    Store::open(&StoreOptions { url }, Arc::new(FixedClock)).await.unwrap().close().await;
-    let store = rusqlite::Connection::open(&file).unwrap();
+    let database = DatabaseFile::new();
+    let options = StoreOptions { url: database.url() };
+    Store::open(&options, Arc::new(ManualClock::default())).await.unwrap().close().await;
+    let store = rusqlite::Connection::open(database.path()).unwrap();
     let statements = statements();
     assert!(statements.len() > 100, "{} statements were found", statements.len());
     let mut indexes =

@@ -18,10 +18,12 @@ use x509_parser::{
 };
 use zeroize::Zeroizing;
 
+pub(crate) mod certificate_request;
+
+use self::certificate_request::{check_canonical, is_for_p256, parse_request};
 use crate::{
-    certificate_request::{check_canonical, is_for_p256, parse_request},
     digest::sha256_hex,
-    identity::{NodeIdentity, ReplicaIdentity},
+    identity::{BACKDATED, NodeIdentity, ReplicaIdentity},
 };
 
 /// Lifetime of a node's certificate. The agent renews it after two thirds.
@@ -30,8 +32,6 @@ pub const NODE_CERTIFICATE_LIFE: Duration = Duration::from_secs(24 * 3_600);
 pub const SERVER_CERTIFICATE_LIFE: Duration = Duration::from_secs(90 * 24 * 3_600);
 /// Lifetime of the authority itself.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
-/// Certificates become valid this long before they are issued, to tolerate slow clocks.
-pub(crate) const BACKDATED: Duration = Duration::from_secs(300);
 
 /// Characters per line of PEM.
 const PEM_LINE_BYTES: usize = 64;
@@ -372,8 +372,8 @@ mod tests {
     use rustls_pki_types::CertificateSigningRequestDer;
     use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
 
+    use super::certificate_request::{requested_key_sha256, tagged};
     use super::*;
-    use crate::certificate_request::{requested_key_sha256, tagged};
     use gpuaas_model::NodeId;
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);

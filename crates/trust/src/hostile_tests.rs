@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use gpuaas_model::{Entropy, NodeId, ReplicaId, TaskType, Timestamp};
+use gpuaas_model::{NodeId, ReplicaId, TaskType, Timestamp};
+use gpuaas_test_support::SeededEntropy;
 use proptest::{
     prelude::*,
     sample::Index,
@@ -15,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::{
     Authority, EnrollmentString, Envelope, NodeIdentity, NodeKey, PinnedAuthority, ReplicaIdentity, SealingKey,
-    SecretText, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement, TokenKey, sha256_hex,
-    tls::channel_client_verifier,
+    SecretText, SignedKeySet, SigningKeySet, TaskSigner, TaskStatement, TokenKey, renewal::channel_client_verifier,
+    sha256_hex,
 };
 
 /// Number of mutations per kind.
@@ -117,14 +118,6 @@ fn assert_mutations_refused(kind: &str, document: &[u8], check: impl Fn(&[u8]) -
     });
     outcome.unwrap_or_else(|error| panic!("{kind}: {error}"));
     assert!(tried.get() >= CASES, "{kind}: {}", tried.get());
-}
-
-struct Counting;
-
-impl Entropy for Counting {
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.iter_mut().zip(1..).for_each(|(byte, number)| *byte = number);
-    }
 }
 
 fn authority() -> Authority {
@@ -297,7 +290,7 @@ fn no_mutation_of_a_certificate_request_is_accepted() {
 #[test]
 fn no_mutation_of_a_token_is_accepted() {
     let key = TokenKey::new(&[1; TokenKey::BYTES]);
-    let token = key.generate("gpuaas", &Counting);
+    let token = key.generate("gpuaas", &SeededEntropy::of_seed(1));
     assert_mutations_refused("token", token.text.expose().as_bytes(), |bytes| {
         outcome_of(sha256_hex(bytes) == token.sha256)
     });

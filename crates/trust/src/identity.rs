@@ -1,9 +1,12 @@
 //! Identities of nodes and replicas in certificates: a SPIFFE-style URI that only the platform's authority writes.
 
+use std::time::Duration;
+
 use gpuaas_model::{EnrolledNode, NodeId, ReplicaId, Timestamp};
 use x509_parser::extensions::GeneralName;
 
-use crate::authority::BACKDATED;
+/// Certificates become valid this long before they are issued, to tolerate slow clocks.
+pub(crate) const BACKDATED: Duration = Duration::from_secs(300);
 
 /// Identity of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     authority::{Authority, AuthorityError, certificates_of_pem},
-    dsse::pre_authentication,
+    pre_authentication::pre_authentication,
 };
 
 /// Payload type of a signed set. The signature covers it, so that nothing else the authority signs is valid as a set.

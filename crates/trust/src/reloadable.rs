@@ -10,7 +10,7 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::tls::{TlsError, provider};
+use crate::provider::{TlsError, provider};
 
 /// Certificate and key of a listener or client. New handshakes use the newest; open connections are unaffected.
 #[derive(Debug)]

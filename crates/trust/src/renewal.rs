@@ -14,7 +14,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use crate::{
     authority::NODE_CERTIFICATE_LIFE,
     identity::{IdentityError, expires_at},
-    tls::TlsError,
+    provider::{TlsError, client_verifier},
 };
 
 /// Time after expiry during which a certificate can still be renewed.
@@ -121,6 +121,13 @@ impl ClientCertVerifier for RenewableClients {
     }
 }
 
+/// Creates a verifier that accepts client certificates of `authorities` that are valid or expired recently enough to be renewed.
+pub(crate) fn channel_client_verifier(
+    authorities: &[CertificateDer<'static>],
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    Ok(Arc::new(RenewableClients::of(client_verifier(authorities)?, authorities)?))
+}
+
 #[cfg(test)]
 mod hostile_tests {
     use rustls_pki_types::pem::PemObject;
@@ -129,7 +136,6 @@ mod hostile_tests {
     use crate::{
         authority::{Authority, NodeKey},
         identity::NodeIdentity,
-        tls::channel_client_verifier,
     };
 
     const MADE: Timestamp = Timestamp::from_millis(1_790_000_000_000);

@@ -10,15 +10,15 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::CryptoProvider,
-    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    server::danger::ClientCertVerifier,
     version::{TLS12, TLS13},
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
 
 use crate::{
     digest::{constant_time_eq, sha256_hex},
+    provider::{TlsError, provider, roots},
     reloadable::ReloadableCertificate,
-    renewal::RenewableClients,
     trusted::TrustedAuthorities,
 };
 
@@ -66,22 +66,7 @@ impl FromStr for OldestTls {
     }
 }
 
-/// A TLS configuration could not be created.
-#[derive(Debug, thiserror::Error)]
-#[error("TLS: {0}")]
-pub struct TlsError(String);
-
-impl TlsError {
-    pub(crate) fn of(error: &dyn std::fmt::Display) -> Self {
-        Self(error.to_string())
-    }
-}
-
 type Chain = Vec<CertificateDer<'static>>;
-
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
-}
 
 /// Configures the API's listener, which requests no client certificate.
 pub fn api_server_config(shown: Arc<ReloadableCertificate>, oldest: OldestTls) -> Result<ServerConfig, TlsError> {
@@ -103,28 +88,12 @@ pub fn channel_server_config(
     mutual_server_config(shown, trusted.valid_or_renewable(), &[ALPN_NODE, ALPN_FETCH])
 }
 
-/// Creates a verifier that accepts client certificates of `authorities` that are valid or expired recently enough to be renewed.
-pub(crate) fn channel_client_verifier(
-    authorities: &[CertificateDer<'static>],
-) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    Ok(Arc::new(RenewableClients::of(client_verifier(authorities)?, authorities)?))
-}
-
 /// Configures the replicas' listener. Nodes have certificates of the same authority, so the caller must check the peer's identity.
 pub fn replica_server_config(
     shown: Arc<ReloadableCertificate>,
     trusted: &Arc<TrustedAuthorities>,
 ) -> Result<ServerConfig, TlsError> {
     mutual_server_config(shown, trusted.currently_valid(), &[ALPN_REPLICA])
-}
-
-/// Creates a verifier that accepts only currently valid client certificates of `authorities`.
-pub(crate) fn client_verifier(
-    authorities: &[CertificateDer<'static>],
-) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider())
-        .build()
-        .map_err(|error| TlsError::of(&error))
 }
 
 fn mutual_server_config(
@@ -194,14 +163,6 @@ pub fn pinned_client_config(ca_sha256: &str) -> Result<ClientConfig, TlsError> {
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(PinnedAuthority::new(ca_sha256)))
         .with_no_client_auth())
-}
-
-pub(crate) fn roots(authorities: &[CertificateDer<'static>]) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for authority in authorities {
-        roots.add(authority.clone()).map_err(|error| TlsError::of(&error))?;
-    }
-    Ok(roots)
 }
 
 /// Accepts a server if its chain contains the pinned authority and that authority signed its certificate for the requested name.

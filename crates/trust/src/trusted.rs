@@ -12,7 +12,10 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use crate::tls::{TlsError, channel_client_verifier, client_verifier, provider, roots};
+use crate::{
+    provider::{TlsError, client_verifier, provider, roots},
+    renewal::channel_client_verifier,
+};
 
 /// The authorities that a listener or a dialer trusts. New handshakes use the latest set; open connections are
 /// unaffected.

@@ -3,9 +3,9 @@
 //! Prose is stripped of invisible characters and truncated with a mark. Structured data (names, lists, digests) is refused as a whole,
 //! because a part of it would mean something else.
 
-use std::net::IpAddr;
+use std::{borrow::Cow, net::IpAddr};
 
-use gpuaas_model::{CUT_MARK, is_invisible};
+use gpuaas_model::{cut, is_invisible};
 
 /// Maximum length of a name or id from a node, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
@@ -45,7 +45,7 @@ pub trait Bounded: Sized {
 /// characters are removed. It is therefore safe to show on a terminal or a page.
 pub fn one_line(text: String, bytes_max: usize) -> String {
     // Truncates very long text first, to limit the work of the scan.
-    let mut text = if text.len() > bytes_max.saturating_mul(2) { truncated(text, bytes_max) } else { text };
+    let mut text = if text.len() > bytes_max.saturating_mul(2) { cut(&text, bytes_max).into_owned() } else { text };
     if text.contains(is_invisible) {
         let seen = text.chars().filter_map(|character| match character {
             '\t' | '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}' => Some(' '),
@@ -54,15 +54,10 @@ pub fn one_line(text: String, bytes_max: usize) -> String {
         });
         text = seen.collect();
     }
-    truncated(text, bytes_max)
-}
-
-fn truncated(mut text: String, bytes_max: usize) -> String {
-    if text.len() > bytes_max {
-        text.truncate(text.floor_char_boundary(bytes_max.saturating_sub(CUT_MARK.len())));
-        text.push_str(CUT_MARK);
+    match cut(&text, bytes_max) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(cut) => cut,
     }
-    text
 }
 
 pub(crate) fn check_count(what: &'static str, count: usize, max: usize) -> Result<(), OutOfBounds> {
@@ -88,6 +83,8 @@ pub(crate) fn check_addresses(what: &'static str, all: &[String]) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
+    use gpuaas_model::CUT_MARK;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! `cargo xtask bench lab`: measurements on booted nodes, run between two inventories like any test of the lab.
 
-use crate::lab;
+use crate::lab::Checkout;
 
 /// Options of `bench lab`.
 #[derive(clap::Args)]
@@ -15,5 +15,5 @@ pub(crate) struct Options {
 
 /// Runs the benchmark.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    lab::measure(options.runs, &options.profile)
+    gpuaas_lab::measure(options.runs, &options.profile, &Checkout)
 }

@@ -4,8 +4,8 @@
 mod disk;
 mod replica;
 mod report;
+mod running;
 mod verify;
-mod world;
 
 use std::{
     fs::{File, TryLockError},
@@ -17,7 +17,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::{components, package::programs, release};
 pub(crate) use report::Report;
-use world::World;
+use running::RunningDemo;
 
 /// Options of `cargo xtask demo`.
 #[derive(clap::Args)]
@@ -98,20 +98,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         bail!("--kill-replica needs another replica to continue: add --replicas 2");
     }
     let mut report = Report::default();
-    let mut world = build_and_run(options, &mut report)?;
+    let mut running = build_and_run(options, &mut report)?;
     if !options.once {
-        println!("  The demo keeps running. In another terminal:  export GPUAAS_READY_FILE={}", world.ready_file);
+        println!("  The demo keeps running. In another terminal:  export GPUAAS_READY_FILE={}", running.ready_file);
         println!("  Ctrl-C stops everything and removes nothing; `cargo xtask demo --clean` removes target/demo.");
-        return world.wait();
+        return running.wait();
     }
     if let Some(name) = &options.sabotage {
         println!("  sabotage        {name}");
-        verify::sabotage(&world, name)?;
+        verify::sabotage(&running, name)?;
     }
-    verify::running(&world, &mut report)?;
-    world.measure(&mut report)?;
-    world.stop()?;
-    verify::stopped(&world, options.sabotage.as_deref(), &mut report)?;
+    verify::running(&running, &mut report)?;
+    running.measure(&mut report)?;
+    running.stop()?;
+    verify::stopped(&running, options.sabotage.as_deref(), &mut report)?;
     if let Some(path) = &options.report {
         std::fs::write(path, serde_json::to_vec_pretty(&report)?).with_context(|| format!("writing {path}"))?;
     }
@@ -126,14 +126,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 pub(crate) fn measured(profile: &str, programs: Option<Utf8PathBuf>, store: Store) -> anyhow::Result<Report> {
     let _lock = lock(&components::root()?.join("target/demo"))?;
     let mut report = Report::default();
-    let mut world = build_and_run(&Options { store, programs, ..Options::of_profile(profile) }, &mut report)?;
-    world.measure(&mut report)?;
-    world.stop()?;
+    let mut running = build_and_run(&Options { store, programs, ..Options::of_profile(profile) }, &mut report)?;
+    running.measure(&mut report)?;
+    running.stop()?;
     Ok(report)
 }
 
 /// Builds everything, starts a new environment, and runs the main job in it.
-fn build_and_run(options: &Options, report: &mut Report) -> anyhow::Result<World> {
+fn build_and_run(options: &Options, report: &mut Report) -> anyhow::Result<RunningDemo> {
     let profile = &options.profile;
     let folder = components::root()?.join("target/demo");
     let components = components::ensure(
@@ -145,13 +145,13 @@ fn build_and_run(options: &Options, report: &mut Report) -> anyhow::Result<World
         release::ReleaseOptions { components, node: None, rke2: None, profile: profile.clone(), out: None };
     let release = release::build(&release_options)?;
     remove(&folder)?;
-    let database = (options.store == Store::Postgres).then(world::Database::start).transpose()?;
+    let database = (options.store == Store::Postgres).then(running::Database::start).transpose()?;
     let key = release::public_key(&release)?;
     let programs = options.programs.clone().map_or_else(|| programs::folder(profile), Ok)?;
-    let mut world = World::start(&folder, &programs, kubectl, database, options.replicas, &key)?;
-    (report.agent_idle_rss_bytes, report.server_idle_rss_bytes) = world.memory()?;
-    main_job(&mut world, &release, report, options.kill_replica)?;
-    Ok(world)
+    let mut running = RunningDemo::start(&folder, &programs, kubectl, database, options.replicas, &key)?;
+    (report.agent_idle_rss_bytes, report.server_idle_rss_bytes) = running.memory()?;
+    main_job(&mut running, &release, report, options.kill_replica)?;
+    Ok(running)
 }
 
 /// Waits until no other demo of this checkout runs: they share the folder, and each removes its content at the end.
@@ -175,30 +175,35 @@ fn remove(folder: &Utf8Path) -> anyhow::Result<()> {
     }
 }
 
-fn main_job(world: &mut World, release: &Utf8PathBuf, report: &mut Report, kill_replica: bool) -> anyhow::Result<()> {
-    world.gpuaas(&["artifact", "import", "rke2", release.as_str()])?;
-    world.gpuaas(&["project", "create", world::PROJECT])?;
-    for node in world.nodes()? {
-        world.gpuaas(&["allocation", "create", "--node", &node])?;
+fn main_job(
+    running: &mut RunningDemo,
+    release: &Utf8PathBuf,
+    report: &mut Report,
+    kill_replica: bool,
+) -> anyhow::Result<()> {
+    running.gpuaas(&["artifact", "import", "rke2", release.as_str()])?;
+    running.gpuaas(&["project", "create", running::PROJECT])?;
+    for node in running.nodes()? {
+        running.gpuaas(&["allocation", "create", "--node", &node])?;
     }
-    world.await_allocations()?;
+    running.await_allocations()?;
     let began = Instant::now();
     println!("  deploy          rke2 (stand-in) · server demo-1 · agent demo-2");
-    let placed = ["--name", world::WORKLOAD, "--server", "demo-1", "--agent", "demo-2"];
+    let placed = ["--name", running::WORKLOAD, "--server", "demo-1", "--agent", "demo-2"];
     let deploy = [&["workload", "deploy", "rke2"], &placed[..]].concat();
     let deployed = match kill_replica {
-        false => world.gpuaas(&[&deploy[..], &["--wait"]].concat())?,
-        true => replica::kill_during_start(world, &deploy)?,
+        false => running.gpuaas(&[&deploy[..], &["--wait"]].concat())?,
+        true => replica::kill_during_start(running, &deploy)?,
     };
     report.take_deploy(&deployed, began.elapsed());
     report.print_deploy();
     let began = Instant::now();
-    let added = world.gpuaas(&["workload", "add-member", world::WORKLOAD, "--agent", "demo-3", "--wait"])?;
+    let added = running.gpuaas(&["workload", "add-member", running::WORKLOAD, "--agent", "demo-3", "--wait"])?;
     report.take_steps(&added);
     println!("  add member      demo-3 joined in {:.1} s", began.elapsed().as_secs_f64());
-    world.fetch_kubeconfig()?;
+    running.fetch_kubeconfig()?;
     println!("  $ kubectl --kubeconfig target/demo/kubeconfig get nodes");
-    for line in world.kubectl(&["get", "nodes"])?.lines() {
+    for line in running.kubectl(&["get", "nodes"])?.lines() {
         println!("    {line}");
     }
     Ok(())

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     report::Report,
-    world::{WORKLOAD, World},
+    running::{RunningDemo, WORKLOAD},
 };
 
 const KUBE_NODES_READY: &str = "kube_nodes_ready";
@@ -41,27 +41,27 @@ pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
 }
 
 /// Breaks the state behind one verification.
-pub(super) fn sabotage(world: &World, name: &str) -> anyhow::Result<()> {
+pub(super) fn sabotage(running: &RunningDemo, name: &str) -> anyhow::Result<()> {
     match name {
-        KUBE_NODES_READY => world.kubectl(&["delete", "node", "demo-3"]).map(|_| ()),
+        KUBE_NODES_READY => running.kubectl(&["delete", "node", "demo-3"]).map(|_| ()),
         NODES_USE_OWN_CERTIFICATES => {
-            let path = world.root("demo-1").join(AUDIT_LOG);
+            let path = running.root("demo-1").join(AUDIT_LOG);
             let forged = std::fs::read_to_string(&path)?.replace("system:node:demo-2", "system:admin");
             Ok(std::fs::write(path, forged)?)
         }
-        WORKLOAD_HEALTHY => stop_agent(world, "demo-3"),
+        WORKLOAD_HEALTHY => stop_agent(running, "demo-3"),
         KUBECONFIG_SCOPED => {
-            let admin = std::fs::read(world.root("demo-1").join("etc/rancher/rke2/rke2.yaml"))?;
-            Ok(std::fs::write(world.kubeconfig(), admin)?)
+            let admin = std::fs::read(running.root("demo-1").join("etc/rancher/rke2/rke2.yaml"))?;
+            Ok(std::fs::write(running.kubeconfig(), admin)?)
         }
         TASKS_AUDITED => {
-            stop_unit(world, "demo-2", "gpuaas-agent")?;
+            stop_unit(running, "demo-2", "gpuaas-agent")?;
             // Creates a task that is sent and never answered.
-            let _ = world.gpuaas(&["node", "ping", "demo-2"]);
+            let _ = running.gpuaas(&["node", "ping", "demo-2"]);
             Ok(())
         }
         NODE_FILES_PRIVATE => {
-            let token = world.root("demo-2").join("etc/rancher/rke2/token");
+            let token = running.root("demo-2").join("etc/rancher/rke2/token");
             Ok(std::fs::set_permissions(token, std::fs::Permissions::from_mode(0o644))?)
         }
         NOTHING_LEFT => Ok(()),
@@ -70,23 +70,23 @@ pub(super) fn sabotage(world: &World, name: &str) -> anyhow::Result<()> {
 }
 
 /// Verifications while everything runs.
-pub(super) fn running(world: &World, report: &mut Report) -> anyhow::Result<()> {
-    kube_nodes_ready(world, report);
-    nodes_use_own_certificates(world, report)?;
-    workload_healthy(world, report)?;
-    kubeconfig_scoped(world, report)?;
-    tasks_audited(world, report)?;
-    node_files_private(world, report);
+pub(super) fn running(running: &RunningDemo, report: &mut Report) -> anyhow::Result<()> {
+    kube_nodes_ready(running, report);
+    nodes_use_own_certificates(running, report)?;
+    workload_healthy(running, report)?;
+    kubeconfig_scoped(running, report)?;
+    tasks_audited(running, report)?;
+    node_files_private(running, report);
     Ok(())
 }
 
 /// Verifications after everything ended.
-pub(super) fn stopped(world: &World, sabotage: Option<&str>, report: &mut Report) -> anyhow::Result<()> {
+pub(super) fn stopped(running: &RunningDemo, sabotage: Option<&str>, report: &mut Report) -> anyhow::Result<()> {
     let mut planted = match sabotage {
-        Some(NOTHING_LEFT) => Some(plant(world)?),
+        Some(NOTHING_LEFT) => Some(plant(running)?),
         _ => None,
     };
-    let left = world.processes()?;
+    let left = running.processes()?;
     let names: Vec<String> = left.iter().map(|process| format!("{} {}", process.pid, process.command.trim())).collect();
     let evidence = if names.is_empty() { "no process names the demo's folder".to_owned() } else { names.join("; ") };
     report.verify(NOTHING_LEFT, names.is_empty(), evidence);
@@ -98,10 +98,10 @@ pub(super) fn stopped(world: &World, sabotage: Option<&str>, report: &mut Report
 }
 
 /// Leaves a process running, and waits until it is visible: the environment of a new process can be read only a moment after its start.
-fn plant(world: &World) -> anyhow::Result<Child> {
+fn plant(running: &RunningDemo) -> anyhow::Result<Child> {
     let mut planted = Command::new("sh")
         .args(["-c", "echo; read nothing"])
-        .env("GPUAAS_SANDBOX_ROOT", world.root("demo-1"))
+        .env("GPUAAS_SANDBOX_ROOT", running.root("demo-1"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -111,9 +111,9 @@ fn plant(world: &World) -> anyhow::Result<Child> {
     Ok(planted)
 }
 
-fn kube_nodes_ready(world: &World, report: &mut Report) {
+fn kube_nodes_ready(running: &RunningDemo, report: &mut Report) {
     let seen =
-        world.kubectl(&["get", "nodes", "-o", "json"]).and_then(|json| Ok(serde_json::from_str::<Value>(&json)?));
+        running.kubectl(&["get", "nodes", "-o", "json"]).and_then(|json| Ok(serde_json::from_str::<Value>(&json)?));
     let nodes = match seen {
         Ok(list) => list.get("items").and_then(Value::as_array).cloned().unwrap_or_default(),
         Err(error) => return report.verify(KUBE_NODES_READY, false, error.to_string()),
@@ -133,9 +133,9 @@ fn kube_nodes_ready(world: &World, report: &mut Report) {
 }
 
 /// Verifies in the apiserver's audit log that each node wrote its own KubeNode and Lease with its own certificate.
-fn nodes_use_own_certificates(world: &World, report: &mut Report) -> anyhow::Result<()> {
+fn nodes_use_own_certificates(running: &RunningDemo, report: &mut Report) -> anyhow::Result<()> {
     let log =
-        std::fs::read_to_string(world.root("demo-1").join(AUDIT_LOG)).context("reading the apiserver's audit log")?;
+        std::fs::read_to_string(running.root("demo-1").join(AUDIT_LOG)).context("reading the apiserver's audit log")?;
     let records: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let mut missing = Vec::new();
     for node in ["demo-1", "demo-2", "demo-3"] {
@@ -160,8 +160,8 @@ fn nodes_use_own_certificates(world: &World, report: &mut Report) -> anyhow::Res
     Ok(())
 }
 
-fn workload_healthy(world: &World, report: &mut Report) -> anyhow::Result<()> {
-    let detail = world.gpuaas(&["workload", "show", WORKLOAD])?;
+fn workload_healthy(running: &RunningDemo, report: &mut Report) -> anyhow::Result<()> {
+    let detail = running.gpuaas(&["workload", "show", WORKLOAD])?;
     let text = |path: &str| detail.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (lifecycle, health) = (text("/workload/lifecycle"), text("/workload/health"));
     let members = detail.get("members").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -172,21 +172,21 @@ fn workload_healthy(world: &World, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// Verifies that the delivered file has a ServiceAccount's token and no client key, and that only its owner can read it.
-fn kubeconfig_scoped(world: &World, report: &mut Report) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(world.kubeconfig())?;
-    let mode = std::fs::metadata(world.kubeconfig())?.permissions().mode() & 0o777;
-    let who = world.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).unwrap_or_default();
+fn kubeconfig_scoped(running: &RunningDemo, report: &mut Report) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(running.kubeconfig())?;
+    let mode = std::fs::metadata(running.kubeconfig())?.permissions().mode() & 0o777;
+    let who = running.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).unwrap_or_default();
     let ok = mode == 0o600 && !text.contains("client-key-data") && who.starts_with("system:serviceaccount:");
     report.verify(KUBECONFIG_SCOPED, ok, format!("mode {mode:o}, acts as {who:?}"));
     Ok(())
 }
 
 /// Verifies that every sent task has a key, a digest and both of its audit records.
-fn tasks_audited(world: &World, report: &mut Report) -> anyhow::Result<()> {
-    let tasks = world.gpuaas(&["task", "list"])?;
+fn tasks_audited(running: &RunningDemo, report: &mut Report) -> anyhow::Result<()> {
+    let tasks = running.gpuaas(&["task", "list"])?;
     let tasks = tasks.as_array().cloned().unwrap_or_default();
     let count = |action: &str| -> anyhow::Result<usize> {
-        let records = world.gpuaas_of_platform(&["audit", "list", "--action", action])?;
+        let records = running.gpuaas_of_platform(&["audit", "list", "--action", action])?;
         Ok(records.as_array().map_or(0, Vec::len))
     };
     let (sent, ended) = (count("task.dispatch")?, count("task.complete")?);
@@ -198,12 +198,12 @@ fn tasks_audited(world: &World, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn node_files_private(world: &World, report: &mut Report) {
+fn node_files_private(running: &RunningDemo, report: &mut Report) {
     let mut open = Vec::new();
     let mut seen = 0;
     for node in ["demo-1", "demo-2", "demo-3"] {
         for file in ["etc/rancher/rke2/config.yaml", "etc/rancher/rke2/token", "var/lib/gpuaas-agent/identity.json"] {
-            let path = world.root(node).join(file);
+            let path = running.root(node).join(file);
             match std::fs::metadata(&path).map(|metadata| metadata.permissions().mode() & 0o777) {
                 Ok(0o600) => seen += 1,
                 Ok(mode) => open.push(format!("{node}:/{file} is {mode:o}")),
@@ -216,10 +216,10 @@ fn node_files_private(world: &World, report: &mut Report) {
 }
 
 /// Stops the distribution's agent service on a node and waits until the platform notices.
-fn stop_agent(world: &World, node: &str) -> anyhow::Result<()> {
-    stop_unit(world, node, "rke2-agent")?;
+fn stop_agent(running: &RunningDemo, node: &str) -> anyhow::Result<()> {
+    stop_unit(running, node, "rke2-agent")?;
     for _ in 0..200 {
-        let detail = world.gpuaas(&["workload", "show", WORKLOAD])?;
+        let detail = running.gpuaas(&["workload", "show", WORKLOAD])?;
         if detail.pointer("/workload/health").and_then(Value::as_str) == Some("degraded") {
             return Ok(());
         }
@@ -228,8 +228,8 @@ fn stop_agent(world: &World, node: &str) -> anyhow::Result<()> {
     bail!("the workload did not become degraded in time")
 }
 
-fn stop_unit(world: &World, node: &str, unit: &str) -> anyhow::Result<()> {
-    let root = world.root(node);
+fn stop_unit(running: &RunningDemo, node: &str, unit: &str) -> anyhow::Result<()> {
+    let root = running.root(node);
     let status = Command::new(root.join(".sandbox/bin/systemctl"))
         .args(["stop", unit])
         .env("GPUAAS_SANDBOX_ROOT", &root)

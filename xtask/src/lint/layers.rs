@@ -73,8 +73,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     // outside the product: no crate above may depend on these
     ("gpuaas-standin", &[]),
     ("gpuaas-postgres-server", &[]),
+    ("gpuaas-test-support", &["gpuaas-model"]),
+    ("gpuaas-lab", &["gpuaas-api-types"]),
     ("gpuaas-host-contract", &["gpuaas-host", "gpuaas-sandbox"]),
-    ("xtask", &["gpuaas-api-types", "gpuaas-client", "gpuaas-model", "gpuaas-postgres-server", "gpuaas-store"]),
+    (
+        "xtask",
+        &["gpuaas-api-types", "gpuaas-client", "gpuaas-lab", "gpuaas-model", "gpuaas-postgres-server", "gpuaas-store"],
+    ),
 ];
 
 /// Lists every dependency that the table does not allow and every crate that it does not contain.

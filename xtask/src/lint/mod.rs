@@ -1,5 +1,6 @@
 //! Checks of form: rustfmt, clippy, and project rules that they cannot express.
 
+mod circles;
 mod layers;
 mod merges;
 mod paths;
@@ -24,6 +25,7 @@ pub(crate) fn form() -> anyhow::Result<()> {
     shell::run("rustfmt", &mut shell::cargo(&["fmt", "--all", "--check"]))?;
     let findings: Vec<String> = [
         layers::check()?,
+        circles::check()?,
         size::check()?,
         purity::check()?,
         merges::check()?,
@@ -41,7 +43,8 @@ pub(crate) fn form() -> anyhow::Result<()> {
     scripts::check()?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     shell::run("clippy", &mut shell::cargo(&clippy))?;
-    let links = ["doc", "--workspace", "--no-deps", "--document-private-items", "--locked", "--quiet"];
+    let links =
+        ["doc", "--workspace", "--all-features", "--no-deps", "--document-private-items", "--locked", "--quiet"];
     shell::run("links in doc comments", &mut shell::cargo(&links))?;
     // Missing operations are detected by a test that combines API, command line and client.
     let coverage = [

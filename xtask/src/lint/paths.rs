@@ -1,5 +1,5 @@
-//! Checks that the paths and links of documents, and the paths in comments, lead to files of this repository, and that links lead from
-//! `README.md` to every page.
+//! Checks that the paths and links of documents, and the paths in lines of comments, lead to files of this repository, and that links lead
+//! from `README.md` to every page. A path is one of this repository if its first folder exists.
 
 use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 
@@ -11,9 +11,20 @@ use crate::shell;
 const PLACEHOLDERS: [&str; 3] = ["NAME", "CODE", "FILE"];
 /// Folders of a crate. A path that begins with a crate and one of these lacks its beginning.
 const CRATE_FOLDERS: [&str; 4] = ["src", "tests", "benches", "migrations"];
-/// Extensions of source files with the text that begins their comments.
-const COMMENTS: [(&str, &str); 6] =
-    [("rs", "//"), ("go", "//"), ("js", "//"), ("sh", "# "), ("toml", "# "), ("service", "# ")];
+/// Endings of source files with the text that begins their comments.
+const COMMENTS: [(&str, &str); 11] = [
+    (".rs", "//"),
+    (".go", "//"),
+    (".js", "//"),
+    (".ts", "//"),
+    (".sh", "# "),
+    (".py", "# "),
+    (".toml", "# "),
+    (".yml", "# "),
+    (".yaml", "# "),
+    (".service", "# "),
+    (".ci/run", "# "),
+];
 
 /// The page from which links lead to all others, and the folder of those.
 const START: &str = "README.md";
@@ -31,18 +42,22 @@ pub(super) fn check() -> anyhow::Result<Vec<String>> {
     let mut findings = Vec::new();
     let mut documents = Vec::new();
     for file in files {
-        let extension = Path::new(&file).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        if extension == "md" {
+        if file.ends_with(".md") {
             let text = std::fs::read_to_string(shell::root().join(&file))?;
             findings.extend(tree.broken_in_document(&file, &text));
             documents.push((file, text));
-        } else if let Some((_, marker)) = COMMENTS.iter().find(|(known, _)| *known == extension) {
+        } else if let Some(marker) = comment_marker(&file) {
             let text = std::fs::read_to_string(shell::root().join(&file))?;
             findings.extend(tree.broken_in_comments(&file, &text, marker));
         }
     }
     findings.extend(unlinked(&documents));
     Ok(findings)
+}
+
+/// Returns the text that begins comments of a source file; `None` for other files.
+fn comment_marker(file: &str) -> Option<&'static str> {
+    COMMENTS.iter().find(|(ending, _)| file.ends_with(ending)).map(|(_, marker)| *marker)
 }
 
 /// The files and folders of the repository, relative to its root.
@@ -168,6 +183,16 @@ mod tests {
     fn renamed_file_in_a_comment_is_found_and_one_in_code_is_not() {
         let text = "//! See `docs/b.md`, docs/a.md.\n    // in crates/engine/src/engine.rs (xtask/src/none.rs)\nlet x = \"docs/c.md\";\n";
         assert_eq!(named(&tree().broken_in_comments("a.rs", text, "//")), ["docs/b.md", "xtask/src/none.rs"]);
+    }
+
+    #[test]
+    fn comments_of_every_kind_of_source_are_read() {
+        for file in ["deploy.ts", "deploy.py", "config.yml", "chart.yaml", ".ci/run"] {
+            let marker = comment_marker(file).unwrap_or_else(|| panic!("{file} is not read"));
+            let found = tree().broken_in_comments(file, &format!("{marker} See docs/b.md.\n"), marker);
+            assert_eq!(named(&found), ["docs/b.md"], "{file}");
+        }
+        assert_eq!(comment_marker("LICENSE"), None);
     }
 
     #[test]

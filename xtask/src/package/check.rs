@@ -4,11 +4,9 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use camino::Utf8Path;
+use gpuaas_lab::EXPOSURE_TENTHS_MAX;
 
 use crate::shell;
-
-/// Highest permitted exposure level of the control plane's unit, in tenths: 3.0.
-pub(crate) const EXPOSURE_TENTHS_MAX: u8 = 30;
 
 /// Runs lintian over the packages and `systemd-analyze security` over the units; prints a note for a tool that is not installed.
 pub(super) fn run(folder: &Utf8Path) -> anyhow::Result<()> {

@@ -8,11 +8,6 @@ use camino::Utf8Path;
 use super::{Version, commit_time, stage, stage::Stage};
 use crate::{shell, tools};
 
-/// The enrollment script. Packages contain it too, so that it is available for a removal.
-pub(crate) const SCRIPT: &str = "crates/api/src/routes/install/install.sh";
-/// The maintainer, as in `Cargo.toml`.
-pub(crate) const MAINTAINER: &str = "GPUaaS maintainers <maintainers@gpuaas.dev>";
-
 /// Builds the package of a crate from the staged files.
 pub(crate) fn build(stage: &Stage, of: &str, version: &Version, is_quick: bool, into: &Utf8Path) -> anyhow::Result<()> {
     let deb: PathBuf = tools::cargo_deb()?;

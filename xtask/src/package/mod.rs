@@ -7,7 +7,7 @@
 //! Deliberately absent: other architectures than this machine's, keys (the operator supplies one), and publishing.
 
 mod archive;
-pub(crate) mod check;
+mod check;
 mod debian;
 pub(crate) mod programs;
 mod stage;

@@ -5,11 +5,16 @@ use std::{fs, io::Write, process::Command};
 use anyhow::Context;
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::{Version, archive::Entry, commit_time, debian, programs, programs::Programs, sums};
+use super::{Version, archive::Entry, commit_time, programs, programs::Programs, sums};
 use crate::shell;
 
 /// Folder name below cargo's target folder; `cargo deb` treats it as a profile.
 pub(crate) const FOLDER: &str = "packaged";
+
+/// The enrollment script. Packages contain it too, so that it is available for a removal.
+const SCRIPT: &str = "crates/api/src/routes/install/install.sh";
+/// The maintainer, as in `Cargo.toml`.
+const MAINTAINER: &str = "GPUaaS maintainers <maintainers@gpuaas.dev>";
 
 /// The staging folder.
 pub(crate) struct Stage {
@@ -65,7 +70,7 @@ impl Stage {
             &[
                 ("bin/gpuaas-agent", 0o755, fs::read(self.folder.join("gpuaas-agent"))?),
                 ("lib/systemd/system/gpuaas-agent.service", 0o644, in_usr_local(&unit, "gpuaas-agent")?.into_bytes()),
-                ("share/gpuaas-agent/install.sh", 0o755, fs::read(shell::root().join(debian::SCRIPT))?),
+                ("share/gpuaas-agent/install.sh", 0o755, fs::read(shell::root().join(SCRIPT))?),
             ],
         )
     }
@@ -111,7 +116,7 @@ fn changelog(package: &str, version: &Version) -> anyhow::Result<Vec<u8>> {
     let text = format!(
         "{package} ({}) stable; urgency=medium\n\n  * See CHANGELOG.md of this version.\n\n -- {}  {at}\n",
         version.debian(),
-        debian::MAINTAINER,
+        MAINTAINER,
     );
     gzipped(text.as_bytes())
 }
@@ -153,10 +158,8 @@ mod tests {
 
     #[test]
     fn removing_the_agent_removes_every_fix() {
-        let (package, script) = (
-            include_str!("../../../packaging/agent/postrm"),
-            fs::read_to_string(shell::root().join(debian::SCRIPT)).unwrap(),
-        );
+        let (package, script) =
+            (include_str!("../../../packaging/agent/postrm"), fs::read_to_string(shell::root().join(SCRIPT)).unwrap());
         let all: Vec<&str> = FixKind::ALL.iter().map(|fix| fix.path()).collect();
         assert_eq!((fixes(package), fixes(&script)), (all.clone(), all));
     }

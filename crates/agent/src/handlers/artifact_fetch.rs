@@ -36,7 +36,7 @@ pub(crate) fn content_id(artifact: &ArtifactRef) -> Result<ContentId, TaskFailur
 pub(crate) async fn run(task: ArtifactFetch, context: Context) -> Result<ArtifactFetched, TaskFailure> {
     let mut done = ArtifactFetched { fetched_bytes: 0, reused_bytes: 0 };
     for artifact in &task.artifacts {
-        if context.host.has_content(&staged(artifact)?, content_id(artifact)?).await.map_err(host_failed)? {
+        if context.host.files().has_content(&staged(artifact)?, content_id(artifact)?).await.map_err(host_failed)? {
             done.reused_bytes += artifact.size_bytes;
         } else {
             done.fetched_bytes += refetch(artifact, &context).await?;
@@ -48,13 +48,13 @@ pub(crate) async fn run(task: ArtifactFetch, context: Context) -> Result<Artifac
 /// Removes whatever is staged in the artifact's place, and fetches the artifact.
 pub(crate) async fn refetch(artifact: &ArtifactRef, context: &Context) -> Result<u64, TaskFailure> {
     let path = staged(artifact)?;
-    context.host.remove(&path).await.map_err(host_failed)?;
+    context.host.files().remove(&path).await.map_err(host_failed)?;
     context.report_progress(format!("fetching {}", artifact.name));
     let part = path.with_extension("part");
     let fetched = stage(artifact, &path, &part, context).await;
-    // The part that a full disk cut off is removed, because it would keep the disk full.
+    // After `disk_full`, the partial file is removed: it occupies the space.
     if fetched.as_ref().is_err_and(|failure| failure.code == Code::DiskFull) {
-        context.host.remove(&part).await.map_err(host_failed)?;
+        context.host.files().remove(&part).await.map_err(host_failed)?;
     }
     fetched
 }
@@ -67,14 +67,14 @@ async fn stage(
 ) -> Result<u64, TaskFailure> {
     let (file, have) = open_partial_file(artifact, part, context).await.map_err(host_failed)?;
     let fetched = if have < artifact.size_bytes { download(artifact, file, have, context).await? } else { 0 };
-    if !context.host.has_content(part, content_id(artifact)?).await.map_err(host_failed)? {
+    if !context.host.files().has_content(part, content_id(artifact)?).await.map_err(host_failed)? {
         // The next attempt must not build on these bytes.
-        context.host.remove(part).await.map_err(host_failed)?;
+        context.host.files().remove(part).await.map_err(host_failed)?;
         let message = format!("the fetched file {} does not have the digest {}", artifact.name, artifact.sha256);
         return Err(TaskFailure::new(Code::ArtifactDigestMismatch, message));
     }
-    context.host.sync(part).await.map_err(host_failed)?;
-    context.host.rename(part, path).await.map_err(host_failed)?;
+    context.host.files().sync(part).await.map_err(host_failed)?;
+    context.host.files().rename(part, path).await.map_err(host_failed)?;
     Ok(fetched)
 }
 
@@ -88,9 +88,9 @@ async fn open_partial_file(
     context: &Context,
 ) -> Result<(Writer, u64), HostError> {
     let host = &context.host;
-    match host.append(part).await {
+    match host.files().append(part).await {
         Ok(file) => {
-            let have = host.size(part).await?.unwrap_or(0);
+            let have = host.files().size(part).await?.unwrap_or(0);
             if have <= artifact.size_bytes {
                 return Ok((file, have));
             }
@@ -100,8 +100,8 @@ async fn open_partial_file(
         }
         Err(error) => return Err(error),
     }
-    host.remove(part).await?;
-    Ok((host.append(part).await?, 0))
+    host.files().remove(part).await?;
+    Ok((host.files().append(part).await?, 0))
 }
 
 async fn download(
@@ -164,7 +164,7 @@ mod tests {
         let task = ArtifactFetch { artifacts: vec![artifact.clone()] };
         // It is fetched again, from a control plane that does not exist.
         assert_eq!(run(task.clone(), context(&host)).await.unwrap_err().code, Code::ServerUnreachable);
-        assert!(!host.exists(&path).await.unwrap());
+        assert!(!host.files().exists(&path).await.unwrap());
 
         let (_folder, host) = sandbox(&[(path.as_str(), "good bytes")]);
         let done = run(task, context(&host)).await.unwrap();

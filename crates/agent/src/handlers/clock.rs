@@ -23,7 +23,7 @@ pub(crate) async fn clock_sync(host: &Arc<dyn Host>, tree: &Tree) -> ClockSync {
     }
     let mut by = None;
     for unit in TIME_SERVICES {
-        if matches!(host.unit(unit).await, Ok(Some(status)) if status.is_running()) {
+        if matches!(host.units().unit(unit).await, Ok(Some(status)) if status.is_running()) {
             by = Some(unit.trim_end_matches(".service").to_owned());
             break;
         }
@@ -35,7 +35,7 @@ fn sync_state(by: Option<String>, synchronized: Option<bool>) -> ClockSync {
     match (synchronized, by) {
         (Some(true), by) => ClockSync::Synchronized { by },
         (Some(false), Some(by)) => ClockSync::NotYet { by },
-        (Some(false), None) => ClockSync::ByNobody,
+        (Some(false), None) => ClockSync::NoTimeService,
         (None, _) => ClockSync::Unknown,
     }
 }
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(sync_state(chrony(), Some(true)), ClockSync::Synchronized { by: chrony() });
         assert_eq!(sync_state(None, Some(true)), ClockSync::Synchronized { by: None });
         assert_eq!(sync_state(chrony(), Some(false)), ClockSync::NotYet { by: "chrony".into() });
-        assert_eq!(sync_state(None, Some(false)), ClockSync::ByNobody);
+        assert_eq!(sync_state(None, Some(false)), ClockSync::NoTimeService);
         assert_eq!((sync_state(chrony(), None), sync_state(None, None)), (ClockSync::Unknown, ClockSync::Unknown));
     }
 }

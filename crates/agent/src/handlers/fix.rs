@@ -1,4 +1,4 @@
-//! `host.fix`: writes the file of a fix and applies it. Values come from the fix alone and are only raised: a higher present value stays.
+//! `host.fix`: writes the file of a fix and applies it. A value becomes the fix's, unless the present one is higher.
 
 use camino::Utf8Path;
 use gpuaas_host::{Changed, FileSpec, survey};
@@ -12,7 +12,7 @@ pub(crate) async fn run(task: Fix, context: Context) -> Result<Fixed, TaskFailur
     let (sysctls, modules) = (wanted_sysctls(task.kind, &context)?, wanted_modules(task.kind, &context)?);
     let path = Utf8Path::new(task.kind.path());
     let content = file(task.kind, &sysctls, &modules).into_bytes();
-    let written = context.host.write(&FileSpec { path: path.to_owned(), mode: 0o644, content }).await;
+    let written = context.host.files().write(&FileSpec { path: path.to_owned(), mode: 0o644, content }).await;
     let mut changed = written.map_err(host_failed)?;
     let mut applied = Vec::new();
     for module in modules {
@@ -42,7 +42,7 @@ struct SysctlTarget {
 
 /// Returns those parameters of the fix that this kernel has.
 fn wanted_sysctls(kind: FixKind, context: &Context) -> Result<Vec<SysctlTarget>, TaskFailure> {
-    let tree = context.host.tree();
+    let tree = context.host.inventory().tree();
     let mut wanted = Vec::new();
     for &(name, least) in kind.sysctls() {
         let Some(present) = tree.sysctl(name) else { continue };
@@ -63,7 +63,7 @@ fn wanted_sysctls(kind: FixKind, context: &Context) -> Result<Vec<SysctlTarget>,
 /// Returns those modules of the fix that are present or can be loaded: a file that names others would fail at every boot.
 fn wanted_modules(kind: FixKind, context: &Context) -> Result<Vec<&'static str>, TaskFailure> {
     use survey::ModuleState as S;
-    let tree = context.host.tree();
+    let tree = context.host.inventory().tree();
     let mut wanted = Vec::new();
     for &module in kind.modules() {
         match survey::module_state(&tree, module) {
@@ -80,7 +80,7 @@ fn wanted_modules(kind: FixKind, context: &Context) -> Result<Vec<&'static str>,
 
 /// Returns the content of the file, in the form that systemd reads at boot.
 fn file(kind: FixKind, sysctls: &[SysctlTarget], modules: &[&str]) -> String {
-    let mut text = format!("# Written by gpuaas-agent (fix {kind}). Remove this file to undo the fix.\n");
+    let mut text = format!("# Written by gpuaas-agent (fix {kind}). To undo the fix, remove this file and reboot.\n");
     for SysctlTarget { name, value, .. } in sysctls {
         text.push_str(&format!("{name} = {value}\n"));
     }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!((instances.before.as_deref(), instances.now.as_str()), (Some("128"), "8192"));
         let file = std::fs::read_to_string(folder.path().join("etc/sysctl.d/60-gpuaas-inotify.conf")).unwrap();
         assert!(file.contains("fs.inotify.max_user_instances = 8192\n"), "{file}");
-        assert_eq!(host.tree().sysctl("fs.inotify.max_user_instances").as_deref(), Some("8192"));
+        assert_eq!(host.inventory().tree().sysctl("fs.inotify.max_user_instances").as_deref(), Some("8192"));
         let again = run(Fix { kind: FixKind::Inotify }, test_host::context(&host)).await.unwrap();
         assert_eq!((again.changed, again.applied.len()), (false, 0));
     }
@@ -141,7 +141,11 @@ mod tests {
             "{file}"
         );
         for module in ["overlay", "br_netfilter"] {
-            assert_eq!(survey::module_state(&host.tree(), module), survey::ModuleState::Present, "{module}");
+            assert_eq!(
+                survey::module_state(&host.inventory().tree(), module),
+                survey::ModuleState::Present,
+                "{module}"
+            );
         }
     }
 

@@ -7,13 +7,14 @@ use gpuaas_host::{
     Command,
     survey::{self, Tree, WriteLimits},
 };
-use gpuaas_wire::task::{GpuFacts, Inspect, Inspection, MachineFacts, Measure, Preflight, TaskFailure, WriteLatency};
+use gpuaas_wire::task::{GpuFacts, Inspect, Inspection, Measure, TaskFailure, WriteLatency};
 
-use super::{clock, preflight};
+use super::{
+    machine::{data_dir, machine_facts},
+    preflight,
+};
 use crate::context::{Context, host_failed};
 
-/// Data folder if the task names none.
-const DATA_DIR: &str = "/var/lib";
 /// NVIDIA's own program; its first run after a boot takes seconds if no daemon keeps the driver loaded.
 const NVIDIA_SMI: &str = "/usr/bin/nvidia-smi";
 const NVIDIA_SMI_TIMEOUT: Duration = Duration::from_secs(20);
@@ -21,8 +22,8 @@ const NVIDIA_SMI_TIMEOUT: Duration = Duration::from_secs(20);
 /// Collects the facts, and measures and runs the preflight if the task requests it.
 pub(crate) async fn run(task: Inspect, context: Context) -> Result<Inspection, TaskFailure> {
     let host = &context.host;
-    let facts = host.facts().await.map_err(host_failed)?;
-    let tree = host.tree();
+    let facts = host.inventory().facts().await.map_err(host_failed)?;
+    let tree = host.inventory().tree();
     let folder = data_dir(task.preflight.as_ref());
     let mut machine = machine_facts(&context, &tree, folder).await;
     machine.gpus = survey::gpus(&tree);
@@ -49,33 +50,6 @@ pub(crate) async fn run(task: Inspect, context: Context) -> Result<Inspection, T
     Ok(Inspection { facts, machine: Some(machine), preflight })
 }
 
-/// Returns the data folder that the preflight's requirements name, or the default.
-pub(crate) fn data_dir(preflight: Option<&Preflight>) -> &str {
-    let wants = preflight.and_then(|preflight| preflight.wants.as_ref());
-    wants.map(|wants| wants.data_dir.as_str()).filter(|folder| !folder.is_empty()).unwrap_or(DATA_DIR)
-}
-
-/// Returns the facts of a machine, without its GPUs, whose driver may take seconds to answer, and without the measured ones.
-pub(crate) async fn machine_facts(context: &Context, tree: &Tree, folder: &str) -> MachineFacts {
-    let cpus = survey::cpus(tree);
-    let mut name_servers = survey::resolver(tree).unwrap_or_default().name_servers;
-    name_servers.truncate(MachineFacts::NAME_SERVERS_MAX);
-    MachineFacts {
-        cpu_model: cpus.model,
-        cpu_sockets: cpus.sockets,
-        cpu_cores: cpus.cores,
-        swap_bytes: survey::swap_bytes(tree),
-        product: survey::product(tree),
-        gpu_driver: survey::driver_version(tree),
-        gpus: Vec::new(),
-        file_systems: survey::file_systems(tree),
-        data_disk: survey::data_disk(tree, folder),
-        default_route: survey::default_route(tree),
-        name_servers,
-        clock: clock::clock_sync(&context.host, tree).await,
-    }
-}
-
 /// Measures the latency of writes on a thread for blocking work: it blocks for at most half a second.
 async fn measure_writes(tree: &Tree, folder: &str) -> Result<Option<WriteLatency>, TaskFailure> {
     let (tree, folder) = (tree.clone(), folder.to_owned());
@@ -89,7 +63,7 @@ async fn measure_writes(tree: &Tree, folder: &str) -> Result<Option<WriteLatency
 /// Returns the GPUs' memory as NVIDIA's program prints it: lines of a bus address and MiB. Empty if the program is missing or does not
 /// answer: the other facts come from the bus.
 async fn gpu_memory(context: &Context) -> String {
-    if !context.host.exists(NVIDIA_SMI.into()).await.unwrap_or(false) {
+    if !context.host.files().exists(NVIDIA_SMI.into()).await.unwrap_or(false) {
         return String::new();
     }
     let arguments = ["--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"].map(str::to_owned).into();

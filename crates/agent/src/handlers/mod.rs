@@ -5,6 +5,7 @@ pub(crate) mod artifact_fetch;
 mod clock;
 pub(crate) mod fix;
 pub(crate) mod inspect;
+mod machine;
 mod mounts;
 pub(crate) mod noop;
 pub(crate) mod preflight;

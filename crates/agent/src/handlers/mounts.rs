@@ -17,7 +17,7 @@ pub(crate) async fn under(host: &Arc<dyn Host>, prefixes: &[String]) -> Result<V
         }
         None => prefix.clone(),
     };
-    let mounts = host.mounts(&prefixes.iter().map(folder).collect::<Vec<_>>()).await?;
+    let mounts = host.inventory().mounts(&prefixes.iter().map(folder).collect::<Vec<_>>()).await?;
     Ok(mounts.into_iter().filter(|mount| prefixes.iter().any(|prefix| is_under(mount, prefix))).collect())
 }
 

@@ -25,7 +25,8 @@ const UNIT_FOLDERS: [&str; 6] = [
     "/lib/systemd/system",
 ];
 
-/// Processes and ports end a moment after what ended them, so the check is repeated until they have, or until the time for it is over.
+/// Checks for residue. Repeats the check until processes and listeners have ended, or the settle time is over: they end a moment after
+/// what ended them.
 pub(crate) async fn run(task: Residue, context: Context) -> Result<ResidueReport, TaskFailure> {
     let settle_until = tokio::time::Instant::now() + SETTLE_TIMEOUT.min(context.time_left() / 2);
     loop {
@@ -44,7 +45,7 @@ async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport
     let mut found = Found::default();
     // Every app stages artifacts, so the staging directory is always checked.
     for path in task.paths.iter().map(String::as_str).chain([STAGING]) {
-        match host.exists(Utf8Path::new(path)).await {
+        match host.files().exists(Utf8Path::new(path)).await {
             Ok(true) => found.item(ResidueKind::Path, path.to_owned()),
             Ok(false) => {}
             // The check does not follow a link: it reports the link.
@@ -55,7 +56,7 @@ async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport
     for mount in mounts::under(host, &task.mount_prefixes).await.map_err(host_failed)? {
         found.item(ResidueKind::Mount, mount);
     }
-    let listeners = host.listeners().await.map_err(host_failed)?;
+    let listeners = host.inventory().listeners().await.map_err(host_failed)?;
     for listener in listeners.iter().filter(|listener| is_on_one_of(&task.ports, &task.udp_ports, listener)) {
         found.item(ResidueKind::Port, describe(listener));
     }
@@ -64,13 +65,13 @@ async fn find_residue(task: &Residue, context: &Context) -> Result<ResidueReport
     }
     // Without a prefix no process can match, so the processes are not listed; the same holds for links and rules.
     if !(task.process_prefixes.is_empty() && task.group_prefixes.is_empty()) {
-        found.processes(host.processes(&[]).await.map_err(host_failed)?, task);
+        found.processes(host.inventory().processes(&[]).await.map_err(host_failed)?, task);
     }
     if !task.link_prefixes.is_empty() {
-        found.links(host.links().await.map_err(host_failed)?, &task.link_prefixes);
+        found.links(host.inventory().links().await.map_err(host_failed)?, &task.link_prefixes);
     }
     if !task.firewall_marks.is_empty() {
-        found.rules(host.firewall_rules(&task.firewall_marks).await);
+        found.rules(host.inventory().firewall_rules(&task.firewall_marks).await);
     }
     found.report.items.truncate(ResidueReport::ITEMS_MAX);
     Ok(found.report)
@@ -82,10 +83,10 @@ async fn units(task: &Residue, context: &Context) -> Result<Vec<String>, TaskFai
     let host = &context.host;
     let mut present = Vec::new();
     for unit in &task.units {
-        let Some(status) = host.unit(unit).await.map_err(host_failed)? else { continue };
+        let Some(status) = host.units().unit(unit).await.map_err(host_failed)? else { continue };
         let mut is_present = status.active != "inactive";
         for folder in UNIT_FOLDERS.map(Utf8Path::new) {
-            is_present = is_present || host.exists(&folder.join(unit)).await.map_err(host_failed)?;
+            is_present = is_present || host.files().exists(&folder.join(unit)).await.map_err(host_failed)?;
         }
         if is_present {
             present.push(unit.clone());

@@ -9,14 +9,14 @@ use crate::context::{Context, host_failed};
 
 /// Writes the files that differ.
 pub(crate) async fn run(task: Rke2Configure, context: Context) -> Result<Rke2Configured, TaskFailure> {
-    context.host.make_folder(Utf8Path::new("/etc/rancher/rke2"), 0o700).await.map_err(host_failed)?;
+    context.host.files().make_folder(Utf8Path::new("/etc/rancher/rke2"), 0o700).await.map_err(host_failed)?;
     let mut changed = secret_file(&task.token, Rke2Configure::TOKEN_PATH, &context).await?;
     if let Some(token) = &task.agent_token {
         changed = changed.or(secret_file(token, Rke2Configure::AGENT_TOKEN_PATH, &context).await?);
     }
     // The configuration is written last, so that RKE2 always finds the files that the configuration names.
     let file = FileSpec { path: Rke2Configure::CONFIG_PATH.into(), mode: 0o600, content: task.config.into_bytes() };
-    changed = changed.or(context.host.write(&file).await.map_err(host_failed)?);
+    changed = changed.or(context.host.files().write(&file).await.map_err(host_failed)?);
     Ok(Rke2Configured { changed: changed == Changed::Yes })
 }
 
@@ -25,5 +25,5 @@ async fn secret_file(secret: &SecretRef, path: &str, context: &Context) -> Resul
     let bytes =
         bytes.map_err(|error| TaskFailure::new(Code::ServerUnreachable, format!("fetching a secret: {error}")))?;
     let file = FileSpec { path: path.into(), mode: 0o600, content: bytes.to_vec() };
-    context.host.write(&file).await.map_err(host_failed)
+    context.host.files().write(&file).await.map_err(host_failed)
 }

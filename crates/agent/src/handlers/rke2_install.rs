@@ -2,7 +2,7 @@
 //!
 //! Guarantees: the installed bytes have the digests that the task names, checked where no other process can change them. The archive, about
 //! 50 MB, is read from one descriptor into memory, checked there and unpacked from there. Of each image archive, about a gigabyte, an
-//! unnamed copy is checked and then put in place ([`gpuaas_host::Host::copy_verified`]).
+//! unnamed copy is checked and then put in place ([`gpuaas_host::Files::copy_verified`]).
 
 use std::io::{ErrorKind, Read};
 
@@ -29,13 +29,13 @@ pub(crate) async fn run(task: Rke2Install, context: Context) -> Result<Rke2Insta
     let files = unpack(&archive(&task.archive, &context).await?)?;
     let mut files_written = 0;
     for file in &files {
-        files_written += u32::from(context.host.write(file).await.map_err(host_failed)? == Changed::Yes);
+        files_written += u32::from(context.host.files().write(file).await.map_err(host_failed)? == Changed::Yes);
     }
-    context.host.make_folder(Utf8Path::new(IMAGES), 0o755).await.map_err(host_failed)?;
+    context.host.files().make_folder(Utf8Path::new(IMAGES), 0o755).await.map_err(host_failed)?;
     for artifact in &task.images {
         files_written += u32::from(image(artifact, &context).await? == Changed::Yes);
     }
-    context.host.daemon_reload().await.map_err(host_failed)?;
+    context.host.units().daemon_reload().await.map_err(host_failed)?;
     let version_line = version_line(&context).await?;
     if !version_line.contains(&task.version) {
         let message = format!("the archive of {} contains {version_line}", task.version);
@@ -52,10 +52,10 @@ async fn archive(artifact: &ArtifactRef, context: &Context) -> Result<Vec<u8>, T
             format!("{} has {} bytes, more than the maximum of {ARCHIVE_BYTES_MAX}", artifact.name, id.size_bytes);
         return Err(TaskFailure::new(Code::TaskParamsInvalid, message));
     }
-    let read = match context.host.read_verified(&path, id).await {
+    let read = match context.host.files().read_verified(&path, id).await {
         Err(error) if is_staged_file_error(&error, &path) => {
             refetch_changed(artifact, &error, context).await?;
-            context.host.read_verified(&path, id).await
+            context.host.files().read_verified(&path, id).await
         }
         read => read,
     };
@@ -66,10 +66,10 @@ async fn archive(artifact: &ArtifactRef, context: &Context) -> Result<Vec<u8>, T
 async fn image(artifact: &ArtifactRef, context: &Context) -> Result<Changed, TaskFailure> {
     let (path, id) = (staged(artifact)?, content_id(artifact)?);
     let target = Utf8Path::new(IMAGES).join(plain_name(&artifact.name)?);
-    let copied = match context.host.copy_verified(&path, &target, 0o644, id).await {
+    let copied = match context.host.files().copy_verified(&path, &target, 0o644, id).await {
         Err(error) if is_staged_file_error(&error, &path) => {
             refetch_changed(artifact, &error, context).await?;
-            context.host.copy_verified(&path, &target, 0o644, id).await
+            context.host.files().copy_verified(&path, &target, 0o644, id).await
         }
         copied => copied,
     };
@@ -260,7 +260,10 @@ mod tests {
         let (folder, host) = with_staged(&task, &evil, IMAGE);
         run(task.clone(), context(&host)).await.unwrap_err();
         assert!(!folder.path().join("usr/local/bin").exists(), "a poisoned archive was installed");
-        assert!(!host.exists(&staged(&task.archive).unwrap()).await.unwrap(), "the poisoned archive is still staged");
+        assert!(
+            !host.files().exists(&staged(&task.archive).unwrap()).await.unwrap(),
+            "the poisoned archive is still staged"
+        );
     }
 
     #[tokio::test]
@@ -283,6 +286,9 @@ mod tests {
         let (folder, host) = with_staged(&task, &good, OTHER_IMAGE);
         run(task.clone(), context(&host)).await.unwrap_err();
         assert!(!folder.path().join("var/lib/rancher/rke2/agent/images/images.tar.zst").exists());
-        assert!(!host.exists(&staged(&task.images[0]).unwrap()).await.unwrap(), "the poisoned image is still staged");
+        assert!(
+            !host.files().exists(&staged(&task.images[0]).unwrap()).await.unwrap(),
+            "the poisoned image is still staged"
+        );
     }
 }

@@ -15,7 +15,7 @@ const KUBECONFIG_BYTES_MAX: u64 = 64 * 1_024;
 
 /// Reads the kubeconfig and stores it.
 pub(crate) async fn run(task: Rke2KubeconfigRead, context: Context) -> Result<Rke2KubeconfigStored, TaskFailure> {
-    let read = context.host.read(Utf8Path::new(KUBECONFIG), KUBECONFIG_BYTES_MAX).await.map_err(host_failed)?;
+    let read = context.host.files().read(Utf8Path::new(KUBECONFIG), KUBECONFIG_BYTES_MAX).await.map_err(host_failed)?;
     let missing = || TaskFailure::new(Code::ClusterNotReady, format!("{KUBECONFIG} does not exist yet"));
     let bytes = Zeroizing::new(read.ok_or_else(missing)?);
     let deposited = context.fetch.deposit(task.secret_id, &bytes).await;

@@ -24,11 +24,11 @@ const JOURNAL_LINES: u32 = 20;
 /// Collects the observation.
 pub(crate) async fn run(task: Rke2Observe, context: Context) -> Result<Rke2Observation, TaskFailure> {
     let unit = task.role.unit();
-    let installed = context.host.exists(Utf8Path::new("/usr/local/bin/rke2")).await.map_err(host_failed)?;
+    let installed = context.host.files().exists(Utf8Path::new("/usr/local/bin/rke2")).await.map_err(host_failed)?;
     Ok(Rke2Observation {
-        unit: context.host.unit(unit).await.map_err(host_failed)?.map(report),
+        unit: context.host.units().unit(unit).await.map_err(host_failed)?.map(report),
         version_line: if installed { Some(version_line(&context).await?) } else { None },
-        listening: context.host.listening(PORTS).await.map_err(host_failed)?,
+        listening: context.host.inventory().listening(PORTS).await.map_err(host_failed)?,
         ca_sha256: match task.role {
             Rke2Role::Server => ca_sha256(&context).await?,
             Rke2Role::Agent => None,
@@ -41,7 +41,7 @@ pub(crate) async fn run(task: Rke2Observe, context: Context) -> Result<Rke2Obser
 /// file's bytes. For a bundle (after a rotation or with a custom CA), it is the SHA-256 of the DER of the root to which its first
 /// certificate chains.
 pub(crate) async fn ca_sha256(context: &Context) -> Result<Option<String>, TaskFailure> {
-    let ca = context.host.read(Utf8Path::new(SERVER_CA), CA_BYTES_MAX).await.map_err(host_failed)?;
+    let ca = context.host.files().read(Utf8Path::new(SERVER_CA), CA_BYTES_MAX).await.map_err(host_failed)?;
     Ok(ca.map(|bytes| {
         let root = root_of_bundle(&String::from_utf8_lossy(&bytes), now());
         sha256_hex(&root.unwrap_or(bytes))

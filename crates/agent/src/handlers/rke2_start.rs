@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream::BoxStream};
 use gpuaas_host::{Host, HostError, JournalFrom, JournalLine, UnitStatus};
-use gpuaas_model::{Code, Timestamp};
+use gpuaas_model::{Code, Timestamp, cut};
 use gpuaas_wire::task::{Rke2Role, Rke2Start, Rke2Started, TaskFailure};
 
 use super::rke2_observe::ca_sha256;
@@ -30,20 +30,20 @@ const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started, TaskFailure> {
     let unit = task.role.unit();
     let host = &context.host;
-    host.daemon_reload().await.map_err(host_failed)?;
-    host.enable(unit).await.map_err(host_failed)?;
+    host.units().daemon_reload().await.map_err(host_failed)?;
+    host.units().enable(unit).await.map_err(host_failed)?;
     settle_unit(host.as_ref(), unit).await.map_err(host_failed)?;
     // The subscription comes before the start, so that no event in between is missed.
-    let events = host.unit_events(unit).await.map_err(host_failed)?;
+    let events = host.units().unit_events(unit).await.map_err(host_failed)?;
     let began = now();
-    if let Some(status) = host.unit(unit).await.map_err(host_failed)?
+    if let Some(status) = host.units().unit(unit).await.map_err(host_failed)?
         && status.is_running()
     {
         return started(&task, &context, status, 0).await;
     }
-    let journal = host.journal(unit, JournalFrom::Since(began), true).await.map_err(host_failed)?;
-    host.start(unit).await.map_err(host_failed)?;
-    let restarts_before = host.unit(unit).await.map_err(host_failed)?.map_or(0, |status| status.n_restarts);
+    let journal = host.units().journal(unit, JournalFrom::Since(began), true).await.map_err(host_failed)?;
+    host.units().start(unit).await.map_err(host_failed)?;
+    let restarts_before = host.units().unit(unit).await.map_err(host_failed)?.map_or(0, |status| status.n_restarts);
     let mut wait = Wait {
         task: &task,
         restarts_before,
@@ -65,7 +65,7 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
             let failure = tokio::time::timeout(evidence_max, evidence).await.unwrap_or(bare);
             // A failed start leaves no unit that keeps trying unnoticed, and the next attempt begins with a stopped unit. If the stop takes
             // longer than the task has, the failure is reported anyway: the stop is ordered.
-            match tokio::time::timeout(context.time_left(), host.stop(unit)).await {
+            match tokio::time::timeout(context.time_left(), host.units().stop(unit)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::warn!(unit, %error, "could not stop a unit that failed to start"),
                 Err(_) => tracing::warn!(unit, "a unit that failed to start is still stopping"),
@@ -77,12 +77,13 @@ pub(crate) async fn run(task: Rke2Start, context: Context) -> Result<Rke2Started
 
 /// Waits for an earlier stop, and resets an earlier failure: systemd reports a unit as failed until it is reset or started.
 async fn settle_unit(host: &dyn Host, unit: &str) -> Result<(), HostError> {
-    let active = async || Ok::<_, HostError>(host.unit(unit).await?.map(|status| status.active).unwrap_or_default());
+    let active =
+        async || Ok::<_, HostError>(host.units().unit(unit).await?.map(|status| status.active).unwrap_or_default());
     if active().await? == "deactivating" {
-        host.stop(unit).await?;
+        host.units().stop(unit).await?;
     }
     if active().await? == "failed" {
-        host.reset_failed(unit).await?;
+        host.units().reset_failed(unit).await?;
     }
     Ok(())
 }
@@ -198,9 +199,8 @@ pub(crate) async fn with_evidence(
     code: Code,
     message: String,
 ) -> TaskFailure {
-    let mut failure = TaskFailure::new(code, message);
-    failure.message.truncate(failure.message.floor_char_boundary(TaskFailure::MESSAGE_BYTES_MAX));
-    failure.unit = context.host.unit(unit).await.ok().flatten().map(|status| Box::new(report(status)));
+    let mut failure = TaskFailure::new(code, cut(&message, TaskFailure::MESSAGE_BYTES_MAX));
+    failure.unit = context.host.units().unit(unit).await.ok().flatten().map(|status| Box::new(report(status)));
     failure.journal = tail(context, unit, JournalFrom::Since(since)).await;
     failure
 }

@@ -8,10 +8,10 @@ use crate::context::{Context, host_failed};
 /// Stops the unit; a unit that the init does not know counts as stopped.
 pub(crate) async fn run(task: Rke2Stop, context: Context) -> Result<Rke2Stopped, TaskFailure> {
     let unit = task.role.unit();
-    if context.host.unit(unit).await.map_err(host_failed)?.is_none() {
+    if context.host.units().unit(unit).await.map_err(host_failed)?.is_none() {
         return Ok(Rke2Stopped { changed: false });
     }
     context.report_progress(format!("stopping {unit}"));
-    let changed = context.host.stop(unit).await.map_err(host_failed)?;
+    let changed = context.host.units().stop(unit).await.map_err(host_failed)?;
     Ok(Rke2Stopped { changed: changed == Changed::Yes })
 }

@@ -39,10 +39,10 @@ pub(crate) async fn run(task: Rke2Uninstall, context: Context) -> Result<Rke2Uni
     }
     let (host, script) = (context.host.as_ref(), Utf8Path::new(SCRIPT));
     // Runs first, and even if nothing is installed: artifacts are staged before the installation.
-    if let Err(error) = host.remove(Utf8Path::new(STAGING)).await {
+    if let Err(error) = host.files().remove(Utf8Path::new(STAGING)).await {
         tracing::warn!(%error, "could not remove the staged artifacts");
     }
-    let has_script = host.exists(script).await.map_err(host_failed)?;
+    let has_script = host.files().exists(script).await.map_err(host_failed)?;
     let status = if has_script {
         context.report_progress("uninstalling");
         write_marker(host, None).await?;
@@ -57,20 +57,20 @@ pub(crate) async fn run(task: Rke2Uninstall, context: Context) -> Result<Rke2Uni
     };
     let has_begun = has_script || status.is_some();
     // A script that failed stays: it cleans more than paths, and the next attempt runs it again. A completed one has removed itself.
-    let is_completed = !host.exists(script).await.map_err(host_failed)?;
+    let is_completed = !host.files().exists(script).await.map_err(host_failed)?;
     let has_removed = is_completed && remove_paths(host, &task.paths).await;
     if !has_begun && !has_removed {
         return Ok(Rke2Uninstalled { exit_status: None });
     }
     remove_leftovers(host).await;
-    host.daemon_reload().await.map_err(host_failed)?;
-    host.remove(Utf8Path::new(MARKER)).await.map_err(host_failed)?;
+    host.units().daemon_reload().await.map_err(host_failed)?;
+    host.files().remove(Utf8Path::new(MARKER)).await.map_err(host_failed)?;
     Ok(Rke2Uninstalled { exit_status: status })
 }
 
 /// Returns the status of an uninstall that began and whose script no longer exists; `None` if none began.
 async fn read_marker(host: &dyn Host) -> Result<Option<i32>, TaskFailure> {
-    let read = host.read(Utf8Path::new(MARKER), MARKER_BYTES_MAX).await.map_err(host_failed)?;
+    let read = host.files().read(Utf8Path::new(MARKER), MARKER_BYTES_MAX).await.map_err(host_failed)?;
     // A script that no longer exists has completed: it removes itself last.
     Ok(read.map(|text| String::from_utf8_lossy(&text).trim().parse().unwrap_or(0)))
 }
@@ -78,7 +78,7 @@ async fn read_marker(host: &dyn Host) -> Result<Option<i32>, TaskFailure> {
 /// Records that the uninstall began, with the script's status if there is one. An attempt after a crash reads it.
 async fn write_marker(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFailure> {
     let content = status.map(|status| status.to_string()).unwrap_or_default().into_bytes();
-    match host.write(&FileSpec { path: MARKER.into(), mode: 0o600, content }).await {
+    match host.files().write(&FileSpec { path: MARKER.into(), mode: 0o600, content }).await {
         // The uninstall is what frees the disk.
         Err(error) if error.is_full() => {
             tracing::warn!(%error, "could not record the progress of an uninstall");
@@ -93,7 +93,7 @@ async fn write_marker(host: &dyn Host, status: Option<i32>) -> Result<(), TaskFa
 async fn remove_paths(host: &dyn Host, paths: &[String]) -> bool {
     let mut has_removed = false;
     for path in paths {
-        match host.remove(Utf8Path::new(path)).await {
+        match host.files().remove(Utf8Path::new(path)).await {
             Ok(changed) => has_removed |= changed == Changed::Yes,
             Err(error) => tracing::warn!(path, %error, "could not remove a path that the uninstall left"),
         }
@@ -104,12 +104,12 @@ async fn remove_paths(host: &dyn Host, paths: &[String]) -> bool {
 /// Removes the leftovers. Those that cannot be removed stay; the residue report lists them if they are residue.
 async fn remove_leftovers(host: &dyn Host) {
     for folder in FOLDERS.map(Utf8Path::new) {
-        if let Err(error) = host.remove_empty_folder(folder).await {
+        if let Err(error) = host.files().remove_empty_folder(folder).await {
             tracing::warn!(%folder, %error, "could not remove an empty folder");
         }
     }
     for program in IPTABLES.map(Utf8PathBuf::from) {
-        if !host.exists(&program).await.unwrap_or_default() {
+        if !host.files().exists(&program).await.unwrap_or_default() {
             continue;
         }
         for (table, chain) in CHAINS {
@@ -231,7 +231,7 @@ mod tests {
         std::fs::write(folder.path().join("var/lib/gpuaas-agent/identity.json"), "kept").unwrap();
         for _ in 0..2 {
             assert_eq!(run(Rke2Uninstall::default(), context(&host)).await.unwrap().exit_status, None);
-            assert_eq!(host.list("/var/lib/gpuaas-agent".into()).await.unwrap(), ["identity.json"]);
+            assert_eq!(host.files().list("/var/lib/gpuaas-agent".into()).await.unwrap(), ["identity.json"]);
         }
     }
 }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::{HostOwner, Line};
 use crate::{
     digested::{verified, with_digest},
-    state,
+    paths,
 };
 
 /// Largest ledger that is read, in bytes: far above the size after compaction.
@@ -93,11 +93,11 @@ pub(super) struct Contents {
 }
 
 pub(super) fn path() -> Utf8PathBuf {
-    state::path("ledger.jsonl")
+    paths::path("ledger.jsonl")
 }
 
 pub(super) fn head_path() -> Utf8PathBuf {
-    state::path("ledger.head")
+    paths::path("ledger.head")
 }
 
 /// Describes a problem with one of the files.
@@ -117,7 +117,11 @@ fn older(what: impl std::fmt::Display) -> AgentProblem {
 pub(super) async fn read(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Result<Contents, AgentProblem> {
     // The head is read before the ledger: a line appended in between puts the ledger ahead of the head, which is allowed.
     let heads = read_heads(host).await?;
-    let text = host.read(&path(), FILE_BYTES_MAX).await.map_err(|error| damaged(format!("cannot be read: {error}")))?;
+    let text = host
+        .files()
+        .read(&path(), FILE_BYTES_MAX)
+        .await
+        .map_err(|error| damaged(format!("cannot be read: {error}")))?;
     let Some(text) = text else {
         return Err(problem(AgentProblemKind::LedgerMissing, &path(), "is missing, although this node is enrolled"));
     };
@@ -145,8 +149,11 @@ pub(super) async fn read(host: &Arc<dyn Host>, expected: &ExpectedLedger) -> Res
 /// Returns the undamaged records of the head, the newest last; none if there is no head.
 async fn read_heads(host: &Arc<dyn Host>) -> Result<Vec<Head>, AgentProblem> {
     let wrong = |what: String| problem(AgentProblemKind::LedgerDamaged, &head_path(), what);
-    let read =
-        host.read(&head_path(), HEAD_BYTES_MAX).await.map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let read = host
+        .files()
+        .read(&head_path(), HEAD_BYTES_MAX)
+        .await
+        .map_err(|error| wrong(format!("cannot be read: {error}")))?;
     let Some(text) = read else { return Ok(Vec::new()) };
     // Each record ends with a newline and contains no other: older agents wrote shorter ones.
     let whole = text.split(|&byte| byte == b'\n').filter_map(|record| {
@@ -322,7 +329,7 @@ impl LineWriter {
 /// Writes the head of a rewritten file, in both records. Durable on return.
 pub(super) async fn write_head(host: &Arc<dyn Host>, head: &Head) -> Result<(), HostError> {
     let content = record(head).repeat(2);
-    host.write(&FileSpec { path: head_path(), mode: 0o600, content }).await.map(drop)
+    host.files().write(&FileSpec { path: head_path(), mode: 0o600, content }).await.map(drop)
 }
 
 /// Overwrites record 0 or 1 of the head.
@@ -332,7 +339,7 @@ pub(super) async fn advance_head(
     number: usize,
     durable: Durable,
 ) -> Result<(), HostError> {
-    host.overwrite(&head_path(), (number * RECORD_BYTES) as u64, record(head), durable).await
+    host.files().overwrite(&head_path(), (number * RECORD_BYTES) as u64, record(head), durable).await
 }
 
 /// Returns the line as a record of the head contains it; `None` if it is too long.

@@ -6,4 +6,4 @@ mod ownership;
 mod refusals;
 mod running;
 mod starts;
-mod world;
+mod test_node;

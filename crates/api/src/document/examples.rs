@@ -64,7 +64,7 @@ fn workloads() -> Examples {
         "generation": 1, "observed_generation": 1, "created_at": AT,
     });
     let operation = json!({
-        "id": OPERATION, "workload": WORKLOAD, "workload_name": "train", "kind": "deploy", "parameters": {},
+        "id": OPERATION, "workload": WORKLOAD, "workload_name": "train", "project_name": "research", "kind": "deploy", "parameters": {},
         "state": "running", "requested_by": "ann", "correlation_id": ID, "cancel_requested": false, "created_at": AT,
     });
     let step = json!({
@@ -194,7 +194,7 @@ fn platform() -> Examples {
     let problem = json!({
         "type": "/docs/errors/forbidden", "title": "Forbidden", "status": 403, "code": "forbidden",
         "detail": "the role viewer does not have the permission workloads.write", "correlation_id": ID,
-        "next": "see docs/roles.md, and ask the issuer of your token",
+        "next": "ask somebody with one of the roles that do: platform-admin, project-admin, project-member",
     });
     vec![
         (

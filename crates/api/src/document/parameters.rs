@@ -5,7 +5,7 @@ use utoipa::openapi::{
     path::{Operation, Parameter, ParameterBuilder, ParameterIn},
 };
 
-use super::{common::Kind, schema};
+use super::{kind::Kind, schema};
 use crate::idempotency::KEY_BYTES_MAX;
 
 /// Reference to the description of the correlation id in responses.

@@ -3,10 +3,7 @@
 use gpuaas_model::{LINE_FORMAT, Line, Name};
 use gpuaas_store::IdPrefix;
 use serde_json::{Map, Value, json};
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{KnownFormat, Object, ObjectBuilder, Ref, RefOr, Schema, SchemaFormat, Type},
-};
+use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, Ref, RefOr, Schema, SchemaFormat, Type};
 
 /// A DNS label. An id in its usual form is one too.
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
@@ -23,17 +20,6 @@ const FILE_BYTES_MAX: usize = 255;
 fn string() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
-
-/// Content that is no text.
-pub(crate) struct Binary;
-
-impl PartialSchema for Binary {
-    fn schema() -> RefOr<Schema> {
-        string().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary))).into()
-    }
-}
-
-impl ToSchema for Binary {}
 
 /// Schema of a search text.
 fn text() -> Object {

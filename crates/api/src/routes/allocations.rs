@@ -8,11 +8,10 @@ use axum::{
 };
 use gpuaas_api_types::{Allocation, CreateAllocation, List};
 use gpuaas_engine::commands::allocation;
-use gpuaas_store::{AllocationFilter, AllocationRecord, IdKind, Reader, StoreError};
+use gpuaas_store::{AllocationFilter, AllocationRecord, Reader, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::nodes::parsed;
 use crate::{
     auth::Authenticated,
     body::Body,
@@ -20,7 +19,7 @@ use crate::{
     declaration::declare,
     etag::{IfMatch, IfNoneMatch},
     lookup,
-    page::{DryRunParams, PageParams, Params},
+    page::{DryRunParams, PageParams, Params, parsed},
     problem::ApiProblem,
     state::ApiState,
 };
@@ -65,8 +64,13 @@ pub(crate) async fn list_allocations(
     let next_cursor = page.next_cursor(&records, |record| record.id.to_string());
     let nodes = reader.node_names(records.iter().map(|record| record.node)).await?;
     let projects = reader.project_names(records.iter().map(|record| record.project)).await?;
+    let ids: Vec<_> = records.iter().map(|record| record.id).collect();
+    let workloads = reader.allocation_workloads(&ids).await?;
     let shown = records.into_iter().map(|record| match (nodes.get(&record.node), projects.get(&record.project)) {
-        (Some(node), Some(project)) => Ok(convert::allocation(record, node, project)),
+        (Some(node), Some(project)) => {
+            let workload = workloads.get(&record.id).map(|(_, name)| name);
+            Ok(convert::allocation(record, node, project, workload))
+        }
         (None, _) => Err(StoreError::NotFound { what: "node", id: record.node.to_string() }),
         (_, None) => Err(StoreError::NotFound { what: "project", id: record.project.to_string() }),
     });
@@ -104,7 +108,7 @@ declare! { get_allocation: reads(ProjectRead, "allocation show"), [NotFound] }
 
 /// Returns an allocation.
 #[utoipa::path(
-    get, path = "/api/v1/allocations/{id}", tag = "allocations", security(("token" = [])), params(("id" = String, Path)),
+    get, path = "/api/v1/allocations/{id}", tag = "allocations", security(("token" = [])), params(("id" = String, Path, description = "id, or the name of the node")),
     responses((status = 200, body = Allocation, headers(("ETag" = String, description = "for `If-Match` and `If-None-Match`"))))
 )]
 pub(crate) async fn get_allocation(
@@ -114,7 +118,7 @@ pub(crate) async fn get_allocation(
     if_none_match: IfNoneMatch,
 ) -> Result<Response, ApiProblem> {
     let mut reader = state.engine.store().read().await?;
-    let id = lookup::id(&mut reader, &caller, IdKind::Allocation, &id).await?;
+    let id = lookup::allocation(&mut reader, &caller, &id).await?;
     let record = reader.allocation(id).await?;
     caller.require_visible(record.project, "allocation", id)?;
     let revision = (&record).into();
@@ -132,7 +136,7 @@ declare! {
 /// response is what it would be.
 #[utoipa::path(
     delete, path = "/api/v1/allocations/{id}", tag = "allocations", security(("token" = [])),
-    params(("id" = String, Path), DryRunParams),
+    params(("id" = String, Path, description = "id, or the name of the node"), DryRunParams),
     responses((status = 200, body = Allocation))
 )]
 pub(crate) async fn release_allocation(
@@ -143,15 +147,16 @@ pub(crate) async fn release_allocation(
     IfMatch(seen): IfMatch,
 ) -> Result<Json<Allocation>, ApiProblem> {
     let caller = caller.with_dry_run(params.dry_run);
-    let id = lookup::id(&mut state.engine.store().read_once().await?, &caller, IdKind::Allocation, &id).await?;
+    let id = lookup::allocation(&mut state.engine.store().read().await?, &caller, &id).await?;
     let released = allocation::release(&state.engine, &caller, id, &seen).await?;
     Ok(Json(shown(&mut state.engine.store().read().await?, released).await?))
 }
 
-async fn shown(reader: &mut Reader, record: AllocationRecord) -> Result<Allocation, ApiProblem> {
+pub(super) async fn shown(reader: &mut Reader, record: AllocationRecord) -> Result<Allocation, ApiProblem> {
     let node = reader.node(record.node).await?;
     let projects = reader.project_names([record.project]).await?;
     let unknown = || StoreError::NotFound { what: "project", id: record.project.to_string() };
     let project = projects.get(&record.project).ok_or_else(unknown)?;
-    Ok(convert::allocation(record, &node.name, project))
+    let workload = reader.allocation_workload(record.id).await?;
+    Ok(convert::allocation(record, &node.name, project, workload.as_ref().map(|(_, name)| name)))
 }

@@ -78,10 +78,16 @@ pub(crate) async fn placement_options(
     let page = params.page_params();
     let options = placement::options(&state.engine, &caller, project.id, &slug, &page.page()).await?;
     let next_cursor = page.next_cursor(&options, |option| option.allocation.id.to_string());
-    Ok(Json(List::new(options.into_iter().map(|of| option(of, &project.name)).collect(), next_cursor)))
+    let ids: Vec<_> = options.iter().map(|option| option.allocation.id).collect();
+    let workloads = state.engine.store().read().await?.allocation_workloads(&ids).await?;
+    let shown = options.into_iter().map(|of| {
+        let workload = workloads.get(&of.allocation.id).map(|(_, name)| name);
+        option(of, &project.name, workload)
+    });
+    Ok(Json(List::new(shown.collect(), next_cursor)))
 }
 
-fn option(option: placement::PlacementOption, project: &Name) -> PlacementOption {
+fn option(option: placement::PlacementOption, project: &Name, workload: Option<&Name>) -> PlacementOption {
     let reason = |reason: gpuaas_model::Reason| ProblemReason {
         field: reason.field,
         code: reason.code.to_string(),
@@ -91,7 +97,7 @@ fn option(option: placement::PlacementOption, project: &Name) -> PlacementOption
     PlacementOption {
         usable: option.reasons.is_empty(),
         reasons: option.reasons.into_iter().map(reason).collect(),
-        allocation: convert::allocation(option.allocation, &option.node.name, project),
+        allocation: convert::allocation(option.allocation, &option.node.name, project, workload),
     }
 }
 

@@ -14,14 +14,13 @@ use gpuaas_store::{ArchiveRecord, IdKind};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::nodes::parsed;
 use crate::{
     auth::Authenticated,
+    binary::Binary,
     convert,
     declaration::declare,
-    document::schema::Binary,
     lookup,
-    page::{PageParams, Params},
+    page::{PageParams, Params, parsed},
     problem::ApiProblem,
     state::ApiState,
 };

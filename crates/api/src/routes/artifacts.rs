@@ -46,7 +46,7 @@ declare! {
 
 /// Imports a release.
 ///
-/// All files are checked against the release's sum file, which is verified by a digest or by a trusted signature; the control plane's
+/// All files are checked against the release's checksum file, which is verified by a digest or by a trusted signature; the control plane's
 /// settings may also allow releases without either. If a check fails, nothing is imported.
 #[utoipa::path(
     post, path = "/api/v1/artifacts", tag = "apps", security(("token" = [])), request_body = ImportRelease,

@@ -7,9 +7,14 @@ use gpuaas_store::AuditFilter;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::nodes::parsed;
 use crate::{
-    auth::Authenticated, convert, declaration::declare, lookup, page::Params, problem::ApiProblem, state::ApiState,
+    auth::Authenticated,
+    convert,
+    declaration::declare,
+    lookup,
+    page::{Params, parsed},
+    problem::ApiProblem,
+    state::ApiState,
 };
 
 /// Most records in one list.

@@ -5,11 +5,11 @@ use gpuaas_engine::commands::node;
 use gpuaas_model::{AuditAction, Code, Coded, EventKind};
 use gpuaas_wire::session::{EnrollRequest, EnrollResponse};
 
+use super::enrollment;
 use crate::{
     body::Body,
     correlation,
     declaration::{Declaration, Entry, declare},
-    document::enrollment,
     peer::PeerAddress,
     problem::ApiProblem,
     state::ApiState,
@@ -38,7 +38,7 @@ pub(crate) async fn enroll(
     let from = from.map(|Extension(from)| from);
     let sha256 = node::digest_of_token(state.engine.keys(), &ask.token)?;
     state.limits.count_enrollment(from, &sha256)?;
-    let redeemed = node::redeem(&state.engine, correlation::current_id(&state), ask).await;
+    let redeemed = node::redeem(&state.engine, correlation::current_id(&state.engine), ask).await;
     if let Err(refused) = &redeemed {
         state.limits.record_failed_enrollment(from, &sha256, !is_no_credential(refused.code()));
     }

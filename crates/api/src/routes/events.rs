@@ -29,7 +29,6 @@ use crate::{
     page::{Params, flag},
     problem::ApiProblem,
     state::ApiState,
-    streams::limit_to_token,
 };
 
 /// Most events in one list.
@@ -86,7 +85,7 @@ pub(crate) async fn list_events(
         let next = state.engine.store().read().await?.events(stream, after, 1).await?;
         refuse_removed(after, &next)?;
         let events = follow(&state, changes, stream, after);
-        let events = limit_to_token(&state, caller.principal.token, events)?;
+        let events = state.streams.limit_to_token(&state.engine, caller.principal.token, events)?;
         return Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response());
     }
     let limit = params.limit.unwrap_or(BATCH).clamp(1, BATCH);

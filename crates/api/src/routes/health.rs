@@ -12,12 +12,14 @@ use gpuaas_store::StoreError;
 
 use crate::{
     certificate_expiry::{CertificateExpiry, Validity},
-    metrics,
-    state::ApiState,
+    state::{ApiState, Readiness},
 };
 
-pub(super) fn router() -> Router<ApiState> {
-    Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).route("/metrics", get(metrics::expose))
+pub(crate) fn router() -> Router<ApiState> {
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(super::metrics::expose))
 }
 
 /// Reports that the process is running.
@@ -69,21 +71,6 @@ fn certificates_check(certificates: &CertificateExpiry, now: Timestamp) -> (bool
         }
         Validity::Expired => (false, format!("[-]certificates failed: they expired at {end}\n")),
     }
-}
-
-/// Result of the store's checks.
-#[derive(Clone, Copy)]
-pub(crate) enum Readiness {
-    Ready,
-    /// The store answers, but has no space for changes.
-    NoSpace,
-    NoStore,
-    /// The store lacks acknowledged changes, and accepts no new ones.
-    HistoryRolledBack,
-    /// A statement found the database's files damaged.
-    Damaged,
-    /// This replica lacks the sealing key that the store uses, so it cannot verify tokens.
-    NoSealingKey,
 }
 
 async fn readiness(state: &ApiState) -> Readiness {

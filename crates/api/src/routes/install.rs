@@ -11,8 +11,8 @@ use tokio_util::io::ReaderStream;
 use utoipa::IntoParams;
 
 use crate::{
+    binary::Binary,
     declaration::{Declaration, declare},
-    document::schema::Binary,
     page::Params,
     problem::ApiProblem,
     state::ApiState,

@@ -21,7 +21,6 @@ use crate::{
     page::{Params, flag, seconds_ago},
     problem::ApiProblem,
     state::ApiState,
-    streams::limit_to_token,
 };
 
 /// Number of last lines if the request gives neither a number nor a start.
@@ -84,7 +83,7 @@ pub(crate) async fn read_logs(
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let json = accept.contains(NDJSON);
     let media_type = if json { NDJSON } else { "text/plain; charset=utf-8" };
-    let lines = limit_to_token(&state, caller.principal.token, held.guard(lines))?;
+    let lines = state.streams.limit_to_token(&state.engine, caller.principal.token, held.guard(lines))?;
     let body = Body::from_stream(lines.map(move |line| line.map(|line| serialize(&line, json))));
     Ok(([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-store")], body).into_response())
 }

@@ -8,10 +8,11 @@ use axum::{
 };
 use gpuaas_api_types::{AddMembers, List, Member, Started};
 use gpuaas_engine::commands::workload;
-use gpuaas_model::{MemberPlace, Name, WorkloadId};
-use gpuaas_store::{MemberRecord, Reader, StoreError};
 
-use super::workloads::{find, find_of_app, preview, started};
+use super::{
+    member_names::named,
+    workloads::{find, find_of_app, preview, started},
+};
 use crate::{
     auth::Authenticated,
     body::Body,
@@ -20,7 +21,6 @@ use crate::{
     page::{Params, ProjectDryRunParams, ProjectPageParams},
     problem::ApiProblem,
     state::ApiState,
-    views,
 };
 
 declare! { list_members: reads(ProjectRead, "workload members"), [NotFound] }
@@ -76,27 +76,4 @@ pub(crate) async fn add_members(
     let accepted = workload::add_member(&state.engine, &caller, id, &seen, ask.placement).await?;
     let answer: (StatusCode, Json<Started>) = started(&state, accepted).await?;
     Ok(answer.into_response())
-}
-
-pub(super) async fn members(reader: &mut Reader, id: WorkloadId) -> Result<Vec<Member>, ApiProblem> {
-    let members = reader.members_of(id).await?;
-    named(reader, members).await
-}
-
-/// Converts members, with the names of their nodes.
-async fn named(reader: &mut Reader, records: Vec<MemberRecord>) -> Result<Vec<Member>, ApiProblem> {
-    let machines = machine_names(reader, &records).await?;
-    Ok(records.into_iter().zip(machines).map(|(member, machine)| views::member(member, &machine)).collect())
-}
-
-/// Returns the names of the machines that members run on, in their order.
-pub(super) async fn machine_names(reader: &mut Reader, members: &[MemberRecord]) -> Result<Vec<Name>, StoreError> {
-    let names = reader.node_names(members.iter().filter_map(|member| member.place.node())).await?;
-    let of = |member: &MemberRecord| match &member.place {
-        MemberPlace::Allocation { node, .. } => {
-            names.get(node).cloned().ok_or_else(|| StoreError::NotFound { what: "node", id: node.to_string() })
-        }
-        MemberPlace::External { machine, .. } => Ok(machine.clone()),
-    };
-    members.iter().map(of).collect()
 }

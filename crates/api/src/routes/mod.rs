@@ -1,4 +1,4 @@
-//! The router. Each resource has its own file.
+//! The operations of the API. Each resource has its own file.
 
 mod access;
 mod allocations;
@@ -9,12 +9,15 @@ mod audit;
 mod authorities;
 mod bootstrap;
 mod enroll;
+mod enrollment;
 mod error_pages;
 mod events;
 mod health;
 mod install;
 mod logs;
+mod member_names;
 mod members;
+mod metrics;
 mod nodes;
 mod operations;
 mod projects;
@@ -28,28 +31,14 @@ mod tokens;
 mod whoami;
 mod workloads;
 
-pub(crate) use health::Readiness;
+pub(crate) use health::router as health;
 
-use axum::{
-    Router,
-    body::Bytes,
-    extract::State,
-    http::header,
-    middleware,
-    response::IntoResponse,
-    routing::{MethodRouter, get},
-};
-use gpuaas_model::Code;
-use tower_http::catch_panic::CatchPanicLayer;
+use axum::{Router, routing::MethodRouter};
 use utoipa::openapi::path::HttpMethod;
 use utoipa_axum::{PathItemExt, paste, router::OpenApiRouter, routes};
 
 use crate::{
-    auth, body, correlation,
     declaration::{Declaration, Declare},
-    document, downloads, drain, etag, headers, idempotency, limits, metrics, page,
-    problem::{self, ApiProblem},
-    refusals,
     state::ApiState,
 };
 
@@ -176,75 +165,23 @@ pub(crate) fn described() -> impl Iterator<Item = Described> {
     of_every_operation!(described).into_iter().map(|describe| describe())
 }
 
-/// Returns the document with every operation.
-pub(crate) fn documented() -> utoipa::openapi::OpenApi {
-    let document = OpenApiRouter::<ApiState>::with_openapi(document::base());
+/// Adds every operation to a document.
+pub(crate) fn documented(document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
+    let document = OpenApiRouter::<ApiState>::with_openapi(document);
     of_every_operation!(routes).into_iter().fold(document, OpenApiRouter::routes).into_openapi()
 }
 
-/// Returns a router with every operation.
-fn operations() -> Router<ApiState> {
+/// Returns a router with every operation, the document's reader and the error pages.
+pub(crate) fn operations() -> Router<ApiState> {
     let served = of_every_operation!(served);
-    served.into_iter().fold(Router::new(), |router, (path, serve)| router.route(&path, serve))
+    let operations = served.into_iter().fold(Router::new(), |router, (path, serve)| router.route(&path, serve));
+    operations.merge(reader::router()).merge(error_pages::router())
 }
+
+/// Path of the OpenAPI document.
+pub(crate) const OPENAPI: &str = "/api/v1/openapi.json";
 
 /// Returns whether everyone may read the route, although it belongs to no operation of the document.
 pub(crate) fn is_without_operation(route: &str) -> bool {
     route == OPENAPI || reader::PATHS.contains(&route) || error_pages::serves(route)
-}
-
-/// Path of the OpenAPI document.
-const OPENAPI: &str = "/api/v1/openapi.json";
-
-/// Returns the complete API as a router.
-pub fn router(state: ApiState) -> Router {
-    let api = operations()
-        .route(OPENAPI, get(openapi))
-        .merge(reader::router())
-        .merge(error_pages::router())
-        .fallback(no_such_route)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn_with_state(state.clone(), body::refuse_unexpected))
-        .layer(middleware::from_fn(etag::refuse_unsupported))
-        .layer(middleware::from_fn(page::refuse_unknown_parameters))
-        .layer(middleware::from_fn_with_state(state.clone(), idempotency::middleware))
-        .layer(middleware::from_fn_with_state(state.clone(), auth::enforce_permission))
-        .layer(middleware::from_fn_with_state(state.clone(), refusals::middleware))
-        .layer(middleware::from_fn_with_state(state.clone(), downloads::middleware))
-        .layer(middleware::map_response(problem::to_problem))
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(middleware::from_fn_with_state(state.clone(), body::limit_time))
-        .layer(middleware::from_fn_with_state(state.clone(), drain::middleware))
-        .layer(middleware::from_fn_with_state(state.clone(), limits::middleware))
-        .layer(middleware::from_fn_with_state(state.clone(), metrics::middleware));
-    api.merge(health::router())
-        .layer(middleware::from_fn(headers::middleware))
-        .layer(middleware::from_fn_with_state(state.clone(), correlation::middleware))
-        .with_state(state)
-}
-
-/// Serves the document, serialized once, so that repeated requests cost only the transfer.
-async fn openapi(State(state): State<ApiState>) -> impl IntoResponse {
-    let serialized = || {
-        let manifests: Vec<_> = state.engine.catalog().apps().map(|entry| entry.app.manifest()).collect();
-        Bytes::from(document::document(&manifests).to_string())
-    };
-    ([(header::CONTENT_TYPE, "application/json")], state.document.get_or_init(serialized).clone())
-}
-
-async fn no_such_route() -> ApiProblem {
-    ApiProblem::new(Code::NotFound, "there is no such route").then("see /api/v1/openapi.json")
-}
-
-async fn no_such_method() -> ApiProblem {
-    ApiProblem::new(Code::MethodNotAllowed, "this route does not support the method").then("see /api/v1/openapi.json")
-}
-
-/// Turns a panic into an error of its own request; other requests continue.
-fn panicked(panic: Box<dyn std::any::Any + Send>) -> axum::response::Response {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    tracing::error!(panic = text.unwrap_or("unknown"), "a request panicked");
-    ApiProblem::new(Code::Internal, "the control plane failed on this request")
-        .then("report it with the correlation id")
-        .into_response()
 }

@@ -22,7 +22,7 @@ use gpuaas_trust::SecretText;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::projects::name;
+use super::{allocations, projects::name};
 use crate::{
     auth::Authenticated,
     body::Body,
@@ -30,7 +30,7 @@ use crate::{
     declaration::declare,
     etag::{IfMatch, IfNoneMatch},
     lookup, node_views,
-    page::{DryRunParams, PageParams, Params},
+    page::{DryRunParams, PageParams, Params, parsed},
     problem::ApiProblem,
     state::ApiState,
 };
@@ -112,8 +112,14 @@ pub(crate) async fn get_node(
     Path(key): Path<String>,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, ApiProblem> {
-    let node = lookup::visible_node(&mut state.engine.store().read().await?, &caller, &key).await?;
-    if_none_match.respond(node.record().into(), &node_views::node(node))
+    let mut reader = state.engine.store().read().await?;
+    let node = lookup::visible_node(&mut reader, &caller, &key).await?;
+    let revision = node.record().into();
+    let allocation = match reader.open_allocation_of(node.record().id).await? {
+        Some(held) if caller.principal.sees(held.project) => Some(allocations::shown(&mut reader, held).await?),
+        Some(_) | None => None,
+    };
+    if_none_match.respond(revision, &Node { allocation, ..node_views::node(node) })
 }
 
 declare! {
@@ -212,7 +218,7 @@ pub(crate) async fn fix_node(
 
 declare! {
     reset_node: changes(NodesWrite, "node reset", NodeReset, NodeStateChanged),
-    [NotFound, FieldInvalid, StateConflict, PreconditionFailed]
+    [NotFound, FieldInvalid, AllocationInUse, StateConflict, PreconditionFailed]
 }
 
 /// Resets a node.
@@ -267,7 +273,7 @@ pub(crate) async fn reimage_node(
 
 declare! {
     retire_node: changes(NodesWrite, "node retire", NodeRetire, NodeStateChanged),
-    [NotFound, StateConflict, PreconditionFailed]
+    [NotFound, AllocationInUse, StateConflict, PreconditionFailed]
 }
 
 /// Removes a node from use permanently.
@@ -293,7 +299,7 @@ pub(crate) async fn retire_node(
 
 declare! {
     delete_node: changes(NodesWrite, "node delete", NodeDelete, NodeDeleted),
-    [NotFound, StateConflict, PreconditionFailed]
+    [NotFound, AllocationInUse, StateConflict, PreconditionFailed]
 }
 
 /// Deletes a retired node.
@@ -345,12 +351,4 @@ fn shown(
     };
     let node = node_views::node(VisibleNode::of_platform(caller, record)?);
     Ok(Json(RegisteredNode { node, enrollment }))
-}
-
-/// Parses a filter, if it is present.
-pub(crate) fn parsed<T: std::str::FromStr<Err = String>>(
-    text: Option<&str>,
-    field: &str,
-) -> Result<Option<T>, ApiProblem> {
-    text.map(str::parse).transpose().map_err(|error| ApiProblem::new(Code::QueryInvalid, error).about(field))
 }

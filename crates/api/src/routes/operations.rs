@@ -14,17 +14,15 @@ use gpuaas_wire::task::{ResidueReport, TaskOutcome};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{
-    nodes::parsed,
-    workloads::{find_of_app, preview, started},
-};
+use super::workloads::{find_of_app, preview, started};
 use crate::{
     auth::Authenticated,
     body::Body,
     declaration::declare,
     etag::IfMatch,
+    json::bounded,
     lookup,
-    page::{PageParams, Params, ProjectDryRunParams},
+    page::{PageParams, Params, ProjectDryRunParams, parsed},
     problem::ApiProblem,
     state::ApiState,
     views,
@@ -96,11 +94,10 @@ pub(crate) async fn get_operation(
     let steps = reader.steps_of(id).await?;
     let residue = residue(&mut reader, &steps).await?;
     let steps = steps.into_iter().map(views::step).collect();
-    let workload = reader.workload(record.workload).await?;
-    Ok(Json(OperationDetail { operation: views::operation(record, &workload.name), steps, residue }))
+    Ok(Json(OperationDetail { operation: views::operation(&mut reader, record).await?, steps, residue }))
 }
 
-/// Returns the residue report of each residue check that has ended. A check without a report left its node unchecked.
+/// Returns the residue report of each residue check that has ended. If a check ended without a report, its node counts as unchecked.
 async fn residue(reader: &mut Reader, steps: &[StepRecord]) -> Result<Vec<NodeResidue>, StoreError> {
     let checked = |step: &StepRecord| match step.spec.action {
         StepAction::NodeTask { node, task: TaskType::Residue } if step.state.is_final() => Some(node),
@@ -159,9 +156,9 @@ pub(crate) async fn start_operation(
 ) -> Result<Response, ApiProblem> {
     let id = find_of_app(&state, &caller, params.project.as_deref(), &key, &ask.app).await?;
     let kind = ask.kind.parse().map_err(|_| {
-        ApiProblem::new(Code::FieldInvalid, format!("there is no operation {:?}", ask.kind))
+        ApiProblem::new(Code::FieldInvalid, format!("there is no operation {:?}", bounded(&ask.kind)))
             .about("kind")
-            .then("find the workload's app, then its operations: gpuaas app list")
+            .then(format!("see what the app offers: gpuaas app show {}", ask.app))
     })?;
     let request = OperationRequest { kind, parameters: ask.parameters };
     if params.dry_run {
@@ -191,6 +188,6 @@ pub(crate) async fn cancel_operation(
 ) -> Result<Json<Operation>, ApiProblem> {
     let id = lookup::id(&mut state.engine.store().read_once().await?, &caller, IdKind::Operation, &key).await?;
     let cancelled = operation::cancel(&state.engine, &caller, id).await?;
-    let workload = state.engine.store().read_once().await?.workload(cancelled.workload).await?;
-    Ok(Json(views::operation(cancelled, &workload.name)))
+    let mut reader = state.engine.store().read().await?;
+    Ok(Json(views::operation(&mut reader, cancelled).await?))
 }

@@ -10,13 +10,12 @@ use gpuaas_store::{IdKind, StoreError, TaskFilter, TaskRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::nodes::parsed;
 use crate::{
     auth::Authenticated,
     convert,
     declaration::declare,
     lookup,
-    page::{PageParams, Params},
+    page::{PageParams, Params, parsed},
     problem::ApiProblem,
     state::ApiState,
 };

@@ -16,23 +16,25 @@ use crate::{
     convert,
     declaration::declare,
     lookup,
-    page::{DryRunParams, PageParams, Params},
+    page::{DryRunParams, Params, ProjectPageParams},
     problem::ApiProblem,
     state::ApiState,
 };
 
-declare! { list_tokens: reads(TokensWrite, "token list"), [] }
+declare! { list_tokens: reads(TokensWrite, "token list"), [NotFound, QueryInvalid] }
 
-/// Lists tokens without their secrets: those of the caller's project, or all tokens for platform roles.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), params(PageParams),
+/// Lists tokens without their secrets: those of one project, or all tokens for a platform role that names none.
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "access", security(("token" = [])), params(ProjectPageParams),
     responses((status = 200, body = List<Token>)))]
 pub(crate) async fn list_tokens(
     State(state): State<ApiState>,
     Authenticated(caller): Authenticated,
-    Params(page): Params<PageParams>,
+    Params(params): Params<ProjectPageParams>,
 ) -> Result<Json<List<Token>>, ApiProblem> {
+    let page = params.page_params();
     let mut reader = state.engine.store().read().await?;
-    let tokens = reader.tokens(caller.principal.project, &page.page()).await?;
+    let project = lookup::listed_project(&mut reader, &caller, params.project.as_deref()).await?;
+    let tokens = reader.tokens(project, &page.page()).await?;
     let next_cursor = page.next_cursor(&tokens, |token| token.id.to_string());
     let names = reader.project_names(tokens.iter().filter_map(|token| token.project)).await?;
     let shown = tokens.into_iter().map(|token| {

@@ -8,7 +8,7 @@ use crate::{auth::Authenticated, declaration::declare};
 
 declare! { whoami: reads(ProjectRead, "whoami"), [] }
 
-/// Returns name, role, project and permissions of the token's holder.
+/// Returns name, role, project and permissions of the token's holder, and the version of the control plane.
 #[utoipa::path(get, path = "/api/v1/whoami", tag = "access", security(("token" = [])),
     responses((status = 200, body = WhoAmI)))]
 pub(crate) async fn whoami(Authenticated(caller): Authenticated) -> Json<WhoAmI> {
@@ -19,6 +19,7 @@ pub(crate) async fn whoami(Authenticated(caller): Authenticated) -> Json<WhoAmI>
         name: principal.name,
         role: principal.role.to_string(),
         project: principal.project.map(|id| id.to_string()),
+        control_plane_version: env!("CARGO_PKG_VERSION").to_owned(),
         permissions,
     })
 }

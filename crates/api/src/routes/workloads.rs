@@ -20,8 +20,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    members::{machine_names, members},
-    nodes::parsed,
+    member_names::{machine_names, members},
     projects::name,
 };
 use crate::{
@@ -29,8 +28,9 @@ use crate::{
     body::Body,
     declaration::declare,
     etag::{IfMatch, IfNoneMatch},
+    json::bounded,
     lookup,
-    page::{PageParams, Params, ProjectDryRunParams},
+    page::{PageParams, Params, ProjectDryRunParams, parsed},
     problem::ApiProblem,
     state::ApiState,
     views,
@@ -315,13 +315,13 @@ pub(super) async fn find_of_app(
     if found.app == app {
         return Ok(found.id);
     }
-    let detail = format!("{} is a workload of the app {}, not of {app:?}", found.name, found.app);
+    let detail = format!("{} is a workload of the app {}, not of {:?}", found.name, found.app, bounded(app));
     Err(ApiProblem::new(Code::FieldInvalid, detail).about("app").then(format!("send app {}", found.app)))
 }
 
 pub(super) async fn started(state: &ApiState, accepted: Accepted) -> Result<(StatusCode, Json<Started>), ApiProblem> {
     let mut reader = state.engine.store().read().await?;
-    let operation = views::operation(accepted.operation, &accepted.workload.name);
+    let operation = views::operation(&mut reader, accepted.operation).await?;
     let workload = views::workload(&mut reader, accepted.workload, state.engine.ports().clock.now()).await?;
     Ok((StatusCode::ACCEPTED, Json(Started { workload, operation })))
 }

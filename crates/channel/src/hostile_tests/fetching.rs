@@ -15,7 +15,7 @@ use hyper::{body::Incoming, client::conn::http2::SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{io::AsyncReadExt, task::JoinHandle, time::Instant};
 
-use super::world::{MachineClock, Rows, now, presented, send_request};
+use super::control_plane::{MachineClock, Rows, now, presented, send_request};
 use crate::{
     ChannelOptions, ProxyProtocol,
     channel::Shared,
@@ -27,13 +27,13 @@ const SECRET: &str = "/v1/secrets/0198c0de-7a3b-7c11-9b54-0242ac120002";
 /// Upper bound of the time that an immediately answered request takes.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
-struct World {
+struct FetchServer {
     authority: Authority,
     rows: Arc<Rows>,
     shared: Arc<Shared>,
 }
 
-impl World {
+impl FetchServer {
     fn new() -> Self {
         let rows = Arc::new(Rows::default());
         let options = ChannelOptions {
@@ -72,10 +72,10 @@ fn artifact(sender: &mut SendRequest<Body>) -> impl Future<Output = hyper::Resul
 
 #[tokio::test(start_paused = true)]
 async fn idle_connection_ends_after_a_minute() {
-    let world = World::new();
+    let server = FetchServer::new();
     let began = Instant::now();
-    let (_silent, silent) = world.open(1);
-    let (mut sender, idle) = world.fetch(1, 65_535).await;
+    let (_silent, silent) = server.open(1);
+    let (mut sender, idle) = server.fetch(1, 65_535).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(send_request(&mut sender, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
     silent.await.unwrap();
@@ -83,14 +83,14 @@ async fn idle_connection_ends_after_a_minute() {
     assert_eq!(send_request(&mut sender, Method::GET, SECRET, empty()).await.0, StatusCode::OK);
     idle.await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 120);
-    assert!(world.shared.connections.nodes().is_empty());
+    assert!(server.shared.connections.nodes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn unread_response_ends_and_a_slowly_read_one_does_not() {
-    let world = World::new();
-    let (mut greedy, stalled) = world.fetch(1, 65_535).await;
-    let (mut patient, slow) = world.fetch(2, 65_535).await;
+    let server = FetchServer::new();
+    let (mut greedy, stalled) = server.fetch(1, 65_535).await;
+    let (mut patient, slow) = server.fetch(2, 65_535).await;
     let untaken = artifact(&mut greedy).await.unwrap();
     let mut taken = artifact(&mut patient).await.unwrap().into_body();
     let began = Instant::now();
@@ -109,11 +109,11 @@ async fn unread_response_ends_and_a_slowly_read_one_does_not() {
 
 #[tokio::test(start_paused = true)]
 async fn little_is_buffered_for_a_client_that_does_not_read() {
-    let world = World::new();
-    let (server, _serving) = world.open(1);
+    let server = FetchServer::new();
+    let (far, _serving) = server.open(1);
     let (near, relay) = tokio::io::duplex(16 * 1_024);
     let ((mut from_client, mut to_client), (from_server, mut to_server)) =
-        (tokio::io::split(relay), tokio::io::split(server));
+        (tokio::io::split(relay), tokio::io::split(far));
     tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
     tokio::spawn(async move {
         let _ = tokio::io::copy(&mut from_server.take(32 * 1_024), &mut to_client).await;
@@ -126,19 +126,19 @@ async fn little_is_buffered_for_a_client_that_does_not_read() {
     tokio::spawn(connection);
     let _untaken = artifact(&mut sender).await.unwrap();
     tokio::time::sleep(SETTLE_TIME).await;
-    let read = world.rows.artifact_bytes.load(Ordering::SeqCst);
+    let read = server.rows.artifact_bytes.load(Ordering::SeqCst);
     assert!((64 * 1_024..=256 * 1_024).contains(&read), "{read}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_has_eight_requests_at_once_over_all_its_connections() {
-    let world = World::new();
+    let server = FetchServer::new();
     let began = Instant::now();
     let mut senders = Vec::new();
     for _ in 0..4 {
-        senders.push(world.fetch(1, 65_535).await);
+        senders.push(server.fetch(1, 65_535).await);
     }
-    let (mut other, _serving) = world.fetch(2, 65_535).await;
+    let (mut other, _serving) = server.fetch(2, 65_535).await;
     let asking = senders.iter_mut().flat_map(|(sender, _)| [artifact(sender), artifact(sender), artifact(sender)]);
     let answers: Vec<Response<Incoming>> = join_all(asking).await.into_iter().map(Result::unwrap).collect();
     let count = |status| answers.iter().filter(|answer| answer.status() == status).count();
@@ -153,8 +153,8 @@ async fn a_node_has_eight_requests_at_once_over_all_its_connections() {
 
 #[tokio::test(start_paused = true)]
 async fn body_that_does_not_arrive_times_out() {
-    let world = World::new();
-    let (mut sender, _serving) = world.fetch(1, 65_535).await;
+    let server = FetchServer::new();
+    let (mut sender, _serving) = server.fetch(1, 65_535).await;
     for (method, path) in [(Method::PUT, SECRET), (Method::POST, path::RENEW)] {
         let began = Instant::now();
         let never = futures::stream::pending::<Result<http_body::Frame<Bytes>, std::io::Error>>();
@@ -166,10 +166,10 @@ async fn body_that_does_not_arrive_times_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_renews_a_few_times_and_then_once_a_minute() {
-    let world = World::new();
+    let server = FetchServer::new();
     let renewal = || full(serde_json::to_vec(&RenewRequest { csr: "a request".to_owned(), clock: None }).unwrap());
     let renewed = async || {
-        let (mut sender, _serving) = world.fetch(1, 65_535).await;
+        let (mut sender, _serving) = server.fetch(1, 65_535).await;
         send_request(&mut sender, Method::POST, path::RENEW, renewal()).await
     };
     let often = (StatusCode::TOO_MANY_REQUESTS, "rate_limited".to_owned());
@@ -180,5 +180,5 @@ async fn a_node_renews_a_few_times_and_then_once_a_minute() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(renewed().await.0, StatusCode::OK);
     assert_eq!(renewed().await, often);
-    assert_eq!(*world.rows.renewed.lock().unwrap(), 5);
+    assert_eq!(*server.rows.renewed.lock().unwrap(), 5);
 }

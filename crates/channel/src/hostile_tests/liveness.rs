@@ -5,21 +5,24 @@ use std::time::Duration;
 use gpuaas_wire::session::ConnectionKind;
 use tokio_util::sync::CancellationToken;
 
-use super::world::{Recording, World, eventually, honest, in_time, node};
+use super::control_plane::{ControlPlane, Recording, eventually, honest, in_time, node};
 
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(1);
 
 async fn assert_unreachable_after(recording: Recording) {
-    let world = World::with_unreachable_after(UNREACHABLE_AFTER).await;
-    world.connected(1, honest).await;
-    world.channel.shared.session(node(1)).unwrap().link.ended.cancel();
-    eventually("its end is not recorded", || world.rows.sessions.lock().unwrap().is_empty()).await;
-    *world.rows.recording.lock().unwrap() = recording;
-    let again = world.serving(1, ConnectionKind::Control, honest).await;
+    let control_plane = ControlPlane::with_unreachable_after(UNREACHABLE_AFTER).await;
+    control_plane.connected(1, honest).await;
+    control_plane.channel.shared.session(node(1)).unwrap().link.ended.cancel();
+    eventually("its end is not recorded", async || control_plane.rows.sessions.lock().unwrap().is_empty()).await;
+    *control_plane.rows.recording.lock().unwrap() = recording;
+    let again = control_plane.serving(1, ConnectionKind::Control, honest).await;
     in_time("it is served", again).await.unwrap();
-    assert!(world.channel.shared.session(node(1)).is_err());
-    eventually("the node is not reported unreachable", || *world.rows.absent.lock().unwrap() == [node(1)]).await;
-    assert!(world.rows.sessions.lock().unwrap().is_empty());
+    assert!(control_plane.channel.shared.session(node(1)).is_err());
+    eventually("the node is not reported unreachable", async || {
+        *control_plane.rows.absent.lock().unwrap() == [node(1)]
+    })
+    .await;
+    assert!(control_plane.rows.sessions.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -39,24 +42,27 @@ async fn node_whose_recording_panics_becomes_unreachable() {
 
 #[tokio::test]
 async fn reconnected_node_does_not_become_unreachable() {
-    let world = World::with_unreachable_after(UNREACHABLE_AFTER).await;
-    let first = world.connected(1, honest).await;
-    world.channel.shared.session(node(1)).unwrap().link.ended.cancel();
+    let control_plane = ControlPlane::with_unreachable_after(UNREACHABLE_AFTER).await;
+    let first = control_plane.connected(1, honest).await;
+    control_plane.channel.shared.session(node(1)).unwrap().link.ended.cancel();
     in_time("the connection does not end", first).await.unwrap();
-    world.connected(1, honest).await;
+    control_plane.connected(1, honest).await;
     tokio::time::sleep(UNREACHABLE_AFTER * 2).await;
-    assert!(world.rows.absent.lock().unwrap().is_empty());
+    assert!(control_plane.rows.absent.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn timers_ordered_before_the_service_runs_start_with_it() {
-    let (world, service) = World::not_serving_yet(UNREACHABLE_AFTER).await;
-    world.channel.await_return(node(1));
-    world.channel.await_return(node(2));
-    tokio::spawn(service.run(world.rows.clone(), CancellationToken::new()));
+    let (control_plane, service) = ControlPlane::not_serving_yet(UNREACHABLE_AFTER).await;
+    control_plane.channel.await_return(node(1));
+    control_plane.channel.await_return(node(2));
+    tokio::spawn(service.run(control_plane.rows.clone(), CancellationToken::new()));
     // A node that connects at once stops its timer.
-    world.connected(2, honest).await;
-    eventually("the node is not reported unreachable", || *world.rows.absent.lock().unwrap() == [node(1)]).await;
+    control_plane.connected(2, honest).await;
+    eventually("the node is not reported unreachable", async || {
+        *control_plane.rows.absent.lock().unwrap() == [node(1)]
+    })
+    .await;
     tokio::time::sleep(UNREACHABLE_AFTER).await;
-    assert_eq!(*world.rows.absent.lock().unwrap(), [node(1)]);
+    assert_eq!(*control_plane.rows.absent.lock().unwrap(), [node(1)]);
 }

@@ -2,9 +2,9 @@
 
 mod certificates;
 mod connections;
+mod control_plane;
 mod fetching;
 mod liveness;
 mod readmission;
 mod reports;
 mod requests;
-mod world;

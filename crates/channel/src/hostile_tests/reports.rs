@@ -7,7 +7,7 @@ use gpuaas_model::Timestamp;
 use gpuaas_wire::task::UnitReport;
 use tokio::time::{Instant, sleep};
 
-use super::world::{Recording, Rows, enrolled};
+use super::control_plane::{Recording, Rows, enrolled};
 use crate::{ChannelError, report_throttle::ReportThrottle, reports::forward};
 
 const AN_HOUR: usize = 3_600;

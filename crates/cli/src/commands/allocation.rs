@@ -15,9 +15,9 @@ use super::{
     lists::{EventStream, Listing, Watch},
 };
 use crate::{
-    cli::Target,
     completion, output,
     table::{column, wide},
+    target::Target,
 };
 
 #[derive(Debug, Subcommand)]
@@ -38,7 +38,7 @@ pub(crate) enum Verb {
     },
     /// Show an allocation
     Show {
-        /// Id of the allocation
+        /// Id of the allocation, or name of its node
         #[arg(add = ArgValueCandidates::new(completion::allocations))]
         id: String,
         /// Print only the allocation's ETag, for --if-match
@@ -47,7 +47,7 @@ pub(crate) enum Verb {
     },
     /// Release an allocated node
     Release {
-        /// Id of the allocation
+        /// Id of the allocation, or name of its node
         #[arg(add = ArgValueCandidates::new(completion::allocations))]
         id: String,
         #[command(flatten)]
@@ -127,6 +127,7 @@ const ALLOCATIONS: Listing<Allocation> = Listing {
         column("PROJECT", |allocation| allocation.project_name.clone()),
         column("NODE", |allocation| allocation.node_name.clone()),
         column("STATE", |allocation| allocation.state.clone()),
+        column("WORKLOAD", |allocation| allocation.workload.clone().unwrap_or_default()),
         column("DETAIL", |allocation| allocation.detail.clone().unwrap_or_default()),
         wide("CREATED", |allocation| allocation.created_at.clone()),
     ],

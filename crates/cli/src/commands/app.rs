@@ -4,11 +4,12 @@ use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{App, AppOperation, PlacementOption};
 use gpuaas_client::Client;
+use gpuaas_model::OperationKind;
 
 use crate::{
-    cli::{Format, Target},
     completion, output,
     table::{Column, column},
+    target::{Format, Target},
 };
 
 #[derive(Debug, Subcommand)]
@@ -69,6 +70,11 @@ fn versions(app: &App) -> Vec<String> {
     app.versions.iter().map(|version| format!("{version}{}", badge(version))).collect()
 }
 
+/// Returns whether `gpuaas operation start` takes the operation. The others have commands of their own.
+pub(crate) fn is_startable(operation: &AppOperation) -> bool {
+    operation.kind.parse::<OperationKind>().is_ok_and(|kind| kind.own_command().is_none())
+}
+
 /// Returns the kind of an operation with the names of its parameters, for example `upgrade (parameters: version)`.
 fn operation(operation: &AppOperation) -> String {
     let names =
@@ -89,7 +95,7 @@ fn described(app: &App) -> String {
         app.status,
         app.summary,
         listed(&versions(app)),
-        listed(&app.operations.iter().map(operation).collect::<Vec<_>>()),
+        listed(&app.operations.iter().filter(|of| is_startable(of)).map(operation).collect::<Vec<_>>()),
         listed(&app.promises),
         listed(&app.not_promised),
     )

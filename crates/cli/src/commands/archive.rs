@@ -11,9 +11,9 @@ use gpuaas_model::ArchiveKind;
 
 use super::overwrite::Overwrite;
 use crate::{
-    cli::Target,
     completion, output,
     table::{Column, column, wide},
+    target::Target,
 };
 
 #[derive(Debug, Subcommand)]

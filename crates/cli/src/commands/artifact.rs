@@ -9,9 +9,9 @@ use gpuaas_api_types::{Artifact, ImportRelease};
 use gpuaas_client::Client;
 
 use crate::{
-    cli::Target,
-    completion, output,
+    completion, connection, output,
     table::{Column, column, wide},
+    target::Target,
 };
 
 /// Digits of a digest in a table.
@@ -47,9 +47,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::List => client.list_artifacts().await?.items,
         Verb::Import { app, source, sums_sha256, signature, version } => {
             let source = if source.contains("://") { source } else { folder(&source)? };
-            let read = |path: PathBuf| {
-                std::fs::read_to_string(&path).with_context(|| format!("reading the signature {}", path.display()))
-            };
+            let read =
+                |path: PathBuf| std::fs::read_to_string(&path).map_err(|error| connection::unreadable(&path, &error));
             let signature = signature.map(read).transpose()?;
             client.import_artifacts(&ImportRelease { app, version, source, sums_sha256, signature }).await?.items
         }

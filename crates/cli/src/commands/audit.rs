@@ -8,9 +8,9 @@ use gpuaas_model::AuditAction;
 use jiff::Timestamp;
 
 use crate::{
-    cli::Target,
     completion, output,
-    table::{Column, column},
+    table::{Column, column, wide},
+    target::Target,
 };
 
 #[derive(Debug, Subcommand)]
@@ -18,7 +18,7 @@ pub(crate) enum Verb {
     /// List audit records, oldest first: of the project if one is chosen, otherwise of everything that the token may see
     ///
     /// TOKEN is the end of the id of the token that acted, because several tokens can have the same name. It is empty if a node or the
-    /// control plane itself acted. `-o json` has the whole id, and that of the service account.
+    /// control plane itself acted. `-o wide` has the role of the token, `-o json` also the whole ids of the token and its service account.
     List {
         /// Only records of this actor: the name of a token, node/NAME, or control-plane
         #[arg(long)]
@@ -35,10 +35,10 @@ pub(crate) enum Verb {
         /// Only records with this correlation id
         #[arg(long, value_name = "ID")]
         correlation: Option<String>,
-        /// Only records at or after this time: a duration before now such as 1h, or 2026-07-01T08:00:00Z
+        /// Only records at or after this time: a duration before now such as 1h, 2026-07-01T08:00:00Z, or 2026-07-01 for its begin (UTC)
         #[arg(long, value_name = "DURATION|TIME", value_parser = crate::duration::parse_time)]
         since: Option<Timestamp>,
-        /// Only records before this time: a duration before now such as 1h, or 2026-07-01T08:00:00Z
+        /// Only records before this time: a duration before now such as 1h, 2026-07-01T08:00:00Z, or 2026-07-01 for its begin (UTC)
         #[arg(long, value_name = "DURATION|TIME", value_parser = crate::duration::parse_time)]
         until: Option<Timestamp>,
         /// Only this many newest records; default: all
@@ -61,6 +61,9 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         newest: limit.map(|limit| limit as usize),
     };
     let records = client.list_audit(&query).await?.items;
+    if records.is_empty() {
+        output::hint(target.output, "no record matches; names are compared as they are, also if nothing ever had them");
+    }
     output::list(target.output, &records, AUDIT, |record| record.sequence.to_string())
 }
 
@@ -68,12 +71,13 @@ const AUDIT: &[Column<AuditEntry>] = &[
     column("SEQ", |record| record.sequence.to_string()),
     column("AT", |record| record.at.clone()),
     column("ACTOR", |record| record.actor.clone()),
+    wide("ROLE", |record| record.actor_role.clone().unwrap_or_default()),
     column("TOKEN", |record| record.actor_id.as_deref().map(last_group).unwrap_or_default().to_owned()),
     column("ACTION", |record| record.action.clone()),
     column("TARGET", |record| record.target.clone()),
     column("RESULT", |record| record.result.clone()),
     column("CORRELATION", |record| record.correlation_id.clone().unwrap_or_default()),
-    column("DETAIL", |record| output::fields(&record.metadata)),
+    column("DETAIL", |record| output::fields(&record.metadata, &["type", "state"])),
 ];
 
 /// Returns the last group of an id. It is random; the first groups of ids made at the same time are equal.

@@ -8,10 +8,10 @@ use std::{
 use clap::Args;
 
 use crate::{
-    cli::Target,
     commands::context,
     connection,
     output::{self, NotFound},
+    target::Target,
 };
 
 #[derive(Debug, Args)]
@@ -32,7 +32,8 @@ pub(crate) struct Bootstrap {
 
 /// Reads the one-time token. The exchange removes its file.
 fn one_time_token(file: &Path) -> anyhow::Result<String> {
-    if file.as_os_str() != "-" && !file.exists() {
+    // Advice only for a missing file: `recover-admin` revokes the token in a file that this user may not read.
+    if file.as_os_str() != "-" && matches!(file.try_exists(), Ok(false)) {
         let what = format!("{} does not exist: its token may have been exchanged already", file.display());
         let next = "make another one on the control plane's machine: gpuaas server recover-admin".to_owned();
         return Err(NotFound { what, next }.into());
@@ -57,4 +58,21 @@ pub(crate) async fn run(target: &Target, options: Bootstrap) -> anyhow::Result<(
         eprintln!("You are platform admin {} until {until}. Your token is shown only once:", created.token.name);
     }
     output::one(target.output, &created, |created| created.secret.clone(), &created.secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_token_file_leads_to_another_token() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let missing = one_time_token(&folder.path().join("admin.token")).expect_err("there is no file");
+        assert!(missing.is::<NotFound>(), "{missing:#}");
+        // Root may read every file, but nobody can follow this link.
+        let unreadable = folder.path().join("loop");
+        std::os::unix::fs::symlink(&unreadable, &unreadable).expect("linked");
+        let refused = one_time_token(&unreadable).expect_err("it cannot be read");
+        assert!(!refused.is::<NotFound>(), "{refused:#}");
+    }
 }

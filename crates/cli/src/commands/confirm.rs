@@ -7,7 +7,11 @@ use std::io::{IsTerminal, Write};
 use clap::Args;
 use serde::Serialize;
 
-use crate::{cli::Target, output, text::Text};
+use crate::{
+    output::{self, ConfirmationRequired},
+    target::Target,
+    text::Text,
+};
 
 /// Flags of a command that destroys something.
 #[derive(Clone, Copy, Debug, Args)]
@@ -18,16 +22,6 @@ pub(crate) struct Confirm {
     /// Print what would happen, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-}
-
-/// The command was not confirmed, and there is no terminal to ask on.
-#[derive(Debug, thiserror::Error)]
-#[error("this command needs a confirmation, but standard input or standard error is not a terminal")]
-pub(crate) struct ConfirmationRequired;
-
-impl ConfirmationRequired {
-    /// The next action.
-    pub(crate) const NEXT: &str = "see what it would do: repeat it with --dry-run; to confirm it: repeat it with --yes";
 }
 
 /// What a command would destroy, in words.

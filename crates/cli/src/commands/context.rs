@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
 use gpuaas_client::ClientError;
@@ -13,12 +12,12 @@ use serde::Serialize;
 
 use super::confirm::{Confirm, Loss};
 use crate::{
-    cli::Target,
     completion,
-    connection::{ReadyFile, TOKEN, checked_token},
+    connection::{ReadyFile, TOKEN, checked_token, unreadable},
     contexts::{Context, Contexts, check_name},
     environment, output,
     table::column,
+    target::Target,
 };
 
 /// Largest size of a token file, in bytes; the rest is ignored.
@@ -187,6 +186,6 @@ pub(crate) fn read_token(file: &Path) -> anyhow::Result<String> {
     } else {
         std::fs::File::open(file).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
     };
-    read.with_context(|| format!("reading the token from {}", file.display()))?;
+    read.map_err(|error| unreadable(file, &error))?;
     Ok(checked_token(&text, &file.display().to_string())?)
 }

@@ -6,9 +6,9 @@ use gpuaas_client::Client;
 
 use super::following::{EventFollower, Next};
 use crate::{
-    cli::{Format, Target},
     output,
     table::{Column, Layout, column, wide},
+    target::{Format, Target},
 };
 
 #[derive(Debug, Subcommand)]
@@ -54,14 +54,14 @@ const EVENTS: &[Column<Event>] = &[
     column("AT", |event| event.at.clone()),
     column("KIND", |event| event.kind.clone()),
     column("SUBJECT", |event| format!("{}/{}", event.subject_kind, event.subject_id)),
-    column("DATA", |event| output::fields(&event.data)),
+    column("DATA", |event| output::fields(&event.data, &[])),
     wide("CORRELATION", |event| event.correlation_id.clone().unwrap_or_default()),
 ];
 
 /// Prints each event as it arrives.
 async fn watch(client: &Client, target: &Target, after: Option<u64>) -> anyhow::Result<()> {
     let mut events = EventFollower::start(client, target.project.clone(), after).await?;
-    let (layout, _) = Layout::of(EVENTS, &[], target.output == Format::Wide);
+    let (layout, _) = Layout::of(EVENTS, &[], target.output == Format::Wide, true);
     loop {
         let Next::Event(event) = events.next().await? else { continue };
         match target.output {

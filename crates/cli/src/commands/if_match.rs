@@ -4,7 +4,7 @@ use clap::Args;
 use gpuaas_client::Client;
 use serde_json::json;
 
-use crate::{cli::Target, output};
+use crate::{output, target::Target};
 
 /// The condition of a change.
 #[derive(Clone, Debug, Default, Args)]

@@ -10,9 +10,9 @@ use super::{
     following::{EventFollower, Next},
 };
 use crate::{
-    cli::{Format, Target},
     completion, output,
     table::{Column, column},
+    target::{Format, Target},
 };
 
 /// Kinds of keys that can be rotated.
@@ -150,21 +150,21 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
                 None => client.rotate_authority().await?,
             };
             if target.wait {
-                authority = await_succession(client, authority).await?;
+                authority = await_succession(client, target, authority).await?;
             }
             output::one(target.output, &authority, |of| format!("Authority {} is {}.", of.id, of.state), &authority.id)
         }
         Verb::Rotate { purpose: RotatableKey::TaskSigning, .. } => {
             let mut key = client.rotate_signing_keys().await?;
             if target.wait {
-                key = await_rotation(client, key).await?;
+                key = await_rotation(client, target, key).await?;
             }
             output::one(target.output, &key, described, &key.id)
         }
         Verb::Rotate { purpose: RotatableKey::Sealing, .. } => {
             let mut key = client.rotate_sealing_key().await?;
             if target.wait {
-                key = await_resealing(client, key).await?;
+                key = await_resealing(client, target, key).await?;
             }
             output::one(target.output, &key, sealing, &key.id)
         }
@@ -232,55 +232,80 @@ fn sealing(key: &SealingKey) -> String {
     text
 }
 
-/// Waits until no row is encrypted with the previous key. Checks again after each change of a sealing key.
-async fn await_resealing(client: &Client, began: SealingKey) -> anyhow::Result<SealingKey> {
+/// A rotation that a command waits for.
+struct Rotation {
+    /// Kind of the events after which it may have ended.
+    event: &'static str,
+    /// The command that shows it.
+    command: &'static str,
+}
+
+/// Waits until `read` returns the key of an ended rotation; until then it returns what the rotation waits for, which is printed when it
+/// changes. Reads again after each event of the rotation.
+async fn await_end<T>(
+    client: &Client,
+    target: &Target,
+    rotation: Rotation,
+    read: impl AsyncFn() -> Result<Result<T, String>, ClientError>,
+) -> anyhow::Result<T> {
     let mut events = EventFollower::start(client, None, None).await?;
+    let mut shown = None;
     loop {
+        match read().await? {
+            Ok(ended) => return Ok(ended),
+            Err(waiting_for) if shown.as_ref() != Some(&waiting_for) => {
+                output::hint(target.output, &format!("waiting for {waiting_for}"));
+                target.waits_for(&waiting_for, &format!("see it: {}", rotation.command));
+                shown = Some(waiting_for);
+            }
+            Err(_) => {}
+        }
+        loop {
+            match events.next().await? {
+                Next::Event(event) if event.kind != rotation.event => {}
+                Next::Event(_) | Next::Reconnected => break,
+            }
+        }
+    }
+}
+
+/// Returns what the keys of a rotation wait for.
+fn waiting_for<'a>(reasons: impl Iterator<Item = Option<&'a String>>) -> String {
+    let reasons: Vec<&str> = reasons.flatten().map(String::as_str).collect();
+    if reasons.is_empty() { "the rotation to end".to_owned() } else { reasons.join("; ") }
+}
+
+/// Waits until no row is encrypted with the previous key.
+async fn await_resealing(client: &Client, target: &Target, began: SealingKey) -> anyhow::Result<SealingKey> {
+    let rotation = Rotation { event: "sealing_key.state_changed", command: "gpuaas keys show sealing" };
+    let read = async || {
         let key = client.get_sealing_key().await?;
-        if key.id != began.id || key.previous.is_none() {
-            return Ok(key);
-        }
-        loop {
-            match events.next().await? {
-                Next::Event(event) if event.kind != "sealing_key.state_changed" => {}
-                Next::Event(_) | Next::Reconnected => break,
-            }
-        }
-    }
+        let is_rotating = key.id == began.id && key.previous.is_some();
+        Ok(if is_rotating { Err(waiting_for(std::iter::once(key.waiting_for.as_ref()))) } else { Ok(key) })
+    };
+    await_end(client, target, rotation, read).await
 }
 
-/// Waits until the key is the only one that signs. Checks again after each change of a signing key.
-async fn await_rotation(client: &Client, made: SigningKey) -> anyhow::Result<SigningKey> {
-    let mut events = EventFollower::start(client, None, None).await?;
-    loop {
+/// Waits until the key is the only one that signs.
+async fn await_rotation(client: &Client, target: &Target, made: SigningKey) -> anyhow::Result<SigningKey> {
+    let rotation = Rotation { event: "signing_key.state_changed", command: "gpuaas keys list" };
+    let read = async || {
         let keys = client.list_signing_keys().await?.items;
+        let reasons = waiting_for(keys.iter().map(|key| key.waiting_for.as_ref()));
         let is_rotating = keys.iter().any(|key| matches!(key.state.as_str(), "staged" | "grace"));
-        if let Some(key) = keys.into_iter().find(|key| key.id == made.id).filter(|_| !is_rotating) {
-            return Ok(key);
-        }
-        loop {
-            match events.next().await? {
-                Next::Event(event) if event.kind != "signing_key.state_changed" => {}
-                Next::Event(_) | Next::Reconnected => break,
-            }
-        }
-    }
+        Ok(keys.into_iter().find(|key| key.id == made.id).filter(|_| !is_rotating).ok_or(reasons))
+    };
+    await_end(client, target, rotation, read).await
 }
 
-/// Waits until no authority is staged or in grace. Checks again after each change of an authority.
-async fn await_succession(client: &Client, made: Authority) -> anyhow::Result<Authority> {
-    let mut events = EventFollower::start(client, None, None).await?;
-    loop {
+/// Waits until no authority is staged or in grace.
+async fn await_succession(client: &Client, target: &Target, made: Authority) -> anyhow::Result<Authority> {
+    let rotation = Rotation { event: "authority.state_changed", command: "gpuaas keys list authority" };
+    let read = async || {
         let authorities = client.list_authorities().await?.items;
-        let is_rotating = authorities.iter().any(|authority| matches!(authority.state.as_str(), "staged" | "grace"));
-        if let Some(authority) = authorities.into_iter().find(|of| of.id == made.id).filter(|_| !is_rotating) {
-            return Ok(authority);
-        }
-        loop {
-            match events.next().await? {
-                Next::Event(event) if event.kind != "authority.state_changed" => {}
-                Next::Event(_) | Next::Reconnected => break,
-            }
-        }
-    }
+        let reasons = waiting_for(authorities.iter().map(|of| of.waiting_for.as_ref()));
+        let is_rotating = authorities.iter().any(|of| matches!(of.state.as_str(), "staged" | "grace"));
+        Ok(authorities.into_iter().find(|of| of.id == made.id).filter(|_| !is_rotating).ok_or(reasons))
+    };
+    await_end(client, target, rotation, read).await
 }

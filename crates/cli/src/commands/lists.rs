@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::following::{EventFollower, Next};
 use crate::{
-    cli::{Format, Target},
     output,
     table::{Column, Layout},
+    target::{Format, Target},
 };
 
 /// Pause between an event and the reading of the list, in which further events are collected: most changes cause several.
@@ -97,7 +97,7 @@ impl<T: Serialize> Listing<T> {
                 Err(error) => return Err(error.into()),
             };
             let layout = layout.get_or_insert_with(|| {
-                let (layout, _) = Layout::of(self.columns, &items, target.output == Format::Wide);
+                let (layout, _) = Layout::of(self.columns, &items, target.output == Format::Wide, true);
                 if target.output.is_for_people() {
                     println!("{}", layout.header());
                 }

@@ -7,8 +7,8 @@ use futures::StreamExt;
 use gpuaas_client::{Client, ClientError, LogOptions};
 
 use crate::{
-    cli::{Format, Target},
     completion, output,
+    target::{Format, Target},
 };
 
 #[derive(Debug, clap::Args)]

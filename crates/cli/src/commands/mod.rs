@@ -19,6 +19,7 @@ mod man;
 pub(crate) mod node;
 mod node_shown;
 pub(crate) mod operation;
+mod operation_shown;
 pub(crate) mod overwrite;
 pub(crate) mod project;
 pub(crate) mod replica;
@@ -38,10 +39,11 @@ use std::process::ExitCode;
 use gpuaas_client::Client;
 
 use crate::{
-    cli::{Cli, Command, Target},
+    cli::{Cli, Command},
     completion, connection, dev, help,
     output::TimedOut,
-    server_config::Setting,
+    setting::Setting,
+    target::{ProjectSource, Target},
 };
 
 /// Runs the command, for at most `--timeout`.
@@ -50,7 +52,7 @@ pub(crate) async fn run(cli: Cli, settings: Vec<Setting>) -> anyhow::Result<Exit
     match target.timeout {
         Some(timeout) => match tokio::time::timeout(timeout, dispatch(&mut target, command, &settings)).await {
             Ok(ended) => ended,
-            Err(_) => Err(TimedOut(timeout).into()),
+            Err(_) => Err(TimedOut { limit: timeout, awaited: target.awaited.take() }.into()),
         },
         None => dispatch(&mut target, command, &settings).await,
     }
@@ -77,7 +79,7 @@ async fn dispatch(target: &mut Target, command: Command, settings: &[Setting]) -
         Command::Audit(verb) => audit::run(&connect(target)?, target, verb).await?,
         Command::Whoami => whoami::run(&connect(target)?, target).await?,
         Command::Context(verb) => context::run(target, verb).await?,
-        Command::Version => whoami::version(target)?,
+        Command::Version => whoami::version(target).await?,
         Command::Flags => print!("{}", help::flags()),
         Command::Explain { code } => explain::run(target, code.as_deref())?,
         Command::Server(options) => return server::run(target, *options, settings).await,
@@ -95,7 +97,7 @@ fn connect(target: &mut Target) -> anyhow::Result<Client> {
     let client = connection::client(target)?;
     if target.project.is_none() {
         target.project = connection::context_project(target)?;
-        target.has_default_project = true;
+        target.project_source = ProjectSource::Context;
     }
     Ok(client)
 }

@@ -15,11 +15,11 @@ use super::{
     node_shown,
 };
 use crate::{
-    cli::{Format, Target},
     completion,
     duration::format_age,
     output,
     table::{Column, column, wide},
+    target::{Format, Target},
 };
 
 #[derive(Debug, Subcommand)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_api_types::{DataDisk, FixedNode, Gpu, MachineFacts, Node, NodeFacts, Preflight, PreflightFinding};
+use gpuaas_api_types::{Allocation, DataDisk, FixedNode, Gpu, MachineFacts, Node, NodeFacts, PreflightFinding};
 
 use crate::duration::format_age;
 
@@ -11,6 +11,7 @@ const ID_SHOWN: usize = 12;
 
 pub(super) fn described(node: &Node) -> String {
     let mut lines = vec![format!("{}   {}", node.name, first_line(node).join(" · "))];
+    lines.extend(node.allocation.iter().map(held_line));
     lines.extend(node.agent_problem.iter().flat_map(|problem| {
         let summary = format!(
             "problem     accepts no tasks for {}; the node reports: {} ({})",
@@ -29,8 +30,32 @@ pub(super) fn described(node: &Node) -> String {
         let disk = facts.machine.as_ref().and_then(|machine| machine.data_disk.as_ref());
         lines.extend(disk.map(disk_line));
     }
-    lines.extend(node.preflight.iter().flat_map(preflight_lines));
+    lines.extend(preflight_lines(node));
+    let labels = node.labels.iter().map(|(name, value)| format!("{name}={value}"));
+    let place: Vec<String> = node.region.iter().map(|region| format!("region {region}")).chain(labels).collect();
+    lines.extend((!place.is_empty()).then(|| format!("place       {}", place.join(" · "))));
+    lines.push(format!("id          {}", node.id));
+    lines.extend(next(node).map(|next| format!("next        {next}")));
     lines.join("\n")
+}
+
+fn held_line(of: &Allocation) -> String {
+    let workload = of.workload.as_ref().map_or_else(|| "no workload".to_owned(), |name| format!("workload {name}"));
+    format!("held by     project {} · {workload} · allocation {} ({})", of.project_name, of.id, of.state)
+}
+
+/// Returns what to do with a node that cannot be used, if its state tells.
+fn next(node: &Node) -> Option<String> {
+    let name = &node.name;
+    match (node.state.as_str(), node.connectivity.as_str()) {
+        ("registered", _) => Some(format!("enroll its machine: gpuaas node enroll {name}")),
+        ("needs_reimage", _) => Some(format!("reimage its machine, then: gpuaas node reset {name}")),
+        ("retired", _) => Some(format!("delete it: gpuaas node delete {name}")),
+        ("enrolled", _) | (_, "stale" | "unreachable") => {
+            Some("the operator checks on its machine whether the agent runs: systemctl status gpuaas-agent".to_owned())
+        }
+        _ => None,
+    }
 }
 
 pub(super) fn fixed(fixed: &FixedNode) -> String {
@@ -42,7 +67,7 @@ pub(super) fn fixed(fixed: &FixedNode) -> String {
         Some(before) => format!("  {}: {before} → {}", applied.name, applied.now),
         None => format!("  {}: {}", applied.name, applied.now),
     }));
-    lines.extend(fixed.node.preflight.iter().flat_map(preflight_lines));
+    lines.extend(preflight_lines(&fixed.node));
     lines.join("\n")
 }
 
@@ -103,7 +128,7 @@ fn machine_line(node: &Node, facts: &NodeFacts, machine: &MachineFacts) -> Strin
     let service = machine.clock_service.as_deref();
     parts.extend(match machine.clock.as_str() {
         "synchronized" => Some(format!("clock by {}", service.unwrap_or("an unknown service"))),
-        "not_yet" | "by_nobody" => Some("clock not synchronized".to_owned()),
+        "not_yet" | "no_time_service" => Some("clock not synchronized".to_owned()),
         _ => None,
     });
     parts.extend(node.inspected_at.iter().map(|at| format!("inspected {} ago", format_age(at))));
@@ -122,7 +147,8 @@ fn disk_line(disk: &DataDisk) -> String {
     format!("disk        {}", parts.join(" · "))
 }
 
-fn preflight_lines(preflight: &Preflight) -> Vec<String> {
+fn preflight_lines(node: &Node) -> Vec<String> {
+    let Some(preflight) = &node.preflight else { return Vec::new() };
     let is_blocking = |finding: &&PreflightFinding| finding.severity == "blocking";
     let blocking = preflight.findings.iter().filter(is_blocking).count();
     let warnings = preflight.findings.len() - blocking;
@@ -142,6 +168,11 @@ fn preflight_lines(preflight: &Preflight) -> Vec<String> {
         lines.extend(
             finding.evidence.iter().filter(|_| is_blocking(&finding)).map(|seen| format!("      evidence: {seen}")),
         );
+        // Without this line, the finding is of the inspection whose age the line `machine` shows.
+        lines.extend(finding.found_at.iter().filter(|at| node.inspected_at.as_ref() != Some(*at)).map(|at| {
+            let by = finding.workload.as_ref().map(|name| format!("the preflight of workload {name}"));
+            format!("      found {} ago by {}", format_age(at), by.as_deref().unwrap_or("an earlier inspection"))
+        }));
     }
     lines
 }
@@ -157,7 +188,7 @@ fn bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_api_types::{AppliedFix, DefaultRoute, FileSystem, MachineChange, NodeProblem, WriteLatency};
+    use gpuaas_api_types::{AppliedFix, DefaultRoute, FileSystem, MachineChange, NodeProblem, Preflight, WriteLatency};
 
     use super::*;
 
@@ -178,6 +209,9 @@ mod tests {
             evidence: Some("/proc/sys/fs/inotify/max_user_instances: 128".to_owned()),
             fix: "raise it, now and at boot".to_owned(),
             command: Some("gpuaas node fix gpu-07 inotify".to_owned()),
+            found_at: None,
+            operation: None,
+            workload: None,
         };
         let file_system = FileSystem {
             path: "/var".to_owned(),
@@ -227,6 +261,7 @@ mod tests {
             }),
             preflight: Some(Preflight { passed: 14, findings: vec![warning] }),
             inspected_at: Some(seconds_ago(200)),
+            allocation: None,
             created_at: seconds_ago(9_000),
         }
     }
@@ -239,6 +274,7 @@ mod tests {
         disk        /var/lib/rancher/rke2 on /dev/nvme0n1p2 (ext4) · 812 GiB free of 894 GiB · write latency p99 1.2 ms
         preflight   ✓ 14 passed   ! 1 warning
           ! inotify.max_user_instances is 128; RKE2 wants 8192.  Fix: gpuaas node fix gpu-07 inotify   (inotify_low)
+        id          0198c0de-7a3b-7c11-9b54-0242ac120002
         ");
     }
 
@@ -252,18 +288,39 @@ mod tests {
             evidence: Some("0.0.0.0:6443, held by /usr/sbin/haproxy (812)".to_owned()),
             fix: "see what it is and stop it".to_owned(),
             command: None,
+            found_at: Some(seconds_ago(100)),
+            operation: Some("0198c0de-7a3b-7c11-9b54-0242ac120003".to_owned()),
+            workload: Some("infer".to_owned()),
         };
         changed.preflight.iter_mut().for_each(|preflight| preflight.findings.insert(0, blocking.clone()));
         changed.machine_changed = Some(MachineChange { at: seconds_ago(180), before: "cd".repeat(16) });
         changed.facts = None;
         changed.connectivity = "unreachable".to_owned();
+        changed.allocation = Some(Allocation {
+            id: "0198c0de-7a3b-7c11-9b54-0242ac120004".to_owned(),
+            project: "0198c0de-7a3b-7c11-9b54-0242ac120005".to_owned(),
+            project_name: "research".to_owned(),
+            node: changed.id.clone(),
+            node_name: changed.name.clone(),
+            state: "active".to_owned(),
+            detail: None,
+            workload: Some("infer".to_owned()),
+            created_at: seconds_ago(9_000),
+        });
+        changed.region = Some("eu-1".to_owned());
+        changed.labels.insert("rack".to_owned(), "b12".to_owned());
         insta::assert_snapshot!(described(&changed), @r"
         gpu-07   active · unreachable for 12 s · agent 0.1.0
+        held by     project research · workload infer · allocation 0198c0de-7a3b-7c11-9b54-0242ac120004 (active)
         changed     different machine, since 3 min ago (earlier id: cdcdcdcdcdcd…)
         preflight   ✓ 14 passed   ✗ 1 blocking   ! 1 warning
           ✗ something listens on port 6443 (tcp) already.  What to do, reported by the node: see what it is and stop it   (port_taken)
               evidence: 0.0.0.0:6443, held by /usr/sbin/haproxy (812)
+              found 100 s ago by the preflight of workload infer
           ! inotify.max_user_instances is 128; RKE2 wants 8192.  Fix: gpuaas node fix gpu-07 inotify   (inotify_low)
+        place       region eu-1 · rack=b12
+        id          0198c0de-7a3b-7c11-9b54-0242ac120002
+        next        the operator checks on its machine whether the agent runs: systemctl status gpuaas-agent
         ");
     }
 
@@ -282,6 +339,7 @@ mod tests {
         gpu-07   active · connected 12 s ago · agent 0.1.0
         problem     accepts no tasks for 3 min; the node reports: /var/lib/gpuaas-agent/ledger.jsonl is missing, and this node is enrolled (agent_ledger_damaged)
           enroll it again: run on its machine what this prints: gpuaas node enroll gpu-07
+        id          0198c0de-7a3b-7c11-9b54-0242ac120002
         ");
     }
 

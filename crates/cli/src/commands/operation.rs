@@ -2,27 +2,23 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
 use clap::Subcommand;
 use clap_complete::ArgValueCandidates;
 use gpuaas_api_types::{Operation, OperationDetail, StartOperation};
-use gpuaas_client::Client;
+use gpuaas_client::{Client, ClientError};
 use gpuaas_model::OperationState;
 use serde_json::{Map, Value};
 
 use super::{
     if_match::IfMatch,
     lists::{EventStream, Listing, Watch},
-    watching,
-    workload_shown::{self, describe_fault, residue},
+    operation_shown::described,
+    watching, workload_shown,
 };
 use crate::{
-    cli::{Format, Target},
-    completion,
-    duration::format_millis,
-    output,
-    table::{column, table, wide},
-    text::Text,
+    completion, output,
+    table::{column, distinguishing, wide},
+    target::Target,
 };
 
 #[derive(Debug, Subcommand)]
@@ -88,7 +84,7 @@ fn parameter(text: &str) -> Result<(String, String), String> {
 
 impl StartArgs {
     /// Returns the request for a workload of `app`.
-    fn request(&self, app: String) -> anyhow::Result<StartOperation> {
+    fn request(&self, app: String) -> Result<StartOperation, ClientError> {
         let mut parameters: Map<String, Value> = match &self.file {
             Some(file) => {
                 let text = if file.as_os_str() == "-" {
@@ -96,8 +92,10 @@ impl StartArgs {
                 } else {
                     std::fs::read_to_string(file)
                 };
-                let text = text.with_context(|| format!("{} cannot be read", file.display()))?;
-                serde_json::from_str(&text).with_context(|| format!("{} is not a JSON object", file.display()))?
+                let refuse =
+                    |what: String| ClientError::InvalidSetting(format!("--parameters {}: {what}", file.display()));
+                let text = text.map_err(|error| refuse(error.to_string()))?;
+                serde_json::from_str(&text).map_err(|error| refuse(format!("not a JSON object: {error}")))?
             }
             None => Map::new(),
         };
@@ -151,6 +149,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
 const OPERATIONS: Listing<Operation> = Listing {
     columns: &[
         column("ID", |operation| operation.id.clone()),
+        distinguishing("PROJECT", |operation| operation.project_name.clone()),
         column("WORKLOAD", |operation| operation.workload_name.clone()),
         column("KIND", |operation| operation.kind.clone()),
         column("STATE", |operation| operation.state.clone()),
@@ -168,55 +167,14 @@ const OPERATIONS: Listing<Operation> = Listing {
     volatile: None,
 };
 
-/// Prints an operation that was followed to its end; `name` is what `-o name` prints. Its steps were shown as they ended.
-pub(super) fn show_end(target: &Target, detail: &OperationDetail, name: &str) -> anyhow::Result<()> {
-    let has_steps = target.output == Format::Wide;
-    output::one(target.output, detail, |detail| described(detail, &target.project_flag(), has_steps), name)
-}
-
-/// Returns the kind of an operation with its parameters, for example `upgrade version=v1.37.1+rke2r1`.
-pub(super) fn titled(operation: &Operation) -> String {
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let parameters = operation.parameters.iter().map(|(name, value)| format!(" {name}={}", shown(value)));
-    format!("{}{}", operation.kind, parameters.collect::<String>())
-}
-
-fn described(detail: &OperationDetail, project_flag: &str, has_steps: bool) -> Text {
-    let operation = &detail.operation;
-    let mut text =
-        format!("{}   {} · {} · by {}", operation.id, titled(operation), operation.state, operation.requested_by);
-    if let Some(resumed) = &operation.resumes {
-        text.push_str(&format!(" · retries {resumed}"));
-    }
-    text.extend(operation.fault.iter().map(|fault| describe_fault(fault, None, project_flag)));
-    let rows = detail.steps.iter().map(|step| {
-        let fault = step.fault.as_ref().map(|fault| fault.summary.clone());
-        let took = step.ended_at_ms.zip(step.started_at_ms).map(|(end, start)| format_millis(end - start));
-        vec![
-            step.state.clone(),
-            step.phase.clone(),
-            step.key.clone(),
-            step.attempts.to_string(),
-            took.unwrap_or_default(),
-            // The detail of a succeeded step is the condition it last waited for.
-            fault.or_else(|| step.detail.clone().filter(|_| step.state != "succeeded")).unwrap_or_default(),
-        ]
-    });
-    let mut text = Text::from(text);
-    if has_steps {
-        text.push_str("\n");
-        text.push(&table(&["STATE", "PHASE", "STEP", "ATTEMPTS", "DURATION", "DETAIL"], rows));
-    }
-    text.push_str(&residue(&detail.residue));
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use gpuaas_model::{Code, ExitStatus};
+
     use super::*;
 
     #[test]
-    fn parameters_of_the_command_line_override_those_of_a_file() {
+    fn parameters_of_the_command_line_override_those_of_a_file_which_must_be_readable() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("parameters.json");
         std::fs::write(&file, r#"{ "version": "v1", "nodes": ["gpu-1"] }"#).expect("a file");
@@ -231,5 +189,13 @@ mod tests {
         let request = ask.request("rke2".to_owned()).expect("a request");
         assert_eq!(Value::from(request.parameters), serde_json::json!({ "version": "1.20", "nodes": ["gpu-1"] }));
         assert!(parameter("version").is_err());
+        let file = ask.file.as_ref().expect("a file");
+        std::fs::write(file, "[]").expect("written");
+        for what in ["not a JSON object", "No such file"] {
+            let refused = ask.request("rke2".to_owned()).expect_err(what);
+            assert!(refused.to_string().contains(what), "{refused}");
+            assert_eq!((refused.code(), refused.exit()), (Code::FieldInvalid, ExitStatus::Usage));
+            let _ = std::fs::remove_file(file);
+        }
     }
 }

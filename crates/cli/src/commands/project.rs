@@ -8,7 +8,7 @@ use super::{
     confirm::{Confirm, Loss},
     lists::{EventStream, Listing, Watch},
 };
-use crate::{cli::Target, output, table::column};
+use crate::{output, table::column, target::Target};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {

@@ -6,8 +6,8 @@ use gpuaas_client::Client;
 
 use super::lists::{EventStream, Listing, Watch};
 use crate::{
-    cli::Target,
     table::{column, wide},
+    target::Target,
 };
 
 #[derive(Debug, Subcommand)]

@@ -11,7 +11,6 @@ use gpuaas_server::{
     AcceptedHistory, CA_FILE, Deadlines, Finding, Manifest, NextSealingKey, OneTimeAdmin, Rates, Restored, Retention,
     RevokedNode, SUMS_FILE, ServerOptions, Verified, write_private,
 };
-use gpuaas_trust::SecretText;
 use sd_notify::NotifyState;
 use tokio::{
     io::AsyncReadExt,
@@ -21,17 +20,24 @@ use tokio::{
 
 use super::confirm::Loss;
 use crate::{
-    cli::{Server, ServerVerb, Target},
+    cli::{Server, ServerVerb},
     connection::{ReadyFile, ReadyReplica},
     environment, output,
-    server_config::Setting,
-    table::{column, table},
+    setting::{SETTINGS, Setting},
+    table::table,
+    target::Target,
     text::Text,
+    traces::Collector,
 };
 
 /// Runs a subcommand, or serves until SIGTERM, Ctrl-C or, with `--lifeline`, the end of standard input.
 pub(crate) async fn run(target: &Target, arguments: Server, settings: &[Setting]) -> anyhow::Result<ExitCode> {
+    if matches!(arguments.verb, Some(ServerVerb::CheckConfig)) {
+        // Before anything is checked: the table also helps to find what is wrong.
+        output::list(target.output, settings, SETTINGS, |setting| setting.key.clone())?;
+    }
     let options = server_options(&arguments)?;
+    let collector = arguments.collector();
     match arguments.verb {
         Some(ServerVerb::AcceptHistory { keep_credentials, confirm }) => {
             let preview = gpuaas_server::preview_accept_history(&options, keep_credentials);
@@ -44,7 +50,6 @@ pub(crate) async fn run(target: &Target, arguments: Server, settings: &[Setting]
             output::one(target.output, &accepted, describe, "accepted")?;
             Ok(ExitCode::SUCCESS)
         }
-        Some(ServerVerb::CheckConfig) => check_config(target, &options, settings),
         Some(ServerVerb::Backup { file, overwrite }) => {
             overwrite.check(&file)?;
             let manifest = gpuaas_server::backup(&options, &file).await?;
@@ -80,6 +85,7 @@ pub(crate) async fn run(target: &Target, arguments: Server, settings: &[Setting]
             output::one(target.output, &made, describe, &made.token_file.display().to_string())?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(ServerVerb::CheckConfig) => Ok(check_config(target, &options, collector.as_ref())),
         None => serve(&options, arguments).await.map(|()| ExitCode::SUCCESS),
     }
 }
@@ -115,7 +121,7 @@ fn describe_next_sealing_key(made: &NextSealingKey) -> String {
 fn server_options(arguments: &Server) -> anyhow::Result<ServerOptions> {
     let asked = arguments.clone();
     Ok(ServerOptions {
-        store_url: store_url(asked.store_url_file.as_deref())?,
+        store_url: environment::store_url(asked.store_url_file.as_deref())?,
         data_dir: asked.data_dir,
         listen: asked.listen,
         channel_listen: asked.channel_listen,
@@ -255,19 +261,11 @@ fn with_ended_nodes(text: String, nodes: &[RevokedNode]) -> Text {
     text
 }
 
-fn check_config(target: &Target, options: &ServerOptions, settings: &[Setting]) -> anyhow::Result<ExitCode> {
-    let columns = [
-        column("SETTING", |setting: &Setting| setting.key.clone()),
-        column("VALUE", |setting| setting.value.clone().unwrap_or_default()),
-        column("FROM", |setting| setting.from.clone()),
-    ];
-    output::list(target.output, settings, &columns, |setting| setting.key.clone())?;
-    let problems = options.problems();
-    let mut status = ExitCode::SUCCESS;
-    for problem in problems {
-        status = output::report_error(&problem.into(), target.output);
-    }
-    Ok(status)
+/// Reports every problem of the settings.
+fn check_config(target: &Target, options: &ServerOptions, collector: Option<&Collector>) -> ExitCode {
+    let problems = options.problems().into_iter().map(anyhow::Error::from);
+    let problems = problems.chain(collector.and_then(|collector| collector.roots().err()).map(anyhow::Error::from));
+    problems.map(|problem| output::report_error(&problem, target.output)).last().unwrap_or(ExitCode::SUCCESS)
 }
 
 async fn serve(options: &ServerOptions, arguments: Server) -> anyhow::Result<()> {
@@ -308,15 +306,6 @@ async fn serve(options: &ServerOptions, arguments: Server) -> anyhow::Result<()>
         })
         .await;
     Ok(())
-}
-
-/// Reads the URL of the shared database from the file or from `GPUAAS_STORE_URL`. Never a flag: the URL may hold a password.
-pub(crate) fn store_url(file: Option<&Path>) -> anyhow::Result<Option<SecretText>> {
-    let text = match file {
-        Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?),
-        None => environment::variable("GPUAAS_STORE_URL"),
-    };
-    Ok(text.map(|text| SecretText::new(text.trim().to_owned())))
 }
 
 /// Returns when standard input closes, which means that the parent process ended. Without `--lifeline` it never returns.

@@ -9,9 +9,9 @@ use gpuaas_client::Client;
 
 use super::confirm::{Confirm, Loss};
 use crate::{
-    cli::Target,
     completion, output,
     table::{Column, column},
+    target::Target,
 };
 
 #[derive(Debug, Subcommand)]

@@ -7,9 +7,9 @@ use gpuaas_client::Client;
 
 use super::lists::{EventStream, Listing, Watch};
 use crate::{
-    cli::Target,
     completion, output,
     table::{column, wide},
+    target::Target,
 };
 
 #[derive(Debug, Subcommand)]

@@ -10,9 +10,9 @@ use gpuaas_model::Role;
 
 use super::confirm::{Confirm, Loss};
 use crate::{
-    cli::{Format, Target},
     completion, output,
     table::{Column, column, wide},
+    target::{Format, ProjectSource, Target},
 };
 
 #[derive(Debug, Subcommand)]
@@ -52,7 +52,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             output::one(target.output, &created, |created| created.secret.clone(), &created.secret)
         }
         Verb::List => {
-            let mut tokens = client.list_tokens().await?.items;
+            let mut tokens = client.list_tokens(target.project.clone()).await?.items;
             if target.output == Format::Name {
                 tokens.retain(is_valid);
             }
@@ -73,11 +73,11 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     }
 }
 
-/// Returns the project of a new token. A platform role has none: the project of the context is ignored, and the control plane refuses one
-/// that was given.
+/// Returns the project of a new token. A platform role has none: the project of the context or of `GPUAAS_PROJECT` is ignored, and the
+/// control plane refuses that of the flag.
 fn project_of(target: &Target, role: &str) -> Option<String> {
     let is_of_platform = role.parse::<Role>().is_ok_and(Role::is_of_platform);
-    target.project.clone().filter(|_| !(is_of_platform && target.has_default_project))
+    target.project.clone().filter(|_| !is_of_platform || target.project_source == ProjectSource::Flag)
 }
 
 const TOKENS: &[Column<Token>] = &[
@@ -104,12 +104,14 @@ mod tests {
     use crate::cli::Cli;
 
     #[test]
-    fn given_project_is_sent_also_with_a_platform_role_and_that_of_the_context_is_not() {
+    fn only_the_flags_project_is_sent_with_a_platform_role() {
         let line = ["gpuaas", "token", "create", "ada", "--role", "platform-admin", "--project", "research"];
         let mut target = Cli::try_parse_from(line).expect("a command line").target;
         assert_eq!(project_of(&target, "platform-admin").as_deref(), Some("research"));
-        target.has_default_project = true;
-        assert_eq!(project_of(&target, "platform-admin"), None);
-        assert_eq!(project_of(&target, "viewer").as_deref(), Some("research"));
+        for source in [ProjectSource::Environment, ProjectSource::Context] {
+            target.project_source = source;
+            assert_eq!(project_of(&target, "platform-admin"), None);
+            assert_eq!(project_of(&target, "viewer").as_deref(), Some("research"));
+        }
     }
 }

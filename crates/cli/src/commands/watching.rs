@@ -8,13 +8,16 @@ use gpuaas_model::{ExitStatus, visible};
 use indicatif::{ProgressBar, ProgressStyle};
 use unicode_width::UnicodeWidthStr;
 
-use super::following::{EventFollower, Next};
+use super::{
+    following::{EventFollower, Next},
+    operation_shown::show_end,
+};
 use crate::{
-    cli::Target,
     color,
     duration::format_millis,
     output,
     table::{shortened, width_of},
+    target::Target,
     text::Text,
 };
 
@@ -30,10 +33,10 @@ pub(super) async fn report_and_follow(client: &Client, target: &Target, started:
     let (workload, operation) = (&started.workload, &started.operation);
     if target.wait || (target.output.is_for_people() && output::is_interactive()) {
         eprintln!("{}", Text::from(accepted(&started)).as_str());
-        let (detail, exit) = follow(client, &operation.id, SUCCEEDED).await?;
+        let (detail, exit) = follow(client, target, &operation.id, SUCCEEDED).await?;
         if let Some(detail) = detail {
             // Scripts that deploy go on with the workload.
-            super::operation::show_end(target, &detail, &workload.name)?;
+            show_end(target, &detail, &workload.name)?;
             if (operation.kind.as_str(), detail.operation.state.as_str()) == ("deploy", SUCCEEDED) {
                 let next = format!("use it: gpuaas workload kubeconfig {}{}", workload.name, target.project_flag());
                 output::hint(target.output, &next);
@@ -57,15 +60,21 @@ fn accepted(started: &Started) -> String {
 /// Follows an operation to its end and prints it. Fails if it ends in another state than `wanted`. Ctrl-C stops following; the operation
 /// continues.
 pub(super) async fn watch(client: &Client, target: &Target, id: &str, wanted: &str) -> anyhow::Result<ExitCode> {
-    let (detail, exit) = follow(client, id, wanted).await?;
+    let (detail, exit) = follow(client, target, id, wanted).await?;
     if let Some(detail) = detail {
-        super::operation::show_end(target, &detail, &detail.operation.id)?;
+        show_end(target, &detail, &detail.operation.id)?;
     }
     Ok(exit)
 }
 
 /// Follows an operation to its end; returns it unless Ctrl-C came before, and the exit status of the command.
-async fn follow(client: &Client, id: &str, wanted: &str) -> anyhow::Result<(Option<OperationDetail>, ExitCode)> {
+async fn follow(
+    client: &Client,
+    target: &Target,
+    id: &str,
+    wanted: &str,
+) -> anyhow::Result<(Option<OperationDetail>, ExitCode)> {
+    target.waits_for("the operation, which continues", &format!("follow it: gpuaas operation watch {id}"));
     let mut progress = Progress::default();
     let detail = tokio::select! {
         detail = follow_to_end(client, id, &mut progress) => detail?,

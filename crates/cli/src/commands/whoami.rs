@@ -2,9 +2,9 @@
 
 use gpuaas_api_types::WhoAmI;
 use gpuaas_client::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{cli::Target, output};
+use crate::{connection, output, target::Target};
 
 pub(crate) async fn run(client: &Client, target: &Target) -> anyhow::Result<()> {
     let who = client.whoami().await?;
@@ -20,7 +20,19 @@ pub(crate) async fn run(client: &Client, target: &Target) -> anyhow::Result<()> 
     output::one(target.output, &who, words, &who.name)
 }
 
-pub(crate) fn version(target: &Target) -> anyhow::Result<()> {
+/// Prints the version of this program, and that of the control plane if one is configured.
+pub(crate) async fn version(target: &Target) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
-    output::one(target.output, &json!({ "version": version }), |_| format!("gpuaas {version}"), version)
+    let asked: anyhow::Result<Option<String>> = async {
+        let Some(client) = connection::configured_client(target)? else { return Ok(None) };
+        Ok(Some(client.whoami().await?.control_plane_version).filter(|of| !of.is_empty()))
+    }
+    .await;
+    let control_plane = asked.as_ref().ok().and_then(Option::as_ref);
+    let words = |_: &Value| match control_plane {
+        Some(of) => format!("gpuaas {version}\ncontrol plane {of}"),
+        None => format!("gpuaas {version}"),
+    };
+    output::one(target.output, &json!({ "version": version, "control_plane": control_plane }), words, version)?;
+    asked.map(drop)
 }

@@ -17,9 +17,9 @@ use super::{
     logs, watching, workload_shown as shown,
 };
 use crate::{
-    cli::{Format, Target},
     completion, kubeconfig,
     output::{self, NotFound},
+    target::{Format, Target},
 };
 
 #[derive(Debug, Subcommand)]
@@ -57,7 +57,7 @@ pub(crate) enum Verb {
         #[arg(add = ArgValueCandidates::new(completion::workloads))]
         workload: String,
         /// Node for a new agent, by node name or allocation id; repeatable
-        #[arg(long = "agent", value_name = "NODE", required = true, add = ArgValueCandidates::new(completion::allocated_nodes))]
+        #[arg(long = "agent", value_name = "NODE", required = true, add = ArgValueCandidates::new(completion::usable_nodes))]
         agents: Vec<String>,
         /// Print the plan without carrying it out
         #[arg(long)]
@@ -143,10 +143,10 @@ pub(crate) struct DeployArgs {
     #[arg(long)]
     name: String,
     /// Node for the server, by node name or allocation id
-    #[arg(long, value_name = "NODE", add = ArgValueCandidates::new(completion::allocated_nodes))]
+    #[arg(long, value_name = "NODE", add = ArgValueCandidates::new(completion::usable_nodes))]
     server: Option<String>,
     /// Node for an agent, by node name or allocation id; repeatable
-    #[arg(long = "agent", value_name = "NODE", add = ArgValueCandidates::new(completion::allocated_nodes))]
+    #[arg(long = "agent", value_name = "NODE", add = ArgValueCandidates::new(completion::usable_nodes))]
     agents: Vec<String>,
     /// Version of the app; default: the newest imported one
     #[arg(long, alias = "app-version", value_name = "VERSION")]

@@ -1,17 +1,20 @@
 //! Formats workloads for people.
 
+use std::{borrow::Cow, sync::LazyLock};
+
 use gpuaas_api_types::{
-    AccessAnswer, Fault, Member, NodeResidue, OperationDetail, Preview, Step, Workload, WorkloadDetail,
+    AccessAnswer, Fault, Member, NodeResidue, Operation, OperationDetail, Preview, Step, Workload, WorkloadDetail,
 };
+use regex::{Captures, Regex};
+use serde_json::Value;
 
 use super::{
     confirm::Loss,
     lists::{EventStream, Listing},
-    operation::titled,
 };
 use crate::{
     duration::format_age,
-    table::{column, table, wide},
+    table::{column, distinguishing, table, wide},
     text::Text,
 };
 
@@ -39,16 +42,14 @@ pub(super) const MEMBERS: Listing<Member> = Listing {
 pub(super) const WORKLOADS: Listing<Workload> = Listing {
     columns: &[
         column("NAME", |workload| workload.name.clone()),
+        distinguishing("PROJECT", |workload| workload.project_name.clone()),
         column("APP", |workload| workload.app.clone()),
         column("LIFECYCLE", |workload| workload.lifecycle.clone()),
         column("HEALTH", |workload| workload.health.clone()),
-        column("MEMBERS", |workload| format!("{}/{}", workload.members_ready, workload.members_total)),
+        column("MEMBERS", members),
         column("PHASE", |workload| workload.phase.clone()),
-        column("PROGRESS", |workload| format!("{}/{}", workload.completed, workload.total)),
-        column("REASON", |workload| {
-            let why = workload.fault.as_ref().map(|fault| fault.summary.clone());
-            workload.waiting_for.clone().or(why).unwrap_or_default()
-        }),
+        column("PROGRESS", progress),
+        column("REASON", reason),
         column("VERSION", version),
         column("ENDPOINT", |workload| workload.endpoint.clone().unwrap_or_default()),
         wide("GENERATION", |workload| workload.generation.to_string()),
@@ -66,6 +67,7 @@ pub(super) const WORKLOADS: Listing<Workload> = Listing {
 /// Formats workloads by section, those that need attention first; empty without workloads.
 pub(super) fn sections(workloads: &[Workload]) -> Text {
     let of = |section: &'static str| workloads.iter().filter(move |workload| workload.section == section);
+    let has_projects = workloads.iter().any(|workload| workload.project_name != workloads[0].project_name);
     let mut text = Text::default();
     for (section, title) in
         [("needs_attention", "NEEDS ATTENTION"), ("active", "ACTIVE"), ("stopped", "STOPPED"), ("history", "HISTORY")]
@@ -75,49 +77,64 @@ pub(super) fn sections(workloads: &[Workload]) -> Text {
         }
         text.push_str(if text.is_empty() { "" } else { "\n" });
         text.push_str(&format!("{title}\n"));
-        text.push(&match section {
-            "needs_attention" => attention(of(section)),
-            "active" => active(of(section)),
-            _ => inactive(of(section)),
-        });
+        let columns = match section {
+            "needs_attention" => ATTENTION,
+            "active" => ACTIVE,
+            _ => INACTIVE,
+        };
+        text.push(&section_table(columns, of(section), has_projects));
     }
     text
 }
 
-fn inactive<'a>(workloads: impl Iterator<Item = &'a Workload>) -> Text {
-    let row = |workload: &Workload| {
-        vec![workload.name.clone(), workload.app.clone(), version(workload), workload.lifecycle.clone()]
-    };
-    table(&["NAME", "APP", "VERSION", "LIFECYCLE"], workloads.map(row))
+type SectionColumns = &'static [(&'static str, fn(&Workload) -> String)];
+
+const INACTIVE: SectionColumns = &[
+    ("APP", |workload| workload.app.clone()),
+    ("VERSION", version),
+    ("LIFECYCLE", |workload| workload.lifecycle.clone()),
+];
+
+const ATTENTION: SectionColumns = &[
+    ("APP", |workload| with_badge(&workload.app, workload)),
+    ("PHASE", |workload| workload.phase.clone()),
+    ("PROGRESS", progress),
+    ("HEALTH", |workload| workload.health.clone()),
+    ("REASON", reason),
+];
+
+const ACTIVE: SectionColumns = &[
+    ("APP", |workload| workload.app.clone()),
+    ("VERSION", version),
+    ("MEMBERS", members),
+    ("HEALTH", |workload| workload.health.clone()),
+    ("ENDPOINT", |workload| workload.endpoint.clone().unwrap_or_default()),
+];
+
+/// Formats one section. The column of the project is shown if the list has several.
+fn section_table<'a>(
+    columns: SectionColumns,
+    workloads: impl Iterator<Item = &'a Workload>,
+    has_projects: bool,
+) -> Text {
+    let project: SectionColumns = if has_projects { &[("PROJECT", |of| of.project_name.clone())] } else { &[] };
+    let name: SectionColumns = &[("NAME", |of| of.name.clone())];
+    let all = [name, project, columns].concat();
+    let header: Vec<&str> = all.iter().map(|(header, _)| *header).collect();
+    table(&header, workloads.map(|workload| all.iter().map(|(_, cell)| cell(workload)).collect()))
 }
 
-fn attention<'a>(workloads: impl Iterator<Item = &'a Workload>) -> Text {
-    let row = |workload: &Workload| {
-        let why = workload.fault.as_ref().map(|fault| fault.summary.clone());
-        vec![
-            workload.name.clone(),
-            with_badge(&workload.app, workload),
-            workload.phase.clone(),
-            format!("{}/{}", workload.completed, workload.total),
-            workload.health.clone(),
-            workload.waiting_for.clone().or(why).unwrap_or_default(),
-        ]
-    };
-    table(&["NAME", "APP", "PHASE", "PROGRESS", "HEALTH", "REASON"], workloads.map(row))
+fn reason(workload: &Workload) -> String {
+    let why = workload.fault.as_ref().map(|fault| fault.summary.clone());
+    workload.waiting_for.clone().or(why).unwrap_or_default()
 }
 
-fn active<'a>(workloads: impl Iterator<Item = &'a Workload>) -> Text {
-    let row = |workload: &Workload| {
-        vec![
-            workload.name.clone(),
-            workload.app.clone(),
-            version(workload),
-            format!("{}/{}", workload.members_ready, workload.members_total),
-            workload.health.clone(),
-            workload.endpoint.clone().unwrap_or_default(),
-        ]
-    };
-    table(&["NAME", "APP", "VERSION", "MEMBERS", "HEALTH", "ENDPOINT"], workloads.map(row))
+fn members(workload: &Workload) -> String {
+    format!("{}/{}", workload.members_ready, workload.members_total)
+}
+
+fn progress(workload: &Workload) -> String {
+    format!("{}/{}", workload.completed, workload.total)
 }
 
 fn version(workload: &Workload) -> String {
@@ -166,7 +183,7 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
     text
 }
 
-/// Formats a fault: its summary, the time it began, its evidence, and the next action. A command about a workload gets `project_flag`.
+/// Formats a fault: its summary, the time it began, its evidence, and the next action. Commands about workloads get `project_flag`.
 pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>, project_flag: &str) -> String {
     let mut words = format!("\nWHY      {} ({})", fault.summary, fault.code);
     if let Some(ended) =
@@ -183,10 +200,16 @@ pub(super) fn describe_fault(fault: &Fault, step: Option<&Step>, project_flag: &
         let at = fault.evidence_at.as_ref().map(|at| format!(" {at}")).unwrap_or_default();
         words.push_str(&format!("\nEVIDENCE {source}{at}: {evidence}"));
     }
-    let flag = |command: &String| if command.split(' ').nth(1) == Some("workload") { project_flag } else { "" };
-    let command = fault.command.as_ref().map(|command| format!(": {command}{}", flag(command))).unwrap_or_default();
-    words.push_str(&format!("\nNEXT     {}{command}", fault.next));
+    let command = fault.command.as_ref().map(|command| format!(": {command}")).unwrap_or_default();
+    words.push_str(&format!("\nNEXT     {}", with_project(&format!("{}{command}", fault.next), project_flag)));
     words
+}
+
+/// Appends `project_flag` to every command about a workload in a text. A command ends at a punctuation mark or at the end of the text.
+fn with_project<'a>(text: &'a str, project_flag: &str) -> Cow<'a, str> {
+    static COMMAND: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"gpuaas\sworkload\s[^;,:)`\n]*[^;,:)`\s]").expect("a valid pattern"));
+    COMMAND.replace_all(text, |found: &Captures<'_>| format!("{}{project_flag}", &found[0]))
 }
 
 /// Formats the members and steps that an operation would create.
@@ -277,6 +300,13 @@ pub(super) fn access(access: &AccessAnswer) -> Text {
     text
 }
 
+/// Returns the kind of an operation with its parameters, for example `upgrade version=v1.37.1+rke2r1`.
+pub(super) fn titled(operation: &Operation) -> String {
+    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let parameters = operation.parameters.iter().map(|(name, value)| format!(" {name}={}", shown(value)));
+    format!("{}{}", operation.kind, parameters.collect::<String>())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -316,6 +346,13 @@ mod tests {
         HISTORY
         NAME  APP   VERSION         LIFECYCLE
         old   rke2  v1.36.3+rke2r1  decommissioned
+        ");
+        let named = |project: &str| workload("train", "active", json!({ "project_name": project, "endpoint": null }));
+        insta::assert_snapshot!(sections(&[named("one"), named("two")]).as_str(), @r"
+        ACTIVE
+        NAME   PROJECT  APP   VERSION         MEMBERS  HEALTH   ENDPOINT
+        train  one      rke2  v1.36.3+rke2r1  3/3      healthy
+        train  two      rke2  v1.36.3+rke2r1  3/3      healthy
         ");
     }
 
@@ -415,6 +452,9 @@ mod tests {
         NAME      NODE    STATE   HEALTH
         server-1  gpu-07  failed  failed
         ");
+        let next = "decommission train --project ml; or resume it: gpuaas workload resume train --project ml\n";
+        let shown = described(&detail, None, " --project ml");
+        assert!(shown.as_str().contains(next), "{}", shown.as_str());
     }
 
     #[test]

@@ -3,30 +3,54 @@
 
 mod addresses;
 mod processes;
+mod sandbox;
 
 use std::{
-    fs,
+    fs::{self, TryLockError},
     net::SocketAddr,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use camino::{Utf8Path, Utf8PathBuf};
-use futures::StreamExt;
-use gpuaas_api_types::{Bootstrap, EnrollNode, RegisterNode};
+use clap::Args;
+use gpuaas_api_types::Bootstrap;
 use gpuaas_client::Client;
 use gpuaas_model::Entropy as _;
-use gpuaas_server::{ServerOptions, ports::SystemEntropy, write_private};
+use gpuaas_server::{ServerError, ServerOptions, ports::SystemEntropy, write_private};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    cli::Dev,
-    commands::server::store_url,
     connection::{ReadyFile, ReadyNode},
+    environment,
 };
 use addresses::AddressBlock;
 use processes::{Processes, SharedStore};
+use sandbox::Prepared;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Number of sandbox nodes, at most 200
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(..=i64::from(NODES_MAX)))]
+    pub(crate) nodes: u8,
+    /// Directory for all state of the control plane and the sandbox nodes
+    #[arg(long, default_value = "gpuaas-dev")]
+    pub(crate) data_dir: PathBuf,
+    /// Address and port on which the API listens; further replicas use free ports of the same address
+    #[arg(long, default_value = "127.0.0.1:7443")]
+    pub(crate) listen: SocketAddr,
+    /// File with a postgres:// URL of the database; default: GPUAAS_STORE_URL, else SQLite in the data directory
+    #[arg(long, env = "GPUAAS_STORE_URL_FILE", hide_env_values = true, value_name = "FILE")]
+    pub(crate) store_url_file: Option<PathBuf>,
+    /// Number of control plane replicas, 1 to 5; more than one need a PostgreSQL database
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub(crate) replicas: u8,
+    /// JSON file to write (0600, atomically) with url, ca_file, token, nodes and replicas when everything is ready; default: ready.json in
+    /// the data directory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ready_file: Option<PathBuf>,
+}
 
 /// Longest wait for the control plane to serve, and then for every node to become active.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,19 +58,26 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const NODES_MAX: u8 = 200;
 /// Name of the ready file in the data directory, if no other was named.
 const READY_FILE: &str = "ready.json";
+/// Longest wait for an earlier `gpuaas dev` of the same data directory to stop, which usually takes less than two seconds, and the interval
+/// of checking.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Port of a replica's node channel, at the replica's own address of the block. Used when the API listens on loopback.
 const CHANNEL_PORT: u16 = 7_441;
 
 /// Starts everything, reports when it is ready, and stops everything on SIGTERM, Ctrl-C or the first unexpected exit.
-pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
+pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     fs::create_dir_all(&options.data_dir).with_context(|| format!("creating {}", options.data_dir.display()))?;
     let data_dir = Utf8PathBuf::from_path_buf(fs::canonicalize(&options.data_dir)?)
         .map_err(|path: PathBuf| anyhow::anyhow!("the path {} is not valid UTF-8", path.display()))?;
+    let _lock = lock(&data_dir).await?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut processes = Processes::new()?;
+    // Kept until every process has stopped: they use its addresses.
+    let block = AddressBlock::take(&data_dir.join("addresses"))?;
     let ended = tokio::select! {
-        ended = serve(&options, &data_dir, &mut processes) => ended,
+        ended = serve(&options, &data_dir, &block, &mut processes) => ended,
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };
@@ -54,14 +85,38 @@ pub(crate) async fn run(options: Dev) -> anyhow::Result<()> {
     ended
 }
 
+/// Locks the data directory until the file is dropped: a second `gpuaas dev` there would remove the ready file of the first. Waits for an
+/// earlier one that is stopping.
+async fn lock(data_dir: &Utf8Path) -> anyhow::Result<fs::File> {
+    let folder = fs::File::open(data_dir)?;
+    let deadline = Instant::now() + STOP_TIMEOUT;
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Ok(folder),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => tokio::time::sleep(STOP_CHECK_INTERVAL).await,
+            Err(TryLockError::WouldBlock) => {
+                return Err(ServerError::DataDirInUse { path: data_dir.as_std_path().to_owned() }.into());
+            }
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("locking {data_dir}")),
+        }
+    }
+}
+
 /// Starts everything, then waits for the first process that exits. None exits unless it fails, so this returns only errors.
-async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) -> anyhow::Result<()> {
-    let began = std::time::Instant::now();
-    let block = AddressBlock::take(&data_dir.join("addresses"))?;
+async fn serve(
+    options: &Options,
+    data_dir: &Utf8Path,
+    block: &AddressBlock,
+    processes: &mut Processes,
+) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let path = options.ready_file.clone().unwrap_or_else(|| options.data_dir.join(READY_FILE));
+    // That of an earlier run: a script that waits for the file must not read it.
+    let _ = fs::remove_file(&path);
     let shared = shared_store(options, data_dir)?;
-    let mut server = start_replica(options, data_dir, processes, (shared.as_ref(), &block), 1).await?;
+    let mut server = start_replica(options, data_dir, processes, (shared.as_ref(), block), 1).await?;
     for number in 2..=options.replicas {
-        let further = start_replica(options, data_dir, processes, (shared.as_ref(), &block), number).await?;
+        let further = start_replica(options, data_dir, processes, (shared.as_ref(), block), number).await?;
         server.replicas.extend(further.replicas);
     }
     let authority = fs::read(&server.ca_file).context("reading the authority's certificate")?;
@@ -71,12 +126,16 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
     for number in 1..=options.nodes {
         let (name, address) = (format!("demo-{number}"), block.address(number));
         let root = data_dir.join("nodes").join(&name);
-        prepare_node(&client, &name, &root).await?;
-        processes.start_node(&root, &name, address)?;
-        nodes.push(ReadyNode { name, address: address.to_string() });
+        match sandbox::prepare(&client, &name, &root).await? {
+            Prepared::Startable => {
+                processes.start_node(&root, &name, address)?;
+                nodes.push(ReadyNode { name, address: address.to_string() });
+            }
+            Prepared::Unusable(reason) => eprintln!("nodes           {reason}"),
+        }
     }
     tokio::select! {
-        active = await_active_nodes(&client, &nodes) => active?,
+        active = sandbox::await_connected(&client, &nodes) => active?,
         exited = processes.wait_first_exit() => return Err(exited.into()),
     }
     if nodes.is_empty() {
@@ -84,7 +143,6 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
     } else {
         eprintln!("nodes           {} enrolled   (sandboxes under {data_dir}, no root needed)", names(&nodes));
     }
-    let path = options.ready_file.clone().unwrap_or_else(|| options.data_dir.join(READY_FILE));
     eprintln!("catalog         {}", describe_catalog(&client, &path).await?);
     let ready = ReadyFile { nodes, token: Some(token), ..server };
     write_private(&std::path::absolute(&path)?, &serde_json::to_vec_pretty(&ready)?)
@@ -95,8 +153,8 @@ async fn serve(options: &Dev, data_dir: &Utf8Path, processes: &mut Processes) ->
 }
 
 /// Returns the settings that replicas share with PostgreSQL; `None` with SQLite.
-fn shared_store(options: &Dev, data_dir: &Utf8Path) -> anyhow::Result<Option<SharedStore>> {
-    if store_url(options.store_url_file.as_deref())?.is_none() {
+fn shared_store(options: &Options, data_dir: &Utf8Path) -> anyhow::Result<Option<SharedStore>> {
+    if environment::store_url(options.store_url_file.as_deref())?.is_none() {
         let is_single = options.replicas == 1;
         anyhow::ensure!(
             is_single,
@@ -117,7 +175,7 @@ fn shared_store(options: &Dev, data_dir: &Utf8Path) -> anyhow::Result<Option<Sha
 
 /// Starts replica `number` and returns its ready file once it serves. Only the first listens at the requested port.
 async fn start_replica(
-    options: &Dev,
+    options: &Options,
     data_dir: &Utf8Path,
     processes: &mut Processes,
     (shared, block): (Option<&SharedStore>, &AddressBlock),
@@ -142,7 +200,7 @@ async fn start_replica(
 
 /// Returns an API token of `developer`, a platform admin: the stored one if it is still valid, otherwise a new one.
 async fn admin_token(
-    options: &Dev,
+    options: &Options,
     data_dir: &Utf8Path,
     shared: Option<&SharedStore>,
     url: &str,
@@ -168,7 +226,7 @@ async fn admin_token(
         // No separate authorization: this user owns the data directory.
         None => {
             let server = ServerOptions {
-                store_url: store_url(options.store_url_file.as_deref())?,
+                store_url: environment::store_url(options.store_url_file.as_deref())?,
                 sealing_key_file: shared.map(|shared| shared.sealing_key.clone().into()),
                 ..ServerOptions::local(server.into())
             };
@@ -207,51 +265,5 @@ async fn await_ready_file(path: &Utf8Path) -> anyhow::Result<ReadyFile> {
             .await
             .context("the control plane did not become ready in time")??;
     }
-    ReadyFile::read(path.as_std_path())
-}
-
-/// Registers the node if it is new and writes the files that its init needs: the agent's unit and, before enrollment, the enrollment
-/// string.
-async fn prepare_node(client: &Client, name: &str, root: &Utf8Path) -> anyhow::Result<()> {
-    let agent = processes::agent_program()?;
-    let units = root.join("etc/systemd/system");
-    let state = root.join("var/lib/gpuaas-agent");
-    for folder in [&units, &state, &root.join(".sandbox")] {
-        fs::create_dir_all(folder).with_context(|| format!("creating {folder}"))?;
-    }
-    let unit = format!(
-        "[Unit]\nDescription=GPUaaS node agent\n\n[Service]\nType=notify\nExecStart={agent}\nRestart=always\nRestartSec=1s\n\
-         TimeoutStartSec=0\n\n[Install]\nWantedBy=multi-user.target\n"
-    );
-    fs::write(units.join("gpuaas-agent.service"), unit)?;
-    fs::write(root.join(".sandbox/enabled"), "gpuaas-agent.service")?;
-    if state.join("identity.json").exists() {
-        return Ok(());
-    }
-    let registered = match client.get_node(name).await {
-        Ok(_) => client.issue_enrollment(name, &EnrollNode::default()).await?,
-        Err(_) => client.register_node(&RegisterNode { name: name.to_owned(), ..RegisterNode::default() }).await?,
-    };
-    write_private(state.join("enroll").as_std_path(), registered.enrollment.string.as_bytes())?;
-    Ok(())
-}
-
-/// Waits until every node is active and connected. Checks again after each node event.
-async fn await_active_nodes(client: &Client, nodes: &[ReadyNode]) -> anyhow::Result<()> {
-    let wait = async {
-        let mut events = Box::pin(client.follow_events(None, 0).await?);
-        loop {
-            let known = client.list_nodes(Some("active".to_owned()), Some("connected".to_owned())).await?.items;
-            if nodes.iter().all(|node| known.iter().any(|known| known.name == node.name)) {
-                return anyhow::Ok(());
-            }
-            loop {
-                let event = events.next().await.context("the event stream ended")??;
-                if matches!(event.kind.as_str(), "node.activated" | "node.connectivity_changed") {
-                    break;
-                }
-            }
-        }
-    };
-    tokio::time::timeout(READY_TIMEOUT, wait).await.context("the nodes did not become active in time")?
+    Ok(ReadyFile::read(path.as_std_path())?)
 }

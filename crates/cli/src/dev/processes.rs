@@ -22,7 +22,7 @@ use tokio::{
     process::{Child, ChildStdin, Command},
 };
 
-use crate::output::ProcessExited;
+use crate::{environment, output::ProcessExited};
 
 /// Longest wait for a process to exit after SIGTERM; then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -80,7 +80,7 @@ impl Processes {
         command.args(["--listen", &listen.to_string(), "--channel-listen", &channel.to_string()]);
         command.args(["--ready-file", ready.as_str()]);
         for (setting, value) in DEV_RELEASE_SETTINGS {
-            if std::env::var_os(setting).is_none() {
+            if environment::variable(setting).is_none() {
                 command.env(setting, value);
             }
         }

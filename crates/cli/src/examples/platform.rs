@@ -150,10 +150,10 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
     (
         "server backup",
         &[
-            ("Back up the data directory", "gpuaas server backup /backup/gpuaas.tar"),
+            ("Back up the data directory", "gpuaas server backup /backup/gpuaas-2026-07-01.tar"),
             (
                 "Back up with the settings of a file",
-                "gpuaas server backup /backup/gpuaas.tar --config /etc/gpuaas/server.toml",
+                "gpuaas server backup /backup/gpuaas-2026-07-01.tar --config /etc/gpuaas/server.toml",
             ),
         ],
     ),
@@ -178,10 +178,10 @@ pub(super) const EXAMPLES: &[CommandExamples] = &[
     (
         "server restore",
         &[
-            ("Restore into an empty data directory", "gpuaas server restore /backup/gpuaas.tar"),
+            ("Restore into an empty data directory", "gpuaas server restore /backup/gpuaas-2026-07-01.tar"),
             (
                 "Restore with the settings of a file",
-                "gpuaas server restore /backup/gpuaas.tar --config /etc/gpuaas/server.toml",
+                "gpuaas server restore /backup/gpuaas-2026-07-01.tar --config /etc/gpuaas/server.toml",
             ),
         ],
     ),

@@ -102,8 +102,8 @@ async fn reserved_actor_names_are_refused() {
     }
     let refused = platform.gpuaas(&["token", "create", "control-plane", "--role", "viewer", "--project", "ours"]);
     let reported = String::from_utf8(refused.stderr).expect("text");
-    assert!(refused.status.code() == Some(4) && reported.contains("control-plane is reserved"), "{reported}");
+    assert!(refused.status.code() == Some(2) && reported.contains("control-plane is reserved"), "{reported}");
     let refused = platform.gpuaas(&["token", "create", "o\u{200b}ps", "--role", "viewer", "--project", "ours"]);
     let reported = String::from_utf8(refused.stderr).expect("text");
-    assert!(refused.status.code() == Some(4) && reported.contains("character 2 is U+200B"), "{reported}");
+    assert!(refused.status.code() == Some(2) && reported.contains("character 2 is U+200B"), "{reported}");
 }

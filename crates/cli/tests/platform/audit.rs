@@ -44,6 +44,12 @@ async fn audit_is_listed_by_actor_time_correlation_and_number() {
     assert_eq!(listed(&platform, &["--correlation", all[0].correlation_id.as_deref().expect("one")]), ["project/a"]);
     assert_eq!(listed(&platform, &["--project", "b"]), ["project/b"]);
 
+    assert_eq!(listed(&platform, &["--since", "2020-01-01"]).len(), 3);
+    assert!(all.iter().all(|record| record.actor_role.as_deref() == Some("platform-admin")), "{all:?}");
+    let none = platform.gpuaas(&["audit", "list", "--actor", "nobody"]);
+    let hint = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(none.status.success() && hint.contains("no record matches"), "{hint}");
+
     let refused = platform.gpuaas(&["audit", "list", "--since", "yesterday"]);
     assert_eq!(refused.status.code(), Some(2));
     for (query, field) in [

@@ -11,7 +11,7 @@ use crate::{
     fleet::Fleet,
     forged_rows::execute_sql,
     hostile_nodes::Node,
-    world::{eventually, import_request, release},
+    world::{Platform, eventually, import_request, release},
 };
 
 pub(crate) fn assert_refused(output: &Output, code: &str) {
@@ -115,6 +115,31 @@ async fn interrupted_restore_is_completed_at_the_next_start() {
     assert_eq!(states, [(true, "revoked"), (false, "active")]);
     let audit = fleet.client().list_audit(&AuditQuery::default()).await.expect("listed").items;
     assert_eq!(audit.iter().filter(|record| record.action == "server.credentials_end").count(), 1);
+}
+
+#[test]
+fn existing_file_is_replaced_only_with_force() {
+    let platform = Platform::start(0);
+    let (data, file) = (platform.file("data/server"), platform.file("written"));
+    let (data, path) = (data.to_string_lossy(), file.to_string_lossy());
+    let backup = ["server", "backup", &path, "--data-dir", &data];
+    let bundle = ["support", "bundle", "--file", &path];
+    // Refused before it looks for the archive.
+    let archive = ["archive", "get", "no-such-archive", "--file", &path];
+    for command in [&backup[..], &bundle, &archive] {
+        std::fs::write(&file, "kept").expect("written");
+        let refused = platform.gpuaas(command);
+        assert_eq!(refused.status.code(), Some(2), "{command:?}");
+        assert_refused(&refused, "replace it with --force");
+        assert_eq!(std::fs::read(&file).expect("a file"), b"kept", "{command:?}");
+    }
+    for command in [&backup[..], &bundle] {
+        let forced = platform.gpuaas(&[command, &["--force"]].concat());
+        assert!(forced.status.success(), "{}", String::from_utf8_lossy(&forced.stderr));
+        let first = std::fs::read(&file).expect("a file");
+        assert_refused(&platform.gpuaas(command), "replace it with --force");
+        assert!(first.len() > 4 && std::fs::read(&file).expect("a file") == first, "{command:?}");
+    }
 }
 
 async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {

@@ -86,7 +86,7 @@ async fn repeated_request_under_one_key_is_replayed_and_another_one_refused() {
     // Another operation is refused even with the same body.
     let elsewhere = send(&platform, Method::POST, "/api/v1/projects", &headers, ask()).await;
     assert_problem(&elsewhere, 422, "idempotency_key_reused");
-    let tokens = platform.client().list_tokens().await.expect("tokens").items;
+    let tokens = platform.client().list_tokens(None).await.expect("tokens").items;
     assert_eq!(tokens.iter().filter(|token| token.name == "tenant").count(), 1);
 }
 

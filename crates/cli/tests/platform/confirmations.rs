@@ -19,7 +19,7 @@ fn errors(output: &Output) -> String {
 async fn traces(platform: &Platform) -> (usize, usize, usize) {
     let client = platform.client();
     let audit = client.list_audit(&gpuaas_client::AuditQuery::default()).await.expect("records").items.len();
-    let tokens = client.list_tokens().await.expect("tokens").items;
+    let tokens = client.list_tokens(None).await.expect("tokens").items;
     let events = client.list_events(None, 0).await.expect("events").items.len();
     (audit, tokens.iter().filter(|token| token.revoked_at.is_none()).count(), events)
 }

@@ -2,13 +2,14 @@
 
 use std::{path::Path, process::Command};
 
+use gpuaas_api_types::ImportRelease;
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio_rustls::{
     TlsConnector,
     rustls::{self, ClientConfig, RootCertStore},
 };
 
-use crate::world::{GPUAAS, Platform, until};
+use crate::world::{GPUAAS, PROJECT, Platform, eventually, import_request, release, until};
 
 #[test]
 fn a_sandbox_node_enrolls_runs_a_signed_task_and_its_event_is_shown() {
@@ -40,6 +41,74 @@ fn nodes_come_back_when_dev_is_started_again_in_the_same_folder() {
     assert_eq!(dev.json(&["node", "ping", "demo-2"])[0]["task"]["state"], "succeeded");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn running_cluster_comes_up_again_with_its_sandboxes() {
+    let mut dev = Platform::with_release(2, &[]).await;
+    let started = dev.client().deploy_workload(&dev.deployment("train", &[2]).await).await.expect("accepted");
+    assert_eq!(dev.await_end(&started).await.operation.state, "succeeded");
+    tokio::task::block_in_place(|| {
+        dev.terminate();
+        dev.restart(2);
+    });
+    let client = dev.client();
+    let services = ["bin/rke2 server", "bin/rke2 agent"];
+    eventually("the distribution does not start again", async || {
+        let processes = dev.processes();
+        services.iter().all(|service| processes.iter().any(|(_, text)| text.contains(service)))
+    })
+    .await;
+    eventually("the workload does not become healthy again", async || {
+        let detail = client.get_workload(Some(PROJECT.into()), "train").await.expect("a workload");
+        detail.workload.health == "healthy" && detail.members.iter().all(|member| member.health == "healthy")
+    })
+    .await;
+    eventually("the cluster does not respond", async || {
+        dev.gpuaas(&["workload", "kubeconfig", "train", "--project", PROJECT, "-o", "json"]).status.success()
+    })
+    .await;
+}
+
+#[test]
+fn reset_or_retired_node_does_not_hold_up_a_start_and_a_reset_one_enrolls_again() {
+    let mut dev = Platform::start(3);
+    let before = std::fs::read_to_string(dev.node_file(2, "etc/machine-id")).expect("a machine id");
+    dev.json(&["node", "reset", "demo-2", "--force", "--reason", "a test", "--yes"]);
+    dev.json(&["node", "retire", "demo-3", "--yes"]);
+    let began = std::time::Instant::now();
+    dev.restart(3);
+    assert!(began.elapsed().as_secs() < 30, "the start took {:?}", began.elapsed());
+    assert_eq!(dev.json(&["node", "ping", "demo-2"])[0]["task"]["state"], "succeeded");
+    let after = std::fs::read_to_string(dev.node_file(2, "etc/machine-id")).expect("a machine id");
+    assert_ne!(before, after, "its sandbox was not emptied");
+    let printed = std::fs::read_to_string(dev.file("output.txt")).expect("output");
+    assert!(printed.contains("demo-3 is retired: gpuaas node delete demo-3"), "{printed}");
+    assert_eq!(dev.ready()["nodes"].as_array().map(Vec::len), Some(2), "a node that cannot connect is not ready");
+}
+
+#[test]
+fn start_with_the_addresses_of_another_process_names_it() {
+    let dev = Platform::start(0);
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::copy(dev.file("data/addresses"), folder.path().join("addresses")).expect("copied");
+    let output = folder.path().join("output.txt");
+    let mut other = Command::new(GPUAAS)
+        .args(["dev", "--listen", "127.0.0.1:0", "--nodes", "0", "--data-dir"])
+        .arg(folder.path())
+        .stderr(std::fs::File::create(&output).expect("a file"))
+        .spawn()
+        .expect("gpuaas runs");
+    let began = std::time::Instant::now();
+    while other.try_wait().expect("a child").is_none() && began.elapsed().as_secs() < 30 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // It has ended, unless it took other addresses.
+    let _ = other.kill();
+    let refused = other.wait().expect("a child");
+    let printed = std::fs::read_to_string(&output).expect("output");
+    let holder = format!("are taken by process {} (", dev.child.id());
+    assert!(refused.code().is_some_and(|code| code != 0) && printed.contains(&holder), "{printed}");
+}
+
 #[test]
 fn an_allocated_node_becomes_active_and_a_second_project_cannot_have_it() {
     let dev = Platform::start(1);
@@ -68,10 +137,10 @@ fn a_killed_parent_leaves_no_process_behind() {
 fn bad_input_is_refused_with_its_code_and_exit_status() {
     let dev = Platform::start(0);
     let cases: [(&[&str], i32, &str); 5] = [
-        (&["node", "register", "GPU_07"], 4, "field_invalid"),
+        (&["node", "register", "GPU_07"], 2, "field_invalid"),
         (&["node", "show", "nobody"], 3, "not_found"),
-        (&["node", "list", "--state", "asleep"], 4, "query_invalid"),
-        (&["token", "create", "x", "--role", "emperor"], 4, "field_invalid"),
+        (&["node", "list", "--state", "asleep"], 2, "query_invalid"),
+        (&["token", "create", "x", "--role", "emperor"], 2, "field_invalid"),
         (&["token", "revoke", "garbage", "--yes"], 3, "not_found"),
     ];
     for (arguments, exit, code) in cases {
@@ -107,6 +176,33 @@ fn occupied_port_and_data_directory_in_use_are_refused() {
     let in_use = server(&dev.folder.join("data/server"), "127.0.0.1:0");
     assert_eq!(in_use.status.code(), Some(5));
     assert!(String::from_utf8_lossy(&in_use.stderr).contains("data_dir_in_use"));
+}
+
+#[test]
+fn ready_file_of_an_earlier_run_is_removed_and_that_of_a_running_one_is_kept() {
+    let dev = Platform::start(0);
+    let again = |data_dir: &Path, listen: &str, ready: &Path| {
+        let mut command = Command::new(GPUAAS);
+        command.args(["dev", "--nodes", "0", "--listen", listen, "--data-dir"]).arg(data_dir);
+        let ended = command.arg("--ready-file").arg(ready).output().expect("gpuaas runs");
+        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+    };
+    let (status, printed) = again(&dev.file("data"), "127.0.0.1:0", &dev.ready_file);
+    assert!(status == Some(5) && printed.contains("data_dir_in_use"), "{printed}");
+    let used = dev.ready()["url"].as_str().expect("a URL").trim_start_matches("https://").to_owned();
+    let earlier = dev.file("earlier.json");
+    std::fs::write(&earlier, "{}").expect("written");
+    let (status, printed) = again(&dev.file("other"), &used, &earlier);
+    assert!(status == Some(5) && printed.contains("address_in_use"), "{printed}");
+    assert!(!earlier.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_variables_leave_the_defaults_of_dev() {
+    let settings = [("GPUAAS_RELEASE_IMPORT_DIR", ""), ("GPUAAS_ALLOW_UNVERIFIED_RELEASES", "")];
+    let dev = Platform::start_with(0, &settings);
+    let ask = ImportRelease { sums_sha256: None, ..import_request(release()) };
+    dev.client().import_artifacts(&ask).await.expect("imported");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,8 +331,13 @@ fn check_config_prints_settings_and_problems_and_changes_nothing() {
         printed.contains("data_dir_not_writable") && printed.contains("/nonexistent"),
         "a problem is missing: {printed}"
     );
-    let (status, _, printed) = check("lissten = \"x\"\n".to_owned());
-    assert!(status == Some(2) && printed.contains("lissten is not a setting"), "{printed}");
+    let (status, settings, printed) = check("lissten = \"x\"\nkeep-audit = \"5x\"\n".to_owned());
+    let errors: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!(status, Some(2), "{printed}");
+    let at = |number: usize| errors["errors"][number]["at"].as_str().unwrap_or_default().to_owned();
+    assert!(at(0).ends_with("server.toml:1") && at(1).ends_with("server.toml:2"), "{printed}");
+    assert!(!printed.contains("Usage:"), "{printed}");
+    assert!(settings.expect("JSON").to_string().contains("GPUAAS_LISTEN"), "the settings are printed, too");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -174,7 +174,7 @@ async fn node_with_a_full_disk_refuses_tasks_until_space_is_free() {
     let ended = client.get_operation(&operation).await.expect("an operation").operation;
     let fault = ended.fault.expect("a fault");
     assert_eq!((ended.state.as_str(), fault.code.as_str()), ("needs_attention", "disk_full"));
-    assert!(fault.next.contains("free disk space on the node"), "{fault:?}");
+    assert!(fault.next.contains("free disk space on gpu-2"), "{fault:?}");
     let failed = failures(&client, &operation).await;
     assert!(!failed.is_empty() && failed.iter().all(|(code, ..)| code == "disk_full"), "{failed:?}");
     let ledger = std::fs::read_to_string(fleet.disk(0).folder().join("ledger.jsonl")).expect("a ledger");

@@ -37,6 +37,11 @@ fn ends(platform: &Platform, status: ExitStatus) -> Vec<(String, Option<i32>)> {
             run(&["node", "list", "--no-such-flag"], &[]),
             run(&["server", "--config", "/no/such/file"], &[]),
             run(&["node", "list"], &[]),
+            run(&["node", "list", "--ready-file", "/no/such/file"], &[]),
+            with(&["node", "list", "--ca-file", "/no/such/file"]),
+            with(&["node", "register", "GPU_07"]),
+            with(&["operation", "list", "--state", "nothing"]),
+            with(&["operation", "list", "-o", "nothing"]),
         ],
         ExitStatus::NotFound => vec![
             with(&["node", "show", "nobody"]),
@@ -44,7 +49,7 @@ fn ends(platform: &Platform, status: ExitStatus) -> Vec<(String, Option<i32>)> {
             run(&["context", "use", "nobody"], &[]),
             run(&["explain", "no_such_code"], &[]),
         ],
-        ExitStatus::Refused => vec![with(&["node", "register", "GPU_07"])],
+        ExitStatus::Refused => vec![with(&["workload", "deploy", "rke2", "--name", "x", "--project", "one"])],
         ExitStatus::Conflict => vec![
             run(&["server", "--listen", &used, "--channel-listen", "127.0.0.1:0", "--data-dir", &data_dir], &[]),
             run(&["dev", "--nodes", "0", "--listen", &used, "--data-dir", &data_dir], &[]),

@@ -41,7 +41,7 @@ async fn later_starts_create_no_one_time_token() {
     let file = fleet.data_dir().join("admin.token");
     until("the file of an exchanged token remains", || !file.exists());
     let (client, store) = (fleet.client(), fleet.data_dir().join("gpuaas.db"));
-    let tokens = client.list_tokens().await.expect("listed").items;
+    let tokens = client.list_tokens(None).await.expect("listed").items;
     assert_eq!(tokens.iter().filter(|token| token.revoked_at.is_some()).count(), 1, "{tokens:?}");
 
     let own = tokens.iter().find(|token| token.revoked_at.is_none()).expect("the admin's");

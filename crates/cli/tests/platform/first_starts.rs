@@ -98,6 +98,24 @@ async fn empty_database_under_a_used_data_directory_is_refused_without_reinitial
     empty.on(&data).expect("it serves without the flag");
 }
 
+#[test]
+fn empty_address_of_the_database_does_not_start_a_new_control_plane() {
+    build_programs();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, file) = (folder.path().join("data"), folder.path().join("store-url"));
+    std::fs::write(&file, "\n").expect("written");
+    for (name, value) in
+        [("GPUAAS_STORE_URL", ""), ("GPUAAS_STORE_URL_FILE", ""), ("GPUAAS_STORE_URL_FILE", &*text(&file))]
+    {
+        let environment = vec![(name, value.to_owned())];
+        let refusal = Start { environment, ..Start::default() }.on(&data).err().expect("refused");
+        let empty = if value.is_empty() { name } else { value };
+        assert!(refusal.stderr.contains(&format!("error: {empty} is empty: ")), "{}", refusal.stderr);
+        assert_eq!(refusal.status, Some(2));
+        assert!(!data.exists(), "{name}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn running_control_plane_reports_a_damaged_database() {
     tokio::task::block_in_place(build_programs);

@@ -34,7 +34,7 @@ async fn forged_token_row_is_refused_and_reported() {
         events.iter().any(|event| event.kind == "row.forged" && event.data["table"] == "tokens")
     })
     .await;
-    let listed = admin.list_tokens().await.expect("listed").items;
+    let listed = admin.list_tokens(None).await.expect("listed").items;
     assert!(listed.iter().all(|token| token.id != "0198c0de-7a3b-7c11-9b54-0242ac120002"));
 }
 

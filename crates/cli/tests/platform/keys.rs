@@ -1,6 +1,6 @@
 //! Rotation of task-signing keys and certificate authorities while nodes work.
 
-use gpuaas_api_types::{EnrollNode, ForceAuthority};
+use gpuaas_api_types::{EnrollNode, ForceAuthority, RegisterNode};
 use gpuaas_client::{AuditQuery, Client, ClientError};
 use gpuaas_postgres_server::Server;
 use tokio_util::sync::CancellationToken;
@@ -269,4 +269,27 @@ fn command_line_revokes_the_given_key() {
     let listed = dev.json(&["keys", "list"]);
     assert_eq!((&listed[0]["state"], &listed[1]["state"]), (&"revoked".into(), &"active".into()), "{listed}");
     assert_eq!(dev.gpuaas(&["keys", "revoke", "nobody", "--yes"]).status.code(), Some(3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rotation_that_does_not_end_in_time_names_what_it_waits_for_and_a_retired_node_is_not_waited_for() {
+    let platform = Platform::start(0);
+    let client = platform.client();
+    let ask = RegisterNode { name: "gpu-9".into(), ..RegisterNode::default() };
+    client.register_node(&ask).await.expect("registered, with an enrollment string");
+    let stopped = platform.gpuaas(&["keys", "rotate", "authority", "--wait", "--timeout", "3s"]);
+    let printed = String::from_utf8(stopped.stderr).expect("text");
+    assert_eq!(stopped.status.code(), Some(8), "{printed}");
+    for part in [
+        "waiting for enrollment strings to be used or to expire: gpu-9\n",
+        "error: stopped after 3.0 s, the limit of --timeout; it waited for enrollment strings",
+        "see it: gpuaas keys list authority",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    client.retire_node("gpu-9").await.expect("retired");
+    eventually("the rotation waits for a retired node", async || {
+        authorities(&client).await.iter().all(|state| state == "active" || state == "retired")
+    })
+    .await;
 }

@@ -32,6 +32,12 @@ async fn lists_name_the_objects_of_their_entries_and_scripts_get_names_of_what_i
     let ask = CreateAllocation { project: "ml".into(), node: "demo-1".into() };
     let allocation = admin.create_allocation(&ask).await.expect("made").id;
     admin.ping_node("demo-1").await.expect("an answer");
+    assert_eq!(printed(&platform, "allocation show demo-1 -o name"), allocation);
+    let versions = printed(&platform, "version");
+    assert!(versions.starts_with("gpuaas ") && versions.contains("\ncontrol plane "), "{versions}");
+    let unknown = platform.gpuaas(&["node", "show", "nobody"]);
+    let hint = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(hint.contains("see what exists: gpuaas node list"), "{hint}");
     let allocated = row(&platform, "allocation list", &allocation);
     assert!(allocated.contains(" ml ") && allocated.contains(" demo-1 "), "{allocated}");
     row(&platform, "task list", " demo-1 ");
@@ -116,6 +122,27 @@ async fn watched_list_prints_what_changes_until_it_is_interrupted() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--project"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn followed_list_shows_whole_ids_on_a_narrow_terminal() {
+    let platform = Platform::start(1);
+    let client = platform.client();
+    client.create_project(&CreateProject { name: "ml".into() }).await.expect("made");
+    let ask = CreateAllocation { project: "ml".into(), node: "demo-1".into() };
+    let id = client.create_allocation(&ask).await.expect("made").id;
+    let row = |arguments: &str| {
+        let mut list = Command::new("script");
+        list.args(["-qfec", &format!("stty cols 50 && exec {GPUAAS} allocation list --project ml {arguments}")]);
+        list.arg("/dev/null").env("GPUAAS_READY_FILE", &platform.ready_file).env("XDG_CONFIG_HOME", &platform.folder);
+        let mut list = list.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("script runs");
+        let row = BufReader::new(list.stdout.take().expect("piped")).lines().nth(1).expect("a row").expect("text");
+        list.kill().expect("killed");
+        list.wait().expect("it ends");
+        row
+    };
+    assert!(row("--watch").starts_with(&id));
+    assert!(!row("").contains(&id), "the terminal is not narrow");
+}
+
 /// Returns what a shell offers for the last word of a command line.
 fn offered(platform: &Platform, words: &[&str], environment: &[(&str, &str)]) -> String {
     let ended = Command::new(GPUAAS)
@@ -140,6 +167,10 @@ async fn shell_gets_the_names_of_objects_and_silence_without_a_control_plane() {
     assert_eq!(offered(&platform, &["node", "show", "demo"], &[]), "demo-1");
     assert_eq!(offered(&platform, &["workload", "list", "--project", "m"], &[]), "ml");
     assert_eq!(offered(&platform, &["node", "list", "-o", "wi"], &[]), "wide");
+    let flags = offered(&platform, &["node", "list", "--"], &[]);
+    for flag in ["--project", "--output", "--context", "--state"] {
+        assert!(flags.lines().any(|offered| offered == flag), "{flag} is not among {flags}");
+    }
     let elsewhere = [("GPUAAS_SERVER", "https://127.0.0.1:9")];
     assert_eq!(offered(&platform, &["node", "show", "demo"], &elsewhere), "");
     let script = printed(&platform, "completion bash");

@@ -125,6 +125,30 @@ async fn finding_is_shown_with_its_fix_and_the_fix_removes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn finding_that_blocks_a_deployment_is_shown_with_its_node_until_the_next_check() {
+    let platform = Platform::with_release(1, &[]).await;
+    let client = platform.client();
+    let listening = Listening::at(&platform, 1, 9_345);
+    let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
+    let fault = platform.await_end(&started).await.operation.fault.expect("a fault");
+    assert_eq!(fault.code, "rke2_preflight_blocked");
+    assert!(fault.next.starts_with("ask the operator to do on demo-1 what it reports: find the process"), "{fault:?}");
+    let node = client.get_node("demo-1").await.expect("a node");
+    let finding = find_finding(&node, "port_taken").expect("the node shows it");
+    assert_eq!((finding.workload.as_deref(), &finding.operation), (Some("train"), &Some(started.operation.id)));
+    assert!(finding.found_at > node.inspected_at, "{finding:?}");
+    let held = node.allocation.expect("an allocation");
+    assert_eq!((held.project_name.as_str(), held.workload.as_deref()), (PROJECT, Some("train")));
+    let shown = String::from_utf8(platform.gpuaas(&["node", "show", "demo-1"]).stdout).expect("text");
+    for part in ["held by     project research · workload train", "ago by the preflight of workload train"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    drop(listening);
+    let node = client.inspect_node("demo-1").await.expect("inspected");
+    assert!(find_finding(&node, "port_taken").is_none(), "{:?}", node.preflight);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unreachable_node_is_neither_inspected_nor_fixed() {
     let platform = Platform::start(1);
     let client = platform.client();
@@ -191,7 +215,7 @@ async fn platform_removes_its_own_residue_and_names_the_operator_for_the_rest() 
     let workload = client.get_workload(None, &started.workload.id).await.expect("a workload").workload;
     assert_eq!(workload.lifecycle, "running", "nothing has changed");
     let reset = client.reset_node("demo-1", &forced()).await.map_err(code);
-    assert_eq!(reset.expect_err("a workload runs there"), "state_conflict");
+    assert_eq!(reset.expect_err("a workload runs there"), "allocation_in_use");
 
     let project = || Some(PROJECT.to_owned());
     let output = platform.gpuaas(&[&decommission[..], &["--yes", "--wait"]].concat());
@@ -207,7 +231,7 @@ async fn platform_removes_its_own_residue_and_names_the_operator_for_the_rest() 
     let items: Vec<&str> = evidence.split(", ").filter(|part| part.contains(' ')).collect();
     assert!(items.len() == 1 && items[0].starts_with("listener 10258/tcp at 127."), "unexpected residue: {evidence}");
     assert!(
-        fault.next.contains("ask an operator to reset and reimage the node (gpuaas node reset demo-1"),
+        fault.next.contains("ask the operator to reset and reimage demo-1 (gpuaas node reset demo-1"),
         "{}",
         fault.next
     );
@@ -313,5 +337,5 @@ async fn allocated_node_cannot_be_reset_by_force() {
     let client = platform.client();
     let refused = client.reset_node("demo-1", &forced()).await.expect_err("a project holds it");
     assert!(refused.to_string().contains("allocation"), "{refused}");
-    assert_eq!(code(refused), "state_conflict");
+    assert_eq!(code(refused), "allocation_in_use");
 }

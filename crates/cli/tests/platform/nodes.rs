@@ -58,7 +58,7 @@ async fn other_projects_look_absent_and_platform_operations_need_an_admin() {
         .map(|record| (record.action.as_str(), record.metadata["code"].as_str().unwrap_or_default()))
         .collect();
     assert_eq!(refused, [("project.create", "forbidden"), ("allocation.create", "forbidden")]);
-    let listed = admin.list_tokens().await.expect("tokens").items;
+    let listed = admin.list_tokens(None).await.expect("tokens").items;
     assert!(listed.iter().any(|token| token.id == created.token.id));
     admin.revoke_token(&created.token.id).await.expect("revoked");
     assert_eq!(member.whoami().await.map_err(code).expect_err("revoked"), "unauthenticated");

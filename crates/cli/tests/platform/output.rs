@@ -36,6 +36,14 @@ async fn result_is_one_document_on_stdout_and_hints_are_on_stderr() {
     assert_eq!(text(&created.stderr), "create a token: gpuaas service-account token ci --project ml\n");
 }
 
+#[test]
+fn global_flags_have_escape_codes_only_with_colours() {
+    for (color, has_escapes) in [("auto", false), ("never", false), ("always", true)] {
+        let printed = Command::new(GPUAAS).args(["flags", "--color", color]).output().expect("gpuaas runs").stdout;
+        assert_eq!(text(&printed).contains('\u{1b}'), has_escapes, "{color}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn contradictory_input_is_refused_and_empty_variables_count_as_unset() {
     let platform = Platform::start(0);
@@ -48,10 +56,12 @@ async fn contradictory_input_is_refused_and_empty_variables_count_as_unset() {
     assert!(run(&["project", "create", "ml"], &[]).status.success());
     let role = ["token", "create", "ada", "--role", "platform-admin"];
     let refused = run(&[&role[..], &["--project", "ml"]].concat(), &[]);
-    assert_eq!(refused.status.code(), Some(4), "{}", text(&refused.stderr));
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
     assert!(text(&refused.stderr).contains("field: project"), "{}", text(&refused.stderr));
+    let exported = run(&role, &[("GPUAAS_PROJECT", "ml")]);
+    assert!(exported.status.success(), "{}", text(&exported.stderr));
     let reversed = run(&["audit", "list", "--since", "1m", "--until", "5m"], &[]);
-    assert_eq!(reversed.status.code(), Some(4), "{}", text(&reversed.stderr));
+    assert_eq!(reversed.status.code(), Some(2), "{}", text(&reversed.stderr));
 
     let unknown = run(&["workload", "deploy", "rke2", "--name", "x", "--server", "demo-9", "--project", "ml"], &[]);
     assert_eq!(unknown.status.code(), Some(3), "{}", text(&unknown.stderr));

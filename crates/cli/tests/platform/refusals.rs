@@ -40,6 +40,20 @@ async fn no_query_keeps_a_refusal_out_of_the_audit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn refusal_names_what_was_attempted_and_a_refused_read_of_a_journal_is_recorded() {
+    let (platform, bearer) = started().await;
+    platform.client().create_project(&CreateProject { name: "ours".into() }).await.expect_err("its name is taken");
+    let headers = [("authorization", bearer.as_str()), JSON];
+    let path = "/api/v1/workloads/train/members/server-1/logs";
+    assert!(send(&platform, Method::GET, path, &headers[..1], "").await.status >= 400);
+    let records = platform.client().list_audit(&AuditQuery::default()).await.expect("records").items;
+    let refused: Vec<_> = (records.iter().filter(|record| record.result == "refused"))
+        .map(|record| (record.action.as_str(), record.target.as_str()))
+        .collect();
+    assert_eq!(refused, [("project.create", "project/ours"), ("logs.read", "workload/train")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_refusals_is_recorded_in_few_records_and_none_is_lost() {
     let (platform, bearer) = started().await;
     let headers = [("authorization", bearer.as_str()), JSON];

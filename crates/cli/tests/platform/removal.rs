@@ -39,7 +39,7 @@ async fn retired_node_loses_its_identity_and_its_name_is_free_after_the_deletion
     .await;
 
     let (code, detail, next) = parts(client.retire_node("demo-1").await.expect_err("a project holds it"));
-    assert_eq!(code, "state_conflict");
+    assert_eq!(code, "allocation_in_use");
     assert!(detail.contains(&allocation.id) && next.contains("gpuaas allocation release"), "{detail} {next}");
     let (code, detail, next) = parts(client.delete_project("ml").await.expect_err("it has an allocation"));
     assert_eq!(code, "state_conflict");
@@ -124,7 +124,7 @@ async fn project_is_deleted_when_it_is_empty_and_its_audit_stays() {
             CreateToken { name: "bob".into(), role: "viewer".into(), project: Some(key.into()), ttl_seconds: None };
         assert_eq!(parts(client.create_token(&ask).await.expect_err("deleted")).0, "not_found", "{key}");
     }
-    let tokens = client.list_tokens().await.expect("tokens of the deleted project, too").items;
+    let tokens = client.list_tokens(None).await.expect("tokens of the deleted project, too").items;
     assert!(tokens.iter().any(|one| one.id == token.token.id && one.project_name.as_deref() == Some("ml")));
     let next = client.create_project(&CreateProject { name: "ml".into() }).await.expect("its name is free");
     assert_ne!(next.id, project.id);

@@ -86,7 +86,7 @@ async fn equal_requests_under_one_key_at_two_replicas_are_done_once() {
     assert!(made.windows(2).all(|pair| pair[0] == pair[1]) && !made.is_empty(), "{made:?}");
     let again = clients[1].create_token(&ask).await.expect("answered again");
     assert_eq!(again.token.id, made[0]);
-    let tokens = fleet.client().list_tokens().await.expect("listed").items;
+    let tokens = fleet.client().list_tokens(None).await.expect("listed").items;
     assert_eq!(tokens.iter().filter(|token| token.name == "robot").count(), 1);
 }
 

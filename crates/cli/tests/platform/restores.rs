@@ -1,4 +1,4 @@
-//! A restore that is refused, fails or is killed leaves nothing behind, or succeeds when it is run again.
+//! A refused or failed restore leaves nothing behind. A killed one succeeds when it is run again.
 
 use gpuaas_client::AuditQuery;
 use std::{
@@ -17,7 +17,7 @@ use crate::{
     world::{import_request, release},
 };
 
-/// Arguments of a control plane that starts and ends at once, because nothing holds its lifeline.
+/// Arguments of a control plane that starts and ends at once, because `--lifeline` ends it when its standard input closes.
 const SERVE: [&str; 7] =
     ["--lifeline", "--listen", "127.0.0.1:0", "--channel-listen", "127.0.0.1:0", "--replica-listen", "127.0.0.1:0"];
 

@@ -146,10 +146,13 @@ async fn project_admin_creates_tokens_only_of_its_own_project_and_roles() {
         };
         assert_eq!((refused.code.as_str(), refused.field.as_deref()), expected, "{role}: {refused:?}");
     }
-    let listed = client.list_tokens().await.expect("listed").items;
+    let listed = client.list_tokens(None).await.expect("listed").items;
     assert!(listed.iter().all(|token| token.project == made.token.project), "{listed:?}");
-    let theirs = platform.client().list_tokens().await.expect("listed").items;
+    let theirs = platform.client().list_tokens(None).await.expect("listed").items;
     let theirs = theirs.iter().find(|token| token.name == "project-admin of theirs").expect("one");
+    let of_one = platform.client().list_tokens(Some("theirs".into())).await.expect("listed").items;
+    assert!(of_one.iter().any(|token| token.id == theirs.id), "{of_one:?}");
+    assert!(of_one.iter().all(|token| token.project == theirs.project), "{of_one:?}");
     assert_eq!(client.revoke_token(&theirs.id).await.expect_err("it looks absent").exit() as u8, 3);
     client.revoke_token(&made.token.id).await.expect("its own");
     let revoked = platform.client_with(&made.secret).whoami().await.expect_err("refused at once");

@@ -15,7 +15,7 @@ async fn work_until(client: Client, node: &'static str, stop: CancellationToken)
     while !stop.is_cancelled() {
         let ping = client.ping_node(node).await.expect("an answer");
         assert_eq!(ping.task.state, "succeeded", "{:?}", ping.task);
-        client.list_tokens().await.expect("an answer");
+        client.list_tokens(None).await.expect("an answer");
         answered += 1;
     }
     answered

@@ -60,7 +60,14 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let numbers: Vec<u64> = listed.iter().map(|event| event.sequence).collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "no gap: {numbers:?}");
 
+    let refused = platform.gpuaas(&["workload", "show", "train"]);
+    let printed = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("a workload train is in the project research"), "{printed}");
+    assert!(printed.contains("--project research"), "{printed}");
+    assert_eq!(platform.gpuaas(&["workload", "show", "nothing"]).status.code(), Some(3));
     let detail = tenant.get_workload(project(), "train").await.expect("a workload");
+    assert_eq!(detail.workload.project_name, PROJECT);
     assert_eq!((detail.workload.lifecycle.as_str(), detail.workload.health.as_str()), ("running", "healthy"));
     assert_eq!((detail.workload.section.as_str(), detail.workload.members_ready), ("active", 2));
     assert!(detail.workload.stand_in);

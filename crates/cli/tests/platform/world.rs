@@ -10,6 +10,7 @@ use std::{
 
 use gpuaas_api_types::{AddMembers, CreateAllocation, CreateProject, Deploy, ImportRelease, OperationDetail, Started};
 use gpuaas_client::Client;
+pub(crate) use gpuaas_test_support::eventually;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -86,6 +87,13 @@ impl Platform {
         std::fs::remove_file(&self.ready_file).expect("it was ready");
         self.child = spawn(&self.folder, nodes, &[]);
         self.await_ready();
+    }
+
+    /// Ends the process as Ctrl-C does: it stops the nodes, then the control plane.
+    pub(crate) fn terminate(&mut self) {
+        let status = Command::new("kill").arg(self.child.id().to_string()).status();
+        assert!(status.expect("kill runs").success());
+        self.child.wait().expect("a child");
     }
 
     fn end(&mut self) {
@@ -290,7 +298,7 @@ pub(crate) fn release() -> &'static Path {
 /// Returns a request that imports the release in that folder, with the SHA-256 of its checksum file.
 pub(crate) fn import_request(release: &Path) -> ImportRelease {
     let folder = std::fs::canonicalize(release).expect("a folder");
-    let sums = std::fs::read(folder.join("sha256sum-amd64.txt")).expect("a sum file");
+    let sums = std::fs::read(folder.join("sha256sum-amd64.txt")).expect("a checksum file");
     ImportRelease {
         app: "rke2".to_owned(),
         version: None,
@@ -327,12 +335,4 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 pub(crate) fn show(figure: &str) {
     // A closed standard output must not fail the test.
     let _ = writeln!(std::io::stdout(), "    {figure}");
-}
-
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < WAIT_MAX, "{what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

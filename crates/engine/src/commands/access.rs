@@ -229,7 +229,8 @@ fn validate(ask: &DeliveryRequest, most: &str) -> Result<(&'static AccessKind, S
     }
     let ttl_seconds = ask.ttl_seconds.unwrap_or(kind.ttl_seconds);
     if !(TTL_SECONDS_MIN..=kind.ttl_seconds_max).contains(&ttl_seconds) {
-        let range = format!("{TTL_SECONDS_MIN} to {} seconds", kind.ttl_seconds_max);
+        let (least, most) = (TTL_SECONDS_MIN, kind.ttl_seconds_max);
+        let range = format!("{} to {} ({least} to {most} s)", time(least), time(most));
         return Err(CommandError::new(Code::FieldInvalid, format!("{} access must be valid for {range}", kind.name))
             .about("ttl_seconds"));
     }
@@ -237,17 +238,32 @@ fn validate(ask: &DeliveryRequest, most: &str) -> Result<(&'static AccessKind, S
     if kind.name == BREAK_GLASS && ask.reason.is_none() {
         return Err(CommandError::new(Code::FieldInvalid, "break-glass access needs a reason")
             .about("reason")
-            .then("set the field reason"));
+            .then("give a reason (field reason, flag --reason)"));
     }
     Ok((kind, role, ttl_seconds))
+}
+
+/// Formats a lifetime as `--ttl` takes it: `10m`, `1h` or `30d`.
+fn time(seconds: u64) -> String {
+    match seconds {
+        days if days % 86_400 == 0 => format!("{}d", days / 86_400),
+        hours if hours % 3_600 == 0 => format!("{}h", hours / 3_600),
+        minutes => format!("{}m", minutes / 60),
+    }
 }
 
 fn check_running(workload: &WorkloadRecord) -> Result<(), CommandError> {
     if workload.lifecycle == Lifecycle::Running {
         return Ok(());
     }
-    Err(CommandError::new(Code::ClusterNotReady, format!("{} is {}", workload.name, workload.lifecycle))
-        .then(format!("wait until it runs: gpuaas workload show {}", workload.name)))
+    let (name, lifecycle) = (&workload.name, workload.lifecycle);
+    let refused = CommandError::new(Code::ClusterNotReady, format!("{name} has no usable cluster: it is {lifecycle}"));
+    Err(match lifecycle {
+        Lifecycle::Requested | Lifecycle::Deploying | Lifecycle::Starting => {
+            refused.then(format!("wait until it runs: gpuaas workload show {name}"))
+        }
+        _ => refused.then(format!("see why: gpuaas workload show {name}")),
+    })
 }
 
 fn context(engine: &Arc<Engine>, rows: &WorkloadRows) -> CallContext {

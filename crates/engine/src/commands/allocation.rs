@@ -31,7 +31,8 @@ pub async fn create(
     let mut tx = engine.store().begin().await?;
     let (project, node) = (tx.project(project).await?, tx.node(node).await?);
     if node.state != NodeState::Active {
-        return Err(CommandError::new(Code::NodeUnavailable, format!("{} is {}", node.name, node.state))
+        let detail = format!("{} cannot be allocated: its state is {}", node.name, node.state);
+        return Err(CommandError::new(Code::NodeUnavailable, detail)
             .about("node")
             .then("choose a node that is active"));
     }
@@ -79,7 +80,7 @@ pub async fn release(
     let mut node = tx.node(allocation.node).await?;
     node.state = node.state.on(NodeEvent::TenantLeft)?;
     node.epoch += 1;
-    reimage::require_proof(engine, &mut node);
+    reimage::require_proof(engine, &mut tx, &mut node).await?;
     let node = tx.update_node(&node).await?;
     let data = json!({ "name": node.name, "state": node.state });
     let correlation = Some(caller.correlation);

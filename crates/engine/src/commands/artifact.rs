@@ -47,7 +47,7 @@ fn check_version(version: &str) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Offers a release that only its own sum file verified.
+/// Offers a release that only its own checksum file verified.
 pub async fn record(
     engine: &Engine,
     caller: &Caller,

@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{AuditAction, Code, CorrelationId, EventKind, MemberState, NodeId, NodeState, Permission};
-use gpuaas_store::{NodeRecord, Reader, StoreError, TaskRecord, Tx};
-use gpuaas_wire::task::{Inspect, Inspection, Measure, Preflight, Severity, TaskSpec};
+use gpuaas_model::{AuditAction, Code, CorrelationId, MemberState, NodeId, NodeState, Permission};
+use gpuaas_store::{Found, NodeRecord, Reader, StoreError, TaskRecord, Tx};
+use gpuaas_wire::task::{Inspect, Inspection, Measure, Preflight, TaskSpec};
 use serde_json::json;
 
 use super::{audit, node_task};
@@ -13,8 +13,8 @@ use crate::{
     dispatch::{Origin, Outgoing, StepStartError, TaskEnd},
     engine::Engine,
     error::{CommandError, EngineError},
+    findings,
     ownership::{self, NodeAccess},
-    record::platform_event,
 };
 
 /// Time limit of an inspection: a GPU driver that nothing keeps loaded takes seconds.
@@ -125,7 +125,8 @@ impl Engine {
         }
     }
 
-    /// Stores the result of an inspection in the node's row, with its event. Keeps an earlier measurement that was not repeated.
+    /// Stores the result of an inspection in the node's row, with its event. Keeps earlier measurements and findings that
+    /// were not repeated.
     pub(super) async fn store_inspection(
         &self,
         tx: &mut Tx,
@@ -144,21 +145,14 @@ impl Engine {
         if let Some(disk) = found.machine.as_mut().and_then(|machine| machine.data_disk.as_mut()) {
             disk.writes = disk.writes.or(measured);
         }
+        let now = self.ports().clock.now();
+        let (before, by) = (node.preflight.take(), Found { at: now, operation: None });
         node.facts = Some(found.facts);
         node.machine = found.machine;
-        node.preflight = found.preflight;
-        node.inspected_at = Some(self.ports().clock.now());
+        node.preflight = found.preflight.map(|report| findings::merge(before, report, &by));
+        node.inspected_at = Some(now);
         let node = tx.update_node(&node).await?;
-        let count = |severity: Severity| {
-            let findings = node.preflight.iter().flat_map(|preflight| &preflight.findings);
-            findings.filter(|finding| finding.severity == severity).count()
-        };
-        let data = json!({
-            "name": node.name, "passed": node.preflight.as_ref().map_or(0, |preflight| preflight.passed),
-            "warnings": count(Severity::Warning), "blocking": count(Severity::Blocking),
-        });
-        let correlation = Some(task.correlation);
-        platform_event(tx, EventKind::NodeInspected, "node", node.id.to_string(), correlation, data).await?;
+        findings::announce(tx, &node, task.correlation).await?;
         Ok(Inspected::Stored(Box::new(node)))
     }
 }

@@ -4,15 +4,21 @@ use gpuaas_model::{CorrelationId, EventKind, Timestamp};
 use gpuaas_store::{MachineChange, MemberRecord, NodeRecord, StoreError, Tx};
 use serde_json::json;
 
-use crate::record::platform_event;
+use crate::record::{EventScope, platform_event};
 
 /// Forgets what members left on the node's former machine. Called if an enrollment brings another machine: without it, an uninstall would
 /// delete files of the new machine as if RKE2 had made them.
-pub(super) async fn forget_former_machine(tx: &mut Tx, node: &NodeRecord) -> Result<(), StoreError> {
+pub(super) async fn forget_former_machine(
+    tx: &mut Tx,
+    node: &NodeRecord,
+    correlation: CorrelationId,
+) -> Result<(), StoreError> {
     for member in tx.members_on(node.id).await? {
         let mut workload = tx.workload(member.workload).await?;
         workload.forget_machine_of(&member);
         tx.update_workload(&workload).await?;
+        let events = EventScope { project: workload.project, correlation };
+        events.workload(tx, EventKind::WorkloadChanged, &workload).await?;
         let state = member.state.name();
         tx.update_member(&MemberRecord { touched: false, ..member }, state).await?;
     }

@@ -8,6 +8,7 @@ pub mod artifact;
 pub mod authorities;
 pub mod bootstrap;
 mod clock;
+mod enrollment;
 pub mod fix;
 pub mod history;
 pub mod inspect;

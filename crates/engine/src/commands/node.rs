@@ -1,15 +1,13 @@
 //! Node commands: register, enroll, reset, renew, and the effects of connections.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use gpuaas_model::{
-    ActorType, AuditAction, AuditResult, Code, Connectivity, CorrelationId, EnrolledNode, EnrollmentId, EventKind,
-    Line, Name, NodeEvent, NodeId, NodeState, OwnActor, Permission, Timestamp,
+    ActorType, AuditAction, AuditResult, Code, Connectivity, CorrelationId, EnrolledNode, EventKind, Line, Name,
+    NodeEvent, NodeId, NodeState, OwnActor, Permission, Timestamp,
 };
-use gpuaas_store::{
-    EnrollmentRecord, EnrollmentRefusal, NewAudit, NodeKeyRecord, NodeRecord, Reader, SessionRecord, StoreError, Tx,
-};
-use gpuaas_trust::{EnrollmentString, NodeIdentity, SecretText, sha256_hex};
+use gpuaas_store::{EnrollmentRefusal, NewAudit, NodeKeyRecord, NodeRecord, Reader, SessionRecord, StoreError, Tx};
+use gpuaas_trust::{NodeIdentity, SecretText, sha256_hex};
 use gpuaas_wire::{
     bounds::one_line,
     session::{CHANNEL_ENDPOINTS_MAX, EnrollRequest, EnrollResponse, Hello, RenewRequest},
@@ -17,7 +15,14 @@ use gpuaas_wire::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{agent_problem, audit, clock, history, machine, node_in_use::check_not_in_use, reimage};
+pub use super::enrollment::Forced;
+use super::{
+    agent_problem, audit, clock,
+    enrollment::{TOKEN_PREFIX, issue},
+    history, machine,
+    node_in_use::check_not_in_use,
+    reimage,
+};
 use crate::{
     caller::Caller,
     engine::Engine,
@@ -27,10 +32,6 @@ use crate::{
     record::platform_event,
 };
 
-/// How long an enrollment string is valid: 15 minutes.
-const ENROLLMENT_TTL: Duration = Duration::from_secs(15 * 60);
-/// Prefix of every enrollment token.
-const TOKEN_PREFIX: &str = "gpuaas-enroll";
 /// Maximum number of labels per node.
 const LABELS_MAX: usize = 64;
 /// Maximum length of a region and of a label's name, in bytes.
@@ -120,13 +121,6 @@ fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), 
     Ok(())
 }
 
-/// Accepts a machine as it is, including anything that a tenant may have left on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forced {
-    /// The reason, in one line; kept in the audit log.
-    pub reason: String,
-}
-
 /// Issues a new enrollment string; earlier strings of the node become invalid.
 pub async fn issue_enrollment(
     engine: &Engine,
@@ -180,48 +174,6 @@ fn check_same_machine(node: &NodeRecord, machine_id: &str, is_forced: bool) -> R
     Err(CommandError::new(Code::StateConflict, format!("{name} is {state} on another machine")).then(next))
 }
 
-/// Issues an enrollment string. `forced` accepts the machine as it is; `reimage_sha256` is the digest of the value that a reimaged machine
-/// must present.
-pub(super) async fn issue(
-    engine: &Engine,
-    caller: &Caller,
-    tx: &mut Tx,
-    node: &NodeRecord,
-    (forced, reimage_sha256): (Option<&Forced>, Option<String>),
-) -> Result<SecretText, CommandError> {
-    let ports = engine.ports();
-    let token = engine.keys().tokens().generate(TOKEN_PREFIX, &*ports.entropy);
-    let now = ports.clock.now();
-    let authority = engine.keys().ring(tx).await?.authorities().active().digest();
-    let enrollment = EnrollmentRecord {
-        id: EnrollmentId::generate(&*ports.clock, &*ports.entropy),
-        node: node.id,
-        sha256: token.sha256,
-        created_at: now,
-        expires_at: now.plus(ENROLLMENT_TTL),
-        used_at: None,
-        is_forced: forced.is_some(),
-        reimage_sha256,
-        pinned: Some(authority.clone()),
-    };
-    tx.insert_enrollment(&enrollment).await?;
-    let mut data = json!({ "node": node.name, "expires_at": enrollment.expires_at.to_string() });
-    let correlation = Some(caller.correlation);
-    platform_event(tx, EventKind::NodeEnrollmentIssued, "node", node.id.to_string(), correlation, data.clone()).await?;
-    data["forced"] = json!(forced.map(|forced| &forced.reason));
-    audit(tx, caller, AuditAction::NodeEnrollmentCreate, format!("node/{}", node.name), None, data).await?;
-    let string = EnrollmentString {
-        url: engine.endpoints().api_url.clone(),
-        control_plane: engine.keys().control_plane().to_owned(),
-        node: node.id,
-        name: node.name.clone(),
-        token: token.text,
-        ca_sha256: authority,
-        expires_at: enrollment.expires_at,
-    };
-    Ok(string.encode())
-}
-
 /// Returns the SHA-256 digest of an enrollment token that this control plane issued, valid or not. Refuses any other text without a
 /// database query.
 pub fn digest_of_token(keys: &Keys, token: &str) -> Result<String, CommandError> {
@@ -247,7 +199,7 @@ pub async fn redeem(
     let mut node = tx.node(ask.node).await?;
     let machine = (bounded(&ask.machine_id), ask.reimage.as_ref());
     reimage::check(engine, node.left_by_tenant.take().as_ref(), &terms, (&machine.0, machine.1))?;
-    reimage::check_other_names(&mut tx, &node, &terms, &machine.0).await?;
+    reimage::check_left_machine(&mut tx, node.id, &terms, &machine.0).await?;
     let is_in_use = matches!(node.state, NodeState::Active | NodeState::InMaintenance);
     if is_in_use && enrolls_in_place(&node, terms.is_forced) {
         check_same_machine(&node, &machine.0, terms.is_forced)?;
@@ -257,7 +209,7 @@ pub async fn redeem(
     node.epoch += 1;
     let problem = node.agent_problem.take();
     if node.machine_id.as_ref().is_some_and(|former| *former != machine.0) {
-        machine::forget_former_machine(&mut tx, &node).await?;
+        machine::forget_former_machine(&mut tx, &node, correlation).await?;
     }
     certify_key(&mut tx, &ask.csr, EnrolledNode { node: node.id, epoch: node.epoch }, now).await?;
     machine::record_machine(&mut tx, &mut node, bounded(&ask.machine_id), now, Some(correlation)).await?;
@@ -325,7 +277,7 @@ pub async fn reset(
     precondition.check(&node.name, &node)?;
     let event = reset_event(&node, forced.is_some())?;
     if check_not_in_use(&mut tx, &node, forced.is_some()).await?.is_some() {
-        reimage::require_proof(engine, &mut node);
+        reimage::require_proof(engine, &mut tx, &mut node).await?;
     }
     node.state = node.state.on(event)?;
     // Certificates of earlier enrollments are void from now on.

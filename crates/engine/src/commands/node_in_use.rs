@@ -17,7 +17,7 @@ async fn allocated(tx: &mut Tx, node: &NodeRecord, held: &AllocationRecord) -> R
     let project = tx.project(held.project).await?.name;
     let detail = format!("project {project} holds {} (allocation {})", node.name, held.id);
     let next = format!("release it first: gpuaas allocation release {}", held.id);
-    Ok(CommandError::new(Code::StateConflict, detail).then(next))
+    Ok(CommandError::new(Code::AllocationInUse, detail).then(next))
 }
 
 /// Refuses a node that a project holds, as [`check_not_allocated`] does. The exception is a forced reset after a

@@ -23,8 +23,9 @@ pub async fn retire(
         return Err(CommandError::new(Code::StateConflict, format!("{} is already retired", node.name)).then(next));
     }
     node.state = node.state.on(NodeEvent::Retire)?;
-    // Certificates of earlier enrollments are void from now on.
+    // Certificates and enrollment strings of earlier enrollments are void from now on.
     node.epoch += 1;
+    tx.expire_enrollments(node.id, engine.ports().clock.now()).await?;
     record(tx, caller, node, (EventKind::NodeStateChanged, AuditAction::NodeRetire)).await
 }
 
@@ -40,7 +41,8 @@ pub async fn delete(
     let mut node = free_node(&mut tx, id, precondition).await?;
     if node.state != NodeState::Retired {
         let next = format!("retire it first: gpuaas node retire {}", node.name);
-        return Err(CommandError::new(Code::StateConflict, format!("{} is {}", node.name, node.state)).then(next));
+        let detail = format!("{} cannot be deleted: its state is {}", node.name, node.state);
+        return Err(CommandError::new(Code::StateConflict, detail).then(next));
     }
     node.deleted_at = Some(engine.ports().clock.now());
     record(tx, caller, node, (EventKind::NodeDeleted, AuditAction::NodeDelete)).await

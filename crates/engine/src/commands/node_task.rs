@@ -42,7 +42,11 @@ pub(super) fn check_reachable(node: &NodeRecord) -> Result<(), CommandError> {
         NodeState::Retired => Some("choose a node that is in use: gpuaas node list".to_owned()),
     };
     if let Some(next) = next_action {
-        return Err(CommandError::new(Code::StateConflict, format!("{name} is {}", node.state)).then(next));
+        return Err(CommandError::new(
+            Code::StateConflict,
+            format!("{name} cannot answer: its state is {}", node.state),
+        )
+        .then(next));
     }
     if node.connectivity == Connectivity::Connected {
         return Ok(check_takes_tasks(name, node.agent_problem.as_ref())?);

@@ -3,7 +3,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use gpuaas_model::{AllocationEvent, AllocationId, AllocationState, Check, Code, Coded, CorrelationId, EventKind};
+use gpuaas_model::{
+    AllocationEvent, AllocationId, AllocationState, Check, Code, Coded, Connectivity, CorrelationId, EventKind,
+};
 use gpuaas_store::{AllocationRecord, NodeRecord, Tx};
 use gpuaas_wire::task::{Finding, Severity};
 use serde_json::json;
@@ -93,7 +95,8 @@ impl Engine {
         let mut tx = self.store().begin().await?;
         let mut allocation = tx.allocation(id).await?;
         if allocation.state == AllocationState::Requested {
-            allocation = change(&mut tx, allocation, AllocationEvent::Provision, None, correlation).await?;
+            let detail = absence_detail(&tx.node(allocation.node).await?);
+            allocation = change(&mut tx, allocation, AllocationEvent::Provision, detail, correlation).await?;
         }
         let access = ownership::for_allocation(&mut tx, &allocation).await?;
         if let Err(refused) = access.check_takes_tasks() {
@@ -124,16 +127,25 @@ pub(crate) async fn change(
     Ok(allocation)
 }
 
+/// Describes why the inspection of the node cannot begin yet; `None` if the node is connected.
+fn absence_detail(node: &NodeRecord) -> Option<String> {
+    let is_absent = node.connectivity != Connectivity::Connected;
+    is_absent.then(|| {
+        let NodeRecord { name, connectivity, connectivity_since: since, .. } = node;
+        format!("waits for {name}, which is {connectivity} since {since}; the node is inspected when it connects")
+    })
+}
+
 /// Describes what would now block a deployment onto the node; `None` if nothing would.
 fn blocking_detail(node: &NodeRecord) -> Option<String> {
-    let findings = node.preflight.as_ref().map_or(&[][..], |preflight| &preflight.findings);
-    blocking(findings).map(|what| format!("{what}; see gpuaas node show {}", node.name))
+    let findings = node.preflight.iter().flat_map(|preflight| &preflight.findings);
+    blocking(findings.map(|of| &of.finding)).map(|what| format!("{what}; see gpuaas node show {}", node.name))
 }
 
 /// The number of blocking findings and their checks. Names only checks that the control plane knows, because a name invented by the node
 /// would appear as the platform's own text.
-fn blocking(findings: &[Finding]) -> Option<String> {
-    let blocking = findings.iter().filter(|finding| finding.severity == Severity::Blocking);
+fn blocking<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Option<String> {
+    let blocking = findings.into_iter().filter(|finding| finding.severity == Severity::Blocking);
     let checks: Vec<Option<Check>> = blocking.map(|finding| finding.check.parse().ok()).collect();
     let named: BTreeSet<&str> = checks.iter().map(|check| check.map_or("unknown", Check::as_str)).collect();
     let named = named.into_iter().collect::<Vec<_>>().join(", ");

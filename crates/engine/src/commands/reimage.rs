@@ -7,14 +7,14 @@
 use std::{sync::Arc, time::Duration};
 
 use gpuaas_model::{AuditAction, Code, EventKind, Line, NodeEvent, NodeId, NodeState, Permission};
-use gpuaas_store::{EnrollmentTerms, NodeRecord, ReturnedMachine, Tx};
+use gpuaas_store::{EnrollmentTerms, NodeRecord, ReturnedMachine, StoreError, Tx};
 use gpuaas_trust::{ApiToken, sha256_hex};
 use gpuaas_wire::session::ReimageEvidence;
 use serde_json::json;
 
 use super::{
     audit,
-    node::{Forced, issue},
+    enrollment::{Forced, issue},
     node_task::run_in_background,
 };
 use crate::{
@@ -31,25 +31,31 @@ const VALUE_PREFIX: &str = "gpuaas-reimage";
 /// Time limit of a hook: it passes the machine to a provisioner and does not wait for the installation.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Requires from now on that the node's machine is reimaged before it enrolls again.
-pub(super) fn require_proof(engine: &Engine, node: &mut NodeRecord) {
-    node.left_by_tenant = Some(ReturnedMachine { at: engine.ports().clock.now(), machine_id: node.machine_id.clone() });
+/// Requires from now on that the node's machine is reimaged before it enrolls again, as this or another node.
+pub(super) async fn require_proof(engine: &Engine, tx: &mut Tx, node: &mut NodeRecord) -> Result<(), StoreError> {
+    let (at, machine_id) = (engine.ports().clock.now(), node.machine_id.clone());
+    if let Some(machine_id) = &machine_id {
+        tx.remember_left_machine(machine_id, node.id, at).await?;
+    }
+    node.left_by_tenant = Some(ReturnedMachine { at, machine_id });
+    Ok(())
 }
 
-/// Refuses a machine that a tenant has left under the name of another node, also if that node was retired or deleted meanwhile. If an
-/// operator forces the enrollment, the requirement ends for all of these nodes.
-pub(super) async fn check_other_names(
+/// Refuses a machine that a tenant has left, under any name. A forced enrollment ends the requirement, except while the node that it was is
+/// still registered under another name: the machine itself reports its id, so it must not free the machine of that node.
+pub(super) async fn check_left_machine(
     tx: &mut Tx,
-    node: &NodeRecord,
+    node: NodeId,
     terms: &EnrollmentTerms,
     machine_id: &str,
 ) -> Result<(), CommandError> {
-    for other in tx.nodes_left_on(machine_id, node.id).await? {
-        if !terms.is_forced {
-            let detail = format!("the machine's id is the same as while a tenant held it as {}", other.name);
-            return Err(not_reimaged(format!("{detail}, so it was not reimaged")));
-        }
-        tx.update_node(&NodeRecord { left_by_tenant: None, ..other }).await?;
+    let Some(left) = tx.node_that_was_left(machine_id).await? else { return Ok(()) };
+    if !terms.is_forced {
+        let detail = format!("the machine's id is the same as while a tenant held it as {}", left.name);
+        return Err(not_reimaged(format!("{detail}, so it was not reimaged")));
+    }
+    if left.id == node || left.state == NodeState::Retired || left.deleted_at.is_some() {
+        tx.forget_left_machine(machine_id).await?;
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ pub async fn rotate(engine: &Engine, caller: &Caller) -> Result<SealingKeyView, 
     }
     let sealing = engine.keys().sealing();
     let Some(next) = sealing.next() else {
-        let detail = format!("replica {} holds no next sealing key", engine.replica());
+        let detail = format!("replica {} has not loaded a next sealing key", engine.replica());
         return Err(CommandError::new(Code::SealingKeyNotOnAllReplicas, detail).then(NEXT_KEY_HINT));
     };
     let replicas = live_replicas(&mut tx).await?;

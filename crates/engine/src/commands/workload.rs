@@ -286,11 +286,14 @@ async fn draft_operation(
         let detail = format!("{} has a command of its own", request.kind);
         return Err(CommandError::new(Code::FieldInvalid, detail).about("kind").then(format!("see it: {command}")));
     }
-    if rows.workload.lifecycle == Lifecycle::Decommissioned {
-        let detail = format!("{} is decommissioned", rows.workload.name);
-        return Err(
-            CommandError::new(Code::StateConflict, detail).then("deploy a new workload: gpuaas workload deploy --help")
-        );
+    if rows.workload.lifecycle != Lifecycle::Running {
+        let WorkloadRecord { name, lifecycle, .. } = &rows.workload;
+        let detail = format!("{name} is {lifecycle}; this operation needs a running workload");
+        let next = match lifecycle {
+            Lifecycle::Decommissioned => "deploy a new workload: gpuaas workload deploy --help".to_owned(),
+            _ => format!("see its state and what to do: gpuaas workload show {name}"),
+        };
+        return Err(CommandError::new(Code::StateConflict, detail).then(next));
     }
     let targets = present_members(&rows, |_| true);
     let plan = make_plan(engine, &rows, request, &targets)?;
@@ -367,7 +370,7 @@ fn make_plan(
     let plan = planned.map_err(|refusal| match refusal {
         PlanRefusal::Unsupported { ref app, .. } | PlanRefusal::Unavailable { ref app, .. } => {
             CommandError::new(Code::StateConflict, refusal.to_string())
-                .then(format!("see what is: gpuaas app show {app}"))
+                .then(format!("see the available operations: gpuaas app show {app}"))
         }
         PlanRefusal::Parameters(reasons) => {
             CommandError::because(Code::FieldInvalid, "parameters refused", reasons).about("parameters")
@@ -426,7 +429,7 @@ async fn accept_for(
     mut rows: WorkloadRows,
     plan: Plan,
     (request, targets): (OperationRequest, Vec<MemberId>),
-    (action, metadata, resumes): About,
+    (action, mut metadata, resumes): About,
 ) -> Result<Accepted, CommandError> {
     let ports = engine.ports();
     rows.clear_fault();
@@ -442,12 +445,16 @@ async fn accept_for(
         targets,
         generation: rows.workload.generation,
         resumes,
+        superseded_by: None,
         cancel_requested: false,
         fault: None,
         created_at: ports.clock.now(),
         started_at: None,
         ended_at: None,
     };
+    if let Some(superseded) = supersede_newest(&mut tx, &operation).await? {
+        metadata["supersedes"] = json!(superseded);
+    }
     let steps: Vec<StepRecord> = steps(engine, operation.id, plan);
     tx.insert_operation(&operation, &steps).await?;
     // The accepting replica takes the lease: others hear of the operation before this one has started a driver, and would contend for it.
@@ -463,6 +470,19 @@ async fn accept_for(
     let workload = tx.workload(rows.workload.id).await?;
     caller.commit(tx).await?;
     Ok(Accepted { workload, operation, steps })
+}
+
+/// Ends the workload's newest operation as `failed` if it needs attention: it cannot be resumed any more, and `by` shows what still needs
+/// attention. So at most one operation of a workload needs attention, the newest. Returns its id.
+async fn supersede_newest(tx: &mut Tx, by: &OperationRecord) -> Result<Option<OperationId>, CommandError> {
+    let newest = tx.newest_operation(by.workload).await?;
+    let Some(newest) = newest.filter(|newest| newest.state == OperationState::NeedsAttention) else {
+        return Ok(None);
+    };
+    let ended = OperationRecord { state: OperationState::Failed, superseded_by: Some(by.id), ..newest };
+    tx.update_operation(&ended, OperationState::NeedsAttention).await?;
+    EventScope::of(by).operation(tx, EventKind::OperationSuperseded, &ended).await?;
+    Ok(Some(ended.id))
 }
 
 fn is_first_deploy(operation: &OperationRecord) -> bool {
@@ -481,6 +501,7 @@ fn steps(engine: &Engine, operation: OperationId, plan: Plan) -> Vec<StepRecord>
             spec,
             state: StepState::Pending,
             attempts: 0,
+            interruptions: 0,
             not_before: None,
             task: None,
             detail: None,

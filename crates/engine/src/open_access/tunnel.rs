@@ -11,7 +11,7 @@ use tokio::{
     sync::watch,
 };
 
-use super::registry::{AccessGuard, AccessState};
+use crate::access_registry::{AccessGuard, AccessState};
 use crate::effects::Tunnel;
 
 /// A tunnel that carries nothing while access is undecided, and fails with `ConnectionAborted` once access is lost.

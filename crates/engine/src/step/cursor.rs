@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{Code, Fault, FaultClass, MemberEvent, NextAction, NodeId, StepState, Timestamp};
+use gpuaas_model::{Code, Fault, FaultClass, MemberEvent, NextAction, NodeId, StepState, TaskType, Timestamp};
 use gpuaas_planner::{App, StepAction, status::FaultChange};
 use gpuaas_store::{StepRecord, Tx};
 use gpuaas_wire::task::TaskFailure;
@@ -11,6 +11,7 @@ use crate::{
     dispatch::{Origin, Outgoing, StepStartError, TaskEnd},
     engine::Engine,
     error::EngineError,
+    findings,
     members::{change_member, mark_touched},
     outputs::{OutputError, store_outputs},
     ownership::{self, NodeAccess},
@@ -18,9 +19,9 @@ use crate::{
     rows::OperationRows,
 };
 
-/// Attempts of a step whose last one was interrupted after which an operator must look into it. An interrupted attempt may be repeated even
-/// if the step's own limit is lower, because its handler checks first.
-const INTERRUPTED_ATTEMPTS_MAX: u32 = 5;
+/// Interrupted attempts of a step after which an operator must look into it. They do not count as attempts of the step's own limit, because
+/// its handler checks first and does only what is missing.
+const INTERRUPTIONS_MAX: u32 = 5;
 
 /// A step of an operation whose rows were loaded in the same transaction.
 pub(crate) struct StepCursor<'a> {
@@ -90,45 +91,50 @@ impl<'a> StepCursor<'a> {
     pub(crate) async fn settle(&mut self, end: &TaskEnd) -> Result<(), EngineError> {
         if let Some(task) = self.row().task {
             let task = self.tx.task(task).await?;
-            self.engine.record_task_end(self.tx, task, end).await?;
+            self.engine.record_task_end(self.tx, task.clone(), end).await?;
+            if let (TaskType::Preflight, TaskEnd::Succeeded(result)) = (task.task_type, end) {
+                let now = self.now();
+                findings::store_of_step(self.tx, self.rows, now, (&task, result)).await?;
+            }
         }
         match end {
             TaskEnd::Succeeded(result) => {
                 let spec = self.row().spec.clone();
                 match store_outputs(self.engine, self.tx, self.rows, &spec, result).await {
                     Ok(()) => self.succeed().await,
-                    Err(OutputError::Refused(fault)) => self.fail(*fault).await,
+                    Err(OutputError::Refused(fault)) => self.fail_or_retry(*fault).await,
                     Err(OutputError::Engine(error)) => Err(error),
                 }
             }
             TaskEnd::Failed(failure) if failure.code == Code::TaskCancelled && self.rows.operation.cancel_requested => {
                 self.end(StepState::Cancelled, None).await
             }
-            TaskEnd::Failed(failure) => self.fail(self.diagnose(failure)?).await,
+            TaskEnd::Failed(failure) => self.fail_or_retry(self.diagnose(failure)?).await,
             TaskEnd::Interrupted => self.retry_now().await,
         }
     }
 
     async fn succeed(&mut self) -> Result<(), EngineError> {
-        let ends = self.row().spec.ends.clone();
+        let ends = self.row().spec.on_success.clone();
         match self.change_member(ends, self.now()).await {
             Ok(()) => self.end(StepState::Succeeded, None).await,
             Err(EngineError::Illegal(illegal)) => {
                 let failure = TaskFailure::new(Code::IllegalTransition, illegal.to_string());
-                self.fail(self.diagnose(&failure)?).await
+                self.fail_or_retry(self.diagnose(&failure)?).await
             }
             Err(error) => Err(error),
         }
     }
 
     /// Retries the step if the fault is retryable and attempts remain. Otherwise the step fails, and with it its member or the workload.
-    async fn fail(&mut self, fault: Fault) -> Result<(), EngineError> {
+    async fn fail_or_retry(&mut self, fault: Fault) -> Result<(), EngineError> {
         let (now, step) = (self.now(), self.row());
+        let failed = step.attempts - step.interruptions;
         let again = fault.class == FaultClass::Retryable
-            && step.attempts < step.spec.retry.attempts_max
+            && failed < step.spec.retry.attempts_max
             && !self.rows.operation.cancel_requested;
         if again {
-            let wait = step.spec.retry.wait_after(step.attempts, self.engine.ports().entropy.below(1_000));
+            let wait = step.spec.retry.wait_after(failed, self.engine.ports().entropy.below(1_000));
             return self.back_off(now.plus(wait), Some(fault)).await;
         }
         let scope = step.spec.scope.clone();
@@ -145,18 +151,26 @@ impl<'a> StepCursor<'a> {
         Ok(())
     }
 
-    /// Runs an interrupted step again at once: its handler is idempotent, checks first, and does only what is missing.
+    /// Runs an interrupted step again at once, unless only a person may repeat it: its handler is idempotent, checks first, and does only
+    /// what is missing.
     async fn retry_now(&mut self) -> Result<(), EngineError> {
-        let (now, step) = (self.now(), self.row());
-        if step.attempts >= step.spec.retry.attempts_max.max(INTERRUPTED_ATTEMPTS_MAX) {
-            let fault = Fault {
-                code: Code::TaskInterrupted.to_string(),
-                class: FaultClass::Manual,
-                summary: "the node's agent died repeatedly during this task".to_owned(),
-                evidence: None,
-                next: NextAction::then_resume("find out why the agent dies", &self.rows.of.workload.name),
+        let now = self.now();
+        let step = &mut self.rows.steps[self.at];
+        step.interruptions += 1;
+        if step.spec.retry.is_never() || step.interruptions >= INTERRUPTIONS_MAX {
+            let times = if step.interruptions == 1 { "" } else { "repeatedly " };
+            let summary = format!("the node's agent died {times}during this task");
+            let (cause, workload) = ("find out why the agent dies", &self.rows.of.workload.name);
+            let node = match step.spec.action {
+                StepAction::NodeTask { node, .. } => self.rows.of.nodes.get(&node),
+                StepAction::ClusterCall { .. } | StepAction::Record { .. } => None,
             };
-            return self.fail(fault).await;
+            let next = match node {
+                Some(node) => NextAction::ask_operator(cause, &node.name, workload),
+                None => NextAction::then_resume(cause, workload),
+            };
+            let code = Code::TaskInterrupted.to_string();
+            return self.fail_or_retry(Fault { code, class: FaultClass::Manual, summary, evidence: None, next }).await;
         }
         self.back_off(now, None).await
     }
@@ -193,7 +207,7 @@ impl<'a> StepCursor<'a> {
     /// Prepares the attempt `begun`: moves the member and records the task of a node-task step; `None` for other kinds.
     async fn start(&mut self, begun: &StepRecord, now: Timestamp) -> Result<Option<Outgoing>, StepStartError> {
         // Only the first attempt moves the member; later ones find it in that state.
-        let begins = begun.spec.begins.clone().filter(|_| begun.attempts == 1);
+        let begins = begun.spec.on_first_start.clone().filter(|_| begun.attempts == 1);
         self.change_member(begins, now).await?;
         mark_touched(self.tx, self.rows, &begun.spec).await?;
         let StepAction::NodeTask { node, task } = &begun.spec.action else { return Ok(None) };

@@ -2,7 +2,8 @@
 
 use gpuaas_engine::commands::{allocation, fix, inspect, node, ping, project};
 use gpuaas_model::{
-    AuditAction, Code, Coded, Connectivity, EnrolledNode, EventKind, FixKind, NodeId, NodeState, StreamName, TaskType,
+    AllocationState, AuditAction, Code, Coded, Connectivity, EnrolledNode, EventKind, FixKind, NodeId, NodeState,
+    StreamName, TaskType,
 };
 use gpuaas_store::NodeRecord;
 use gpuaas_trust::{EnrollmentString, NodeKey, SecretText};
@@ -14,42 +15,42 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
+    engines::{Engines, admin, eventually},
     nodes::{Reaction, done, failed, hold},
-    world::{World, admin, eventually},
 };
 
-/// Creates a world with an active node whose agent supports these schema versions of inspections, and fixes.
-async fn of_agent(schemas: &[u32]) -> (World, NodeId) {
-    let world = World::new().await;
-    let id = world.node("gpu-1").await;
+/// Creates an engine with an active node whose agent supports these schema versions of inspections, and fixes.
+async fn of_agent(schemas: &[u32]) -> (Engines, NodeId) {
+    let engines = Engines::new().await;
+    let id = engines.node("gpu-1").await;
     let knows =
         |task: TaskType, schemas: &[u32]| TaskSupport { task: task.as_str().to_owned(), schemas: schemas.to_vec() };
-    change(&world, id, |node| {
+    change(&engines, id, |node| {
         (node.state, node.connectivity) = (NodeState::Active, Connectivity::Connected);
         node.support = vec![knows(TaskType::Inspect, schemas), knows(TaskType::Fix, &[1])];
     })
     .await;
-    (world, id)
+    (engines, id)
 }
 
 fn forced() -> node::Forced {
     node::Forced { reason: "its disk was replaced".to_owned() }
 }
 
-async fn change(world: &World, id: NodeId, change: impl FnOnce(&mut NodeRecord)) {
-    let mut tx = world.store().begin().await.unwrap();
+async fn change(engines: &Engines, id: NodeId, change: impl FnOnce(&mut NodeRecord)) {
+    let mut tx = engines.store().begin().await.unwrap();
     let mut node = tx.node(id).await.unwrap();
     change(&mut node);
     tx.update_node(&node).await.unwrap();
     tx.commit().await.unwrap();
 }
 
-async fn read(world: &World, id: NodeId) -> NodeRecord {
-    world.store().read().await.unwrap().node(id).await.unwrap()
+async fn read(engines: &Engines, id: NodeId) -> NodeRecord {
+    engines.store().read().await.unwrap().node(id).await.unwrap()
 }
 
-async fn events_of(world: &World, kind: EventKind) -> Vec<Value> {
-    let events = world.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
+async fn events_of(engines: &Engines, kind: EventKind) -> Vec<Value> {
+    let events = engines.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
     events.into_iter().filter(|event| event.kind == kind).map(|event| event.data).collect()
 }
 
@@ -76,100 +77,100 @@ const MEASURED: WriteLatency = WriteLatency { writes: 64, p50_us: 1, p99_us: 2, 
 
 #[tokio::test]
 async fn fully_inspected_node_is_not_inspected_again_automatically() {
-    let (world, id) = of_agent(&[1, 2]).await;
-    world.nodes.end_tasks([done(inspection(Some(MEASURED)))]);
-    inspect::inspect_new(&world.engine, id);
-    eventually("it is not inspected", async || read(&world, id).await.inspected_at.is_some()).await;
-    let node = read(&world, id).await;
+    let (engines, id) = of_agent(&[1, 2]).await;
+    engines.nodes.end_tasks([done(inspection(Some(MEASURED)))]);
+    inspect::inspect_new(&engines.engine, id);
+    eventually("it is not inspected", async || read(&engines, id).await.inspected_at.is_some()).await;
+    let node = read(&engines, id).await;
     assert_eq!(node.machine.as_ref().map(|machine| machine.cpu_cores), Some(64));
-    let severities: Vec<Severity> = node.preflight.unwrap().findings.iter().map(|finding| finding.severity).collect();
+    let severities: Vec<Severity> = node.preflight.unwrap().findings.iter().map(|of| of.finding.severity).collect();
     assert_eq!(severities, [Severity::Warning]);
-    let events = events_of(&world, EventKind::NodeInspected).await;
+    let events = events_of(&engines, EventKind::NodeInspected).await;
     assert_eq!((events.len(), events[0]["passed"].as_u64(), events[0]["warnings"].as_u64()), (1, Some(30), Some(1)));
     for _ in 0..3 {
-        inspect::inspect_new(&world.engine, id);
+        inspect::inspect_new(&engines.engine, id);
     }
     // An admin's request does inspect the node again. Its task is the second, so the inspections spawned above sent none.
     // The earlier measurement stays.
-    world.nodes.end_tasks([done(inspection(None))]);
-    let node = inspect::inspect(&world.engine, &admin(), id).await.unwrap();
+    engines.nodes.end_tasks([done(inspection(None))]);
+    let node = inspect::inspect(&engines.engine, &admin(), id).await.unwrap();
     assert_eq!(node.machine.and_then(|machine| machine.data_disk).and_then(|disk| disk.writes), Some(MEASURED));
-    assert_eq!((world.nodes.sent(), world.recorded(AuditAction::NodeInspect).await), (2, 1));
+    assert_eq!((engines.nodes.sent(), engines.recorded(AuditAction::NodeInspect).await), (2, 1));
 }
 
 #[tokio::test]
 async fn node_is_inspected_again_once_its_agent_is_newer() {
-    let (world, id) = of_agent(&[1]).await;
-    world.nodes.end_tasks([done(older())]);
-    inspect::inspect_new(&world.engine, id);
-    eventually("it is not inspected", async || read(&world, id).await.inspected_at.is_some()).await;
-    let tasks = world.store().read().await.unwrap().tasks(&Default::default()).await.unwrap();
+    let (engines, id) = of_agent(&[1]).await;
+    engines.nodes.end_tasks([done(older())]);
+    inspect::inspect_new(&engines.engine, id);
+    eventually("it is not inspected", async || read(&engines, id).await.inspected_at.is_some()).await;
+    let tasks = engines.store().read().await.unwrap().tasks(&Default::default()).await.unwrap();
     assert_eq!((tasks[0].schema, &tasks[0].params), (1, &json!({})));
-    assert!(read(&world, id).await.machine.is_none());
-    change(&world, id, |node| node.support[0].schemas = vec![1, 2]).await;
-    world.nodes.end_tasks([done(inspection(None))]);
-    inspect::inspect_new(&world.engine, id);
-    eventually("it is not inspected again", async || read(&world, id).await.machine.is_some()).await;
+    assert!(read(&engines, id).await.machine.is_none());
+    change(&engines, id, |node| node.support[0].schemas = vec![1, 2]).await;
+    engines.nodes.end_tasks([done(inspection(None))]);
+    inspect::inspect_new(&engines.engine, id);
+    eventually("it is not inspected again", async || read(&engines, id).await.machine.is_some()).await;
 }
 
 #[tokio::test]
 async fn invalid_inspection_is_discarded_and_disconnected_node_is_refused() {
-    let (world, id) = of_agent(&[1, 2]).await;
-    world.nodes.end_tasks([done(json!({ "nonsense": true })), failed(Code::Forbidden, "a lie")]);
-    let invalid = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
+    let (engines, id) = of_agent(&[1, 2]).await;
+    engines.nodes.end_tasks([done(json!({ "nonsense": true })), failed(Code::Forbidden, "a lie")]);
+    let invalid = inspect::inspect(&engines.engine, &admin(), id).await.unwrap_err();
     assert_eq!(invalid.code(), Code::TaskResultInvalid);
     // The control plane does not return a node's error code as its own.
-    let refused = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
+    let refused = inspect::inspect(&engines.engine, &admin(), id).await.unwrap_err();
     assert_eq!(refused.code(), Code::HostFailed);
-    assert!(read(&world, id).await.inspected_at.is_none());
-    change(&world, id, |node| node.connectivity = Connectivity::Stale).await;
-    let refused = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
-    assert_eq!((refused.code(), world.nodes.sent()), (Code::NodeUnreachable, 2));
+    assert!(read(&engines, id).await.inspected_at.is_none());
+    change(&engines, id, |node| node.connectivity = Connectivity::Stale).await;
+    let refused = inspect::inspect(&engines.engine, &admin(), id).await.unwrap_err();
+    assert_eq!((refused.code(), engines.nodes.sent()), (Code::NodeUnreachable, 2));
 }
 
 #[tokio::test]
 async fn inspection_from_before_a_reset_is_discarded() {
-    let (world, id) = of_agent(&[1, 2]).await;
+    let (engines, id) = of_agent(&[1, 2]).await;
     let (end, reaction) = hold("looking");
-    world.nodes.react([reaction]);
-    inspect::inspect_new(&world.engine, id);
-    eventually("no task is sent", async || world.nodes.sent() == 1).await;
-    node::reset(&world.engine, &admin(), id, &Default::default(), Some(&forced())).await.unwrap();
+    engines.nodes.react([reaction]);
+    inspect::inspect_new(&engines.engine, id);
+    eventually("no task is sent", async || engines.nodes.sent() == 1).await;
+    node::reset(&engines.engine, &admin(), id, &Default::default(), Some(&forced())).await.unwrap();
     end.send(done(inspection(None))).unwrap();
     eventually("the task does not end", async || {
-        world.store().read().await.unwrap().all_open_tasks().await.unwrap().is_empty()
+        engines.store().read().await.unwrap().all_open_tasks().await.unwrap().is_empty()
     })
     .await;
-    let node = read(&world, id).await;
+    let node = read(&engines, id).await;
     assert_eq!((node.state, node.facts, node.inspected_at), (NodeState::Registered, None, None));
-    assert_eq!(events_of(&world, EventKind::NodeInspected).await, Vec::<Value>::new());
+    assert_eq!(events_of(&engines, EventKind::NodeInspected).await, Vec::<Value>::new());
 }
 
 #[tokio::test]
 async fn fix_is_recorded_and_node_is_inspected_again() {
-    let (world, id) = of_agent(&[1, 2]).await;
+    let (engines, id) = of_agent(&[1, 2]).await;
     let applied = json!([{ "name": "fs.inotify.max_user_instances", "before": "128", "now": "8192" }]);
     let fixed = json!({ "path": "/etc/sysctl.d/60-gpuaas-inotify.conf", "changed": true, "applied": applied });
-    world.nodes.end_tasks([done(fixed), done(inspection(None))]);
-    let done = fix::fix(&world.engine, &admin(), id, "inotify_low").await.unwrap();
+    engines.nodes.end_tasks([done(fixed), done(inspection(None))]);
+    let done = fix::fix(&engines.engine, &admin(), id, "inotify_low").await.unwrap();
     assert!(done.kind == FixKind::Inotify && done.fixed.changed && done.node.inspected_at.is_some());
-    let events = events_of(&world, EventKind::NodeFixed).await;
+    let events = events_of(&engines, EventKind::NodeFixed).await;
     assert_eq!((events.len(), events[0]["fix"].as_str()), (1, Some("inotify")));
-    assert_eq!(world.recorded(AuditAction::NodeFix).await, 1);
+    assert_eq!(engines.recorded(AuditAction::NodeFix).await, 1);
 }
 
 #[tokio::test]
 async fn failed_or_unknown_fix_is_refused_without_event() {
-    let (world, id) = of_agent(&[1, 2]).await;
-    world.nodes.end_tasks([failed(Code::HostFailed, "/etc is read-only")]);
-    let refused = fix::fix(&world.engine, &admin(), id, "inotify").await.unwrap_err();
+    let (engines, id) = of_agent(&[1, 2]).await;
+    engines.nodes.end_tasks([failed(Code::HostFailed, "/etc is read-only")]);
+    let refused = fix::fix(&engines.engine, &admin(), id, "inotify").await.unwrap_err();
     assert!(refused.code() == Code::HostFailed && refused.to_string().contains("read-only"), "{refused}");
-    let unknown = fix::fix(&world.engine, &admin(), id, "no_such").await.unwrap_err();
-    assert_eq!((unknown.code(), world.nodes.sent()), (Code::FixUnknown, 1), "no task for it");
-    change(&world, id, |node| node.support.truncate(1)).await;
-    let too_old = fix::fix(&world.engine, &admin(), id, "inotify").await.unwrap_err();
-    assert_eq!((too_old.code(), world.nodes.sent()), (Code::AgentTooOld, 1));
-    assert_eq!(events_of(&world, EventKind::NodeFixed).await, Vec::<Value>::new());
+    let unknown = fix::fix(&engines.engine, &admin(), id, "no_such").await.unwrap_err();
+    assert_eq!((unknown.code(), engines.nodes.sent()), (Code::FixUnknown, 1), "no task for it");
+    change(&engines, id, |node| node.support.truncate(1)).await;
+    let too_old = fix::fix(&engines.engine, &admin(), id, "inotify").await.unwrap_err();
+    assert_eq!((too_old.code(), engines.nodes.sent()), (Code::AgentTooOld, 1));
+    assert_eq!(events_of(&engines, EventKind::NodeFixed).await, Vec::<Value>::new());
 }
 
 /// A hello of the node's agent that reports this problem.
@@ -191,72 +192,72 @@ fn hello(problem: Option<AgentProblem>) -> Hello {
     }
 }
 
-async fn connect(world: &World, id: NodeId, number: u128, problem: Option<AgentProblemKind>) {
-    let enrolled = EnrolledNode { node: id, epoch: read(world, id).await.epoch };
+async fn connect(engines: &Engines, id: NodeId, number: u128, problem: Option<AgentProblemKind>) {
+    let enrolled = EnrolledNode { node: id, epoch: read(engines, id).await.epoch };
     let problem = problem.map(|kind| AgentProblem { kind, detail: "ledger.jsonl is missing".to_owned() });
-    node::connected(&world.engine, enrolled, Uuid::from_u128(number), &hello(problem)).await.unwrap();
+    node::connected(&engines.engine, enrolled, Uuid::from_u128(number), &hello(problem)).await.unwrap();
 }
 
 #[tokio::test]
 async fn node_whose_agent_has_lost_its_ledger_is_shown_and_sent_no_task() {
-    let (world, id) = of_agent(&[1, 2]).await;
+    let (engines, id) = of_agent(&[1, 2]).await;
     // A task under way ends when the agent reconnects without its ledger.
-    world.nodes.react([Reaction::Disconnected]);
+    engines.nodes.react([Reaction::Disconnected]);
     let (caller, back) = (admin(), async {
-        eventually("no task is sent", async || world.nodes.sent() == 1).await;
-        connect(&world, id, 7, Some(AgentProblemKind::LedgerMissing)).await;
+        eventually("no task is sent", async || engines.nodes.sent() == 1).await;
+        connect(&engines, id, 7, Some(AgentProblemKind::LedgerMissing)).await;
     });
-    let (inspected, ()) = tokio::join!(inspect::inspect(&world.engine, &caller, id), back);
+    let (inspected, ()) = tokio::join!(inspect::inspect(&engines.engine, &caller, id), back);
     assert_eq!(inspected.unwrap_err().code(), Code::AgentLedgerDamaged);
-    let refused = inspect::inspect(&world.engine, &admin(), id).await.unwrap_err();
+    let refused = inspect::inspect(&engines.engine, &admin(), id).await.unwrap_err();
     assert_eq!(refused.code(), Code::AgentLedgerDamaged);
     assert!(refused.next().unwrap().contains("gpuaas node enroll gpu-1"), "{refused:?}");
-    assert_eq!(ping::ping(&world.engine, &admin(), id).await.unwrap_err().code(), Code::AgentLedgerDamaged);
-    let project = project::create(&world.engine, &admin(), "research".parse().unwrap()).await.unwrap().id;
-    let allocated = allocation::create(&world.engine, &admin(), project, id).await.unwrap_err();
-    assert_eq!((allocated.code(), world.nodes.sent()), (Code::AgentLedgerDamaged, 1));
-    let problem = read(&world, id).await.agent_problem.unwrap();
+    assert_eq!(ping::ping(&engines.engine, &admin(), id).await.unwrap_err().code(), Code::AgentLedgerDamaged);
+    let project = project::create(&engines.engine, &admin(), "research".parse().unwrap()).await.unwrap().id;
+    let allocated = allocation::create(&engines.engine, &admin(), project, id).await.unwrap_err();
+    assert_eq!((allocated.code(), engines.nodes.sent()), (Code::AgentLedgerDamaged, 1));
+    let problem = read(&engines, id).await.agent_problem.unwrap();
     assert_eq!((problem.code, problem.detail.as_str()), (Code::AgentLedgerDamaged, "ledger.jsonl is missing"));
     // One event when the problem appears and one when it ends. A repeated report changes nothing, not even its time.
-    connect(&world, id, 8, Some(AgentProblemKind::LedgerMissing)).await;
-    assert_eq!(read(&world, id).await.agent_problem, Some(problem));
-    connect(&world, id, 9, None).await;
-    assert_eq!(read(&world, id).await.agent_problem, None);
-    let events: Vec<Value> = events_of(&world, EventKind::NodeAgentProblemChanged).await;
+    connect(&engines, id, 8, Some(AgentProblemKind::LedgerMissing)).await;
+    assert_eq!(read(&engines, id).await.agent_problem, Some(problem));
+    connect(&engines, id, 9, None).await;
+    assert_eq!(read(&engines, id).await.agent_problem, None);
+    let events: Vec<Value> = events_of(&engines, EventKind::NodeAgentProblemChanged).await;
     let problems: Vec<_> = events.iter().map(|data| data["problem"].as_str()).collect();
     assert_eq!(problems, [Some("agent_ledger_damaged"), None]);
-    world.nodes.end_tasks([done(json!({}))]);
-    assert!(ping::ping(&world.engine, &admin(), id).await.is_ok());
+    engines.nodes.end_tasks([done(json!({}))]);
+    assert!(ping::ping(&engines.engine, &admin(), id).await.is_ok());
 }
 
 #[tokio::test]
 async fn active_node_enrolls_again_only_by_force_or_without_tasks() {
-    let (world, id) = of_agent(&[1, 2]).await;
+    let (engines, id) = of_agent(&[1, 2]).await;
     let enroll = async |is_forced: bool| {
         let forced = is_forced.then(forced);
-        node::issue_enrollment(&world.engine, &admin(), id, &Default::default(), forced.as_ref()).await
+        node::issue_enrollment(&engines.engine, &admin(), id, &Default::default(), forced.as_ref()).await
     };
     let redeem_on = async |string: &SecretText, machine_id: &str| {
         let token = EnrollmentString::decode(string.expose()).unwrap().token.expose().to_owned();
         let csr = NodeKey::generate().unwrap().request_pem().unwrap();
         let (machine_id, agent_version) = (machine_id.to_owned(), "1".to_owned());
         let ask = EnrollRequest { node: id, token, csr, machine_id, agent_version, clock: None, reimage: None };
-        node::redeem(&world.engine, admin().correlation, ask).await
+        node::redeem(&engines.engine, admin().correlation, ask).await
     };
     let redeem = async |string: &SecretText| redeem_on(string, "machine").await;
     let refused = enroll(false).await.unwrap_err();
     assert_eq!(refused.code(), Code::StateConflict);
     assert!(refused.next().unwrap().contains("gpuaas node enroll gpu-1 --force --reason TEXT"), "{refused:?}");
     // An enrollment string for a node in use is refused once its agent has recovered.
-    connect(&world, id, 7, Some(AgentProblemKind::LedgerDamaged)).await;
+    connect(&engines, id, 7, Some(AgentProblemKind::LedgerDamaged)).await;
     let string = enroll(false).await.unwrap().1;
-    connect(&world, id, 8, None).await;
+    connect(&engines, id, 8, None).await;
     assert!(redeem(&string).await.is_err());
     for (number, is_forced) in [(9, false), (10, true)] {
         if !is_forced {
-            connect(&world, id, number, Some(AgentProblemKind::LedgerDamaged)).await;
+            connect(&engines, id, number, Some(AgentProblemKind::LedgerDamaged)).await;
         }
-        let epoch = read(&world, id).await.epoch;
+        let epoch = read(&engines, id).await.epoch;
         let string = enroll(is_forced).await.unwrap().1;
         if !is_forced {
             let refused = redeem_on(&string, "another").await.unwrap_err();
@@ -264,7 +265,7 @@ async fn active_node_enrolls_again_only_by_force_or_without_tasks() {
             assert!(refused.to_string().contains("another machine"), "{refused}");
         }
         redeem(&string).await.unwrap();
-        let node = read(&world, id).await;
+        let node = read(&engines, id).await;
         assert_eq!((node.state, node.epoch, node.agent_problem), (NodeState::Active, epoch + 1, None));
         assert!(redeem(&string).await.is_err(), "the string is valid once");
     }
@@ -272,16 +273,29 @@ async fn active_node_enrolls_again_only_by_force_or_without_tasks() {
 
 #[tokio::test]
 async fn active_node_is_reset_only_by_force() {
-    let (world, id) = of_agent(&[1, 2]).await;
+    let (engines, id) = of_agent(&[1, 2]).await;
     let reset = async |is_forced: bool| {
         let forced = is_forced.then(forced);
-        node::reset(&world.engine, &admin(), id, &Default::default(), forced.as_ref()).await
+        node::reset(&engines.engine, &admin(), id, &Default::default(), forced.as_ref()).await
     };
     let refused = reset(false).await.unwrap_err();
     assert_eq!(refused.code(), Code::StateConflict);
     assert!(refused.next().unwrap().contains("--force"), "{refused:?}");
-    let epoch = read(&world, id).await.epoch;
+    let epoch = read(&engines, id).await.epoch;
     let (node, _) = reset(true).await.unwrap();
     assert_eq!((node.state, node.epoch), (NodeState::Registered, epoch + 1));
     assert_eq!(reset(true).await.unwrap_err().code(), Code::StateConflict, "there is nothing to reset");
+}
+
+#[tokio::test]
+async fn allocation_of_a_disconnected_node_says_what_it_waits_for() {
+    let (engines, id) = of_agent(&[1, 2]).await;
+    change(&engines, id, |node| node.connectivity = Connectivity::Stale).await;
+    engines.nodes.react([Reaction::Disconnected]);
+    let project = project::create(&engines.engine, &admin(), "research".parse().unwrap()).await.unwrap().id;
+    let allocation = allocation::create(&engines.engine, &admin(), project, id).await.unwrap().id;
+    let read = async || engines.store().read().await.unwrap().allocation(allocation).await.unwrap();
+    eventually("it is not provisioned", async || read().await.state == AllocationState::Provisioning).await;
+    let detail = read().await.detail.expect("a detail");
+    assert!(detail.starts_with("waits for gpu-1, which is stale since "), "{detail}");
 }

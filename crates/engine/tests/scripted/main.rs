@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests is a test")]
 
 mod credentials;
+mod engines;
 mod history;
 mod kit;
 mod machines;
@@ -14,5 +15,4 @@ mod reimage;
 mod retention;
 mod site;
 mod tenants;
-mod world;
 mod write_lock;

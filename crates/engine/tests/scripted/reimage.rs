@@ -22,22 +22,22 @@ use gpuaas_wire::session::{EnrollRequest, EnrollResponse, ReimageEvidence};
 use serde_json::json;
 
 use crate::{
+    engines::{Engines, admin},
     kit::milestone,
     site::Site,
-    world::{World, admin},
 };
 
 const MACHINE: &str = "4c4c4544003510568054b7c04f4a3432";
 
 /// Redeems an enrollment string on a machine with this id.
 async fn redeem(
-    world: &World,
+    engines: &Engines,
     string: &SecretText,
     key: &NodeKey,
     machine_id: &str,
     reimage: Option<&SecretText>,
 ) -> Result<EnrollResponse, CommandError> {
-    redeem_by(&world.engine, string, key, machine_id, reimage).await
+    redeem_by(&engines.engine, string, key, machine_id, reimage).await
 }
 
 async fn redeem_by(
@@ -63,16 +63,16 @@ async fn redeem_by(
 /// Creates a node that a tenant used and that was then released and reset. Returns the agent's former key and the new enrollment string.
 async fn released_node() -> (Site, NodeKey, SecretText) {
     let site = Site::of(1).await;
-    let engine = &site.world.engine;
-    let mut tx = site.world.store().begin().await.unwrap();
+    let engine = &site.engines.engine;
+    let mut tx = site.engines.store().begin().await.unwrap();
     let mut row = tx.node(site.nodes[0]).await.unwrap();
     row.state = gpuaas_model::NodeState::Registered;
     tx.update_node(&row).await.unwrap();
     tx.commit().await.unwrap();
     let (_, string) = node::issue_enrollment(engine, &admin(), site.nodes[0], &Precondition::Any, None).await.unwrap();
     let key = NodeKey::generate().unwrap();
-    redeem(&site.world, &string, &key, MACHINE, None).await.unwrap();
-    let mut tx = site.world.store().begin().await.unwrap();
+    redeem(&site.engines, &string, &key, MACHINE, None).await.unwrap();
+    let mut tx = site.engines.store().begin().await.unwrap();
     let mut row = tx.node(site.nodes[0]).await.unwrap();
     row.state = gpuaas_model::NodeState::Active;
     tx.update_node(&row).await.unwrap();
@@ -90,47 +90,74 @@ fn code(refused: Result<EnrollResponse, CommandError>) -> Option<Code> {
 async fn machine_that_was_not_reimaged_is_refused_after_a_tenant() {
     let (site, _, string) = released_node().await;
     let fresh = NodeKey::generate().unwrap();
-    let refused = redeem(&site.world, &string, &fresh, MACHINE, None).await;
+    let refused = redeem(&site.engines, &string, &fresh, MACHINE, None).await;
     assert_eq!(code(refused), Some(Code::MachineNotReimaged));
     // A refusal does not use up the token: the reimaged machine enrolls with the same string.
-    assert_eq!(code(redeem(&site.world, &string, &fresh, "another", None).await), None);
-    let row = site.world.store().read().await.unwrap().node(site.nodes[0]).await.unwrap();
+    assert_eq!(code(redeem(&site.engines, &string, &fresh, "another", None).await), None);
+    let row = site.engines.store().read().await.unwrap().node(site.nodes[0]).await.unwrap();
     assert_eq!((row.left_by_tenant, row.machine_id.as_deref()), (None, Some("another")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn machine_that_was_not_reimaged_is_refused_under_another_name() {
     let (site, _, _) = released_node().await;
-    let (engine, former) = (&site.world.engine, site.nodes[0]);
+    let (engine, former) = (&site.engines.engine, site.nodes[0]);
     let register = async |name: &str| {
         let named = name.parse().unwrap();
         node::register(engine, &admin(), named, None, BTreeMap::new()).await.unwrap()
     };
     let fresh = || NodeKey::generate().unwrap();
     let (_, second) = register("gpu-2").await;
-    assert_eq!(code(redeem(&site.world, &second, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
+    assert_eq!(code(redeem(&site.engines, &second, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
     node_removal::retire(engine, &admin(), former, &Precondition::Any).await.unwrap();
     node_removal::delete(engine, &admin(), former, &Precondition::Any).await.unwrap();
-    assert_eq!(code(redeem(&site.world, &second, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
+    assert_eq!(code(redeem(&site.engines, &second, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
     let (same_name, third) = register("gpu-1").await;
-    assert_eq!(code(redeem(&site.world, &third, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
-    assert_eq!(code(redeem(&site.world, &second, &fresh(), "another", None).await), None, "it was reimaged");
+    assert_eq!(code(redeem(&site.engines, &third, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
+    assert_eq!(code(redeem(&site.engines, &second, &fresh(), "another", None).await), None, "it was reimaged");
 
     let forced = Forced { reason: "disks wiped by hand".to_owned() };
     let issue = async |forced| {
         node::issue_enrollment(engine, &admin(), same_name.id, &Precondition::Any, forced).await.unwrap().1
     };
-    assert_eq!(code(redeem(&site.world, &issue(Some(&forced)).await, &fresh(), MACHINE, None).await), None);
-    let again = redeem(&site.world, &issue(None).await, &fresh(), MACHINE, None).await;
+    assert_eq!(code(redeem(&site.engines, &issue(Some(&forced)).await, &fresh(), MACHINE, None).await), None);
+    let again = redeem(&site.engines, &issue(None).await, &fresh(), MACHINE, None).await;
     assert_eq!(code(again), None, "the requirement has ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forced_enrollment_under_another_name_frees_no_other_node() {
+    let (site, _, string) = released_node().await;
+    let engine = &site.engines.engine;
+    let fresh = || NodeKey::generate().unwrap();
+    let (other, _) = node::register(engine, &admin(), "gpu-2".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
+    let forced = Forced { reason: "the former tenant may have chosen its id".to_owned() };
+    let (_, second) =
+        node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, Some(&forced)).await.unwrap();
+    assert_eq!(code(redeem(&site.engines, &second, &fresh(), MACHINE, None).await), None);
+    let (_, third) = node::register(engine, &admin(), "gpu-3".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
+    for unforced in [string, third] {
+        let refused = redeem(&site.engines, &unforced, &fresh(), MACHINE, None).await;
+        assert_eq!(code(refused), Some(Code::MachineNotReimaged));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machine_is_refused_although_another_one_took_its_place() {
+    let (site, _, string) = released_node().await;
+    let engine = &site.engines.engine;
+    let fresh = || NodeKey::generate().unwrap();
+    assert_eq!(code(redeem(&site.engines, &string, &fresh(), "another", None).await), None);
+    let (_, second) = node::register(engine, &admin(), "gpu-9".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
+    assert_eq!(code(redeem(&site.engines, &second, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_machine_of_a_held_node_has_nothing_of_its_members() {
     let site = Site::of(2).await;
-    let engine = &site.world.engine;
+    let engine = &site.engines.engine;
     let workload = site.deploy_and_wait(|_| vec![milestone("ready")]).await.workload.id;
-    let mut tx = site.world.store().begin().await.unwrap();
+    let mut tx = site.engines.store().begin().await.unwrap();
     let members = tx.members_of(workload).await.unwrap();
     let mut row = tx.workload(workload).await.unwrap();
     for member in &members {
@@ -145,8 +172,8 @@ async fn another_machine_of_a_held_node_has_nothing_of_its_members() {
     let enroll = async |machine: &str| {
         let (_, string) =
             node::issue_enrollment(engine, &admin(), site.nodes[0], &Precondition::Any, Some(&forced)).await.unwrap();
-        redeem(&site.world, &string, &NodeKey::generate().unwrap(), machine, None).await.unwrap();
-        let mut reader = site.world.store().read().await.unwrap();
+        redeem(&site.engines, &string, &NodeKey::generate().unwrap(), machine, None).await.unwrap();
+        let mut reader = site.engines.store().read().await.unwrap();
         let facts = reader.workload(workload).await.unwrap().facts.into_keys().collect::<Vec<_>>();
         let touched =
             reader.members_of(workload).await.unwrap().iter().map(|member| member.touched).collect::<Vec<_>>();
@@ -162,16 +189,16 @@ async fn another_machine_of_a_held_node_has_nothing_of_its_members() {
 #[tokio::test(flavor = "multi_thread")]
 async fn key_of_an_earlier_enrollment_is_refused() {
     let (site, former, string) = released_node().await;
-    let refused = redeem(&site.world, &string, &former, "another", None).await;
+    let refused = redeem(&site.engines, &string, &former, "another", None).await;
     assert_eq!(code(refused), Some(Code::KeyReused));
     let fresh = NodeKey::generate().unwrap();
-    assert_eq!(code(redeem(&site.world, &string, &fresh, "another", None).await), None);
+    assert_eq!(code(redeem(&site.engines, &string, &fresh, "another", None).await), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forced_enrollment_records_its_reason() {
     let (site, _, _) = released_node().await;
-    let engine = &site.world.engine;
+    let engine = &site.engines.engine;
     for reason in ["", "  ", "two\nlines", &"x".repeat(501)] {
         let forced = Forced { reason: reason.to_owned() };
         let refused = node::issue_enrollment(engine, &admin(), site.nodes[0], &Precondition::Any, Some(&forced)).await;
@@ -180,9 +207,9 @@ async fn forced_enrollment_records_its_reason() {
     let forced = Forced { reason: "disks wiped by hand".to_owned() };
     let issued = node::issue_enrollment(engine, &admin(), site.nodes[0], &Precondition::Any, Some(&forced)).await;
     let fresh = NodeKey::generate().unwrap();
-    assert_eq!(code(redeem(&site.world, &issued.unwrap().1, &fresh, MACHINE, None).await), None);
+    assert_eq!(code(redeem(&site.engines, &issued.unwrap().1, &fresh, MACHINE, None).await), None);
     let filter = AuditFilter { action: Some(AuditAction::NodeEnrollmentCreate), ..AuditFilter::default() };
-    let records = site.world.store().read().await.unwrap().audits(&filter).await.unwrap();
+    let records = site.engines.store().read().await.unwrap().audits(&filter).await.unwrap();
     assert_eq!(records.last().unwrap().metadata["forced"], "disks wiped by hand");
 }
 
@@ -190,7 +217,7 @@ async fn forced_enrollment_records_its_reason() {
 async fn with_a_hook_the_machine_must_present_the_value_of_the_hook() {
     let (site, _, by_hand) = released_node().await;
     let hook = Arc::new(Hook::default());
-    let engine = site.world.with_reimage_hook(hook.clone()).await;
+    let engine = site.engines.with_reimage_hook(hook.clone()).await;
     let fresh = || NodeKey::generate().unwrap();
     let refused = redeem_by(&engine, &by_hand, &fresh(), "another", None).await;
     assert_eq!(code(refused), Some(Code::ReimageUnverified), "a string alone is not enough");
@@ -215,13 +242,13 @@ async fn with_a_hook_the_machine_must_present_the_value_of_the_hook() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reimage_can_be_repeated_after_the_hook_failed() {
     let (site, _, _) = released_node().await;
-    let refused = reimage::reimage(&site.world.engine, &admin(), site.nodes[0], &Precondition::Any).await;
+    let refused = reimage::reimage(&site.engines.engine, &admin(), site.nodes[0], &Precondition::Any).await;
     assert_eq!(refused.err().map(|error| error.code()), Some(Code::ReimageHookMissing));
-    let engine = site.world.with_reimage_hook(Arc::new(Failing)).await;
+    let engine = site.engines.with_reimage_hook(Arc::new(Failing)).await;
     let failed = reimage::reimage(&engine, &admin(), site.nodes[0], &Precondition::Any).await;
     assert_eq!(failed.err().map(|error| error.code()), Some(Code::ReimageHookFailed));
     let hook = Arc::new(Hook::default());
-    let engine = site.world.with_reimage_hook(hook.clone()).await;
+    let engine = site.engines.with_reimage_hook(hook.clone()).await;
     reimage::reimage(&engine, &admin(), site.nodes[0], &Precondition::Any).await.unwrap();
     assert_eq!(hook.0.lock().unwrap().len(), 1);
 }
@@ -249,12 +276,12 @@ impl ReimageHook for Failing {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn enrollment_string_expires_fifteen_minutes_after_it_was_issued() {
-    let world = World::new().await;
+    let engines = Engines::new().await;
     let named = "gpu-1".parse().unwrap();
-    node::register(&world.engine, &admin(), named, None, BTreeMap::new()).await.unwrap();
-    let now = world.engine.ports().clock.now();
-    let authority = world.engine.keys().authority().digest();
-    let mut reader = world.store().read().await.unwrap();
+    node::register(&engines.engine, &admin(), named, None, BTreeMap::new()).await.unwrap();
+    let now = engines.engine.ports().clock.now();
+    let authority = engines.engine.keys().authority().digest();
+    let mut reader = engines.store().read().await.unwrap();
     let minutes = |minutes: u64| now.plus(std::time::Duration::from_secs(minutes * 60));
     assert_eq!(reader.open_enrollments("another", minutes(14)).await.unwrap().len(), 1);
     assert_eq!(reader.open_enrollments("another", minutes(16)).await.unwrap().len(), 0);

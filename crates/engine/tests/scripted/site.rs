@@ -22,13 +22,13 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::{
+    engines::{Engines, admin, eventually},
     kit::{KIT, TASKS},
-    world::{World, admin, eventually},
 };
 
-/// A world with a running engine and a project that has one allocation per node.
+/// A running engine and a project that has one allocation per node.
 pub(crate) struct Site {
-    pub(crate) world: World,
+    pub(crate) engines: Engines,
     pub(crate) project: ProjectId,
     pub(crate) allocations: Vec<AllocationId>,
     pub(crate) nodes: Vec<NodeId>,
@@ -36,8 +36,8 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn of(allocations: u8) -> Self {
-        let world = World::new().await;
-        let project = project::create(&world.engine, &admin(), "lab".parse().unwrap()).await.unwrap().id;
+        let engines = Engines::new().await;
+        let project = project::create(&engines.engine, &admin(), "lab".parse().unwrap()).await.unwrap().id;
         let release = artifact::VerifiedRelease {
             app: KIT.to_owned(),
             version: "1".to_owned(),
@@ -45,20 +45,20 @@ impl Site {
             source: "a test".to_owned(),
             stand_in: true,
         };
-        artifact::record(&world.engine, &admin(), release).await.unwrap();
-        let mut site = Self { world, project, allocations: Vec::new(), nodes: Vec::new() };
+        artifact::record(&engines.engine, &admin(), release).await.unwrap();
+        let mut site = Self { engines, project, allocations: Vec::new(), nodes: Vec::new() };
         for number in 1..=allocations {
             site.allocation(number).await;
         }
-        let engine = site.world.engine.clone();
+        let engine = site.engines.engine.clone();
         engine.join().await.unwrap();
         tokio::spawn(async move { engine.run().await });
         site
     }
 
     async fn allocation(&mut self, number: u8) {
-        let id = self.world.node(&format!("gpu-{number}")).await;
-        let mut tx = self.world.store().begin().await.unwrap();
+        let id = self.engines.node(&format!("gpu-{number}")).await;
+        let mut tx = self.engines.store().begin().await.unwrap();
         let mut node = tx.node(id).await.unwrap();
         node.state = NodeState::Active;
         node.connectivity = Connectivity::Connected;
@@ -70,7 +70,7 @@ impl Site {
             node: id,
             state: AllocationState::Active,
             detail: None,
-            created_at: self.world.engine.ports().clock.now(),
+            created_at: self.engines.engine.ports().clock.now(),
             generation: 0,
         };
         tx.insert_allocation(&allocation).await.unwrap();
@@ -84,7 +84,7 @@ impl Site {
         &self,
         planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static,
     ) -> (WorkloadId, OperationId) {
-        self.world.kit.set_plan(planned);
+        self.engines.kit.set_plan(planned);
         let ask = workload::Deploy {
             project: self.project,
             app: KIT.to_owned(),
@@ -93,7 +93,7 @@ impl Site {
             intent: json!(self.allocations),
             config: json!({}),
         };
-        let accepted = workload::deploy(&self.world.engine, &admin(), ask).await.unwrap();
+        let accepted = workload::deploy(&self.engines.engine, &admin(), ask).await.unwrap();
         (accepted.workload.id, accepted.operation.id)
     }
 
@@ -111,31 +111,31 @@ impl Site {
         workload: WorkloadId,
         planned: impl Fn(&WorkloadView) -> Vec<StepSpec> + Send + 'static,
     ) -> Ended {
-        self.world.kit.set_plan(planned);
+        self.engines.kit.set_plan(planned);
         let accepted =
-            workload::decommission(&self.world.engine, &admin(), workload, &Precondition::Any).await.unwrap();
+            workload::decommission(&self.engines.engine, &admin(), workload, &Precondition::Any).await.unwrap();
         self.end_of(accepted.operation.id).await
     }
 
     pub(crate) async fn resume_and_wait(&self, workload: WorkloadId) -> Ended {
-        let accepted = workload::resume(&self.world.engine, &admin(), workload, &Precondition::Any).await.unwrap();
+        let accepted = workload::resume(&self.engines.engine, &admin(), workload, &Precondition::Any).await.unwrap();
         self.end_of(accepted.operation.id).await
     }
 
     pub(crate) async fn cancel(&self, operation: OperationId) {
-        operation::cancel(&self.world.engine, &admin(), operation).await.unwrap();
+        operation::cancel(&self.engines.engine, &admin(), operation).await.unwrap();
     }
 
     /// Closes the channel of the node at this index.
     pub(crate) async fn disconnect(&self, node: usize) {
         let node = self.nodes[node];
-        let connection = self.world.store().read().await.unwrap().session(node).await.unwrap().unwrap().connection;
-        assert!(command::disconnected(&self.world.engine, node, connection).await.unwrap());
+        let connection = self.engines.store().read().await.unwrap().session(node).await.unwrap().unwrap().connection;
+        assert!(command::disconnected(&self.engines.engine, node, connection).await.unwrap());
     }
 
     /// Reports that the node at this index did not reconnect in time.
     pub(crate) async fn mark_unreachable(&self, node: usize) {
-        command::mark_unreachable(&self.world.engine, self.nodes[node]).await.unwrap();
+        command::mark_unreachable(&self.engines.engine, self.nodes[node]).await.unwrap();
     }
 
     /// Reconnects the node at this index after a reboot, with a new agent process.
@@ -155,13 +155,15 @@ impl Site {
             problem: None,
             ledger: None,
         };
-        command::connected(&self.world.engine, enrolled(self.nodes[node]), Uuid::from_u128(99), &hello).await.unwrap();
+        command::connected(&self.engines.engine, enrolled(self.nodes[node]), Uuid::from_u128(99), &hello)
+            .await
+            .unwrap();
     }
 
     /// Waits until `is_so` holds for the step with this key.
     pub(crate) async fn until(&self, operation: OperationId, key: &str, is_so: impl Fn(&StepRecord) -> bool) {
         eventually(key, async || {
-            let steps = self.world.store().read().await.unwrap().steps_of(operation).await.unwrap();
+            let steps = self.engines.store().read().await.unwrap().steps_of(operation).await.unwrap();
             steps.iter().any(|step| step.spec.key.as_str() == key && is_so(step))
         })
         .await;
@@ -169,17 +171,17 @@ impl Site {
 
     /// Counts the events of a kind on the project's stream.
     pub(crate) async fn count_events(&self, kind: EventKind) -> usize {
-        let mut reader = self.world.store().read().await.unwrap();
+        let mut reader = self.engines.store().read().await.unwrap();
         let events = reader.events(StreamName::Project(self.project), 0, 1_000).await.unwrap();
         events.iter().filter(|event| event.kind == kind).count()
     }
 
     pub(crate) async fn end_of(&self, id: OperationId) -> Ended {
         eventually("the operation does not end", async || {
-            self.world.store().read().await.unwrap().operation(id).await.unwrap().state.is_final()
+            self.engines.store().read().await.unwrap().operation(id).await.unwrap().state.is_final()
         })
         .await;
-        let mut reader = self.world.store().read().await.unwrap();
+        let mut reader = self.engines.store().read().await.unwrap();
         let operation = reader.operation(id).await.unwrap();
         let workload = reader.workload(operation.workload).await.unwrap();
         let members = reader.members_of(workload.id).await.unwrap();

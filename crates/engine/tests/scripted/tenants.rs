@@ -17,10 +17,10 @@ use gpuaas_store::{AllocationRecord, Page, SecretRecord, TaskFilter};
 use uuid::Uuid;
 
 use crate::{
+    engines::admin,
     kit::{KIT, milestone, needs, task},
     nodes::{done, failed, hold},
     site::{Ended, Site},
-    world::admin,
 };
 
 /// Plans the removal of every member in the view: one task each, in sequence.
@@ -29,7 +29,7 @@ fn removal(of: &WorkloadView) -> Vec<StepSpec> {
     let step = |at: usize| {
         let before = at.checked_sub(1).map(key);
         let step = needs(task(&key(at), of, at), &before.iter().map(String::as_str).collect::<Vec<_>>());
-        StepSpec { begins: Some(MemberEvent::Remove), ends: Some(MemberEvent::Removed), ..step }
+        StepSpec { on_first_start: Some(MemberEvent::Remove), on_success: Some(MemberEvent::Removed), ..step }
     };
     (0..of.members.len()).map(step).chain([milestone("removed")]).collect()
 }
@@ -38,7 +38,7 @@ fn removal(of: &WorkloadView) -> Vec<StepSpec> {
 async fn half_removed_workload(site: &Site) -> Ended {
     let deployed =
         site.deploy_and_wait(|of| vec![task("first", of, 0), needs(task("second", of, 1), &["first"])]).await;
-    site.world.nodes.end_tasks([done(serde_json::json!({})), failed(Code::HostFailed, "it stays")]);
+    site.engines.nodes.end_tasks([done(serde_json::json!({})), failed(Code::HostFailed, "it stays")]);
     let ended = site.decommission_and_wait(deployed.workload.id, removal).await;
     assert_eq!(ended.operation.state, OperationState::NeedsAttention);
     assert_eq!(ended.members[0].state.name(), MemberStateName::Removed);
@@ -47,11 +47,11 @@ async fn half_removed_workload(site: &Site) -> Ended {
 
 /// Releases and resets the first node, enrolls it again and allocates it to another project.
 async fn hand_over(site: &Site) -> (ProjectId, AllocationId) {
-    let engine = &site.world.engine;
+    let engine = &site.engines.engine;
     allocation::release(engine, &admin(), site.allocations[0], &Precondition::Any).await.unwrap();
     node::reset(engine, &admin(), site.nodes[0], &Precondition::Any, None).await.unwrap();
     let other = project::create(engine, &admin(), "other".parse().unwrap()).await.unwrap().id;
-    let mut tx = site.world.store().begin().await.unwrap();
+    let mut tx = site.engines.store().begin().await.unwrap();
     let mut node = tx.node(site.nodes[0]).await.unwrap();
     node.epoch += 1;
     (node.state, node.connectivity) = (NodeState::Active, Connectivity::Connected);
@@ -74,9 +74,9 @@ async fn hand_over(site: &Site) -> (ProjectId, AllocationId) {
 #[tokio::test]
 async fn node_of_a_failed_decommission_is_reset_by_force_and_the_decommission_resumes() {
     let site = Site::of(2).await;
-    let (engine, id, forced) = (&site.world.engine, site.nodes[1], Forced { reason: "residue".to_owned() });
+    let (engine, id, forced) = (&site.engines.engine, site.nodes[1], Forced { reason: "residue".to_owned() });
     let ended = half_removed_workload(&site).await;
-    let state = async || site.world.store().read().await.unwrap().node(id).await.unwrap().state;
+    let state = async || site.engines.store().read().await.unwrap().node(id).await.unwrap().state;
     let refused = node::reset(engine, &admin(), id, &Precondition::Any, None).await.unwrap_err();
     assert_eq!(refused.code(), Code::StateConflict, "only by force");
     let dry = admin().with_dry_run(true);
@@ -85,13 +85,13 @@ async fn node_of_a_failed_decommission_is_reset_by_force_and_the_decommission_re
     node::reset(engine, &admin(), id, &Precondition::Any, Some(&forced)).await.unwrap();
     assert_eq!(state().await, NodeState::Registered);
     // Its reimaged machine enrolls.
-    let mut tx = site.world.store().begin().await.unwrap();
+    let mut tx = site.engines.store().begin().await.unwrap();
     let mut reimaged = tx.node(id).await.unwrap();
     reimaged.epoch += 1;
     (reimaged.state, reimaged.connectivity) = (NodeState::Active, Connectivity::Connected);
     tx.update_node(&reimaged).await.unwrap();
     tx.commit().await.unwrap();
-    site.world.nodes.end_tasks([done(serde_json::json!({}))]);
+    site.engines.nodes.end_tasks([done(serde_json::json!({}))]);
     assert_eq!(site.resume_and_wait(ended.workload.id).await.operation.state, OperationState::Succeeded);
 }
 
@@ -100,13 +100,13 @@ async fn node_of_a_running_workload_is_not_reset_by_force() {
     let site = Site::of(1).await;
     site.deploy_and_wait(|of| vec![task("first", of, 0)]).await;
     let forced = Forced { reason: "residue".to_owned() };
-    let refused = node::reset(&site.world.engine, &admin(), site.nodes[0], &Precondition::Any, Some(&forced)).await;
-    assert_eq!(refused.unwrap_err().code(), Code::StateConflict);
+    let refused = node::reset(&site.engines.engine, &admin(), site.nodes[0], &Precondition::Any, Some(&forced)).await;
+    assert_eq!(refused.unwrap_err().code(), Code::AllocationInUse);
 }
 
 async fn tasks_on(site: &Site, node: usize) -> usize {
     let filter = TaskFilter { node: Some(site.nodes[node]), ..TaskFilter::default() };
-    site.world.store().read().await.unwrap().tasks(&filter).await.unwrap().len()
+    site.engines.store().read().await.unwrap().tasks(&filter).await.unwrap().len()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,8 +115,8 @@ async fn resume_signs_no_task_for_a_node_of_another_tenant() {
     let ended = half_removed_workload(&site).await;
     hand_over(&site).await;
     let before = tasks_on(&site, 0).await;
-    site.world.kit.set_plan(removal);
-    let resumed = workload::resume(&site.world.engine, &admin(), ended.workload.id, &Precondition::Any).await;
+    site.engines.kit.set_plan(removal);
+    let resumed = workload::resume(&site.engines.engine, &admin(), ended.workload.id, &Precondition::Any).await;
     let again = site.end_of(resumed.unwrap().operation.id).await;
     assert_eq!(tasks_on(&site, 0).await, before, "a task was signed for the next tenant's node");
     assert_eq!(again.operation.state, OperationState::Succeeded, "the remaining member is removed");
@@ -129,7 +129,7 @@ async fn plan_with_a_task_for_a_removed_member_is_refused() {
     let site = Site::of(2).await;
     let ended = half_removed_workload(&site).await;
     let removed = ended.members[0].clone();
-    site.world.kit.set_plan(move |of| {
+    site.engines.kit.set_plan(move |of| {
         let step = task("again", of, 0);
         let action = gpuaas_planner::StepAction::NodeTask {
             node: removed.place.node().unwrap(),
@@ -137,7 +137,7 @@ async fn plan_with_a_task_for_a_removed_member_is_refused() {
         };
         vec![StepSpec { member: Some(removed.id), action, ..step }]
     });
-    let resumed = workload::resume(&site.world.engine, &admin(), ended.workload.id, &Precondition::Any).await;
+    let resumed = workload::resume(&site.engines.engine, &admin(), ended.workload.id, &Precondition::Any).await;
     assert_eq!(resumed.expect_err("the plan is invalid").code(), Code::Internal);
 }
 
@@ -145,11 +145,11 @@ async fn plan_with_a_task_for_a_removed_member_is_refused() {
 async fn task_is_not_signed_after_the_allocation_was_released() {
     let site = Site::of(1).await;
     let (end, reaction) = hold("unpacking");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     let (_, operation) = site.deploy(|of| vec![task("first", of, 0), needs(task("second", of, 0), &["first"])]).await;
     site.until(operation, "first", |step| step.state == StepState::Running && step.detail.is_some()).await;
     // The engine never writes these rows: it does not release an allocation that a member uses.
-    let mut tx = site.world.store().begin().await.unwrap();
+    let mut tx = site.engines.store().begin().await.unwrap();
     let mut held = tx.allocation(site.allocations[0]).await.unwrap();
     held.state = AllocationState::Released;
     tx.update_allocation(&held).await.unwrap();
@@ -165,22 +165,23 @@ async fn journal_of_a_removed_member_does_not_open() {
     let site = Site::of(2).await;
     let ended = half_removed_workload(&site).await;
     hand_over(&site).await;
-    let opened = logs::open(&site.world.engine, &admin(), ended.workload.id, "unit-1", None).await;
+    let opened = logs::open(&site.engines.engine, &admin(), ended.workload.id, "unit-1", None).await;
     let refused = opened.expect_err("the next tenant's journal opens");
     assert_eq!(refused.code(), Code::NodeNotAllocated);
-    let opened = logs::open(&site.world.engine, &admin(), ended.workload.id, "unit-2", None).await.unwrap();
+    let opened = logs::open(&site.engines.engine, &admin(), ended.workload.id, "unit-2", None).await.unwrap();
     assert_eq!(opened.access.node().node, site.nodes[1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn placement_options_exclude_failed_allocations() {
     let site = Site::of(2).await;
-    let mut tx = site.world.store().begin().await.unwrap();
+    let mut tx = site.engines.store().begin().await.unwrap();
     let mut failed = tx.allocation(site.allocations[0]).await.unwrap();
     failed.state = AllocationState::Failed;
     tx.update_allocation(&failed).await.unwrap();
     tx.commit().await.unwrap();
-    let options = placement::options(&site.world.engine, &admin(), site.project, KIT, &Page::default()).await.unwrap();
+    let options =
+        placement::options(&site.engines.engine, &admin(), site.project, KIT, &Page::default()).await.unwrap();
     let offered: Vec<AllocationId> = options.iter().map(|option| option.allocation.id).collect();
     assert_eq!(offered, [site.allocations[1]]);
 }
@@ -190,16 +191,16 @@ async fn illegal_transition_fails_its_step_with_its_own_code() {
     let site = Site::of(1).await;
     let ended = site
         .deploy_and_wait(|of| {
-            let drained = StepSpec { begins: Some(MemberEvent::Drained), ..task("drained", of, 0) };
+            let drained = StepSpec { on_first_start: Some(MemberEvent::Drained), ..task("drained", of, 0) };
             vec![drained]
         })
         .await;
     let fault = ended.steps["drained"].fault.as_ref().map(|fault| fault.code.as_str());
     assert_eq!((ended.steps["drained"].state, fault), (StepState::Failed, Some("illegal_transition")));
-    assert_eq!(site.world.nodes.sent(), 0, "no task is sent for an illegal step");
+    assert_eq!(site.engines.nodes.sent(), 0, "no task is sent for an illegal step");
     let ended = site
         .decommission_and_wait(ended.workload.id, |of| {
-            vec![StepSpec { ends: Some(MemberEvent::Drained), ..task("ends", of, 0) }]
+            vec![StepSpec { on_success: Some(MemberEvent::Drained), ..task("ends", of, 0) }]
         })
         .await;
     let fault = ended.steps["ends"].fault.as_ref().map(|fault| fault.code.as_str());
@@ -212,7 +213,7 @@ async fn secrets_of_a_workload_end_with_its_decommission() {
     let deployed =
         site.deploy_and_wait(|of| vec![task("first", of, 0), needs(task("second", of, 1), &["first"])]).await;
     let workload = deployed.workload.id;
-    let engine = &site.world.engine;
+    let engine = &site.engines.engine;
     let id = SecretId::from_uuid(Uuid::from_u128(2_000));
     let kept = SecretRecord {
         id,
@@ -222,11 +223,11 @@ async fn secrets_of_a_workload_end_with_its_decommission() {
         sealed: engine.keys().seal(id, b"what joins").unwrap(),
         created_at: engine.ports().clock.now(),
     };
-    let mut tx = site.world.store().begin().await.unwrap();
+    let mut tx = site.engines.store().begin().await.unwrap();
     tx.put_secret(&kept).await.unwrap();
     tx.commit().await.unwrap();
-    site.world.nodes.end_tasks([done(serde_json::json!({})), done(serde_json::json!({}))]);
+    site.engines.nodes.end_tasks([done(serde_json::json!({})), done(serde_json::json!({}))]);
     let ended = site.decommission_and_wait(workload, removal).await;
     assert_eq!(ended.workload.lifecycle, Lifecycle::Decommissioned);
-    assert_eq!(site.world.store().read().await.unwrap().secrets_of(workload).await.unwrap(), []);
+    assert_eq!(site.engines.store().read().await.unwrap().secrets_of(workload).await.unwrap(), []);
 }

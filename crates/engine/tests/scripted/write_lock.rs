@@ -8,15 +8,15 @@ use gpuaas_trust::{NODE_CERTIFICATE_LIFE, NodeIdentity, NodeKey};
 use gpuaas_wire::session::{EnrollRequest, RenewRequest};
 use uuid::Uuid;
 
-use crate::world::{World, admin};
+use crate::engines::{Engines, admin};
 
 /// Time limit of an answer that does not wait for the write lock.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Creates an active node in epoch 1, that of its first enrollment.
-async fn enrolled(world: &World) -> NodeId {
-    let id = world.node("gpu-1").await;
-    let mut tx = world.store().begin().await.unwrap();
+async fn enrolled(engines: &Engines) -> NodeId {
+    let id = engines.node("gpu-1").await;
+    let mut tx = engines.store().begin().await.unwrap();
     let mut node = tx.node(id).await.unwrap();
     (node.state, node.epoch) = (NodeState::Active, 1);
     tx.update_node(&node).await.unwrap();
@@ -32,8 +32,8 @@ async fn during_another_change<T>(engine: &Engine, request: impl Future<Output =
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guessed_enrollment_token_is_refused_without_the_write_lock() {
-    let world = World::new().await;
-    let engine = &world.engine;
+    let engines = Engines::new().await;
+    let engine = &engines.engine;
     // Genuine in form, which only the platform can make, but never issued: any other text is refused without a query.
     let guess = engine.keys().tokens().generate("gpuaas-enroll", &*engine.ports().entropy).text;
     let guess = EnrollRequest {
@@ -52,8 +52,8 @@ async fn guessed_enrollment_token_is_refused_without_the_write_lock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unauthorized_secret_request_is_refused_without_the_write_lock() {
-    let world = World::new().await;
-    let (engine, node) = (&world.engine, enrolled(&world).await);
+    let engines = Engines::new().await;
+    let (engine, node) = (&engines.engine, enrolled(&engines).await);
     let secret = "0198c0de-7a3b-7c11-9b54-0242ac120002".parse().unwrap();
     let read = during_another_change(engine, engine.secret_for_node(EnrolledNode { node, epoch: 1 }, secret)).await;
     assert!(matches!(read, Err(EngineError::NotFound { .. })), "{:?}", read.err());
@@ -64,8 +64,8 @@ async fn unauthorized_secret_request_is_refused_without_the_write_lock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificate_is_not_renewed_before_half_of_its_life() {
-    let world = World::new().await;
-    let (engine, node) = (&world.engine, enrolled(&world).await);
+    let engines = Engines::new().await;
+    let (engine, node) = (&engines.engine, enrolled(&engines).await);
     let now = engine.ports().clock.now();
     let identity = NodeIdentity { control_plane: "cp".into(), node, epoch: 1 };
     let request = RenewRequest { csr: NodeKey::generate().unwrap().request_pem().unwrap(), clock: None };

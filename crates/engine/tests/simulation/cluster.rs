@@ -15,33 +15,35 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use zeroize::Zeroizing;
 
-use crate::world::{Scenario, World};
+use crate::simulation::{Scenario, Simulation};
 
-pub(crate) struct Cluster(pub(crate) Weak<World>);
+pub(crate) struct Cluster(pub(crate) Weak<Simulation>);
 
 #[async_trait]
 impl AppEffects for Cluster {
     async fn call(&self, call: ClusterCall, context: CallContext) -> Result<Value, TaskFailure> {
         let (name, call) = (call.call.as_str(), call.parse::<Rke2Call>()?);
-        let Some(world) = self.0.upgrade() else { return Err(TaskFailure::new(Code::Internal, "the seed is over")) };
+        let Some(simulation) = self.0.upgrade() else {
+            return Err(TaskFailure::new(Code::Internal, "the seed is over"));
+        };
         (context.progress)(format!("{name}: waiting"));
-        world.scheduler.sleep_until(next_check(&world)).await;
+        simulation.scheduler.sleep_until(next_check(&simulation)).await;
         (context.progress)(format!("{name}: looking"));
         // Every call needs the admin kubeconfig.
         admin_kubeconfig(&context).await?;
-        if let Some(code) = world.faults().of_call(name) {
-            world.count("calls failed");
+        if let Some(code) = simulation.faults().of_call(name) {
+            simulation.count("calls failed");
             return Err(TaskFailure::new(code, "injected by the seed"));
         }
         let server = context.workload.component(names::SERVER).next();
-        if world.scenario == Scenario::TwoTenants {
-            echo(&world, &context, server, 1).await?;
+        if simulation.scenario == Scenario::TwoTenants {
+            echo(&simulation, &context, server, 1).await?;
         }
-        check_up(&world, server)?;
+        check_up(&simulation, server)?;
         match call {
             Rke2Call::ApiReady {} | Rke2Call::DeliverAccess {} => {}
             Rke2Call::KubeNodeReady { kube_node } => {
-                check_up(&world, context.workload.members.iter().find(|member| member.machine.name == kube_node))?;
+                check_up(&simulation, context.workload.members.iter().find(|member| member.machine.name == kube_node))?;
             }
             Rke2Call::KubeNodes {} | Rke2Call::DeleteKubeNode { .. } => {
                 return Err(TaskFailure::new(Code::TaskUnknown, format!("{name} is not simulated")));
@@ -51,10 +53,12 @@ impl AppEffects for Cluster {
     }
 
     async fn deliver_access(&self, request: AccessRequest, context: CallContext) -> Result<Delivered, TaskFailure> {
-        let Some(world) = self.0.upgrade() else { return Err(TaskFailure::new(Code::Internal, "the seed is over")) };
+        let Some(simulation) = self.0.upgrade() else {
+            return Err(TaskFailure::new(Code::Internal, "the seed is over"));
+        };
         let server = context.workload.component(names::SERVER).next();
-        echo(&world, &context, server, 20).await?;
-        check_up(&world, server)?;
+        echo(&simulation, &context, server, 20).await?;
+        check_up(&simulation, server)?;
         Ok(Delivered {
             kubeconfig: Zeroizing::new("kind: Config".to_owned()),
             service_account: request.name,
@@ -69,7 +73,7 @@ impl AppEffects for Cluster {
 
 /// Sends `times` bytes through a tunnel to the server's port 6443, up to 1 s apart, and reads each back.
 async fn echo(
-    world: &Arc<World>,
+    simulation: &Arc<Simulation>,
     context: &CallContext,
     server: Option<&MemberView>,
     times: u32,
@@ -82,20 +86,20 @@ async fn echo(
     for _ in 0..times {
         tunnel.write_all(b"?").await.map_err(broken)?;
         tunnel.read_exact(&mut [0]).await.map_err(broken)?;
-        world.scheduler.sleep(Duration::from_millis(world.between(1, 1_000))).await;
+        simulation.scheduler.sleep(Duration::from_millis(simulation.between(1, 1_000))).await;
     }
     Ok(())
 }
 
 /// Returns the next time at which calls check the cluster. All calls share these times, so that they coincide.
-fn next_check(world: &World) -> Timestamp {
-    let (passed, every) = (world.scheduler.now().as_millis(), world.faults().check_interval_ms);
+fn next_check(simulation: &Simulation) -> Timestamp {
+    let (passed, every) = (simulation.scheduler.now().as_millis(), simulation.faults().check_interval_ms);
     Timestamp::from_millis(passed - passed % every + every)
 }
 
-fn check_up(world: &Arc<World>, member: Option<&MemberView>) -> Result<(), TaskFailure> {
+fn check_up(simulation: &Arc<Simulation>, member: Option<&MemberView>) -> Result<(), TaskFailure> {
     let node = member.and_then(|member| member.place.node());
-    let up = node.is_some_and(|node| world.node(node).machine().is_up(world.scheduler.now()));
+    let up = node.is_some_and(|node| simulation.node(node).machine().is_up(simulation.scheduler.now()));
     if up { Ok(()) } else { Err(TaskFailure::new(Code::ClusterUnreachable, "its service is not up")) }
 }
 

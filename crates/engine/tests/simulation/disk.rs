@@ -5,7 +5,6 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -14,14 +13,12 @@ use std::{
 
 use async_trait::async_trait;
 use camino::{Utf8Path, Utf8PathBuf};
-use futures::stream::BoxStream;
 use gpuaas_host::{
-    Changed, Command, CommandEnd, ContentId, Durable, Facts, FileSpec, Host, HostError, JournalFrom, JournalLine,
-    Listener, Process, UnitStatus,
+    Changed, Command, CommandEnd, ContentId, Durable, FileSpec, Files, Host, HostError, Inventory, Units,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::chance::Chance;
+use gpuaas_test_support::Chance;
 
 /// Unit in which content reaches the disk: small, so that lines often cross its boundaries.
 const BLOCK_BYTES: usize = 128;
@@ -114,6 +111,28 @@ fn absent<T>(what: &str) -> Result<T, HostError> {
 
 #[async_trait]
 impl Host for Disk {
+    fn files(&self) -> &dyn Files {
+        self
+    }
+    fn units(&self) -> &dyn Units {
+        unreachable!("the ledger uses no units")
+    }
+    fn inventory(&self) -> &dyn Inventory {
+        unreachable!("the ledger inspects no machine")
+    }
+    async fn run(&self, _command: &Command) -> Result<CommandEnd, HostError> {
+        absent("programs")
+    }
+    async fn set_sysctl(&self, _name: &str, _value: &str) -> Result<Changed, HostError> {
+        absent("kernel")
+    }
+    async fn load_module(&self, _name: &str) -> Result<Changed, HostError> {
+        absent("kernel")
+    }
+}
+
+#[async_trait]
+impl Files for Disk {
     async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
         if let Some(source) = self.full_error() {
             return Err(HostError::File { action: "write", path: file.path.clone(), source });
@@ -208,64 +227,5 @@ impl Host for Disk {
         _id: ContentId,
     ) -> Result<Changed, HostError> {
         absent("verified files")
-    }
-    async fn run(&self, _command: &Command) -> Result<CommandEnd, HostError> {
-        absent("programs")
-    }
-    async fn daemon_reload(&self) -> Result<(), HostError> {
-        absent("units")
-    }
-    async fn start(&self, _unit: &str) -> Result<Changed, HostError> {
-        absent("units")
-    }
-    async fn stop(&self, _unit: &str) -> Result<Changed, HostError> {
-        absent("units")
-    }
-    async fn enable(&self, _unit: &str) -> Result<Changed, HostError> {
-        absent("units")
-    }
-    async fn disable(&self, _unit: &str) -> Result<Changed, HostError> {
-        absent("units")
-    }
-    async fn reset_failed(&self, _unit: &str) -> Result<Changed, HostError> {
-        absent("units")
-    }
-    async fn unit(&self, _unit: &str) -> Result<Option<UnitStatus>, HostError> {
-        absent("units")
-    }
-    async fn unit_events(&self, _unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
-        absent("units")
-    }
-    async fn journal(
-        &self,
-        _unit: &str,
-        _from: JournalFrom,
-        _follow: bool,
-    ) -> Result<BoxStream<'static, JournalLine>, HostError> {
-        absent("journal")
-    }
-    async fn facts(&self) -> Result<Facts, HostError> {
-        absent("facts")
-    }
-    fn address(&self) -> IpAddr {
-        [127, 0, 0, 1].into()
-    }
-    async fn listening(&self, _ports: &[u16]) -> Result<Vec<u16>, HostError> {
-        absent("ports")
-    }
-    async fn listeners(&self) -> Result<Vec<Listener>, HostError> {
-        absent("ports")
-    }
-    async fn processes(&self, _prefixes: &[String]) -> Result<Vec<Process>, HostError> {
-        absent("processes")
-    }
-    async fn mounts(&self, _prefixes: &[String]) -> Result<Vec<String>, HostError> {
-        absent("mounts")
-    }
-    async fn links(&self) -> Result<Vec<String>, HostError> {
-        absent("links")
-    }
-    async fn firewall_rules(&self, _words: &[String]) -> Result<Option<Vec<String>>, HostError> {
-        absent("packet filter")
     }
 }

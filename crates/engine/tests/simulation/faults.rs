@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use gpuaas_crash_points::{Point, StepKind};
 use gpuaas_model::{Code, TaskType};
 
-use crate::chance::Chance;
+use gpuaas_test_support::Chance;
 
 /// Task types that a deployment uses.
 const USED: [TaskType; 7] = [
@@ -143,7 +143,7 @@ impl Faults {
         }
     }
 
-    /// Removes the faults that messages, points, tasks and calls would still meet. The residue rate and timed faults stay; `World::stop_faults`
+    /// Removes the faults that messages, points, tasks and calls would still meet. The residue rate and timed faults stay; `Simulation::stop_faults`
     /// disables them.
     pub(crate) fn clear(&mut self) {
         (self.lost, self.duplicated, self.slow, self.old_leader) = (0, 0, 0, 0);

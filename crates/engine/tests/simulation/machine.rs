@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::{
     node::Node,
     oracles::{self, Effect},
-    world::{Scenario, World},
+    simulation::{Scenario, Simulation},
 };
 
 /// The state of the node's RKE2 unit, which keeps running when the agent dies.
@@ -56,20 +56,22 @@ impl Machine {
 }
 
 /// Returns the task handler for the node.
-pub(crate) fn handler(world: &Arc<World>, node: &Arc<Node>) -> Handler {
-    let (world, node) = (Arc::downgrade(world), Arc::downgrade(node));
+pub(crate) fn handler(simulation: &Arc<Simulation>, node: &Arc<Node>) -> Handler {
+    let (simulation, node) = (Arc::downgrade(simulation), Arc::downgrade(node));
     Arc::new(move |task, params, work| {
-        let (world, node) = (world.upgrade(), node.upgrade());
+        let (simulation, node) = (simulation.upgrade(), node.upgrade());
         Box::pin(async move {
-            let (Some(world), Some(node)) = (world, node) else { return Err(failed(Code::Internal, "it is over")) };
-            RunningTask { world, node, task, work }.run(params).await
+            let (Some(simulation), Some(node)) = (simulation, node) else {
+                return Err(failed(Code::Internal, "it is over"));
+            };
+            RunningTask { simulation, node, task, work }.run(params).await
         })
     })
 }
 
 /// A running task.
 struct RunningTask {
-    world: Arc<World>,
+    simulation: Arc<Simulation>,
     node: Arc<Node>,
     task: TaskType,
     work: Work,
@@ -115,11 +117,12 @@ impl RunningTask {
 
     async fn preflight(&self, task: &Preflight) -> Result<Value, TaskFailure> {
         self.injected_failure()?;
-        let is_own = self.world.scenario == Scenario::OneDeployment;
+        let is_own = self.simulation.scenario == Scenario::OneDeployment;
         if is_own && self.node.machine().has_data && !task.absent_paths.is_empty() {
-            self.world.report_violation(format!("{}: a member's own data was taken for a leftover", self.node.name));
+            self.simulation
+                .report_violation(format!("{}: a member's own data was taken for a leftover", self.node.name));
         }
-        value(&PreflightReport { passed: 9, findings: Vec::new() })
+        value(&PreflightReport { passed: 9, findings: Vec::new(), checked: Vec::new() })
     }
 
     async fn fetch(&self, task: &ArtifactFetch) -> Result<Value, TaskFailure> {
@@ -130,10 +133,10 @@ impl RunningTask {
         for artifact in &task.artifacts {
             let (node, sha256) = (self.node.enrolled(), artifact.sha256.clone());
             let asked = self
-                .world
+                .simulation
                 .ask(move |engine| Box::pin(async move { engine.artifact_for_node(node, &sha256).await.map(|_| ()) }));
             self.unwrap_answer(asked.await)?;
-            oracles::check_effect(&self.world, Effect::Artifact(node));
+            oracles::check_effect(&self.simulation, Effect::Artifact(node));
         }
         self.pause(500, 15_000).await?;
         self.injected_failure()?;
@@ -170,15 +173,15 @@ impl RunningTask {
 
     async fn start(&self, task: &Rke2Start) -> Result<Value, TaskFailure> {
         self.check(self.node.machine().configured.is_some(), "nothing was configured");
-        if task.role == Rke2Role::Agent && self.world.scenario == Scenario::OneDeployment {
-            self.check(self.world.server_is_up(), "an agent was started before its server was up");
+        if task.role == Rke2Role::Agent && self.simulation.scenario == Scenario::OneDeployment {
+            self.check(self.simulation.server_is_up(), "an agent was started before its server was up");
         }
-        let now = self.world.scheduler.now();
+        let now = self.simulation.scheduler.now();
         let unit = self.node.machine().unit;
         let up_at = match unit {
             Unit::Starting(at) => at,
             Unit::Stopped => {
-                let at = now.plus(Duration::from_millis(self.world.between(5_000, 60_000)));
+                let at = now.plus(Duration::from_millis(self.simulation.between(5_000, 60_000)));
                 self.change(|machine| (machine.unit, machine.has_data) = (Unit::Starting(at), true));
                 at
             }
@@ -198,13 +201,13 @@ impl RunningTask {
     }
 
     async fn kubeconfig(&self, task: &Rke2KubeconfigRead) -> Result<Value, TaskFailure> {
-        if !self.node.machine().is_up(self.world.scheduler.now()) {
+        if !self.node.machine().is_up(self.simulation.scheduler.now()) {
             return Err(failed(Code::ClusterNotReady, "there is no kubeconfig yet"));
         }
         self.injected_failure()?;
         let bytes = format!("kubeconfig of {}", self.node.name);
         let (node, secret_id, deposit) = (self.node.enrolled(), task.secret_id, bytes.clone());
-        let deposited = self.world.ask(move |engine| {
+        let deposited = self.simulation.ask(move |engine| {
             let deposit = deposit.clone();
             Box::pin(async move { engine.deposit_for_node(node, secret_id, deposit.as_bytes()).await })
         });
@@ -238,7 +241,7 @@ impl RunningTask {
 
     async fn residue(&self) -> Result<Value, TaskFailure> {
         self.injected_failure()?;
-        let is_left = self.node.machine().installed || self.world.happens(|faults| faults.residue);
+        let is_left = self.node.machine().installed || self.simulation.happens(|faults| faults.residue);
         let item = ResidueItem { kind: ResidueKind::Path, what: "/var/lib/rancher".to_owned() };
         value(&ResidueReport { items: is_left.then_some(item).into_iter().collect(), unseen: Vec::new() })
     }
@@ -246,9 +249,9 @@ impl RunningTask {
     /// Reads a secret of the task from the control plane and returns its SHA-256.
     async fn secret(&self, secret: &SecretRef) -> Result<String, TaskFailure> {
         let (node, id) = (self.node.enrolled(), secret.secret_id);
-        let read = self.world.ask(move |engine| Box::pin(async move { engine.secret_for_node(node, id).await }));
+        let read = self.simulation.ask(move |engine| Box::pin(async move { engine.secret_for_node(node, id).await }));
         let bytes = self.unwrap_answer(read.await)?;
-        oracles::check_effect(&self.world, Effect::Secret(node, id));
+        oracles::check_effect(&self.simulation, Effect::Secret(node, id));
         let sha256 = sha256_hex(&bytes);
         self.check(sha256 == secret.sha256, "a secret is not the one that the task names");
         Ok(sha256)
@@ -267,13 +270,13 @@ impl RunningTask {
         change(&mut machine);
         machine.count_effect(self.task);
         drop(machine);
-        self.world.log(&format!("{}: {} changed the host", self.node.name, self.task));
+        self.simulation.log(&format!("{}: {} changed the host", self.node.name, self.task));
     }
 
     fn injected_failure(&self) -> Result<(), TaskFailure> {
-        match self.world.faults().of_task(self.node.index, self.task) {
+        match self.simulation.faults().of_task(self.node.index, self.task) {
             Some(code) => {
-                self.world.count("tasks failed");
+                self.simulation.count("tasks failed");
                 Err(failed(code, "injected by the seed"))
             }
             None => Ok(()),
@@ -282,7 +285,7 @@ impl RunningTask {
 
     fn check(&self, holds: bool, otherwise: &str) {
         if !holds {
-            self.world.report_violation(format!("{}, {}: {otherwise}", self.node.name, self.task));
+            self.simulation.report_violation(format!("{}, {}: {otherwise}", self.node.name, self.task));
         }
     }
 
@@ -291,16 +294,16 @@ impl RunningTask {
     }
 
     async fn pause(&self, from_ms: u64, to_ms: u64) -> Result<(), TaskFailure> {
-        let wait = Duration::from_millis(self.world.between(from_ms, to_ms));
-        self.wait_until(self.world.scheduler.now().plus(wait)).await
+        let wait = Duration::from_millis(self.simulation.between(from_ms, to_ms));
+        self.wait_until(self.simulation.scheduler.now().plus(wait)).await
     }
 
     async fn wait_until(&self, at: Timestamp) -> Result<(), TaskFailure> {
         tokio::select! {
             biased;
             () = self.work.cancel.cancelled() => Err(failed(Code::TaskCancelled, "cancelled")),
-            () = self.world.scheduler.sleep_until(at) => Ok(()),
-            () = self.world.scheduler.sleep_until(self.work.deadline) => Err(failed(Code::TaskTimedOut, "too late")),
+            () = self.simulation.scheduler.sleep_until(at) => Ok(()),
+            () = self.simulation.scheduler.sleep_until(self.work.deadline) => Err(failed(Code::TaskTimedOut, "too late")),
         }
     }
 }

@@ -7,7 +7,6 @@
 //! A trace contains no certificates, keys or sealed secrets, because the seed does not decide them: the cryptographic library draws
 //! the keys and nonces.
 
-mod chance;
 mod cluster;
 mod disk;
 mod faults;
@@ -19,8 +18,8 @@ mod people;
 mod plane;
 mod scheduler;
 mod seed;
+mod simulation;
 mod tenancy;
-mod world;
 
 use std::{
     collections::BTreeMap,

@@ -24,46 +24,46 @@ use crate::{
     oracles::{self, Effect},
     plane::{signer, signing_keys},
     scheduler::{Process, yield_once},
-    world::World,
+    simulation::Simulation,
 };
 
 type Update = Result<TaskLine, DispatchError>;
 
 /// One control plane's access to the network.
 pub(crate) struct Network {
-    pub(crate) world: std::sync::Weak<World>,
+    pub(crate) simulation: std::sync::Weak<Simulation>,
     pub(crate) plane: Process,
 }
 
 impl Network {
-    fn world(&self) -> Result<Arc<World>, DispatchError> {
-        self.world.upgrade().ok_or(DispatchError::NotConnected)
+    fn simulation(&self) -> Result<Arc<Simulation>, DispatchError> {
+        self.simulation.upgrade().ok_or(DispatchError::NotConnected)
     }
 }
 
 #[async_trait]
 impl Nodes for Network {
     async fn dispatch(&self, access: &NodeAccess, envelope: &str) -> Result<BoxStream<'static, Update>, DispatchError> {
-        let world = self.world()?;
+        let simulation = self.simulation()?;
         // A process that is frozen at this point has not sent anything.
         yield_once().await;
-        let node = world.node(access.node().node);
+        let node = simulation.node(access.node().node);
         let link = node.link().filter(|link| link.enrolled == access.node()).ok_or(DispatchError::NotConnected)?;
-        if link.plane != self.plane && world.scheduler.is_frozen(link.plane) {
-            world.scheduler.sleep(Duration::from_secs(5)).await;
+        if link.plane != self.plane && simulation.scheduler.is_frozen(link.plane) {
+            simulation.scheduler.sleep(Duration::from_secs(5)).await;
             return Err(DispatchError::Lost("the replica that holds the channel does not answer".to_owned()));
         }
-        world.log(&format!("{} → {}: {}", world.plane_name(self.plane), node.name, describe_task(envelope)));
+        simulation.log(&format!("{} → {}: {}", simulation.plane_name(self.plane), node.name, describe_task(envelope)));
         let (updates, stream) = mpsc::unbounded();
         let envelope: Arc<str> = envelope.into();
-        if world.happens(|faults| faults.duplicated) {
-            world.count("messages repeated");
-            replay_later(&world, &node, envelope.clone());
+        if simulation.happens(|faults| faults.duplicated) {
+            simulation.count("messages repeated");
+            replay_later(&simulation, &node, envelope.clone());
         }
-        replay_with_old_fence(&world, &node, &envelope);
-        let lost = world.happens(|faults| faults.lost);
-        let within = world.clone();
-        world.scheduler.spawn(world.outside, async move {
+        replay_with_old_fence(&simulation, &node, &envelope);
+        let lost = simulation.happens(|faults| faults.lost);
+        let within = simulation.clone();
+        simulation.scheduler.spawn(simulation.outside, async move {
             within.scheduler.sleep(within.latency()).await;
             if lost {
                 within.count("messages lost");
@@ -78,13 +78,13 @@ impl Nodes for Network {
     }
 
     async fn cancel(&self, node: NodeId, task: TaskId) {
-        let Ok(world) = self.world() else { return };
-        let node = world.node(node);
-        if node.link().is_none() || world.happens(|faults| faults.lost) {
+        let Ok(simulation) = self.simulation() else { return };
+        let node = simulation.node(node);
+        if node.link().is_none() || simulation.happens(|faults| faults.lost) {
             return;
         }
-        let within = world.clone();
-        world.scheduler.spawn(world.outside, async move {
+        let within = simulation.clone();
+        simulation.scheduler.spawn(simulation.outside, async move {
             within.scheduler.sleep(within.latency()).await;
             if let Some((_, agent)) = node.agent() {
                 agent.cancel(task);
@@ -99,39 +99,39 @@ impl Nodes for Network {
     }
 
     fn recheck(&self, node: NodeId) {
-        let Ok(world) = self.world() else { return };
-        if let Some(node) = world.nodes().iter().find(|known| known.id == node) {
-            node.recheck(&world, self.plane);
+        let Ok(simulation) = self.simulation() else { return };
+        if let Some(node) = simulation.nodes().iter().find(|known| known.id == node) {
+            node.recheck(&simulation, self.plane);
         }
     }
 
     fn recheck_all(&self) {
-        let Ok(world) = self.world() else { return };
-        world.nodes().iter().for_each(|node| node.recheck(&world, self.plane));
+        let Ok(simulation) = self.simulation() else { return };
+        simulation.nodes().iter().for_each(|node| node.recheck(&simulation, self.plane));
     }
 
     fn expect_reconnect(&self, node: NodeId) {
-        let Ok(world) = self.world() else { return };
-        if let Some(plane) = world.plane_of(self.plane) {
-            world.node(node).expect_reconnect(&world, &plane);
+        let Ok(simulation) = self.simulation() else { return };
+        if let Some(plane) = simulation.plane_of(self.plane) {
+            simulation.node(node).expect_reconnect(&simulation, &plane);
         }
     }
 
     fn broadcast_endpoints(&self) {}
 
     fn close_channels(&self) {
-        let Ok(world) = self.world() else { return };
-        for node in world.nodes() {
+        let Ok(simulation) = self.simulation() else { return };
+        for node in simulation.nodes() {
             node.disconnect(Some(self.plane));
         }
     }
 }
 
 /// Delivers the envelope to the node's agent, which answers into `lines`. If no agent runs, or when it dies, `lines` is dropped.
-fn deliver(world: &Arc<World>, node: &Arc<Node>, envelope: &Arc<str>, lines: UnboundedSender<TaskLine>) {
+fn deliver(simulation: &Arc<Simulation>, node: &Arc<Node>, envelope: &Arc<str>, lines: UnboundedSender<TaskLine>) {
     let Some((process, agent)) = node.agent() else { return };
-    let (within, node, envelope) = (world.clone(), node.clone(), envelope.clone());
-    world.scheduler.spawn(process, async move {
+    let (within, node, envelope) = (simulation.clone(), node.clone(), envelope.clone());
+    simulation.scheduler.spawn(process, async move {
         match agent.accept(envelope.as_bytes()).await {
             Ok(mut answer) => {
                 while let Some(line) = answer.next().await {
@@ -154,10 +154,10 @@ fn deliver(world: &Arc<World>, node: &Arc<Node>, envelope: &Arc<str>, lines: Unb
 }
 
 /// Delivers the same envelope again up to 30 s later, when its sender may be dead. The answer is discarded.
-fn replay_later(world: &Arc<World>, node: &Arc<Node>, envelope: Arc<str>) {
-    let (within, node) = (world.clone(), node.clone());
-    let wait = Duration::from_millis(world.between(1, 30_000));
-    world.scheduler.spawn(world.outside, async move {
+fn replay_later(simulation: &Arc<Simulation>, node: &Arc<Node>, envelope: Arc<str>) {
+    let (within, node) = (simulation.clone(), node.clone());
+    let wait = Duration::from_millis(simulation.between(1, 30_000));
+    simulation.scheduler.spawn(simulation.outside, async move {
         within.scheduler.sleep(wait).await;
         within.log(&format!("{}: {} is delivered again", node.name, describe_task(&envelope)));
         deliver(&within, &node, &envelope, mpsc::unbounded().0);
@@ -166,16 +166,16 @@ fn replay_later(world: &Arc<World>, node: &Arc<Node>, envelope: Arc<str>) {
 
 /// Occasionally sends a copy of the task, under a new task id, signed with the previous fence, as a deposed leader could. No row exists for
 /// that task, and the node must refuse it.
-fn replay_with_old_fence(world: &Arc<World>, node: &Arc<Node>, envelope: &str) {
+fn replay_with_old_fence(simulation: &Arc<Simulation>, node: &Arc<Node>, envelope: &str) {
     let Ok(task) = Envelope::open(envelope.as_bytes(), &signing_keys()) else { return };
-    if task.fence < 2 || !world.happens(|faults| faults.old_leader) {
+    if task.fence < 2 || !simulation.happens(|faults| faults.old_leader) {
         return;
     }
     let present = task.fence;
-    let old = TaskStatement { task: TaskId::from_uuid(world.uuid()), fence: present - 1, ..task };
+    let old = TaskStatement { task: TaskId::from_uuid(simulation.uuid()), fence: present - 1, ..task };
     let Ok(envelope) = signer().sign(&old) else { return };
-    let (within, node, envelope): (_, _, Arc<str>) = (world.clone(), node.clone(), envelope.to_json().into());
-    world.scheduler.spawn(world.outside, async move {
+    let (within, node, envelope): (_, _, Arc<str>) = (simulation.clone(), node.clone(), envelope.to_json().into());
+    simulation.scheduler.spawn(simulation.outside, async move {
         within.scheduler.sleep(within.latency()).await;
         let Some((_, agent)) = node.agent() else { return };
         // An agent that has not seen the current fence cannot detect the old one.
@@ -188,7 +188,7 @@ fn replay_with_old_fence(world: &Arc<World>, node: &Arc<Node>, envelope: &str) {
 
 /// Carries a task's lines back to the control plane, in order, while the connection is up.
 async fn forward_updates(
-    world: &Arc<World>,
+    simulation: &Arc<Simulation>,
     node: &Node,
     link: &Link,
     mut lines: UnboundedReceiver<TaskLine>,
@@ -205,15 +205,15 @@ async fn forward_updates(
         tokio::select! {
             biased;
             () = link.ended.cancelled() => return send(updates, broken("the connection ended")),
-            () = world.scheduler.sleep(world.latency()) => {}
+            () = simulation.scheduler.sleep(simulation.latency()) => {}
         }
-        if world.happens(|faults| faults.lost) {
-            world.count("messages lost");
-            world.log(&format!("{}: an answer was lost on its way", node.name));
+        if simulation.happens(|faults| faults.lost) {
+            simulation.count("messages lost");
+            simulation.log(&format!("{}: an answer was lost on its way", node.name));
             return send(updates, broken("the answer was lost"));
         }
         if matches!(line, TaskLine::Ended(_) | TaskLine::Interrupted) {
-            world.log(&format!("{} ← {}", node.name, describe(&line)));
+            simulation.log(&format!("{} ← {}", node.name, describe(&line)));
         }
         send(updates, Ok(line));
     }

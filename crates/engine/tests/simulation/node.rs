@@ -20,7 +20,7 @@ use crate::{
     oracles,
     plane::{Plane, signing_keys},
     scheduler::{Process, ProcessRuntime, SimulatedClock},
-    world::World,
+    simulation::Simulation,
 };
 
 /// A node without a connection counts as unreachable after this long.
@@ -79,14 +79,14 @@ impl Node {
 
     /// Replaces the node's identity and kills the agent, which restarts with the new one. Wipes disk and machine if `is_reimaged`;
     /// otherwise they stay as the last tenant left them.
-    pub(crate) fn enroll_again(&self, world: &World, identity: NodeIdentity, is_reimaged: bool) {
+    pub(crate) fn enroll_again(&self, simulation: &Simulation, identity: NodeIdentity, is_reimaged: bool) {
         *locked(&self.identity) = identity;
         if is_reimaged {
             self.disk.wipe();
             *self.machine() = Machine::default();
         }
         if let Some((process, _)) = self.agent() {
-            world.scheduler.kill(process);
+            simulation.scheduler.kill(process);
         }
     }
 
@@ -116,10 +116,10 @@ impl Node {
     }
 
     /// Reads the node's row again, as a control plane does after a node has changed, and closes the connection if its enrollment ended.
-    pub(crate) fn recheck(self: &Arc<Self>, world: &Arc<World>, plane: Process) {
+    pub(crate) fn recheck(self: &Arc<Self>, simulation: &Arc<Simulation>, plane: Process) {
         let Some(link) = self.link().filter(|link| link.plane == plane) else { return };
-        let (node, within) = (self.clone(), world.clone());
-        world.scheduler.spawn(plane, async move {
+        let (node, within) = (self.clone(), simulation.clone());
+        simulation.scheduler.spawn(plane, async move {
             let Some(plane) = within.plane_of(plane) else { return };
             let looked = async { plane.engine.store().read().await?.node(node.id).await };
             match looked.await {
@@ -135,16 +135,16 @@ impl Node {
     }
 
     /// Disconnects the node from every control plane for the given time.
-    pub(crate) fn cut(&self, world: &World, outage: Duration) {
-        *locked(&self.cut_until) = world.scheduler.now().plus(outage);
+    pub(crate) fn cut(&self, simulation: &Simulation, outage: Duration) {
+        *locked(&self.cut_until) = simulation.scheduler.now().plus(outage);
         self.disconnect(None);
     }
 
     /// Starts the agent in a new process, as an init would.
-    pub(crate) fn start_agent(self: &Arc<Self>, world: &Arc<World>) {
-        let process = world.scheduler.process();
-        let (node, within) = (self.clone(), world.clone());
-        world.scheduler.spawn(process, async move {
+    pub(crate) fn start_agent(self: &Arc<Self>, simulation: &Arc<Simulation>) {
+        let process = simulation.scheduler.process();
+        let (node, within) = (self.clone(), simulation.clone());
+        simulation.scheduler.spawn(process, async move {
             let clock: Arc<dyn Clock> = Arc::new(SimulatedClock(within.scheduler.clone()));
             let runtime: Arc<dyn Runtime> = Arc::new(ProcessRuntime { scheduler: within.scheduler.clone(), process });
             let handler = machine::handler(&within, &node);
@@ -176,24 +176,29 @@ impl Node {
         was
     }
 
-    async fn reconnect_forever(self: Arc<Self>, world: Arc<World>, me: Process) {
+    async fn reconnect_forever(self: Arc<Self>, simulation: Arc<Simulation>, me: Process) {
         loop {
-            let dial_at = (*locked(&self.cut_until)).plus(Duration::from_millis(world.between(5, 500)));
-            world.scheduler.sleep_until(dial_at.max(world.scheduler.now())).await;
-            let Some(plane) = world.any_plane() else {
-                world.scheduler.sleep(Duration::from_millis(world.between(100, 1_500))).await;
+            let dial_at = (*locked(&self.cut_until)).plus(Duration::from_millis(simulation.between(5, 500)));
+            simulation.scheduler.sleep_until(dial_at.max(simulation.scheduler.now())).await;
+            let Some(plane) = simulation.any_plane() else {
+                simulation.scheduler.sleep(Duration::from_millis(simulation.between(100, 1_500))).await;
                 continue;
             };
-            if let Some(ended) = self.clone().connect(world.clone(), me, plane).await {
+            if let Some(ended) = self.clone().connect(simulation.clone(), me, plane).await {
                 ended.cancelled().await;
                 // The agent notices at once, or with the next heartbeat.
-                world.scheduler.sleep(Duration::from_millis(world.between(1, 1_000))).await;
+                simulation.scheduler.sleep(Duration::from_millis(simulation.between(1, 1_000))).await;
             }
         }
     }
 
     /// Connects to the control plane. Returns the token that is cancelled when the connection ends, or `None` if connecting failed.
-    async fn connect(self: Arc<Self>, world: Arc<World>, me: Process, plane: Plane) -> Option<CancellationToken> {
+    async fn connect(
+        self: Arc<Self>,
+        simulation: Arc<Simulation>,
+        me: Process,
+        plane: Plane,
+    ) -> Option<CancellationToken> {
         let (_, agent) = self.agent()?;
         let (support, fence) = agent.hello().await;
         let hello = Hello {
@@ -207,25 +212,30 @@ impl Node {
             support,
             fence,
             key_set_version: 1,
-            clock: Some(world.scheduler.now()),
+            clock: Some(simulation.scheduler.now()),
             problem: None,
             ledger: None,
         };
         let ended = CancellationToken::new();
         let enrolled = self.enrolled();
-        let link = Link { plane: plane.process, enrolled, connection: world.uuid(), ended: ended.clone() };
+        let link = Link { plane: plane.process, enrolled, connection: simulation.uuid(), ended: ended.clone() };
         let (accepted, is_accepted) = oneshot::channel();
-        let (node, within) = (self.clone(), world.clone());
-        world.scheduler.sleep(Duration::from_millis(world.between(1, 30))).await;
-        world.scheduler.spawn(plane.process, async move { node.serve(&within, &plane, link, hello, accepted).await });
+        let (node, within) = (self.clone(), simulation.clone());
+        simulation.scheduler.sleep(Duration::from_millis(simulation.between(1, 30))).await;
+        simulation
+            .scheduler
+            .spawn(plane.process, async move { node.serve(&within, &plane, link, hello, accepted).await });
         let recorded = tokio::select! {
             biased;
             recorded = is_accepted => recorded.unwrap_or(false),
-            () = world.scheduler.sleep(DIAL_TIMEOUT) => false,
+            () = simulation.scheduler.sleep(DIAL_TIMEOUT) => false,
         };
         if !recorded {
             ended.cancel();
-            world.scheduler.sleep(Duration::from_millis(world.between(100, 1_500) * world.redial_factor())).await;
+            simulation
+                .scheduler
+                .sleep(Duration::from_millis(simulation.between(100, 1_500) * simulation.redial_factor()))
+                .await;
             return None;
         }
         Some(ended)
@@ -234,7 +244,7 @@ impl Node {
     /// Runs the control plane's side of a connection, from the hello to the end.
     async fn serve(
         self: &Arc<Self>,
-        world: &Arc<World>,
+        simulation: &Arc<Simulation>,
         plane: &Plane,
         link: Link,
         hello: Hello,
@@ -245,34 +255,34 @@ impl Node {
             before.ended.cancel();
         }
         if let Err(error) = commands::node::connected(&plane.engine, link.enrolled, link.connection, &hello).await {
-            world.log(&format!("{}: its connection was not recorded: {error}", self.name));
+            simulation.log(&format!("{}: its connection was not recorded: {error}", self.name));
             self.remove_link(&link);
             let _ = accepted.send(false);
             return;
         }
-        world.log(&format!("{} connected to {}", self.name, plane.name));
+        simulation.log(&format!("{} connected to {}", self.name, plane.name));
         commands::inspect::inspect_new(&plane.engine, self.id);
         let _ = accepted.send(true);
-        self.report_units(world, plane).await;
+        self.report_units(simulation, plane).await;
         link.ended.cancelled().await;
         self.remove_link(&link);
-        world.log(&format!("{} disconnected from {}", self.name, plane.name));
+        simulation.log(&format!("{} disconnected from {}", self.name, plane.name));
         let ended = commands::node::disconnected(&plane.engine, self.id, link.connection).await;
-        oracles::check_disconnected(world, self, link.connection).await;
+        oracles::check_disconnected(simulation, self, link.connection).await;
         match ended {
-            Ok(true) => self.expect_reconnect(world, plane),
+            Ok(true) => self.expect_reconnect(simulation, plane),
             Ok(false) => {}
-            Err(error) => world.report_violation(format!("the end of a connection was not recorded: {error}")),
+            Err(error) => simulation.report_violation(format!("the end of a connection was not recorded: {error}")),
         }
     }
 
-    async fn report_units(&self, world: &World, plane: &Plane) {
-        let up = self.machine().is_up(world.scheduler.now());
+    async fn report_units(&self, simulation: &Simulation, plane: &Plane) {
+        let up = self.machine().is_up(simulation.scheduler.now());
         let units = plane.engine.units_on(self.id).await.unwrap_or_default();
         for unit in units.iter().filter(|_| up) {
-            let report = self.unit_report(unit, world.scheduler.now());
+            let report = self.unit_report(unit, simulation.scheduler.now());
             if let Err(error) = plane.engine.units_changed(self.enrolled(), &[report]).await {
-                world.report_violation(format!("a unit's report was not recorded: {error}"));
+                simulation.report_violation(format!("a unit's report was not recorded: {error}"));
             }
         }
     }
@@ -282,9 +292,9 @@ impl Node {
     }
 
     /// Makes the control plane record the node as unreachable after [`UNREACHABLE_AFTER`], unless a control plane holds its channel then.
-    pub(crate) fn expect_reconnect(self: &Arc<Self>, world: &Arc<World>, plane: &Plane) {
-        let (node, within, plane) = (self.clone(), world.clone(), plane.clone());
-        world.scheduler.spawn(plane.process, async move {
+    pub(crate) fn expect_reconnect(self: &Arc<Self>, simulation: &Arc<Simulation>, plane: &Plane) {
+        let (node, within, plane) = (self.clone(), simulation.clone(), plane.clone());
+        simulation.scheduler.spawn(plane.process, async move {
             within.scheduler.sleep(UNREACHABLE_AFTER).await;
             if node.link().is_some_and(|link| link.plane == plane.process) {
                 return;

@@ -13,7 +13,7 @@ use gpuaas_trust::{EnrollmentString, NodeIdentity, NodeKey, SecretText};
 use gpuaas_wire::session::EnrollRequest;
 use serde_json::{Value, json};
 
-use crate::{node::Node, plane, world::World};
+use crate::{node::Node, plane, simulation::Simulation};
 
 /// The interval at which clients poll and retry.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -33,21 +33,21 @@ pub(crate) struct Deployed {
 }
 
 /// Enrolls all nodes, then allocates them and deploys while faults are injected. Returns when an operation has succeeded, or why none did.
-pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
-    let faults = world.faults().clone();
-    (0..faults.replicas).for_each(|slot| plane::start(&world, slot, None));
-    let people = People::of(&world);
+pub(crate) async fn deploy(simulation: Arc<Simulation>) -> Result<Deployed, String> {
+    let faults = simulation.faults().clone();
+    (0..faults.replicas).for_each(|slot| plane::start(&simulation, slot, None));
+    let people = People::of(&simulation);
     let project = people.project("lab").await?;
     people.import_release().await?;
     let mut nodes = Vec::new();
     for index in 0..faults.nodes {
         nodes.push(people.enroll(index).await?);
     }
-    world.set_nodes(nodes);
-    world.nodes().iter().for_each(|node| node.start_agent(&world));
+    simulation.set_nodes(nodes);
+    simulation.nodes().iter().for_each(|node| node.start_agent(&simulation));
     people.all_connected().await?;
-    world.start_faults();
-    for node in world.nodes() {
+    simulation.start_faults();
+    for node in simulation.nodes() {
         people.allocation(project, node.id).await?;
     }
     let workload = people.workload(project).await?;
@@ -57,19 +57,19 @@ pub(crate) async fn deploy(world: Arc<World>) -> Result<Deployed, String> {
         () = people.ping_nodes() => Ok(()),
     };
     ended?;
-    world.stop_faults();
-    world.scheduler.sleep(QUIET).await;
+    simulation.stop_faults();
+    simulation.scheduler.sleep(QUIET).await;
     Ok(Deployed { project, workload })
 }
 
 /// A client of the control planes. It acts as a platform admin unless a method takes a caller.
 pub(crate) struct People {
-    world: Arc<World>,
+    simulation: Arc<Simulation>,
 }
 
 impl People {
-    pub(crate) fn of(world: &Arc<World>) -> Self {
-        Self { world: world.clone() }
+    pub(crate) fn of(simulation: &Arc<Simulation>) -> Self {
+        Self { simulation: simulation.clone() }
     }
 
     /// Sends a request once. Returns `None` if no answer came; the request may have been carried out.
@@ -86,7 +86,7 @@ impl People {
         caller: Caller,
         what: impl FnOnce(Arc<Engine>, Caller) -> BoxFuture<'static, Result<T, CommandError>> + Send,
     ) -> Option<Result<T, CommandError>> {
-        self.world.ask(|engine| what(engine, caller)).await
+        self.simulation.ask(|engine| what(engine, caller)).await
     }
 
     /// Repeats a request until an answer comes.
@@ -96,16 +96,16 @@ impl People {
     ) -> Result<T, CommandError> {
         loop {
             let caller = self.caller();
-            let asked = self.world.ask(|engine| what(engine, caller));
+            let asked = self.simulation.ask(|engine| what(engine, caller));
             match asked.await {
                 Some(answer) => return answer,
-                None => self.world.scheduler.sleep(POLL_INTERVAL).await,
+                None => self.simulation.scheduler.sleep(POLL_INTERVAL).await,
             }
         }
     }
 
     fn caller(&self) -> Caller {
-        let token = TokenId::from_uuid(self.world.uuid());
+        let token = TokenId::from_uuid(self.simulation.uuid());
         let principal = Principal {
             token,
             name: "ada".to_owned(),
@@ -113,7 +113,7 @@ impl People {
             project: None,
             service_account: None,
         };
-        Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()), is_dry_run: false }
+        Caller { principal, correlation: CorrelationId::from_uuid(self.simulation.uuid()), is_dry_run: false }
     }
 
     pub(crate) async fn project(&self, project_name: &str) -> Result<ProjectId, String> {
@@ -162,7 +162,7 @@ impl People {
     ) -> Result<NodeIdentity, String> {
         let string = EnrollmentString::decode(string.expose()).map_err(|error| error.to_string())?;
         let machine_id = match is_reimaged {
-            true => format!("machine-{}", self.world.uuid()),
+            true => format!("machine-{}", self.simulation.uuid()),
             false => format!("machine-{}", string.name),
         };
         let redeemed = self.ask(|engine, caller| {
@@ -187,7 +187,7 @@ impl People {
             if nodes.iter().all(|node| node.connectivity == Connectivity::Connected) {
                 return Ok(());
             }
-            self.world.scheduler.sleep(POLL_INTERVAL).await;
+            self.simulation.scheduler.sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -203,12 +203,12 @@ impl People {
                         Box::pin(async move { commands::allocation::create(&engine, &caller, project, node).await })
                     });
                     if let Err(error) = asked.await {
-                        self.world.log(&format!("no allocation: {error}"));
+                        self.simulation.log(&format!("no allocation: {error}"));
                     }
                 }
                 Some(_) => {}
             }
-            self.world.scheduler.sleep(POLL_INTERVAL).await;
+            self.simulation.scheduler.sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -219,7 +219,7 @@ impl People {
                 |held: &&gpuaas_store::AllocationRecord| held.node == node.id && held.state == AllocationState::Active;
             allocations.iter().find(active).map(|held| held.id.to_string()).unwrap_or_default()
         };
-        let named: Vec<String> = self.world.nodes().iter().map(of).collect();
+        let named: Vec<String> = self.simulation.nodes().iter().map(of).collect();
         let intent = json!({ "server_allocation_id": named[0], "agent_allocation_ids": named[1..] });
         loop {
             let found = self.read(async |reader| reader.workload_by_name(project, WORKLOAD).await).await?;
@@ -239,24 +239,25 @@ impl People {
                 Box::pin(async move { commands::workload::deploy(&engine, &caller, ask).await })
             });
             if let Err(error) = asked.await {
-                self.world.log(&format!("no deployment: {error}"));
-                self.world.scheduler.sleep(POLL_INTERVAL).await;
+                self.simulation.log(&format!("no deployment: {error}"));
+                self.simulation.scheduler.sleep(POLL_INTERVAL).await;
             }
         }
     }
 
     /// Pings the nodes in turn, without retries: a replica that dies leaves behind a ping task without a waiter.
     async fn ping_nodes(&self) {
-        for node in self.world.nodes().iter().cycle() {
+        for node in self.simulation.nodes().iter().cycle() {
             let (id, caller) = (node.id, self.caller());
-            let asked =
-                self.world.ask(move |engine| Box::pin(async move { commands::ping::ping(&engine, &caller, id).await }));
+            let asked = self
+                .simulation
+                .ask(move |engine| Box::pin(async move { commands::ping::ping(&engine, &caller, id).await }));
             match asked.await {
                 Some(Ok(_)) => {}
-                Some(Err(error)) => self.world.log(&format!("no ping: {error}")),
-                None => self.world.log("no answer to a ping"),
+                Some(Err(error)) => self.simulation.log(&format!("no ping: {error}")),
+                None => self.simulation.log("no answer to a ping"),
             }
-            self.world.scheduler.sleep(PING_EVERY).await;
+            self.simulation.scheduler.sleep(PING_EVERY).await;
         }
     }
 
@@ -265,12 +266,12 @@ impl People {
         for round in 0..RESUMES_MAX {
             let ended = self.end_of_newest(workload).await?;
             let fault = ended.fault.as_ref().map_or("no fault", |fault| fault.code.as_str());
-            self.world.log(&format!("{} ended {}, {fault}", ended.kind, ended.state));
+            self.simulation.log(&format!("{} ended {}, {fault}", ended.kind, ended.state));
             if ended.state == OperationState::Succeeded {
                 return Ok(());
             }
             if round > 0 {
-                self.world.stop_faults();
+                self.simulation.stop_faults();
             }
             self.all_connected().await?;
             let resumed = self.ask(move |engine, caller| {
@@ -279,7 +280,7 @@ impl People {
                 )
             });
             if let Err(error) = resumed.await {
-                self.world.log(&format!("not resumed: {error}"));
+                self.simulation.log(&format!("not resumed: {error}"));
             }
         }
         Err(format!("it did not succeed within {RESUMES_MAX} operations"))
@@ -291,7 +292,7 @@ impl People {
             if let Some(ended) = newest.filter(|operation| operation.state.is_final()) {
                 return Ok(ended);
             }
-            self.world.scheduler.sleep(POLL_INTERVAL).await;
+            self.simulation.scheduler.sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -299,7 +300,7 @@ impl People {
         &self,
         what: impl AsyncFnOnce(&mut gpuaas_store::Reader) -> Result<T, gpuaas_store::StoreError>,
     ) -> Result<T, String> {
-        let mut reader = self.world.store.read().await.map_err(|error| error.to_string())?;
+        let mut reader = self.simulation.store.read().await.map_err(|error| error.to_string())?;
         what(&mut reader).await.map_err(|error| error.to_string())
     }
 }
@@ -309,15 +310,19 @@ fn message(error: CommandError) -> String {
 }
 
 /// Returns the answer to a request that was sent once. Writes a refusal or a missing answer to the trace and returns `None`.
-pub(crate) fn accepted_answer<T>(world: &World, what: &str, answer: Option<Result<T, CommandError>>) -> Option<T> {
+pub(crate) fn accepted_answer<T>(
+    simulation: &Simulation,
+    what: &str,
+    answer: Option<Result<T, CommandError>>,
+) -> Option<T> {
     match answer {
         Some(Ok(answer)) => Some(answer),
         Some(Err(refused)) => {
-            world.log(&format!("{what} was refused: {refused}"));
+            simulation.log(&format!("{what} was refused: {refused}"));
             None
         }
         None => {
-            world.log(&format!("no answer to {what}"));
+            simulation.log(&format!("no answer to {what}"));
             None
         }
     }

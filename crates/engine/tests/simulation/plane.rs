@@ -22,14 +22,14 @@ use gpuaas_trust::{Authority, SealingKey, SigningKeySet, TaskSigner, TokenKey};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
-    chance::SeededEntropy,
     cluster::Cluster,
     network::Network,
     node::Link,
     oracles::{self, Effect},
     scheduler::{Process, ProcessRuntime, SimulatedClock},
-    world::{Scenario, World},
+    simulation::{Scenario, Simulation},
 };
+use gpuaas_test_support::SeededEntropy;
 
 /// The control plane's id, in certificates and node identities.
 pub(crate) const CONTROL_PLANE: &str = "simulated";
@@ -60,11 +60,11 @@ pub(crate) fn signing_keys() -> SigningKeySet {
     }
 }
 
-/// Returns the keys of a control plane. All seeds share one certificate authority, because certificates are not simulated.
+/// Returns the keys of a control plane. All simulations share one certificate authority, because certificates are not simulated.
 fn keys() -> Keys {
     static AUTHORITY: OnceLock<(String, String)> = OnceLock::new();
     let (certificate, key) = AUTHORITY.get_or_init(|| {
-        let made = Authority::generate(CONTROL_PLANE, World::START).expect("an authority is made");
+        let made = Authority::generate(CONTROL_PLANE, Simulation::START).expect("an authority is made");
         (made.certificate_pem().to_owned(), made.key_pem().to_string())
     });
     let authority = Authority::from_pem(certificate, key).expect("it is what was made");
@@ -78,11 +78,11 @@ pub(crate) fn proof() -> Arc<dyn gpuaas_store::RecordProof> {
 }
 
 /// Starts a control plane as the server does: it evicts the replica of its predecessor, joins, and continues open operations.
-pub(crate) fn start(world: &Arc<World>, slot: usize, predecessor: Option<ReplicaId>) {
-    let process = world.scheduler.process();
-    let within = world.clone();
-    world.expect_plane(slot, process);
-    world.scheduler.spawn(process, async move {
+pub(crate) fn start(simulation: &Arc<Simulation>, slot: usize, predecessor: Option<ReplicaId>) {
+    let process = simulation.scheduler.process();
+    let within = simulation.clone();
+    simulation.expect_plane(slot, process);
+    simulation.scheduler.spawn(process, async move {
         if let Err(error) = serve(&within, slot, process, predecessor).await {
             within.report_violation(format!("a control plane ended: {error}"));
         }
@@ -90,65 +90,65 @@ pub(crate) fn start(world: &Arc<World>, slot: usize, predecessor: Option<Replica
 }
 
 async fn serve(
-    world: &Arc<World>,
+    simulation: &Arc<Simulation>,
     slot: usize,
     process: Process,
     predecessor: Option<ReplicaId>,
 ) -> Result<(), StoreError> {
-    let scheduler = &world.scheduler;
+    let scheduler = &simulation.scheduler;
     let ports = Ports {
         clock: Arc::new(SimulatedClock(scheduler.clone())),
-        entropy: Arc::new(SeededEntropy::new(world.fork())),
+        entropy: Arc::new(SeededEntropy::new(simulation.fork())),
         runtime: Arc::new(ProcessRuntime { scheduler: scheduler.clone(), process }),
     };
     let replica = ReplicaId::generate(&*ports.clock, &*ports.entropy);
     if let Some(predecessor) = predecessor {
-        world.store.evict_replica(predecessor, Eviction::Unconditional).await?;
-        oracles::check_eviction(world, predecessor).await?;
+        simulation.store.evict_replica(predecessor, Eviction::Unconditional).await?;
+        oracles::check_eviction(simulation, predecessor).await?;
     }
     let keys = keys();
-    ensure_signing_key(world, &keys).await?;
-    let app = AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(Cluster(Arc::downgrade(world))) };
+    ensure_signing_key(simulation, &keys).await?;
+    let app = AppEntry { app: Arc::new(Rke2::default()), effects: Arc::new(Cluster(Arc::downgrade(simulation))) };
     let engine = Engine::new(EngineParts {
         replica,
-        store: world.store.clone().with_gate(world.gate(process)),
+        store: simulation.store.clone().with_gate(simulation.gate(process)),
         ports,
         catalog: Catalog::default().with(app),
         keys,
-        nodes: Arc::new(Network { world: Arc::downgrade(world), plane: process }),
-        tunnels: Arc::new(EchoTunnels { world: Arc::downgrade(world) }),
+        nodes: Arc::new(Network { simulation: Arc::downgrade(simulation), plane: process }),
+        tunnels: Arc::new(EchoTunnels { simulation: Arc::downgrade(simulation) }),
         endpoints: Endpoints {
             api_url: format!("https://cp-{slot}:7443"),
             channel: format!("cp-{slot}:7444"),
             replica: Some(format!("cp-{slot}:7445")),
         },
         reimage_hook: None,
-        archives: Arc::new(Archives { world: Arc::downgrade(world) }),
+        archives: Arc::new(Archives { simulation: Arc::downgrade(simulation) }),
         retention: Retention { operations: HISTORY, events: HISTORY, audit: HISTORY, ..Retention::DEFAULT },
     });
     engine.join().await?;
     let name = format!("cp-{slot}");
-    world.log(&format!("{name} serves as {replica}"));
-    world.plane_serves(Plane { slot, name, process, engine: engine.clone() });
+    simulation.log(&format!("{name} serves as {replica}"));
+    simulation.plane_serves(Plane { slot, name, process, engine: engine.clone() });
     let alive = engine.clone();
-    world.scheduler.spawn(process, async move { alive.keep_alive().await });
+    simulation.scheduler.spawn(process, async move { alive.keep_alive().await });
     let watching = engine.clone();
-    world.scheduler.spawn(process, async move { watching.watch_access().await });
-    if world.scenario == Scenario::TwoTenants {
+    simulation.scheduler.spawn(process, async move { watching.watch_access().await });
+    if simulation.scenario == Scenario::TwoTenants {
         let keeping = engine.clone();
-        world.scheduler.spawn(process, async move { keeping.run_retention().await });
+        simulation.scheduler.spawn(process, async move { keeping.run_retention().await });
     }
     engine.run().await;
     Ok(())
 }
 
 /// Records the signing key if none is stored yet.
-async fn ensure_signing_key(world: &Arc<World>, keys: &Keys) -> Result<(), StoreError> {
-    world.store.set_record_proof(keys.proof());
-    let mut tx = world.store.begin().await?;
+async fn ensure_signing_key(simulation: &Arc<Simulation>, keys: &Keys) -> Result<(), StoreError> {
+    simulation.store.set_record_proof(keys.proof());
+    let mut tx = simulation.store.begin().await?;
     if tx.signing_keys().await?.is_empty() {
         let stored =
-            keys.stored_signing_key(&signer(), KeyState::Active, 1, World::START).expect("a seed can be sealed");
+            keys.stored_signing_key(&signer(), KeyState::Active, 1, Simulation::START).expect("a seed can be sealed");
         tx.insert_signing_key(&stored).await?;
         tx.commit().await?;
     }
@@ -158,30 +158,30 @@ async fn ensure_signing_key(world: &Arc<World>, keys: &Keys) -> Result<(), Store
 /// How long history is kept with two tenants. With one deployment nothing is deleted, because the oracles read all of its history.
 const HISTORY: KeepFor = KeepFor::Duration(Duration::from_secs(60));
 
-/// Stores archive files in the world, so that they survive control planes.
+/// Stores archive files in the simulation, so that they survive control planes.
 struct Archives {
-    world: Weak<World>,
+    simulation: Weak<Simulation>,
 }
 
 #[async_trait::async_trait]
 impl ArchiveFiles for Archives {
     async fn store(&self, lines: Vec<u8>) -> Result<ArchiveFile, String> {
-        let world = self.world.upgrade().ok_or("the simulation is over")?;
-        // The time of a disk write: others go on meanwhile, and the process may die.
-        world.scheduler.sleep(Duration::from_millis(world.between(1, 200))).await;
+        let simulation = self.simulation.upgrade().ok_or("the simulation is over")?;
+        // Waits as long as a disk write; other tasks run, and the process may be killed.
+        simulation.scheduler.sleep(Duration::from_millis(simulation.between(1, 200))).await;
         let (sha256, size_bytes) = (gpuaas_trust::sha256_hex(&lines), lines.len() as u64);
-        world.keep_archive(&sha256, lines);
+        simulation.keep_archive(&sha256, lines);
         Ok(ArchiveFile { sha256, size_bytes })
     }
 }
 
 /// Opens tunnels that echo every byte while the node's connection is up.
 struct EchoTunnels {
-    world: Weak<World>,
+    simulation: Weak<Simulation>,
 }
 
 struct EchoTunnel {
-    world: Weak<World>,
+    simulation: Weak<Simulation>,
     access: NodeAccess,
     link: Link,
     echo: VecDeque<u8>,
@@ -191,10 +191,15 @@ struct EchoTunnel {
 impl NodeTunnels for EchoTunnels {
     async fn open(&self, access: &NodeAccess, _port: u16) -> io::Result<Box<dyn Tunnel>> {
         let broken = || io::Error::other("the node has no channel");
-        let world = self.world.upgrade().ok_or_else(broken)?;
-        let link = world.node(access.node().node).link().filter(|link| link.enrolled == access.node());
+        let simulation = self.simulation.upgrade().ok_or_else(broken)?;
+        let link = simulation.node(access.node().node).link().filter(|link| link.enrolled == access.node());
         let link = link.ok_or_else(broken)?;
-        Ok(Box::new(EchoTunnel { world: self.world.clone(), access: access.clone(), link, echo: VecDeque::new() }))
+        Ok(Box::new(EchoTunnel {
+            simulation: self.simulation.clone(),
+            access: access.clone(),
+            link,
+            echo: VecDeque::new(),
+        }))
     }
 }
 
@@ -217,10 +222,10 @@ impl AsyncRead for EchoTunnel {
 impl AsyncWrite for EchoTunnel {
     fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.check()?;
-        if let Some(world) = self.world.upgrade() {
+        if let Some(simulation) = self.simulation.upgrade() {
             let project = self.access.holding().map(|holding| holding.project);
-            oracles::check_effect(&world, Effect::Tunnel(self.access.node(), project));
-            world.count("tunnel bytes");
+            oracles::check_effect(&simulation, Effect::Tunnel(self.access.node(), project));
+            simulation.count("tunnel bytes");
         }
         self.echo.extend(bytes);
         Poll::Ready(Ok(bytes.len()))
@@ -235,7 +240,7 @@ impl AsyncWrite for EchoTunnel {
     }
 }
 
-impl World {
+impl Simulation {
     /// The simulated time at which every seed starts.
     pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 }

@@ -24,7 +24,7 @@ use gpuaas_crash_points::Died;
 use gpuaas_model::{Clock, Runtime, Timestamp};
 use gpuaas_store::Store;
 
-use crate::chance::Chance;
+use gpuaas_test_support::Chance;
 
 /// The run fails if the store is not idle after this long in real time.
 const STORE_WAIT_MAX: Duration = Duration::from_secs(20);

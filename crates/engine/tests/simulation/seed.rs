@@ -6,13 +6,13 @@ use gpuaas_store::{CommitTiming, Store, StoreOptions};
 use gpuaas_trust::sha256_hex;
 
 use crate::{
-    chance::Chance,
     faults::Faults,
     oracles, people,
     scheduler::{Scheduler, SimulatedClock},
+    simulation::{Scenario, Simulation},
     tenancy,
-    world::{Scenario, World},
 };
+use gpuaas_test_support::Chance;
 
 /// A seed fails if it takes longer than this in simulated time.
 const DURATION_MAX: Duration = Duration::from_secs(4 * 3_600);
@@ -73,23 +73,23 @@ async fn play_here(
     faults: Faults,
     answers: CommitTiming,
 ) -> Played {
-    let scheduler = Scheduler::new(World::START, chance.fork());
+    let scheduler = Scheduler::new(Simulation::START, chance.fork());
     let folder = folder();
     let options = StoreOptions { url: format!("sqlite://{}", folder.path().join("store.db").display()) };
     let clock = std::sync::Arc::new(SimulatedClock(scheduler.clone()));
     let store = Store::open_simulated(&options, clock, answers).await.expect("a store is made");
-    let world = World::new(scenario, scheduler.clone(), store.clone(), chance, faults);
+    let simulation = Simulation::new(scenario, scheduler.clone(), store.clone(), chance, faults);
     let watch = {
-        let world = std::sync::Arc::downgrade(&world);
+        let simulation = std::sync::Arc::downgrade(&simulation);
         gpuaas_crash_points::watch(move |point| {
-            if let Some(world) = world.upgrade() {
-                world.reached(point);
+            if let Some(simulation) = simulation.upgrade() {
+                simulation.reached(point);
             }
         })
     };
     let deployed = std::sync::Arc::new(Mutex::new(None));
-    let (result, people) = (deployed.clone(), world.clone());
-    scheduler.spawn(world.outside, async move {
+    let (result, people) = (deployed.clone(), simulation.clone());
+    scheduler.spawn(simulation.outside, async move {
         let end = match scenario {
             Scenario::OneDeployment => people::deploy(people).await.map(Some),
             Scenario::TwoTenants => tenancy::run_seed(people).await.map(|()| None),
@@ -97,34 +97,34 @@ async fn play_here(
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
     });
     if answers == CommitTiming::Immediate {
-        oracles::backups::take(&world, seed);
+        oracles::backups::take(&simulation, seed);
     }
     let is_over = || {
-        world.restart_dead();
+        simulation.restart_dead();
         deployed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     };
-    let ran = scheduler.run(&store, World::START.plus(DURATION_MAX), is_over).await;
+    let ran = scheduler.run(&store, Simulation::START.plus(DURATION_MAX), is_over).await;
     drop(watch);
     let deployed = deployed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let mut rows = Vec::new();
     match (ran, deployed) {
-        (Err(why), _) | (Ok(()), Some(Err(why))) => world.report_violation(why),
-        (Ok(()), None) => world.report_violation("the clients ended without a result".to_owned()),
+        (Err(why), _) | (Ok(()), Some(Err(why))) => simulation.report_violation(why),
+        (Ok(()), None) => simulation.report_violation("the clients ended without a result".to_owned()),
         // Effects were judged when they happened; only archived and deleted history remains to be judged.
         (Ok(()), Some(Ok(None))) => {
-            if let Err(error) = oracles::check_history(&world).await {
-                world.report_violation(format!("the rows cannot be read: {error}"));
+            if let Err(error) = oracles::check_history(&simulation).await {
+                simulation.report_violation(format!("the rows cannot be read: {error}"));
             }
         }
-        (Ok(()), Some(Ok(Some(deployed)))) => match oracles::check(&world, &deployed).await {
+        (Ok(()), Some(Ok(Some(deployed)))) => match oracles::check(&simulation, &deployed).await {
             Ok(lines) => rows = lines,
-            Err(error) => world.report_violation(format!("the rows cannot be read: {error}")),
+            Err(error) => simulation.report_violation(format!("the rows cannot be read: {error}")),
         },
     }
-    world.shut_down();
+    simulation.shut_down();
     store.close().await;
-    let injected = world.injected.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let (mut trace, violations) = (world.trace(), world.violations());
+    let injected = simulation.injected.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let (mut trace, violations) = (simulation.trace(), simulation.violations());
     trace.extend(rows);
     Played { seed, hash: sha256_hex(trace.join("\n").as_bytes()), trace, violations, injected }
 }

@@ -1,5 +1,6 @@
 //! Client for a sandbox's init.
 
+use async_trait::async_trait;
 use camino::Utf8PathBuf;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use tokio::{io::AsyncWriteExt, net::UnixStream};
@@ -8,6 +9,8 @@ use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 use super::protocol::{LINE_BYTES_MAX, Reply, Request};
 use crate::{
     error::HostError,
+    file::Changed,
+    host::Units,
     journal::{JournalFrom, JournalLine},
     unit::UnitStatus,
 };
@@ -37,33 +40,12 @@ impl InitClient {
         }
     }
 
-    /// Returns a stream of a unit's status, now and after every change.
-    pub async fn statuses(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
-        let replies = self.stream(&Request::Watch { unit: unit.to_owned() }).await?;
-        let statuses = replies.filter_map(|reply| async move {
-            match reply {
-                Ok(Reply::Status(status)) => status,
-                _ => None,
-            }
-        });
-        Ok(statuses.boxed())
-    }
-
-    /// Returns the lines of a unit's journal; with `follow`, also every line that is added later.
-    pub async fn journal(
-        &self,
-        unit: &str,
-        from: JournalFrom,
-        follow: bool,
-    ) -> Result<BoxStream<'static, JournalLine>, HostError> {
-        let replies = self.stream(&Request::Journal { unit: unit.to_owned(), from, follow }).await?;
-        let lines = replies.filter_map(|reply| async move {
-            match reply {
-                Ok(Reply::Line(line)) => Some(line),
-                _ => None,
-            }
-        });
-        Ok(lines.boxed())
+    async fn changed(&self, request: Request) -> Result<Changed, HostError> {
+        match self.ask(request).await? {
+            Reply::Changed(true) => Ok(Changed::Yes),
+            Reply::Changed(false) => Ok(Changed::No),
+            other => Err(HostError::Init(format!("unexpected reply {other:?}"))),
+        }
     }
 
     /// Sends a request and returns all replies.
@@ -78,6 +60,70 @@ impl InitClient {
             serde_json::from_str(&line).map_err(|error| HostError::Init(error.to_string()))
         });
         Ok(replies.boxed())
+    }
+}
+
+#[async_trait]
+impl Units for InitClient {
+    async fn daemon_reload(&self) -> Result<(), HostError> {
+        self.changed(Request::DaemonReload).await.map(|_| ())
+    }
+
+    async fn start(&self, unit: &str) -> Result<Changed, HostError> {
+        self.changed(Request::Start { unit: unit.to_owned(), wait: false }).await
+    }
+
+    async fn stop(&self, unit: &str) -> Result<Changed, HostError> {
+        self.changed(Request::Stop { unit: unit.to_owned() }).await
+    }
+
+    async fn enable(&self, unit: &str) -> Result<Changed, HostError> {
+        self.changed(Request::Enable { unit: unit.to_owned(), enabled: true }).await
+    }
+
+    async fn disable(&self, unit: &str) -> Result<Changed, HostError> {
+        self.changed(Request::Enable { unit: unit.to_owned(), enabled: false }).await
+    }
+
+    async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
+        match self.unit(unit).await? {
+            Some(status) if status.active == "inactive" => Ok(Changed::No),
+            _ => self.changed(Request::ResetFailed { unit: unit.to_owned() }).await,
+        }
+    }
+
+    async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
+        match self.ask(Request::Status { unit: unit.to_owned() }).await? {
+            Reply::Status(status) => Ok(status),
+            other => Err(HostError::Init(format!("unexpected reply {other:?}"))),
+        }
+    }
+
+    async fn unit_events(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
+        let replies = self.stream(&Request::Watch { unit: unit.to_owned() }).await?;
+        let statuses = replies.filter_map(|reply| async move {
+            match reply {
+                Ok(Reply::Status(status)) => status,
+                _ => None,
+            }
+        });
+        Ok(statuses.boxed())
+    }
+
+    async fn journal(
+        &self,
+        unit: &str,
+        from: JournalFrom,
+        follow: bool,
+    ) -> Result<BoxStream<'static, JournalLine>, HostError> {
+        let replies = self.stream(&Request::Journal { unit: unit.to_owned(), from, follow }).await?;
+        let lines = replies.filter_map(|reply| async move {
+            match reply {
+                Ok(Reply::Line(line)) => Some(line),
+                _ => None,
+            }
+        });
+        Ok(lines.boxed())
     }
 }
 

@@ -1,5 +1,5 @@
 //! The facts that a machine reports in its own files: `/proc`, `/sys` and a few under `/etc`. Nothing here changes the machine, apart from
-//! kernel parameters ([`Tree::set_sysctl`]), kernel modules ([`load_module`]), and a file that a measurement creates and removes.
+//! kernel parameters ([`Tree::set_sysctl`]) and a file that a measurement creates and removes.
 //!
 //! Guarantees: every read is bounded in time and bytes; missing facts are reported as absent and never guessed; a sandbox does not report
 //! its machine's devices, disks and routes as its own.
@@ -18,7 +18,7 @@ mod writes;
 
 pub use cpu::{Cpus, cpus, product, swap_bytes};
 pub use gpu::{driver_version, gpus};
-pub use modules::{ModuleState, load_module, module_state};
+pub use modules::{ModuleState, module_state};
 pub use mounts::{Mount, data_disk, file_system, file_systems, mounts};
 pub use network::{default_route, link_mtu};
 pub use resolver::{Resolver, resolver};

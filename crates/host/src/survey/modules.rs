@@ -1,18 +1,6 @@
 //! Kernel modules: which are loaded, and which could be.
 
-use std::time::Duration;
-
 use super::Tree;
-use crate::{
-    error::HostError,
-    file::Changed,
-    host::{Command, Host},
-};
-
-/// Paths at which distributions keep `modprobe`.
-const MODPROBE: [&str; 3] = ["/usr/sbin/modprobe", "/sbin/modprobe", "/usr/bin/modprobe"];
-/// Longest time for a load: usually milliseconds, but seconds for a driver that searches for its devices.
-const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The state of a kernel module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,23 +38,6 @@ pub fn module_state(tree: &Tree, name: &str) -> ModuleState {
         (_, Some(true)) => ModuleState::Loadable,
         (_, Some(false)) => ModuleState::Missing,
         (_, None) => ModuleState::Unknown,
-    }
-}
-
-/// Loads a module with the host's own `modprobe` unless it is present.
-pub async fn load_module<H: Host + ?Sized>(host: &H, name: &str) -> Result<Changed, HostError> {
-    let tree = host.tree();
-    if module_state(&tree, name) == ModuleState::Present {
-        return Ok(Changed::No);
-    }
-    let program = MODPROBE.into_iter().find(|path| tree.own_exists(path)).unwrap_or(MODPROBE[0]);
-    let arguments = vec!["--".to_owned(), name.to_owned()];
-    let end = host
-        .run(&Command { program: program.into(), arguments, environment: Vec::new(), timeout: LOAD_TIMEOUT })
-        .await?;
-    match end.status {
-        Some(0) => Ok(Changed::Yes),
-        _ => Err(HostError::Program { program: program.into(), message: end.output.trim().to_owned() }),
     }
 }
 

@@ -8,6 +8,7 @@
 mod bus;
 mod export;
 mod journal;
+mod modules;
 mod signals;
 mod unit_state;
 mod units;
@@ -21,15 +22,12 @@ use std::{
 use async_trait::async_trait;
 use camino::Utf8Path;
 use futures::stream::BoxStream;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
-    digest::ContentId,
     error::HostError,
-    file::{Changed, FileSpec},
-    files::Files,
+    file::Changed,
     firewall,
-    host::{Command, CommandEnd, Durable, Facts, Host},
+    host::{Command, CommandEnd, Facts, Files, Host, Inventory, Units},
     inventory::{Listener, Process},
     journal::{JournalFrom, JournalLine},
     links, machine,
@@ -37,7 +35,9 @@ use crate::{
     path::is_under,
     processes, program,
     root::Root,
+    root_files::RootFiles,
     sockets,
+    survey::Tree,
     unit::UnitStatus,
 };
 use bus::Bus;
@@ -56,9 +56,13 @@ const ADDRESSES_MAX: usize = 128;
 /// A machine with systemd.
 #[derive(Clone, Debug)]
 pub struct SystemdHost {
-    files: Files,
-    bus: Arc<Bus>,
+    files: RootFiles,
+    units: SystemdUnits,
 }
+
+/// The units of systemd, over the system bus.
+#[derive(Clone, Debug, Default)]
+struct SystemdUnits(Arc<Bus>);
 
 impl SystemdHost {
     /// Returns this machine; refuses one that systemd has not booted, or whose kernel is too old.
@@ -66,12 +70,12 @@ impl SystemdHost {
         check_booted(Utf8Path::new(BOOTED))?;
         let root = Root::new("/".into());
         root.check()?;
-        Ok(Self { files: Files::under(root), bus: Arc::default() })
+        Ok(Self { files: RootFiles::under(root), units: SystemdUnits::default() })
     }
 
     /// Checks that systemd answers on the bus.
     pub async fn check(&self) -> Result<(), HostError> {
-        self.bus.systemd().await?.owner().await.map(drop)
+        self.units.0.systemd().await?.owner().await.map(drop)
     }
 
     /// Returns every address of the machine that others can reach: neither loopback nor link-local addresses.
@@ -94,78 +98,16 @@ fn check_booted(marker: &Utf8Path) -> Result<(), HostError> {
 
 #[async_trait]
 impl Host for SystemdHost {
-    async fn write(&self, file: &FileSpec) -> Result<Changed, HostError> {
-        self.files.write(file).await
+    fn files(&self) -> &dyn Files {
+        &self.files
     }
 
-    async fn read(&self, path: &Utf8Path, bytes_max: u64) -> Result<Option<Vec<u8>>, HostError> {
-        self.files.read(path, bytes_max).await
+    fn units(&self) -> &dyn Units {
+        &self.units
     }
 
-    async fn remove(&self, path: &Utf8Path) -> Result<Changed, HostError> {
-        self.files.remove(path).await
-    }
-
-    async fn remove_empty_folder(&self, path: &Utf8Path) -> Result<Changed, HostError> {
-        self.files.remove_empty_folder(path).await
-    }
-
-    async fn make_folder(&self, path: &Utf8Path, mode: u32) -> Result<Changed, HostError> {
-        self.files.make_folder(path, mode).await
-    }
-
-    async fn exists(&self, path: &Utf8Path) -> Result<bool, HostError> {
-        self.files.exists(path).await
-    }
-
-    async fn list(&self, path: &Utf8Path) -> Result<Vec<String>, HostError> {
-        self.files.list(path).await
-    }
-
-    async fn size(&self, path: &Utf8Path) -> Result<Option<u64>, HostError> {
-        self.files.size(path).await
-    }
-
-    async fn open(&self, path: &Utf8Path) -> Result<Box<dyn AsyncRead + Send + Unpin>, HostError> {
-        Ok(Box::new(self.files.open(path).await?))
-    }
-
-    async fn append(&self, path: &Utf8Path) -> Result<Box<dyn AsyncWrite + Send + Unpin>, HostError> {
-        Ok(Box::new(self.files.append(path).await?))
-    }
-
-    async fn sync(&self, path: &Utf8Path) -> Result<(), HostError> {
-        self.files.sync(path).await
-    }
-
-    async fn append_bytes(&self, path: &Utf8Path, content: Vec<u8>, durable: Durable) -> Result<(), HostError> {
-        self.files.append_bytes(path, content, durable).await
-    }
-
-    async fn overwrite(&self, path: &Utf8Path, at: u64, content: Vec<u8>, durable: Durable) -> Result<(), HostError> {
-        self.files.overwrite(path, at, content, durable).await
-    }
-
-    async fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> Result<(), HostError> {
-        self.files.rename(from, to).await
-    }
-
-    async fn read_verified(&self, path: &Utf8Path, id: ContentId) -> Result<Vec<u8>, HostError> {
-        self.files.read_verified(path, id).await
-    }
-
-    async fn has_content(&self, path: &Utf8Path, id: ContentId) -> Result<bool, HostError> {
-        self.files.has_content(path, id).await
-    }
-
-    async fn copy_verified(
-        &self,
-        from: &Utf8Path,
-        to: &Utf8Path,
-        mode: u32,
-        id: ContentId,
-    ) -> Result<Changed, HostError> {
-        self.files.copy_verified(from, to, mode, id).await
+    fn inventory(&self) -> &dyn Inventory {
+        self
     }
 
     async fn run(&self, command: &Command) -> Result<CommandEnd, HostError> {
@@ -175,36 +117,47 @@ impl Host for SystemdHost {
         program::run(program, command).await
     }
 
+    async fn set_sysctl(&self, name: &str, value: &str) -> Result<Changed, HostError> {
+        self.tree().set_sysctl(name, value)
+    }
+
+    async fn load_module(&self, name: &str) -> Result<Changed, HostError> {
+        modules::load_module(self, name).await
+    }
+}
+
+#[async_trait]
+impl Units for SystemdUnits {
     async fn daemon_reload(&self) -> Result<(), HostError> {
-        units::reload(&self.bus.systemd().await?).await
+        units::reload(&self.0.systemd().await?).await
     }
 
     async fn start(&self, unit: &str) -> Result<Changed, HostError> {
-        units::start(&self.bus.systemd().await?, unit).await
+        units::start(&self.0.systemd().await?, unit).await
     }
 
     async fn stop(&self, unit: &str) -> Result<Changed, HostError> {
-        units::stop(&self.bus.systemd().await?, unit).await
+        units::stop(&self.0.systemd().await?, unit).await
     }
 
     async fn enable(&self, unit: &str) -> Result<Changed, HostError> {
-        units::enable(&self.bus.systemd().await?, unit).await
+        units::enable(&self.0.systemd().await?, unit).await
     }
 
     async fn disable(&self, unit: &str) -> Result<Changed, HostError> {
-        units::disable(&self.bus.systemd().await?, unit).await
+        units::disable(&self.0.systemd().await?, unit).await
     }
 
     async fn reset_failed(&self, unit: &str) -> Result<Changed, HostError> {
-        units::reset_failed(&self.bus.systemd().await?, unit).await
+        units::reset_failed(&self.0.systemd().await?, unit).await
     }
 
     async fn unit(&self, unit: &str) -> Result<Option<UnitStatus>, HostError> {
-        Ok(unit_state::query(&self.bus.systemd().await?, unit).await?.map(|known| known.status))
+        Ok(unit_state::query(&self.0.systemd().await?, unit).await?.map(|known| known.status))
     }
 
     async fn unit_events(&self, unit: &str) -> Result<BoxStream<'static, UnitStatus>, HostError> {
-        watch::watch(self.bus.clone(), unit).await
+        watch::watch(self.0.clone(), unit).await
     }
 
     async fn journal(
@@ -215,7 +168,10 @@ impl Host for SystemdHost {
     ) -> Result<BoxStream<'static, JournalLine>, HostError> {
         journal::read(unit, &from, follow).await
     }
+}
 
+#[async_trait]
+impl Inventory for SystemdHost {
     async fn facts(&self) -> Result<Facts, HostError> {
         let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
         machine::facts(self.files.root(), machine::Identity { hostname, addresses: self.addresses(), sandbox: false })
@@ -257,6 +213,10 @@ impl Host for SystemdHost {
 
     async fn firewall_rules(&self, substrings: &[String]) -> Result<Option<Vec<String>>, HostError> {
         firewall::rules(substrings).await
+    }
+
+    fn tree(&self) -> Tree {
+        Tree::of_this_machine()
     }
 }
 

@@ -8,15 +8,12 @@ use std::{collections::VecDeque, num::NonZeroUsize};
 use futures::FutureExt;
 use ordered_stream::{JoinMultiple, OrderedStreamExt, Peekable};
 use zbus::{
-    MatchRule, Message, MessageStream, OwnedObjectPath,
+    DeserializeDict, MatchRule, Message, MessageStream, OwnedObjectPath,
     message::{Sequence, Type},
     names::UniqueName,
 };
 
-use super::{
-    bus::{SYSTEMD, Systemd, bus_error, is_systemd_error},
-    unit_state::Properties,
-};
+use super::bus::{SYSTEMD, Systemd, bus_error, is_systemd_error};
 use crate::error::HostError;
 
 /// Most signals of one kind that are buffered. systemd sends at most a hundred before it does anything else.
@@ -39,6 +36,23 @@ pub(super) enum Subscription<'a> {
     Reloads,
     /// Re-executions of systemd, which change its unique name on the bus.
     Owner,
+}
+
+/// Properties that make up a status; a signal carries those of one interface.
+#[derive(Clone, Debug, Default, DeserializeDict, zbus::Type)]
+#[zbus(signature = "a{sv}", rename_all = "PascalCase")]
+pub(super) struct Properties {
+    pub(super) load_state: Option<String>,
+    pub(super) active_state: Option<String>,
+    pub(super) sub_state: Option<String>,
+    pub(super) state_change_timestamp: Option<u64>,
+    pub(super) job: Option<(u32, OwnedObjectPath)>,
+    pub(super) result: Option<String>,
+    #[zbus(rename = "NRestarts")]
+    pub(super) n_restarts: Option<u32>,
+    pub(super) exec_main_status: Option<i32>,
+    #[zbus(rename = "MainPID")]
+    pub(super) main_pid: Option<u32>,
 }
 
 /// A received signal.

@@ -4,30 +4,13 @@
 //! that answered each unload signal with such a call would never stop. So a unit that is not loaded is only looked up by its unit file.
 
 use gpuaas_model::Timestamp;
-use zbus::{DeserializeDict, OwnedObjectPath, Type, message::Sequence};
+use zbus::message::Sequence;
 
 use super::{
     bus::{Systemd, bus_error, is_missing_file, is_systemd_error, unit_error},
-    signals::Signals,
+    signals::{Properties, Signals},
 };
 use crate::{error::HostError, unit::UnitStatus};
-
-/// Properties that make up a status; a signal carries those of one interface.
-#[derive(Clone, Debug, Default, DeserializeDict, Type)]
-#[zbus(signature = "a{sv}", rename_all = "PascalCase")]
-pub(super) struct Properties {
-    load_state: Option<String>,
-    active_state: Option<String>,
-    sub_state: Option<String>,
-    state_change_timestamp: Option<u64>,
-    job: Option<(u32, OwnedObjectPath)>,
-    result: Option<String>,
-    #[zbus(rename = "NRestarts")]
-    n_restarts: Option<u32>,
-    exec_main_status: Option<i32>,
-    #[zbus(rename = "MainPID")]
-    main_pid: Option<u32>,
-}
 
 /// A unit that is loaded, or that has a unit file.
 #[derive(Clone, Debug)]
@@ -168,9 +151,12 @@ mod tests {
     fn unit_with_a_job_is_not_idle() {
         let mut known = UnitState::unloaded("a.service");
         assert!(known.is_idle() && !known.is_running_or_starting());
-        known.apply(Properties { job: Some((4, OwnedObjectPath::try_from("/j").unwrap())), ..changed("inactive") });
+        known.apply(Properties {
+            job: Some((4, zbus::OwnedObjectPath::try_from("/j").unwrap())),
+            ..changed("inactive")
+        });
         assert!(!known.is_idle());
-        known.apply(Properties { job: Some((0, OwnedObjectPath::try_from("/").unwrap())), ..changed("failed") });
+        known.apply(Properties { job: Some((0, zbus::OwnedObjectPath::try_from("/").unwrap())), ..changed("failed") });
         assert!(known.is_idle());
     }
 

@@ -12,7 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 use zeroize::Zeroizing;
 
-use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY};
+use super::{ARTIFACTS, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY};
+use crate::error::BackupError;
 
 /// Longest member other than rows and artifacts, in bytes.
 const SMALL_BYTES_MAX: u64 = 64 * 1_024;
@@ -38,7 +39,7 @@ pub(super) struct Archive {
 
 /// What is wrong with a member.
 enum Defect {
-    /// It is none of a backup.
+    /// It does not belong to a backup.
     Foreign,
     /// It is damaged, for the reason in this phrase.
     Damaged(String),
@@ -48,6 +49,8 @@ enum Defect {
 #[derive(Default)]
 struct Members {
     small: BTreeMap<String, Zeroizing<Vec<u8>>>,
+    /// Whether a member has the name of the rows, which come first in a backup.
+    begins_rows: bool,
     rows: Option<(Span, String)>,
     artifacts: BTreeMap<String, Span>,
 }
@@ -66,14 +69,14 @@ impl Archive {
                 Err(_) => Some(Defect::Damaged("it is truncated or damaged".to_owned())),
             };
             match defect {
-                Some(Defect::Damaged(why)) if members.rows.is_some() => return Err(invalid(why)),
+                Some(Defect::Damaged(why)) if members.begins_rows => return Err(invalid(why)),
                 Some(Defect::Damaged(_) | Defect::Foreign) => {
                     return Err(BackupError::NotABackup { path: path.to_owned() });
                 }
                 None => {}
             }
         }
-        let Members { mut small, rows, artifacts } = members;
+        let Members { mut small, rows, artifacts, .. } = members;
         let manifest = small.remove(MANIFEST).ok_or_else(|| invalid("it is truncated".to_owned()))?;
         let manifest: Manifest =
             serde_json::from_slice(&manifest).map_err(|_| invalid("its manifest is invalid".to_owned()))?;
@@ -132,7 +135,10 @@ impl Members {
         }
         let place = Span { offset: member.raw_file_position(), length: member.size() };
         let is_first = match name.as_str() {
-            ROWS => self.rows.replace((place, digest(member, place.length)?)).is_none(),
+            ROWS => {
+                self.begins_rows = true;
+                self.rows.replace((place, digest(member, place.length)?)).is_none()
+            }
             SEALING_KEY | NEXT_SEALING_KEY | MANIFEST => {
                 let bytes = read_small(member).map_err(|error| Defect::Damaged(error.to_string()))?;
                 self.small.insert(name.clone(), bytes).is_none()
@@ -206,5 +212,12 @@ mod tests {
         torn.truncate(1_024);
         torn.extend(secrets.bytes());
         assert_eq!(refusal(&torn), "FILE is not a complete backup: it is truncated or damaged");
+    }
+
+    #[test]
+    fn backup_cut_within_its_rows_is_truncated() {
+        let mut torn = tar(&[(ROWS, &"x".repeat(1_000))]);
+        torn.truncate(700);
+        assert_eq!(refusal(&torn), "FILE is not a complete backup: it is truncated");
     }
 }

@@ -14,15 +14,11 @@ mod restore;
 mod staging;
 mod write;
 
-use std::path::PathBuf;
-
-use gpuaas_artifacts::ArtifactError;
 use gpuaas_model::{ActorType, AuditAction, AuditResult, OwnActor};
-use gpuaas_store::{DumpError, NewAudit, Store, StoreError};
+use gpuaas_store::{NewAudit, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 pub use restore::{Restored, restore};
-pub(crate) use staging::refuse_unfinished;
 pub use write::backup;
 
 /// Format version of backups.
@@ -51,57 +47,6 @@ pub struct Manifest {
     pub artifacts: u64,
     /// Whether the backup holds the sealing key that decrypts the secrets in its rows.
     pub holds_sealing_key: bool,
-}
-
-/// Reasons why a backup cannot be written or restored.
-#[derive(Debug, thiserror::Error)]
-pub enum BackupError {
-    /// A file cannot be read or written.
-    #[error("{path} cannot be read or written: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        source: std::io::Error,
-    },
-    /// The file is no backup. The error quotes nothing of it: it may be a file with secrets.
-    #[error("{path} is not a backup of GPUaaS")]
-    NotABackup {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The backup is damaged or incomplete.
-    #[error("{path} is not a complete backup: {why}")]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// The defect, as a phrase.
-        why: String,
-    },
-    /// A sealing key cannot be read or written.
-    #[error("{0}")]
-    Key(String),
-    /// The data directory holds another sealing key than the backup.
-    #[error("{path} contains another sealing key than the backup")]
-    OtherKey {
-        /// The file of that key.
-        path: PathBuf,
-    },
-    /// The backup holds no sealing key, and none is configured.
-    #[error("the backup contains no sealing key, and none is configured")]
-    KeyRequired,
-    /// The rows cannot be written or read.
-    #[error(transparent)]
-    Rows(#[from] DumpError),
-    /// An artifact cannot be read or written.
-    #[error(transparent)]
-    Artifact(#[from] ArtifactError),
-}
-
-impl From<StoreError> for BackupError {
-    fn from(error: StoreError) -> Self {
-        Self::Rows(error.into())
-    }
 }
 
 /// Records a backup, which copies every secret, or a restore, which replaces everything, in the audit.

@@ -18,15 +18,15 @@ use gpuaas_trust::SealingKeys;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BackupError, Manifest,
+    Manifest,
     archive::Archive,
     audit,
     staging::{Journal, Staging},
 };
 use crate::{
     bootstrap,
-    data_dir::{DataDir, create_private},
-    error::ServerError,
+    data_dir::{ADMIN_TOKEN, DataDir, create_private},
+    error::{BackupError, ServerError},
     first_admin::{self, OneTimeAdmin, TokenReason},
     history,
     options::ServerOptions,
@@ -173,7 +173,7 @@ impl Restore<'_> {
         let folder = self.staging.path();
         history::create_mark(store, folder, None, keys.control_plane(), self.ports).await?;
         let mut admin = first_admin::one_time_admin(store, &keys, folder, self.ports, TokenReason::Restore).await?;
-        admin.token_file = self.data.join(first_admin::FILE);
+        admin.token_file = self.data.join(ADMIN_TOKEN);
         let mut tx = store.begin().await?;
         tx.remove_setting(RESTORE_ID).await?;
         tx.put_setting_if_absent(RESTORE_ID, id.as_bytes()).await?;
@@ -213,7 +213,7 @@ impl Restore<'_> {
         if let Some(key) = staged.next()?.filter(|_| journal.brings_next_key) {
             data_dir.write_next(&key)?;
         }
-        self.staging.put(first_admin::FILE)?;
+        self.staging.put(ADMIN_TOKEN)?;
         reach(Point::Restore(RestoreStage::Keys));
         self.put_rows().await
     }

@@ -14,17 +14,14 @@ use std::{
 use gpuaas_store::Store;
 use serde::{Deserialize, Serialize};
 
-use super::{BackupError, Restored};
+use super::Restored;
 use crate::{
-    data_dir::{write_private, write_private_for},
-    error::ServerError,
-    first_admin, history,
+    data_dir::{self, UNFINISHED_RESTORE, write_private, write_private_for},
+    error::{BackupError, ServerError},
     options::ServerOptions,
     sealing_key::KeyFiles,
 };
 
-/// Name of the folder in the data directory.
-const FOLDER: &str = "restore.unfinished";
 const JOURNAL: &str = "journal.json";
 
 /// The content of the journal: everything that a restore puts in place, recorded before the first change.
@@ -52,19 +49,9 @@ pub(super) struct Staging {
     folder: PathBuf,
 }
 
-/// Refuses a data directory with an interrupted restore.
-pub(crate) fn refuse_unfinished(data_dir: &Path) -> Result<(), ServerError> {
-    match data_dir.join(FOLDER).symlink_metadata() {
-        // Other checks report an unusable data directory.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
-        Err(source) => Err(file_error(data_dir.join(FOLDER), source).into()),
-        Ok(_) => Err(ServerError::RestoreUnfinished { path: data_dir.to_owned() }),
-    }
-}
-
 impl Staging {
     pub(super) fn in_folder(data_dir: &Path) -> Self {
-        Self { data_dir: data_dir.to_owned(), folder: data_dir.join(FOLDER) }
+        Self { data_dir: data_dir.to_owned(), folder: data_dir.join(UNFINISHED_RESTORE) }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -101,8 +88,8 @@ impl Staging {
     /// does not describe these rows; no control plane reads it while the folder exists.
     pub(super) fn end(&self) -> Result<(), BackupError> {
         // If the folder has no mark, its removal was interrupted after this step.
-        if self.join(history::MARK).exists() {
-            self.put(history::MARK)?;
+        if self.join(data_dir::MARK).exists() {
+            self.put(data_dir::MARK)?;
         }
         self.remove()
     }
@@ -159,7 +146,7 @@ impl Staging {
             }
         }
         let [key, next] = KeyFiles::in_folder(&self.data_dir).paths();
-        let token = self.data_dir.join(first_admin::FILE);
+        let token = self.data_dir.join(data_dir::ADMIN_TOKEN);
         let added = [(journal.brings_key, key), (journal.brings_next_key, next), (true, token)];
         for (_, file) in added.into_iter().filter(|(is_added, _)| *is_added) {
             match fs::remove_file(&file) {

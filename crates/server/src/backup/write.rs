@@ -15,12 +15,18 @@ use gpuaas_trust::Sha256Writer;
 use tar::{Builder, Header};
 use zeroize::Zeroizing;
 
-use super::{ARTIFACTS, BackupError, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY, audit};
-use crate::{data_dir::create_private, error::ServerError, options::ServerOptions, ports, sealing_key::KeyFiles};
+use super::{ARTIFACTS, FORMAT, MANIFEST, Manifest, NEXT_SEALING_KEY, ROWS, SEALING_KEY, audit};
+use crate::{
+    data_dir::{create_private, refuse_unfinished_restore},
+    error::{BackupError, ServerError},
+    options::ServerOptions,
+    ports,
+    sealing_key::KeyFiles,
+};
 
 /// Backs up everything that `options` name into the file `to`, which appears only when it is complete.
 pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, ServerError> {
-    super::refuse_unfinished(&options.data_dir)?;
+    refuse_unfinished_restore(&options.data_dir)?;
     let ports = ports::system();
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let artifacts = options.artifacts()?;

@@ -6,7 +6,8 @@ use super::{load_balancer, registration, static_pods};
 use crate::agent::{log_kubelet_exits_forever, report_ready};
 use crate::faults::{Fault, Faults};
 use crate::identity::Identity;
-use crate::join::{Join, Joined, LOAD_BALANCER};
+use crate::identity::LOAD_BALANCER;
+use crate::join::{Join, Joined};
 use crate::settings::{APISERVER_PORT, Settings};
 
 /// Runs until the process is stopped by a signal; an error is fatal.
@@ -14,7 +15,7 @@ pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()
     let join = Join::new(&settings, &faults)?;
     let node = Node::prepare(&settings)?;
     // Written again once the apiserver is known, as in RKE2.
-    static_pods::remove(&settings.paths, "kube-proxy")?;
+    settings.paths.remove_pod_manifest("kube-proxy")?;
     let joined = join.run().await?;
     let (cluster, identity) = prepare_connections(&settings, &join, joined).await?;
     if faults.has(Fault::KubeletExited) {

@@ -9,12 +9,10 @@ use super::child::{self, Child};
 use super::images;
 use super::machine::{Cgroups, Machine};
 use crate::log;
-use crate::paths::{self, HostPaths};
+use crate::paths::{self, CONTAINERD_SOCKET, HostPaths};
 use crate::settings::Settings;
 use crate::version::image;
 
-/// RKE2's socket path, which tools for RKE2 nodes use.
-pub(super) const SOCKET: &str = "/run/k3s/containerd/containerd.sock";
 const STATE: &str = "/run/k3s/containerd";
 /// Interval between probes for the socket of a starting containerd.
 const PROBE_EVERY: Duration = Duration::from_millis(20);
@@ -39,7 +37,7 @@ impl Containerd {
         let program = bin.join("containerd");
         let arguments = ["-c", configuration.as_str()].map(str::to_owned).to_vec();
         let mut process = Child { program, arguments, log: log.clone() }.start()?;
-        while !child::listens(SOCKET.into()).await {
+        while !child::listens(CONTAINERD_SOCKET.into()).await {
             if let Some(status) = process.try_wait()? {
                 anyhow::bail!("containerd exited: {}, see {log}", child::exit_text(status));
             }
@@ -79,7 +77,7 @@ fn configure(host: &HostPaths, machine: &Machine, bin: &Utf8Path, snapshotter: &
          state = \"{STATE}\"\n\
          \n\
          [grpc]\n\
-         address = \"{SOCKET}\"\n\
+         address = \"{CONTAINERD_SOCKET}\"\n\
          \n\
          [plugins.'io.containerd.internal.v1.opt']\n\
          path = \"{root}\"\n\

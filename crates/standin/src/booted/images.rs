@@ -14,9 +14,8 @@ use anyhow::Context as _;
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
-use super::containerd::SOCKET;
 use crate::log;
-use crate::paths::{self, HostPaths};
+use crate::paths::{self, CONTAINERD_SOCKET, HostPaths};
 
 /// The images folder, relative to the data directory.
 pub(super) const FOLDER: &str = "agent/images";
@@ -86,7 +85,7 @@ pub(super) fn import_all(host: &HostPaths, ctr: &Utf8Path, snapshotter: &str) ->
 
 fn import(archive: &Utf8Path, ctr: &Utf8Path, snapshotter: &str) -> anyhow::Result<()> {
     let mut child = Command::new(ctr)
-        .args(["--address", SOCKET, "--namespace", "k8s.io", "images", "import", "--local"])
+        .args(["--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", "images", "import", "--local"])
         .args(["--snapshotter", snapshotter, "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

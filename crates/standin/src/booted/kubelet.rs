@@ -7,11 +7,10 @@ use serde_json::{Value, json};
 
 use super::child::{self, Child};
 use super::cluster::Cluster;
-use super::containerd::SOCKET;
 use super::machine::{Cgroups, Machine};
 use super::system;
 use crate::log;
-use crate::paths;
+use crate::paths::{self, CONTAINERD_SOCKET};
 use crate::settings::Settings;
 
 /// Delay before a kubelet that exited is restarted.
@@ -85,7 +84,7 @@ fn configuration(settings: &Settings, machine: &Machine, cluster: &Cluster) -> a
         "authorization": { "mode": "Webhook" },
         "clusterDNS": [cluster.dns],
         "clusterDomain": cluster.domain,
-        "containerRuntimeEndpoint": format!("unix://{SOCKET}"),
+        "containerRuntimeEndpoint": format!("unix://{CONTAINERD_SOCKET}"),
         "evictionHard": { "imagefs.available": "5%", "nodefs.available": "5%" },
         "evictionMinimumReclaim": { "imagefs.available": "10%", "nodefs.available": "10%" },
         "failSwapOn": false,

@@ -8,13 +8,10 @@ use std::time::Duration;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::kubelet_api;
-use crate::log;
+use crate::{kubelet_api, log, tls};
 
 /// Time after which a server that did not accept the connection is skipped.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Delay after a failed accept, such as for lack of file descriptors.
-const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
 /// Binds `port` on loopback and forwards its connections to `servers` (`host:port` each) in a task that lasts until the process ends.
 pub(super) async fn serve(name: &str, port: u16, servers: Vec<String>) -> anyhow::Result<()> {
@@ -26,10 +23,7 @@ pub(super) async fn serve(name: &str, port: u16, servers: Vec<String>) -> anyhow
 
 async fn accept(listener: TcpListener, servers: Vec<String>) {
     loop {
-        let Ok((mut client, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_RETRY).await;
-            continue;
-        };
+        let mut client = tls::accept(&listener).await;
         let servers = servers.clone();
         tokio::spawn(async move {
             if let Some(mut server) = connect(&servers).await {

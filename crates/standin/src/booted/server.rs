@@ -22,7 +22,7 @@ pub(crate) async fn run(settings: Settings, faults: Faults) -> anyhow::Result<()
         agent::log_kubelet_exits_forever().await;
     }
     // Written again once the apiserver is ready, as in RKE2.
-    static_pods::remove(&settings.paths, "kube-proxy")?;
+    settings.paths.remove_pod_manifest("kube-proxy")?;
     let containerd = node.start_containerd(&settings).await?;
     let work = bring_up(&settings, &faults, &server, &node);
     tokio::select! {

@@ -3,8 +3,6 @@
 //! A manifest changes only if its component's arguments or the files that they name change, so a restart of `rke2` does not restart
 //! running pods.
 
-use std::fs;
-
 use camino::Utf8PathBuf;
 
 use super::cluster::Cluster;
@@ -79,21 +77,9 @@ pub(super) fn write_proxy(settings: &Settings, cluster: &Cluster) -> anyhow::Res
     place(host, "kube-proxy", &arguments, &shape)
 }
 
-/// Removes a pod's manifest, if any. The kubelet then stops the pod when it next checks the folder.
-pub(crate) fn remove(host: &HostPaths, name: &str) -> anyhow::Result<()> {
-    match fs::remove_file(manifest(host, name)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-fn manifest(host: &HostPaths, name: &str) -> Utf8PathBuf {
-    host.data("agent/pod-manifests").join(format!("{name}.yaml"))
-}
-
 fn place(host: &HostPaths, name: &str, arguments: &[String], shape: &Shape) -> anyhow::Result<()> {
     let text = serde_saphyr::to_string(&render(host, name, arguments, shape)?)?;
-    let path = manifest(host, name);
+    let path = host.pod_manifest(name);
     if paths::read_optional(&path)?.as_deref() == Some(text.as_str()) {
         return Ok(());
     }

@@ -190,7 +190,7 @@ impl Drop for Rke2 {
     }
 }
 
-/// Returns the folder of the components in `GPUAAS_COMPONENTS` or, by default, the newest in the cache, and their list.
+/// Returns the components' folder (`GPUAAS_COMPONENTS`, otherwise the newest in the cache) and their list.
 pub(crate) fn components() -> (PathBuf, serde_json::Value) {
     let given = std::env::var_os("GPUAAS_COMPONENTS").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);

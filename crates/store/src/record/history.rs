@@ -1,8 +1,8 @@
 //! Records of history: events, audit records, and remembered answers to requests with an idempotency key.
 
 use gpuaas_model::{
-    ActorType, AuditAction, AuditResult, CorrelationId, EventKind, Principal, ProjectId, ServiceAccountId, StreamName,
-    Timestamp, TokenId, WorkloadId,
+    ActorType, AuditAction, AuditResult, CorrelationId, EventKind, Principal, ProjectId, Role, ServiceAccountId,
+    StreamName, Timestamp, TokenId, WorkloadId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,11 +53,14 @@ pub struct ActorToken {
     /// The service account that holds the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountId>,
+    /// The role of the token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
 }
 
 impl From<&Principal> for ActorToken {
     fn from(principal: &Principal) -> Self {
-        Self { token: principal.token, service_account: principal.service_account }
+        Self { token: principal.token, service_account: principal.service_account, role: Some(principal.role) }
     }
 }
 

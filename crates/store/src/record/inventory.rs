@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use gpuaas_model::{
-    AllocationId, AllocationState, ArtifactId, Code, Connectivity, EnrollmentId, Name, NodeId, NodeState, ProjectId,
-    Timestamp, VerifiedBy,
+    AllocationId, AllocationState, ArtifactId, Code, Connectivity, EnrollmentId, Name, NodeId, NodeState, OperationId,
+    ProjectId, Timestamp, VerifiedBy,
 };
-use gpuaas_wire::task::{HostFacts, MachineFacts, PreflightReport, TaskSupport};
+use gpuaas_wire::task::{Finding, HostFacts, MachineFacts, TaskSupport};
 use serde::{Deserialize, Serialize};
 
 /// A tenant's project.
@@ -65,8 +65,8 @@ pub struct NodeRecord {
     /// The machine's hardware from its newest inspection.
     #[serde(default)]
     pub machine: Option<MachineFacts>,
-    /// The result of the newest preflight.
-    pub preflight: Option<PreflightReport>,
+    /// The result of the newest preflight, and earlier findings of checks that it did not run.
+    pub preflight: Option<NodePreflight>,
     /// When the node was last inspected; absent if the next inspection is due.
     #[serde(default)]
     pub inspected_at: Option<Timestamp>,
@@ -81,6 +81,36 @@ pub struct NodeRecord {
     pub deleted_at: Option<Timestamp>,
     /// Raised by every change of this row; used for compare-and-swap.
     pub generation: u64,
+}
+
+/// What is known of a node's fitness for an app.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodePreflight {
+    /// Number of checks that passed in the newest preflight.
+    pub passed: u32,
+    /// Checks that did not pass, blocking ones first.
+    pub findings: Vec<NodeFinding>,
+}
+
+/// A finding, with its source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeFinding {
+    /// The finding as the node reported it.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// When and by what it was found; absent in rows of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Found>,
+}
+
+/// When and by what a finding was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// When the report arrived.
+    pub at: Timestamp,
+    /// The operation whose preflight found it, with the name of its workload; absent for an inspection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<(OperationId, Name)>,
 }
 
 /// A machine that a tenant has returned.

@@ -35,6 +35,9 @@ pub struct OperationRecord {
     pub generation: u64,
     /// The operation that it resumes or repairs.
     pub resumes: Option<OperationId>,
+    /// The later operation that took its place, if it is `failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<OperationId>,
     /// Whether cancellation was requested.
     pub cancel_requested: bool,
     /// The reason of a failure.
@@ -70,6 +73,9 @@ pub struct StepRecord {
     pub state: StepState,
     /// Number of attempts begun.
     pub attempts: u32,
+    /// Number of those that were interrupted.
+    #[serde(default)]
+    pub interruptions: u32,
     /// The earliest start of the next attempt, during backoff.
     pub not_before: Option<Timestamp>,
     /// The task of the current attempt, for steps that run on a node.

@@ -69,7 +69,19 @@ enum StoredScope {
 impl From<StepSpec> for StoredStep {
     fn from(step: StepSpec) -> Self {
         // Without `..`: a field that the planner adds does not compile until rows have a place for it.
-        let StepSpec { key, phase, member, action, needs, after, begins, ends, deadline_ms, retry, scope } = step;
+        let StepSpec {
+            key,
+            phase,
+            member,
+            action,
+            needs,
+            after,
+            on_first_start: begins,
+            on_success: ends,
+            deadline_ms,
+            retry,
+            scope,
+        } = step;
         let action = match action {
             StepAction::NodeTask { node, task } => StoredAction::NodeTask { node, task },
             StepAction::ClusterCall { call } => StoredAction::ClusterCall { call },
@@ -111,7 +123,19 @@ impl From<StoredStep> for StepSpec {
         };
         let StoredRetry { attempts_max, base_ms, cap_ms } = retry;
         let retry = Retry { attempts_max, base_ms, cap_ms };
-        Self { key, phase, member, action, needs, after, begins, ends, deadline_ms, retry, scope }
+        Self {
+            key,
+            phase,
+            member,
+            action,
+            needs,
+            after,
+            on_first_start: begins,
+            on_success: ends,
+            deadline_ms,
+            retry,
+            scope,
+        }
     }
 }
 

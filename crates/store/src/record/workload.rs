@@ -7,7 +7,7 @@ use gpuaas_model::{
     ProjectId, Recovery, SecretId, Timestamp, WorkloadId,
 };
 use gpuaas_planner::status::Status;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A deployed app, with its desired and its observed state.
@@ -40,7 +40,6 @@ pub struct WorkloadRecord {
     /// The fault of the workload as a whole; members have their own.
     pub fault: Option<Fault>,
     /// The endpoints for clients.
-    #[serde(alias = "endpoint", deserialize_with = "read_endpoints")]
     pub endpoints: Vec<Endpoint>,
     /// Facts that steps reported, by name.
     pub facts: BTreeMap<String, Value>,
@@ -54,23 +53,6 @@ pub struct WorkloadRecord {
     pub created_at: Timestamp,
     /// When the row last changed.
     pub updated_at: Timestamp,
-}
-
-/// Reads endpoints. Rows of earlier versions have one address or none, of the API.
-fn read_endpoints<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Endpoint>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Stored {
-        Present(Vec<Endpoint>),
-        Earlier(Option<String>),
-    }
-    Ok(match Stored::deserialize(deserializer)? {
-        Stored::Present(endpoints) => endpoints,
-        Stored::Earlier(address) => {
-            let of_api = |address| Endpoint { purpose: Endpoint::API.to_owned(), address, member: None };
-            address.into_iter().map(of_api).collect()
-        }
-    })
 }
 
 impl WorkloadRecord {
@@ -193,27 +175,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    fn workload(endpoints: (&str, Value)) -> WorkloadRecord {
-        let mut row = json!({
-            "id": "0198c0de-7a3b-7c11-9b54-0242ac120008", "project": "0198c0de-7a3b-7c11-9b54-0242ac120001",
-            "name": "train", "app": "rke2", "version": "v1", "intent": {}, "config": {}, "lifecycle": "running",
-            "phase": "ready", "progress": { "completed": 1, "total": 1 }, "health": "healthy", "recovery": "none",
-            "fault": null, "facts": {}, "generation": 1, "observed_generation": 1, "revision": 9,
-            "created_at": 1_790_000_000_000_i64, "updated_at": 1_790_000_000_000_i64,
-        });
-        row[endpoints.0] = endpoints.1;
-        serde_json::from_value(row).expect("it is readable")
-    }
-
-    #[test]
-    fn one_address_of_an_earlier_version_is_the_endpoint_of_the_api() {
-        let row = workload(("endpoint", json!("https://10.0.0.7:6443")));
-        assert_eq!(row.endpoint(Endpoint::API), Some("https://10.0.0.7:6443"));
-        assert_eq!(workload(("endpoint", Value::Null)).endpoints, []);
-        let written = serde_json::to_value(&row).expect("it is writable")["endpoints"].clone();
-        assert_eq!(workload(("endpoints", written)), row);
-    }
 
     #[test]
     fn row_of_a_member_has_the_fields_of_its_place() {

@@ -15,7 +15,6 @@ use crate::{
     enrollment,
     error::StoreError,
     event, history,
-    node::left_machine_column,
     query::{Row, get_count, get_int, get_parsed, get_text},
     record::{
         AccessGrantRecord, AllocationRecord, ArchiveRecord, ArchivedRange, ArtifactRecord, AuthorityRecord,
@@ -23,7 +22,7 @@ use crate::{
         ServiceAccountRecord, SessionRecord, SigningKeyRecord, StepRecord, TaskRecord, TokenRecord, WorkloadRecord,
     },
     record_verifier::RecordProof,
-    sealing::SealingRecord,
+    sealing_record::SealingRecord,
     secret, service_account, signing_key,
     signing_key::StoredSigningKey,
     token,
@@ -205,7 +204,6 @@ fn plain(table: &str, row: &Row) -> Result<(), StoreError> {
             check_column(row, "name", name_column(&of.name, of.id, of.deleted_at))?;
             check_column(row, "state", of.state)?;
             check_column(row, "connectivity", of.connectivity)?;
-            check_column(row, "left_machine_id", left_machine_column(&of))?;
             check_time_column(row, "deleted_at", of.deleted_at.unwrap_or(NOT_DELETED))?;
             check_number_column(row, "generation", of.generation)
         }
@@ -309,6 +307,10 @@ fn history(table: &str, row: &Row) -> Result<(), StoreError> {
             get_parsed::<NodeId>(row, "node_id")?;
             get_count(row, "epoch")?;
             get_int(row, "created_at").map(drop)
+        }
+        "left_machines" => {
+            get_parsed::<NodeId>(row, "node_id")?;
+            get_int(row, "left_at").map(drop)
         }
         "replicas" => check_column(row, "id", row.record::<ReplicaRecord>("doc")?.id),
         "sessions" => check_column(row, "node_id", row.record::<SessionRecord>("doc")?.node),

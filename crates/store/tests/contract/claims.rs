@@ -4,12 +4,12 @@ use gpuaas_model::{AllocationState, MemberPlace, MemberState, MemberStateName, O
 use gpuaas_store::{AllocationRecord, MemberRecord, OperationRecord, StoreError};
 
 use super::{
+    database::{Database, run_concurrently},
     given,
-    world::{World, run_concurrently},
 };
 
-pub(crate) async fn node_has_one_open_allocation_and_is_free_after_its_release(world: World) {
-    let store = world.open().await;
+pub(crate) async fn node_has_one_open_allocation_and_is_free_after_its_release(database: Database) {
+    let store = database.open().await;
     let (project, node, first) = given::allocated_node(&store, "gpu-1").await;
     let second = given::allocation(&project, &node);
     let mut tx = store.begin().await.unwrap();
@@ -23,8 +23,8 @@ pub(crate) async fn node_has_one_open_allocation_and_is_free_after_its_release(w
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn the_database_itself_refuses_a_second_open_allocation_of_a_node(world: World) {
-    let store = world.open().await;
+pub(crate) async fn the_database_itself_refuses_a_second_open_allocation_of_a_node(database: Database) {
+    let store = database.open().await;
     given::allocated_node(&store, "gpu-1").await;
     let copy = |id: &str, state: &str| {
         format!(
@@ -32,13 +32,13 @@ pub(crate) async fn the_database_itself_refuses_a_second_open_allocation_of_a_no
              select '{id}', project_id, node_id, '{state}', 1, doc from allocations limit 1"
         )
     };
-    world.sql(&copy("a", "requested")).await.expect_err("the node has two open allocations");
-    world.sql(&copy("b", "release_failed")).await.expect_err("an allocation whose release failed is still open");
-    world.sql(&copy("c", "released")).await.expect("a released allocation is not open");
+    database.sql(&copy("a", "requested")).await.expect_err("the node has two open allocations");
+    database.sql(&copy("b", "release_failed")).await.expect_err("an allocation whose release failed is still open");
+    database.sql(&copy("c", "released")).await.expect("a released allocation is not open");
 }
 
-pub(crate) async fn an_allocation_carries_one_member_and_the_refusal_names_the_workload(world: World) {
-    let store = world.open().await;
+pub(crate) async fn an_allocation_carries_one_member_and_the_refusal_names_the_workload(database: Database) {
+    let store = database.open().await;
     let (project, _, allocation) = given::allocated_node(&store, "gpu-1").await;
     let (train, serve) = (given::workload(&project, "train"), given::workload(&project, "serve"));
     let first = given::member(&train, &allocation);
@@ -61,8 +61,8 @@ pub(crate) async fn an_allocation_carries_one_member_and_the_refusal_names_the_w
     assert_eq!(user, Some((serve.id, serve.name)));
 }
 
-pub(crate) async fn members_on_external_machines_have_neither_allocation_nor_node(world: World) {
-    let store = world.open().await;
+pub(crate) async fn members_on_external_machines_have_neither_allocation_nor_node(database: Database) {
+    let store = database.open().await;
     let (project, node, allocation) = given::allocated_node(&store, "gpu-1").await;
     let train = given::workload(&project, "train");
     let on = |place| MemberRecord { place, ..given::member(&train, &allocation) };
@@ -84,11 +84,14 @@ pub(crate) async fn members_on_external_machines_have_neither_allocation_nor_nod
     tx.commit().await.unwrap();
     let mut dumped = Vec::new();
     store.dump(&mut dumped).await.expect("null columns are dumped");
-    assert_eq!(world.number("select count(*) from members where allocation_id is null and node_id is null").await, 2);
+    assert_eq!(
+        database.number("select count(*) from members where allocation_id is null and node_id is null").await,
+        2
+    );
 }
 
-pub(crate) async fn the_database_itself_refuses_a_second_member_on_an_allocation(world: World) {
-    let store = world.open().await;
+pub(crate) async fn the_database_itself_refuses_a_second_member_on_an_allocation(database: Database) {
+    let store = database.open().await;
     let (project, _, allocation) = given::allocated_node(&store, "gpu-1").await;
     let train = given::workload(&project, "train");
     let mut tx = store.begin().await.unwrap();
@@ -97,11 +100,11 @@ pub(crate) async fn the_database_itself_refuses_a_second_member_on_an_allocation
     tx.commit().await.unwrap();
     let copy = "insert into members (id, workload_id, position, allocation_id, node_id, state, doc) \
                 select 'x', workload_id, 9, allocation_id, node_id, 'failed', doc from members limit 1";
-    world.sql(copy).await.expect_err("an allocation has two members");
+    database.sql(copy).await.expect_err("an allocation has two members");
 }
 
-pub(crate) async fn a_workload_has_one_open_operation_and_the_refusal_names_it(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_workload_has_one_open_operation_and_the_refusal_names_it(database: Database) {
+    let store = database.open().await;
     let (_, train) = given::workload_in_project(&store, "train").await;
     let first = given::operation(&train);
     let second = given::operation(&train);
@@ -127,19 +130,19 @@ pub(crate) async fn a_workload_has_one_open_operation_and_the_refusal_names_it(w
     assert_eq!(steps.iter().map(|step| step.position).collect::<Vec<_>>(), [0, 1]);
 }
 
-pub(crate) async fn the_database_itself_refuses_a_second_open_operation_of_a_workload(world: World) {
-    let store = world.open().await;
+pub(crate) async fn the_database_itself_refuses_a_second_open_operation_of_a_workload(database: Database) {
+    let store = database.open().await;
     let (_, train) = given::workload_in_project(&store, "train").await;
     let mut tx = store.begin().await.unwrap();
     tx.insert_operation(&given::operation(&train), &[]).await.unwrap();
     tx.commit().await.unwrap();
     let copy = "insert into operations (id, workload_id, project_id, state, is_open, doc) \
                 select 'x', workload_id, project_id, state, is_open, doc from operations limit 1";
-    world.sql(copy).await.expect_err("the workload has two open operations");
+    database.sql(copy).await.expect_err("the workload has two open operations");
 }
 
-pub(crate) async fn one_of_many_concurrent_allocations_of_a_node_succeeds(world: World) {
-    let (one, other) = (world.open().await, world.open().await);
+pub(crate) async fn one_of_many_concurrent_allocations_of_a_node_succeeds(database: Database) {
+    let (one, other) = (database.open().await, database.open().await);
     let (project, node) = (given::project("ada"), given::node("gpu-1"));
     let mut tx = one.begin().await.unwrap();
     tx.insert_project(&project).await.unwrap();
@@ -159,8 +162,8 @@ pub(crate) async fn one_of_many_concurrent_allocations_of_a_node_succeeds(world:
     assert_eq!(refused, 9, "{outcomes:?}");
 }
 
-pub(crate) async fn one_of_many_concurrent_operations_of_a_workload_is_accepted(world: World) {
-    let (one, other) = (world.open().await, world.open().await);
+pub(crate) async fn one_of_many_concurrent_operations_of_a_workload_is_accepted(database: Database) {
+    let (one, other) = (database.open().await, database.open().await);
     let (_, train) = given::workload_in_project(&one, "train").await;
     let outcomes = run_concurrently(10, |index| {
         let store = if index % 2 == 0 { one.clone() } else { other.clone() };
@@ -174,11 +177,11 @@ pub(crate) async fn one_of_many_concurrent_operations_of_a_workload_is_accepted(
     .await;
     let in_progress = |outcome: &&Result<(), _>| matches!(outcome, Err(StoreError::OperationInProgress { .. }));
     assert_eq!(outcomes.iter().filter(in_progress).count(), 9, "{outcomes:?}");
-    assert_eq!(world.number("select count(*) from steps").await, 1);
+    assert_eq!(database.number("select count(*) from steps").await, 1);
 }
 
-pub(crate) async fn members_keep_the_order_of_their_placement(world: World) {
-    let store = world.open().await;
+pub(crate) async fn members_keep_the_order_of_their_placement(database: Database) {
+    let store = database.open().await;
     let (project, _, first) = given::allocated_node(&store, "gpu-1").await;
     let (_, _, second) = given::allocated_node(&store, "gpu-2").await;
     let train = given::workload(&project, "train");

@@ -2,7 +2,7 @@
 
 use gpuaas_store::Store;
 
-use super::world::World;
+use super::database::Database;
 
 /// Nullable columns, one of each type. The test adds them to every table, in addition to those that migrations created.
 const NULLABLE: [(&str, &str); 3] = [("more_text", "text"), ("more_int", "bigint"), ("more_blob", "blob")];
@@ -19,8 +19,8 @@ fn tables() -> impl Iterator<Item = &'static str> {
     Store::dumped_tables().filter_map(|(table, is_dumped)| is_dumped.then_some(table))
 }
 
-async fn columns(world: &World, table: &str) -> Vec<Column> {
-    let sql = match world.is_shared() {
+async fn columns(database: &Database, table: &str) -> Vec<Column> {
+    let sql = match database.is_shared() {
         true => format!(
             "select column_name || ' ' || data_type || ' ' || is_nullable from information_schema.columns \
              where table_schema = 'public' and table_name = '{table}' order by ordinal_position"
@@ -31,7 +31,7 @@ async fn columns(world: &World, table: &str) -> Vec<Column> {
              from pragma_table_info('{table}')"
         ),
     };
-    let found = world.texts(&sql).await;
+    let found = database.texts(&sql).await;
     let parts = found.iter().map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
     parts
         .map(|parts| Column { name: parts[0].clone(), kind: parts[1].clone(), is_nullable: parts[2] == "YES" })
@@ -39,19 +39,19 @@ async fn columns(world: &World, table: &str) -> Vec<Column> {
 }
 
 /// Opens the store after adding the nullable columns to every table.
-async fn widened(world: &World) -> Store {
-    world.open().await.close().await;
+async fn widened(database: &Database) -> Store {
+    database.open().await.close().await;
     for table in tables() {
         for (name, kind) in NULLABLE {
-            let kind = if world.is_shared() { kind.replace("blob", "bytea") } else { kind.to_owned() };
-            world.sql(&format!("alter table {table} add column {name} {kind}")).await.unwrap();
+            let kind = if database.is_shared() { kind.replace("blob", "bytea") } else { kind.to_owned() };
+            database.sql(&format!("alter table {table} add column {name} {kind}")).await.unwrap();
         }
     }
-    world.open().await
+    database.open().await
 }
 
 /// A value of a column, as SQL. All texts are equal, so that rows satisfy references to other tables.
-fn literal(world: &World, column: &Column, is_full: bool) -> String {
+fn literal(database: &Database, column: &Column, is_full: bool) -> String {
     match (column.kind.as_str(), is_full) {
         (_, false) if column.is_nullable => "null".to_owned(),
         ("bigint", true) => LARGE.to_string(),
@@ -60,15 +60,15 @@ fn literal(world: &World, column: &Column, is_full: bool) -> String {
         ("text", false) => "''".to_owned(),
         (_, is_full) => {
             let bytes = if is_full { "00ff0a22" } else { "" };
-            if world.is_shared() { format!("'\\x{bytes}'") } else { format!("x'{bytes}'") }
+            if database.is_shared() { format!("'\\x{bytes}'") } else { format!("x'{bytes}'") }
         }
     }
 }
 
 /// All rows of a table as texts, without the columns that a restore changes.
-async fn rows(world: &World, table: &str) -> Vec<String> {
+async fn rows(database: &Database, table: &str) -> Vec<String> {
     let changed = |name: &str| table == "leases" && matches!(name, "fence" | "expires_at");
-    let columns = columns(world, table).await;
+    let columns = columns(database, table).await;
     let texts = columns.iter().filter(|column| !changed(&column.name)).map(|Column { name, kind, .. }| {
         let text = match kind.as_str() {
             "text" => name.clone(),
@@ -82,20 +82,20 @@ async fn rows(world: &World, table: &str) -> Vec<String> {
     let texts = texts.collect::<Vec<_>>().join(" || '|' || ");
     let of_restore =
         if table == "settings" { " where name not in ('restore.unfinished', 'history.generation')" } else { "" };
-    let mut rows = world.texts(&format!("select {texts} from {table}{of_restore}")).await;
+    let mut rows = database.texts(&format!("select {texts} from {table}{of_restore}")).await;
     rows.sort();
     rows
 }
 
-async fn all_rows(world: &World) -> Vec<(&'static str, Vec<String>)> {
+async fn all_rows(database: &Database) -> Vec<(&'static str, Vec<String>)> {
     let mut all = Vec::new();
     for table in tables() {
-        all.push((table, rows(world, table).await));
+        all.push((table, rows(database, table).await));
     }
     all
 }
 
-async fn restored(rows: &[u8], into: &World) -> Vec<u8> {
+async fn restored(rows: &[u8], into: &Database) -> Vec<u8> {
     let store = widened(into).await;
     store.restore(&mut &rows[..]).await.unwrap();
     let mut again = Vec::new();
@@ -104,27 +104,27 @@ async fn restored(rows: &[u8], into: &World) -> Vec<u8> {
     again
 }
 
-pub(crate) async fn every_column_survives_dump_and_restore_on_both_databases(world: World) {
-    let store = widened(&world).await;
+pub(crate) async fn every_column_survives_dump_and_restore_on_both_databases(database: Database) {
+    let store = widened(&database).await;
     for table in tables() {
-        let columns = columns(&world, table).await;
+        let columns = columns(&database, table).await;
         assert!(columns.iter().filter(|column| column.is_nullable).count() >= NULLABLE.len(), "{table}");
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         for is_full in [true, false] {
-            let values: Vec<String> = columns.iter().map(|column| literal(&world, column, is_full)).collect();
+            let values: Vec<String> = columns.iter().map(|column| literal(&database, column, is_full)).collect();
             let sql = format!("insert into {table} ({}) values ({})", names.join(", "), values.join(", "));
-            world.sql(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            database.sql(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         }
     }
-    let expected = all_rows(&world).await;
+    let expected = all_rows(&database).await;
     assert!(expected.iter().all(|(_, rows)| rows.len() == 2 && rows.concat().contains("<null>")), "{expected:#?}");
     let mut dumped = Vec::new();
     store.dump(&mut dumped).await.unwrap();
     store.close().await;
-    for other in [World::sqlite().await, World::postgres().await] {
+    for other in [Database::sqlite().await, Database::postgres().await] {
         let again = restored(&dumped, &other).await;
         assert_eq!(all_rows(&other).await, expected);
-        let back = if world.is_shared() { World::postgres().await } else { World::sqlite().await };
+        let back = if database.is_shared() { Database::postgres().await } else { Database::sqlite().await };
         // The first restore added rows about itself, with which a second restore would conflict.
         let again = String::from_utf8(again).unwrap();
         let (lines, mark): (Vec<_>, Vec<_>) = again
@@ -139,8 +139,8 @@ pub(crate) async fn every_column_survives_dump_and_restore_on_both_databases(wor
     }
 }
 
-pub(crate) async fn a_value_of_another_type_than_its_column_is_refused(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_value_of_another_type_than_its_column_is_refused(database: Database) {
+    let store = database.open().await;
     let dump = |row: &str| {
         let newest = Store::newest_schema();
         format!(
@@ -162,16 +162,17 @@ pub(crate) async fn a_value_of_another_type_than_its_column_is_refused(world: Wo
     store.restore(&mut dump("[\"platform\",1]").as_bytes()).await.expect("refused dumps left no rows");
 }
 
-pub(crate) async fn restore_target_is_inspected_without_changes(world: World) {
-    let options = gpuaas_store::StoreOptions { url: world.url.clone() };
+pub(crate) async fn restore_target_is_inspected_without_changes(database: Database) {
+    let options = gpuaas_store::StoreOptions { url: database.url.clone() };
     let inspect = async || Store::inspect_restore_target(&options).await.unwrap();
-    let is_there = || world.is_shared() || std::path::Path::new(world.url.trim_start_matches("sqlite://")).exists();
+    let is_there =
+        || database.is_shared() || std::path::Path::new(database.url.trim_start_matches("sqlite://")).exists();
     assert_eq!(inspect().await, gpuaas_store::RestoreTarget::default());
-    assert!(world.is_shared() || !is_there(), "the inspection created the file");
-    if world.is_shared() {
-        assert_eq!(world.number(world.tables()).await, 0, "the inspection created the schema");
+    assert!(database.is_shared() || !is_there(), "the inspection created the file");
+    if database.is_shared() {
+        assert_eq!(database.number(database.tables()).await, 0, "the inspection created the schema");
     }
-    let store = world.open().await;
+    let store = database.open().await;
     assert_eq!(inspect().await, gpuaas_store::RestoreTarget::default(), "a schema without rows is empty");
     let mut tx = store.begin().await.unwrap();
     tx.put_setting_if_absent(gpuaas_store::RESTORE_ID, b"this one").await.unwrap();
@@ -180,18 +181,18 @@ pub(crate) async fn restore_target_is_inspected_without_changes(world: World) {
     assert_eq!((found.rows_in, found.restore_id.as_deref()), (Some("settings"), Some("this one")));
 }
 
-pub(crate) async fn failed_fill_leaves_no_schema_and_a_successful_one_changes_no_row(world: World) {
-    let source = World::sqlite().await;
+pub(crate) async fn failed_fill_leaves_no_schema_and_a_successful_one_changes_no_row(database: Database) {
+    let source = Database::sqlite().await;
     let store = source.open().await;
     super::given::allocated_node(&store, "gpu-1").await;
     let mut dumped = Vec::new();
     store.dump(&mut dumped).await.unwrap();
     store.close().await;
-    let (options, clock) = (gpuaas_store::StoreOptions { url: world.url.clone() }, world.clock());
+    let (options, clock) = (gpuaas_store::StoreOptions { url: database.url.clone() }, database.clock());
     let torn = &dumped[..dumped.len() - 20];
     Store::fill(&options, clock.clone(), &mut &torn[..]).await.expect_err("the dump is incomplete");
-    assert_eq!(world.number(world.tables()).await, 0, "a part of the failed fill was committed");
+    assert_eq!(database.number(database.tables()).await, 0, "a part of the failed fill was committed");
     Store::fill(&options, clock, &mut &dumped[..]).await.unwrap();
-    assert_eq!(all_rows(&world).await, all_rows(&source).await);
-    assert_eq!(world.number("select count(*) from settings where name = 'restore.unfinished'").await, 0);
+    assert_eq!(all_rows(&database).await, all_rows(&source).await);
+    assert_eq!(database.number("select count(*) from settings where name = 'restore.unfinished'").await, 0);
 }

@@ -1,9 +1,9 @@
 //! The store's counters of its own work.
 
-use super::{given, world::World};
+use super::{database::Database, given};
 
-pub(crate) async fn committed_changes_are_counted_and_dropped_ones_are_not(world: World) {
-    let store = world.open().await;
+pub(crate) async fn committed_changes_are_counted_and_dropped_ones_are_not(database: Database) {
+    let store = database.open().await;
     let before = store.counts();
     let mut tx = store.begin().await.unwrap();
     tx.insert_project(&given::project("kept")).await.unwrap();

@@ -6,26 +6,26 @@ use gpuaas_model::StreamName;
 use gpuaas_store::{Page, StoreError};
 
 use super::{
+    database::{Database, run_concurrently},
     given,
-    world::{World, run_concurrently},
 };
 
-pub(crate) async fn a_change_dropped_before_its_commit_leaves_nothing(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_change_dropped_before_its_commit_leaves_nothing(database: Database) {
+    let store = database.open().await;
     let mut tx = store.begin().await.unwrap();
     tx.insert_project(&given::project("ada")).await.unwrap();
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
     tx.append_audit(&given::audit("project/ada")).await.unwrap();
     drop(tx);
-    let again = world.open().await;
+    let again = database.open().await;
     assert_eq!(again.read().await.unwrap().projects(None, &Page::default()).await.unwrap(), []);
     for table in ["projects", "events", "audit", "streams"] {
-        assert_eq!(world.number(&format!("select count(*) from {table}")).await, 0, "{table}");
+        assert_eq!(database.number(&format!("select count(*) from {table}")).await, 0, "{table}");
     }
 }
 
-pub(crate) async fn change_cancelled_during_a_statement_leaves_nothing_and_blocks_no_other(world: World) {
-    let store = world.open().await;
+pub(crate) async fn change_cancelled_during_a_statement_leaves_nothing_and_blocks_no_other(database: Database) {
+    let store = database.open().await;
     for polls in 0..6 {
         let mut tx = store.begin().await.unwrap();
         let project = given::project("ada");
@@ -46,8 +46,8 @@ pub(crate) async fn change_cancelled_during_a_statement_leaves_nothing_and_block
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn a_change_with_a_failed_statement_does_not_commit(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_change_with_a_failed_statement_does_not_commit(database: Database) {
+    let store = database.open().await;
     let (project, node) = (given::project("ada"), given::node("gpu-1"));
     let mut changes = store.changes();
     let mut tx = store.begin().await.unwrap();
@@ -60,8 +60,8 @@ pub(crate) async fn a_change_with_a_failed_statement_does_not_commit(world: Worl
     assert!(changes.try_recv().is_err());
 }
 
-pub(crate) async fn committed_rows_survive_reopening(world: World) {
-    let store = world.open().await;
+pub(crate) async fn committed_rows_survive_reopening(database: Database) {
+    let store = database.open().await;
     run_concurrently(4, |index| {
         let store = store.clone();
         async move {
@@ -72,12 +72,12 @@ pub(crate) async fn committed_rows_survive_reopening(world: World) {
     })
     .await;
     drop(store);
-    let mut reader = world.open().await.read().await.unwrap();
+    let mut reader = database.open().await.read().await.unwrap();
     assert_eq!(reader.nodes(&Default::default()).await.unwrap().len(), 4);
 }
 
-pub(crate) async fn reader_sees_one_snapshot(world: World) {
-    let store = world.open().await;
+pub(crate) async fn reader_sees_one_snapshot(database: Database) {
+    let store = database.open().await;
     let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let mut before = store.read().await.unwrap();
     assert_eq!(before.node(node.id).await.unwrap(), node);
@@ -91,8 +91,8 @@ pub(crate) async fn reader_sees_one_snapshot(world: World) {
     assert_eq!(after.node(node.id).await.unwrap(), next);
 }
 
-pub(crate) async fn single_statement_reader_sees_the_latest_commit_and_reads_once(world: World) {
-    let store = world.open().await;
+pub(crate) async fn single_statement_reader_sees_the_latest_commit_and_reads_once(database: Database) {
+    let store = database.open().await;
     let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let mut reader = store.read_once().await.unwrap();
     let mut tx = store.begin().await.unwrap();

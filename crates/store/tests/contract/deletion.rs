@@ -6,13 +6,13 @@ use gpuaas_model::{AllocationState, Connectivity, Lifecycle, NodeState, ProjectI
 use gpuaas_store::{AllocationRecord, NodeFilter, NodeRecord, Page, StoreError, TokenRecord, WorkloadRecord};
 
 use super::{
+    database::{Database, NOW},
     dumps::token,
     given,
-    world::{NOW, World},
 };
 
-pub(crate) async fn deleted_node_gives_back_its_name_and_keeps_its_history(world: World) {
-    let store = world.open().await;
+pub(crate) async fn deleted_node_gives_back_its_name_and_keeps_its_history(database: Database) {
+    let store = database.open().await;
     let (_, node, allocation) = given::allocated_node(&store, "gpu-1").await;
     let mut tx = store.begin().await.unwrap();
     let gone = NodeRecord { state: NodeState::Retired, deleted_at: Some(NOW), ..node.clone() };
@@ -40,8 +40,8 @@ pub(crate) async fn deleted_node_gives_back_its_name_and_keeps_its_history(world
     store.read_every_row().await.unwrap();
 }
 
-pub(crate) async fn deleted_project_gives_back_its_name(world: World) {
-    let store = world.open().await;
+pub(crate) async fn deleted_project_gives_back_its_name(database: Database) {
+    let store = database.open().await;
     let project = given::project("ml");
     let mut tx = store.begin().await.unwrap();
     tx.insert_project(&project).await.unwrap();
@@ -59,8 +59,8 @@ pub(crate) async fn deleted_project_gives_back_its_name(world: World) {
     store.read_every_row().await.unwrap();
 }
 
-pub(crate) async fn contents_of_a_project_are_what_it_still_uses(world: World) {
-    let store = world.open().await;
+pub(crate) async fn contents_of_a_project_are_what_it_still_uses(database: Database) {
+    let store = database.open().await;
     let (project, node, held) = given::allocated_node(&store, "gpu-1").await;
     let workload = given::workload(&project, "train");
     let other = given::project("other");

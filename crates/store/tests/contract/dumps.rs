@@ -6,8 +6,8 @@ use gpuaas_model::{ReplicaId, Role, StreamName, TokenId};
 use gpuaas_store::{DumpError, Page, ServiceAccountRecord, Store, TokenRecord};
 
 use super::{
+    database::{Database, NOW},
     given,
-    world::{NOW, World},
 };
 
 pub(crate) fn token() -> TokenRecord {
@@ -46,11 +46,11 @@ async fn dumped(store: &Store) -> Vec<u8> {
     rows
 }
 
-pub(crate) async fn dump_is_restored_completely_on_both_databases(world: World) {
-    let store = world.open().await;
+pub(crate) async fn dump_is_restored_completely_on_both_databases(database: Database) {
+    let store = database.open().await;
     let account = filled(&store).await;
     let rows = dumped(&store).await;
-    for other in [World::sqlite().await, World::postgres().await] {
+    for other in [Database::sqlite().await, Database::postgres().await] {
         let restored = other.open().await;
         let count = restored.restore(&mut &rows[..]).await.unwrap();
         assert_eq!(
@@ -75,11 +75,11 @@ pub(crate) async fn dump_is_restored_completely_on_both_databases(world: World) 
     }
 }
 
-pub(crate) async fn restored_leases_are_expired_with_raised_fences(world: World) {
-    let store = world.open().await;
+pub(crate) async fn restored_leases_are_expired_with_raised_fences(database: Database) {
+    let store = database.open().await;
     filled(&store).await;
     let rows = dumped(&store).await;
-    let other = World::sqlite().await;
+    let other = Database::sqlite().await;
     let restored = other.open().await;
     restored.restore(&mut &rows[..]).await.unwrap();
     let holder = ReplicaId::from_uuid(given::uuid());
@@ -87,13 +87,13 @@ pub(crate) async fn restored_leases_are_expired_with_raised_fences(world: World)
     assert!(taken.fence > 1_000_000, "the fence must exceed all fences since the dump: {}", taken.fence);
 }
 
-pub(crate) async fn second_restore_raises_fences_above_the_first(world: World) {
-    let store = world.open().await;
+pub(crate) async fn second_restore_raises_fences_above_the_first(database: Database) {
+    let store = database.open().await;
     filled(&store).await;
     let rows = dumped(&store).await;
     let mut highest = 0;
     for hours_later in [0, 1] {
-        let other = World::sqlite().await;
+        let other = Database::sqlite().await;
         other.advance_clock(hours_later * 3_600_000);
         let restored = other.open().await;
         restored.restore(&mut &rows[..]).await.unwrap();
@@ -108,8 +108,8 @@ pub(crate) async fn second_restore_raises_fences_above_the_first(world: World) {
     }
 }
 
-pub(crate) async fn incomplete_or_malformed_dump_changes_nothing(world: World) {
-    let store = world.open().await;
+pub(crate) async fn incomplete_or_malformed_dump_changes_nothing(database: Database) {
+    let store = database.open().await;
     filled(&store).await;
     let rows = dumped(&store).await;
     let text = String::from_utf8(rows.clone()).unwrap();
@@ -123,7 +123,7 @@ pub(crate) async fn incomplete_or_malformed_dump_changes_nothing(world: World) {
         text.replacen("\"name\":\"settings\"", "\"name\":\"sqlite_master\"", 1),
         text.replacen("\"columns\":[\"", "\"columns\":[\"x) values (1); drop table nodes; --", 1),
     ];
-    let empty = World::sqlite().await.open().await;
+    let empty = Database::sqlite().await.open().await;
     for case in cases {
         let refused = empty.restore(&mut case.as_bytes()).await.expect_err("the dump is malformed");
         assert!(matches!(refused, DumpError::Malformed { .. }), "{refused}");
@@ -136,11 +136,11 @@ pub(crate) async fn incomplete_or_malformed_dump_changes_nothing(world: World) {
     empty.restore(&mut &rows[..]).await.expect("refused dumps left no rows");
 }
 
-pub(crate) async fn every_table_is_listed_as_dumped_or_not(world: World) {
-    drop(world.open().await);
+pub(crate) async fn every_table_is_listed_as_dumped_or_not(database: Database) {
+    drop(database.open().await);
     for (table, _) in Store::dumped_tables() {
-        world.number(&format!("select count(*) from {table}")).await;
+        database.number(&format!("select count(*) from {table}")).await;
     }
-    let tables = world.number(world.tables()).await;
+    let tables = database.number(database.tables()).await;
     assert_eq!(usize::try_from(tables).unwrap(), Store::dumped_tables().count(), "a table is missing from both lists");
 }

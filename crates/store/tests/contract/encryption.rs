@@ -4,7 +4,7 @@ use rcgen::{CertificateParams, KeyPair};
 
 use gpuaas_postgres_server::Server;
 
-use super::world::World;
+use super::database::Database;
 
 /// A loopback address derived from the process ID, which no other process is likely to use, so that no free port has to be found.
 fn address() -> String {
@@ -37,13 +37,13 @@ async fn server_connection_uses_tls_and_requires_the_trusted_certificate() {
     let name = database.trim_start_matches("postgres:///").split('?').next().unwrap();
     let at = |root: &std::path::Path| {
         let root = root.display();
-        World::at(format!("postgres://gpuaas@{address}/{name}?sslmode=verify-full&sslrootcert={root}"), None)
+        Database::at(format!("postgres://gpuaas@{address}/{name}?sslmode=verify-full&sslrootcert={root}"), None)
     };
-    let world = at(&right);
-    world.open().await;
+    let database = at(&right);
+    database.open().await;
     let in_the_clear = "select count(*) from pg_stat_ssl join pg_stat_activity using (pid) \
                         where datname = current_database() and not ssl";
-    assert_eq!(world.number(in_the_clear).await, 0);
+    assert_eq!(database.number(in_the_clear).await, 0);
     let refused = at(&wrong).try_open().await.err().expect("an untrusted certificate is refused").to_string();
     assert!(refused.contains("certificate"), "{refused}");
 }

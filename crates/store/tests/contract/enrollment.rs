@@ -6,8 +6,8 @@ use gpuaas_model::{NodeId, Timestamp};
 use gpuaas_store::{EnrollmentRecord, EnrollmentRefusal, EnrollmentTerms, NodeKeyRecord, Store, StoreError};
 
 use super::{
+    database::{Database, NOW, run_concurrently},
     given,
-    world::{NOW, World, run_concurrently},
 };
 
 async fn redeem(store: &Store, sha256: &str, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
@@ -33,15 +33,15 @@ async fn issue_enrollment(store: &Store) -> EnrollmentRecord {
     enrollment
 }
 
-pub(crate) async fn a_token_works_once(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_token_works_once(database: Database) {
+    let store = database.open().await;
     let token = issue_enrollment(&store).await;
     redeem(&store, &token.sha256, token.node, NOW).await.unwrap();
     assert_refused(redeem(&store, &token.sha256, token.node, NOW).await, EnrollmentRefusal::Used);
 }
 
-pub(crate) async fn one_of_two_concurrent_redemptions_succeeds(world: World) {
-    let stores = [world.open().await, world.open().await];
+pub(crate) async fn one_of_two_concurrent_redemptions_succeeds(database: Database) {
+    let stores = [database.open().await, database.open().await];
     let token = issue_enrollment(&stores[0]).await;
     let outcomes = run_concurrently(2, |index| {
         let (store, token) = (stores[index].clone(), token.clone());
@@ -53,8 +53,8 @@ pub(crate) async fn one_of_two_concurrent_redemptions_succeeds(world: World) {
     refused.into_iter().for_each(|outcome| assert_refused(outcome, EnrollmentRefusal::Used));
 }
 
-pub(crate) async fn token_is_refused_if_expired_unknown_or_for_another_node(world: World) {
-    let store = world.open().await;
+pub(crate) async fn token_is_refused_if_expired_unknown_or_for_another_node(database: Database) {
+    let store = database.open().await;
     let token = issue_enrollment(&store).await;
     let other_node = NodeId::from_uuid(given::uuid());
     assert_refused(redeem(&store, &token.sha256, token.node, token.expires_at).await, EnrollmentRefusal::Expired);
@@ -63,8 +63,8 @@ pub(crate) async fn token_is_refused_if_expired_unknown_or_for_another_node(worl
     redeem(&store, &token.sha256, token.node, NOW).await.expect("a refusal does not use up the token");
 }
 
-pub(crate) async fn a_newer_token_of_the_same_node_ends_the_older(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_newer_token_of_the_same_node_ends_the_older(database: Database) {
+    let store = database.open().await;
     let older = issue_enrollment(&store).await;
     let later = NOW.plus(Duration::from_secs(60));
     let newer = EnrollmentRecord {
@@ -80,8 +80,8 @@ pub(crate) async fn a_newer_token_of_the_same_node_ends_the_older(world: World) 
     redeem(&store, &newer.sha256, newer.node, later).await.unwrap();
 }
 
-pub(crate) async fn a_redeemed_token_is_unused_again_when_its_change_is_dropped(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_redeemed_token_is_unused_again_when_its_change_is_dropped(database: Database) {
+    let store = database.open().await;
     let token = issue_enrollment(&store).await;
     let mut tx = store.begin().await.unwrap();
     tx.redeem_enrollment(&token.sha256, token.node, NOW).await.unwrap();
@@ -89,8 +89,8 @@ pub(crate) async fn a_redeemed_token_is_unused_again_when_its_change_is_dropped(
     redeem(&store, &token.sha256, token.node, NOW).await.unwrap();
 }
 
-pub(crate) async fn redemption_returns_the_terms_of_the_token(world: World) {
-    let store = world.open().await;
+pub(crate) async fn redemption_returns_the_terms_of_the_token(database: Database) {
+    let store = database.open().await;
     let plain = issue_enrollment(&store).await;
     let mut tx = store.begin().await.unwrap();
     let terms = tx.redeem_enrollment(&plain.sha256, plain.node, NOW).await.unwrap();
@@ -103,8 +103,8 @@ pub(crate) async fn redemption_returns_the_terms_of_the_token(world: World) {
     assert_eq!(terms, EnrollmentTerms { is_forced: true, reimage_sha256: forced.reimage_sha256 });
 }
 
-pub(crate) async fn key_is_certified_once_and_the_oldest_keys_of_a_node_are_deleted(world: World) {
-    let store = world.open().await;
+pub(crate) async fn key_is_certified_once_and_the_oldest_keys_of_a_node_are_deleted(database: Database) {
+    let store = database.open().await;
     let node = issue_enrollment(&store).await.node;
     let key = |number: i64| NodeKeyRecord {
         sha256: format!("{number:064x}"),

@@ -9,8 +9,8 @@ use gpuaas_model::{ProjectId, StreamName};
 use gpuaas_store::Store;
 
 use super::{
+    database::{Database, run_concurrently},
     given,
-    world::{World, run_concurrently},
 };
 
 async fn append(store: &Store, stream: StreamName) -> u64 {
@@ -25,8 +25,8 @@ async fn numbers(store: &Store, stream: StreamName) -> Vec<u64> {
     events.iter().map(|event| event.sequence).collect()
 }
 
-pub(crate) async fn each_stream_is_numbered_from_one(world: World) {
-    let store = world.open().await;
+pub(crate) async fn each_stream_is_numbered_from_one(database: Database) {
+    let store = database.open().await;
     let project = StreamName::Project(ProjectId::from_uuid(given::uuid()));
     assert_eq!(store.read().await.unwrap().last_sequence(project).await.unwrap(), 0);
     assert_eq!(append(&store, StreamName::Platform).await, 1);
@@ -35,8 +35,8 @@ pub(crate) async fn each_stream_is_numbered_from_one(world: World) {
     assert_eq!(store.read().await.unwrap().last_sequence(StreamName::Platform).await.unwrap(), 2);
 }
 
-pub(crate) async fn a_dropped_change_leaves_no_gap(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_dropped_change_leaves_no_gap(database: Database) {
+    let store = database.open().await;
     append(&store, StreamName::Platform).await;
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.append_event(&given::event(StreamName::Platform)).await.unwrap().sequence, 2);
@@ -45,8 +45,8 @@ pub(crate) async fn a_dropped_change_leaves_no_gap(world: World) {
     assert_eq!(numbers(&store, StreamName::Platform).await, [1, 2]);
 }
 
-pub(crate) async fn many_writers_and_rollbacks_leave_no_gap(world: World) {
-    let stores = [world.open().await, world.open().await];
+pub(crate) async fn many_writers_and_rollbacks_leave_no_gap(database: Database) {
+    let stores = [database.open().await, database.open().await];
     let project = StreamName::Project(ProjectId::from_uuid(given::uuid()));
     let kept: Vec<usize> = run_concurrently(8, |writer| {
         let store = stores[writer % 2].clone();
@@ -76,8 +76,8 @@ pub(crate) async fn many_writers_and_rollbacks_leave_no_gap(world: World) {
     assert_eq!(numbers(&stores[1], project).await, expected);
 }
 
-pub(crate) async fn readers_see_event_numbers_in_order(world: World) {
-    let (writing, reading) = (world.open().await, world.open().await);
+pub(crate) async fn readers_see_event_numbers_in_order(database: Database) {
+    let (writing, reading) = (database.open().await, database.open().await);
     let done = Arc::new(AtomicBool::new(false));
     let watch = tokio::spawn({
         let done = done.clone();
@@ -108,8 +108,8 @@ pub(crate) async fn readers_see_event_numbers_in_order(world: World) {
     assert_eq!(numbers(&writing, StreamName::Platform).await.len(), 60);
 }
 
-pub(crate) async fn events_are_read_in_order_after_a_number(world: World) {
-    let store = world.open().await;
+pub(crate) async fn events_are_read_in_order_after_a_number(database: Database) {
+    let store = database.open().await;
     let written = given::event(StreamName::Platform);
     let mut tx = store.begin().await.unwrap();
     for _ in 0..5 {

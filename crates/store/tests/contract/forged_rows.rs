@@ -4,8 +4,8 @@ use gpuaas_model::{KeyState, Role, TokenId};
 use gpuaas_store::{EnrollmentRefusal, ForgedRow, Page, SigningKeyRecord, StoreError, StoredSigningKey, TokenRecord};
 
 use super::{
+    database::{Database, NOW},
     given,
-    world::{NOW, World},
 };
 
 fn token(role: Role) -> TokenRecord {
@@ -36,8 +36,8 @@ fn key(key_id: &str, state: KeyState) -> StoredSigningKey {
     StoredSigningKey { key, seed: vec![7] }
 }
 
-pub(crate) async fn forged_token_is_ignored_and_reported(world: World) {
-    let store = world.open().await;
+pub(crate) async fn forged_token_is_ignored_and_reported(database: Database) {
+    let store = database.open().await;
     let (admin, viewer, own) = (token(Role::PlatformAdmin), token(Role::Viewer), given::digest());
     let mut tx = store.begin().await.unwrap();
     tx.insert_token(&admin).await.unwrap();
@@ -49,15 +49,15 @@ pub(crate) async fn forged_token_is_ignored_and_reported(world: World) {
     let copied = "insert into tokens (id, sha256, project_id, ends_at, doc, code)";
     let sql =
         format!("{copied} select 'new', '{own}', project_id, ends_at, doc, '' from tokens where id = '{}'", admin.id);
-    world.sql(&sql).await.unwrap();
+    database.sql(&sql).await.unwrap();
     assert!(absent(&own).await, "a row without a code was read");
-    world.sql(&format!("delete from tokens where sha256 = '{own}'")).await.unwrap();
+    database.sql(&format!("delete from tokens where sha256 = '{own}'")).await.unwrap();
     let sql =
         format!("{copied} select 'new', '{own}', project_id, ends_at, doc, code from tokens where id = '{}'", admin.id);
-    world.sql(&sql).await.unwrap();
+    database.sql(&sql).await.unwrap();
     assert!(absent(&own).await, "an admin's record with another digest was read");
     let role = "update tokens set doc = replace(doc, 'viewer', 'platform-admin')";
-    world.sql(&format!("{role} where id = '{}'", viewer.id)).await.unwrap();
+    database.sql(&format!("{role} where id = '{}'", viewer.id)).await.unwrap();
     assert!(absent(&viewer.sha256).await, "a record with a changed role was read");
     assert!(matches!(store.read().await.unwrap().token(viewer.id).await, Err(StoreError::NotFound { .. })));
     assert!(!absent(&admin.sha256).await, "a valid record was not read");
@@ -68,12 +68,12 @@ pub(crate) async fn forged_token_is_ignored_and_reported(world: World) {
         let mut tx = store.begin().await.unwrap();
         tx.insert_token(&kept).await.unwrap();
         tx.commit().await.unwrap();
-        world.sql(&format!("update tokens set {column} = {other} where sha256 = '{}'", kept.sha256)).await.unwrap();
+        database.sql(&format!("update tokens set {column} = {other} where sha256 = '{}'", kept.sha256)).await.unwrap();
         assert!(absent(&kept.sha256).await, "a row whose {column} differs from its record was read");
         let mut tx = store.begin().await.unwrap();
         tx.delete_tokens(NOW).await.expect("no forged row blocks the deletion");
         drop(tx);
-        world.sql(&format!("delete from tokens where sha256 = '{}'", kept.sha256)).await.unwrap();
+        database.sql(&format!("delete from tokens where sha256 = '{}'", kept.sha256)).await.unwrap();
     }
     assert!(!store.read().await.unwrap().all_tokens().await.unwrap().contains(&viewer));
 
@@ -81,8 +81,8 @@ pub(crate) async fn forged_token_is_ignored_and_reported(world: World) {
     assert!(store.forged_rows_refused() >= 4, "{}", store.forged_rows_refused());
 }
 
-pub(crate) async fn altered_service_account_is_refused_and_reported(world: World) {
-    let store = world.open().await;
+pub(crate) async fn altered_service_account_is_refused_and_reported(database: Database) {
+    let store = database.open().await;
     let (ours, _, _) = given::allocated_node(&store, "gpu-1").await;
     let (theirs, _, _) = given::allocated_node(&store, "gpu-2").await;
     let (ours, theirs) = (ours.id, theirs.id);
@@ -105,7 +105,7 @@ pub(crate) async fn altered_service_account_is_refused_and_reported(world: World
             tx.delete_service_account(&account, NOW).await.unwrap();
         }
         tx.commit().await.unwrap();
-        world.sql(&format!("update service_accounts set {change}")).await.unwrap();
+        database.sql(&format!("update service_accounts set {change}")).await.unwrap();
 
         let (mut reported, name) = (store.forged_rows(), given::name(name));
         let mut tx = store.begin().await.unwrap();
@@ -117,40 +117,40 @@ pub(crate) async fn altered_service_account_is_refused_and_reported(world: World
         tx.insert_service_account(&next).await.unwrap_or_else(|error| panic!("{change} blocks the name: {error}"));
         assert_eq!(tx.service_accounts(project, &Page::default()).await.unwrap(), [next], "{change}");
         drop(tx);
-        world.sql("delete from service_accounts").await.unwrap();
+        database.sql("delete from service_accounts").await.unwrap();
     }
 }
 
-pub(crate) async fn forged_signing_key_is_not_in_the_key_set(world: World) {
-    let store = world.open().await;
+pub(crate) async fn forged_signing_key_is_not_in_the_key_set(database: Database) {
+    let store = database.open().await;
     let own = key("own", KeyState::Active);
     let mut tx = store.begin().await.unwrap();
     tx.insert_signing_key(&own).await.unwrap();
     tx.commit().await.unwrap();
     let forged = "insert into signing_keys (key_id, state, version, seed, doc, code) \
                   select 'forged', 'grace', 99, seed, replace(doc, 'own', 'forged'), code from signing_keys";
-    world.sql(forged).await.unwrap();
+    database.sql(forged).await.unwrap();
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.signing_keys().await.unwrap(), [own.clone()]);
     assert_eq!(tx.key_set_version().await.unwrap(), 3, "a forged version does not count");
     assert_eq!(tx.remove_forged_signing_keys().await.unwrap(), 1);
     tx.commit().await.unwrap();
-    assert_eq!(world.number("select count(*) from signing_keys").await, 1);
-    world.sql("update signing_keys set state = 'grace' where key_id = 'own'").await.unwrap();
+    assert_eq!(database.number("select count(*) from signing_keys").await, 1);
+    database.sql("update signing_keys set state = 'grace' where key_id = 'own'").await.unwrap();
     assert_eq!(store.read().await.unwrap().signing_keys().await.unwrap(), [], "the column has another state");
-    world.sql("update signing_keys set state = 'active', code = ''").await.unwrap();
+    database.sql("update signing_keys set state = 'active', code = ''").await.unwrap();
     assert_eq!(store.read().await.unwrap().signing_keys().await.unwrap(), []);
 }
 
-pub(crate) async fn forged_authority_is_not_read(world: World) {
-    let store = world.open().await;
+pub(crate) async fn forged_authority_is_not_read(database: Database) {
+    let store = database.open().await;
     let own = given::authority("own", KeyState::Active, 3);
     let mut tx = store.begin().await.unwrap();
     tx.insert_authority(&own).await.unwrap();
     tx.commit().await.unwrap();
     let forged = "insert into authorities (id, state, version, sealed_key, doc, code) \
                   select 'forged', 'staged', 99, sealed_key, replace(doc, 'own', 'forged'), code from authorities";
-    world.sql(forged).await.unwrap();
+    database.sql(forged).await.unwrap();
     let mut reported = store.forged_rows();
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.authorities().await.unwrap(), [own.clone()]);
@@ -160,20 +160,20 @@ pub(crate) async fn forged_authority_is_not_read(world: World) {
     tx.commit().await.unwrap();
     assert_eq!(store.read().await.unwrap().authority_ids().await.unwrap(), ["own"]);
     for columns in ["version = 99", "state = 'staged'", "id = 'other'"] {
-        world.sql(&format!("update authorities set {columns}")).await.unwrap();
+        database.sql(&format!("update authorities set {columns}")).await.unwrap();
         assert_eq!(store.read().await.unwrap().authorities().await.unwrap(), [], "{columns}");
-        world.sql("update authorities set id = 'own', state = 'active', version = 3").await.unwrap();
+        database.sql("update authorities set id = 'own', state = 'active', version = 3").await.unwrap();
         assert_eq!(store.read().await.unwrap().authorities().await.unwrap(), [own.clone()]);
     }
-    world.sql("update authorities set doc = replace(doc, 'active', 'grace')").await.unwrap();
+    database.sql("update authorities set doc = replace(doc, 'active', 'grace')").await.unwrap();
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.authorities().await.unwrap(), [], "the document has another state");
     tx.remove_forged_authorities().await.unwrap();
     assert_eq!(tx.authority_ids().await.unwrap(), ["own"], "without a verified row, the key may be the wrong one");
 }
 
-pub(crate) async fn forged_enrollment_is_unknown(world: World) {
-    let store = world.open().await;
+pub(crate) async fn forged_enrollment_is_unknown(database: Database) {
+    let store = database.open().await;
     let node = given::node("gpu-1");
     let enrollment = given::enrollment(&node);
     let mut tx = store.begin().await.unwrap();
@@ -186,18 +186,21 @@ pub(crate) async fn forged_enrollment_is_unknown(world: World) {
     };
     let own = given::digest();
     let copied = "insert into enrollments (id, node_id, sha256, doc, code)";
-    world.sql(&format!("{copied} select 'new', node_id, '{own}', doc, code from enrollments")).await.unwrap();
+    database.sql(&format!("{copied} select 'new', node_id, '{own}', doc, code from enrollments")).await.unwrap();
     let assert_unknown = |looked: Result<_, StoreError>| {
         assert!(matches!(looked, Err(StoreError::EnrollmentRefused(EnrollmentRefusal::Unknown))), "{looked:?}");
     };
     assert_unknown(check(&own).await);
     check(&enrollment.sha256).await.expect("the platform's enrollment is valid");
-    world.sql("update enrollments set doc = replace(doc, '\"is_forced\":false', '\"is_forced\":true')").await.unwrap();
+    database
+        .sql("update enrollments set doc = replace(doc, '\"is_forced\":false', '\"is_forced\":true')")
+        .await
+        .unwrap();
     assert_unknown(check(&enrollment.sha256).await);
 }
 
-pub(crate) async fn records_are_neither_written_nor_read_without_a_proof(world: World) {
-    let (store, unproven) = (world.open().await, world.open_unproven().await);
+pub(crate) async fn records_are_neither_written_nor_read_without_a_proof(database: Database) {
+    let (store, unproven) = (database.open().await, database.open_unproven().await);
     let known = token(Role::PlatformAdmin);
     let mut tx = store.begin().await.unwrap();
     tx.insert_token(&known).await.unwrap();
@@ -207,8 +210,8 @@ pub(crate) async fn records_are_neither_written_nor_read_without_a_proof(world: 
     assert!(matches!(tx.insert_token(&token(Role::PlatformAdmin)).await, Err(StoreError::NoProof)));
 }
 
-pub(crate) async fn forged_rows_do_not_hide_verified_ones_from_a_page(world: World) {
-    let store = world.open().await;
+pub(crate) async fn forged_rows_do_not_hide_verified_ones_from_a_page(database: Database) {
+    let store = database.open().await;
     let tokens: Vec<TokenRecord> = (0..5).map(|_| token(Role::Viewer)).collect();
     let mut tx = store.begin().await.unwrap();
     for token in &tokens {
@@ -216,7 +219,7 @@ pub(crate) async fn forged_rows_do_not_hide_verified_ones_from_a_page(world: Wor
     }
     tx.commit().await.unwrap();
     for forged in [&tokens[0], &tokens[1], &tokens[3]] {
-        world.sql(&format!("update tokens set code = '' where id = '{}'", forged.id)).await.unwrap();
+        database.sql(&format!("update tokens set code = '' where id = '{}'", forged.id)).await.unwrap();
     }
     let page = Page { limit: Some(1), ..Page::default() };
     let mut reader = store.read().await.unwrap();

@@ -6,7 +6,7 @@ use gpuaas_model::*;
 use gpuaas_store::*;
 use serde_json::json;
 
-use super::world::NOW;
+use super::database::NOW;
 
 mod work;
 

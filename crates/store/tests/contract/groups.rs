@@ -8,8 +8,8 @@ use gpuaas_store::{Change, Page, Store, StoreError};
 use tokio::{task::JoinHandle, time::timeout};
 
 use super::{
+    database::{Database, run_concurrently},
     given,
-    world::{World, run_concurrently},
 };
 
 /// Time after which a change counts as hanging.
@@ -38,8 +38,8 @@ async fn spawn_waiting<T: Send + 'static>(change: impl Future<Output = T> + Send
     waits
 }
 
-pub(crate) async fn waiting_changes_share_a_commit(world: World) {
-    let store = world.open().await;
+pub(crate) async fn waiting_changes_share_a_commit(database: Database) {
+    let store = database.open().await;
     let before = store.counts();
     let first = store.begin().await.unwrap();
     let mut others = Vec::new();
@@ -54,11 +54,11 @@ pub(crate) async fn waiting_changes_share_a_commit(world: World) {
     let after = store.counts();
     assert_eq!(after.changes - before.changes, 21);
     assert!(after.commits - before.commits < 11, "{} commits of 21 changes", after.commits - before.commits);
-    assert_eq!(names(&world.open().await).await.len(), 20, "another process sees all of them");
+    assert_eq!(names(&database.open().await).await.len(), 20, "another process sees all of them");
 }
 
-pub(crate) async fn dropped_change_does_not_affect_its_group(world: World) {
-    let store = world.open().await;
+pub(crate) async fn dropped_change_does_not_affect_its_group(database: Database) {
+    let store = database.open().await;
     let mut first = store.begin().await.unwrap();
     first.insert_project(&given::project("first")).await.unwrap();
     let dropped = {
@@ -84,12 +84,12 @@ pub(crate) async fn dropped_change_does_not_affect_its_group(world: World) {
     assert!(matches!(failed, Err(StoreError::NameTaken { .. })), "{failed:?}");
     last.await.unwrap().unwrap();
     assert_eq!(names(&store).await, ["first", "last"]);
-    assert_eq!(world.number("select last_sequence from streams where stream = 'platform'").await, 1);
+    assert_eq!(database.number("select last_sequence from streams where stream = 'platform'").await, 1);
 }
 
-pub(crate) async fn failed_group_commit_fails_every_change_of_the_group(world: World) {
-    let store = world.open().await;
-    world.sql(&refuse_commits_of("bad", world.is_shared())).await.unwrap();
+pub(crate) async fn failed_group_commit_fails_every_change_of_the_group(database: Database) {
+    let store = database.open().await;
+    database.sql(&refuse_commits_of("bad", database.is_shared())).await.unwrap();
     let mut changes = store.changes();
     let mut first = store.begin().await.unwrap();
     first.insert_project(&given::project("good")).await.unwrap();
@@ -125,8 +125,8 @@ fn refuse_commits_of(name: &str, is_server: bool) -> String {
     }
 }
 
-pub(crate) async fn group_is_committed_when_the_next_waiting_change_is_cancelled(world: World) {
-    let store = world.open().await;
+pub(crate) async fn group_is_committed_when_the_next_waiting_change_is_cancelled(database: Database) {
+    let store = database.open().await;
     for _ in 0..20 {
         let mut first = store.begin().await.unwrap();
         first.append_event(&given::event(StreamName::Platform)).await.unwrap();
@@ -142,11 +142,11 @@ pub(crate) async fn group_is_committed_when_the_next_waiting_change_is_cancelled
             timeout(WAIT_MAX, first.0).await.expect("the group is committed").unwrap();
         }
     }
-    assert_eq!(world.number("select last_sequence from streams where stream = 'platform'").await, 20);
+    assert_eq!(database.number("select last_sequence from streams where stream = 'platform'").await, 20);
 }
 
-pub(crate) async fn group_size_is_limited_under_load(world: World) {
-    let store = world.open().await;
+pub(crate) async fn group_size_is_limited_under_load(database: Database) {
+    let store = database.open().await;
     let before = store.counts();
     run_concurrently(40, |writer| {
         let store = store.clone();
@@ -161,5 +161,5 @@ pub(crate) async fn group_size_is_limited_under_load(world: World) {
     let (changes, commits) = (after.changes - before.changes, after.commits - before.commits);
     assert_eq!(changes, 400);
     assert!((7..200).contains(&commits), "{commits} commits: groups must have more than one change and at most 64");
-    assert_eq!(world.number("select last_sequence from streams where stream = 'platform'").await, 400);
+    assert_eq!(database.number("select last_sequence from streams where stream = 'platform'").await, 400);
 }

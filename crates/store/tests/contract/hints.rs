@@ -4,10 +4,10 @@ use gpuaas_model::StreamName;
 use gpuaas_store::Change;
 use tokio::sync::broadcast::error::TryRecvError;
 
-use super::{given, world::World};
+use super::{database::Database, given};
 
-pub(crate) async fn a_hint_comes_after_the_commit(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_hint_comes_after_the_commit(database: Database) {
+    let store = database.open().await;
     let mut changes = store.changes();
     let mut tx = store.begin().await.unwrap();
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
@@ -19,8 +19,8 @@ pub(crate) async fn a_hint_comes_after_the_commit(world: World) {
     assert_eq!(changes.try_recv(), Err(TryRecvError::Empty), "one commit, one hint");
 }
 
-pub(crate) async fn without_a_commit_there_is_no_hint(world: World) {
-    let store = world.open().await;
+pub(crate) async fn without_a_commit_there_is_no_hint(database: Database) {
+    let store = database.open().await;
     let mut changes = store.changes();
     let mut tx = store.begin().await.unwrap();
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
@@ -31,8 +31,8 @@ pub(crate) async fn without_a_commit_there_is_no_hint(world: World) {
     assert_eq!(changes.try_recv(), Err(TryRecvError::Empty));
 }
 
-pub(crate) async fn an_accepted_operation_and_a_request_to_cancel_are_hinted(world: World) {
-    let store = world.open().await;
+pub(crate) async fn an_accepted_operation_and_a_request_to_cancel_are_hinted(database: Database) {
+    let store = database.open().await;
     let (_, train) = given::workload_in_project(&store, "train").await;
     let operation = given::operation(&train);
     let mut changes = store.changes();

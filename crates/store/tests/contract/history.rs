@@ -6,8 +6,8 @@ use gpuaas_model::ReplicaId;
 use gpuaas_store::{Comparison, FoundMark, HistoryPoint, Mark, MarkFile, Page, Store, StoreError};
 
 use super::{
+    database::{Database, NOW, run_concurrently},
     given,
-    world::{NOW, World, run_concurrently},
 };
 
 const FIRST: u64 = 1_700_000_000_000;
@@ -46,14 +46,14 @@ async fn projects(store: &Store) -> usize {
 }
 
 /// Takes the database back by `by` marks, as a lost log or a failover of the server does.
-async fn go_back(world: &World, mark: &Mark, by: u64) {
+async fn go_back(database: &Database, mark: &Mark, by: u64) {
     let sql = format!("update streams set last_sequence = last_sequence - {by} where stream = 'history/{}'", mark.id);
-    world.sql(&sql).await.unwrap();
+    database.sql(&sql).await.unwrap();
 }
 
-pub(crate) async fn mark_is_raised_before_a_commit_is_acknowledged(world: World) {
+pub(crate) async fn mark_is_raised_before_a_commit_is_acknowledged(database: Database) {
     let folder = tempfile::tempdir().unwrap();
-    let (store, file) = (world.open().await, folder.path().join("history.mark"));
+    let (store, file) = (database.open().await, folder.path().join("history.mark"));
     insert(&store, "unmarked").await.unwrap();
     enable_marks(&store, &file).await;
     assert_eq!(mark_in(&file).number, 0);
@@ -75,9 +75,9 @@ pub(crate) async fn mark_is_raised_before_a_commit_is_acknowledged(world: World)
     assert_eq!(mark_in(&file).number, 3 + commits, "the number counts database commits, not changes");
 }
 
-pub(crate) async fn empty_or_failed_change_does_not_raise_the_mark(world: World) {
+pub(crate) async fn empty_or_failed_change_does_not_raise_the_mark(database: Database) {
     let folder = tempfile::tempdir().unwrap();
-    let (store, file) = (world.open().await, folder.path().join("history.mark"));
+    let (store, file) = (database.open().await, folder.path().join("history.mark"));
     enable_marks(&store, &file).await;
     insert(&store, "ada").await.unwrap();
     store.begin().await.unwrap().commit().await.unwrap();
@@ -90,15 +90,15 @@ pub(crate) async fn empty_or_failed_change_does_not_raise_the_mark(world: World)
     assert_eq!(point(&store, &mark_in(&file)).await.number, 1);
 }
 
-pub(crate) async fn lost_commits_are_detected_and_described(world: World) {
+pub(crate) async fn lost_commits_are_detected_and_described(database: Database) {
     let folder = tempfile::tempdir().unwrap();
-    let (store, file) = (world.open().await, folder.path().join("history.mark"));
+    let (store, file) = (database.open().await, folder.path().join("history.mark"));
     enable_marks(&store, &file).await;
     for number in 0..5 {
         insert(&store, &format!("p-{number}")).await.unwrap();
     }
     let mark = mark_in(&file);
-    go_back(&world, &mark, 2).await;
+    go_back(&database, &mark, 2).await;
     let went_back = point(&store, &mark).await;
     let Comparison::WentBack(why) = went_back.compare(&mark) else { panic!("the lost commits were not detected") };
     println!("    {why}");
@@ -131,9 +131,9 @@ pub(crate) async fn lost_commits_are_detected_and_described(world: World) {
     assert_eq!(went_back.compare(&unused), Comparison::Inconclusive);
 }
 
-pub(crate) async fn history_that_goes_back_stops_changes_in_all_processes(world: World) {
+pub(crate) async fn history_that_goes_back_stops_changes_in_all_processes(database: Database) {
     let folder = tempfile::tempdir().unwrap();
-    let (one, other) = (world.open().await, world.open().await);
+    let (one, other) = (database.open().await, database.open().await);
     let file = folder.path().join("one.mark");
     enable_marks(&one, &file).await;
     enable_marks(&other, &folder.path().join("other.mark")).await;
@@ -142,7 +142,7 @@ pub(crate) async fn history_that_goes_back_stops_changes_in_all_processes(world:
         insert(&other, &format!("q-{number}")).await.unwrap();
     }
     let mark = mark_in(&file);
-    go_back(&world, &mark, 1).await;
+    go_back(&database, &mark, 1).await;
     let mut changes = one.changes();
     let refused = insert(&one, "lost").await;
     println!("    {}", refused.as_ref().unwrap_err());
@@ -157,13 +157,13 @@ pub(crate) async fn history_that_goes_back_stops_changes_in_all_processes(world:
         assert_eq!(projects(store).await, 6, "reads still work, and nothing was changed");
     }
     assert_eq!(mark_in(&file), mark);
-    let again = point(&world.open().await, &mark).await;
+    let again = point(&database.open().await, &mark).await;
     assert!(again.went_back.is_some_and(|why| why.contains("commit of this process")), "the next start finds it");
 }
 
-pub(crate) async fn external_evidence_stops_changes_until_the_next_generation(world: World) {
+pub(crate) async fn external_evidence_stops_changes_until_the_next_generation(database: Database) {
     let folder = tempfile::tempdir().unwrap();
-    let (store, file) = (world.open().await, folder.path().join("history.mark"));
+    let (store, file) = (database.open().await, folder.path().join("history.mark"));
     enable_marks(&store, &file).await;
     let holder = ReplicaId::from_uuid(given::uuid());
     store.acquire_lease("node/1", holder, std::time::Duration::from_secs(60)).await.unwrap().unwrap();
@@ -173,7 +173,7 @@ pub(crate) async fn external_evidence_stops_changes_until_the_next_generation(wo
     assert!(matches!(insert(&store, "later").await, Err(StoreError::HistoryRolledBack(_))));
     drop(store);
 
-    let (accepting, before) = (world.open().await, mark_in(&file));
+    let (accepting, before) = (database.open().await, mark_in(&file));
     assert_eq!(point(&accepting, &before).await.went_back.as_deref(), Some("a node has a certificate"));
     let mut tx = accepting.begin().await.unwrap();
     tx.begin_next_generation().await.unwrap();

@@ -9,8 +9,8 @@ use gpuaas_store::{
 };
 
 use super::{
+    database::{Database, NOW},
     given,
-    world::{NOW, World},
 };
 
 fn key(key_id: &str, state: KeyState, version: u64) -> StoredSigningKey {
@@ -32,8 +32,8 @@ async fn insert(store: &Store, key: &StoredSigningKey) -> Result<(), StoreError>
     tx.commit().await
 }
 
-pub(crate) async fn a_key_that_is_made_or_changed_is_hinted(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_key_that_is_made_or_changed_is_hinted(database: Database) {
+    let store = database.open().await;
     let mut changes = store.changes();
     let mut made = key("one", KeyState::Staged, 1);
     insert(&store, &made).await.unwrap();
@@ -45,8 +45,8 @@ pub(crate) async fn a_key_that_is_made_or_changed_is_hinted(world: World) {
     assert_eq!(changes.try_recv(), Ok(Change::Keys));
 }
 
-pub(crate) async fn one_key_is_active_and_one_staged_at_most(world: World) {
-    let store = world.open().await;
+pub(crate) async fn one_key_is_active_and_one_staged_at_most(database: Database) {
+    let store = database.open().await;
     insert(&store, &key("one", KeyState::Active, 1)).await.unwrap();
     insert(&store, &key("two", KeyState::Staged, 2)).await.unwrap();
     assert!(insert(&store, &key("three", KeyState::Active, 3)).await.is_err());
@@ -54,8 +54,8 @@ pub(crate) async fn one_key_is_active_and_one_staged_at_most(world: World) {
     assert_eq!(store.read().await.unwrap().key_set_version().await.unwrap(), 2);
 }
 
-pub(crate) async fn a_key_that_signs_no_more_has_no_seed(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_key_that_signs_no_more_has_no_seed(database: Database) {
+    let store = database.open().await;
     let stored = key("one", KeyState::Active, 1);
     insert(&store, &stored).await.unwrap();
     assert_eq!(store.read().await.unwrap().signing_keys().await.unwrap(), [stored.clone()]);
@@ -67,8 +67,8 @@ pub(crate) async fn a_key_that_signs_no_more_has_no_seed(world: World) {
     assert_eq!(kept, [StoredSigningKey { key: superseded, seed: Vec::new() }]);
 }
 
-pub(crate) async fn an_authority_that_is_retired_has_no_key(world: World) {
-    let store = world.open().await;
+pub(crate) async fn an_authority_that_is_retired_has_no_key(database: Database) {
+    let store = database.open().await;
     let stored = given::authority("one", KeyState::Grace, 1);
     let retired = AuthorityRecord { state: KeyState::Retired, version: 2, ..stored.authority.clone() };
     let mut tx = store.begin().await.unwrap();
@@ -78,11 +78,11 @@ pub(crate) async fn an_authority_that_is_retired_has_no_key(world: World) {
     tx.commit().await.unwrap();
     let kept = store.read().await.unwrap().authorities().await.unwrap();
     assert_eq!(kept, [StoredAuthority { authority: retired, key: Vec::new() }]);
-    assert_eq!(world.number("select count(*) from authorities where length(sealed_key) > 0").await, 0);
+    assert_eq!(database.number("select count(*) from authorities where length(sealed_key) > 0").await, 0);
 }
 
-pub(crate) async fn open_tasks_are_counted_by_the_key_that_signed_them(world: World) {
-    let store = world.open().await;
+pub(crate) async fn open_tasks_are_counted_by_the_key_that_signed_them(database: Database) {
+    let store = database.open().await;
     let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let task = given::task(&node);
     let mut tx = store.begin().await.unwrap();
@@ -95,8 +95,8 @@ pub(crate) async fn open_tasks_are_counted_by_the_key_that_signed_them(world: Wo
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn tokens_are_counted_while_valid_and_deleted_afterwards(world: World) {
-    let store = world.open().await;
+pub(crate) async fn tokens_are_counted_while_valid_and_deleted_afterwards(database: Database) {
+    let store = database.open().await;
     let (project, _, _) = given::allocated_node(&store, "gpu-1").await;
     let at = |seconds| NOW.plus(Duration::from_secs(seconds));
     let token = |expires_at| TokenRecord {
@@ -130,8 +130,8 @@ pub(crate) async fn tokens_are_counted_while_valid_and_deleted_afterwards(world:
     assert_eq!(tx.tokens(Some(project.id), &Page::default()).await.unwrap(), [for_ever]);
 }
 
-pub(crate) async fn service_account_name_is_unique_until_deleted(world: World) {
-    let store = world.open().await;
+pub(crate) async fn service_account_name_is_unique_until_deleted(database: Database) {
+    let store = database.open().await;
     let (project, _, _) = given::allocated_node(&store, "gpu-1").await;
     let (another, _, _) = given::allocated_node(&store, "gpu-2").await;
     let [first, second, theirs] = [project.id, project.id, another.id].map(|of| given::service_account(of, "ci"));
@@ -147,8 +147,8 @@ pub(crate) async fn service_account_name_is_unique_until_deleted(world: World) {
     }
 }
 
-pub(crate) async fn deleting_a_service_account_revokes_only_its_tokens(world: World) {
-    let store = world.open().await;
+pub(crate) async fn deleting_a_service_account_revokes_only_its_tokens(database: Database) {
+    let store = database.open().await;
     let (project, _, _) = given::allocated_node(&store, "gpu-1").await;
     let account = given::service_account(project.id, "ci");
     let token = |of: Option<ServiceAccountId>| TokenRecord {
@@ -178,5 +178,5 @@ pub(crate) async fn deleting_a_service_account_revokes_only_its_tokens(world: Wo
     let at = NOW.as_millis();
     let since_then = format!("deleted_at = {at} and doc like '%\"deleted_at\":{at}%'");
     let kept = format!("select count(*) from service_accounts where {since_then}");
-    assert_eq!(world.number(&kept).await, 1, "the column and the document have the time of deletion");
+    assert_eq!(database.number(&kept).await, 1, "the column and the document have the time of deletion");
 }

@@ -6,8 +6,8 @@ use gpuaas_model::ReplicaId;
 use gpuaas_store::{Eviction, Expired};
 
 use super::{
+    database::{Database, run_concurrently},
     given,
-    world::{World, run_concurrently},
 };
 
 const NAME: &str = "operation/train";
@@ -17,8 +17,8 @@ fn replica() -> ReplicaId {
     ReplicaId::from_uuid(given::uuid())
 }
 
-pub(crate) async fn a_lease_is_held_by_one_and_renewed_by_its_holder(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_lease_is_held_by_one_and_renewed_by_its_holder(database: Database) {
+    let store = database.open().await;
     let (ada, bob) = (replica(), replica());
     let first = store.acquire_lease(NAME, ada, LONG).await.unwrap().expect("the lease is free");
     assert_eq!(first.fence, 1);
@@ -29,8 +29,8 @@ pub(crate) async fn a_lease_is_held_by_one_and_renewed_by_its_holder(world: Worl
     assert!(store.acquire_lease("another", bob, LONG).await.unwrap().is_some(), "a lease with another name is free");
 }
 
-pub(crate) async fn an_expired_lease_is_taken_over_under_a_higher_fence(world: World) {
-    let store = world.open().await;
+pub(crate) async fn an_expired_lease_is_taken_over_under_a_higher_fence(database: Database) {
+    let store = database.open().await;
     let (ada, bob) = (replica(), replica());
     let first = store.acquire_lease(NAME, ada, Duration::from_millis(40)).await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_millis(80)).await;
@@ -42,8 +42,8 @@ pub(crate) async fn an_expired_lease_is_taken_over_under_a_higher_fence(world: W
     assert_eq!(store.acquire_lease(NAME, ada, LONG).await.unwrap(), None);
 }
 
-pub(crate) async fn a_released_lease_is_free_at_once_and_its_fence_still_grows(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_released_lease_is_free_at_once_and_its_fence_still_grows(database: Database) {
+    let store = database.open().await;
     let (ada, bob) = (replica(), replica());
     store.acquire_lease(NAME, ada, LONG).await.unwrap().unwrap();
     store.release_lease(NAME, bob).await.unwrap();
@@ -57,8 +57,8 @@ pub(crate) async fn a_released_lease_is_free_at_once_and_its_fence_still_grows(w
     assert_eq!(fences, [2, 3, 4]);
 }
 
-pub(crate) async fn deleted_and_expired_request_leases_are_removed(world: World) {
-    let store = world.open().await;
+pub(crate) async fn deleted_and_expired_request_leases_are_removed(database: Database) {
+    let store = database.open().await;
     let (ada, bob) = (replica(), replica());
     let held = async || {
         let mut reader = store.read().await.unwrap();
@@ -82,8 +82,8 @@ pub(crate) async fn deleted_and_expired_request_leases_are_removed(world: World)
     assert_eq!(held().await, [false, true, false, true], "valid leases and leases of operations are kept");
 }
 
-pub(crate) async fn a_stale_fence_is_refused(world: World) {
-    let (old, new) = (world.open().await, world.open().await);
+pub(crate) async fn a_stale_fence_is_refused(database: Database) {
+    let (old, new) = (database.open().await, database.open().await);
     let (ada, bob) = (replica(), replica());
     let stale = old.acquire_lease(NAME, ada, Duration::ZERO).await.unwrap().unwrap();
     let fresh = new.acquire_lease(NAME, bob, Duration::ZERO).await.unwrap().unwrap();
@@ -98,8 +98,8 @@ pub(crate) async fn a_stale_fence_is_refused(world: World) {
     assert!(!tx.holds_lease(NAME, ada, stale.fence).await.unwrap(), "an earlier fence is stale for its holder too");
 }
 
-pub(crate) async fn one_of_many_concurrent_requests_gets_the_lease(world: World) {
-    let stores = [world.open().await, world.open().await];
+pub(crate) async fn one_of_many_concurrent_requests_gets_the_lease(database: Database) {
+    let stores = [database.open().await, database.open().await];
     for round in 1..=3 {
         let leases = run_concurrently(8, |index| {
             let store = stores[index % 2].clone();
@@ -112,8 +112,8 @@ pub(crate) async fn one_of_many_concurrent_requests_gets_the_lease(world: World)
     }
 }
 
-pub(crate) async fn leases_of_a_dead_replica_end_together_and_those_of_others_stay(world: World) {
-    let store = world.open().await;
+pub(crate) async fn leases_of_a_dead_replica_end_together_and_those_of_others_stay(database: Database) {
+    let store = database.open().await;
     let (dead, alive, other) = (replica(), replica(), replica());
     for name in ["one", "two"] {
         store.acquire_lease(name, dead, LONG).await.unwrap().unwrap();
@@ -126,10 +126,10 @@ pub(crate) async fn leases_of_a_dead_replica_end_together_and_those_of_others_st
     }
 }
 
-pub(crate) async fn leases_end_by_the_clock_of_the_database(world: World) {
-    let store = world.open().await;
+pub(crate) async fn leases_end_by_the_clock_of_the_database(database: Database) {
+    let store = database.open().await;
     store.acquire_lease(NAME, replica(), LONG).await.unwrap().unwrap();
-    world.advance_clock(1_000_000_000);
+    database.advance_clock(1_000_000_000);
     let taken = store.acquire_lease(NAME, replica(), LONG).await.unwrap();
     assert_eq!(taken, None, "a replica whose clock is ahead cannot take a lease early");
 }

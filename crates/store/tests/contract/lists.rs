@@ -9,8 +9,8 @@ use gpuaas_model::{
 use gpuaas_store::*;
 
 use super::{
+    database::{Database, NOW},
     given,
-    world::{NOW, World},
 };
 
 fn page(after: Option<String>, limit: u32) -> Page {
@@ -25,8 +25,8 @@ async fn add_nodes(store: &Store, nodes: &[NodeRecord]) {
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn pages_are_stable_while_rows_are_added(world: World) {
-    let store = world.open().await;
+pub(crate) async fn pages_are_stable_while_rows_are_added(database: Database) {
+    let store = database.open().await;
     let nodes: Vec<_> = (0..5).map(|index| given::node(&format!("gpu-{index}"))).collect();
     add_nodes(&store, &nodes).await;
     let (mut seen, mut after) = (Vec::new(), None);
@@ -42,8 +42,8 @@ pub(crate) async fn pages_are_stable_while_rows_are_added(world: World) {
     assert_eq!(seen, ["gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4", "late"], "every node is listed exactly once");
 }
 
-pub(crate) async fn a_page_has_at_least_one_record_and_at_most_the_limit(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_page_has_at_least_one_record_and_at_most_the_limit(database: Database) {
+    let store = database.open().await;
     add_nodes(&store, &[given::node("gpu-0"), given::node("gpu-1")]).await;
     let mut reader = store.read().await.unwrap();
     for (limit, expected) in [(0, 1), (1, 1), (2, 2), (u32::MAX, 2)] {
@@ -52,8 +52,8 @@ pub(crate) async fn a_page_has_at_least_one_record_and_at_most_the_limit(world: 
     }
 }
 
-pub(crate) async fn ids_are_found_by_their_first_characters(world: World) {
-    let store = world.open().await;
+pub(crate) async fn ids_are_found_by_their_first_characters(database: Database) {
+    let store = database.open().await;
     let ids = [
         "0198c0de-7a00-7000-8000-00000000000a",
         "0198c0de-7a00-7000-8000-00000000000b",
@@ -79,8 +79,8 @@ pub(crate) async fn ids_are_found_by_their_first_characters(world: World) {
     }
 }
 
-pub(crate) async fn every_node_is_read_beyond_a_page(world: World) {
-    let store = world.open().await;
+pub(crate) async fn every_node_is_read_beyond_a_page(database: Database) {
+    let store = database.open().await;
     let nodes: Vec<_> = (0..=Page::LIMIT_MAX).map(|index| given::node(&format!("gpu-{index}"))).collect();
     add_nodes(&store, &nodes).await;
     let mut reader = store.read().await.unwrap();
@@ -88,8 +88,8 @@ pub(crate) async fn every_node_is_read_beyond_a_page(world: World) {
     assert_eq!(reader.every_node(|node| node.name == nodes[1_000].name).await.unwrap(), nodes[1_000..]);
 }
 
-pub(crate) async fn nodes_are_filtered_by_state_and_connectivity(world: World) {
-    let store = world.open().await;
+pub(crate) async fn nodes_are_filtered_by_state_and_connectivity(database: Database) {
+    let store = database.open().await;
     let lost = NodeRecord { connectivity: Connectivity::Unreachable, ..given::node("lost") };
     let retired = NodeRecord { state: NodeState::Retired, ..given::node("retired") };
     add_nodes(&store, &[given::node("well"), lost.clone(), retired.clone()]).await;
@@ -105,8 +105,8 @@ pub(crate) async fn nodes_are_filtered_by_state_and_connectivity(world: World) {
     assert_eq!(counts.values().sum::<u64>(), 3);
 }
 
-pub(crate) async fn allocations_are_filtered_by_project_state_and_node(world: World) {
-    let store = world.open().await;
+pub(crate) async fn allocations_are_filtered_by_project_state_and_node(database: Database) {
+    let store = database.open().await;
     let (project, _, one) = given::allocated_node(&store, "gpu-1").await;
     let (_, node, two) = given::allocated_node(&store, "gpu-2").await;
     let mut tx = store.begin().await.unwrap();
@@ -128,8 +128,8 @@ pub(crate) async fn allocations_are_filtered_by_project_state_and_node(world: Wo
     assert!(all.eq(["released", "failed"]), "the statement excludes the states that do not hold a node");
 }
 
-pub(crate) async fn workloads_are_filtered_and_counted(world: World) {
-    let store = world.open().await;
+pub(crate) async fn workloads_are_filtered_and_counted(database: Database) {
+    let store = database.open().await;
     let (ada, train) = given::workload_in_project(&store, "ada").await;
     let (_, other) = given::workload_in_project(&store, "bob").await;
     let running =
@@ -151,8 +151,8 @@ pub(crate) async fn workloads_are_filtered_and_counted(world: World) {
     assert_eq!(of_ada, WorkloadCounts::from(expected));
 }
 
-pub(crate) async fn operations_are_filtered_and_the_open_ones_found(world: World) {
-    let store = world.open().await;
+pub(crate) async fn operations_are_filtered_and_the_open_ones_found(database: Database) {
+    let store = database.open().await;
     let (ada, train) = given::workload_in_project(&store, "ada").await;
     let (_, serve) = given::workload_in_project(&store, "bob").await;
     let (ended, open) = (given::operation(&train), given::operation(&serve));
@@ -172,8 +172,8 @@ pub(crate) async fn operations_are_filtered_and_the_open_ones_found(world: World
     assert_eq!(reader.operations(&done).await.unwrap(), [ended]);
 }
 
-pub(crate) async fn tasks_are_filtered_and_the_open_ones_found(world: World) {
-    let store = world.open().await;
+pub(crate) async fn tasks_are_filtered_and_the_open_ones_found(database: Database) {
+    let store = database.open().await;
     let (one, two) = (given::node("gpu-1"), given::node("gpu-2"));
     let project = Some(ProjectId::from_uuid(given::uuid()));
     let done = TaskRecord { state: TaskState::Succeeded, ..given::task(&one) };
@@ -194,14 +194,14 @@ pub(crate) async fn tasks_are_filtered_and_the_open_ones_found(world: World) {
     assert_eq!(reader.tasks(&of_project).await.unwrap(), [of_other_project]);
 }
 
-pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(world: World) {
-    let store = world.open().await;
+pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(database: Database) {
+    let store = database.open().await;
     let mut tx = store.begin().await.unwrap();
     for target in ["node/a", "node/b", "node/a"] {
         tx.append_audit(&given::audit(target)).await.unwrap();
     }
     tx.commit().await.unwrap();
-    world.advance_clock(1_000);
+    database.advance_clock(1_000);
     let mut tx = store.begin().await.unwrap();
     let renewed = NewAudit { action: AuditAction::NodeRenew, actor: "node/b".into(), ..given::audit("node/b") };
     tx.append_audit(&renewed).await.unwrap();
@@ -211,7 +211,7 @@ pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(world: World) 
     tx.append_audit(&of_task).await.unwrap();
     tx.commit().await.unwrap();
     // The clock was set back: a later record has an earlier time.
-    world.advance_clock(-500);
+    database.advance_clock(-500);
     let mut tx = store.begin().await.unwrap();
     tx.append_audit(&NewAudit { workload: Some(workload), ..given::audit("workload/train") }).await.unwrap();
     tx.commit().await.unwrap();
@@ -250,8 +250,8 @@ pub(crate) async fn the_audit_is_filtered_and_paged_by_its_number(world: World) 
     }
 }
 
-pub(crate) async fn related_rows_of_a_page_take_one_statement_each(world: World) {
-    let store = world.open().await;
+pub(crate) async fn related_rows_of_a_page_take_one_statement_each(database: Database) {
+    let store = database.open().await;
     let (project, _) = given::workload_in_project(&store, "first").await;
     let mut workloads = vec![given::workload(&project, "bare")];
     let mut tx = store.begin().await.unwrap();
@@ -306,8 +306,8 @@ pub(crate) async fn related_rows_of_a_page_take_one_statement_each(world: World)
     assert_eq!(found.iter().map(|allocation| allocation.id).collect::<Vec<_>>(), backwards, "in the requested order");
 }
 
-pub(crate) async fn workload_parts_leave_out_removed_members_and_ended_operations(world: World) {
-    let store = world.open().await;
+pub(crate) async fn workload_parts_leave_out_removed_members_and_ended_operations(database: Database) {
+    let store = database.open().await;
     let (project, _, allocation) = given::allocated_node(&store, "gpu-0").await;
     let (workload, other) = (given::workload(&project, "train"), given::workload(&project, "serve"));
     let file = |version: &str, stand_in| ArtifactRecord {

@@ -6,8 +6,8 @@ use gpuaas_model::{NodeId, OperationId, ReplicaId};
 use gpuaas_store::{Change, Eviction, ReplicaRecord, SessionRecord, Store};
 
 use super::{
+    database::{Database, NOW, run_concurrently},
     given,
-    world::{NOW, World, run_concurrently},
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -51,8 +51,8 @@ async fn known(store: &Store) -> Vec<(ReplicaId, bool)> {
     lives.iter().map(|life| (life.replica.id, life.time_left > Duration::ZERO)).collect()
 }
 
-pub(crate) async fn replica_is_alive_while_it_renews_its_lease(world: World) {
-    let store = world.open().await;
+pub(crate) async fn replica_is_alive_while_it_renews_its_lease(database: Database) {
+    let store = database.open().await;
     let (alive, dead) = (replica(), replica());
     store.join_replica(&alive, LONG).await.unwrap();
     store.join_replica(&dead, Duration::ZERO).await.unwrap();
@@ -61,13 +61,13 @@ pub(crate) async fn replica_is_alive_while_it_renews_its_lease(world: World) {
     assert_eq!(known(&store).await, [(alive.id, true), (dead.id, true)]);
 }
 
-pub(crate) async fn only_expired_replicas_are_evicted_and_each_once(world: World) {
-    let store = world.open().await;
+pub(crate) async fn only_expired_replicas_are_evicted_and_each_once(database: Database) {
+    let store = database.open().await;
     let (alive, dead) = (replica(), replica());
     store.join_replica(&alive, LONG).await.unwrap();
     store.join_replica(&dead, Duration::ZERO).await.unwrap();
     assert!(!store.evict_replica(alive.id, Eviction::IfExpired).await.unwrap(), "the replica is alive");
-    let stores = [store.clone(), world.open().await];
+    let stores = [store.clone(), database.open().await];
     let id = dead.id;
     let evicted = run_concurrently(8, |index| {
         let store = stores[index % 2].clone();
@@ -84,8 +84,8 @@ pub(crate) async fn only_expired_replicas_are_evicted_and_each_once(world: World
     assert_eq!(known(&store).await, []);
 }
 
-pub(crate) async fn leases_and_sessions_of_an_evicted_replica_are_released_and_hinted(world: World) {
-    let store = world.open().await;
+pub(crate) async fn leases_and_sessions_of_an_evicted_replica_are_released_and_hinted(database: Database) {
+    let store = database.open().await;
     let (dead, alive) = (replica(), replica());
     let nodes = [node(&store, "gpu-1").await, node(&store, "gpu-2").await];
     for (replica, node) in [(&dead, nodes[0]), (&alive, nodes[1])] {
@@ -121,8 +121,8 @@ pub(crate) async fn leases_and_sessions_of_an_evicted_replica_are_released_and_h
     }
 }
 
-pub(crate) async fn end_of_an_older_connection_keeps_the_newer_session(world: World) {
-    let store = world.open().await;
+pub(crate) async fn end_of_an_older_connection_keeps_the_newer_session(database: Database) {
+    let store = database.open().await;
     let (here, there) = (replica(), replica());
     let node = node(&store, "gpu-1").await;
     let (older, newer) = (session(node, &here), session(node, &there));
@@ -136,8 +136,8 @@ pub(crate) async fn end_of_an_older_connection_keeps_the_newer_session(world: Wo
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn older_connection_does_not_replace_a_newer_session(world: World) {
-    let store = world.open().await;
+pub(crate) async fn older_connection_does_not_replace_a_newer_session(database: Database) {
+    let store = database.open().await;
     let (here, there) = (replica(), replica());
     let node = node(&store, "gpu-1").await;
     let (older, mut newer) = (session(node, &here), session(node, &there));
@@ -150,8 +150,8 @@ pub(crate) async fn older_connection_does_not_replace_a_newer_session(world: Wor
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn session_records_the_newest_key_set_until_it_ends(world: World) {
-    let store = world.open().await;
+pub(crate) async fn session_records_the_newest_key_set_until_it_ends(database: Database) {
+    let store = database.open().await;
     let (here, there) = (replica(), replica());
     let node = node(&store, "gpu-1").await;
     let (older, newer) = (session(node, &here), session(node, &there));
@@ -169,8 +169,8 @@ pub(crate) async fn session_records_the_newest_key_set_until_it_ends(world: Worl
     tx.commit().await.unwrap();
 }
 
-pub(crate) async fn live_replicas_share_a_fence_and_a_successor_gets_a_higher_one(world: World) {
-    let store = world.open().await;
+pub(crate) async fn live_replicas_share_a_fence_and_a_successor_gets_a_higher_one(database: Database) {
+    let store = database.open().await;
     let (ada, bob) = (replica().id, replica().id);
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.shared_fence("node/one", ada, LONG).await.unwrap(), 1);

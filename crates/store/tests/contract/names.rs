@@ -4,8 +4,8 @@ use gpuaas_model::{ArtifactId, Lifecycle, VerifiedBy};
 use gpuaas_store::{ArtifactRecord, Page, StoreError};
 
 use super::{
+    database::{Database, NOW, run_concurrently},
     given,
-    world::{NOW, World, run_concurrently},
 };
 
 fn assert_taken<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: &str, wanted: &str) {
@@ -15,18 +15,18 @@ fn assert_taken<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: &str, 
     }
 }
 
-pub(crate) async fn a_project_name_is_taken_once(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_project_name_is_taken_once(database: Database) {
+    let store = database.open().await;
     let mut tx = store.begin().await.unwrap();
     tx.insert_project(&given::project("ada")).await.unwrap();
     assert_taken(tx.insert_project(&given::project("ada")).await, "project", "ada");
     tx.commit().await.expect("a refusal leaves the change usable");
     assert_eq!(store.read().await.unwrap().projects(None, &Page::default()).await.unwrap().len(), 1);
-    assert!(world.sql("insert into projects (id, name, doc) values ('x', 'ada', '{}')").await.is_err());
+    assert!(database.sql("insert into projects (id, name, doc) values ('x', 'ada', '{}')").await.is_err());
 }
 
-pub(crate) async fn a_node_name_is_taken_once(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_node_name_is_taken_once(database: Database) {
+    let store = database.open().await;
     let mut tx = store.begin().await.unwrap();
     let node = given::node("gpu-1");
     tx.insert_node(&node).await.unwrap();
@@ -37,8 +37,8 @@ pub(crate) async fn a_node_name_is_taken_once(world: World) {
     assert_eq!(reader.node_by_name("gpu-2").await.unwrap(), None);
 }
 
-pub(crate) async fn workload_name_is_unique_in_its_project_until_decommissioned(world: World) {
-    let store = world.open().await;
+pub(crate) async fn workload_name_is_unique_in_its_project_until_decommissioned(database: Database) {
+    let store = database.open().await;
     let (project, first) = given::workload_in_project(&store, "train").await;
     let other_project = given::project("other");
     let mut tx = store.begin().await.unwrap();
@@ -52,18 +52,23 @@ pub(crate) async fn workload_name_is_unique_in_its_project_until_decommissioned(
     tx.insert_workload(&second).await.expect("the name is free again");
     assert_taken(tx.insert_workload(&given::workload(&project, "train")).await, "workload", "train");
     tx.commit().await.unwrap();
-    let found = store.read().await.unwrap().workload_by_name(project.id, "train").await.unwrap();
+    let mut reader = store.read().await.unwrap();
+    let found = reader.workload_by_name(project.id, "train").await.unwrap();
     assert_eq!(found.map(|found| found.id), Some(second.id));
+    assert_eq!(reader.projects_with_workload("train", 9).await.unwrap(), [other_project.name.clone(), project.name]);
+    assert_eq!(reader.projects_with_workload("train", 1).await.unwrap(), [other_project.name]);
+    assert_eq!(reader.projects_with_workload("infer", 9).await.unwrap(), []);
+    drop(reader);
     let copy = format!(
         "insert into workloads (id, project_id, name, app, lifecycle, health, revision, doc) \
          select 'x', project_id, name, app, 'running', health, 1, doc from workloads where id = '{}'",
         second.id
     );
-    world.sql(&copy).await.expect_err("the database itself refuses a second one");
+    database.sql(&copy).await.expect_err("the database itself refuses a second one");
 }
 
-pub(crate) async fn an_artifact_is_imported_once_and_other_bytes_under_its_name_are_refused(world: World) {
-    let store = world.open().await;
+pub(crate) async fn an_artifact_is_imported_once_and_other_bytes_under_its_name_are_refused(database: Database) {
+    let store = database.open().await;
     let artifact = ArtifactRecord {
         verified_by: None,
         id: ArtifactId::from_uuid(given::uuid()),
@@ -101,8 +106,8 @@ pub(crate) async fn an_artifact_is_imported_once_and_other_bytes_under_its_name_
     }
 }
 
-pub(crate) async fn one_of_many_concurrent_inserts_of_a_name_succeeds(world: World) {
-    let (one, other) = (world.open().await, world.open().await);
+pub(crate) async fn one_of_many_concurrent_inserts_of_a_name_succeeds(database: Database) {
+    let (one, other) = (database.open().await, database.open().await);
     let outcomes = run_concurrently(12, |index| {
         let store = if index % 2 == 0 { one.clone() } else { other.clone() };
         async move {

@@ -11,9 +11,9 @@ use gpuaas_store::{Change, Store, StoreError, with_retries};
 use tokio::{sync::broadcast, time::timeout};
 
 use super::{
+    database::{Database, run_concurrently},
     given,
     trail::sequences,
-    world::{World, run_concurrently},
 };
 
 /// Longest time that a step of these tests may take. The longest of the store's timeouts that they wait for is five seconds for a lock.
@@ -37,35 +37,35 @@ pub(crate) async fn add_node(store: &Store, name: &str) -> Result<(), StoreError
     .await
 }
 
-pub(crate) async fn change_on_a_lost_connection_leaves_nothing_and_the_store_reconnects(world: World) {
-    let store = world.open().await;
+pub(crate) async fn change_on_a_lost_connection_leaves_nothing_and_the_store_reconnects(database: Database) {
+    let store = database.open().await;
     let mut tx = store.begin().await.unwrap();
     tx.insert_node(&given::node("gpu-1")).await.unwrap();
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
-    world.sql(CUT_ALL).await.unwrap();
+    database.sql(CUT_ALL).await.unwrap();
     let cut = tx.append_audit(&given::audit("node/gpu-1")).await.expect_err("the connection is lost");
     assert!(matches!(cut, StoreError::Unreachable(_)) && cut.is_retryable(), "{cut:?}");
     tx.commit().await.expect_err("the change was lost with its connection");
-    assert_eq!(world.number("select count(*) from nodes").await, 0);
+    assert_eq!(database.number("select count(*) from nodes").await, 0);
     add_node(&store, "gpu-1").await.expect("the store reconnects");
     assert_eq!(sequences(&store).await, [1]);
     assert_eq!(store.read().await.unwrap().last_sequence(StreamName::Platform).await.unwrap(), 1);
 }
 
-pub(crate) async fn a_connection_cut_before_a_commit_does_not_commit(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_connection_cut_before_a_commit_does_not_commit(database: Database) {
+    let store = database.open().await;
     let mut changes = store.changes();
     let mut tx = store.begin().await.unwrap();
     tx.insert_node(&given::node("gpu-1")).await.unwrap();
-    world.sql(CUT_ALL).await.unwrap();
+    database.sql(CUT_ALL).await.unwrap();
     let cut = tx.commit().await.expect_err("the connection is lost");
     assert!(matches!(cut, StoreError::UnknownOutcome(_)) && !cut.is_retryable(), "{cut:?}");
-    assert_eq!(world.number("select count(*) from nodes").await, 0);
+    assert_eq!(database.number("select count(*) from nodes").await, 0);
     assert_eq!(next(&mut changes).await, Change::Missed, "only the lost connection is hinted");
 }
 
-pub(crate) async fn readers_recover_when_idle_connections_were_cut(world: World) {
-    let store = world.open().await;
+pub(crate) async fn readers_recover_when_idle_connections_were_cut(database: Database) {
+    let store = database.open().await;
     let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     for _ in 0..2 {
         // All of the store's connections are idle when they are closed.
@@ -74,23 +74,23 @@ pub(crate) async fn readers_recover_when_idle_connections_were_cut(world: World)
             async move { store.read().await.unwrap().node(id).await.unwrap() }
         })
         .await;
-        world.sql(CUT_ALL).await.unwrap();
+        database.sql(CUT_ALL).await.unwrap();
         assert_eq!(store.read_once().await.unwrap().node(node.id).await.unwrap(), node);
-        world.sql(CUT_ALL).await.unwrap();
+        database.sql(CUT_ALL).await.unwrap();
         assert_eq!(store.read().await.unwrap().node(node.id).await.unwrap(), node);
     }
 }
 
-pub(crate) async fn lost_connections_under_load_leave_no_gap_and_no_partial_change(world: World) {
-    let stores = [world.open().await, world.open().await];
-    let world = std::sync::Arc::new(world);
+pub(crate) async fn lost_connections_under_load_leave_no_gap_and_no_partial_change(database: Database) {
+    let stores = [database.open().await, database.open().await];
+    let database = std::sync::Arc::new(database);
     let done = std::sync::Arc::new(AtomicBool::new(false));
     let cutting = tokio::spawn({
-        let (world, done) = (world.clone(), done.clone());
+        let (database, done) = (database.clone(), done.clone());
         async move {
             while !done.load(Ordering::Acquire) {
                 tokio::time::sleep(Duration::from_millis(60)).await;
-                world.sql(CUT_ALL).await.unwrap();
+                database.sql(CUT_ALL).await.unwrap();
             }
         }
     });
@@ -102,7 +102,7 @@ pub(crate) async fn lost_connections_under_load_leave_no_gap_and_no_partial_chan
     done.store(true, Ordering::Release);
     cutting.await.unwrap();
     let reported = outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
-    let nodes = u64::try_from(world.number("select count(*) from nodes").await).unwrap();
+    let nodes = u64::try_from(database.number("select count(*) from nodes").await).unwrap();
     let open = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::UnknownOutcome(_)))).count() as u64;
     assert!((reported..=reported + open).contains(&nodes), "{nodes} nodes, {reported} acknowledged: {outcomes:?}");
     assert_eq!(sequences(&stores[0]).await, (1..=nodes).collect::<Vec<_>>());
@@ -110,8 +110,8 @@ pub(crate) async fn lost_connections_under_load_leave_no_gap_and_no_partial_chan
     assert_eq!(events.iter().map(|event| event.sequence).collect::<Vec<_>>(), (1..=nodes).collect::<Vec<_>>());
 }
 
-pub(crate) async fn other_processes_get_hints_after_the_commit_and_the_writer_gets_each_once(world: World) {
-    let (here, there) = (world.open().await, world.open().await);
+pub(crate) async fn other_processes_get_hints_after_the_commit_and_the_writer_gets_each_once(database: Database) {
+    let (here, there) = (database.open().await, database.open().await);
     let (mut own, mut others) = (here.changes(), there.changes());
     let mut dropped = here.begin().await.unwrap();
     dropped.append_event(&given::event(StreamName::Platform)).await.unwrap();
@@ -132,27 +132,27 @@ pub(crate) async fn other_processes_get_hints_after_the_commit_and_the_writer_ge
     assert_eq!(next(&mut own).await, Change::Operation(operation.id), "the store does not receive its own hints again");
 }
 
-pub(crate) async fn lost_listener_reports_missed_hints_and_reconnects(world: World) {
-    let (here, there) = (world.open().await, world.open().await);
+pub(crate) async fn lost_listener_reports_missed_hints_and_reconnects(database: Database) {
+    let (here, there) = (database.open().await, database.open().await);
     let mut changes = there.changes();
-    world.sql(CUT_ALL).await.unwrap();
+    database.sql(CUT_ALL).await.unwrap();
     assert_eq!(next(&mut changes).await, Change::Missed);
     add_node(&here, "gpu-1").await.unwrap();
     while next(&mut changes).await != (Change::Event { stream: StreamName::Platform, sequence: 1 }) {}
 }
 
-pub(crate) async fn a_closed_store_leaves_no_connection(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_closed_store_leaves_no_connection(database: Database) {
+    let store = database.open().await;
     add_node(&store, "gpu-1").await.unwrap();
     store.close().await;
     let others = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
-    timeout(WAIT_MAX, async { while world.number(others).await > 0 {} }).await.expect("every connection ends");
+    timeout(WAIT_MAX, async { while database.number(others).await > 0 {} }).await.expect("every connection ends");
 }
 
-pub(crate) async fn events_and_audit_records_cannot_be_truncated(world: World) {
-    world.open().await;
+pub(crate) async fn events_and_audit_records_cannot_be_truncated(database: Database) {
+    database.open().await;
     for table in ["events", "audit"] {
-        let refused = world.sql(&format!("truncate {table}")).await.expect_err("truncation is refused");
+        let refused = database.sql(&format!("truncate {table}")).await.expect_err("truncation is refused");
         assert!(refused.contains("append-only"), "{refused}");
     }
 }
@@ -161,8 +161,8 @@ pub(crate) async fn events_and_audit_records_cannot_be_truncated(world: World) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_of_the_server_under_load_loses_no_committed_row() {
     let mut server = tokio::task::spawn_blocking(|| Server::start(&[], &[])).await.unwrap();
-    let world = World::at(server.fresh_database().await, None);
-    let stores = [world.open().await, world.open().await];
+    let database = Database::at(server.fresh_database().await, None);
+    let stores = [database.open().await, database.open().await];
     let writing = tokio::spawn(async move {
         let outcomes = run_concurrently(4, |writer| {
             let store = stores[writer % 2].clone();
@@ -179,15 +179,15 @@ async fn a_crash_of_the_server_under_load_loses_no_committed_row() {
         });
         outcomes.await.into_iter().flatten().collect::<Vec<_>>()
     });
-    timeout(WAIT_MAX, async { while world.number("select count(*) from nodes").await < 20 {} }).await.unwrap();
-    let before = world.number("select count(*) from nodes").await;
+    timeout(WAIT_MAX, async { while database.number("select count(*) from nodes").await < 20 {} }).await.unwrap();
+    let before = database.number("select count(*) from nodes").await;
     let server = tokio::task::spawn_blocking(move || {
         server.restart("QUIT");
         server
     });
     let server = server.await.unwrap();
     let outcomes = writing.await.unwrap();
-    let store = world.open().await;
+    let store = database.open().await;
     let mut reader = store.read().await.unwrap();
     let mut kept = 0;
     for (name, outcome) in &outcomes {

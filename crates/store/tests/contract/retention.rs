@@ -6,8 +6,8 @@ use gpuaas_model::*;
 use gpuaas_store::*;
 
 use super::{
+    database::{Database, NOW},
     given,
-    world::{NOW, World},
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -41,15 +41,15 @@ async fn delete_all(store: &Store, what: Expired) {
 }
 
 /// Opens a store with `count` events and audit records that are one hour old.
-async fn filled(world: &World, count: usize) -> Store {
-    let store = world.open().await;
+async fn filled(database: &Database, count: usize) -> Store {
+    let store = database.open().await;
     let mut tx = store.begin().await.unwrap();
     for _ in 0..count {
         tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
         tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
     }
     tx.commit().await.unwrap();
-    world.advance_clock(3_600_000);
+    database.advance_clock(3_600_000);
     store
 }
 
@@ -60,8 +60,8 @@ async fn numbers(store: &Store) -> (Vec<u64>, Vec<u64>) {
     (events.iter().map(|of| of.sequence).collect(), audit.iter().map(|of| of.sequence).collect())
 }
 
-pub(crate) async fn an_event_or_audit_record_is_deleted_only_where_an_archive_holds_it(world: World) {
-    let store = filled(&world, 5).await;
+pub(crate) async fn an_event_or_audit_record_is_deleted_only_where_an_archive_holds_it(database: Database) {
+    let store = filled(&database, 5).await;
     insert_archive(&store, &archive(ArchiveKind::Events, vec![range("platform", 1, 2)]), &[], &[]).await;
     insert_archive(&store, &archive(ArchiveKind::Audit, vec![range("audit", 1, 3)]), &[], &[]).await;
     for (table, held, other) in [("events", 2, 3), ("audit", 3, 4)] {
@@ -70,7 +70,7 @@ pub(crate) async fn an_event_or_audit_record_is_deleted_only_where_an_archive_ho
             format!("delete from {table} where sequence = {other}"),
             format!("update {table} set sequence = sequence + 100 where sequence = {held}"),
         ] {
-            let refused = world.sql(&statement).await.expect_err(&statement);
+            let refused = database.sql(&statement).await.expect_err(&statement);
             assert!(refused.contains("append-only"), "{statement}: {refused}");
         }
     }
@@ -81,8 +81,8 @@ pub(crate) async fn an_event_or_audit_record_is_deleted_only_where_an_archive_ho
     assert_eq!(tx.append_event(&given::event(StreamName::Platform)).await.unwrap().sequence, 6, "numbers continue");
 }
 
-pub(crate) async fn the_database_refuses_to_change_or_remove_an_archive(world: World) {
-    let store = filled(&world, 3).await;
+pub(crate) async fn the_database_refuses_to_change_or_remove_an_archive(database: Database) {
+    let store = filled(&database, 3).await;
     let record = archive(ArchiveKind::Audit, vec![range("audit", 1, 1)]);
     insert_archive(&store, &record, &[], &[]).await;
     for statement in [
@@ -91,14 +91,14 @@ pub(crate) async fn the_database_refuses_to_change_or_remove_an_archive(world: W
         "delete from archive_ranges",
         "update archive_ranges set last_sequence = 3",
     ] {
-        let refused = world.sql(statement).await.expect_err(statement);
+        let refused = database.sql(statement).await.expect_err(statement);
         assert!(refused.contains("append-only"), "{statement}: {refused}");
     }
     assert_eq!(store.read().await.unwrap().archive(record.id).await.unwrap(), record);
 }
 
-pub(crate) async fn archivable_records_are_old_consecutive_and_never_the_newest(world: World) {
-    let store = filled(&world, 4).await;
+pub(crate) async fn archivable_records_are_old_consecutive_and_never_the_newest(database: Database) {
+    let store = filled(&database, 4).await;
     let mut reader = store.read().await.unwrap();
     let due = async |reader: &mut Reader, before| {
         let events = reader.events_to_archive(StreamName::Platform, before, 10).await.unwrap();
@@ -153,8 +153,8 @@ async fn due_operations(store: &Store) -> Vec<OperationId> {
     due.into_iter().map(|operation| operation.id).collect()
 }
 
-pub(crate) async fn ended_operation_is_archivable_unless_it_is_the_newest_of_a_live_workload(world: World) {
-    let store = world.open().await;
+pub(crate) async fn ended_operation_is_archivable_unless_it_is_the_newest_of_a_live_workload(database: Database) {
+    let store = database.open().await;
     let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let (_, workload) = given::workload_in_project(&store, "train").await;
     let first = insert_operation(&store, &workload, &node, OperationState::Succeeded).await;
@@ -178,8 +178,8 @@ pub(crate) async fn ended_operation_is_archivable_unless_it_is_the_newest_of_a_l
     assert!(store.read().await.unwrap().operations_to_archive(NOW, 10).await.unwrap().is_empty(), "none is older");
 }
 
-pub(crate) async fn archived_operation_is_deleted_with_its_rows_and_archived_once(world: World) {
-    let store = world.open().await;
+pub(crate) async fn archived_operation_is_deleted_with_its_rows_and_archived_once(database: Database) {
+    let store = database.open().await;
     let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let (_, workload) = given::workload_in_project(&store, "train").await;
     let gone = insert_operation(&store, &workload, &node, OperationState::Succeeded).await;
@@ -191,7 +191,7 @@ pub(crate) async fn archived_operation_is_deleted_with_its_rows_and_archived_onc
     assert!(matches!(again, Err(StoreError::Stale { .. })), "{again:?}");
     drop(tx);
     // As after a crash between archiving and deletion.
-    let other = world.open().await;
+    let other = database.open().await;
     delete_all(&other, Expired::ArchivedOperations).await;
     let mut reader = store.read().await.unwrap();
     assert!(reader.operation(gone.id).await.is_err() && reader.operation(stays.id).await.is_ok());
@@ -202,8 +202,8 @@ pub(crate) async fn archived_operation_is_deleted_with_its_rows_and_archived_onc
     }
 }
 
-pub(crate) async fn tasks_without_an_operation_are_archived_on_their_own(world: World) {
-    let store = world.open().await;
+pub(crate) async fn tasks_without_an_operation_are_archived_on_their_own(database: Database) {
+    let store = database.open().await;
     let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let ended = |at| TaskRecord { state: TaskState::Succeeded, ended_at: Some(at), ..given::task(&node) };
     let (old, open, young) = (ended(NOW), given::task(&node), ended(NOW.plus(HOUR)));
@@ -226,8 +226,8 @@ pub(crate) async fn tasks_without_an_operation_are_archived_on_their_own(world: 
     assert!(matches!(reader.task(old.id).await, Err(StoreError::NotFound { .. })), "the archived task is deleted");
 }
 
-pub(crate) async fn enrollments_and_grants_are_deleted_after_their_end_and_no_earlier(world: World) {
-    let store = world.open().await;
+pub(crate) async fn enrollments_and_grants_are_deleted_after_their_end_and_no_earlier(database: Database) {
+    let store = database.open().await;
     let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let (_, other, _) = given::allocated_node(&store, "gpu-2").await;
     let (_, workload) = given::workload_in_project(&store, "train").await;
@@ -268,10 +268,10 @@ pub(crate) async fn enrollments_and_grants_are_deleted_after_their_end_and_no_ea
     reader.check_enrollment(&open.sha256, other.id, at(12)).await.expect("the token is still valid");
 }
 
-pub(crate) async fn tables_are_measured(world: World) {
-    let store = filled(&world, 500).await;
-    if world.is_shared() {
-        world.sql("analyze").await.unwrap();
+pub(crate) async fn tables_are_measured(database: Database) {
+    let store = filled(&database, 500).await;
+    if database.is_shared() {
+        database.sql("analyze").await.unwrap();
     }
     let size = store.measure().await.unwrap();
     let of = |table: &str| size.tables.iter().find(|of| of.table == table).cloned().expect("the table is measured");

@@ -9,8 +9,8 @@ use gpuaas_store::{
 };
 
 use super::{
+    database::{Database, NOW, Proof},
     given,
-    world::{NOW, Proof, World},
 };
 
 fn token(name: &str) -> TokenRecord {
@@ -144,8 +144,8 @@ async fn reseal_batch(store: &Store, rows_max: u32) -> bool {
     is_done
 }
 
-pub(crate) async fn rows_stay_readable_during_a_rotation_and_end_under_the_new_key(world: World) {
-    let store = world.open().await;
+pub(crate) async fn rows_stay_readable_during_a_rotation_and_end_under_the_new_key(database: Database) {
+    let store = database.open().await;
     let rows = Rows::insert_under_old_key(&store).await;
     assert_eq!(store.read().await.unwrap().rows_to_reseal().await.unwrap(), 0, "no rotation is in progress");
     begin_rotation(&store).await;
@@ -155,7 +155,7 @@ pub(crate) async fn rows_stay_readable_during_a_rotation_and_end_under_the_new_k
     loop {
         assert!(rows.are_readable_with(&store, &["old", "new"]).await, "after {batches} batches");
         // A newly started process moves each batch: the rows record where the last one stopped.
-        let fresh = world.open().await;
+        let fresh = database.open().await;
         fresh.set_record_proof(Arc::new(Proof(vec!["new", "old"])));
         batches += 1;
         if reseal_batch(&fresh, 2).await {
@@ -173,8 +173,8 @@ pub(crate) async fn rows_stay_readable_during_a_rotation_and_end_under_the_new_k
     assert_eq!(plain.as_deref(), Some(&b"a value that is not sealed"[..]));
 }
 
-pub(crate) async fn writes_use_the_sealing_key_recorded_in_the_store(world: World) {
-    let store = world.open().await;
+pub(crate) async fn writes_use_the_sealing_key_recorded_in_the_store(database: Database) {
+    let store = database.open().await;
     let rows = Rows::insert_under_old_key(&store).await;
     begin_rotation(&store).await;
     while !reseal_batch(&store, 100).await {}
@@ -229,18 +229,18 @@ pub(crate) async fn writes_use_the_sealing_key_recorded_in_the_store(world: Worl
     }
 }
 
-pub(crate) async fn rotation_does_not_verify_forged_rows(world: World) {
-    let store = world.open().await;
+pub(crate) async fn rotation_does_not_verify_forged_rows(database: Database) {
+    let store = database.open().await;
     let project = Rows::insert_under_old_key(&store).await.account.project;
     let copied = "insert into tokens (id, sha256, project_id, ends_at, doc, code)";
     let forged = given::digest();
     let from = "project_id, ends_at, replace(doc, 'token-0', 'mallory'), code from tokens where doc like '%token-0%'";
-    world.sql(&format!("{copied} select 'forged', '{forged}', {from}")).await.unwrap();
-    world.sql("update enrollments set code = ''").await.unwrap();
-    world.sql("update service_accounts set doc = replace(doc, 'viewer', 'project-admin')").await.unwrap();
+    database.sql(&format!("{copied} select 'forged', '{forged}', {from}")).await.unwrap();
+    database.sql("update enrollments set code = ''").await.unwrap();
+    database.sql("update service_accounts set doc = replace(doc, 'viewer', 'project-admin')").await.unwrap();
     let key = "insert into signing_keys (key_id, state, version, seed, doc, code) \
                select 'forged', 'grace', 99, seed, replace(doc, 'own', 'forged'), code from signing_keys";
-    world.sql(key).await.unwrap();
+    database.sql(key).await.unwrap();
     begin_rotation(&store).await;
     let mut reported = store.forged_rows();
     while !reseal_batch(&store, 3).await {}
@@ -257,11 +257,11 @@ pub(crate) async fn rotation_does_not_verify_forged_rows(world: World) {
         assert_eq!(reader.signing_keys().await.unwrap().len(), 1);
         assert_eq!(reader.service_accounts(project, &Page::default()).await.unwrap(), []);
     }
-    assert_eq!(world.number("select count(*) from enrollments where code = ''").await, 1, "the row is unchanged");
+    assert_eq!(database.number("select count(*) from enrollments where code = ''").await, 1, "the row is unchanged");
 }
 
-pub(crate) async fn write_fails_without_the_recorded_sealing_key(world: World) {
-    let store = world.open().await;
+pub(crate) async fn write_fails_without_the_recorded_sealing_key(database: Database) {
+    let store = database.open().await;
     Rows::insert_under_old_key(&store).await;
     begin_rotation(&store).await;
     store.set_record_proof(Arc::new(Proof(vec!["old"])));

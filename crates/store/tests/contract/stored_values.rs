@@ -6,8 +6,8 @@ use gpuaas_model::{AccessGrantId, Role, SecretId, TokenId, WorkloadId};
 use gpuaas_store::{AccessGrantRecord, Expired, IdempotencyRecord, Page, SecretRecord, StoreError, TokenRecord};
 
 use super::{
+    database::{Database, NOW},
     given,
-    world::{NOW, World},
 };
 
 fn answer(token: TokenId, body: &str) -> IdempotencyRecord {
@@ -32,8 +32,8 @@ fn secret(workload: Option<WorkloadId>, name: &str, sealed: &[u8]) -> SecretReco
     }
 }
 
-pub(crate) async fn first_response_under_an_idempotency_key_is_kept(world: World) {
-    let store = world.open().await;
+pub(crate) async fn first_response_under_an_idempotency_key_is_kept(database: Database) {
+    let store = database.open().await;
     let (ada, bob) = (TokenId::from_uuid(given::uuid()), TokenId::from_uuid(given::uuid()));
     let first = answer(ada, "{\"id\":\"first\"}");
     let mut tx = store.begin().await.unwrap();
@@ -54,8 +54,8 @@ pub(crate) async fn first_response_under_an_idempotency_key_is_kept(world: World
     }
 }
 
-pub(crate) async fn old_idempotency_keys_are_deleted_and_new_ones_kept(world: World) {
-    let store = world.open().await;
+pub(crate) async fn old_idempotency_keys_are_deleted_and_new_ones_kept(database: Database) {
+    let store = database.open().await;
     let (old, new) = (TokenId::from_uuid(given::uuid()), TokenId::from_uuid(given::uuid()));
     let day = NOW.plus(Duration::from_secs(86_400));
     let mut tx = store.begin().await.unwrap();
@@ -69,8 +69,8 @@ pub(crate) async fn old_idempotency_keys_are_deleted_and_new_ones_kept(world: Wo
     assert!(reader.idempotency(new, "k-1").await.unwrap().is_some());
 }
 
-pub(crate) async fn sealed_secrets_come_back_byte_by_byte(world: World) {
-    let store = world.open().await;
+pub(crate) async fn sealed_secrets_come_back_byte_by_byte(database: Database) {
+    let store = database.open().await;
     let every_byte: Vec<u8> = (0..=255).collect();
     let kept = secret(None, "ca", &every_byte);
     let empty = secret(Some(WorkloadId::from_uuid(given::uuid())), "empty", &[]);
@@ -85,8 +85,8 @@ pub(crate) async fn sealed_secrets_come_back_byte_by_byte(world: World) {
     assert!(matches!(unknown, Err(StoreError::NotFound { what: "secret", .. })), "{unknown:?}");
 }
 
-pub(crate) async fn secret_replaces_an_earlier_one_with_the_same_name(world: World) {
-    let store = world.open().await;
+pub(crate) async fn secret_replaces_an_earlier_one_with_the_same_name(database: Database) {
+    let store = database.open().await;
     let workload = Some(WorkloadId::from_uuid(given::uuid()));
     let (first, second) = (secret(workload, "token", b"1"), secret(workload, "token", b"2"));
     let mut tx = store.begin().await.unwrap();
@@ -97,8 +97,8 @@ pub(crate) async fn secret_replaces_an_earlier_one_with_the_same_name(world: Wor
     assert_eq!(kept, [second]);
 }
 
-pub(crate) async fn secrets_of_a_workload_are_deleted_together(world: World) {
-    let store = world.open().await;
+pub(crate) async fn secrets_of_a_workload_are_deleted_together(database: Database) {
+    let store = database.open().await;
     let (deleted, kept) = (WorkloadId::from_uuid(given::uuid()), WorkloadId::from_uuid(given::uuid()));
     let mut tx = store.begin().await.unwrap();
     for (workload, name) in [(deleted, "a"), (deleted, "b"), (kept, "a")] {
@@ -111,8 +111,8 @@ pub(crate) async fn secrets_of_a_workload_are_deleted_together(world: World) {
     assert_eq!(reader.secrets_of(kept).await.unwrap().len(), 1);
 }
 
-pub(crate) async fn first_value_of_a_setting_is_kept(world: World) {
-    let store = world.open().await;
+pub(crate) async fn first_value_of_a_setting_is_kept(database: Database) {
+    let store = database.open().await;
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.put_setting_if_absent("key", &[0, 1, 255]).await.unwrap(), [0, 1, 255]);
     assert_eq!(tx.put_setting_if_absent("key", b"other").await.unwrap(), [0, 1, 255]);
@@ -122,8 +122,8 @@ pub(crate) async fn first_value_of_a_setting_is_kept(world: World) {
     assert_eq!(reader.setting("none").await.unwrap(), None);
 }
 
-pub(crate) async fn token_is_found_by_its_digest_and_revoked_once(world: World) {
-    let store = world.open().await;
+pub(crate) async fn token_is_found_by_its_digest_and_revoked_once(database: Database) {
+    let store = database.open().await;
     let token = TokenRecord {
         id: TokenId::from_uuid(given::uuid()),
         name: "ada".into(),
@@ -148,8 +148,8 @@ pub(crate) async fn token_is_found_by_its_digest_and_revoked_once(world: World) 
     assert_eq!(reader.tokens(None, &Page::default()).await.unwrap(), [revoked]);
 }
 
-pub(crate) async fn revoked_grant_keeps_its_first_revocation_time(world: World) {
-    let store = world.open().await;
+pub(crate) async fn revoked_grant_keeps_its_first_revocation_time(database: Database) {
+    let store = database.open().await;
     let (_, train) = given::workload_in_project(&store, "train").await;
     let grant = AccessGrantRecord {
         id: AccessGrantId::from_uuid(given::uuid()),

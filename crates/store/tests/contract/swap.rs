@@ -4,8 +4,8 @@ use gpuaas_model::{Health, MemberState, MemberStateName, NodeState, OperationSta
 use gpuaas_store::*;
 
 use super::{
+    database::{Database, NOW, run_concurrently},
     given,
-    world::{NOW, World, run_concurrently},
 };
 
 fn assert_stale<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: &str) {
@@ -15,8 +15,8 @@ fn assert_stale<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: &str) 
     }
 }
 
-pub(crate) async fn a_node_read_before_another_change_is_stale(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_node_read_before_another_change_is_stale(database: Database) {
+    let store = database.open().await;
     let (_, read, _) = given::allocated_node(&store, "gpu-1").await;
     let mut tx = store.begin().await.unwrap();
     let next = tx.update_node(&NodeRecord { state: NodeState::InMaintenance, ..read.clone() }).await.unwrap();
@@ -26,8 +26,8 @@ pub(crate) async fn a_node_read_before_another_change_is_stale(world: World) {
     assert_eq!(store.read().await.unwrap().node(read.id).await.unwrap(), next);
 }
 
-pub(crate) async fn an_allocation_read_before_another_change_is_stale(world: World) {
-    let store = world.open().await;
+pub(crate) async fn an_allocation_read_before_another_change_is_stale(database: Database) {
+    let store = database.open().await;
     let (_, _, read) = given::allocated_node(&store, "gpu-1").await;
     let mut tx = store.begin().await.unwrap();
     let next = tx.update_allocation(&read).await.unwrap();
@@ -36,10 +36,10 @@ pub(crate) async fn an_allocation_read_before_another_change_is_stale(world: Wor
     assert_eq!(store.read().await.unwrap().allocation(read.id).await.unwrap(), next);
 }
 
-pub(crate) async fn a_workload_read_before_another_change_is_stale(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_workload_read_before_another_change_is_stale(database: Database) {
+    let store = database.open().await;
     let (_, read) = given::workload_in_project(&store, "train").await;
-    world.advance_clock(5);
+    database.advance_clock(5);
     let mut tx = store.begin().await.unwrap();
     let next = tx.update_workload(&WorkloadRecord { health: Health::Healthy, ..read.clone() }).await.unwrap();
     assert_eq!(next.updated_at.since(NOW).as_millis(), 5);
@@ -48,8 +48,8 @@ pub(crate) async fn a_workload_read_before_another_change_is_stale(world: World)
     assert_eq!(store.read().await.unwrap().workload(read.id).await.unwrap(), next);
 }
 
-pub(crate) async fn a_member_is_written_only_from_the_state_it_was_in(world: World) {
-    let store = world.open().await;
+pub(crate) async fn a_member_is_written_only_from_the_state_it_was_in(database: Database) {
+    let store = database.open().await;
     let (project, _, allocation) = given::allocated_node(&store, "gpu-1").await;
     let train = given::workload(&project, "train");
     let member = given::member(&train, &allocation);
@@ -64,8 +64,8 @@ pub(crate) async fn a_member_is_written_only_from_the_state_it_was_in(world: Wor
     assert_eq!(store.read().await.unwrap().member(member.id).await.unwrap().state, ready.state);
 }
 
-pub(crate) async fn operations_steps_and_tasks_are_written_only_from_the_state_they_were_in(world: World) {
-    let store = world.open().await;
+pub(crate) async fn operations_steps_and_tasks_are_written_only_from_the_state_they_were_in(database: Database) {
+    let store = database.open().await;
     let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
     let (_, train) = given::workload_in_project(&store, "train").await;
     let operation = given::operation(&train);
@@ -90,8 +90,8 @@ pub(crate) async fn operations_steps_and_tasks_are_written_only_from_the_state_t
     assert_eq!(reader.task(task.id).await.unwrap(), sent);
 }
 
-pub(crate) async fn concurrent_node_updates_take_each_generation_once(world: World) {
-    let stores = [world.open().await, world.open().await];
+pub(crate) async fn concurrent_node_updates_take_each_generation_once(database: Database) {
+    let stores = [database.open().await, database.open().await];
     let (_, node, _) = given::allocated_node(&stores[0], "gpu-1").await;
     let written = run_concurrently(8, |index| {
         let (store, id) = (stores[index % 2].clone(), node.id);

@@ -7,8 +7,8 @@ use gpuaas_store::{
 };
 
 use super::{
+    database::{Database, NOW, Proof},
     given,
-    world::{NOW, Proof, World},
 };
 
 fn place(failed: Result<impl std::fmt::Debug, StoreError>) -> String {
@@ -18,17 +18,17 @@ fn place(failed: Result<impl std::fmt::Debug, StoreError>) -> String {
     }
 }
 
-pub(crate) async fn row_that_cannot_be_read_is_named_by_table_key_and_column(world: World) {
-    let store = world.open().await;
+pub(crate) async fn row_that_cannot_be_read_is_named_by_table_key_and_column(database: Database) {
+    let store = database.open().await;
     let (project, node, allocation) = given::allocated_node(&store, "gpu-1").await;
     let mut tx = store.begin().await.unwrap();
     tx.insert_task(&given::task(&node)).await.unwrap();
     tx.commit().await.unwrap();
-    world.sql("update nodes set doc = substr(doc, 1, length(doc) / 2)").await.unwrap();
-    world.sql("update tasks set doc = replace(doc, 'task_type', 'task_typo')").await.unwrap();
-    world.sql("update allocations set doc = '[]'").await.unwrap();
-    world.sql("update projects set doc = ''").await.unwrap();
-    world
+    database.sql("update nodes set doc = substr(doc, 1, length(doc) / 2)").await.unwrap();
+    database.sql("update tasks set doc = replace(doc, 'task_type', 'task_typo')").await.unwrap();
+    database.sql("update allocations set doc = '[]'").await.unwrap();
+    database.sql("update projects set doc = ''").await.unwrap();
+    database
         .sql("insert into leases (name, holder, fence, expires_at) values ('operation/1', 'nobody', -1, 0)")
         .await
         .unwrap();
@@ -41,7 +41,7 @@ pub(crate) async fn row_that_cannot_be_read_is_named_by_table_key_and_column(wor
     assert!(place(reader.open_tasks(node.id).await).starts_with("tasks/"));
     assert_eq!(place(reader.lease("operation/1").await), "leases/operation/1/holder");
     drop(reader);
-    world
+    database
         .sql(
             "insert into events (stream, sequence, at, kind, subject_kind, subject_id, correlation, data) \
                values ('platform', 9, 0, 'node.registered', 'node', '-', '', '{')",
@@ -51,8 +51,8 @@ pub(crate) async fn row_that_cannot_be_read_is_named_by_table_key_and_column(wor
     let mut reader = store.read().await.unwrap();
     assert_eq!(place(reader.events(StreamName::Platform, 8, 10).await), "events/platform/9/data");
     drop(reader);
-    let bytes = if world.is_shared() { "'\\x7b'" } else { "x'7b'" };
-    world.sql(&format!("insert into settings (name, value) values ('sealing.current', {bytes})")).await.unwrap();
+    let bytes = if database.is_shared() { "'\\x7b'" } else { "x'7b'" };
+    database.sql(&format!("insert into settings (name, value) values ('sealing.current', {bytes})")).await.unwrap();
     let mut reader = store.read().await.unwrap();
     assert_eq!(place(reader.sealing().await), "settings/sealing.current/value");
 }
@@ -78,20 +78,20 @@ async fn insert_rows(store: &Store) -> (ProjectRecord, NodeRecord, EnrollmentRec
     (project, node, enrollment, secret)
 }
 
-async fn verified(world: &World) -> VerifiedRows {
+async fn verified(database: &Database) -> VerifiedRows {
     let proof = std::sync::Arc::new(Proof(vec!["old"]));
-    world.options().verify(Some(proof), &["api.key"]).await.unwrap()
+    database.options().verify(Some(proof), &["api.key"]).await.unwrap()
 }
 
-pub(crate) async fn verification_reads_every_row_during_a_change_and_names_defects(world: World) {
-    let store = world.open().await;
+pub(crate) async fn verification_reads_every_row_during_a_change_and_names_defects(database: Database) {
+    let store = database.open().await;
     let (project, node, enrollment, secret) = insert_rows(&store).await;
     let open = store.begin().await.unwrap();
-    let found = verified(&world).await;
+    let found = verified(&database).await;
     assert_eq!(found.findings, [], "verified during an open change");
     assert!(found.rows > 15 && found.sealed == 2, "{} rows, {} sealed", found.rows, found.sealed);
     drop(open);
-    let zero = if world.is_shared() { "'\\x00'" } else { "x'00'" };
+    let zero = if database.is_shared() { "'\\x00'" } else { "x'00'" };
     for (sql, kind, place) in [
         (
             "update nodes set state = 'lost'".to_owned(),
@@ -129,11 +129,11 @@ pub(crate) async fn verification_reads_every_row_during_a_change_and_names_defec
             "table settings, row restore.unfinished".to_owned(),
         ),
     ] {
-        world.sql(&sql).await.unwrap();
-        let found = verified(&world).await.findings;
+        database.sql(&sql).await.unwrap();
+        let found = verified(&database).await.findings;
         assert!(found.iter().any(|of| of.kind == kind && of.place == place), "{sql}: {found:?}");
     }
-    let findings = verified(&world).await.findings;
+    let findings = verified(&database).await.findings;
     assert_eq!(findings.len(), 7, "each defect is reported once: {findings:?}");
     assert_eq!(
         store.read().await.unwrap().setting("restore.unfinished").await.unwrap(),
@@ -142,22 +142,22 @@ pub(crate) async fn verification_reads_every_row_during_a_change_and_names_defec
     );
 }
 
-pub(crate) async fn inspection_detects_a_missing_platform_and_creates_nothing(world: World) {
-    let contents = async || world.options().inspect().await;
-    let none = if world.is_shared() { Contents::NoTables } else { Contents::NoFile };
+pub(crate) async fn inspection_detects_a_missing_platform_and_creates_nothing(database: Database) {
+    let contents = async || database.options().inspect().await;
+    let none = if database.is_shared() { Contents::NoTables } else { Contents::NoFile };
     assert_eq!(contents().await.unwrap(), none);
     assert_eq!(contents().await.unwrap(), none, "the inspection created something");
-    let store = world.open().await;
+    let store = database.open().await;
     assert_eq!(contents().await.unwrap(), Contents::NoRows);
     let mut tx = store.begin().await.unwrap();
     tx.put_setting_if_absent(PLATFORM, b"cp-1").await.unwrap();
     tx.commit().await.unwrap();
     // SQLite's rows are only in its write-ahead log at this point.
     assert_eq!(contents().await.unwrap(), Contents::Platform);
-    world.sql("delete from settings").await.unwrap();
+    database.sql("delete from settings").await.unwrap();
     given::allocated_node(&store, "gpu-1").await;
     assert_eq!(place(contents().await), format!("settings/{PLATFORM}/value"), "a platform without an id is corrupt");
     store.close().await;
-    world.sql("insert into schema_versions (version, checksum) values (4711, 'x')").await.unwrap();
+    database.sql("insert into schema_versions (version, checksum) values (4711, 'x')").await.unwrap();
     assert!(matches!(contents().await, Err(StoreError::TooNew { found: 4711, .. })));
 }

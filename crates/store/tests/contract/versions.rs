@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 
 use gpuaas_model::{
-    AllocationId, AuditAction, MemberState, NodeId, OperationId, ProjectId, StreamName, TaskId, WorkloadId,
+    AllocationId, AuditAction, Endpoint, MemberState, NodeId, OperationId, ProjectId, StreamName, TaskId, WorkloadId,
 };
 use gpuaas_store::{AuditFilter, Page, Store};
 
-use super::world::World;
+use super::database::Database;
 
 /// An id in the stored databases; the ids differ in their last two digits.
 fn id<T: std::str::FromStr>(last: &str) -> T {
@@ -43,7 +43,7 @@ fn stored_database(version: i64, is_shared: bool) -> String {
 }
 
 /// The schema as one line per object, independent of the order of creation.
-async fn schema(world: &World) -> Vec<String> {
+async fn schema(database: &Database) -> Vec<String> {
     let sqlite = ["select type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') from sqlite_master"];
     let postgres = [
         "select table_name || '.' || column_name || ' ' || ordinal_position || ' ' || data_type || ' ' || is_nullable || ' ' || \
@@ -54,10 +54,10 @@ async fn schema(world: &World) -> Vec<String> {
         "select pg_get_triggerdef(oid) from pg_trigger where not tgisinternal",
         "select pg_get_functiondef(oid) from pg_proc where pronamespace = 'public'::regnamespace",
     ];
-    let statements = if world.is_shared() { &postgres[..] } else { &sqlite[..] };
+    let statements = if database.is_shared() { &postgres[..] } else { &sqlite[..] };
     let mut lines = Vec::new();
     for statement in statements {
-        let found = world.texts(statement).await;
+        let found = database.texts(statement).await;
         lines.extend(found.iter().map(|line| without_layout(line)));
     }
     lines.sort();
@@ -70,20 +70,20 @@ fn without_layout(statement: &str) -> String {
     words.replace(" ,", ",").replace("( ", "(").replace(" )", ")")
 }
 
-async fn fresh(is_shared: bool) -> World {
-    if is_shared { World::postgres().await } else { World::sqlite().await }
+async fn fresh(is_shared: bool) -> Database {
+    if is_shared { Database::postgres().await } else { Database::sqlite().await }
 }
 
 /// The number of rows of each existing table.
-async fn counts(world: &World) -> Vec<(&'static str, i64)> {
+async fn counts(database: &Database) -> Vec<(&'static str, i64)> {
     let mut counts = Vec::new();
     for (table, _) in Store::dumped_tables() {
-        let is_there = match world.is_shared() {
+        let is_there = match database.is_shared() {
             true => format!("select count(*) from information_schema.tables where table_name = '{table}'"),
             false => format!("select count(*) from sqlite_master where type = 'table' and name = '{table}'"),
         };
-        if world.number(&is_there).await > 0 && table != "schema_versions" {
-            counts.push((table, world.number(&format!("select count(*) from {table}")).await));
+        if database.number(&is_there).await > 0 && table != "schema_versions" {
+            counts.push((table, database.number(&format!("select count(*) from {table}")).await));
         }
     }
     counts
@@ -102,9 +102,9 @@ fn changed(version: i64, table: &str) -> i64 {
     }
 }
 
-async fn newest(world: &World) -> i64 {
-    world.open().await.close().await;
-    world.number("select max(version) from schema_versions").await
+async fn newest(database: &Database) -> i64 {
+    database.open().await.close().await;
+    database.number("select max(version) from schema_versions").await
 }
 
 async fn assert_rows_readable(store: &Store) {
@@ -130,10 +130,10 @@ async fn assert_rows_readable(store: &Store) {
     assert_eq!(reader.setting("control-plane.id").await.unwrap(), Some(b"cp-1".to_vec()));
 }
 
-pub(crate) async fn database_of_every_earlier_version_migrates_and_keeps_its_rows(world: World) {
-    let is_shared = world.is_shared();
-    let newest = newest(&world).await;
-    let expected = schema(&world).await;
+pub(crate) async fn database_of_every_earlier_version_migrates_and_keeps_its_rows(database: Database) {
+    let is_shared = database.is_shared();
+    let newest = newest(&database).await;
+    let expected = schema(&database).await;
     let versions: Vec<i64> = (1..=newest).filter(|version| *version < newest || file(newest).exists()).collect();
     assert!(versions.len() >= 9, "{versions:?}");
     for version in versions {
@@ -166,8 +166,41 @@ pub(crate) async fn database_of_every_earlier_version_migrates_and_keeps_its_row
     }
 }
 
-pub(crate) async fn audit_records_of_earlier_versions_get_their_workload(world: World) {
-    let is_shared = world.is_shared();
+pub(crate) async fn workloads_of_earlier_versions_have_endpoints(database: Database) {
+    let is_shared = database.is_shared();
+    let old = fresh(is_shared).await;
+    old.sql(&stored_database(12, is_shared)).await.unwrap();
+    let without_address = "insert into workloads (id, project_id, name, app, lifecycle, health, revision, doc)
+        select replace(id, 'ac120008', 'ac12000e'), project_id, 'idle', app, lifecycle, health, revision,
+            replace(replace(replace(doc, 'ac120008\"', 'ac12000e\"'), '\"train\"', '\"idle\"'),
+                '\"endpoint\":\"https://10.0.0.7:6443\"', '\"endpoint\":null')
+        from workloads";
+    old.sql(without_address).await.unwrap();
+    let store = old.open().await;
+    let mut reader = store.read().await.unwrap();
+    let (train, idle) = (reader.workload(id("08")).await.unwrap(), reader.workload(id("0e")).await.unwrap());
+    let member = reader.members_of(train.id).await.unwrap()[0].id;
+    let of_api = Endpoint {
+        purpose: Endpoint::API.to_owned(),
+        address: "https://10.0.0.7:6443".to_owned(),
+        member: Some(member),
+    };
+    assert_eq!((train.endpoints, idle.endpoints), (vec![of_api], vec![]));
+}
+
+pub(crate) async fn machines_that_tenants_left_before_an_upgrade_are_remembered(database: Database) {
+    let is_shared = database.is_shared();
+    let old = fresh(is_shared).await;
+    old.sql(&stored_database(12, is_shared)).await.unwrap();
+    let store = old.open().await;
+    let mut reader = store.read().await.unwrap();
+    let left = reader.node_that_was_left("4c4c4544003510568054b7c04f4a3432").await.unwrap();
+    assert_eq!(left.map(|node| node.id), Some(id::<NodeId>("14")));
+    assert_eq!(reader.node_that_was_left("another").await.unwrap(), None);
+}
+
+pub(crate) async fn audit_records_of_earlier_versions_get_their_workload(database: Database) {
+    let is_shared = database.is_shared();
     let old = fresh(is_shared).await;
     old.sql(&stored_database(11, is_shared)).await.unwrap();
     let [project, workload, operation, task] =

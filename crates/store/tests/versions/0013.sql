@@ -349,17 +349,35 @@ alter table members_13 rename to members;
 create unique index members_allocation on members (allocation_id) where state <> 'removed';
 create index members_workload on members (workload_id);
 create index members_node on members (node_id);
--- The id of the machine that a tenant left with this node, empty if none. An enrollment under another name finds it.
-alter table nodes add column left_machine_id text not null default '';
-create index nodes_left_machine on nodes (left_machine_id) where left_machine_id <> '';
+-- Machines that tenants have left. A reimaged machine has another id, so a machine with one of these was not reimaged.
+create table left_machines (machine_id text primary key, node_id text not null references nodes (id), left_at bigint not null);
+create index left_machines_node on left_machines (node_id);
 -- for sqlite
-update nodes set left_machine_id = json_extract(doc, '$.left_by_tenant.machine_id')
-    where json_extract(doc, '$.left_by_tenant.machine_id') is not null;
-insert into schema_versions (version, checksum) values (13, 'dd154ec5eb5a87c5');
+insert into left_machines (machine_id, node_id, left_at)
+    select json_extract(doc, '$.left_by_tenant.machine_id'), id, json_extract(doc, '$.left_by_tenant.at') from nodes
+    where json_extract(doc, '$.left_by_tenant.machine_id') is not null on conflict (machine_id) do nothing;
+-- The address of a workload is served by the member that had reported it.
+update workloads set doc = json_remove(json_set(doc, '$.endpoints', json_array(json_object(
+        'purpose', 'api', 'address', json_extract(doc, '$.endpoint'), 'member', (
+            select members.id from members where members.workload_id = workloads.id
+                and json_extract(members.doc, '$.endpoint') is not null order by members.position limit 1)))), '$.endpoint')
+    where json_extract(doc, '$.endpoint') is not null;
+update workloads set doc = json_remove(json_set(doc, '$.endpoints', json_array()), '$.endpoint')
+    where json_type(doc, '$.endpoints') is null;
+insert into schema_versions (version, checksum) values (13, 'd50f5aabbc6e2ecd');
 -- for postgres
-update nodes set left_machine_id = doc::json -> 'left_by_tenant' ->> 'machine_id'
-    where doc::json -> 'left_by_tenant' ->> 'machine_id' is not null;
-insert into schema_versions (version, checksum) values (13, 'cac7583648a00223');
+insert into left_machines (machine_id, node_id, left_at)
+    select doc::json -> 'left_by_tenant' ->> 'machine_id', id, (doc::json -> 'left_by_tenant' ->> 'at')::bigint from nodes
+    where doc::json -> 'left_by_tenant' ->> 'machine_id' is not null on conflict (machine_id) do nothing;
+-- The address of a workload is served by the member that had reported it.
+update workloads set doc = (doc::jsonb - 'endpoint' || jsonb_build_object('endpoints', jsonb_build_array(jsonb_build_object(
+        'purpose', 'api', 'address', doc::jsonb ->> 'endpoint', 'member', (
+            select members.id from members where members.workload_id = workloads.id
+                and members.doc::json ->> 'endpoint' is not null order by members.position limit 1)))))::text
+    where doc::json ->> 'endpoint' is not null;
+update workloads set doc = (doc::jsonb - 'endpoint' || jsonb_build_object('endpoints', jsonb_build_array()))::text
+    where doc::json -> 'endpoints' is null;
+insert into schema_versions (version, checksum) values (13, 'd4dbbfea1e294bfa');
 -- for both
 insert into projects (id, name, doc) values ('0198c0de-7a3b-7c11-9b54-0242ac120001', 'lab', '{"id":"0198c0de-7a3b-7c11-9b54-0242ac120001","name":"lab","created_at":1790000000000}');
 insert into tokens (id, sha256, project_id, doc, service_account_id, ends_at, code) values ('0198c0de-7a3b-7c11-9b54-0242ac120002', '2222222222222222222222222222222222222222222222222222222222222222', '0198c0de-7a3b-7c11-9b54-0242ac120001', '{"id":"0198c0de-7a3b-7c11-9b54-0242ac120002","name":"ada","sha256":"2222222222222222222222222222222222222222222222222222222222222222","role":"project-admin","project":"0198c0de-7a3b-7c11-9b54-0242ac120001","service_account":null,"created_at":1790000000000,"expires_at":1790086400000,"revoked_at":null,"is_bootstrap":false}', '', 1790086400000, '5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a');
@@ -393,4 +411,5 @@ insert into replicas (id, doc) values ('0198c0de-7a3b-7c11-9b54-0242ac120011', '
 insert into sessions (node_id, connection, replica_id, doc, since) values ('0198c0de-7a3b-7c11-9b54-0242ac120004', '0198c0de-7a3b-7c11-9b54-0242ac120012', '0198c0de-7a3b-7c11-9b54-0242ac120011', '{"node":"0198c0de-7a3b-7c11-9b54-0242ac120004","connection":"0198c0de-7a3b-7c11-9b54-0242ac120012","instance":"run-1","replica":"0198c0de-7a3b-7c11-9b54-0242ac120011","address":null,"since":1790000000000,"key_set_version":1,"keys_given_at":1790000000000}', 1790000000000);
 insert into signing_keys (key_id, state, version, seed, doc, code) values ('ed25519-0123456789abcdef', 'active', 1, x'0102', '{"key_id":"ed25519-0123456789abcdef","public":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","state":"active","version":1,"created_at":1790000000000,"changed_at":1790000000000,"correlation":null}', '5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a');
 insert into node_keys (sha256, node_id, epoch, created_at) values ('8888888888888888888888888888888888888888888888888888888888888888', '0198c0de-7a3b-7c11-9b54-0242ac120004', 2, 1790000000000);
+insert into left_machines (machine_id, node_id, left_at) values ('4c4c4544003510568054b7c04f4a3432', '0198c0de-7a3b-7c11-9b54-0242ac120004', 1790000000000);
 insert into authorities (id, state, version, sealed_key, doc, code) values ('cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc', 'active', 1, x'0304', '{"id":"cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc","certificate":"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n","by_predecessor":"","state":"active","version":1,"created_at":1790000000000,"changed_at":1790000000000,"correlation":"0198c0de-7a3b-7c11-9b54-0242ac120010"}', '5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a');

@@ -78,10 +78,14 @@ pub struct PreflightReport {
     pub passed: u32,
     /// Checks that did not pass, at most [`PreflightReport::FINDINGS_MAX`].
     pub findings: Vec<Finding>,
+    /// Names of the checks that ran. The report says nothing of other checks: their earlier findings stay valid. Empty in reports of agents
+    /// that do not list them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checked: Vec<String>,
 }
 
 impl PreflightReport {
-    /// Maximum number of findings listed.
+    /// Maximum number of findings and of checks listed.
     pub const FINDINGS_MAX: usize = 64;
 }
 

@@ -161,7 +161,8 @@ pub enum ClockSync {
         by: String,
     },
     /// No time service runs, and the clock is not synchronized.
-    ByNobody,
+    #[serde(alias = "by_nobody")]
+    NoTimeService,
     /// Not reported, or a value that this version does not know.
     #[default]
     #[serde(other)]

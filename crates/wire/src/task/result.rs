@@ -155,7 +155,7 @@ impl Bounded for ClockSync {
         Ok(match self {
             Self::Synchronized { by } => Self::Synchronized { by: by.map(short) },
             Self::NotYet { by } => Self::NotYet { by: short(by) },
-            Self::Unknown | Self::ByMachine | Self::ByNobody => self,
+            Self::Unknown | Self::ByMachine | Self::NoTimeService => self,
         })
     }
 }
@@ -176,6 +176,8 @@ impl Bounded for Applied {
 impl Bounded for PreflightReport {
     fn within_bounds(self) -> Result<Self, OutOfBounds> {
         check_count("findings", self.findings.len(), Self::FINDINGS_MAX)?;
+        check_count("checks", self.checked.len(), Self::FINDINGS_MAX)?;
+        self.checked.iter().try_for_each(|check| check_name("a check", check))?;
         Ok(Self { findings: bounded_items(self.findings)?, ..self })
     }
 }

@@ -199,6 +199,7 @@ fn operation_record(workload: &WorkloadRecord, members: &[MemberRecord]) -> Oper
         targets: members.iter().map(|member| member.id).collect(),
         generation: 1,
         resumes: None,
+        superseded_by: None,
         cancel_requested: false,
         fault: None,
         created_at: at,

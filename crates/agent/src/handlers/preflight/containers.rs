@@ -19,15 +19,15 @@ const SELINUX_POLICIES: [&str; 2] =
 const FAPOLICYD_RULES: &str = "/etc/fapolicyd/rules.d/80-rke2.rules";
 
 pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
-    report.record(firewalls(snapshot));
-    report.record(network_manager(snapshot));
+    report.record(Check::FirewallActive, firewalls(snapshot));
+    report.record(Check::NetworkManager, network_manager(snapshot));
     if !snapshot.tree.is_sandbox() {
-        report.record(iptables(snapshot));
+        report.record(Check::IptablesMissing, iptables(snapshot));
     }
     if snapshot.has_own("/sys/fs/selinux/enforce") {
-        report.record(selinux(snapshot));
+        report.record(Check::SelinuxPolicy, selinux(snapshot));
     }
-    report.record(fapolicyd(snapshot));
+    report.record(Check::Fapolicyd, fapolicyd(snapshot));
 }
 
 fn firewalls(snapshot: &HostSnapshot<'_>) -> Vec<Finding> {

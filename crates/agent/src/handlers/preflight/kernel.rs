@@ -10,18 +10,18 @@ use super::{
 };
 
 pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
-    report.record(low(snapshot, FixKind::Inotify, Check::InotifyLow, "raise it"));
-    report.record(low(snapshot, FixKind::Forwarding, Check::ForwardingOff, "switch it on"));
-    report.record(unloaded_modules(snapshot));
-    report.record(missing_modules(snapshot));
+    report.record(Check::InotifyLow, low(snapshot, FixKind::Inotify, Check::InotifyLow, "raise it"));
+    report.record(Check::ForwardingOff, low(snapshot, FixKind::Forwarding, Check::ForwardingOff, "switch it on"));
+    report.record(Check::ModulesUnloaded, unloaded_modules(snapshot));
+    report.record(Check::ModulesMissing, missing_modules(snapshot));
     if snapshot.has_own("/proc/swaps") {
-        report.record(swap(snapshot));
+        report.record(Check::SwapOn, swap(snapshot));
     }
     if snapshot.has_own("/sys/fs/cgroup") {
-        report.record(cgroups(snapshot));
+        report.record(Check::CgroupV1, cgroups(snapshot));
     }
     if let Some(found) = clock(snapshot) {
-        report.record(found);
+        report.record(Check::ClockUnsynchronized, found);
     }
 }
 
@@ -93,7 +93,7 @@ fn clock(snapshot: &HostSnapshot<'_>) -> Option<Option<Finding>> {
         ClockSync::ByMachine | ClockSync::Unknown => return None,
         ClockSync::Synchronized { .. } => return Some(None),
         ClockSync::NotYet { by } => format!("{by} runs, but the clock is not synchronized"),
-        ClockSync::ByNobody => "no time service synchronizes the clock".to_owned(),
+        ClockSync::NoTimeService => "no time service synchronizes the clock".to_owned(),
     };
     let detail = format!("{detail}: a cluster's certificates are invalid while the clock is wrong");
     Some(Some(warning(Check::ClockUnsynchronized, detail, "install chrony, or timedatectl set-ntp true")))

@@ -17,22 +17,22 @@ const UNINSTALL: &str = "run that installation's own uninstall script, or have t
 
 pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
     if looks_at_ports(snapshot.task, &snapshot.wants) {
-        report.record(ports(snapshot));
+        report.record(Check::PortTaken, ports(snapshot));
     }
     if !snapshot.task.absent_paths.is_empty() {
-        report.record(paths(snapshot, &snapshot.task.absent_paths, Severity::Blocking));
+        report.record(Check::Leftover, paths(snapshot, &snapshot.task.absent_paths, Severity::Blocking));
     }
     if !snapshot.task.endangered_paths.is_empty() {
-        report.record(paths(snapshot, &snapshot.task.endangered_paths, Severity::Warning));
+        report.record(Check::UninstallWouldDelete, paths(snapshot, &snapshot.task.endangered_paths, Severity::Warning));
     }
     if !snapshot.wants.link_prefixes.is_empty() {
-        report.record(links(snapshot));
+        report.record(Check::LeftoverLinks, links(snapshot));
     }
     if !snapshot.wants.mount_prefixes.is_empty() {
-        report.record(mounts(snapshot));
+        report.record(Check::LeftoverMounts, mounts(snapshot));
     }
     if let (false, Ok(Some(rules))) = (snapshot.wants.firewall_marks.is_empty(), &snapshot.rules) {
-        report.record(left_rules(rules));
+        report.record(Check::LeftoverFirewallRules, left_rules(rules));
     }
 }
 

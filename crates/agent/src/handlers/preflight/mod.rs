@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use gpuaas_host::{HostError, Listener, survey::Tree};
 use gpuaas_wire::task::{HostFacts, HostRequirements, MachineFacts, Preflight, PreflightReport, TaskFailure};
 
-use super::{inspect, mounts};
+use super::{machine, mounts};
 use crate::context::{Context, host_failed};
 use report::Report;
 
@@ -33,9 +33,9 @@ const SERVICES: [&str; 5] = [
 
 /// Collects the observations and runs the checks.
 pub(crate) async fn run(task: Preflight, context: Context) -> Result<PreflightReport, TaskFailure> {
-    let facts = context.host.facts().await.map_err(host_failed)?;
-    let tree = context.host.tree();
-    let machine = inspect::machine_facts(&context, &tree, inspect::data_dir(Some(&task))).await;
+    let facts = context.host.inventory().facts().await.map_err(host_failed)?;
+    let tree = context.host.inventory().tree();
+    let machine = machine::machine_facts(&context, &tree, machine::data_dir(Some(&task))).await;
     check_host(&task, &context, &facts, &machine).await
 }
 
@@ -81,7 +81,7 @@ impl<'a> HostSnapshot<'a> {
         let wants = task.wants.clone().unwrap_or_default();
         let mut active = BTreeSet::new();
         for service in SERVICES.into_iter().filter(|_| wants.containers) {
-            if host.unit(service).await?.is_some_and(|status| status.active == "active") {
+            if host.units().unit(service).await?.is_some_and(|status| status.active == "active") {
                 active.insert(service);
             }
         }
@@ -89,17 +89,17 @@ impl<'a> HostSnapshot<'a> {
             true => Ok(Some(Vec::new())),
             // The programs of the packet filter fail in various ways on kernels without one of its backends: that is a finding, not a
             // failure.
-            false => host.firewall_rules(&wants.firewall_marks).await.map_err(|error| error.to_string()),
+            false => host.inventory().firewall_rules(&wants.firewall_marks).await.map_err(|error| error.to_string()),
         };
         Ok(Self {
             task,
             facts,
             machine,
-            tree: host.tree(),
-            taken: host.listening(&task.ports).await?,
-            listeners: if looks_at_ports(task, &wants) { host.listeners().await? } else { Vec::new() },
+            tree: host.inventory().tree(),
+            taken: host.inventory().listening(&task.ports).await?,
+            listeners: if looks_at_ports(task, &wants) { host.inventory().listeners().await? } else { Vec::new() },
             mounts: mounts::under(host, &wants.mount_prefixes).await?,
-            links: if wants.link_prefixes.is_empty() { Vec::new() } else { host.links().await? },
+            links: if wants.link_prefixes.is_empty() { Vec::new() } else { host.inventory().links().await? },
             rules,
             active,
             wants,

@@ -19,19 +19,19 @@ const LABEL_BYTES_MAX: usize = 63;
 
 pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
     if snapshot.wants.mtu_min > 0 && snapshot.has_own("/proc/net/route") {
-        report.record(route(snapshot));
+        report.record(Check::RouteMissing, route(snapshot));
         if let Some(found) = packets(snapshot) {
-            report.record(found);
+            report.record(Check::MtuSmall, found);
         }
     }
     if snapshot.wants.containers {
-        report.record(host_name(snapshot));
+        report.record(Check::HostName, host_name(snapshot));
         if snapshot.has_own("/sys/class/dmi/id/sys_vendor") {
-            report.record(offload(snapshot));
+            report.record(Check::ChecksumOffload, offload(snapshot));
         }
         if snapshot.has_own("/etc/resolv.conf") {
-            report.record(local_resolver(snapshot));
-            report.record(long_resolver(snapshot));
+            report.record(Check::ResolverLocal, local_resolver(snapshot));
+            report.record(Check::ResolverLimitsExceeded, long_resolver(snapshot));
         }
     }
 }

@@ -8,13 +8,15 @@ use gpuaas_wire::task::{Finding, PreflightReport, Severity};
 pub(super) struct Report {
     passed: u32,
     findings: Vec<Finding>,
+    checked: Vec<String>,
 }
 
 impl Report {
     /// Adds the findings of one check; a check without findings has passed.
-    pub(super) fn record(&mut self, found: impl IntoIterator<Item = Finding>) {
+    pub(super) fn record(&mut self, check: Check, found: impl IntoIterator<Item = Finding>) {
         let before = self.findings.len();
         self.findings.extend(found);
+        self.checked.push(check.to_string());
         self.passed += u32::from(self.findings.len() == before);
     }
 
@@ -22,7 +24,7 @@ impl Report {
     pub(super) fn finish(mut self) -> PreflightReport {
         self.findings.sort_by_key(|finding| finding.severity == Severity::Warning);
         self.findings.truncate(PreflightReport::FINDINGS_MAX);
-        PreflightReport { passed: self.passed, findings: self.findings }
+        PreflightReport { passed: self.passed, findings: self.findings, checked: self.checked }
     }
 }
 

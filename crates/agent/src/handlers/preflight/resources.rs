@@ -12,20 +12,26 @@ use super::{
 };
 
 pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
-    report.record(space(snapshot));
+    report.record(Check::DiskSpace, space(snapshot));
     if let Some(found) = slow(snapshot) {
-        report.record(found);
+        report.record(Check::DiskSlow, found);
     }
     if !snapshot.wants.data_dir.is_empty() {
-        report.record(restricted_mounts(snapshot, "noexec", Check::NoExec, "programs cannot run", "without noexec"));
-        report.record(restricted_mounts(snapshot, "ro", Check::ReadOnly, "nothing can be written", "writable"));
-        report.record(linked(snapshot));
+        report.record(
+            Check::NoExec,
+            restricted_mounts(snapshot, "noexec", Check::NoExec, "programs cannot run", "without noexec"),
+        );
+        report.record(
+            Check::ReadOnly,
+            restricted_mounts(snapshot, "ro", Check::ReadOnly, "nothing can be written", "writable"),
+        );
+        report.record(Check::FolderIsSymlink, linked(snapshot));
     }
     if snapshot.wants.cpus_min > 0 {
-        report.record(processors(snapshot));
+        report.record(Check::InsufficientCpu, processors(snapshot));
     }
     if snapshot.wants.memory_bytes_min > 0 {
-        report.record(memory(snapshot));
+        report.record(Check::InsufficientMemory, memory(snapshot));
     }
 }
 

@@ -20,17 +20,21 @@ pub(super) fn check(snapshot: &HostSnapshot<'_>, report: &mut Report) {
         return;
     }
     report.record(
+        Check::UnitMasked,
         snapshot
             .wants
             .units
             .iter()
             .flat_map(|unit| FOLDERS.iter().filter_map(move |folder| masked(snapshot, folder, unit))),
     );
-    report.record(overridden(snapshot));
+    report.record(Check::UnitOverridden, overridden(snapshot));
     if !snapshot.wants.reserved_variables.is_empty() {
-        report.record(settings(snapshot));
+        report.record(Check::SettingsOverridden, settings(snapshot));
     }
-    report.record(environments(snapshot).into_iter().filter_map(|(path, text)| proxy(snapshot, &path, &text)));
+    report.record(
+        Check::ProxyIncomplete,
+        environments(snapshot).into_iter().filter_map(|(path, text)| proxy(snapshot, &path, &text)),
+    );
 }
 
 /// Finds a unit that is masked by a link to `/dev/null` or an empty file, or replaced by a file of the same name.

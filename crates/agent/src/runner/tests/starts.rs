@@ -5,7 +5,7 @@ use gpuaas_host::FileSpec;
 use gpuaas_model::Code;
 use gpuaas_wire::session::{AgentProblemKind, TaskLine};
 
-use super::world::{ENROLL, HEAD, IDENTITY, KEY, LEDGER, World, statement, task};
+use super::test_node::{ENROLL, HEAD, IDENTITY, KEY, LEDGER, TestNode, statement, task};
 use crate::{
     clock::now,
     enroll,
@@ -135,12 +135,12 @@ impl Copies {
     }
 }
 
-fn copies(world: &World, files: &[&str]) -> Vec<Option<Vec<u8>>> {
-    files.iter().map(|file| std::fs::read(world.file(file)).ok()).collect()
+fn copies(test_node: &TestNode, files: &[&str]) -> Vec<Option<Vec<u8>>> {
+    files.iter().map(|file| std::fs::read(test_node.file(file)).ok()).collect()
 }
 
-fn place_file(world: &World, file: &str, content: Option<&[u8]>) {
-    let place = world.file(file);
+fn place_file(test_node: &TestNode, file: &str, content: Option<&[u8]>) {
+    let place = test_node.file(file);
     std::fs::create_dir_all(place.parent().unwrap()).unwrap();
     match content {
         Some(content) => std::fs::write(place, content).unwrap(),
@@ -167,17 +167,17 @@ fn damaged(damage: Damage, copies: &Copies, at: usize) -> Vec<Option<Vec<u8>>> {
 }
 
 /// Starts the agent, determines its behaviour, and sends the tasks that it has done before.
-async fn started(world: &mut World) -> (Outcome, String) {
-    let runs = world.runs().await;
-    let did = match world.start().await {
+async fn started(test_node: &mut TestNode) -> (Outcome, String) {
+    let runs = test_node.runs().await;
+    let did = match test_node.start().await {
         Err(error) => (Ends(error.exit() as u8), error.user_message()),
-        Ok(()) => match world.runner.problem().map(|problem| problem.detail.clone()) {
+        Ok(()) => match test_node.runner.problem().map(|problem| problem.detail.clone()) {
             None => (Serves, String::new()),
             Some(detail) => (RefusesTasks, detail),
         },
     };
     for number in [1, 2] {
-        match (did.0, world.send(&statement(number)).await) {
+        match (did.0, test_node.send(&statement(number)).await) {
             (Ends(_), _) => {}
             (Serves, Ok(Accepted::Known(lines))) => assert!(matches!(lines[..], [TaskLine::Ended(_)]), "{lines:?}"),
             (RefusesTasks, Err(refusal)) => assert_eq!(refusal.code, Code::AgentLedgerDamaged),
@@ -187,12 +187,12 @@ async fn started(world: &mut World) -> (Outcome, String) {
             (Serves, Err(refusal)) => panic!("task {number}: {}", refusal.message),
         }
     }
-    assert_eq!(world.runs().await, runs, "a completed task ran again");
+    assert_eq!(test_node.runs().await, runs, "a completed task ran again");
     did
 }
 
 async fn run_matrix(
-    world: &mut World,
+    test_node: &mut TestNode,
     whose: &str,
     files: &[&str],
     copies: &Copies,
@@ -204,10 +204,10 @@ async fn run_matrix(
         for content in damaged(damage, copies, at) {
             for (at, other) in files.iter().enumerate() {
                 // A string is removed after use; a string that is still there has its own rows.
-                place_file(world, other, copies.alongside(file, damage, at).filter(|_| *other != ENROLL));
+                place_file(test_node, other, copies.alongside(file, damage, at).filter(|_| *other != ENROLL));
             }
-            place_file(world, file, content.as_deref());
-            let did = started(world).await;
+            place_file(test_node, file, content.as_deref());
+            let did = started(test_node).await;
             assert_eq!(
                 did.0,
                 does,
@@ -232,90 +232,90 @@ async fn run_matrix(
 }
 
 /// Returns an enrolled node that has done two tasks, with copies of its files from after the first.
-async fn world() -> (World, Copies) {
-    let world = World::new().await;
-    let (earlier, present) = (world.enrollment_string("earlier"), world.enrollment_string("present"));
-    world.enroll_with(5, &present).await;
-    place_file(&world, "/etc/machine-id", Some(b"0198c0de7a3b7c119b540242ac120002\n"));
+async fn test_node() -> (TestNode, Copies) {
+    let test_node = TestNode::new().await;
+    let (earlier, present) = (test_node.enrollment_string("earlier"), test_node.enrollment_string("present"));
+    test_node.enroll_with(5, &present).await;
+    place_file(&test_node, "/etc/machine-id", Some(b"0198c0de7a3b7c119b540242ac120002\n"));
     let others = |text: &str| [(REIMAGE, text.to_owned()), (UNINSTALL, text.to_owned()), (ARTIFACT, text.to_owned())];
     for (file, content) in others("3").into_iter().chain([(ENROLL, earlier)]) {
-        place_file(&world, file, Some(content.as_bytes()));
+        place_file(&test_node, file, Some(content.as_bytes()));
     }
-    world.end(&statement(1)).await;
-    let earlier = copies(&world, &FILES);
-    world.enroll_with(6, &present).await;
+    test_node.end(&statement(1)).await;
+    let earlier = copies(&test_node, &FILES);
+    test_node.enroll_with(6, &present).await;
     for (file, content) in others("12").into_iter().chain([(ENROLL, present)]) {
-        place_file(&world, file, Some(content.as_bytes()));
+        place_file(&test_node, file, Some(content.as_bytes()));
     }
-    world.end(&statement(2)).await;
-    let present = copies(&world, &FILES);
+    test_node.end(&statement(2)).await;
+    let present = copies(&test_node, &FILES);
     let mut later = present.clone();
-    later[0] = Some(world.identity_of(4).await.into_bytes());
-    later[3] = Some(world.enrollment_string("later").into_bytes());
+    later[0] = Some(test_node.identity_of(4).await.into_bytes());
+    later[3] = Some(test_node.enrollment_string("later").into_bytes());
     later[4..].fill(Some(b"123".to_vec()));
-    (world, Copies { earlier, present, later })
+    (test_node, Copies { earlier, present, later })
 }
 
 #[tokio::test]
 async fn damaged_or_restored_files_lose_no_acknowledged_task() {
-    let (mut world, copies) = world().await;
-    run_matrix(&mut world, "an agent", &FILES, &copies, MATRIX).await;
+    let (mut test_node, copies) = test_node().await;
+    run_matrix(&mut test_node, "an agent", &FILES, &copies, MATRIX).await;
 }
 
 #[tokio::test]
 async fn damaged_or_restored_files_are_detected_without_a_ledger_id() {
     const FILES: [&str; 4] = [IDENTITY, KEY, LEDGER, HEAD];
-    let mut world = World::new().await;
-    world.end(&statement(1)).await;
-    world.end(&statement(2)).await;
-    world.enroll_without_ledger_id(true).await;
-    let mut earlier = copies(&world, &FILES);
-    earlier[1] = Some(world.another_key().into_bytes());
-    let present = copies(&world, &FILES);
+    let mut test_node = TestNode::new().await;
+    test_node.end(&statement(1)).await;
+    test_node.end(&statement(2)).await;
+    test_node.enroll_without_ledger_id(true).await;
+    let mut earlier = copies(&test_node, &FILES);
+    earlier[1] = Some(test_node.another_key().into_bytes());
+    let present = copies(&test_node, &FILES);
     let copies = Copies { earlier, later: present.clone(), present };
-    run_matrix(&mut world, "an older agent", &FILES, &copies, MATRIX_WITHOUT_LEDGER_ID).await;
+    run_matrix(&mut test_node, "an older agent", &FILES, &copies, MATRIX_WITHOUT_LEDGER_ID).await;
 }
 
 #[tokio::test]
 async fn ledger_without_an_id_is_adopted_and_required_afterwards() {
     for has_key_file in [true, false] {
-        let mut world = World::new().await;
-        world.end(&statement(1)).await;
-        world.enroll_without_ledger_id(has_key_file).await;
-        let (identity, ledger) = (world.text(IDENTITY).await, world.text(LEDGER).await);
+        let mut test_node = TestNode::new().await;
+        test_node.end(&statement(1)).await;
+        test_node.enroll_without_ledger_id(has_key_file).await;
+        let (identity, ledger) = (test_node.text(IDENTITY).await, test_node.text(LEDGER).await);
         assert!(!identity.contains("digest") && !ledger.contains("digest"));
-        assert_eq!(started_with_one(&mut world).await, (Serves, String::new()));
-        assert!(world.text(IDENTITY).await.contains("digest") && world.text(LEDGER).await.contains("digest"));
+        assert_eq!(started_with_one(&mut test_node).await, (Serves, String::new()));
+        assert!(test_node.text(IDENTITY).await.contains("digest") && test_node.text(LEDGER).await.contains("digest"));
         // The agent died, or the disk was full, this many times after it wrote the ledger: before or after it wrote the head, and before it
         // wrote the identity.
         for (has_head, times) in [(true, 1), (false, 1), (false, 3)] {
-            place_file(&world, LEDGER, Some(ledger.as_bytes()));
-            place_file(&world, HEAD, None);
+            place_file(&test_node, LEDGER, Some(ledger.as_bytes()));
+            place_file(&test_node, HEAD, None);
             for _ in 0..=times {
-                place_file(&world, IDENTITY, Some(identity.as_bytes()));
+                place_file(&test_node, IDENTITY, Some(identity.as_bytes()));
                 if !has_head {
-                    place_file(&world, HEAD, None);
+                    place_file(&test_node, HEAD, None);
                 }
-                assert_eq!(started_with_one(&mut world).await, (Serves, String::new()), "{has_head} {times}");
+                assert_eq!(started_with_one(&mut test_node).await, (Serves, String::new()), "{has_head} {times}");
             }
         }
         // Both are restored to their earlier versions, but the head is not.
-        place_file(&world, LEDGER, Some(ledger.as_bytes()));
-        place_file(&world, IDENTITY, Some(identity.as_bytes()));
-        assert_eq!(started_with_one(&mut world).await.0, RefusesTasks);
-        place_file(&world, LEDGER, None);
-        assert_eq!(started_with_one(&mut world).await.0, RefusesTasks);
+        place_file(&test_node, LEDGER, Some(ledger.as_bytes()));
+        place_file(&test_node, IDENTITY, Some(identity.as_bytes()));
+        assert_eq!(started_with_one(&mut test_node).await.0, RefusesTasks);
+        place_file(&test_node, LEDGER, None);
+        assert_eq!(started_with_one(&mut test_node).await.0, RefusesTasks);
     }
 }
 
 /// Starts a node that has done one task.
-async fn started_with_one(world: &mut World) -> (Outcome, String) {
-    world.start().await.unwrap();
-    let detail = world.runner.problem().map(|problem| problem.detail.clone());
+async fn started_with_one(test_node: &mut TestNode) -> (Outcome, String) {
+    test_node.start().await.unwrap();
+    let detail = test_node.runner.problem().map(|problem| problem.detail.clone());
     match detail {
         Some(detail) => (RefusesTasks, detail),
         None => {
-            assert_eq!(world.ended().await, [task(1)]);
+            assert_eq!(test_node.ended().await, [task(1)]);
             (Serves, String::new())
         }
     }
@@ -323,84 +323,84 @@ async fn started_with_one(world: &mut World) -> (Outcome, String) {
 
 #[tokio::test]
 async fn identity_of_an_earlier_enrollment_is_detected_by_the_ledger() {
-    let (mut world, copies) = world().await;
-    let earlier = world.identity_of(2).await;
-    place_file(&world, ENROLL, None);
-    place_file(&world, IDENTITY, Some(earlier.as_bytes()));
-    let error = world.start().await.unwrap_err();
+    let (mut test_node, copies) = test_node().await;
+    let earlier = test_node.identity_of(2).await;
+    place_file(&test_node, ENROLL, None);
+    place_file(&test_node, IDENTITY, Some(earlier.as_bytes()));
+    let error = test_node.start().await.unwrap_err();
     assert!(matches!(&error, AgentError::Identity { what, .. } if what.contains("earlier enrollment")), "{error}");
     assert_eq!(error.exit() as u8, 9);
     assert!(error.user_message().contains("/docs/errors/agent_identity_damaged "), "{}", error.user_message());
     // If ledger and head are both restored, the node cannot detect it. The tasks of that time have expired, and the control plane sends no
     // task twice.
     for (file, content) in FILES.iter().zip(&copies.present) {
-        place_file(&world, file, content.as_deref());
+        place_file(&test_node, file, content.as_deref());
     }
-    world.start().await.unwrap();
-    let known = world.runner.ledger_mark().await.unwrap();
+    test_node.start().await.unwrap();
+    let known = test_node.runner.ledger_mark().await.unwrap();
     for at in [1, 2] {
-        place_file(&world, FILES[at], copies.earlier[at].as_deref());
+        place_file(&test_node, FILES[at], copies.earlier[at].as_deref());
     }
-    world.start().await.unwrap();
-    let back = world.runner.ledger_mark().await.unwrap();
+    test_node.start().await.unwrap();
+    let back = test_node.runner.ledger_mark().await.unwrap();
     assert_eq!((&back.id, back.written, known.written), (&known.id, 2, 4));
 }
 
 #[tokio::test]
 async fn enrollment_continues_only_the_ledger_of_its_own_node() {
-    let (mut world, _) = world().await;
-    let named = world.expected.id.clone();
-    let prepare = async |world: &World, expected: &ExpectedLedger, was_enrolled: bool| {
-        Ledger::prepare(&world.host, expected, was_enrolled, now()).await.unwrap()
+    let (mut test_node, _) = test_node().await;
+    let named = test_node.expected.id.clone();
+    let prepare = async |test_node: &TestNode, expected: &ExpectedLedger, was_enrolled: bool| {
+        Ledger::prepare(&test_node.host, expected, was_enrolled, now()).await.unwrap()
     };
-    assert_eq!(Some(prepare(&world, &world.expected, true).await), named);
+    assert_eq!(Some(prepare(&test_node, &test_node.expected, true).await), named);
     // The agent died between ledger and identity, in its first or a later enrollment.
-    let expected = ExpectedLedger { id: None, ..world.expected.clone() };
-    assert_eq!(Some(prepare(&world, &expected, false).await), named);
+    let expected = ExpectedLedger { id: None, ..test_node.expected.clone() };
+    assert_eq!(Some(prepare(&test_node, &expected, false).await), named);
     // A machine that becomes another node, and one with a damaged ledger, start with a new ledger: nothing earlier applies to the new
     // enrollment.
     let other = ExpectedLedger { node: "0198c0de-7a3b-7c11-9b54-0242ac120009".parse().unwrap(), ..expected.clone() };
-    let whole = world.text(LEDGER).await;
-    let of_other = prepare(&world, &other, false).await;
+    let whole = test_node.text(LEDGER).await;
+    let of_other = prepare(&test_node, &other, false).await;
     assert_ne!(Some(&of_other), named.as_ref());
-    world.start().await.unwrap();
-    assert_eq!(world.runner.problem().map(|problem| problem.kind), Some(AgentProblemKind::LedgerOlder));
-    place_file(&world, LEDGER, Some(&whole.as_bytes()[..whole.len() / 2]));
-    let anew = prepare(&world, &world.expected, true).await;
+    test_node.start().await.unwrap();
+    assert_eq!(test_node.runner.problem().map(|problem| problem.kind), Some(AgentProblemKind::LedgerOlder));
+    place_file(&test_node, LEDGER, Some(&whole.as_bytes()[..whole.len() / 2]));
+    let anew = prepare(&test_node, &test_node.expected, true).await;
     assert_ne!(Some(&anew), named.as_ref());
-    world.expected.id = Some(anew);
-    world.enroll(7).await;
-    world.start().await.unwrap();
-    assert_eq!((world.runner.problem(), world.ended().await), (None, Vec::new()));
+    test_node.expected.id = Some(anew);
+    test_node.enroll(7).await;
+    test_node.start().await.unwrap();
+    assert_eq!((test_node.runner.problem(), test_node.ended().await), (None, Vec::new()));
 }
 
 #[tokio::test]
 async fn invalid_enrollment_string_leaves_damaged_files_in_place() {
-    let (mut world, copies) = world().await;
-    place_file(&world, ENROLL, Some(b"gpuaas1.nonsense"));
-    place_file(&world, LEDGER, Some(b"nonsense\n"));
-    world.start().await.unwrap();
-    assert!(world.runner.problem().is_some());
-    assert_eq!(world.text(LEDGER).await, "nonsense\n", "the damaged ledger stays in place");
+    let (mut test_node, copies) = test_node().await;
+    place_file(&test_node, ENROLL, Some(b"gpuaas1.nonsense"));
+    place_file(&test_node, LEDGER, Some(b"nonsense\n"));
+    test_node.start().await.unwrap();
+    assert!(test_node.runner.problem().is_some());
+    assert_eq!(test_node.text(LEDGER).await, "nonsense\n", "the damaged ledger stays in place");
     // The error is about the identity, not about the string.
-    place_file(&world, LEDGER, copies.present[1].as_deref());
+    place_file(&test_node, LEDGER, copies.present[1].as_deref());
     let half = copies.present[0].as_ref().map(|identity| &identity[..identity.len() / 2]);
-    place_file(&world, IDENTITY, half);
-    let error = world.start().await.unwrap_err();
+    place_file(&test_node, IDENTITY, half);
+    let error = test_node.start().await.unwrap_err();
     assert!(matches!(error, AgentError::Identity { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn unenrolled_machine_and_leftover_ledger_give_different_errors() {
-    let world = World::new().await;
-    let options = super::world::options();
-    let refused = async || enroll::load_enroll_or_keep(&world.host, &options).await.err().expect("no identity");
+    let test_node = TestNode::new().await;
+    let options = super::test_node::options();
+    let refused = async || enroll::load_enroll_or_keep(&test_node.host, &options).await.err().expect("no identity");
     assert!(matches!(refused().await, AgentError::Identity { .. }));
     for file in [LEDGER, HEAD] {
-        world.host.remove(file.into()).await.unwrap();
+        test_node.host.files().remove(file.into()).await.unwrap();
     }
     assert!(matches!(refused().await, AgentError::NotEnrolled(_)));
     let folder = FileSpec { path: KEY.into(), mode: 0o600, content: Vec::new() };
-    world.host.write(&folder).await.unwrap();
-    assert!(matches!(state::load(&world.host).await, Err(AgentError::Identity { .. })));
+    test_node.host.files().write(&folder).await.unwrap();
+    assert!(matches!(state::load(&test_node.host).await, Err(AgentError::Identity { .. })));
 }

@@ -430,7 +430,7 @@ must_take_files() {
 fetch_package() {
     fetch_from_pinned "/install/packages/$package" "$work/$package" $package_kib_max
     [ "$(sha256sum <"$work/$package" | cut -c1-64)" = "$sha256" ] || refuse 4 install_package_damaged \
-        "$package has another digest than the control plane's sum file" 'run the same command again; if the error remains, report it to the operator'
+        "$package has another digest than the control plane's checksum file" 'run the same command again; if the error remains, report it to the operator'
 }
 
 # place FILE TARGET MODE: installs a file atomically.

@@ -37,7 +37,9 @@ const fields = (root, schema) => {
   }
   const rows = Object.entries(found.properties ?? {}).map(([name, field]) => {
     const need = found.required?.includes(name) ? '' : ', optional';
-    return [`${name}`, `${typeOf(root, field)}${need}. ${resolve(root, field).description ?? ''}`];
+    const described = resolve(root, field);
+    const description = described.description ?? described.oneOf?.find((part) => part.description)?.description ?? '';
+    return [`${name}`, `${typeOf(root, field)}${need}. ${description}`];
   });
   return rows.length ? list(rows) : element('p', { class: 'note' }, typeOf(root, schema));
 };

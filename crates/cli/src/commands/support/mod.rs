@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::overwrite::Overwrite;
-use crate::{cli::Target, output};
+use crate::{output, target::Target};
 
 /// Most bytes of an added file. Only the end of a longer file is added.
 const ADDED_BYTES_MAX: u64 = 32 * 1_024 * 1_024;

@@ -162,7 +162,7 @@ mod tests {
             "secret:\n  secretName: tls",
             "volumes:\n- secret:\n    secretName: tls\n    defaultMode: 420",
             "expected -----BEGIN PRIVATE KEY----- in the file\nall is well\nand goes on",
-            "send a valid token as `Authorization: Bearer …`",
+            "use a valid token: GPUAAS_TOKEN or a context gives it to the command line, `Authorization: Bearer …` to a request",
             "the Authorization header contains no bearer token",
             "authorization: required before anything else",
             "basic authentication is not offered, nor bearer authentication",

@@ -1,10 +1,8 @@
 //! Many requests at once: guessed tokens, and connections that only wait.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use futures::{StreamExt, stream};
 use gpuaas_api_types::{CreateToken, RegisterNode};
-use gpuaas_model::Entropy;
+use gpuaas_test_support::SeededEntropy;
 use gpuaas_trust::{EnrollmentString, NodeKey, TokenKey};
 use http::Method;
 use serde_json::json;
@@ -15,17 +13,6 @@ use crate::{
     raw::{HttpResponse, bearer, send},
     world::Platform,
 };
-
-/// Deterministic entropy that never repeats.
-#[derive(Default)]
-struct Counting(AtomicU64);
-
-impl Entropy for Counting {
-    fn fill(&self, bytes: &mut [u8]) {
-        let number = self.0.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-        bytes.iter_mut().zip(number.iter().cycle()).for_each(|(byte, of)| *byte = *of);
-    }
-}
 
 async fn whoami(platform: &Platform, token: &str) -> HttpResponse {
     send(platform, Method::GET, "/api/v1/whoami", &[("authorization", token)], "").await
@@ -87,7 +74,7 @@ async fn well_formed_guesses_delay_no_token_and_no_enrollment_of_their_address()
     let (fresh, machine) = (fresh_token(&platform, "fresh").await, string(&platform, "gpu-01").await);
     // After the restart the control plane has seen neither the token nor the enrollment string.
     tokio::task::block_in_place(|| platform.restart(0));
-    let (key, entropy) = (TokenKey::new(&[7; TokenKey::BYTES]), Counting::default());
+    let (key, entropy) = (TokenKey::new(&[7; TokenKey::BYTES]), SeededEntropy::of_seed(1));
     let made_up = |prefix: &str| key.generate(prefix, &entropy).text;
     let guess = async || whoami(&platform, &format!("Bearer {}", made_up("gpuaas").expose())).await;
     let known = answer_amid_guesses(guess, whoami(&platform, &fresh), (401, "unauthenticated")).await;
@@ -122,7 +109,7 @@ async fn repeated_revoked_token_is_limited_and_delays_no_other_token_of_its_addr
     let mut platform = Platform::start(0);
     let (ended, fresh) = (fresh_token(&platform, "ended").await, fresh_token(&platform, "fresh").await);
     let (used, machine) = (string(&platform, "gpu-01").await, string(&platform, "gpu-02").await);
-    let tokens = platform.client().list_tokens().await.expect("listed").items;
+    let tokens = platform.client().list_tokens(None).await.expect("listed").items;
     let id = &tokens.iter().find(|token| token.name == "ended").expect("it is listed").id;
     platform.client().revoke_token(id).await.expect("revoked");
     assert_eq!(redeem(&platform, &used).await.status, 200);

@@ -106,7 +106,7 @@ async fn clients_that_never_read_are_disconnected_and_use_little_memory() {
             unread.extend(futures::future::join_all(asks).await);
         }
     }
-    // 9 addresses at 32 downloads each exceed the limit of 256, so that the server has ended some already.
+    // `DOWNLOADS_MAX` allows 32 responses per address and 256 in all: of 9 × 32, the server has ended 32.
     let standing = connections_from(&ready, 201);
     assert!(standing >= 256, "{standing}");
     show(&format!("memory: {standing} connections that read nothing: {}", memory(&ready)));

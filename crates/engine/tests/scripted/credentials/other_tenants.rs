@@ -12,7 +12,7 @@ use gpuaas_store::{Page, WorkloadRecord};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::world::{World, admin};
+use crate::engines::{Engines, admin};
 
 /// An admin of the project: the role with the most permissions there.
 fn admin_of(project: ProjectId) -> Caller {
@@ -21,12 +21,12 @@ fn admin_of(project: ProjectId) -> Caller {
     Caller { principal, ..known }
 }
 
-async fn made(world: &World, name: &str) -> ProjectId {
-    project::create(&world.engine, &admin(), name.parse().unwrap()).await.unwrap().id
+async fn made(engines: &Engines, name: &str) -> ProjectId {
+    project::create(&engines.engine, &admin(), name.parse().unwrap()).await.unwrap().id
 }
 
-async fn workload_of(world: &World, project: ProjectId) -> WorkloadId {
-    let now = world.engine.ports().clock.now();
+async fn workload_of(engines: &Engines, project: ProjectId) -> WorkloadId {
+    let now = engines.engine.ports().clock.now();
     let record = WorkloadRecord {
         id: WorkloadId::from_uuid(Uuid::from_u128(70)),
         project,
@@ -49,7 +49,7 @@ async fn workload_of(world: &World, project: ProjectId) -> WorkloadId {
         created_at: now,
         updated_at: now,
     };
-    let mut tx = world.store().begin().await.unwrap();
+    let mut tx = engines.store().begin().await.unwrap();
     tx.insert_workload(&record).await.unwrap();
     tx.commit().await.unwrap();
     record.id
@@ -63,9 +63,9 @@ fn assert_not_found(request: &str, id: impl std::fmt::Display, answer: Result<im
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_project_is_not_found_by_any_command() {
-    let world = World::new().await;
-    let (ours, theirs) = (made(&world, "ours").await, made(&world, "theirs").await);
-    let (engine, other_tenant) = (&world.engine, admin_of(theirs));
+    let engines = Engines::new().await;
+    let (ours, theirs) = (made(&engines, "ours").await, made(&engines, "theirs").await);
+    let (engine, other_tenant) = (&engines.engine, admin_of(theirs));
     let ci = || "ci".parse().unwrap();
     service_account::create(engine, &admin(), ours, ci(), Role::Viewer).await.expect("made");
 
@@ -100,9 +100,9 @@ async fn other_project_is_not_found_by_any_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn workload_of_another_project_is_not_found_by_any_command() {
-    let world = World::new().await;
-    let (ours, theirs) = (made(&world, "ours").await, made(&world, "theirs").await);
-    let (engine, other_tenant, id) = (&world.engine, admin_of(theirs), workload_of(&world, ours).await);
+    let engines = Engines::new().await;
+    let (ours, theirs) = (made(&engines, "ours").await, made(&engines, "theirs").await);
+    let (engine, other_tenant, id) = (&engines.engine, admin_of(theirs), workload_of(&engines, ours).await);
     let seen = Precondition::Any;
 
     assert_not_found("adding members", id, workload::add_member(engine, &other_tenant, id, &seen, Value::Null).await);
@@ -125,11 +125,11 @@ async fn workload_of_another_project_is_not_found_by_any_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn caller_cannot_create_a_token_with_more_permissions() {
-    let world = World::new().await;
-    let maker = admin_of(made(&world, "ours").await);
+    let engines = Engines::new().await;
+    let maker = admin_of(made(&engines, "ours").await);
     for role in [Role::PlatformAdmin, Role::PlatformOperator] {
         let new = token::NewToken { name: "t".to_owned(), role, project: None, ttl_seconds: None };
-        let refused = token::create(&world.engine, &maker, new).await.expect_err("the role has more permissions");
+        let refused = token::create(&engines.engine, &maker, new).await.expect_err("the role has more permissions");
         assert_eq!((refused.code(), refused.field().as_deref()), (Code::Forbidden, Some("role")), "{role}");
     }
 }

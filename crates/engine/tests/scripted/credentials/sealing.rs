@@ -8,7 +8,7 @@ use gpuaas_store::{Eviction, ReplicaRecord, SealingRecord, SecretRecord, TokenRe
 use gpuaas_trust::SealingKey;
 use uuid::Uuid;
 
-use crate::world::{World, admin, eventually};
+use crate::engines::{Engines, admin, eventually};
 
 /// Number of secrets: more than three batches of 100 rows.
 const SECRETS: u128 = 350;
@@ -18,9 +18,9 @@ fn next() -> SealingKey {
 }
 
 /// Inserts secrets and a token under the active key. Returns the ids of the secrets.
-async fn rows(world: &World) -> Vec<SecretId> {
-    let (keys, now) = (world.engine.keys(), world.engine.ports().clock.now());
-    let mut tx = world.store().begin().await.unwrap();
+async fn rows(engines: &Engines) -> Vec<SecretId> {
+    let (keys, now) = (engines.engine.keys(), engines.engine.ports().clock.now());
+    let mut tx = engines.store().begin().await.unwrap();
     tx.put_sealing(&SealingRecord::new(keys.sealing().active(), now)).await.unwrap();
     let ids: Vec<SecretId> = (1..=SECRETS).map(|number| SecretId::from_uuid(Uuid::from_u128(number))).collect();
     for id in &ids {
@@ -53,8 +53,8 @@ async fn rows(world: &World) -> Vec<SecretId> {
 }
 
 /// Counts the secrets that this key opens.
-async fn opened_by(world: &World, key: &SealingKey, ids: &[SecretId]) -> usize {
-    let mut reader = world.store().read().await.unwrap();
+async fn opened_by(engines: &Engines, key: &SealingKey, ids: &[SecretId]) -> usize {
+    let mut reader = engines.store().read().await.unwrap();
     let mut opened = 0;
     for id in ids {
         let sealed = reader.secret(*id).await.unwrap().sealed;
@@ -63,14 +63,14 @@ async fn opened_by(world: &World, key: &SealingKey, ids: &[SecretId]) -> usize {
     opened
 }
 
-fn replica(world: &World, sealing_keys: Vec<String>) -> ReplicaRecord {
+fn replica(engines: &Engines, sealing_keys: Vec<String>) -> ReplicaRecord {
     ReplicaRecord {
         id: ReplicaId::from_uuid(Uuid::from_u128(99)),
         address: None,
         channel: String::new(),
         api_url: "https://cp-2".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_at: world.engine.ports().clock.now(),
+        started_at: engines.engine.ports().clock.now(),
         sealing_keys,
         is_key_file_old: false,
     }
@@ -78,37 +78,39 @@ fn replica(world: &World, sealing_keys: Vec<String>) -> ReplicaRecord {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn next_sealing_key_is_activated_once_every_live_replica_holds_it() {
-    let world = World::new().await;
-    world.engine.join().await.unwrap();
-    rows(&world).await;
-    let refused = sealing_key::rotate(&world.engine, &admin()).await.expect_err("there is no next key");
+    let engines = Engines::new().await;
+    engines.engine.join().await.unwrap();
+    rows(&engines).await;
+    let refused = sealing_key::rotate(&engines.engine, &admin()).await.expect_err("there is no next key");
     assert_eq!(refused.code(), Code::SealingKeyNotOnAllReplicas);
-    world.engine.keys().sealing().set_next(next());
-    let engine = world.engine.clone();
+    engines.engine.keys().sealing().set_next(next());
+    let engine = engines.engine.clone();
     tokio::spawn(async move { engine.run_sealing_rotation().await });
-    eventually("the event of the next key is missing", async || world.recorded(AuditAction::SealingKeyTake).await == 1)
-        .await;
+    eventually("the event of the next key is missing", async || {
+        engines.recorded(AuditAction::SealingKeyTake).await == 1
+    })
+    .await;
 
-    let other = replica(&world, vec!["old".to_owned()]);
-    world.store().join_replica(&other, Duration::from_secs(100_000)).await.unwrap();
-    let refused = sealing_key::rotate(&world.engine, &admin()).await.expect_err("the other replica lacks it");
+    let other = replica(&engines, vec!["old".to_owned()]);
+    engines.store().join_replica(&other, Duration::from_secs(100_000)).await.unwrap();
+    let refused = sealing_key::rotate(&engines.engine, &admin()).await.expect_err("the other replica lacks it");
     assert_eq!(refused.code(), Code::SealingKeyNotOnAllReplicas);
     assert!(refused.to_string().contains("https://cp-2"), "{refused}");
-    let seen = sealing_key::show(&world.engine, &admin()).await.unwrap();
+    let seen = sealing_key::show(&engines.engine, &admin()).await.unwrap();
     assert_eq!(seen.state, SealingState::NextTaken);
     assert!(seen.waiting_for.is_some_and(|waits| waits.contains("https://cp-2")));
-    assert_eq!(world.recorded(AuditAction::SealingKeyRotate).await, 0);
+    assert_eq!(engines.recorded(AuditAction::SealingKeyRotate).await, 0);
 
-    world.store().evict_replica(other.id, Eviction::Unconditional).await.unwrap();
-    let other = replica(&world, vec!["old".to_owned(), next().id().to_owned()]);
-    world.store().join_replica(&other, Duration::from_secs(100_000)).await.unwrap();
-    let begun = sealing_key::rotate(&world.engine, &admin()).await.expect("both hold it");
+    engines.store().evict_replica(other.id, Eviction::Unconditional).await.unwrap();
+    let other = replica(&engines, vec!["old".to_owned(), next().id().to_owned()]);
+    engines.store().join_replica(&other, Duration::from_secs(100_000)).await.unwrap();
+    let begun = sealing_key::rotate(&engines.engine, &admin()).await.expect("both hold it");
     assert_eq!((begun.id.as_str(), begun.state), (next().id(), SealingState::Rotating));
     assert!(begun.rows_left > u64::try_from(SECRETS).unwrap());
-    eventually("the rotation does not end", async || world.recorded(AuditAction::SealingKeyFinish).await == 1).await;
-    let seen = sealing_key::show(&world.engine, &admin()).await.unwrap();
+    eventually("the rotation does not end", async || engines.recorded(AuditAction::SealingKeyFinish).await == 1).await;
+    let seen = sealing_key::show(&engines.engine, &admin()).await.unwrap();
     assert_eq!((seen.state, seen.previous, seen.rows_left, seen.waiting_for), (SealingState::Settled, None, 0, None));
-    let events = world.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
+    let events = engines.store().read().await.unwrap().events(StreamName::Platform, 0, 1_000).await.unwrap();
     let changes = events.iter().filter(|event| event.kind == EventKind::SealingKeyStateChanged);
     let states: Vec<_> = changes.map(|event| event.data["state"].as_str().unwrap().to_owned()).collect();
     assert_eq!(states, ["next_taken", "rotating", "settled"]);
@@ -116,40 +118,40 @@ async fn next_sealing_key_is_activated_once_every_live_replica_holds_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_rotation_continues_where_it_stopped() {
-    let world = World::new().await;
-    world.engine.join().await.unwrap();
-    let ids = rows(&world).await;
+    let engines = Engines::new().await;
+    engines.engine.join().await.unwrap();
+    let ids = rows(&engines).await;
     let old = SealingKey::new(&[7; 32]).unwrap();
-    world.engine.keys().sealing().set_next(next());
+    engines.engine.keys().sealing().set_next(next());
     // Records that the replica holds both keys, as its sealing loop does. The loop does not run here, so the test controls each batch.
-    let held = replica(&world, vec![old.id().to_owned(), next().id().to_owned()]);
-    let own = ReplicaRecord { id: world.engine.replica(), ..held };
-    world.store().join_replica(&own, Duration::from_secs(100_000)).await.unwrap();
-    sealing_key::rotate(&world.engine, &admin()).await.expect("it holds it");
-    assert!(!world.engine.reseal_some_rows().await.unwrap());
-    assert!(!world.engine.reseal_some_rows().await.unwrap());
-    let (before, after) = (opened_by(&world, &old, &ids).await, opened_by(&world, &next(), &ids).await);
+    let held = replica(&engines, vec![old.id().to_owned(), next().id().to_owned()]);
+    let own = ReplicaRecord { id: engines.engine.replica(), ..held };
+    engines.store().join_replica(&own, Duration::from_secs(100_000)).await.unwrap();
+    sealing_key::rotate(&engines.engine, &admin()).await.expect("it holds it");
+    assert!(!engines.engine.reseal_some_rows().await.unwrap());
+    assert!(!engines.engine.reseal_some_rows().await.unwrap());
+    let (before, after) = (opened_by(&engines, &old, &ids).await, opened_by(&engines, &next(), &ids).await);
     assert!(before > 0 && after > 0 && before + after == ids.len(), "{before} + {after}");
-    let left = world.store().read().await.unwrap().rows_to_reseal().await.unwrap();
+    let left = engines.store().read().await.unwrap().rows_to_reseal().await.unwrap();
     assert!(left > 0 && left < u64::try_from(SECRETS).unwrap(), "{left}");
-    let again = sealing_key::rotate(&world.engine, &admin()).await.expect_err("one at a time");
+    let again = sealing_key::rotate(&engines.engine, &admin()).await.expect_err("one at a time");
     assert_eq!(again.code(), Code::StateConflict);
 
-    let successor = world.successor().await;
+    let successor = engines.successor().await;
     for id in ids.iter().take(3) {
         let sealed = successor.store().read().await.unwrap().secret(*id).await.unwrap().sealed;
         assert!(successor.keys().sealing().set_next(next()) || successor.keys().unseal(*id, &sealed).is_ok());
     }
     tokio::spawn(async move { successor.run_sealing_rotation().await });
     eventually("the rotation does not end", async || {
-        world.store().read().await.unwrap().sealing().await.unwrap().unwrap().previous.is_none()
+        engines.store().read().await.unwrap().sealing().await.unwrap().unwrap().previous.is_none()
     })
     .await;
-    assert_eq!(opened_by(&world, &next(), &ids).await, ids.len());
-    assert_eq!(opened_by(&world, &old, &ids).await, 0);
-    world.engine.keys().sealing().drop_previous();
-    let token = world.store().read().await.unwrap().all_tokens().await.unwrap();
+    assert_eq!(opened_by(&engines, &next(), &ids).await, ids.len());
+    assert_eq!(opened_by(&engines, &old, &ids).await, 0);
+    engines.engine.keys().sealing().drop_previous();
+    let token = engines.store().read().await.unwrap().all_tokens().await.unwrap();
     assert_eq!(token.len(), 1, "its code is under the next key");
-    let seeds = world.engine.keys().ring(&mut world.store().read().await.unwrap()).await;
+    let seeds = engines.engine.keys().ring(&mut engines.store().read().await.unwrap()).await;
     assert!(seeds.is_ok_and(|ring| ring.version() > 0));
 }

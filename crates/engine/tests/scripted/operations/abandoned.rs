@@ -8,22 +8,22 @@ use gpuaas_store::TaskRecord;
 use uuid::Uuid;
 
 use crate::{
+    engines::{admin, eventually},
     kit::task,
     nodes::{done, hold},
     site::Site,
-    world::{admin, eventually},
 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sweep_ends_only_abandoned_tasks() {
     let site = Site::of(1).await;
-    let (pinged, _) = ping::ping(&site.world.engine, &admin(), site.nodes[0]).await.unwrap();
+    let (pinged, _) = ping::ping(&site.engines.engine, &admin(), site.nodes[0]).await.unwrap();
     let (end, reaction) = hold("unpacking");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     let (_, operation) = site.deploy(|of| vec![task("install", of, 0)]).await;
     site.until(operation, "install", |step| step.detail.is_some()).await;
     // Open tasks, as a process leaves them if it dies before it records their ends.
-    let now = site.world.engine.ports().clock.now();
+    let now = site.engines.engine.ports().clock.now();
     let (past, later) = (Timestamp::from_millis(now.as_millis() - 60_000), now.plus(Duration::from_secs(3_600)));
     let open = |number, operation, expires_at| TaskRecord {
         id: TaskId::from_uuid(Uuid::from_u128(number)),
@@ -35,13 +35,13 @@ async fn sweep_ends_only_abandoned_tasks() {
         ..pinged.clone()
     };
     let left = [open(1, None, past), open(2, None, later), open(3, Some(operation), past)];
-    let mut tx = site.world.store().begin().await.unwrap();
+    let mut tx = site.engines.store().begin().await.unwrap();
     for task in &left {
         tx.insert_task(task).await.unwrap();
     }
     tx.commit().await.unwrap();
     let states = async || {
-        let mut reader = site.world.store().read().await.unwrap();
+        let mut reader = site.engines.store().read().await.unwrap();
         let mut states = Vec::new();
         for task in &left {
             states.push(reader.task(task.id).await.unwrap().state);
@@ -53,5 +53,5 @@ async fn sweep_ends_only_abandoned_tasks() {
     end.send(done(serde_json::json!({}))).unwrap();
     assert_eq!(site.end_of(operation).await.tasks["install"].state, TaskState::Succeeded);
     // The ping, the operation's own task and the abandoned task.
-    assert_eq!(site.world.recorded(AuditAction::TaskComplete).await, 3);
+    assert_eq!(site.engines.recorded(AuditAction::TaskComplete).await, 3);
 }

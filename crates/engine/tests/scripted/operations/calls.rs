@@ -14,8 +14,8 @@ use crate::{
 async fn each_attempt_of_a_call_renders_its_parameters_anew() {
     let site = Site::of(1).await;
     let (end, reaction) = hold("working");
-    site.world.nodes.react([reaction]);
-    site.world.kit.set_outputs("learn", [Ok(vec![StepOutput::Fact("version".to_owned(), json!("2"))])]);
+    site.engines.nodes.react([reaction]);
+    site.engines.kit.set_outputs("learn", [Ok(vec![StepOutput::Fact("version".to_owned(), json!("2"))])]);
     let (_, operation) = site
         .deploy(|of| {
             // Fails at once, and waits half a minute before its second and last attempt.
@@ -27,7 +27,7 @@ async fn each_attempt_of_a_call_renders_its_parameters_anew() {
     end.send(crate::nodes::done(json!({}))).unwrap();
     let ended = site.end_of(operation).await;
     assert_eq!(ended.steps["ask"].attempts, 2);
-    let calls = site.world.kit.calls.lock().unwrap();
+    let calls = site.engines.kit.calls.lock().unwrap();
     assert_eq!(calls.iter().map(|call| call.call.as_str()).collect::<Vec<_>>(), [AGAIN, AGAIN]);
     let parameters: Vec<_> = calls.iter().map(|call| &call.parameters).collect();
     assert_eq!(parameters, [&json!({ "facts": {} }), &json!({ "facts": { "version": "2" } })]);
@@ -41,5 +41,5 @@ async fn call_that_the_app_does_not_have_fails_its_step_and_is_not_made() {
     assert_eq!(fault.code, Code::TaskUnknown.to_string());
     assert!(fault.summary.contains(UNKNOWN), "{}", fault.summary);
     assert_eq!(ended.steps["more"].state, StepState::Skipped);
-    assert!(site.world.kit.calls.lock().unwrap().is_empty());
+    assert!(site.engines.kit.calls.lock().unwrap().is_empty());
 }

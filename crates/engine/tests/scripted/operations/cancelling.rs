@@ -9,10 +9,10 @@ use gpuaas_planner::{StepAction, StepSpec, WorkloadView};
 use gpuaas_store::WorkloadRecord;
 
 use crate::{
+    engines::eventually,
     kit::{AGAIN, call, milestone, needs, task, times},
     nodes::{Reaction, failed, hold},
     site::{Ended, Site},
-    world::eventually,
 };
 
 fn planned(of: &WorkloadView) -> Vec<StepSpec> {
@@ -24,13 +24,13 @@ fn planned(of: &WorkloadView) -> Vec<StepSpec> {
 async fn cancellation_ends_running_steps_and_skips_pending_ones() {
     let site = Site::of(1).await;
     let (end, reaction) = hold("unpacking");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     let (_, operation) = site.deploy(planned).await;
     site.until(operation, "install", |step| step.detail.is_some()).await;
     site.until(operation, "watch", |step| step.detail.is_some()).await;
     site.cancel(operation).await;
     site.until(operation, "watch", |step| step.state == StepState::Cancelled).await;
-    eventually("no cancellation is sent", async || !site.world.nodes.cancelled.lock().unwrap().is_empty()).await;
+    eventually("no cancellation is sent", async || !site.engines.nodes.cancelled.lock().unwrap().is_empty()).await;
     end.send(failed(Code::TaskCancelled, "cancelled")).unwrap();
     let ended = site.end_of(operation).await;
     assert_eq!((ended.operation.state, &ended.operation.fault), (OperationState::Cancelled, &None));
@@ -39,7 +39,7 @@ async fn cancellation_ends_running_steps_and_skips_pending_ones() {
     assert_eq!(state("after"), (StepState::Skipped, 0));
     let task = &ended.tasks["install"];
     assert_eq!(task.state, TaskState::Cancelled);
-    assert_eq!(site.world.nodes.cancelled.lock().unwrap()[..], [(task.node, task.id)], "once, for this task only");
+    assert_eq!(site.engines.nodes.cancelled.lock().unwrap()[..], [(task.node, task.id)], "once, for this task only");
     assert_eq!(ended.members[0].state.name(), MemberStateName::Pending, "nothing failed");
 }
 
@@ -47,7 +47,7 @@ async fn cancellation_ends_running_steps_and_skips_pending_ones() {
 async fn step_that_fails_during_cancellation_is_not_retried() {
     let site = Site::of(1).await;
     let (end, reaction) = hold("unpacking");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     let (_, operation) = site.deploy(planned).await;
     site.until(operation, "install", |step| step.detail.is_some()).await;
     site.cancel(operation).await;
@@ -61,20 +61,20 @@ async fn step_that_fails_during_cancellation_is_not_retried() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cancellation_is_sent_again_to_a_node_that_was_disconnected() {
     let site = Site::of(1).await;
-    site.world.nodes.react([Reaction::Disconnected]);
+    site.engines.nodes.react([Reaction::Disconnected]);
     let (_, operation) = site.deploy(planned).await;
     site.until(operation, "install", |step| step.detail.is_some()).await;
     site.cancel(operation).await;
-    eventually("the cancellation is not sent", async || site.world.nodes.cancelled.lock().unwrap().len() == 1).await;
+    eventually("the cancellation is not sent", async || site.engines.nodes.cancelled.lock().unwrap().len() == 1).await;
     let (end, reaction) = hold("unpacking");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     // A node that connects wakes every step that waits for a node.
-    site.world.node("gpu-9").await;
-    eventually("it is not cancelled again", async || site.world.nodes.cancelled.lock().unwrap().len() == 2).await;
+    site.engines.node("gpu-9").await;
+    eventually("it is not cancelled again", async || site.engines.nodes.cancelled.lock().unwrap().len() == 2).await;
     end.send(failed(Code::TaskCancelled, "cancelled")).unwrap();
     let ended = site.end_of(operation).await;
     assert_eq!((ended.operation.state, ended.steps["install"].attempts), (OperationState::Cancelled, 1));
-    let cancelled = site.world.nodes.cancelled.lock().unwrap().clone();
+    let cancelled = site.engines.nodes.cancelled.lock().unwrap().clone();
     assert_eq!(cancelled, vec![(site.nodes[0], ended.tasks["install"].id); 2]);
 }
 
@@ -82,12 +82,12 @@ async fn cancellation_is_sent_again_to_a_node_that_was_disconnected() {
 async fn cancellation_reaches_every_running_task() {
     let site = Site::of(1).await;
     let (ends, reactions): (Vec<_>, Vec<_>) = (0..100).map(|_| hold("unpacking")).unzip();
-    site.world.nodes.react(reactions);
+    site.engines.nodes.react(reactions);
     let (_, operation) =
         site.deploy(|of| (0..100).map(|number| task(&format!("install-{number}"), of, 0)).collect()).await;
-    eventually("not all are sent", async || site.world.nodes.sent() == 100).await;
+    eventually("not all are sent", async || site.engines.nodes.sent() == 100).await;
     site.cancel(operation).await;
-    eventually("not all tasks are cancelled", async || site.world.nodes.cancelled.lock().unwrap().len() == 100).await;
+    eventually("not all tasks are cancelled", async || site.engines.nodes.cancelled.lock().unwrap().len() == 100).await;
     for end in ends {
         end.send(failed(Code::TaskCancelled, "cancelled")).unwrap();
     }
@@ -97,30 +97,31 @@ async fn cancellation_reaches_every_running_task() {
 #[tokio::test(flavor = "multi_thread")]
 async fn at_most_32_cancellations_wait_for_silent_nodes() {
     let site = Site::of(1).await;
-    site.world.nodes.ignores_cancellation.store(true, Ordering::Relaxed);
+    site.engines.nodes.ignores_cancellation.store(true, Ordering::Relaxed);
     let (ends, reactions): (Vec<_>, Vec<_>) = (0..40).map(|_| hold("unpacking")).unzip();
-    site.world.nodes.react(reactions);
+    site.engines.nodes.react(reactions);
     let (_, operation) = site
         .deploy(|of| {
             let tasks = (0..40).map(|number| task(&format!("install-{number}"), of, 0));
             tasks.chain([call("watch", "hangs")]).collect()
         })
         .await;
-    eventually("not all are sent", async || site.world.nodes.sent() == 40).await;
+    eventually("not all are sent", async || site.engines.nodes.sent() == 40).await;
     site.cancel(operation).await;
     site.until(operation, "watch", |step| step.state == StepState::Cancelled).await;
-    eventually("too few cancellations are sent", async || site.world.nodes.cancelled.lock().unwrap().len() == 32).await;
+    eventually("too few cancellations are sent", async || site.engines.nodes.cancelled.lock().unwrap().len() == 32)
+        .await;
     for end in ends {
         end.send(failed(Code::TaskCancelled, "cancelled")).unwrap();
     }
     assert_eq!(site.end_of(operation).await.operation.state, OperationState::Cancelled);
-    assert_eq!(site.world.nodes.cancelled.lock().unwrap().len(), 32, "the others waited behind them");
+    assert_eq!(site.engines.nodes.cancelled.lock().unwrap().len(), 32, "the others waited behind them");
 }
 
 /// Deploys, and cancels the deployment while a task changes its node.
 async fn cancelled_deployment(site: &Site) -> Ended {
     let (end, reaction) = hold("unpacking");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     let stop = |of: &WorkloadView| {
         let action = StepAction::NodeTask { node: of.members[0].place.node().unwrap(), task: TaskType::Rke2Stop };
         vec![StepSpec { action, ..task("install", of, 0) }]
@@ -143,7 +144,7 @@ async fn cancelled_deployment_names_what_it_left_until_it_is_resumed() {
     assert!(fault.summary.contains("on gpu-1"), "{}", fault.summary);
     assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
     assert!(fault.next.text.contains("gpuaas workload decommission train"), "{}", fault.next.text);
-    site.world.kit.set_plan(|of| vec![task("install", of, 0)]);
+    site.engines.kit.set_plan(|of| vec![task("install", of, 0)]);
     let again = site.resume_and_wait(workload.id).await.workload;
     assert_eq!((again.lifecycle, again.fault), (Lifecycle::Running, None));
 }
@@ -153,11 +154,11 @@ async fn statuses_of_an_earlier_version_are_updated() {
     let site = Site::of(1).await;
     let cancelled = cancelled_deployment(&site).await.workload;
     let write = async |workload: WorkloadRecord| {
-        let mut tx = site.world.store().begin().await.unwrap();
+        let mut tx = site.engines.store().begin().await.unwrap();
         tx.update_workload(&workload).await.unwrap();
         tx.commit().await.unwrap();
-        site.world.engine.update_former_statuses().await.unwrap();
-        site.world.store().read().await.unwrap().workload(workload.id).await.unwrap()
+        site.engines.engine.update_former_statuses().await.unwrap();
+        site.engines.store().read().await.unwrap().workload(workload.id).await.unwrap()
     };
     let former = WorkloadRecord { lifecycle: Lifecycle::Failed, health: Health::Failed, ..cancelled };
     let updated = write(former).await;

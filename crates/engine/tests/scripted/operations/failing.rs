@@ -2,20 +2,20 @@
 
 use gpuaas_engine::commands::ping;
 use gpuaas_model::{
-    AllocationState, Code, Health, Lifecycle, MemberEvent, MemberStateName, OperationId, OperationState, StepState,
-    TaskState,
+    AllocationState, Code, EventKind, Health, Lifecycle, MemberEvent, MemberStateName, OperationId, OperationState,
+    StepState, TaskState,
 };
-use gpuaas_planner::{FailureScope, RecordKind, StepAction, StepKey, StepSpec};
-use gpuaas_store::{MemberRecord, TaskFilter};
+use gpuaas_planner::{FailureScope, RecordKind, Retry, StepAction, StepKey, StepSpec};
+use gpuaas_store::{AuditFilter, MemberRecord, TaskFilter};
 use gpuaas_wire::{session::TaskLine, task::TaskOutcome};
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::{
+    engines::admin,
     kit::{AGAIN, call, fault, milestone, needs, task, times},
     nodes::{Reaction, done, failed, hold},
     site::Site,
-    world::admin,
 };
 
 fn code(ended: &crate::site::Ended) -> Option<&str> {
@@ -25,9 +25,9 @@ fn code(ended: &crate::site::Ended) -> Option<&str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn retryable_step_is_tried_as_often_as_the_plan_allows() {
     let site = Site::of(1).await;
-    site.world.nodes.end_tasks(vec![failed(Code::Unavailable, AGAIN); 9]);
+    site.engines.nodes.end_tasks(vec![failed(Code::Unavailable, AGAIN); 9]);
     let ended = site.deploy_and_wait(|of| vec![StepSpec { retry: times(3), ..task("install", of, 0) }]).await;
-    assert_eq!((ended.steps["install"].attempts, site.world.nodes.sent()), (3, 3));
+    assert_eq!((ended.steps["install"].attempts, site.engines.nodes.sent()), (3, 3));
     assert_eq!((ended.operation.state, code(&ended)), (OperationState::NeedsAttention, Some("unavailable")));
     assert_eq!(ended.steps["install"].fault, ended.operation.fault);
     let Some(TaskOutcome::Failed { failure }) = &ended.tasks["install"].outcome else { panic!("it failed") };
@@ -37,7 +37,7 @@ async fn retryable_step_is_tried_as_often_as_the_plan_allows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn successful_attempt_clears_earlier_faults() {
     let site = Site::of(1).await;
-    site.world.nodes.end_tasks([failed(Code::Unavailable, AGAIN), failed(Code::Unavailable, AGAIN)]);
+    site.engines.nodes.end_tasks([failed(Code::Unavailable, AGAIN), failed(Code::Unavailable, AGAIN)]);
     let ended = site.deploy_and_wait(|of| vec![StepSpec { retry: times(3), ..task("install", of, 0) }]).await;
     assert_eq!((ended.operation.state, ended.steps["install"].attempts), (OperationState::Succeeded, 3));
     assert_eq!((&ended.operation.fault, &ended.steps["install"].fault), (&None, &None));
@@ -46,7 +46,7 @@ async fn successful_attempt_clears_earlier_faults() {
 #[tokio::test(flavor = "multi_thread")]
 async fn step_with_a_final_fault_is_not_retried() {
     let site = Site::of(1).await;
-    site.world.nodes.end_tasks([failed(Code::ArtifactDigestMismatch, "another file")]);
+    site.engines.nodes.end_tasks([failed(Code::ArtifactDigestMismatch, "another file")]);
     let ended = site.deploy_and_wait(|of| vec![StepSpec { retry: times(3), ..task("install", of, 0) }]).await;
     assert_eq!((ended.steps["install"].attempts, code(&ended)), (1, Some("artifact_digest_mismatch")));
 }
@@ -56,14 +56,14 @@ async fn member_failure_affects_only_the_member_until_a_resume() {
     let site = Site::of(2).await;
     let planned = |of: &gpuaas_planner::WorkloadView| {
         let join = StepSpec {
-            begins: Some(MemberEvent::Join),
-            ends: Some(MemberEvent::BecameReady),
+            on_first_start: Some(MemberEvent::Join),
+            on_success: Some(MemberEvent::BecameReady),
             ..needs(task("join", of, 1), &["prepare"])
         };
-        let prepare = StepSpec { begins: Some(MemberEvent::Prepare), ..task("prepare", of, 1) };
+        let prepare = StepSpec { on_first_start: Some(MemberEvent::Prepare), ..task("prepare", of, 1) };
         vec![prepare, join, milestone("other")]
     };
-    site.world.nodes.end_tasks([done(json!({})), failed(Code::ClusterNotReady, "no readiness")]);
+    site.engines.nodes.end_tasks([done(json!({})), failed(Code::ClusterNotReady, "no readiness")]);
     let ended = site.deploy_and_wait(planned).await;
     let [well, unwell] = &ended.members[..] else { panic!("two members") };
     assert_eq!((well.state.name(), well.health), (MemberStateName::Pending, Health::Progressing));
@@ -73,7 +73,7 @@ async fn member_failure_affects_only_the_member_until_a_resume() {
     assert_eq!((ended.operation.state, code(&ended)), (OperationState::NeedsAttention, Some("cluster_not_ready")));
     assert_eq!(ended.workload.observed_generation, 0, "the requested generation is not reached");
     // A fault from the unit's reports in the meantime; the successful resume clears it.
-    let mut tx = site.world.store().begin().await.unwrap();
+    let mut tx = site.engines.store().begin().await.unwrap();
     let signalled = MemberRecord { fault: Some(fault(Code::ClusterNotReady, "it restarts")), ..unwell.clone() };
     tx.update_member(&signalled, unwell.state.name()).await.unwrap();
     tx.commit().await.unwrap();
@@ -90,13 +90,48 @@ async fn failure_of_operation_scope_is_cleared_by_a_resume() {
         let server = StepSpec { scope: FailureScope::Operation, ..task("server", of, 0) };
         vec![server, needs(milestone("ready"), &["server"])]
     };
-    site.world.nodes.end_tasks([failed(Code::ClusterNotReady, "no readiness")]);
+    site.engines.nodes.end_tasks([failed(Code::ClusterNotReady, "no readiness")]);
     let ended = site.deploy_and_wait(planned).await;
     assert_eq!(ended.workload.fault.as_ref().map(|fault| fault.code.as_str()), Some("cluster_not_ready"));
     let skipped = &ended.steps["ready"];
     assert_eq!((skipped.state, skipped.attempts, skipped.ended_at.is_some()), (StepState::Skipped, 0, true));
     let again = site.resume_and_wait(ended.workload.id).await;
     assert_eq!((again.operation.state, again.workload.fault), (OperationState::Succeeded, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operation_that_needed_attention_is_failed_once_a_later_one_takes_its_place() {
+    let site = Site::of(1).await;
+    site.engines.nodes.end_tasks(vec![failed(Code::ClusterNotReady, "no readiness"); 2]);
+    let first = site.deploy_and_wait(|of| vec![task("server", of, 0)]).await;
+    let second = site.resume_and_wait(first.workload.id).await;
+    let removed = site.decommission_and_wait(first.workload.id, |_| vec![milestone("removed")]).await;
+    assert_eq!(second.operation.state, OperationState::NeedsAttention, "until the workload is decommissioned");
+    let mut reader = site.engines.store().read().await.unwrap();
+    for (id, later) in [(first.operation.id, second.operation.id), (second.operation.id, removed.operation.id)] {
+        let ended = reader.operation(id).await.unwrap();
+        assert_eq!((ended.state, ended.superseded_by), (OperationState::Failed, Some(later)));
+        assert_eq!(ended.fault.map(|fault| fault.code).as_deref(), Some("cluster_not_ready"), "its reason is kept");
+        assert_eq!(removed.count_events(EventKind::OperationSuperseded, &id.to_string()), 1);
+    }
+    assert_eq!(removed.operation.superseded_by, None);
+    let audit = reader.audits(&AuditFilter::default()).await.unwrap();
+    let named: Vec<_> = audit.iter().filter_map(|record| record.metadata["supersedes"].as_str()).collect();
+    assert_eq!(named, [first.operation.id.to_string(), second.operation.id.to_string()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interruptions_use_up_no_attempts_and_a_step_without_retries_is_not_repeated() {
+    let site = Site::of(2).await;
+    let again = || failed(Code::Unavailable, AGAIN);
+    site.engines.nodes.end_tasks([TaskLine::Interrupted, again(), TaskLine::Interrupted, again(), again()]);
+    let ended = site.deploy_and_wait(|of| vec![StepSpec { retry: times(3), ..task("install", of, 0) }]).await;
+    let step = &ended.steps["install"];
+    assert_eq!((code(&ended), step.attempts, step.interruptions), (Some("unavailable"), 5, 2));
+    let other = Site::of(1).await;
+    other.engines.nodes.end_tasks([TaskLine::Interrupted]);
+    let ended = other.deploy_and_wait(|of| vec![StepSpec { retry: Retry::NEVER, ..task("install", of, 0) }]).await;
+    assert_eq!((code(&ended), ended.steps["install"].attempts), (Some("task_interrupted"), 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,13 +143,13 @@ async fn operation_survives_as_many_failed_members_of_a_component_as_may_fail() 
         vec![unit("first", 0), StepSpec { after: vec![StepKey::named("first")], ..milestone("settled") }, second]
     };
     let site = Site::of(2).await;
-    site.world.nodes.end_tasks([failed(Code::HostFailed, "broken")]);
+    site.engines.nodes.end_tasks([failed(Code::HostFailed, "broken")]);
     let ended = site.deploy_and_wait(planned).await;
     let states = |ended: &crate::site::Ended| ["first", "second"].map(|key| ended.steps[key].state);
     assert_eq!(states(&ended), [StepState::Failed, StepState::Succeeded]);
     assert_eq!((ended.workload.lifecycle, ended.workload.fault), (Lifecycle::Running, None));
     let site = Site::of(2).await;
-    site.world.nodes.end_tasks(vec![failed(Code::HostFailed, "broken"); 2]);
+    site.engines.nodes.end_tasks(vec![failed(Code::HostFailed, "broken"); 2]);
     let ended = site.deploy_and_wait(planned).await;
     assert_eq!(states(&ended), [StepState::Failed, StepState::Failed]);
     assert_eq!(ended.workload.lifecycle, Lifecycle::Failed);
@@ -126,15 +161,17 @@ async fn interrupted_task_is_repeated_at_once_up_to_five_times() {
     let site = Site::of(2).await;
     // Interrupted according to the ledger, and as a failure that the agent itself reports.
     let died = [TaskLine::Interrupted, failed(Code::TaskInterrupted, "it died")];
-    site.world.nodes.end_tasks(died.iter().cycle().take(4).cloned());
-    let ended = site.deploy_and_wait(|of| vec![task("install", of, 0)]).await;
+    let planned = |of: &gpuaas_planner::WorkloadView| vec![StepSpec { retry: times(2), ..task("install", of, 0) }];
+    site.engines.nodes.end_tasks(died.iter().cycle().take(4).cloned());
+    let ended = site.deploy_and_wait(planned).await;
     assert_eq!((ended.operation.state, ended.steps["install"].attempts), (OperationState::Succeeded, 5));
     let other = Site::of(1).await;
-    other.world.nodes.end_tasks(died.iter().cycle().take(9).cloned());
-    let ended = other.deploy_and_wait(|of| vec![task("install", of, 0)]).await;
+    other.engines.nodes.end_tasks(died.iter().cycle().take(9).cloned());
+    let ended = other.deploy_and_wait(planned).await;
     assert_eq!((code(&ended), ended.steps["install"].attempts), (Some("task_interrupted"), 5));
+    assert!(ended.operation.fault.as_ref().unwrap().next.text.contains("on gpu-"), "{:?}", ended.operation.fault);
     let filter = TaskFilter { operation: Some(ended.operation.id), ..TaskFilter::default() };
-    let tasks = other.world.store().read().await.unwrap().tasks(&filter).await.unwrap();
+    let tasks = other.engines.store().read().await.unwrap().tasks(&filter).await.unwrap();
     assert!(tasks.len() == 5 && tasks.iter().all(|task| task.state == TaskState::Interrupted), "{tasks:?}");
 }
 
@@ -148,7 +185,7 @@ async fn task_state_follows_the_code_of_its_failure() {
     ];
     for (code, state) in ends {
         let site = Site::of(1).await;
-        site.world.nodes.end_tasks([failed(code, "it is over")]);
+        site.engines.nodes.end_tasks([failed(code, "it is over")]);
         let ended = site.deploy_and_wait(|of| vec![task("install", of, 0)]).await;
         assert_eq!((ended.tasks["install"].state, ended.steps["install"].state), (state, StepState::Failed), "{code}");
     }
@@ -157,17 +194,17 @@ async fn task_state_follows_the_code_of_its_failure() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ping_is_interrupted_when_the_agent_dies() {
     let site = Site::of(1).await;
-    site.world.nodes.end_tasks([failed(Code::TaskInterrupted, "it died")]);
-    ping::ping(&site.world.engine, &admin(), site.nodes[0]).await.expect_err("the ping was interrupted");
+    site.engines.nodes.end_tasks([failed(Code::TaskInterrupted, "it died")]);
+    ping::ping(&site.engines.engine, &admin(), site.nodes[0]).await.expect_err("the ping was interrupted");
     let filter = TaskFilter { node: Some(site.nodes[0]), ..TaskFilter::default() };
-    let tasks = site.world.store().read().await.unwrap().tasks(&filter).await.unwrap();
+    let tasks = site.engines.store().read().await.unwrap().tasks(&filter).await.unwrap();
     assert_eq!(tasks[0].state, TaskState::Interrupted);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_task_result_is_a_failure() {
     let site = Site::of(1).await;
-    site.world.nodes.end_tasks([done(json!({ "changed": "perhaps" }))]);
+    site.engines.nodes.end_tasks([done(json!({ "changed": "perhaps" }))]);
     let ended = site
         .deploy_and_wait(|of| {
             let node = of.members[0].place.node().unwrap();
@@ -181,20 +218,20 @@ async fn invalid_task_result_is_a_failure() {
 #[tokio::test(flavor = "multi_thread")]
 async fn step_times_out_at_its_deadline() {
     let site = Site::of(1).await;
-    site.world.nodes.react([Reaction::Disconnected]);
+    site.engines.nodes.react([Reaction::Disconnected]);
     let short = |step: StepSpec| StepSpec { deadline_ms: 2_000, ..step };
     let ended =
         site.deploy_and_wait(move |of| vec![short(task("install", of, 0)), short(call("watch", "hangs"))]).await;
     let code_of = |key: &str| ended.steps[key].fault.as_ref().unwrap().code.clone();
     assert_eq!((code_of("install"), code_of("watch")), ("task_timed_out".to_owned(), "task_timed_out".to_owned()));
     let task = &ended.tasks["install"];
-    assert_eq!(site.world.nodes.cancelled.lock().unwrap()[..], [(task.node, task.id)], "the node is asked to cancel");
+    assert_eq!(site.engines.nodes.cancelled.lock().unwrap()[..], [(task.node, task.id)], "the node is asked to cancel");
 }
 
 /// Starts a deployment that confirms its placement once its first task ends. Returns the sender that ends this task.
 async fn deploy_until_placement(site: &Site, deadline_ms: u64) -> (OperationId, oneshot::Sender<TaskLine>) {
     let (end, reaction) = hold("first");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     let confirm = StepAction::Record { record: RecordKind::ConfirmPlacement };
     let (_, operation) = site
         .deploy(move |of| {
@@ -212,7 +249,7 @@ async fn placement_fails_when_an_allocation_became_unusable() {
         let site = Site::of(2).await;
         let (operation, end) = deploy_until_placement(&site, 600_000).await;
         if is_released {
-            let mut tx = site.world.store().begin().await.unwrap();
+            let mut tx = site.engines.store().begin().await.unwrap();
             let mut allocation = tx.allocation(site.allocations[1]).await.unwrap();
             allocation.state = AllocationState::Releasing;
             tx.update_allocation(&allocation).await.unwrap();

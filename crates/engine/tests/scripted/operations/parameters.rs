@@ -6,10 +6,10 @@ use gpuaas_planner::OperationRequest;
 use serde_json::{Value, json};
 
 use crate::{
+    engines::admin,
     kit::{milestone, task},
     nodes::failed,
     site::Site,
-    world::admin,
 };
 
 fn upgrade(parameters: Value) -> OperationRequest {
@@ -17,7 +17,7 @@ fn upgrade(parameters: Value) -> OperationRequest {
 }
 
 async fn start(site: &Site, id: WorkloadId, request: OperationRequest) -> Result<workload::Accepted, CommandError> {
-    workload::start_operation(&site.world.engine, &admin(), id, &Precondition::Any, request).await
+    workload::start_operation(&site.engines.engine, &admin(), id, &Precondition::Any, request).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,8 +25,8 @@ async fn parameters_are_stored_planned_and_kept_by_a_resume() {
     let site = Site::of(1).await;
     let deployed = site.deploy_and_wait(|_| vec![milestone("ready")]).await;
     assert!(deployed.operation.parameters.is_empty());
-    site.world.nodes.end_tasks([failed(Code::HostFailed, "broken")]);
-    site.world.kit.set_plan(|of| vec![task("install", of, 0)]);
+    site.engines.nodes.end_tasks([failed(Code::HostFailed, "broken")]);
+    site.engines.kit.set_plan(|of| vec![task("install", of, 0)]);
     let request = upgrade(json!({ "version": "v2" }));
     let accepted = start(&site, deployed.workload.id, request.clone()).await.unwrap();
     let ended = site.end_of(accepted.operation.id).await;
@@ -36,8 +36,8 @@ async fn parameters_are_stored_planned_and_kept_by_a_resume() {
     assert_eq!((resumed.operation.request(), resumed.operation.state), (request.clone(), OperationState::Succeeded));
     assert_eq!(resumed.operation.resumes, Some(ended.operation.id));
     let deploy = OperationRequest::of(OperationKind::Deploy);
-    assert_eq!(*site.world.kit.requested.lock().unwrap(), [deploy, request.clone(), request]);
-    assert_eq!(site.world.recorded(AuditAction::OperationStart).await, 1);
+    assert_eq!(*site.engines.kit.requested.lock().unwrap(), [deploy, request.clone(), request]);
+    assert_eq!(site.engines.recorded(AuditAction::OperationStart).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,13 +45,13 @@ async fn preview_of_an_operation_changes_nothing() {
     let site = Site::of(1).await;
     let deployed = site.deploy_and_wait(|_| vec![milestone("ready")]).await;
     let (id, request) = (deployed.workload.id, upgrade(json!({ "version": "v2" })));
-    let preview = workload::preview_operation(&site.world.engine, &admin(), id, &Precondition::Any, &request).await;
+    let preview = workload::preview_operation(&site.engines.engine, &admin(), id, &Precondition::Any, &request).await;
     let preview = preview.unwrap();
     assert_eq!((preview.plan.kind, preview.plan.steps.len(), preview.placed.len()), (OperationKind::Upgrade, 1, 0));
-    let mut reader = site.world.store().read().await.unwrap();
+    let mut reader = site.engines.store().read().await.unwrap();
     assert_eq!(reader.workload(id).await.unwrap(), deployed.workload);
     assert_eq!(reader.newest_operation(id).await.unwrap().unwrap().id, deployed.operation.id);
-    assert_eq!(site.world.recorded(AuditAction::OperationStart).await, 0);
+    assert_eq!(site.engines.recorded(AuditAction::OperationStart).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

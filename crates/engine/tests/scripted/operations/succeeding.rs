@@ -21,7 +21,7 @@ use crate::{
 #[tokio::test(flavor = "multi_thread")]
 async fn operation_start_and_end_are_announced_once() {
     let site = Site::of(1).await;
-    let before = site.world.engine.ports().clock.now();
+    let before = site.engines.engine.ports().clock.now();
     let ended =
         site.deploy_and_wait(|of| vec![task("first", of, 0), needs(call("second", "answers"), &["first"])]).await;
     let (began, over) = (ended.operation.started_at.unwrap(), ended.operation.ended_at.unwrap());
@@ -45,10 +45,10 @@ async fn step_changes_only_its_own_member() {
     let site = Site::of(2).await;
     let ended = site
         .deploy_and_wait(|of| {
-            let prepare = StepSpec { begins: Some(MemberEvent::Prepare), ..task("prepare", of, 1) };
+            let prepare = StepSpec { on_first_start: Some(MemberEvent::Prepare), ..task("prepare", of, 1) };
             let join = StepSpec {
-                begins: Some(MemberEvent::Join),
-                ends: Some(MemberEvent::BecameReady),
+                on_first_start: Some(MemberEvent::Join),
+                on_success: Some(MemberEvent::BecameReady),
                 ..task("join", of, 1)
             };
             vec![prepare, needs(join, &["prepare"])]
@@ -99,8 +99,8 @@ async fn endpoints_are_stored_by_purpose_until_decommission() {
         StepOutput::Fact("name".to_owned(), json!("gpu-2")),
     ];
     let moved = StepOutput::Endpoint { purpose: "api".to_owned(), address: "https://10.0.0.3:6443".to_owned() };
-    site.world.kit.set_outputs("start", [Ok(outputs)]);
-    site.world.kit.set_outputs("again", [Ok(vec![moved])]);
+    site.engines.kit.set_outputs("start", [Ok(outputs)]);
+    site.engines.kit.set_outputs("again", [Ok(vec![moved])]);
     let planned = |of: &WorkloadView| vec![task("start", of, 1), needs(task("again", of, 1), &["start"])];
     let ended = site.deploy_and_wait(planned).await;
     let member = Some(ended.members[1].id);
@@ -119,14 +119,14 @@ async fn endpoints_are_stored_by_purpose_until_decommission() {
 async fn progress_is_announced_once_per_change() {
     let site = Site::of(1).await;
     let (end, reaction) = hold("unpacking");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     let (_, operation) = site.deploy(|of| vec![task("install", of, 0), call("watch", "hangs")]).await;
     site.until(operation, "install", |step| step.detail.as_deref() == Some("unpacking")).await;
     site.until(operation, "watch", |step| step.detail.as_deref() == Some("waiting for the cluster")).await;
     drop(end);
     // The node is lost, reconnects and reports the same progress again.
     let (end, reaction) = hold("unpacking");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     site.until(operation, "install", |step| step.detail.as_deref().is_some_and(|detail| detail.contains("waiting")))
         .await;
     site.until(operation, "install", |step| step.detail.as_deref() == Some("unpacking")).await;
@@ -145,31 +145,31 @@ async fn successor_continues_the_same_task() {
     let site = Site::of(1).await;
     // The task never ends for the first engine.
     let (_end, reaction) = hold("unpacking");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     let (_, operation) = site.deploy(|of| vec![task("install", of, 0)]).await;
     site.until(operation, "install", |step| step.state == StepState::Running && step.detail.is_some()).await;
-    site.world.engine.stop();
-    site.world.engine.leave().await.unwrap();
-    let successor = site.world.successor().await;
+    site.engines.engine.stop();
+    site.engines.engine.leave().await.unwrap();
+    let successor = site.engines.successor().await;
     successor.join().await.unwrap();
     let engine = successor.clone();
     tokio::spawn(async move { engine.run().await });
     let ended = site.end_of(operation).await;
     assert_eq!((ended.operation.state, ended.steps["install"].attempts), (OperationState::Succeeded, 1));
-    assert_eq!((site.world.nodes.sent(), ended.tasks["install"].state), (2, TaskState::Succeeded));
+    assert_eq!((site.engines.nodes.sent(), ended.tasks["install"].state), (2, TaskState::Succeeded));
     let filter = TaskFilter { operation: Some(operation), ..TaskFilter::default() };
-    assert_eq!(site.world.store().read().await.unwrap().tasks(&filter).await.unwrap().len(), 1);
+    assert_eq!(site.engines.store().read().await.unwrap().tasks(&filter).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn engine_retries_reads_at_its_start() {
     let site = Site::of(1).await;
     let (_end, reaction) = hold("unpacking");
-    site.world.nodes.react([reaction]);
+    site.engines.nodes.react([reaction]);
     let (_, operation) = site.deploy(|of| vec![task("install", of, 0)]).await;
     site.until(operation, "install", |step| step.state == StepState::Running && step.detail.is_some()).await;
-    site.world.engine.stop();
-    site.world.engine.leave().await.unwrap();
+    site.engines.engine.stop();
+    site.engines.engine.leave().await.unwrap();
     // The first three reads of the successor's loop fail.
     let refusals = Arc::new(AtomicU32::new(0));
     let left = refusals.clone();
@@ -177,7 +177,7 @@ async fn engine_retries_reads_at_its_start() {
         let is_refused = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
         Box::pin(async move { if is_refused { Err(StoreError::Busy) } else { Ok(()) } })
     });
-    let successor = site.world.successor_behind(gate).await;
+    let successor = site.engines.successor_behind(gate).await;
     successor.join().await.unwrap();
     refusals.store(3, Ordering::Relaxed);
     let engine = successor.clone();

@@ -6,7 +6,9 @@ use gpuaas_model::Clock;
 use gpuaas_store::{GENERATION, RESTORED, Store, StoreOptions};
 use serde_json::Value;
 
-use crate::{chance::Chance, plane, scheduler::SimulatedClock, seed::folder, world::World};
+use gpuaas_test_support::Chance;
+
+use crate::{plane, scheduler::SimulatedClock, seed::folder, simulation::Simulation};
 
 /// Mixed into the seed for the random choices of this module, so that backups do not change the rest of the simulation.
 const BACKUPS: u64 = 0x0bac_4b05;
@@ -18,12 +20,12 @@ const BACKUPS_MAX: u32 = 4;
 const INTERVAL_MS_MAX: u64 = 40_000;
 
 /// Takes backups at random times in every [`EVERY`]th seed, restores each and judges it.
-pub(crate) fn take(world: &Arc<World>, seed: u64) {
+pub(crate) fn take(simulation: &Arc<Simulation>, seed: u64) {
     if !seed.is_multiple_of(EVERY) {
         return;
     }
-    let within = world.clone();
-    world.scheduler.spawn(world.outside, async move {
+    let within = simulation.clone();
+    simulation.scheduler.spawn(simulation.outside, async move {
         let mut chance = Chance::of_seed(seed ^ BACKUPS);
         for _ in 0..BACKUPS_MAX {
             within.scheduler.sleep(Duration::from_millis(chance.between(10, INTERVAL_MS_MAX))).await;
@@ -35,10 +37,10 @@ pub(crate) fn take(world: &Arc<World>, seed: u64) {
     });
 }
 
-async fn check(world: &World) -> Result<(), String> {
+async fn check(simulation: &Simulation) -> Result<(), String> {
     let mut dumped = Vec::new();
-    world.store.dump(&mut dumped).await.map_err(|error| error.to_string())?;
-    let clock = Arc::new(SimulatedClock(world.scheduler.clone()));
+    simulation.store.dump(&mut dumped).await.map_err(|error| error.to_string())?;
+    let clock = Arc::new(SimulatedClock(simulation.scheduler.clone()));
     // Runs on a separate thread and blocks until it ends, so that the other store takes no simulated time and no task runs meanwhile.
     let checker = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();

@@ -8,7 +8,7 @@ use gpuaas_wire::task::TaskOutcome;
 use serde::Deserialize;
 
 use super::Rows;
-use crate::{node::Node, world::World};
+use crate::{node::Node, simulation::Simulation};
 
 /// A line of the agent's ledger, as stored on disk.
 #[derive(Deserialize)]
@@ -19,8 +19,8 @@ enum Line {
     Fence {},
 }
 
-pub(super) fn check(world: &World, rows: &Rows, violations: &mut Vec<String>) {
-    for node in world.nodes() {
+pub(super) fn check(simulation: &Simulation, rows: &Rows, violations: &mut Vec<String>) {
+    for node in simulation.nodes() {
         let of_node: BTreeMap<TaskId, &TaskRecord> =
             rows.tasks.iter().filter(|task| task.node == node.id).map(|task| (task.id, task)).collect();
         NodeCheck { node, tasks: &of_node, violations }.check();

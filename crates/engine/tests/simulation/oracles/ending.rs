@@ -6,7 +6,7 @@ use gpuaas_model::{
 use gpuaas_store::StoreError;
 
 use super::Rows;
-use crate::world::World;
+use crate::simulation::Simulation;
 
 pub(super) fn check(rows: &Rows, violations: &mut Vec<String>) {
     let mut require = |holds: bool, otherwise: String| {
@@ -58,10 +58,10 @@ pub(super) fn check(rows: &Rows, violations: &mut Vec<String>) {
 }
 
 /// Checks that members are in the order of their placement, each on its node.
-pub(super) fn check_placement(world: &World, rows: &Rows, violations: &mut Vec<String>) {
+pub(super) fn check_placement(simulation: &Simulation, rows: &Rows, violations: &mut Vec<String>) {
     let placed: Vec<_> = rows.members.iter().map(|member| (member.name(), member.place.node())).collect();
     let names = std::iter::once("server-1".to_owned()).chain((1..).map(|ordinal| format!("agent-{ordinal}")));
-    let wanted: Vec<_> = names.zip(world.nodes().iter().map(|node| Some(node.id))).collect();
+    let wanted: Vec<_> = names.zip(simulation.nodes().iter().map(|node| Some(node.id))).collect();
     if placed != wanted {
         violations.push(format!("members are {placed:?}, but were placed as {wanted:?}"));
     }
@@ -69,27 +69,31 @@ pub(super) fn check_placement(world: &World, rows: &Rows, violations: &mut Vec<S
 
 /// Checks that no lease of an operation, allocation or node is held any more, and that each node has one session, at the replica that
 /// it is connected to.
-pub(super) async fn check_leases(world: &World, rows: &Rows, violations: &mut Vec<String>) -> Result<(), StoreError> {
-    let mut reader = world.store.read().await?;
+pub(super) async fn check_leases(
+    simulation: &Simulation,
+    rows: &Rows,
+    violations: &mut Vec<String>,
+) -> Result<(), StoreError> {
+    let mut reader = simulation.store.read().await?;
     let operations = rows.operations.iter().map(|(operation, _)| format!("operation/{}", operation.id));
     let allocations = rows.allocations.iter().map(|allocation| format!("allocation/{}", allocation.id));
     let nodes = rows.nodes.iter().map(|node| format!("node/{}", node.id));
     for name in operations.chain(allocations).chain(nodes) {
-        let held = reader.lease(&name).await?.filter(|lease| lease.expires_at > world.scheduler.now());
+        let held = reader.lease(&name).await?.filter(|lease| lease.expires_at > simulation.scheduler.now());
         if let Some(lease) = held {
             violations.push(format!("{name} is still held by {}", lease.holder));
         }
     }
     let sessions = reader.sessions().await?;
     for session in &sessions {
-        let node = world.node(session.node);
-        let holder = node.link().and_then(|link| world.plane_of(link.plane)).map(|plane| plane.engine.replica());
+        let node = simulation.node(session.node);
+        let holder = node.link().and_then(|link| simulation.plane_of(link.plane)).map(|plane| plane.engine.replica());
         if holder != Some(session.replica) {
             violations.push(format!("{} has a session at {}, and is held by {holder:?}", node.name, session.replica));
         }
     }
-    if sessions.len() != world.nodes().len() {
-        violations.push(format!("{} nodes have {} sessions", world.nodes().len(), sessions.len()));
+    if sessions.len() != simulation.nodes().len() {
+        violations.push(format!("{} nodes have {} sessions", simulation.nodes().len(), sessions.len()));
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use gpuaas_store::{
 };
 use uuid::Uuid;
 
-use crate::{node::Node, people::Deployed, plane::Plane, world::World};
+use crate::{node::Node, people::Deployed, plane::Plane, simulation::Simulation};
 
 /// All rows that the oracles read.
 struct Rows {
@@ -34,24 +34,24 @@ struct Rows {
 }
 
 /// Judges a finished deployment, and returns its events, audit records and tasks as lines for the trace.
-pub(crate) async fn check(world: &Arc<World>, deployed: &Deployed) -> Result<Vec<String>, StoreError> {
-    let rows = Rows::load(world, deployed).await?;
+pub(crate) async fn check(simulation: &Arc<Simulation>, deployed: &Deployed) -> Result<Vec<String>, StoreError> {
+    let rows = Rows::load(simulation, deployed).await?;
     let mut violations = Vec::new();
     ending::check(&rows, &mut violations);
-    ending::check_placement(world, &rows, &mut violations);
-    ending::check_leases(world, &rows, &mut violations).await?;
+    ending::check_placement(simulation, &rows, &mut violations);
+    ending::check_leases(simulation, &rows, &mut violations).await?;
     records::check(&rows, &mut violations);
-    effects::check(world, &rows, &mut violations);
+    effects::check(simulation, &rows, &mut violations);
     for violation in violations {
-        world.report_violation(violation);
+        simulation.report_violation(violation);
     }
     Ok(rows.trace_lines())
 }
 
 /// Checks that a control plane that has just settled an attempt holds the lease of the newest operation.
-pub(crate) async fn check_lease_holder(world: Arc<World>, plane: Plane) {
+pub(crate) async fn check_lease_holder(simulation: Arc<Simulation>, plane: Plane) {
     let held = async {
-        let mut reader = world.store.read().await?;
+        let mut reader = simulation.store.read().await?;
         let newest = reader.operations(&OperationFilter::default()).await?.pop();
         match newest {
             Some(operation) => reader.lease(&format!("operation/{}", operation.id)).await,
@@ -60,33 +60,35 @@ pub(crate) async fn check_lease_holder(world: Arc<World>, plane: Plane) {
     };
     match held.await {
         Ok(Some(lease)) if lease.holder == plane.engine.replica() => {}
-        Ok(lease) => world.report_violation(format!("{} settled an attempt under {lease:?}", plane.name)),
-        Err(error) => world.report_violation(format!("the lease cannot be read: {error}")),
+        Ok(lease) => simulation.report_violation(format!("{} settled an attempt under {lease:?}", plane.name)),
+        Err(error) => simulation.report_violation(format!("the lease cannot be read: {error}")),
     }
 }
 
 /// Checks that a connection whose end was recorded is not in the node's session row.
-pub(crate) async fn check_disconnected(world: &World, node: &Node, connection: Uuid) {
-    let row = async { world.store.read().await?.session(node.id).await };
+pub(crate) async fn check_disconnected(simulation: &Simulation, node: &Node, connection: Uuid) {
+    let row = async { simulation.store.read().await?.session(node.id).await };
     match row.await {
         Ok(session) if session.as_ref().is_none_or(|session| session.connection != connection) => {}
-        Ok(_) => world.report_violation(format!("a connection of {} ended but is still in its session row", node.name)),
-        Err(error) => world.report_violation(format!("the session of {} cannot be read: {error}", node.name)),
+        Ok(_) => {
+            simulation.report_violation(format!("a connection of {} ended but is still in its session row", node.name))
+        }
+        Err(error) => simulation.report_violation(format!("the session of {} cannot be read: {error}", node.name)),
     }
 }
 
 /// Checks that an evicted replica has no sessions.
-pub(crate) async fn check_eviction(world: &World, evicted: ReplicaId) -> Result<(), StoreError> {
-    let stand = world.store.read().await?.sessions_of(evicted).await?.len();
+pub(crate) async fn check_eviction(simulation: &Simulation, evicted: ReplicaId) -> Result<(), StoreError> {
+    let stand = simulation.store.read().await?.sessions_of(evicted).await?.len();
     if stand > 0 {
-        world.report_violation(format!("{stand} sessions remain at {evicted}, which was evicted"));
+        simulation.report_violation(format!("{stand} sessions remain at {evicted}, which was evicted"));
     }
     Ok(())
 }
 
 impl Rows {
-    async fn load(world: &World, deployed: &Deployed) -> Result<Self, StoreError> {
-        let mut reader = world.store.read().await?;
+    async fn load(simulation: &Simulation, deployed: &Deployed) -> Result<Self, StoreError> {
+        let mut reader = simulation.store.read().await?;
         let mut operations = Vec::new();
         for operation in reader.operations(&OperationFilter::default()).await? {
             let steps = reader.steps_of(operation.id).await?;

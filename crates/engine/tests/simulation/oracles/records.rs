@@ -155,7 +155,8 @@ fn check_last_events(rows: &Rows, violations: &mut Vec<String>) {
         }
     };
     for (operation, steps) in &rows.operations {
-        check_last(EventKind::OperationEnded, operation.id.to_string(), "state", operation.state.as_str());
+        let last_kind = operation.superseded_by.map_or(EventKind::OperationEnded, |_| EventKind::OperationSuperseded);
+        check_last(last_kind, operation.id.to_string(), "state", operation.state.as_str());
         for step in steps {
             check_last(EventKind::StepChanged, step.id.to_string(), "state", step.state.as_str());
         }

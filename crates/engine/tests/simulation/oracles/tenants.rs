@@ -8,7 +8,7 @@ use gpuaas_model::{AllocationState, EnrolledNode, NodeId, ProjectId, SecretId, T
 use gpuaas_store::{AllocationFilter, AllocationRecord, Reader, StoreError};
 use gpuaas_trust::TaskStatement;
 
-use crate::world::World;
+use crate::simulation::Simulation;
 
 /// An event that brings something to a node or reveals something of it.
 #[derive(Clone, Debug)]
@@ -43,9 +43,9 @@ impl fmt::Display for Effect {
 }
 
 /// Judges an effect against the rows at this time.
-pub(crate) fn check(world: &Arc<World>, effect: Effect) {
-    let within = world.clone();
-    world.scheduler.spawn_first(world.outside, async move {
+pub(crate) fn check(simulation: &Arc<Simulation>, effect: Effect) {
+    let within = simulation.clone();
+    simulation.scheduler.spawn_first(simulation.outside, async move {
         let violation = async { find_violation(&mut within.store.read().await?, &effect).await };
         match violation.await {
             Ok(None) => {}

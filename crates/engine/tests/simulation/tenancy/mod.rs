@@ -9,37 +9,37 @@ use std::{sync::Arc, time::Duration};
 use operator::Operator;
 use tenant::Tenant;
 
-use crate::{people::People, plane, world::World};
+use crate::{people::People, plane, simulation::Simulation};
 
 /// Operator actions per seed.
 const ROUNDS: usize = 60;
 /// The wait after the last action, until the last late message has arrived.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Runs a seed until the operator has done its actions. Violations are recorded in the world.
-pub(crate) async fn run_seed(world: Arc<World>) -> Result<(), String> {
-    let faults = world.faults().clone();
-    (0..faults.replicas).for_each(|slot| plane::start(&world, slot, None));
-    let people = People::of(&world);
+/// Runs a seed until the operator has done its actions. Violations are recorded in the simulation.
+pub(crate) async fn run_seed(simulation: Arc<Simulation>) -> Result<(), String> {
+    let faults = simulation.faults().clone();
+    (0..faults.replicas).for_each(|slot| plane::start(&simulation, slot, None));
+    let people = People::of(&simulation);
     let projects = [people.project("red").await?, people.project("blue").await?];
     people.import_release().await?;
     let mut nodes = Vec::new();
     for index in 0..faults.nodes {
         nodes.push(people.enroll(index).await?);
     }
-    world.set_nodes(nodes);
-    world.nodes().iter().for_each(|node| node.start_agent(&world));
+    simulation.set_nodes(nodes);
+    simulation.nodes().iter().for_each(|node| node.start_agent(&simulation));
     people.all_connected().await?;
-    world.start_faults();
-    let [red, blue] = projects.map(|project| Tenant::of(&world, project));
-    let operator = Operator::of(&world, projects);
+    simulation.start_faults();
+    let [red, blue] = projects.map(|project| Tenant::of(&simulation, project));
+    let operator = Operator::of(&simulation, projects);
     tokio::select! {
         biased;
         () = operator.work(ROUNDS) => {}
         () = red.work() => {}
         () = blue.work() => {}
     }
-    world.stop_faults();
-    world.scheduler.sleep(QUIET).await;
+    simulation.stop_faults();
+    simulation.scheduler.sleep(QUIET).await;
     Ok(())
 }

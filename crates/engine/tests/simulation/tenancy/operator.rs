@@ -12,24 +12,24 @@ use gpuaas_store::{AllocationFilter, NodeFilter, NodeRecord, WorkloadFilter};
 
 use crate::{
     people::{People, accepted_answer},
-    world::World,
+    simulation::Simulation,
 };
 
 pub(crate) struct Operator {
-    world: Arc<World>,
+    simulation: Arc<Simulation>,
     people: People,
     projects: [ProjectId; 2],
 }
 
 impl Operator {
-    pub(crate) fn of(world: &Arc<World>, projects: [ProjectId; 2]) -> Self {
-        Self { world: world.clone(), people: People::of(world), projects }
+    pub(crate) fn of(simulation: &Arc<Simulation>, projects: [ProjectId; 2]) -> Self {
+        Self { simulation: simulation.clone(), people: People::of(simulation), projects }
     }
 
     pub(crate) async fn work(&self, rounds: usize) {
         for _ in 0..rounds {
-            self.world.scheduler.sleep(Duration::from_millis(self.world.between(200, 20_000))).await;
-            match self.world.between(0, 100) {
+            self.simulation.scheduler.sleep(Duration::from_millis(self.simulation.between(200, 20_000))).await;
+            match self.simulation.between(0, 100) {
                 0..35 => self.allocate().await,
                 35..65 => self.release().await,
                 65..85 => self.enroll_again().await,
@@ -42,22 +42,24 @@ impl Operator {
 
     async fn allocate(&self) {
         let free = self.nodes(NodeState::Active).await;
-        let (Some(node), Some(project)) = (self.world.pick(&free), self.world.pick(&self.projects)) else { return };
+        let (Some(node), Some(project)) = (self.simulation.pick(&free), self.simulation.pick(&self.projects)) else {
+            return;
+        };
         let asked = self.people.try_once(move |engine, caller| {
             Box::pin(async move { commands::allocation::create(&engine, &caller, project, node.id).await })
         });
-        accepted_answer(&self.world, "allocate", asked.await);
+        accepted_answer(&self.simulation, "allocate", asked.await);
     }
 
     async fn release(&self) {
         let filter = AllocationFilter { state: Some(AllocationState::Active), ..AllocationFilter::default() };
         let held = self.people.read(async |reader| reader.allocations(&filter).await).await.unwrap_or_default();
-        let Some(held) = self.world.pick(&held) else { return };
+        let Some(held) = self.simulation.pick(&held) else { return };
         let asked = self.people.try_once(move |engine, caller| {
             Box::pin(async move { commands::allocation::release(&engine, &caller, held.id, &Precondition::Any).await })
         });
-        if accepted_answer(&self.world, "release", asked.await).is_some() {
-            self.world.count("nodes taken back");
+        if accepted_answer(&self.simulation, "release", asked.await).is_some() {
+            self.simulation.count("nodes taken back");
         }
     }
 
@@ -66,12 +68,12 @@ impl Operator {
     async fn enroll_again(&self) {
         let mut left = self.nodes(NodeState::NeedsReimage).await;
         left.extend(self.nodes(NodeState::Registered).await);
-        let is_forced = left.is_empty() && self.world.between(0, 4) == 0;
+        let is_forced = left.is_empty() && self.simulation.between(0, 4) == 0;
         if is_forced {
             left = self.nodes(NodeState::Active).await;
         }
-        let Some(node) = self.world.pick(&left) else { return };
-        let is_reimaged = self.world.between(0, 2) == 0;
+        let Some(node) = self.simulation.pick(&left) else { return };
+        let is_reimaged = self.simulation.between(0, 2) == 0;
         // A careless operator uses force if the machine was not reimaged.
         let forced = (is_forced || !is_reimaged).then(|| Forced { reason: "it is in order".to_owned() });
         let id = node.id;
@@ -86,13 +88,13 @@ impl Operator {
                 }
             })
         });
-        let Some((_, string)) = accepted_answer(&self.world, "reset", string.await) else { return };
+        let Some((_, string)) = accepted_answer(&self.simulation, "reset", string.await) else { return };
         match self.people.redeem(id, &string, is_reimaged).await {
             Ok(identity) => {
-                self.world.count(if is_reimaged { "nodes reimaged" } else { "nodes not reimaged" });
-                self.world.node(id).enroll_again(&self.world, identity, is_reimaged);
+                self.simulation.count(if is_reimaged { "nodes reimaged" } else { "nodes not reimaged" });
+                self.simulation.node(id).enroll_again(&self.simulation, identity, is_reimaged);
             }
-            Err(why) => self.world.log(&format!("not enrolled: {why}")),
+            Err(why) => self.simulation.log(&format!("not enrolled: {why}")),
         }
     }
 
@@ -104,7 +106,7 @@ impl Operator {
                     async move { commands::workload::resume(&engine, &caller, workload, &Precondition::Any).await },
                 )
             });
-            accepted_answer(&self.world, "operator's resume", asked.await);
+            accepted_answer(&self.simulation, "operator's resume", asked.await);
         }
     }
 
@@ -115,23 +117,23 @@ impl Operator {
                     commands::workload::decommission(&engine, &caller, workload, &Precondition::Any).await
                 })
             });
-            accepted_answer(&self.world, "operator's decommission", asked.await);
+            accepted_answer(&self.simulation, "operator's decommission", asked.await);
         }
     }
 
     async fn ping(&self) {
         let nodes = self.nodes(NodeState::Active).await;
-        let Some(node) = self.world.pick(&nodes) else { return };
+        let Some(node) = self.simulation.pick(&nodes) else { return };
         let asked = self.people.try_once(move |engine, caller| {
             Box::pin(async move { commands::ping::ping(&engine, &caller, node.id).await })
         });
-        accepted_answer(&self.world, "ping", asked.await);
+        accepted_answer(&self.simulation, "ping", asked.await);
     }
 
     async fn any_workload(&self) -> Option<gpuaas_model::WorkloadId> {
         let filter = WorkloadFilter::default();
         let all = self.people.read(async |reader| reader.workloads(&filter).await).await.unwrap_or_default();
-        self.world.pick(&all).map(|workload| workload.id)
+        self.simulation.pick(&all).map(|workload| workload.id)
     }
 
     async fn nodes(&self, state: NodeState) -> Vec<NodeRecord> {

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{
     oracles::{self, Effect},
     people::{People, accepted_answer, name},
-    world::World,
+    simulation::Simulation,
 };
 
 /// A tenant's request, by ids. A repeated request names the same objects, even if another tenant holds them by then.
@@ -33,26 +33,26 @@ enum Request {
 }
 
 pub(crate) struct Tenant {
-    world: Arc<World>,
+    simulation: Arc<Simulation>,
     people: People,
     project: ProjectId,
     sent: Mutex<Vec<Request>>,
 }
 
 impl Tenant {
-    pub(crate) fn of(world: &Arc<World>, project: ProjectId) -> Self {
-        Self { world: world.clone(), people: People::of(world), project, sent: Mutex::default() }
+    pub(crate) fn of(simulation: &Arc<Simulation>, project: ProjectId) -> Self {
+        Self { simulation: simulation.clone(), people: People::of(simulation), project, sent: Mutex::default() }
     }
 
     /// Sends requests one after the other, without end.
     pub(crate) async fn work(&self) {
         loop {
-            self.world.scheduler.sleep(Duration::from_millis(self.world.between(200, 15_000))).await;
+            self.simulation.scheduler.sleep(Duration::from_millis(self.simulation.between(200, 15_000))).await;
             let asked = self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let again = if self.world.between(0, 100) < 35 { self.world.pick(&asked) } else { None };
+            let again = if self.simulation.between(0, 100) < 35 { self.simulation.pick(&asked) } else { None };
             let request = match again {
                 Some(request) => {
-                    self.world.count("requests repeated");
+                    self.simulation.count("requests repeated");
                     Some(request)
                 }
                 None => self.new_request().await,
@@ -66,31 +66,31 @@ impl Tenant {
 
     async fn new_request(&self) -> Option<Request> {
         let (allocations, workloads) = (self.active_allocations().await, self.workloads().await);
-        Some(match self.world.between(0, 100) {
+        Some(match self.simulation.between(0, 100) {
             0..30 => {
-                let wanted = usize::try_from(self.world.between(1, 3)).ok()?;
+                let wanted = usize::try_from(self.simulation.between(1, 3)).ok()?;
                 let mut chosen = Vec::new();
                 for _ in 0..wanted {
-                    chosen.extend(self.world.pick(&allocations).filter(|one| !chosen.contains(one)));
+                    chosen.extend(self.simulation.pick(&allocations).filter(|one| !chosen.contains(one)));
                 }
                 if chosen.is_empty() {
                     return None;
                 }
                 Request::Deploy(chosen)
             }
-            30..37 => Request::AddMember(self.world.pick(&workloads)?, self.world.pick(&allocations)?),
-            37..55 => Request::Decommission(self.world.pick(&workloads)?),
-            55..67 => Request::Resume(self.world.pick(&workloads)?),
+            30..37 => Request::AddMember(self.simulation.pick(&workloads)?, self.simulation.pick(&allocations)?),
+            37..55 => Request::Decommission(self.simulation.pick(&workloads)?),
+            55..67 => Request::Resume(self.simulation.pick(&workloads)?),
             67..70 => Request::Cancel(self.any_operation().await?),
             70..85 => {
-                let workload = self.world.pick(&workloads)?;
+                let workload = self.simulation.pick(&workloads)?;
                 let members = self.people.read(async |reader| reader.members_of(workload).await).await.ok()?;
-                Request::Journal(workload, self.world.pick(&members)?.name())
+                Request::Journal(workload, self.simulation.pick(&members)?.name())
             }
-            85..95 => Request::Access(self.world.pick(&workloads)?),
+            85..95 => Request::Access(self.simulation.pick(&workloads)?),
             _ => {
                 let all = self.people.read(async |reader| reader.nodes(&NodeFilter::default()).await).await.ok()?;
-                Request::Show(self.world.pick(&all)?.id)
+                Request::Show(self.simulation.pick(&all)?.id)
             }
         })
     }
@@ -103,8 +103,8 @@ impl Tenant {
                 let asked = self.people.try_as(caller, move |engine, caller| {
                     Box::pin(async move { commands::workload::deploy(&engine, &caller, ask).await })
                 });
-                if accepted_answer(&self.world, "deploy", asked.await).is_some() {
-                    self.world.count("workloads deployed");
+                if accepted_answer(&self.simulation, "deploy", asked.await).is_some() {
+                    self.simulation.count("workloads deployed");
                 }
             }
             Request::AddMember(workload, allocation) => {
@@ -114,7 +114,7 @@ impl Tenant {
                         commands::workload::add_member(&engine, &caller, workload, &Precondition::Any, intent).await
                     })
                 });
-                accepted_answer(&self.world, "add member", asked.await);
+                accepted_answer(&self.simulation, "add member", asked.await);
             }
             Request::Decommission(workload) => {
                 let asked = self.people.try_as(caller, move |engine, caller| {
@@ -122,7 +122,7 @@ impl Tenant {
                         commands::workload::decommission(&engine, &caller, workload, &Precondition::Any).await
                     })
                 });
-                accepted_answer(&self.world, "decommission", asked.await);
+                accepted_answer(&self.simulation, "decommission", asked.await);
             }
             Request::Resume(workload) => {
                 let asked = self.people.try_as(caller, move |engine, caller| {
@@ -130,13 +130,13 @@ impl Tenant {
                         async move { commands::workload::resume(&engine, &caller, workload, &Precondition::Any).await },
                     )
                 });
-                accepted_answer(&self.world, "resume", asked.await);
+                accepted_answer(&self.simulation, "resume", asked.await);
             }
             Request::Cancel(operation) => {
                 let asked = self.people.try_as(caller, move |engine, caller| {
                     Box::pin(async move { commands::operation::cancel(&engine, &caller, operation).await })
                 });
-                accepted_answer(&self.world, "cancel", asked.await);
+                accepted_answer(&self.simulation, "cancel", asked.await);
             }
             Request::Journal(workload, member) => self.read_journal(caller, workload, member),
             Request::Access(workload) => {
@@ -144,8 +144,8 @@ impl Tenant {
                 let asked = self.people.try_as(caller, move |engine, caller| {
                     Box::pin(async move { commands::access::deliver(&engine, &caller, workload, ask).await.map(drop) })
                 });
-                if accepted_answer(&self.world, "access", asked.await).is_some() {
-                    self.world.count("credentials delivered");
+                if accepted_answer(&self.simulation, "access", asked.await).is_some() {
+                    self.simulation.count("credentials delivered");
                 }
             }
             Request::Show(node) => self.show(caller, node).await,
@@ -154,29 +154,29 @@ impl Tenant {
 
     /// Follows a journal as the API does: opens it once and streams lines for as long as the access is held.
     fn read_journal(&self, caller: Caller, workload: WorkloadId, member: String) {
-        let Some(plane) = self.world.any_plane() else { return };
-        let (world, project) = (self.world.clone(), self.project);
-        let until = self.world.scheduler.now().plus(Duration::from_secs(self.world.between(1, 300)));
-        self.world.scheduler.spawn(plane.process, async move {
-            match follow(&world, &plane.engine, &caller, workload, &member, (project, until)).await {
-                Ok(()) => world.count("journals read"),
-                Err(refused) => world.log(&format!("no journal of {member}: {refused}")),
+        let Some(plane) = self.simulation.any_plane() else { return };
+        let (simulation, project) = (self.simulation.clone(), self.project);
+        let until = self.simulation.scheduler.now().plus(Duration::from_secs(self.simulation.between(1, 300)));
+        self.simulation.scheduler.spawn(plane.process, async move {
+            match follow(&simulation, &plane.engine, &caller, workload, &member, (project, until)).await {
+                Ok(()) => simulation.count("journals read"),
+                Err(refused) => simulation.log(&format!("no journal of {member}: {refused}")),
             }
         });
     }
 
     async fn show(&self, caller: Caller, node: NodeId) {
-        let (world, project) = (self.world.clone(), self.project);
+        let (simulation, project) = (self.simulation.clone(), self.project);
         let seen = self.people.try_as(caller, move |engine, caller| {
             Box::pin(async move {
                 let mut reader = engine.store().read().await?;
                 let record = reader.node(node).await?;
                 ownership::visible_node(&mut reader, &caller, record, "gpu").await?;
-                oracles::check_effect(&world, Effect::Shown(node, project));
+                oracles::check_effect(&simulation, Effect::Shown(node, project));
                 Ok(())
             })
         });
-        accepted_answer(&self.world, "show", seen.await);
+        accepted_answer(&self.simulation, "show", seen.await);
     }
 
     fn deploy(&self, allocations: &[AllocationId]) -> commands::workload::Deploy {
@@ -184,7 +184,7 @@ impl Tenant {
             project: self.project,
             app: "rke2".to_owned(),
             version: None,
-            name: name(&format!("w-{}", self.world.between(0, 1_000_000))),
+            name: name(&format!("w-{}", self.simulation.between(0, 1_000_000))),
             intent: json!({ "server_allocation_id": allocations[0], "agent_allocation_ids": allocations[1..] }),
             config: json!({}),
         }
@@ -192,13 +192,13 @@ impl Tenant {
 
     fn caller(&self) -> Caller {
         let principal = Principal {
-            token: TokenId::from_uuid(self.world.uuid()),
+            token: TokenId::from_uuid(self.simulation.uuid()),
             name: "tenant".to_owned(),
             role: Role::ProjectAdmin,
             project: Some(self.project),
             service_account: None,
         };
-        Caller { principal, correlation: CorrelationId::from_uuid(self.world.uuid()), is_dry_run: false }
+        Caller { principal, correlation: CorrelationId::from_uuid(self.simulation.uuid()), is_dry_run: false }
     }
 
     async fn active_allocations(&self) -> Vec<AllocationId> {
@@ -220,12 +220,12 @@ impl Tenant {
     async fn any_operation(&self) -> Option<OperationId> {
         let filter = OperationFilter { project: Some(self.project), ..OperationFilter::default() };
         let all = self.people.read(async |reader| reader.operations(&filter).await).await.ok()?;
-        self.world.pick(&all).map(|operation| operation.id)
+        self.simulation.pick(&all).map(|operation| operation.id)
     }
 }
 
 async fn follow(
-    world: &Arc<World>,
+    simulation: &Arc<Simulation>,
     engine: &Arc<Engine>,
     caller: &Caller,
     workload: WorkloadId,
@@ -235,17 +235,17 @@ async fn follow(
     use futures::StreamExt;
     let source = commands::logs::open(engine, caller, workload, member, None).await?;
     let held = engine.guard_access(&source.access).await?;
-    let node = world.node(source.access.node().node);
+    let node = simulation.node(source.access.node().node);
     let Some(link) = node.link().filter(|link| link.enrolled == source.access.node()) else { return Ok(()) };
-    let (of, lines) = (world.clone(), world.clone());
+    let (of, lines) = (simulation.clone(), simulation.clone());
     let lines = futures::stream::unfold((), move |()| {
-        let (world, ended) = (lines.clone(), link.ended.clone());
+        let (simulation, ended) = (lines.clone(), link.ended.clone());
         async move {
-            let wait = Duration::from_millis(world.between(50, 5_000));
+            let wait = Duration::from_millis(simulation.between(50, 5_000));
             tokio::select! {
                 biased;
                 () = ended.cancelled() => None,
-                () = world.scheduler.sleep(wait) => Some(((), ())),
+                () = simulation.scheduler.sleep(wait) => Some(((), ())),
             }
         }
     });

@@ -6,7 +6,7 @@ use gpuaas_store::*;
 use serde_json::json;
 
 use super::{digest, uuid};
-use crate::contract::world::NOW;
+use crate::contract::database::NOW;
 
 pub(crate) fn operation(workload: &WorkloadRecord) -> OperationRecord {
     OperationRecord {
@@ -21,6 +21,7 @@ pub(crate) fn operation(workload: &WorkloadRecord) -> OperationRecord {
         targets: Vec::new(),
         generation: 1,
         resumes: None,
+        superseded_by: None,
         cancel_requested: false,
         fault: None,
         created_at: NOW,
@@ -37,8 +38,8 @@ pub(crate) fn step(operation: &OperationRecord, position: u32) -> StepRecord {
         action: StepAction::ClusterCall { call: "ready".into() },
         needs: Vec::new(),
         after: Vec::new(),
-        begins: None,
-        ends: None,
+        on_first_start: None,
+        on_success: None,
         deadline_ms: 1_000,
         retry: Retry::QUICK,
         scope: FailureScope::Operation,
@@ -50,6 +51,7 @@ pub(crate) fn step(operation: &OperationRecord, position: u32) -> StepRecord {
         spec,
         state: StepState::Pending,
         attempts: 0,
+        interruptions: 0,
         not_before: None,
         task: None,
         detail: None,

@@ -1,0 +1,31 @@
+//! Members with the names of their machines.
+
+use gpuaas_api_types::Member;
+use gpuaas_model::{MemberPlace, Name, WorkloadId};
+use gpuaas_store::{MemberRecord, Reader, StoreError};
+
+use crate::{problem::ApiProblem, views};
+
+/// Returns the members of a workload.
+pub(super) async fn members(reader: &mut Reader, id: WorkloadId) -> Result<Vec<Member>, ApiProblem> {
+    let members = reader.members_of(id).await?;
+    named(reader, members).await
+}
+
+/// Converts members, with the names of their nodes.
+pub(super) async fn named(reader: &mut Reader, records: Vec<MemberRecord>) -> Result<Vec<Member>, ApiProblem> {
+    let machines = machine_names(reader, &records).await?;
+    Ok(records.into_iter().zip(machines).map(|(member, machine)| views::member(member, &machine)).collect())
+}
+
+/// Returns the names of the machines that members run on, in their order.
+pub(super) async fn machine_names(reader: &mut Reader, members: &[MemberRecord]) -> Result<Vec<Name>, StoreError> {
+    let names = reader.node_names(members.iter().filter_map(|member| member.place.node())).await?;
+    let of = |member: &MemberRecord| match &member.place {
+        MemberPlace::Allocation { node, .. } => {
+            names.get(node).cloned().ok_or_else(|| StoreError::NotFound { what: "node", id: node.to_string() })
+        }
+        MemberPlace::External { machine, .. } => Ok(machine.clone()),
+    };
+    members.iter().map(of).collect()
+}

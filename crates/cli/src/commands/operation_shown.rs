@@ -1,0 +1,52 @@
+//! Shows operations.
+
+use gpuaas_api_types::OperationDetail;
+
+use super::workload_shown::{describe_fault, residue, titled};
+use crate::{
+    duration::format_millis,
+    output,
+    table::table,
+    target::{Format, Target},
+    text::Text,
+};
+
+/// Prints an operation that was followed to its end; `name` is what `-o name` prints. Its steps were shown as they ended.
+pub(super) fn show_end(target: &Target, detail: &OperationDetail, name: &str) -> anyhow::Result<()> {
+    let has_steps = target.output == Format::Wide;
+    output::one(target.output, detail, |detail| described(detail, &target.project_flag(), has_steps), name)
+}
+
+/// Returns an operation with its fault and residue; with its steps if `has_steps`.
+pub(super) fn described(detail: &OperationDetail, project_flag: &str, has_steps: bool) -> Text {
+    let operation = &detail.operation;
+    let mut text =
+        format!("{}   {} · {} · by {}", operation.id, titled(operation), operation.state, operation.requested_by);
+    if let Some(resumed) = &operation.resumes {
+        text.push_str(&format!(" · retries {resumed}"));
+    }
+    if let Some(later) = &operation.superseded_by {
+        text.push_str(&format!(" · superseded by {later}"));
+    }
+    text.extend(operation.fault.iter().map(|fault| describe_fault(fault, None, project_flag)));
+    let rows = detail.steps.iter().map(|step| {
+        let fault = step.fault.as_ref().map(|fault| fault.summary.clone());
+        let took = step.ended_at_ms.zip(step.started_at_ms).map(|(end, start)| format_millis(end - start));
+        vec![
+            step.state.clone(),
+            step.phase.clone(),
+            step.key.clone(),
+            step.attempts.to_string(),
+            took.unwrap_or_default(),
+            // The detail of a succeeded step is the condition it last waited for.
+            fault.or_else(|| step.detail.clone().filter(|_| step.state != "succeeded")).unwrap_or_default(),
+        ]
+    });
+    let mut text = Text::from(text);
+    if has_steps {
+        text.push_str("\n");
+        text.push(&table(&["STATE", "PHASE", "STEP", "ATTEMPTS", "DURATION", "DETAIL"], rows));
+    }
+    text.push_str(&residue(&detail.residue));
+    text
+}

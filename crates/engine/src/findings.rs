@@ -1,0 +1,107 @@
+//! Keeps the findings of preflights with their node, whether an inspection or an operation ran them.
+
+use std::cmp::Reverse;
+
+use gpuaas_model::{Check, CorrelationId, EventKind, Timestamp};
+use gpuaas_store::{Found, NodeFinding, NodePreflight, NodeRecord, TaskRecord, Tx};
+use gpuaas_wire::task::{PreflightReport, Severity};
+use serde_json::{Value, json};
+
+use crate::{error::EngineError, record::platform_event, rows::OperationRows};
+
+/// Returns what is known of a node after a report: its findings, and the earlier ones of checks that it did not run.
+pub(crate) fn merge(before: Option<NodePreflight>, report: PreflightReport, found: &Found) -> NodePreflight {
+    let PreflightReport { passed, findings, checked } = report;
+    let earlier = before.into_iter().flat_map(|before| before.findings);
+    // Agents of earlier versions named some checks otherwise.
+    let ran = |check: &str| {
+        let known = check.parse::<Check>().ok();
+        checked.iter().any(|name| name == check || known.is_some_and(|check| name.parse() == Ok(check)))
+    };
+    // An agent that does not list its checks has run all of them.
+    let kept = earlier.filter(|of| !checked.is_empty() && !ran(&of.finding.check));
+    let new = findings.into_iter().map(|finding| NodeFinding { finding, found: Some(found.clone()) });
+    let mut findings: Vec<NodeFinding> = new.chain(kept).collect();
+    findings.sort_by_key(|of| Reverse(of.finding.severity == Severity::Blocking));
+    findings.truncate(PreflightReport::FINDINGS_MAX);
+    NodePreflight { passed, findings }
+}
+
+/// Stores the report of an operation's preflight with its node, so that the node shows what blocks or blocked the operation. Ignores a
+/// report of an earlier enrollment, and one that is no report: its step fails.
+pub(crate) async fn store_of_step(
+    tx: &mut Tx,
+    rows: &OperationRows,
+    now: Timestamp,
+    (task, result): (&TaskRecord, &Value),
+) -> Result<(), EngineError> {
+    let Ok(report) = serde_json::from_value::<PreflightReport>(result.clone()) else { return Ok(()) };
+    let mut node = tx.node(task.node).await?;
+    if node.epoch != task.epoch {
+        return Ok(());
+    }
+    let found = Found { at: now, operation: Some((rows.operation.id, rows.of.workload.name.clone())) };
+    node.preflight = Some(merge(node.preflight.take(), report, &found));
+    let node = tx.update_node(&node).await?;
+    announce(tx, &node, task.correlation).await
+}
+
+/// Writes the event of a node's new findings.
+pub(crate) async fn announce(tx: &mut Tx, node: &NodeRecord, correlation: CorrelationId) -> Result<(), EngineError> {
+    let count = |severity: Severity| {
+        let findings = node.preflight.iter().flat_map(|preflight| &preflight.findings);
+        findings.filter(|of| of.finding.severity == severity).count()
+    };
+    let data = json!({
+        "name": node.name, "passed": node.preflight.as_ref().map_or(0, |preflight| preflight.passed),
+        "warnings": count(Severity::Warning), "blocking": count(Severity::Blocking),
+    });
+    Ok(platform_event(tx, EventKind::NodeInspected, "node", node.id.to_string(), Some(correlation), data).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_wire::task::Finding;
+
+    use super::*;
+
+    fn report(checked: &[&str], found: &[(&str, Severity)]) -> PreflightReport {
+        let finding = |(check, severity): &(&str, Severity)| Finding {
+            check: (*check).to_owned(),
+            severity: *severity,
+            detail: String::new(),
+            fix: String::new(),
+            evidence: None,
+        };
+        PreflightReport {
+            passed: 1,
+            findings: found.iter().map(finding).collect(),
+            checked: checked.iter().map(|check| (*check).to_owned()).collect(),
+        }
+    }
+
+    fn found(millis: i64) -> Found {
+        Found { at: Timestamp::from_millis(millis), operation: None }
+    }
+
+    fn shown(preflight: &NodePreflight) -> Vec<(&str, i64)> {
+        let at = |of: &NodeFinding| of.found.as_ref().map_or(0, |found| found.at.as_millis());
+        preflight.findings.iter().map(|of| (of.finding.check.as_str(), at(of))).collect()
+    }
+
+    #[test]
+    fn finding_of_a_check_that_did_not_run_again_stays_with_its_time() {
+        let first = report(
+            &["disk_slow", "inotify_low", "port_taken"],
+            &[("disk_slow", Severity::Warning), ("inotify_low", Severity::Warning)],
+        );
+        let before = merge(None, first, &found(1));
+        let second = report(&["inotify_low", "port_taken"], &[("port_taken", Severity::Blocking)]);
+        let after = merge(Some(before.clone()), second, &found(2));
+        assert_eq!(shown(&after), [("port_taken", 2), ("disk_slow", 1)], "blocking ones come first");
+        let measured = merge(Some(after), report(&["disk_slow", "port_taken"], &[]), &found(3));
+        assert_eq!(shown(&measured), []);
+        let of_older_agent = merge(Some(before), report(&[], &[]), &found(4));
+        assert_eq!(shown(&of_older_agent), [], "its report counts as complete");
+    }
+}
