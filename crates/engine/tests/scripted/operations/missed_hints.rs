@@ -9,7 +9,7 @@ use crate::{kit::task, nodes::Reaction, site::Site};
 /// More hints than the store keeps for a subscriber.
 const TOO_MANY_HINTS: usize = 5_000;
 
-/// Commits more changes than the engine can be told of, unless it reads them while they are announced.
+/// Commits more changes than the channel of hints holds. The engine misses some, unless it reads them as fast as they come.
 async fn flood(site: &Site) {
     let mut tx = site.engines.store().begin().await.unwrap();
     for _ in 0..TOO_MANY_HINTS {
