@@ -88,7 +88,7 @@ fn deploy(control_plane: &ControlPlane, server: &Node, agent: &Node) -> anyhow::
     let placed = ["--name", WORKLOAD, "--server", server.name().as_str(), "--agent", agent.name().as_str()];
     control_plane.run_operation(&[&["workload", "deploy", "rke2", "--config", &config][..], &placed].concat())?;
     let written = agent.capture(&["cat", "/etc/rancher/rke2/config.yaml"])?;
-    let line = format!("server: \"https://{}:9345\"", server.dns_name());
+    let line = format!("server: 'https://{}:9345'", server.dns_name());
     ensure!(written.lines().any(|of| of == line), "the agent's configuration does not contain {line}:\n{written}");
     Ok(())
 }
