@@ -11,5 +11,8 @@ create unique index members_allocation on members (allocation_id) where state <>
 create index members_workload on members (workload_id);
 create index members_node on members (node_id);
 -- Machines that tenants have left. A reimaged machine has another id, so a machine with one of these was not reimaged.
-create table left_machines (machine_id text primary key, node_id text not null references nodes (id), left_at bigint not null);
+-- Machines report their ids themselves, so several nodes can have been left with the same one.
+create table left_machines (
+    machine_id text not null, node_id text not null references nodes (id), left_at bigint not null, primary key (machine_id, node_id)
+);
 create index left_machines_node on left_machines (node_id);

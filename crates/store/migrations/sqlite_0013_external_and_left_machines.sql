@@ -1,6 +1,6 @@
 insert into left_machines (machine_id, node_id, left_at)
     select json_extract(doc, '$.left_by_tenant.machine_id'), id, json_extract(doc, '$.left_by_tenant.at') from nodes
-    where json_extract(doc, '$.left_by_tenant.machine_id') is not null on conflict (machine_id) do nothing;
+    where json_extract(doc, '$.left_by_tenant.machine_id') is not null;
 -- The address of a workload is served by the member that had reported it.
 update workloads set doc = json_remove(json_set(doc, '$.endpoints', json_array(json_object(
         'purpose', 'api', 'address', json_extract(doc, '$.endpoint'), 'member', (

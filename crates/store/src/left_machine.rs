@@ -1,10 +1,12 @@
 //! Machines that tenants have left. A reimaged machine reports another id, so a machine that reports one of these was not reimaged.
+//!
+//! A tenant chooses what its machine reports: the id of another tenant's machine adds a row and never replaces one.
 
 use gpuaas_model::{NodeId, Timestamp};
 
 use crate::{
     error::StoreError,
-    query::{Value, get_parsed, text},
+    query::{Value, text},
     record::NodeRecord,
     store::{Reader, Tx},
 };
@@ -18,25 +20,24 @@ impl Tx {
         left_at: Timestamp,
     ) -> Result<(), StoreError> {
         let sql = "insert into left_machines (machine_id, node_id, left_at) values ($1, $2, $3) \
-                   on conflict (machine_id) do update set node_id = excluded.node_id, left_at = excluded.left_at";
+                   on conflict (machine_id, node_id) do update set left_at = excluded.left_at";
         self.execute(sql, vec![text(machine_id), text(node), Value::Int(left_at.as_millis())]).await?;
         Ok(())
     }
 
-    /// Forgets the machine.
-    pub async fn forget_left_machine(&mut self, machine_id: &str) -> Result<(), StoreError> {
-        self.execute("delete from left_machines where machine_id = $1", vec![text(machine_id)]).await?;
+    /// Forgets that a tenant left this machine as this node.
+    pub async fn forget_left_machine(&mut self, machine_id: &str, node: NodeId) -> Result<(), StoreError> {
+        let sql = "delete from left_machines where machine_id = $1 and node_id = $2";
+        self.execute(sql, vec![text(machine_id), text(node)]).await?;
         Ok(())
     }
 }
 
 impl Reader {
-    /// Returns the node, even if it is deleted, that the machine was when a tenant last left it.
-    pub async fn node_that_was_left(&mut self, machine_id: &str) -> Result<Option<NodeRecord>, StoreError> {
-        let sql = "select node_id from left_machines where machine_id = $1";
-        match self.row(sql, vec![text(machine_id)]).await? {
-            Some(row) => Ok(Some(self.node(get_parsed(&row, "node_id")?).await?)),
-            None => Ok(None),
-        }
+    /// Returns the nodes, deleted ones too, that the machine was when tenants left it, oldest first.
+    pub async fn nodes_that_were_left(&mut self, machine_id: &str) -> Result<Vec<NodeRecord>, StoreError> {
+        let sql = "select id, doc from nodes where id in (select node_id from left_machines where machine_id = $1) order by id";
+        let rows = self.rows(sql, vec![text(machine_id)]).await?;
+        rows.iter().map(|row| row.record("doc")).collect()
     }
 }

@@ -198,10 +198,14 @@ pub async fn redeem(
     let terms = tx.redeem_enrollment(&sha256, ask.node, now).await?;
     let mut node = tx.node(ask.node).await?;
     let machine = (bounded(&ask.machine_id), ask.reimage.as_ref());
-    reimage::check(engine, node.left_by_tenant.take().as_ref(), &terms, (&machine.0, machine.1))?;
-    reimage::check_left_machine(&mut tx, node.id, &terms, &machine.0).await?;
     let is_in_use = matches!(node.state, NodeState::Active | NodeState::InMaintenance);
-    if is_in_use && enrolls_in_place(&node, terms.is_forced) {
+    let is_in_place = is_in_use && enrolls_in_place(&node, terms.is_forced);
+    reimage::check(engine, node.left_by_tenant.take().as_ref(), &terms, (&machine.0, machine.1))?;
+    // The node's own machine was accepted when it first enrolled, perhaps by force.
+    if !(is_in_place && node.machine_id.as_ref() == Some(&machine.0)) {
+        reimage::check_left_machine(&mut tx, node.id, &terms, &machine.0).await?;
+    }
+    if is_in_place {
         check_same_machine(&node, &machine.0, terms.is_forced)?;
     } else {
         node.state = node.state.on(NodeEvent::Enroll)?;

@@ -41,21 +41,22 @@ pub(super) async fn require_proof(engine: &Engine, tx: &mut Tx, node: &mut NodeR
     Ok(())
 }
 
-/// Refuses a machine that a tenant has left, under any name. A forced enrollment ends the requirement, except while the node that it was is
-/// still registered under another name: the machine itself reports its id, so it must not free the machine of that node.
+/// Refuses a machine that a tenant has left, under any name. A forced enrollment ends the requirement, except for other nodes that are still
+/// registered: the machine itself reports its id, so it must not free the machines of those nodes.
 pub(super) async fn check_left_machine(
     tx: &mut Tx,
     node: NodeId,
     terms: &EnrollmentTerms,
     machine_id: &str,
 ) -> Result<(), CommandError> {
-    let Some(left) = tx.node_that_was_left(machine_id).await? else { return Ok(()) };
-    if !terms.is_forced {
-        let detail = format!("the machine's id is the same as while a tenant held it as {}", left.name);
+    let left = tx.nodes_that_were_left(machine_id).await?;
+    if let (Some(first), false) = (left.first(), terms.is_forced) {
+        let detail = format!("the machine's id is the same as while a tenant held it as {}", first.name);
         return Err(not_reimaged(format!("{detail}, so it was not reimaged")));
     }
-    if left.id == node || left.state == NodeState::Retired || left.deleted_at.is_some() {
-        tx.forget_left_machine(machine_id).await?;
+    let is_gone = |left: &NodeRecord| left.state == NodeState::Retired || left.deleted_at.is_some();
+    for left in left.iter().filter(|left| left.id == node || is_gone(left)) {
+        tx.forget_left_machine(machine_id, left.id).await?;
     }
     Ok(())
 }

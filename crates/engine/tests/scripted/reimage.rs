@@ -15,8 +15,8 @@ use gpuaas_engine::{
     },
     port::{ReimageHook, ReimageOrder},
 };
-use gpuaas_model::{AuditAction, Code, Coded};
-use gpuaas_store::{AuditFilter, MemberRecord};
+use gpuaas_model::{AuditAction, Code, Coded, Timestamp};
+use gpuaas_store::{AuditFilter, MemberRecord, NodeProblem};
 use gpuaas_trust::{EnrollmentString, NodeKey, SecretText};
 use gpuaas_wire::session::{EnrollRequest, EnrollResponse, ReimageEvidence};
 use serde_json::json;
@@ -140,6 +140,48 @@ async fn forced_enrollment_under_another_name_frees_no_other_node() {
         let refused = redeem(&site.engines, &unforced, &fresh(), MACHINE, None).await;
         assert_eq!(code(refused), Some(Code::MachineNotReimaged));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_that_was_left_with_the_id_of_another_frees_no_other_node() {
+    let (site, _, string) = released_node().await;
+    let engine = &site.engines.engine;
+    let fresh = || NodeKey::generate().unwrap();
+    let (other, _) = node::register(engine, &admin(), "gpu-2".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
+    let mut tx = site.engines.store().begin().await.unwrap();
+    tx.remember_left_machine(MACHINE, other.id, Timestamp::from_millis(2)).await.unwrap();
+    tx.commit().await.unwrap();
+    let forced = Forced { reason: "its tenant may have chosen its id".to_owned() };
+    let (_, second) =
+        node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, Some(&forced)).await.unwrap();
+    assert_eq!(code(redeem(&site.engines, &second, &fresh(), MACHINE, None).await), None);
+    let (_, third) = node::register(engine, &admin(), "gpu-3".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
+    for unforced in [string, third] {
+        let refused = redeem(&site.engines, &unforced, &fresh(), MACHINE, None).await;
+        assert_eq!(code(refused), Some(Code::MachineNotReimaged));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machine_that_was_accepted_by_force_enrolls_again_in_place() {
+    let (site, _, _) = released_node().await;
+    let engine = &site.engines.engine;
+    let fresh = || NodeKey::generate().unwrap();
+    let (other, _) = node::register(engine, &admin(), "gpu-2".parse().unwrap(), None, BTreeMap::new()).await.unwrap();
+    let forced = Forced { reason: "disks wiped by hand".to_owned() };
+    let (_, second) =
+        node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, Some(&forced)).await.unwrap();
+    assert_eq!(code(redeem(&site.engines, &second, &fresh(), MACHINE, None).await), None);
+    let mut tx = site.engines.store().begin().await.unwrap();
+    let mut row = tx.node(other.id).await.unwrap();
+    row.state = gpuaas_model::NodeState::Active;
+    let detail = "ledger.jsonl is missing".to_owned();
+    let since = Timestamp::from_millis(1);
+    row.agent_problem = Some(NodeProblem { code: Code::AgentLedgerDamaged, detail, since });
+    tx.update_node(&row).await.unwrap();
+    tx.commit().await.unwrap();
+    let (_, again) = node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, None).await.unwrap();
+    assert_eq!(code(redeem(&site.engines, &again, &fresh(), MACHINE, None).await), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -159,7 +159,7 @@ pub(crate) async fn migration_ends_operations_that_a_later_one_superseded(databa
     }
     tx.commit().await.unwrap();
     store.close().await;
-    database.sql("delete from schema_versions where version = 14").await.unwrap();
+    database.sql("drop index workloads_named; delete from schema_versions where version = 14").await.unwrap();
     let store = database.open().await;
     let mut reader = store.read().await.unwrap();
     let [first, second, third] = &operations;

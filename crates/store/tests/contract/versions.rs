@@ -194,9 +194,9 @@ pub(crate) async fn machines_that_tenants_left_before_an_upgrade_are_remembered(
     old.sql(&stored_database(12, is_shared)).await.unwrap();
     let store = old.open().await;
     let mut reader = store.read().await.unwrap();
-    let left = reader.node_that_was_left("4c4c4544003510568054b7c04f4a3432").await.unwrap();
-    assert_eq!(left.map(|node| node.id), Some(id::<NodeId>("14")));
-    assert_eq!(reader.node_that_was_left("another").await.unwrap(), None);
+    let left = reader.nodes_that_were_left("4c4c4544003510568054b7c04f4a3432").await.unwrap();
+    assert_eq!(left.iter().map(|node| node.id).collect::<Vec<_>>(), [id::<NodeId>("14")]);
+    assert_eq!(reader.nodes_that_were_left("another").await.unwrap(), []);
 }
 
 pub(crate) async fn audit_records_of_earlier_versions_get_their_workload(database: Database) {

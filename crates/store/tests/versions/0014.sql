@@ -350,12 +350,15 @@ create unique index members_allocation on members (allocation_id) where state <>
 create index members_workload on members (workload_id);
 create index members_node on members (node_id);
 -- Machines that tenants have left. A reimaged machine has another id, so a machine with one of these was not reimaged.
-create table left_machines (machine_id text primary key, node_id text not null references nodes (id), left_at bigint not null);
+-- Machines report their ids themselves, so several nodes can have been left with the same one.
+create table left_machines (
+    machine_id text not null, node_id text not null references nodes (id), left_at bigint not null, primary key (machine_id, node_id)
+);
 create index left_machines_node on left_machines (node_id);
 -- for sqlite
 insert into left_machines (machine_id, node_id, left_at)
     select json_extract(doc, '$.left_by_tenant.machine_id'), id, json_extract(doc, '$.left_by_tenant.at') from nodes
-    where json_extract(doc, '$.left_by_tenant.machine_id') is not null on conflict (machine_id) do nothing;
+    where json_extract(doc, '$.left_by_tenant.machine_id') is not null;
 -- The address of a workload is served by the member that had reported it.
 update workloads set doc = json_remove(json_set(doc, '$.endpoints', json_array(json_object(
         'purpose', 'api', 'address', json_extract(doc, '$.endpoint'), 'member', (
@@ -364,11 +367,11 @@ update workloads set doc = json_remove(json_set(doc, '$.endpoints', json_array(j
     where json_extract(doc, '$.endpoint') is not null;
 update workloads set doc = json_remove(json_set(doc, '$.endpoints', json_array()), '$.endpoint')
     where json_type(doc, '$.endpoints') is null;
-insert into schema_versions (version, checksum) values (13, 'd50f5aabbc6e2ecd');
+insert into schema_versions (version, checksum) values (13, 'c5f20f1dc944b9d7');
 -- for postgres
 insert into left_machines (machine_id, node_id, left_at)
     select doc::json -> 'left_by_tenant' ->> 'machine_id', id, (doc::json -> 'left_by_tenant' ->> 'at')::bigint from nodes
-    where doc::json -> 'left_by_tenant' ->> 'machine_id' is not null on conflict (machine_id) do nothing;
+    where doc::json -> 'left_by_tenant' ->> 'machine_id' is not null;
 -- The address of a workload is served by the member that had reported it.
 update workloads set doc = (doc::jsonb - 'endpoint' || jsonb_build_object('endpoints', jsonb_build_array(jsonb_build_object(
         'purpose', 'api', 'address', doc::jsonb ->> 'endpoint', 'member', (
@@ -377,7 +380,7 @@ update workloads set doc = (doc::jsonb - 'endpoint' || jsonb_build_object('endpo
     where doc::json ->> 'endpoint' is not null;
 update workloads set doc = (doc::jsonb - 'endpoint' || jsonb_build_object('endpoints', jsonb_build_array()))::text
     where doc::json -> 'endpoints' is null;
-insert into schema_versions (version, checksum) values (13, 'd4dbbfea1e294bfa');
+insert into schema_versions (version, checksum) values (13, '84855f3b72d4772c');
 -- for both
 -- Only the newest operation of a workload can need attention. The one that followed an earlier one took its place.
 -- In a document, these quotes are unescaped only around the field itself.
