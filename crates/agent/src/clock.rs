@@ -1,23 +1,11 @@
 //! The node's clock, and the ports for time and spawning that a simulation replaces.
 
-use std::{
-    pin::Pin,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
-use gpuaas_host::sandbox;
+pub(crate) use gpuaas_host::now;
 use gpuaas_model::{Clock, Runtime, Timestamp};
 use rustls::time_provider::TimeProvider;
 use rustls_pki_types::UnixTime;
-
-/// Returns the current time by the node's clock.
-pub(crate) fn now() -> Timestamp {
-    /// Sandboxes share their machine's clock; the environment can add an offset to it for tests.
-    static SKEW_MILLIS: LazyLock<i64> = LazyLock::new(|| sandbox::clock_skew_seconds().saturating_mul(1_000));
-    let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX).saturating_add(*SKEW_MILLIS))
-}
 
 /// Clock that rustls uses to check the validity of certificates.
 #[derive(Debug)]

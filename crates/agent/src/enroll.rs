@@ -75,7 +75,7 @@ pub(crate) async fn load_or_enroll(host: &Arc<dyn Host>, options: &Options) -> R
 pub(crate) async fn load_enroll_or_keep(host: &Arc<dyn Host>, options: &Options) -> Result<State, AgentError> {
     let refused = match load_or_enroll(host, options).await {
         Ok(enrollment) => return Ok(enrollment.state),
-        Err(error) if error.is_enrollment_string_error() => error,
+        Err(error) if error.makes_string_unusable() => error,
         Err(error) => return Err(error),
     };
     let Some(kept) = state::load(host).await? else { return Err(refused) };

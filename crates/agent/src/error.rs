@@ -92,7 +92,7 @@ impl AgentError {
     }
 
     /// Returns true if the enrollment string can never be used on this machine.
-    pub(crate) fn is_enrollment_string_error(&self) -> bool {
+    pub(crate) fn makes_string_unusable(&self) -> bool {
         use Code::{
             EnrollmentExpired, EnrollmentInvalid, EnrollmentTokenMismatch, EnrollmentUsed, MachineNotReimaged,
             ReimageUnverified,

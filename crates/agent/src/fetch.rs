@@ -3,7 +3,10 @@
 
 use std::sync::{Arc, RwLock};
 
+use async_trait::async_trait;
 use bytes::Bytes;
+use futures::{StreamExt, stream};
+use gpuaas_handler::{ByteStream, ControlPlane, RequestError};
 use gpuaas_model::SecretId;
 use gpuaas_trust::{ALPN_FETCH, node_client_config, sha256_hex};
 use gpuaas_wire::session::{BODY_BYTES_MAX, Refusal, RenewRequest, RenewResponse, SECRET_BYTES_MAX, path};
@@ -18,7 +21,7 @@ use crate::{
     clock::{NodeTime, now},
     endpoints::Endpoints,
     error::AgentError,
-    http_client::{read_body, request_streamed},
+    http_client::{next_chunk, read_body, request_streamed},
     state::{Identity, State},
 };
 
@@ -37,35 +40,6 @@ impl Fetch {
     pub(crate) fn update_tls(&self, state: &State) -> Result<(), AgentError> {
         *self.tls.write().unwrap_or_else(std::sync::PoisonError::into_inner) = tls(&state.identity, state)?;
         Ok(())
-    }
-
-    /// Requests an artifact from byte `offset` on. The caller checks the digest.
-    pub(crate) async fn artifact(&self, sha256: &str, offset: u64) -> Result<Response<Incoming>, AgentError> {
-        let range = (offset > 0).then(|| format!("bytes={offset}-"));
-        let response = self.request(Method::GET, format!("{}{sha256}", path::ARTIFACTS), Bytes::new(), range).await?;
-        match response.status() {
-            StatusCode::OK if offset == 0 => Ok(response),
-            StatusCode::PARTIAL_CONTENT if offset > 0 => Ok(response),
-            status => Err(AgentError::Refused(format!("artifact {sha256}: {status}"))),
-        }
-    }
-
-    /// Fetches a secret and checks it against the digest that the task names.
-    pub(crate) async fn secret(&self, secret: &SecretRef) -> Result<Zeroizing<Vec<u8>>, AgentError> {
-        let response =
-            self.request(Method::GET, format!("{}{}", path::SECRETS, secret.secret_id), Bytes::new(), None).await?;
-        let bytes = Zeroizing::new(body(response, SECRET_BYTES_MAX).await?.to_vec());
-        if sha256_hex(&bytes) != secret.sha256 {
-            return Err(AgentError::Refused("the secret does not match the digest in the task".to_owned()));
-        }
-        Ok(bytes)
-    }
-
-    /// Stores a secret at the control plane under the id that a task named.
-    pub(crate) async fn deposit(&self, secret: SecretId, bytes: &[u8]) -> Result<(), AgentError> {
-        let target = format!("{}{secret}", path::SECRETS);
-        let response = self.request(Method::PUT, target, Bytes::copy_from_slice(bytes), None).await?;
-        body(response, BODY_BYTES_MAX).await.map(|_| ())
     }
 
     /// Requests a new certificate for the key of `csr`.
@@ -101,6 +75,46 @@ impl Fetch {
         }
         let request = request.body(Full::new(content)).map_err(|error| AgentError::State(error.to_string()))?;
         request_streamed(stream, request).await
+    }
+}
+
+#[async_trait]
+impl ControlPlane for Fetch {
+    async fn artifact(&self, sha256: &str, offset: u64) -> Result<ByteStream, RequestError> {
+        let range = (offset > 0).then(|| format!("bytes={offset}-"));
+        let response = self.request(Method::GET, format!("{}{sha256}", path::ARTIFACTS), Bytes::new(), range).await?;
+        match response.status() {
+            StatusCode::OK if offset == 0 => {}
+            StatusCode::PARTIAL_CONTENT if offset > 0 => {}
+            status => return Err(AgentError::Refused(format!("artifact {sha256}: {status}")).into()),
+        }
+        let chunks = stream::try_unfold(response.into_body(), |mut body| async move {
+            Ok(next_chunk(&mut body).await?.map(|chunk| (chunk, body)))
+        });
+        Ok(chunks.boxed())
+    }
+
+    async fn secret(&self, secret: &SecretRef) -> Result<Zeroizing<Vec<u8>>, RequestError> {
+        let response =
+            self.request(Method::GET, format!("{}{}", path::SECRETS, secret.secret_id), Bytes::new(), None).await?;
+        let bytes = Zeroizing::new(body(response, SECRET_BYTES_MAX).await?.to_vec());
+        if sha256_hex(&bytes) != secret.sha256 {
+            return Err(AgentError::Refused("the secret does not match the digest in the task".to_owned()).into());
+        }
+        Ok(bytes)
+    }
+
+    async fn deposit(&self, secret: SecretId, bytes: &[u8]) -> Result<(), RequestError> {
+        let target = format!("{}{secret}", path::SECRETS);
+        let response = self.request(Method::PUT, target, Bytes::copy_from_slice(bytes), None).await?;
+        body(response, BODY_BYTES_MAX).await?;
+        Ok(())
+    }
+}
+
+impl From<AgentError> for RequestError {
+    fn from(error: AgentError) -> Self {
+        Self(error.to_string())
     }
 }
 

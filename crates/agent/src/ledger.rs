@@ -217,11 +217,11 @@ impl Ledger {
 
     fn from_contents(host: Arc<dyn Host>, contents: Contents, expected: &ExpectedLedger) -> Self {
         let &ExpectedLedger { node, epoch, .. } = expected;
-        let anew = || Header { id: LedgerId::generate(), node, epoch, rewritten: 0, written: 0 };
+        let new_header = || Header { id: LedgerId::generate(), node, epoch, rewritten: 0, written: 0 };
         let mut ledger = Self {
             host,
             path: file::path(),
-            header: contents.header.unwrap_or_else(anew),
+            header: contents.header.unwrap_or_else(new_header),
             entries: BTreeMap::new(),
             refused: BTreeMap::new(),
             fence: 0,

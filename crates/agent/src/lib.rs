@@ -8,7 +8,6 @@
 
 mod catalog;
 mod clock;
-mod context;
 mod control_connection;
 mod crash_points;
 mod dialer;

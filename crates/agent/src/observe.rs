@@ -1,56 +1,27 @@
-//! Reports of units as the host's init states them, once at first and then after every change; and the last lines of their journals.
+//! Reports of units as the host's init states them, once at first and then after every change.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream::select_all};
-use gpuaas_host::{Host, JournalFrom, JournalLine, UnitStatus};
-use gpuaas_model::cut;
-use gpuaas_wire::{
-    session::JOURNAL_UNITS,
-    task::{JournalExcerpt, TaskFailure, UnitReport},
-};
+use gpuaas_handler::report;
+use gpuaas_host::Host;
+use gpuaas_wire::task::UnitReport;
 
-use crate::context::Context;
+/// The agent's own unit.
+const AGENT_UNIT: &str = "gpuaas-agent.service";
 
-/// Longest journal line in a result, in bytes.
-const LINE_BYTES_MAX: usize = 1_024;
+/// Returns true for a unit whose state and journal the control plane may request: the agent's own, and those of the apps.
+pub(crate) fn is_observable(unit: &str) -> bool {
+    unit == AGENT_UNIT || gpuaas_app_rke2_handlers::UNITS.contains(&unit)
+}
 
-/// Streams the reports of those `units` that are allowlisted; a unit that the init does not know yet is reported as not loaded.
+/// Streams the reports of those `units` that are observable; a unit that the init does not know yet is reported as not loaded.
 pub(crate) async fn reports(host: &Arc<dyn Host>, units: &[String]) -> impl Stream<Item = UnitReport> + Send + 'static {
     let mut streams = Vec::new();
-    for unit in units.iter().filter(|unit| JOURNAL_UNITS.contains(&unit.as_str())) {
+    for unit in units.iter().filter(|unit| is_observable(unit)) {
         if let Ok(events) = host.units().unit_events(unit).await {
             streams.push(events);
         }
     }
     select_all(streams).map(report)
-}
-
-/// Converts a unit's status to its wire form.
-pub(crate) fn report(status: UnitStatus) -> UnitReport {
-    UnitReport {
-        unit: status.unit,
-        active: status.active,
-        sub: status.sub,
-        result: status.result,
-        n_restarts: status.n_restarts,
-        exec_main_status: status.exec_main_status,
-        since: status.since,
-    }
-}
-
-/// Returns the last lines of a unit's journal, at most `JOURNAL_LINES_MAX`.
-pub(crate) async fn tail(context: &Context, unit: &str, from: JournalFrom) -> Vec<JournalExcerpt> {
-    let Ok(mut journal) = context.host.units().journal(unit, from, false).await else { return Vec::new() };
-    // The journal may have any number of lines; only the last ones are kept in memory.
-    let mut lines = VecDeque::with_capacity(TaskFailure::JOURNAL_LINES_MAX);
-    while let Some(line) = journal.next().await {
-        if lines.len() == TaskFailure::JOURNAL_LINES_MAX {
-            lines.pop_front();
-        }
-        lines.push_back(line);
-    }
-    let excerpt =
-        |line: JournalLine| JournalExcerpt { at: line.at, text: cut(&line.text, LINE_BYTES_MAX).into_owned() };
-    lines.into_iter().map(excerpt).collect()
 }

@@ -9,6 +9,7 @@ use std::{
 
 use futures::FutureExt;
 use gpuaas_crash_points::{Point, reach};
+use gpuaas_handler::{Context, ControlPlane, Entry};
 use gpuaas_host::Host;
 use gpuaas_model::{Code, TaskId, Timestamp};
 use gpuaas_trust::{Envelope, EnvelopeError, KeySetError, SigningKeySet, TaskStatement};
@@ -20,11 +21,9 @@ use tokio::sync::{Mutex as AsyncMutex, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    catalog::{self, Entry},
+    catalog,
     clock::Ports,
-    context::Context,
     crash_points,
-    fetch::Fetch,
     ledger::{self, HostOwner, Ledger},
     version,
 };
@@ -50,7 +49,7 @@ struct Running {
 /// Executes tasks and answers repeated envelopes from the ledger.
 pub(crate) struct Runner {
     host: Arc<dyn Host>,
-    fetch: Arc<Fetch>,
+    control_plane: Arc<dyn ControlPlane>,
     addressee: Addressee,
     keys: Mutex<SigningKeySet>,
     catalog: Vec<Entry>,
@@ -73,18 +72,18 @@ pub(crate) enum Accepted {
 impl Runner {
     pub(crate) fn new(
         host: Arc<dyn Host>,
-        fetch: Arc<Fetch>,
+        control_plane: Arc<dyn ControlPlane>,
         addressee: Addressee,
         keys: SigningKeySet,
         ledger: Result<Ledger, AgentProblem>,
     ) -> Arc<Self> {
         let catalog = catalog::catalog(version::schemas);
-        Self::with_catalog(host, fetch, addressee, keys, ledger, (catalog, Ports::of_this_machine()))
+        Self::with_catalog(host, control_plane, addressee, keys, ledger, (catalog, Ports::of_this_machine()))
     }
 
     pub(crate) fn with_catalog(
         host: Arc<dyn Host>,
-        fetch: Arc<Fetch>,
+        control_plane: Arc<dyn ControlPlane>,
         addressee: Addressee,
         keys: SigningKeySet,
         ledger: Result<Ledger, AgentProblem>,
@@ -92,7 +91,7 @@ impl Runner {
     ) -> Arc<Self> {
         Arc::new(Self {
             host,
-            fetch,
+            control_plane,
             addressee,
             keys: Mutex::new(keys),
             catalog,
@@ -141,7 +140,7 @@ impl Runner {
 
     /// Accepts or refuses an envelope. A refusal changes nothing on the node and is final: the control plane counts the task as ended, so
     /// the task must not run when its envelope arrives again. An invalid envelope, or one under expired signing keys, may arrive again
-    /// after a change of keys and is then checked anew.
+    /// after a change of keys and is then checked again.
     pub(crate) async fn accept(self: &Arc<Self>, envelope: &[u8]) -> Result<Accepted, Refusal> {
         let keys = self.key_set();
         let statement =
@@ -289,7 +288,7 @@ impl Runner {
         reach(Point::TaskBegun(task_type));
         let context = Context {
             host: crash_points::of_task(self.host.clone(), task_type),
-            fetch: self.fetch.clone(),
+            control_plane: self.control_plane.clone(),
             cancel: cancel.clone(),
             deadline: statement.expires_at,
             progress: Arc::new(move |progress_line| {
@@ -328,7 +327,7 @@ impl Runner {
         let entry = &self.catalog[position];
         let (runtime, given_up_at) = (&self.ports.runtime, statement.expires_at.plus(HANDLER_GRACE));
         let work = async {
-            let _one_at_a_time = if entry.mutates { Some(self.mutation.lock().await) } else { None };
+            let _one_at_a_time = if entry.is_exclusive { Some(self.mutation.lock().await) } else { None };
             (entry.run)(statement.params.clone(), context).await
         };
         // A panic of the handler ends the task as failed; otherwise the task would appear to run forever.

@@ -5,14 +5,13 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use gpuaas_host::{Host, JournalFrom, notify_ready, notify_status};
-use gpuaas_model::Code;
+use gpuaas_model::{Code, Timestamp};
 use gpuaas_trust::{Envelope, SignedKeySet};
 use gpuaas_wire::{
     bounds::one_line,
     session::{
-        BODY_BYTES_MAX, BulkRequest, ChannelEndpoints, ConnectionKind, Hello, JOURNAL_TEXT_BYTES_MAX, JOURNAL_UNITS,
-        JournalLine, JournalRequest, Observe, PROTOCOL, Refusal, TUNNEL_PORT_HEADER, TUNNEL_PORTS, TaskLine, TaskRef,
-        path,
+        BODY_BYTES_MAX, BulkRequest, ChannelEndpoints, ConnectionKind, Hello, JOURNAL_TEXT_BYTES_MAX, JournalLine,
+        JournalRequest, Observe, PROTOCOL, Refusal, TUNNEL_PORT_HEADER, TUNNEL_PORTS, TaskLine, TaskRef, path,
     },
 };
 use http::{Method, Request, Response, StatusCode};
@@ -176,16 +175,19 @@ impl Service {
 
     async fn journal(&self, request: Request<Incoming>) -> Result<HttpResponse, Refusal> {
         let journal_request: JournalRequest = read(request).await?;
-        if !JOURNAL_UNITS.contains(&journal_request.unit.as_str()) {
+        if !observe::is_observable(&journal_request.unit) {
             return Err(refusal(Code::Forbidden, "the journal of that unit is not available"));
         }
         let from = match (journal_request.since, journal_request.tail) {
-            (Some(since), _) => JournalFrom::Since(since),
-            (None, Some(lines)) => JournalFrom::Tail(lines),
+            (_, Some(lines)) => JournalFrom::Tail(lines),
+            (Some(since), None) => JournalFrom::Since(since),
             (None, None) => JournalFrom::Start,
         };
         let lines = self.host.units().journal(&journal_request.unit, from, journal_request.follow).await;
         let lines = lines.map_err(|error| refusal(Code::HostFailed, &error.to_string()))?;
+        // Of the last lines, only those since the requested time.
+        let since = journal_request.since.unwrap_or(Timestamp::from_millis(i64::MIN));
+        let lines = lines.filter(move |line| std::future::ready(line.at >= since));
         Ok(streamed(lines.map(|line| JournalLine { at: line.at, text: one_line(line.text, JOURNAL_TEXT_BYTES_MAX) })))
     }
 }

@@ -3,16 +3,17 @@
 //!
 //! Deliberately absent: the connection (`control_connection`, `service`), and the requests that the genuine handlers send over it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use futures::{
     StreamExt,
     future::BoxFuture,
     stream::{self, BoxStream},
 };
+use gpuaas_handler::{Context, Entry, test_host::Unreachable};
 use gpuaas_host::Host;
 use gpuaas_model::{Clock, Runtime, TaskId, TaskType, Timestamp};
-use gpuaas_trust::{Authority, NodeIdentity, NodeKey, SigningKeySet};
+use gpuaas_trust::{NodeIdentity, SigningKeySet};
 use gpuaas_wire::{
     session::{Refusal, TaskLine},
     task::{TaskFailure, TaskProgress, TaskSupport},
@@ -21,17 +22,12 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    AgentError,
-    catalog::{self, Entry},
+    AgentError, catalog,
     clock::Ports,
-    context::Context,
-    endpoints::Endpoints,
-    fetch::Fetch,
     ledger::{ExpectedLedger, Ledger},
     paths,
     runner::{Accepted, Addressee, Runner},
     service::until_end,
-    state::{Identity, State},
 };
 
 /// Executes a task of the given type with the given parameters.
@@ -74,7 +70,7 @@ impl SimulatedAgent {
         let ledger = Ledger::open(host.clone(), &expected, clock.now()).await?;
         let runner = Runner::with_catalog(
             host,
-            offline_fetch()?,
+            Arc::new(Unreachable),
             addressee,
             keys,
             Ok(ledger),
@@ -110,42 +106,4 @@ fn simulated(entry: Entry, handler: Handler) -> Entry {
         handler(task, params, Work { cancel, deadline, progress })
     });
     Entry { run, ..entry }
-}
-
-/// Returns a client without endpoints: simulated handlers send no requests.
-fn offline_fetch() -> Result<Arc<Fetch>, AgentError> {
-    static OFFLINE: OnceLock<Arc<Fetch>> = OnceLock::new();
-    if let Some(fetch) = OFFLINE.get() {
-        return Ok(fetch.clone());
-    }
-    let damaged = |error: &dyn std::fmt::Display| AgentError::State(error.to_string());
-    let now = crate::clock::now();
-    let authority = Authority::generate("simulation", now).map_err(|error| damaged(&error))?;
-    let key = NodeKey::generate().map_err(|error| damaged(&error))?;
-    let node = NodeIdentity {
-        control_plane: "simulation".to_owned(),
-        node: "00000000-0000-7000-8000-000000000000"
-            .parse()
-            .map_err(|error: gpuaas_model::IdParseError| damaged(&error))?,
-        epoch: 0,
-    };
-    let request = key.request_pem().map_err(|error| damaged(&error))?;
-    let set = SigningKeySet { version: 0, keys: Vec::new(), expires_at: now, authorities: Vec::new() };
-    let set = set.sign(&authority).map_err(|error| damaged(&error))?;
-    let identity = Identity {
-        node: node.node,
-        channels: Vec::new(),
-        authority: authority.certificate_pem().to_owned(),
-        certificate: authority.issue_node(&request, &node, now).map_err(|error| damaged(&error))?,
-        control_plane: node.control_plane,
-        epoch: node.epoch,
-        key_set: set,
-        name: None,
-        url: None,
-        enrolled_by: None,
-        key: None,
-        ledger: None,
-    };
-    let fetch = Fetch::new(&State { identity, key }, Arc::new(Endpoints::new(Vec::new())))?;
-    Ok(OFFLINE.get_or_init(|| Arc::new(fetch)).clone())
 }

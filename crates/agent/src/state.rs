@@ -241,8 +241,45 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
+    use gpuaas_handler::test_host::sandbox;
+    use gpuaas_model::Timestamp;
+    use gpuaas_trust::{Authority, NodeIdentity, SigningKeySet};
+
     use super::*;
-    use crate::handlers::test_host::{sandbox, test_state};
+    use crate::clock::now;
+
+    /// Returns an identity from a throw-away authority, in the form in which an older agent keeps the key separately.
+    fn test_state() -> State {
+        let authority = Authority::generate("test", now()).unwrap();
+        let key = NodeKey::generate().unwrap();
+        let node = NodeIdentity {
+            control_plane: "test".to_owned(),
+            node: "0198c0de-7a3b-7c11-9b54-0242ac120001".parse().unwrap(),
+            epoch: 1,
+        };
+        let identity = Identity {
+            node: node.node,
+            control_plane: node.control_plane.clone(),
+            epoch: node.epoch,
+            channels: Vec::new(),
+            authority: authority.certificate_pem().to_owned(),
+            certificate: authority.issue_node(&key.request_pem().unwrap(), &node, now()).unwrap(),
+            key_set: SigningKeySet {
+                version: 0,
+                keys: Vec::new(),
+                expires_at: Timestamp::from_millis(i64::MAX),
+                authorities: Vec::new(),
+            }
+            .sign(&authority)
+            .unwrap(),
+            name: None,
+            url: None,
+            enrolled_by: None,
+            key: None,
+            ledger: None,
+        };
+        State { identity, key }
+    }
 
     fn pem(key: &NodeKey) -> String {
         key.to_pem().to_string()

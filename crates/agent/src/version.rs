@@ -71,13 +71,13 @@ mod other {
             }
         }
 
-        pub(super) fn schemas(self, all: RangeInclusive<u32>, mutates: bool) -> RangeInclusive<u32> {
+        pub(super) fn schemas(self, all: RangeInclusive<u32>, is_exclusive: bool) -> RangeInclusive<u32> {
             let (oldest, newest) = (*all.start(), *all.end());
             match self {
                 Self::This => all,
                 Self::Older => oldest..=oldest,
                 Self::Newer => oldest..=newest + 1,
-                Self::Incompatible if mutates => 0..=oldest - 1,
+                Self::Incompatible if is_exclusive => 0..=oldest - 1,
                 Self::Incompatible => oldest..=oldest,
             }
         }
@@ -94,8 +94,8 @@ mod other {
         Version::of_process().text()
     }
 
-    pub(crate) fn schemas(all: RangeInclusive<u32>, mutates: bool) -> RangeInclusive<u32> {
-        Version::of_process().schemas(all, mutates)
+    pub(crate) fn schemas(all: RangeInclusive<u32>, is_exclusive: bool) -> RangeInclusive<u32> {
+        Version::of_process().schemas(all, is_exclusive)
     }
 
     pub(crate) fn advertised(support: Vec<TaskSupport>) -> Vec<TaskSupport> {
@@ -111,7 +111,7 @@ mod tests {
     use crate::catalog::{catalog, support};
 
     fn advertised(version: Version) -> Vec<TaskSupport> {
-        version.advertised(support(&catalog(|all, mutates| version.schemas(all, mutates))))
+        version.advertised(support(&catalog(|all, is_exclusive| version.schemas(all, is_exclusive))))
     }
 
     fn schemas(version: Version, task: TaskType) -> Vec<u32> {

@@ -38,6 +38,9 @@ pub fn findings() -> impl Iterator<Item = &'static str> {
 /// Returns a page about a finding as Markdown.
 pub fn finding(name: &str) -> Option<String> {
     let (_, [severity, meaning, action]) = finding_rows().find(|(of, _)| *of == name)?;
+    // A cell of the table begins with a small letter, a sentence with a capital.
+    let (first, rest) = action.split_at_checked(1)?;
+    let action = format!("{}{rest}", first.to_uppercase());
     Some(format!("# {name}\n\nA finding of a preflight ({severity}): {meaning}.\n\n**What to do.** {action}.\n"))
 }
 

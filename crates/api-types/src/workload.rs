@@ -244,7 +244,7 @@ pub struct Deploy {
     /// Slug of the app.
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     pub app: String,
-    /// Version of the app. Defaults to the newest imported one.
+    /// Version of the app. Defaults to the version that was imported last.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9.+~-]+$")]
     pub version: Option<String>,

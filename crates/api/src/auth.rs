@@ -113,17 +113,17 @@ fn digest_of_token(headers: &HeaderMap, keys: &Keys) -> Result<String, ApiProble
     let secret = Some(secret).filter(|_| scheme.eq_ignore_ascii_case("Bearer"));
     let secret = secret.ok_or_else(|| refuse("the Authorization header contains no bearer token"))?.trim();
     if !token::is_issued(keys, secret) {
-        let detail = "the token is not one of this control plane: a character was lost or \
-                      changed, or another control plane or an earlier version created the token";
-        return Err(ApiProblem::new(Code::Unauthenticated, detail).then(
-            "copy the complete token, or ask an admin of the project or platform for a new one: gpuaas token create NAME --role ROLE",
-        ));
+        let detail = "this control plane did not issue the token, or the token is incomplete";
+        return Err(ApiProblem::new(Code::Unauthenticated, detail)
+            .then("copy the whole token again, or ask an admin of the project or the platform for a new one"));
     }
     Ok(gpuaas_trust::sha256_hex(secret.as_bytes()))
 }
 
 fn refuse(why: &str) -> ApiProblem {
-    ApiProblem::new(Code::Unauthenticated, why).then("use a valid token: GPUAAS_TOKEN or a context gives it to the command line, `Authorization: Bearer …` to a request")
+    let next = "set a valid token in GPUAAS_TOKEN or in the context (gpuaas context set NAME --token-file FILE); \
+                requests send it as `Authorization: Bearer …`";
+    ApiProblem::new(Code::Unauthenticated, why).then(next)
 }
 
 /// Counts a request against its address, unless a token will be charged for it.

@@ -5,13 +5,19 @@ use gpuaas_engine::{
     Caller, CommandError,
     ownership::{self, VisibleNode},
 };
-use gpuaas_model::{AllocationId, Code, Name, NodeId, ProjectId};
+use gpuaas_model::{AllocationId, Code, Name, NodeId, ProjectId, WorkloadId};
 use gpuaas_store::{IdKind, IdPrefix, NodeRecord, ProjectRecord, Reader, WorkloadRecord};
 
 use crate::problem::ApiProblem;
 
 /// Ids that a refusal of an ambiguous prefix names.
 const CANDIDATES_NAMED: usize = 5;
+
+/// Returns the key as a refusal repeats it: a complete id in its usual spelling. Objects that do not exist and those that the caller may not
+/// see would otherwise differ in the spelling of a request's id.
+fn spelled<T: std::str::FromStr + ToString>(key: &str) -> String {
+    key.parse::<T>().map_or_else(|_| key.to_owned(), |id| id.to_string())
+}
 
 /// Returns whether `key` can be a name. Other texts are not looked up, because a database rejects some of them.
 fn is_name(key: &str) -> bool {
@@ -51,7 +57,7 @@ async fn id_beginning<T: std::str::FromStr>(
         format!("several {}s have ids that begin with {key}: {named}{more}", kind.noun()),
     )
     .about(kind.noun().replace(' ', "_"))
-    .then("send more characters of the id"))
+    .then("give more characters of the id"))
 }
 
 /// Returns the node with this name or id, unless it is deleted.
@@ -64,13 +70,13 @@ pub(crate) async fn node(reader: &mut Reader, caller: &Caller, key: &str) -> Res
     }
     let id = id(reader, caller, IdKind::Node, key).await?;
     let node = Some(reader.node(id).await?).filter(|node| node.deleted_at.is_none());
-    Ok(node.ok_or_else(|| CommandError::not_found("node", key))?)
+    Ok(node.ok_or_else(|| CommandError::not_found("node", spelled::<NodeId>(key)))?)
 }
 
 /// Returns the node with this name or id if the caller may see it; otherwise it is reported as absent.
 pub(crate) async fn visible_node(reader: &mut Reader, caller: &Caller, key: &str) -> Result<VisibleNode, ApiProblem> {
     let found = node(reader, caller, key).await?;
-    Ok(ownership::visible_node(reader, caller, found, key).await?)
+    Ok(ownership::visible_node(reader, caller, found, &spelled::<NodeId>(key)).await?)
 }
 
 /// Returns the id of an allocation: of the open one of the node with this name, or the one that `key` is or begins. Whether the caller may see
@@ -127,7 +133,7 @@ pub(crate) async fn workload(
         Some(id) => Some(reader.workload(id).await?).filter(|workload| caller.principal.sees(workload.project)),
         None => None,
     };
-    Ok(found.ok_or_else(|| CommandError::not_found("workload", key))?)
+    Ok(found.ok_or_else(|| CommandError::not_found("workload", spelled::<WorkloadId>(key)))?)
 }
 
 /// Refuses the name of workloads in projects that the request does not choose from, also if there is only one: which workload a name means
@@ -140,13 +146,13 @@ async fn refuse_name_without_project(reader: &mut Reader, name: &str) -> Result<
         .map(|project| project.to_string())
         .collect();
     let [first, ..] = projects.as_slice() else { return Ok(()) };
-    let named = if projects.len() == 1 { "the project" } else { "the projects" };
+    let workloads = if projects.len() == 1 { "a workload in project" } else { "workloads in projects" };
     let listed = projects.iter().take(CANDIDATES_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let more = if projects.len() > CANDIDATES_NAMED { " and others" } else { "" };
-    let detail = format!("the request names no project, and a workload {name} is in {named} {listed}{more}");
+    let detail = format!("no project is selected: {name} is the name of {workloads} {listed}{more}");
     Err(ApiProblem::new(Code::QueryInvalid, detail)
         .about("project")
-        .then(format!("name one, for example with --project {first}")))
+        .then(format!("select the project, for example with --project {first}")))
 }
 
 /// Returns the project whose objects a list contains: the named one, or the caller's own; `None` for all projects.
@@ -187,9 +193,9 @@ pub(crate) async fn caller_project(
         }
         (None, Some(own)) => Ok(own),
         (None, None) => {
-            Err(ApiProblem::new(Code::QueryInvalid, "the request names no project, and this token has none")
+            Err(ApiProblem::new(Code::QueryInvalid, "no project is selected, and this token belongs to none")
                 .about("project")
-                .then("name a project"))
+                .then("select a project with --project or GPUAAS_PROJECT; in a request, with the parameter `project`"))
         }
     }
 }

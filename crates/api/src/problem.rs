@@ -73,14 +73,6 @@ impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
         let code = self.error.code();
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        // Texts may contain input from the client.
-        let shown = |text: &str| visible(text).into_owned();
-        let reason = |reason: &gpuaas_model::Reason| ProblemReason {
-            field: shown(&reason.field),
-            code: reason.code.to_string(),
-            detail: shown(&reason.detail),
-            next: reason.next.as_deref().map(shown),
-        };
         let problem = Problem {
             kind: error_pages::path(code.as_str()),
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
@@ -104,6 +96,21 @@ impl IntoResponse for ApiProblem {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+/// Returns a text that may contain input from the client, without what a terminal does not show.
+fn shown(text: &str) -> String {
+    visible(text).into_owned()
+}
+
+/// Converts one of several reasons.
+pub(crate) fn reason(reason: &gpuaas_model::Reason) -> ProblemReason {
+    ProblemReason {
+        field: shown(&reason.field),
+        code: reason.code.to_string(),
+        detail: shown(&reason.detail),
+        next: reason.next.as_deref().map(shown),
     }
 }
 

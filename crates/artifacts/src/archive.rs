@@ -233,5 +233,4 @@ fn text<R: Read>(scan: &Scan<'_>, entry: &mut Entry<'_, R>, limit: u64) -> Resul
 }
 
 #[cfg(test)]
-#[path = "archive_tests.rs"]
 pub(crate) mod tests;

@@ -37,7 +37,7 @@ pub(crate) async fn import_release_url(
 ) -> Result<ImportedRelease, ArtifactError> {
     tokio::fs::create_dir_all(scratch).await.map_err(|error| ArtifactError::disk(scratch, error))?;
     let download = Download { fetch, base: base.trim_end_matches('/'), scratch };
-    // The small files are fetched anew each time, because they determine what the large ones must be.
+    // The small files are fetched again each time, because they determine what the large ones must be.
     download.fetch_small(wanted.sums, SUMS_BYTES_MAX, true).await?;
     download.fetch_small(&release::signature_of(wanted.sums), SIGNATURE_BYTES_MAX, false).await?;
     download.fetch_small(STAND_IN, STAND_IN_BYTES_MAX, false).await?;
@@ -78,10 +78,10 @@ impl Download<'_> {
         }
     }
 
-    /// Fetches or continues a file. Removes it if the disk is full, because it would keep the disk full.
+    /// Fetches or continues a file. Removes it if the disk is full or the file too large: it occupies the space, and no attempt continues it.
     async fn fetch_file(&self, name: &str, limit: u64) -> Result<(), ArtifactError> {
         let fetched = self.fetch_or_continue(name, limit).await;
-        if let Err(ArtifactError::DiskFull(_)) = &fetched {
+        if let Err(ArtifactError::DiskFull(_) | ArtifactError::TooLarge { .. }) = &fetched {
             self.remove(name).await?;
         }
         fetched
@@ -183,5 +183,4 @@ fn version_in(base: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "download_tests.rs"]
 mod tests;

@@ -71,5 +71,4 @@ impl Importer {
 }
 
 #[cfg(test)]
-#[path = "importer_tests.rs"]
 mod tests;

@@ -220,5 +220,4 @@ struct Marker {
 }
 
 #[cfg(test)]
-#[path = "release_tests.rs"]
 mod tests;

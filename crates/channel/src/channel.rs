@@ -19,7 +19,7 @@ use crate::{
     peers::{PeerOptions, Peers},
     proxy_protocol::ProxyProtocol,
     rate_limits::RateLimits,
-    readmission::Readmissions,
+    recheck::Rechecks,
     report_throttle::ReportThrottle,
     session::Session,
 };
@@ -56,10 +56,10 @@ pub struct Channel {
 /// Work that a request causes and for which the service needs its backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Checks the connections of a node that changed. The node is among the pending readmissions.
-    Readmit(NodeId),
+    /// Checks the connections of a node that changed. The node is among the pending rechecks.
+    Recheck(NodeId),
     /// Starts the unreachable timer of a node.
-    AwaitReturn(NodeId),
+    ExpectReconnect(NodeId),
     /// Sends the present endpoints of the channel to every node that is connected here.
     BroadcastEndpoints,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     pub(crate) peers: Option<Peers>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) rate_limits: RateLimits,
-    pub(crate) readmissions: Readmissions,
+    pub(crate) rechecks: Rechecks,
     pub(crate) report_throttle: ReportThrottle,
     pub(crate) clock: Arc<dyn Clock>,
     orders: mpsc::UnboundedSender<Order>,
@@ -87,7 +87,7 @@ impl Shared {
             peers: options.peers.clone().map(Peers::new),
             connections: Arc::default(),
             rate_limits: RateLimits::default(),
-            readmissions: Readmissions::default(),
+            rechecks: Rechecks::default(),
             report_throttle: ReportThrottle::default(),
             clock: options.clock.clone(),
             orders,

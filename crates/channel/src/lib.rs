@@ -32,7 +32,7 @@ mod peer_tests;
 mod peers;
 mod proxy_protocol;
 mod rate_limits;
-mod readmission;
+mod recheck;
 mod report_throttle;
 mod reports;
 mod requests;

@@ -71,8 +71,8 @@ impl Channel {
 
     /// Starts the unreachable timer of a node; a new connection stops it.
     /// For nodes that were recorded as connected when this process started.
-    pub fn await_return(&self, node: NodeId) {
-        self.shared.order(Order::AwaitReturn(node));
+    pub fn expect_reconnect(&self, node: NodeId) {
+        self.shared.order(Order::ExpectReconnect(node));
     }
 }
 
@@ -80,11 +80,11 @@ impl Serving {
     /// Does what a request ordered.
     fn execute(self: &Arc<Self>, order: Order) {
         match order {
-            Order::Readmit(node) => {
+            Order::Recheck(node) => {
                 let (shared, backend) = (self.channel.shared.clone(), self.backend.clone());
-                tokio::spawn(async move { shared.readmissions.check(&shared.connections, &*backend, node).await });
+                tokio::spawn(async move { shared.rechecks.check(&shared.connections, &*backend, node).await });
             }
-            Order::AwaitReturn(node) => self.liveness.await_return(node),
+            Order::ExpectReconnect(node) => self.liveness.expect_reconnect(node),
             Order::BroadcastEndpoints => {
                 let serving = self.clone();
                 tokio::spawn(async move {
@@ -258,7 +258,7 @@ async fn serve_control(serving: &Serving, mut session: Session, identity: &NodeI
     session.link.ended.cancel();
     shared.remove(&session);
     if backend.disconnected(node, session.connection).await {
-        serving.liveness.await_return(node);
+        serving.liveness.expect_reconnect(node);
     }
     outcome.unwrap_or_else(|_| Err(ChannelError::Lost("the control plane failed".to_owned())))
 }

@@ -30,8 +30,8 @@ impl Liveness {
         }
     }
 
-    /// Starts the timer of a node whose connection, or the process that held it, has ended; a running timer starts anew.
-    pub(crate) fn await_return(&self, node: NodeId) {
+    /// Starts the timer of a node whose connection, or the process that held it, has ended; a running timer is reset.
+    pub(crate) fn expect_reconnect(&self, node: NodeId) {
         let wait = CancellationToken::new();
         let before = self.awaited.lock().unwrap_or_else(PoisonError::into_inner).insert(node, wait.clone());
         if let Some(before) = before {

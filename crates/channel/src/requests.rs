@@ -54,7 +54,7 @@ impl Channel {
     }
 
     /// Sends the agent a signed key set.
-    pub async fn set_keys(&self, node: NodeId, signed_set: &str) -> Result<(), ChannelError> {
+    pub async fn send_keys(&self, node: NodeId, signed_set: &str) -> Result<(), ChannelError> {
         with_timeout(async { send_keys(&self.link(node).await?, signed_set).await }).await
     }
 
@@ -75,17 +75,17 @@ impl Channel {
     }
 
     /// Checks a changed node again and ends its connections here that would no longer be admitted as before.
-    pub fn readmit(&self, node: NodeId) {
+    pub fn recheck(&self, node: NodeId) {
         let shared = &self.shared;
-        if !shared.connections.of(node).is_empty() && shared.readmissions.schedule(node) {
-            shared.order(Order::Readmit(node));
+        if !shared.connections.of(node).is_empty() && shared.rechecks.schedule(node) {
+            shared.order(Order::Recheck(node));
         }
     }
 
     /// Checks every node that is connected here, for changes that are not attributed to a node.
-    pub fn readmit_all(&self) {
+    pub fn recheck_all(&self) {
         for node in self.shared.connections.nodes() {
-            self.readmit(node);
+            self.recheck(node);
         }
     }
 
@@ -106,7 +106,7 @@ impl Channel {
     }
 
     /// Ends every channel that this replica holds; the nodes reconnect to this or another replica.
-    pub fn disconnect_all(&self) {
+    pub fn close_channels(&self) {
         for session in self.shared.sessions() {
             session.link.ended.cancel();
         }

@@ -62,10 +62,10 @@ impl Session {
 
     /// Cancels the reading of earlier reports and returns the token that cancels the new reading.
     pub(crate) fn restart_observation(&self) -> CancellationToken {
-        let anew = self.link.ended.child_token();
+        let reading = self.link.ended.child_token();
         let before =
-            std::mem::replace(&mut *self.observed.lock().unwrap_or_else(PoisonError::into_inner), anew.clone());
+            std::mem::replace(&mut *self.observed.lock().unwrap_or_else(PoisonError::into_inner), reading.clone());
         before.cancel();
-        anew
+        reading
     }
 }

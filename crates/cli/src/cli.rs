@@ -135,6 +135,14 @@ impl Command {
 
     /// Reports whether a closed pipe ends the command. It must not end a process that others depend on.
     pub(crate) fn ends_on_closed_pipe(&self) -> bool {
+        match self {
+            Self::Server(server) => server.verb.is_some(),
+            command => command.takes_timeout(),
+        }
+    }
+
+    /// Reports whether `--timeout` can end the command. It must not interrupt a control plane or a change of its files.
+    pub(crate) fn takes_timeout(&self) -> bool {
         !matches!(self, Self::Server(_) | Self::Dev(_) | Self::SandboxInit(_) | Self::SandboxSystemctl { .. })
     }
 
@@ -162,13 +170,31 @@ pub(crate) struct Server {
     )]
     pub(crate) data_dir: PathBuf,
     /// Address and port on which the API listens
-    #[arg(long, env = "GPUAAS_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7443")]
+    #[arg(
+        long,
+        env = "GPUAAS_LISTEN",
+        hide_env_values = true,
+        default_value = "127.0.0.1:7443",
+        value_parser = crate::values::socket_address
+    )]
     pub(crate) listen: SocketAddr,
     /// Address and port on which the node channel listens
-    #[arg(long, env = "GPUAAS_CHANNEL_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7444")]
+    #[arg(
+        long,
+        env = "GPUAAS_CHANNEL_LISTEN",
+        hide_env_values = true,
+        default_value = "127.0.0.1:7444",
+        value_parser = crate::values::socket_address
+    )]
     pub(crate) channel_listen: SocketAddr,
     /// Address and port on which other replicas reach this one; used only with a shared database
-    #[arg(long, env = "GPUAAS_REPLICA_LISTEN", hide_env_values = true, default_value = "127.0.0.1:7445")]
+    #[arg(
+        long,
+        env = "GPUAAS_REPLICA_LISTEN",
+        hide_env_values = true,
+        default_value = "127.0.0.1:7445",
+        value_parser = crate::values::socket_address
+    )]
     pub(crate) replica_listen: SocketAddr,
     /// Address (host:port) that this replica announces to the others; default: the one from --replica-listen
     #[arg(long, env = "GPUAAS_REPLICA_ADDRESS", hide_env_values = true, value_name = "ADDRESS")]
@@ -285,7 +311,7 @@ pub(crate) struct Server {
     /// How long used or expired enrollments are kept before they are deleted, for example 7d or forever
     #[arg(long, env = "GPUAAS_KEEP_ENROLLMENTS", hide_env_values = true, value_name = "DURATION", default_value = "7d", value_parser = crate::duration::parse_retention)]
     pub(crate) keep_enrollments: KeepFor,
-    /// How long expired or revoked tokens and kubeconfigs stay listed before they are deleted, for example 30d or forever
+    /// How long records of expired or revoked tokens and kubeconfigs are kept before they are deleted, for example 30d or forever
     #[arg(long, env = "GPUAAS_KEEP_ENDED_CREDENTIALS", hide_env_values = true, value_name = "DURATION", default_value = "30d", value_parser = crate::duration::parse_retention)]
     pub(crate) keep_ended_credentials: KeepFor,
     /// Longest time from starting RKE2 until it is ready, for example 10m; the time to import its images is added

@@ -53,7 +53,7 @@ pub(crate) struct ReadyNode {
 
 impl ReadyFile {
     pub(crate) fn read(path: &Path) -> Result<Self, ClientError> {
-        let text = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+        let text = std::fs::read(path).map_err(|error| unreadable("ready file", path, &error))?;
         serde_json::from_slice(&text).map_err(|_| {
             // The parser's message can quote the token.
             ClientError::InvalidSetting(format!("{} is not a valid ready file", path.display()))
@@ -129,7 +129,8 @@ impl Endpoint {
         };
         let url = target.url.clone().or(context.url).ok_or_else(|| {
             invalid_setting(
-                "no control plane is configured: set GPUAAS_SERVER or --url, or save one: gpuaas context set NAME --url URL --ca-file FILE",
+                "no control plane is configured: set --url (GPUAAS_SERVER), or save a context: \
+                 gpuaas context set NAME --url URL --ca-file FILE",
             )
         })?;
         let ca_file = target.ca_file.clone().or(context.ca_file);
@@ -139,7 +140,7 @@ impl Endpoint {
     }
 
     fn client(&self, token: &str) -> Result<Client, ClientError> {
-        let authority = std::fs::read(&self.ca_file).map_err(|error| unreadable(&self.ca_file, &error))?;
+        let authority = std::fs::read(&self.ca_file).map_err(|error| unreadable("CA file", &self.ca_file, &error))?;
         if CertificateDer::pem_slice_iter(&authority).next().is_none() {
             return Err(invalid_setting(&format!("{} contains no certificate", self.ca_file.display())));
         }
@@ -147,9 +148,13 @@ impl Endpoint {
     }
 }
 
-/// Returns the error of a setting that names a file which cannot be read.
-pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> ClientError {
-    ClientError::InvalidSetting(format!("{} cannot be read: {error}", path.display()))
+/// Returns the error of a setting that names a file which cannot be read; `what` names the kind of file, such as `CA file`.
+pub(crate) fn unreadable(what: &str, path: &Path, error: &std::io::Error) -> ClientError {
+    let why = match error.kind() {
+        std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    };
+    ClientError::InvalidSetting(format!("the {what} {} {why}", path.display()))
 }
 
 fn invalid_setting(what: &str) -> ClientError {

@@ -102,7 +102,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), ClientError> {
     if (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.starts_with('-') && name.bytes().all(is_valid) {
         return Ok(());
     }
-    let refused = format!("{name:?} is no name for a context: use 1 to {NAME_BYTES_MAX} letters, digits and ._-/@:");
+    let refused =
+        format!("{name:?} is not a valid name of a context: use 1 to {NAME_BYTES_MAX} letters, digits and ._-/@:");
     Err(ClientError::InvalidSetting(refused))
 }
 

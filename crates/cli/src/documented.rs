@@ -90,8 +90,8 @@ fn roles_page(openapi: &Value) -> String {
         let marks: Vec<&str> = Role::ALL.iter().map(|role| mark(role.allows(permission))).collect();
         format!("| {first} | {} |\n", marks.join(" | "))
     };
-    let mut page = "# Roles\n\nGenerated from the code. A project role grants its permissions only in its project; other projects look absent. A \
-                    kubeconfig needs `access.view` for `cluster-view`, `access.take` for every other cluster role and \
+    let mut page = "# Roles\n\nGenerated from the code. A project role grants its permissions only in its project; other projects appear not to \
+                    exist. A kubeconfig needs `access.view` for `cluster-view`, `access.take` for every other cluster role and \
                     `access.break_glass` for break-glass.\n\n"
         .to_owned();
     page.push_str(&header("permission"));

@@ -22,7 +22,7 @@ pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a time: RFC 3339, a date for its begin in UTC, or a duration before now by this machine's clock.
+/// Parses a time: RFC 3339, a date for the start of that day in UTC, or a duration before now by this machine's clock.
 pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse() {
         return Ok(time);

@@ -29,6 +29,7 @@ mod table;
 mod target;
 mod text;
 mod traces;
+mod values;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use gpuaas_api_types::Problem;
+use gpuaas_api_types::{Problem, ProblemReason};
 use gpuaas_client::ClientError;
 use gpuaas_model::{Code, Coded, ExitStatus};
 use gpuaas_server::ServerError;
@@ -27,16 +27,19 @@ const FIELDS_WIDTH_MAX: usize = 120;
 
 /// Returned when `--timeout` passes before the work ends. The work itself continues.
 #[derive(Debug, thiserror::Error)]
-#[error("stopped after {}, the limit of --timeout{}", format_millis(i64::try_from(limit.as_millis()).unwrap_or(i64::MAX)), for_what(.awaited.as_ref()))]
+#[error("{}", timed_out(*.limit, .awaited.as_ref()))]
 pub(crate) struct TimedOut {
     pub(crate) limit: Duration,
     /// What the command waited for, if it said so.
     pub(crate) awaited: Option<Awaited>,
 }
 
-fn for_what(awaited: Option<&Awaited>) -> String {
-    let waited = awaited.map(|of| format!("; it waited for {}", of.what));
-    waited.unwrap_or_else(|| "; what it started continues".to_owned())
+fn timed_out(limit: Duration, awaited: Option<&Awaited>) -> String {
+    let limit = format_millis(i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
+    match awaited {
+        Some(of) => format!("stopped waiting for {} after {limit} (--timeout)", of.what),
+        None => format!("no answer within {limit} (--timeout)"),
+    }
 }
 
 /// The command was not confirmed, and there is no terminal to ask on.
@@ -46,7 +49,7 @@ pub(crate) struct ConfirmationRequired;
 
 impl ConfirmationRequired {
     /// The next action.
-    pub(crate) const NEXT: &str = "see what it would do: repeat it with --dry-run; to confirm it: repeat it with --yes";
+    pub(crate) const NEXT: &str = "to see what happens, add --dry-run; to confirm, add --yes";
 }
 
 /// Returned when something on this machine does not exist.
@@ -61,7 +64,7 @@ pub(crate) struct NotFound {
 
 /// Returned when a started process exits although it should not; its own message is on stderr already.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} exited: {how}")]
+#[error("{what} ended ({how})")]
 pub(crate) struct ProcessExited {
     /// The process.
     pub(crate) what: String,
@@ -266,15 +269,49 @@ impl<'a> Report<'a> {
     }
 }
 
+/// Returns what a person typed for a field of a request, if that has another name.
+fn typed(field: &str) -> Option<&'static str> {
+    Some(match field.split(['[', '.']).next().unwrap_or_default() {
+        "Idempotency-Key" => "--idempotency-key",
+        "If-Match" => "--if-match",
+        "agent_allocation_ids" => "--agent",
+        "finding" => "FIX",
+        "labels" => "--label",
+        "project" => "--project",
+        "region" => "--region",
+        "role" => "--role",
+        "server_allocation_id" => "--server",
+        "since" => "--since",
+        "sums_sha256" => "--sums-sha256",
+        "tail" => "--tail",
+        "ttl_seconds" => "--ttl",
+        "until" => "--until",
+        "version" => "--version",
+        _ => return None,
+    })
+}
+
+/// Returns the name of the field at fault, as a person typed it.
+fn place(reason: &ProblemReason) -> String {
+    match reason.code.parse() {
+        Ok(Code::ConfigInvalid) if reason.field == "config" => "--config".to_owned(),
+        Ok(Code::ConfigInvalid) => format!("--config {}", reason.field),
+        _ => typed(&reason.field).unwrap_or(&reason.field).to_owned(),
+    }
+}
+
 /// Returns the lines of a problem below its first one.
 fn reasons(problem: &Problem) -> Vec<String> {
-    let width = problem.errors.iter().map(|reason| reason.field.len()).max().unwrap_or(0);
+    let width = problem.errors.iter().map(|reason| place(reason).len()).max().unwrap_or(0);
     let mut lines = Vec::new();
     for reason in &problem.errors {
-        lines.push(format!("  {:<width$}  {}   {}", reason.field, reason.detail, reason.code));
+        lines.push(format!("  {:<width$}  {}   {}", place(reason), reason.detail, reason.code));
         lines.extend(reason.next.iter().map(|next| format!("  {:<width$}  → {next}", "")));
     }
-    lines.extend(problem.field.iter().map(|field| format!("  field: {field}")));
+    lines.extend(problem.field.iter().map(|field| match typed(field) {
+        Some(argument) => format!("  argument: {argument}"),
+        None => format!("  field: {field}"),
+    }));
     // The API's schemas are for programs that send requests.
     let next = problem.next.iter().filter(|next| !next.ends_with(": /api/docs"));
     lines.extend(next.map(|next| format!("  {next}")));
@@ -288,8 +325,6 @@ pub(crate) fn exit(status: ExitStatus) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_api_types::ProblemReason;
-
     use super::*;
 
     #[test]
@@ -323,9 +358,9 @@ mod tests {
         let report = Report::of(&error);
         insta::assert_snapshot!(report.words(), @r"
         error: placement refused (placement_invalid)
-          server_allocation_id     gpu-07 is already used by workload infer   allocation_in_use
-          agent_allocation_ids[1]  gpu-09 is unreachable   allocation_unreachable
-                                   → choose another
+          --server  gpu-07 is already used by workload infer   allocation_in_use
+          --agent   gpu-09 is unreachable   allocation_unreachable
+                    → choose another
           see https://cp.example:7443/docs/errors/placement_invalid · correlation 0198c0de-7a3b-7c11-9b54-0242ac120002 · exit status 4
         ");
         assert_eq!(report.status, ExitStatus::Refused);
@@ -338,7 +373,7 @@ mod tests {
         let report = Report::of(&error);
         assert_eq!(report.status, ExitStatus::TimedOut);
         insta::assert_snapshot!(report.words(), @r"
-        error: stopped after 90.0 s, the limit of --timeout; it waited for gpu-1 (timed_out)
+        error: stopped waiting for gpu-1 after 90.0 s (--timeout) (timed_out)
           see it: gpuaas keys list authority
           see gpuaas explain timed_out · exit status 8
         ");

@@ -9,13 +9,21 @@ pub enum ClientError {
     /// The server responded with a problem document.
     #[error("{}", .0.detail)]
     Problem(Box<Problem>),
-    /// The connection failed, or the server's certificate is not trusted.
+    /// The connection failed.
     #[error("the control plane at {url} cannot be reached: {reason}")]
     Unreachable {
         /// URL of the control plane.
         url: String,
         /// Cause of the failure.
         reason: String,
+    },
+    /// The server's certificate is not trusted.
+    #[error("the certificate of {url} {reason}")]
+    Untrusted {
+        /// URL of the control plane.
+        url: String,
+        /// Defect, as the end of a sentence.
+        reason: &'static str,
     },
     /// The response is invalid.
     #[error("the control plane sent an invalid response: {0}")]
@@ -33,7 +41,7 @@ impl ClientError {
     pub fn code(&self) -> Code {
         match self {
             Self::Problem(problem) => problem.code.parse().unwrap_or(Code::Internal),
-            Self::Unreachable { .. } | Self::Interrupted(_) => Code::ServerUnreachable,
+            Self::Unreachable { .. } | Self::Untrusted { .. } | Self::Interrupted(_) => Code::ServerUnreachable,
             Self::InvalidResponse(_) => Code::Internal,
             Self::InvalidSetting(_) => Code::FieldInvalid,
         }

@@ -1,6 +1,6 @@
 //! Requests and responses over TLS.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use gpuaas_api_types::Problem;
@@ -12,7 +12,7 @@ use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::net::TcpStream;
@@ -183,7 +183,10 @@ impl Client {
         let request = request
             .body(Full::new(Bytes::from(content.unwrap_or_default())))
             .map_err(|error| ClientError::InvalidSetting(error.to_string()))?;
-        let response = self.http.request(request).await.map_err(|error| self.unreachable(cause(&error)))?;
+        let response = self.http.request(request).await.map_err(|error| match certificate_defect(&error) {
+            Some(reason) => ClientError::Untrusted { url: self.url.clone(), reason },
+            None => self.unreachable(cause(&error)),
+        })?;
         if response.status().is_success() { Ok(response) } else { Err(self.problem(response).await) }
     }
 
@@ -238,6 +241,29 @@ fn authority_of(url: &str) -> Result<Authority, ClientError> {
         "/" => Ok(authority),
         _ => Err(refused("has a path: name only the control plane")),
     }
+}
+
+/// Returns why the server's certificate was refused, if it was.
+fn certificate_defect(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    let mut next = Some(error);
+    while let Some(at) = next {
+        if let Some(rustls::Error::InvalidCertificate(defect)) = at.downcast_ref() {
+            return Some(match defect {
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => "has expired",
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "is not valid yet",
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                    "is for other addresses than this one"
+                }
+                _ => "is not signed by an authority in the CA file",
+            });
+        }
+        // The source of an I/O error is that of its inner error.
+        next = match at.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => at.source(),
+        };
+    }
+    None
 }
 
 /// Returns the innermost cause of an error, which is the part that a reader can act on.

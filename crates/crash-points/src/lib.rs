@@ -162,7 +162,7 @@ impl Point {
             .into_iter()
             .flat_map(|kind| [Self::StepBegun(kind), Self::StepAnswered(kind), Self::StepSettled(kind)]);
         let tasks = TaskType::ALL.iter().flat_map(|task| {
-            let inside = task.changes_host().then_some(Self::TaskInside(*task));
+            let inside = task.touches_app().then_some(Self::TaskInside(*task));
             [Self::TaskBegun(*task), Self::TaskDone(*task), Self::TaskEnded(*task)].into_iter().chain(inside)
         });
         let restores = RestoreStage::ALL.into_iter().map(Self::Restore);
@@ -234,7 +234,7 @@ mod tests {
         }
         for task in TaskType::ALL {
             let points = names.iter().filter(|name| name.ends_with(&format!(".{task}"))).count();
-            assert_eq!(points, if task.changes_host() { 4 } else { 3 }, "{task}");
+            assert_eq!(points, if task.touches_app() { 4 } else { 3 }, "{task}");
         }
     }
 }

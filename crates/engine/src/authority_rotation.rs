@@ -146,7 +146,7 @@ async fn certified_by_another(
 }
 
 fn may_connect(node: &NodeRecord) -> bool {
-    matches!(node.state, NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance)
+    matches!(node.state, NodeState::Enrolled | NodeState::Active)
 }
 
 /// Takes the next step of the rotation without waiting for nodes. Returns `None` if no rotation is in progress.

@@ -45,7 +45,7 @@ impl Caller {
         }
         let detail = format!("the role {} does not have the permission {permission}", self.principal.role);
         let roles = Role::ALL.iter().filter(|role| role.allows(permission)).map(ToString::to_string);
-        let next = format!("ask somebody with one of the roles that do: {}", roles.collect::<Vec<_>>().join(", "));
+        let next = format!("these roles have it: {}", roles.collect::<Vec<_>>().join(", "));
         Err(CommandError::new(Code::Forbidden, detail).then(next))
     }
 }

@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use gpuaas_model::TaskType;
 use gpuaas_planner::App;
-use gpuaas_wire::task::Preflight;
+use gpuaas_wire::task::{GENERAL_TASKS, Preflight, TaskDefinition};
 
 use crate::{effects::AppEffects, error::EngineError};
 
@@ -37,6 +38,12 @@ impl Catalog {
     /// The app with the given slug, for a workload that needs it.
     pub(crate) fn require(&self, slug: &str) -> Result<&AppEntry, EngineError> {
         self.app(slug).ok_or_else(|| EngineError::not_found("app", slug))
+    }
+
+    /// The definition of a task type, general or an app's; `None` if no app of this control plane defines it.
+    pub(crate) fn task(&self, task: TaskType) -> Option<&'static TaskDefinition> {
+        let of_apps = self.entries.values().flat_map(|entry| entry.app.tasks());
+        GENERAL_TASKS.iter().chain(of_apps).find(|of| of.task_type == task)
     }
 
     /// The preflight for a node on which nothing is placed: that of the first app that defines one.

@@ -15,7 +15,7 @@ use gpuaas_trust::TaskStatement;
 use gpuaas_wire::{
     bounds::one_line,
     session::TaskLine,
-    task::{TaskFailure, TaskOutcome, params_for_agent},
+    task::{TaskFailure, TaskOutcome},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -125,6 +125,8 @@ impl Engine {
         if task_type.is_for_workload() && access.workload().is_none() {
             return Err(StepStartError::Render(format!("{task_type} can be signed only for a workload")));
         }
+        let definition = self.catalog().task(task_type);
+        let definition = definition.ok_or_else(|| StepStartError::Render(undefined(task_type)))?;
         let now = self.ports().clock.now();
         let (EnrolledNode { node, epoch }, workload) = (access.node(), access.workload());
         let (project, allocation) = access.holding().map(|holding| (holding.project, holding.allocation)).unzip();
@@ -132,7 +134,7 @@ impl Engine {
         // Live replicas sign under one fence. It grows when its holder dies, which voids everything that the dead replica may still send.
         let fence = tx.shared_fence(&format!("node/{node}"), self.replica(), NODE_LEASE_TTL).await?;
         let id = TaskId::generate(&*self.ports().clock, &*self.ports().entropy);
-        let (schema, params) = params_for_agent(task_type, oldest, params, access.support());
+        let (schema, params) = definition.params_for_agent(oldest, params, access.support());
         let statement = TaskStatement {
             control_plane: self.keys().control_plane().to_owned(),
             node,
@@ -294,12 +296,22 @@ impl Engine {
             match update {
                 Some(Ok(TaskLine::Accepted)) => {}
                 Some(Ok(TaskLine::Progress(report))) => newest = Some(report.text),
-                Some(Ok(TaskLine::Ended(outcome))) => return Ok(validated_outcome(task, outcome).into()),
+                Some(Ok(TaskLine::Ended(outcome))) => return Ok(self.validated_outcome(task, outcome).into()),
                 Some(Ok(TaskLine::Interrupted)) => return Ok(TaskEnd::Interrupted),
                 Some(Err(lost)) => return Err(lost),
                 None => return Err(DispatchError::Lost("the stream ended before the task".to_owned())),
             }
         }
+    }
+
+    /// Returns the outcome if it is valid for the task's type, otherwise a failure; an invalid answer is not kept.
+    fn validated_outcome(&self, task: &TaskRecord, outcome: TaskOutcome) -> TaskOutcome {
+        let definition = self.catalog().task(task.task_type).ok_or_else(|| undefined(task.task_type));
+        definition.and_then(|definition| outcome.checked_for(definition)).unwrap_or_else(|why| {
+            let message = format!("the node's result of {} is invalid: {why}", task.task_type);
+            let message = one_line(message, TaskFailure::MESSAGE_BYTES_MAX);
+            TaskOutcome::Failed { failure: TaskFailure::new(Code::TaskResultInvalid, message) }
+        })
     }
 
     /// Closes tasks outside of operations for which no process waits any more, because the sender died or the database was restored from a
@@ -360,13 +372,8 @@ fn is_unknown_key(end: &TaskEnd) -> bool {
     matches!(end, TaskEnd::Failed(failure) if failure.code == Code::EnvelopeInvalid)
 }
 
-/// Returns the outcome if it is valid for the task's type, otherwise a failure; an invalid answer is not kept.
-fn validated_outcome(task: &TaskRecord, outcome: TaskOutcome) -> TaskOutcome {
-    outcome.checked_for(task.task_type).unwrap_or_else(|why| {
-        let message = format!("the node's result of {} is invalid: {why}", task.task_type);
-        let message = one_line(message, TaskFailure::MESSAGE_BYTES_MAX);
-        TaskOutcome::Failed { failure: TaskFailure::new(Code::TaskResultInvalid, message) }
-    })
+fn undefined(task: TaskType) -> String {
+    format!("no app of this control plane defines the task {task}")
 }
 
 /// The reasons for which a task could not be recorded.

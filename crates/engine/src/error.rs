@@ -60,6 +60,11 @@ impl CommandError {
 
     /// Creates a `not_found`: the object does not exist for this caller.
     pub fn not_found(what: &str, id: impl std::fmt::Display) -> Self {
+        // Several tokens can have the same name.
+        if what == "token" {
+            return Self::new(Code::NotFound, format!("{id} is not the id of a token"))
+                .then("see the ids: gpuaas token list");
+        }
         let refused = Self::new(Code::NotFound, format!("there is no {what} {id}"));
         match list_command(what) {
             Some(command) => refused.then(format!("see what exists: {command}")),
@@ -144,9 +149,9 @@ impl From<StoreError> for CommandError {
                 Code::AllocationInUse,
                 format!("allocation {allocation} is already used by workload {workload}"),
             )
-            .then("choose another allocation, or remove the member from that workload"),
+            .then(format!("choose another node, or end that workload: gpuaas workload decommission {workload}")),
             StoreError::NodeAllocated { node } => {
-                Self::new(Code::NodeUnavailable, format!("node {node} is already allocated"))
+                Self::new(Code::NodeUnavailable, format!("a project already holds node {node}"))
                     .then("choose another node")
             }
             StoreError::OperationInProgress { operation, kind } => Self::new(

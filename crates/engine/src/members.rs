@@ -50,7 +50,7 @@ fn set_health_from_state(member: &mut MemberRecord) {
 /// Marks a member as touched before the first task that may leave something on its node: anything found there from now on belongs to the
 /// member.
 pub(crate) async fn mark_touched(tx: &mut Tx, rows: &mut OperationRows, spec: &StepSpec) -> Result<(), EngineError> {
-    let changes = matches!(&spec.action, StepAction::NodeTask { task, .. } if task.changes_host());
+    let changes = matches!(&spec.action, StepAction::NodeTask { task, .. } if task.touches_app());
     let member = rows.of.members.iter_mut().find(|member| Some(member.id) == spec.member);
     if let Some(member) = member.filter(|member| changes && !member.touched) {
         member.touched = true;

@@ -171,7 +171,7 @@ pub(crate) fn decide(
 /// Refuses a node without a valid identity: one that is registered, needs a reimage, or is retired.
 fn check_has_identity(node: &NodeRecord) -> Result<(), NotHeld> {
     match node.state {
-        NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => Ok(()),
+        NodeState::Enrolled | NodeState::Active => Ok(()),
         NodeState::Registered | NodeState::NeedsReimage | NodeState::Retired => {
             Err(NotHeld(format!("{} is {}", node.name, node.state)))
         }
@@ -227,11 +227,16 @@ pub(crate) async fn for_operator(
     node: NodeId,
 ) -> Result<NodeAccess, CommandError> {
     caller.require(Permission::NodesWrite)?;
-    for_platform(reader, node).await.map_err(|error| match error {
-        AccessError::NotHeld(refused) => CommandError::new(Code::StateConflict, refused.to_string())
-            .then("see its state and what to do: gpuaas node show NODE"),
-        AccessError::Store(error) => error.into(),
-    })
+    let node = reader.node(node).await?;
+    check_has_identity(&node).map_err(|_| {
+        let NodeRecord { name, state, .. } = &node;
+        let next = match state {
+            NodeState::Registered => format!("enroll it: gpuaas node enroll {name}"),
+            _ => format!("see its state and what to do: gpuaas node show {name}"),
+        };
+        CommandError::new(Code::StateConflict, format!("{name} cannot answer: its state is {state}")).then(next)
+    })?;
+    Ok(NodeAccess::of(&node, None))
 }
 
 /// Decides access for the platform's own inspection of a node, regardless of its allocation.

@@ -50,10 +50,10 @@ impl Precondition {
             Self::Any => Ok(()),
             Self::Revisions(seen) if seen.contains(&present.into()) => Ok(()),
             Self::Revisions(_) => {
-                let detail = format!("{object} has changed since the revision in If-Match");
+                let detail = format!("{object} has changed since its ETag was read");
                 Err(CommandError::new(Code::PreconditionFailed, detail)
                     .about("If-Match")
-                    .then("read it again, then retry with its present ETag"))
+                    .then("read it again, then retry with its present ETag (show --etag)"))
             }
         }
     }

@@ -110,20 +110,8 @@ pub(crate) async fn audit_own(
     correlation: Option<CorrelationId>,
     metadata: Value,
 ) -> Result<(), StoreError> {
-    tx.append_audit(&NewAudit {
-        actor: OwnActor::ControlPlane.to_string(),
-        actor_type: ActorType::ControlPlane,
-        by: None,
-        action,
-        target,
-        project: None,
-        workload: None,
-        result: AuditResult::Accepted,
-        correlation,
-        metadata,
-    })
-    .await?;
-    Ok(())
+    let record = NewAudit::of_own(OwnActor::ControlPlane, action, target, metadata);
+    tx.append_audit(&NewAudit { correlation, ..record }).await
 }
 
 /// Writes the audit record and the events of a task that the control plane sends or a node ends.

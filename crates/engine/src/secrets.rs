@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gpuaas_model::{ActorType, AuditAction, AuditResult, EnrolledNode, OwnActor, SecretId, WorkloadId};
+use gpuaas_model::{AuditAction, EnrolledNode, SecretId, WorkloadId};
 use gpuaas_store::{NewAudit, Reader, SecretRecord, StoreError, TaskRecord};
-use gpuaas_wire::task::named_secrets;
+use gpuaas_wire::task::NamedSecrets;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -64,7 +64,7 @@ impl Engine {
         node: EnrolledNode,
         secret: SecretId,
     ) -> Result<Zeroizing<Vec<u8>>, EngineError> {
-        let may = |task: &TaskRecord| named_secrets(task.task_type, &task.params).reads.contains(&secret);
+        let may = |task: &TaskRecord| self.named_secrets(task).reads.contains(&secret);
         // Checks on a reader first, so that rejected requests never take the write lock.
         authorizing_task(&mut self.store().read().await?, node, ("secret", secret), may).await?;
         let mut tx = self.store().begin().await?;
@@ -74,21 +74,22 @@ impl Engine {
         let plain = self.keys().unseal(secret, &record.sealed);
         let plain = plain.map_err(|error| StoreError::corrupt("secrets", secret, "sealed", error))?;
         let node = tx.node(node.node).await?;
+        let metadata = json!({ "name": record.name, "task": task.id });
         tx.append_audit(&NewAudit {
-            actor: OwnActor::of_node(&node.name),
-            actor_type: ActorType::Node,
-            by: None,
-            action: AuditAction::SecretRead,
-            target: format!("secret/{secret}"),
             project: task.project,
             workload: task.workload,
-            result: AuditResult::Accepted,
             correlation: Some(task.correlation),
-            metadata: json!({ "name": record.name, "task": task.id }),
+            ..NewAudit::of_node(&node.name, AuditAction::SecretRead, format!("secret/{secret}"), metadata)
         })
         .await?;
         tx.commit().await?;
         Ok(plain)
+    }
+
+    /// Returns the secrets that a task names; none if no app of this control plane defines its type.
+    fn named_secrets(&self, task: &TaskRecord) -> NamedSecrets {
+        let definition = self.catalog().task(task.task_type);
+        definition.map(|definition| (definition.named_secrets)(&task.params)).unwrap_or_default()
     }
 
     /// Returns access to an artifact that one of the node's open tasks names. For every other node the artifact does not exist.
@@ -105,7 +106,7 @@ impl Engine {
         secret: SecretId,
         plain: &[u8],
     ) -> Result<(), EngineError> {
-        let may = |task: &TaskRecord| named_secrets(task.task_type, &task.params).deposits.contains(&secret);
+        let may = |task: &TaskRecord| self.named_secrets(task).deposits.contains(&secret);
         authorizing_task(&mut self.store().read().await?, node, ("secret", secret), may).await?;
         let mut tx = self.store().begin().await?;
         let task = authorizing_task(&mut tx, node, ("secret", secret), may).await?;

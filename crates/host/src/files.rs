@@ -265,5 +265,4 @@ pub(crate) fn copy_verified(
 }
 
 #[cfg(test)]
-#[path = "files_tests.rs"]
 mod tests;

@@ -6,9 +6,10 @@
 //!
 //! The two backends, [`systemd`] and [`sandbox`], share the modules for what they have in common and pass the same suite (`host-contract`).
 //!
-//! Deliberately absent: any knowledge of apps (the handlers in `agent`).
+//! Deliberately absent: any knowledge of apps (their handlers, in `apps/`).
 
 mod cgroup;
+mod clock;
 mod digest;
 mod error;
 mod file;
@@ -36,6 +37,7 @@ pub mod systemd;
 mod unit;
 mod write_lock;
 
+pub use clock::now;
 pub use digest::{ContentId, ParseDigestError, Sha256};
 pub use error::{HostError, is_disk_full};
 pub use file::{Changed, Durable, FileSpec};

@@ -6,8 +6,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-use camino::Utf8PathBuf;
-
 use super::refusal::Refusal;
 use crate::shell;
 
@@ -32,18 +30,7 @@ const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Installs the packages that are missing; the caller is root.
 pub(super) fn ensure() -> anyhow::Result<()> {
-    install_missing(&NEEDED)
-}
-
-/// Installs libfaketime, with which programs see another time, and returns the path of its library.
-pub(super) fn faketime() -> anyhow::Result<Utf8PathBuf> {
-    let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
-    install_missing(&[(library.as_str(), "libfaketime")])?;
-    Ok(library.into())
-}
-
-fn install_missing(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
-    let lacking = missing(needed);
+    let lacking = missing();
     if lacking.is_empty() {
         return Ok(());
     }
@@ -61,7 +48,7 @@ fn install_missing(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
     let install = [&["-qq", "install", "--yes", "--no-install-recommends"][..], &packages].concat();
     let ran = shell::run("apt-get update", &mut apt(&["-qq", "update"]))
         .and_then(|()| shell::run(&format!("installing {}", packages.join(", ")), &mut apt(&install)));
-    match missing(needed) {
+    match missing() {
         lacking if lacking.is_empty() => Ok(()),
         lacking => {
             let refusal = refusal(&lacking);
@@ -75,7 +62,7 @@ fn install_missing(needed: &[(&str, &'static str)]) -> anyhow::Result<()> {
 
 /// Text for an error message: the packages that root would install, if any.
 pub(super) fn advice() -> String {
-    match missing(&NEEDED) {
+    match missing() {
         lacking if lacking.is_empty() => String::new(),
         lacking => format!(". Root would install the missing packages {}", packages_of(&lacking).join(" ")),
     }
@@ -83,7 +70,7 @@ pub(super) fn advice() -> String {
 
 /// Fails with the names of missing packages; installs nothing.
 pub(super) fn check_installed() -> Result<(), Refusal> {
-    let lacking = missing(&NEEDED);
+    let lacking = missing();
     if lacking.is_empty() { Ok(()) } else { Err(refusal(&lacking)) }
 }
 
@@ -113,8 +100,8 @@ fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-fn missing<'n>(needed: &[(&'n str, &'static str)]) -> Vec<(&'n str, &'static str)> {
-    needed.iter().copied().filter(|(file, _)| !is_installed(file)).collect()
+fn missing() -> Vec<(&'static str, &'static str)> {
+    NEEDED.into_iter().filter(|(file, _)| !is_installed(file)).collect()
 }
 
 fn packages_of(missing: &[(&str, &'static str)]) -> Vec<&'static str> {

@@ -12,7 +12,7 @@ use super::{place, refusal::Refusal, tree};
 /// Bytes that a deployment of the stand-in needs on the disk of one node, as its preflight (`disk_space` in `docs/findings.md`) computes
 /// them: 12 times the archive of images, 104 MB, and 6 times the archive of programs, 12 MB.
 const STAND_IN_BYTES_PER_NODE: u64 = 12 * 104_000_000 + 6 * 12_000_000;
-/// Bytes that the last preflight requires in addition, for the cluster (`CLUSTER_BYTES` in `crates/app-rke2/src/size.rs`).
+/// Bytes that the last preflight requires in addition, for the cluster (`CLUSTER_BYTES` in `apps/rke2/app/src/size.rs`).
 const CLUSTER_BYTES: u64 = 1 << 30;
 /// Archives of a release, with the multiples of their sizes that a preflight requires.
 const ARCHIVES: [(&str, u64); 2] = [("rke2-images.linux-amd64.tar.zst", 12), ("rke2.linux-amd64.tar.gz", 6)];

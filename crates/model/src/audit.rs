@@ -135,8 +135,6 @@ text_enum! {
         TaskDispatch = "task.dispatch",
         /// A task ended on a node.
         TaskComplete = "task.complete",
-        /// A request was sent to a cluster through a tunnel.
-        ClusterCall = "cluster.call",
         /// A node read a secret of one of its tasks.
         SecretRead = "secret.read",
     }

@@ -101,6 +101,8 @@ text_enum! {
         MemberChanged = "member.changed",
         /// An operation began.
         OperationStarted = "operation.started",
+        /// A person requested the cancellation of an operation; it goes on until its running steps have ended.
+        OperationCancelRequested = "operation.cancel_requested",
         /// An operation ended.
         OperationEnded = "operation.ended",
         /// An operation that needed attention is `failed`, because a later one took its place.
@@ -109,8 +111,6 @@ text_enum! {
         StepChanged = "step.changed",
         /// A task was recorded, sent or ended.
         TaskChanged = "task.changed",
-        /// A node reported progress of a task.
-        TaskProgressed = "task.progressed",
         /// Access to a cluster was delivered.
         AccessDelivered = "access.delivered",
         /// Access to a cluster was withdrawn.

@@ -87,10 +87,10 @@ impl NextAction {
         )
     }
 
-    /// Resume what was cancelled, or remove what it left.
+    /// Resume what was cancelled, or decommission the workload.
     pub fn resume_or_remove(workload: impl Display) -> Self {
         Self::with_command(
-            format!("remove what it left: gpuaas workload decommission {workload}; or resume it"),
+            format!("decommission it: gpuaas workload decommission {workload}; or resume it"),
             format!("gpuaas workload resume {workload}"),
         )
     }

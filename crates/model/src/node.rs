@@ -31,8 +31,6 @@ text_enum! {
         Enrolled = "enrolled",
         /// May be allocated.
         Active = "active",
-        /// Kept out of use by an operator.
-        InMaintenance = "in_maintenance",
         /// A tenant had root here: the node's reports are not trusted until it is reimaged.
         NeedsReimage = "needs_reimage",
         /// Removed permanently.
@@ -47,10 +45,6 @@ text_enum! {
         Enroll = "enroll",
         /// Its agent connected to the channel.
         Connect = "connect",
-        /// An operator took it out of use.
-        Drain = "drain",
-        /// An operator put it back into use.
-        Restore = "restore",
         /// A tenant's workload was decommissioned on it.
         TenantLeft = "tenant_left",
         /// It was reimaged after a tenant.
@@ -84,17 +78,12 @@ impl NodeState {
         use {NodeEvent as E, NodeState as S};
         match (self, event) {
             (S::Registered | S::Enrolled, E::Enroll) => Ok(S::Enrolled),
-            (S::Enrolled, E::Connect) => Ok(S::Active),
-            (S::Active | S::InMaintenance, E::Connect) => Ok(self),
-            (S::Active, E::Drain) => Ok(S::InMaintenance),
-            (S::InMaintenance, E::Restore) => Ok(S::Active),
-            (S::Active | S::InMaintenance, E::TenantLeft) => Ok(S::NeedsReimage),
-            (S::NeedsReimage, E::Reset) | (S::Enrolled | S::Active | S::InMaintenance, E::ForceReset) => {
-                Ok(S::Registered)
-            }
-            (S::Enrolled | S::Active | S::InMaintenance, E::IdentityEnded) => Ok(S::Enrolled),
-            (S::Registered | S::Enrolled | S::Active | S::InMaintenance | S::NeedsReimage, E::Retire) => Ok(S::Retired),
-            (S::Registered | S::Enrolled | S::Active | S::InMaintenance | S::NeedsReimage | S::Retired, event) => {
+            (S::Enrolled | S::Active, E::Connect) => Ok(S::Active),
+            (S::Active, E::TenantLeft) => Ok(S::NeedsReimage),
+            (S::NeedsReimage, E::Reset) | (S::Enrolled | S::Active, E::ForceReset) => Ok(S::Registered),
+            (S::Enrolled | S::Active, E::IdentityEnded) => Ok(S::Enrolled),
+            (S::Registered | S::Enrolled | S::Active | S::NeedsReimage, E::Retire) => Ok(S::Retired),
+            (S::Registered | S::Enrolled | S::Active | S::NeedsReimage | S::Retired, event) => {
                 Err(IllegalTransition { what: "node", state: self.as_str(), event: event.as_str() })
             }
         }

@@ -54,7 +54,7 @@ impl TaskType {
 
     /// Returns true if the task can leave parts of an app on the node or remove them. The agent's staging of artifacts and safe fixes do
     /// not count.
-    pub const fn changes_host(self) -> bool {
+    pub const fn touches_app(self) -> bool {
         match self {
             Self::Rke2Install | Self::Rke2Configure | Self::Rke2Start | Self::Rke2Stop | Self::Rke2Uninstall => true,
             Self::Noop
@@ -72,12 +72,8 @@ impl TaskType {
 text_enum! {
     /// State of a task.
     TaskState {
-        /// Recorded without an envelope. Reserved: no task is recorded like this today.
-        Queued = "queued",
-        /// Recorded with its signed envelope; it may not have been sent yet.
+        /// Recorded with its signed envelope; it may not have been sent yet. The step shows the progress of the task.
         Dispatched = "dispatched",
-        /// The node is running it. Reserved: the step shows the progress of a task.
-        Running = "running",
         /// Done.
         Succeeded = "succeeded",
         /// Failed; the result has the reason.
@@ -95,7 +91,7 @@ impl TaskState {
     /// Returns true if the task has ended.
     pub const fn is_final(self) -> bool {
         match self {
-            Self::Queued | Self::Dispatched | Self::Running => false,
+            Self::Dispatched => false,
             Self::Succeeded | Self::Failed | Self::Expired | Self::Cancelled | Self::Interrupted => true,
         }
     }
@@ -108,7 +104,7 @@ mod tests {
     #[test]
     fn tasks_are_open_until_a_final_state() {
         let open = TaskState::ALL.iter().copied().filter(|state| !state.is_final());
-        assert_eq!(open.collect::<Vec<_>>(), [TaskState::Queued, TaskState::Dispatched, TaskState::Running]);
+        assert_eq!(open.collect::<Vec<_>>(), [TaskState::Dispatched]);
     }
 
     #[test]
@@ -120,7 +116,7 @@ mod tests {
     #[test]
     fn install_configure_start_stop_and_uninstall_change_the_host() {
         use TaskType as T;
-        let changing = T::ALL.iter().copied().filter(|task| task.changes_host());
+        let changing = T::ALL.iter().copied().filter(|task| task.touches_app());
         let expected = [T::Rke2Install, T::Rke2Configure, T::Rke2Start, T::Rke2Stop, T::Rke2Uninstall];
         assert_eq!(changing.collect::<Vec<_>>(), expected);
     }

@@ -2,7 +2,7 @@
 //! `AppEffects`.
 
 use gpuaas_model::{Fault, Health, MemberId, Reason};
-use gpuaas_wire::task::{Preflight, TaskFailure, UnitReport};
+use gpuaas_wire::task::{Preflight, TaskDefinition, TaskFailure, UnitReport};
 use serde_json::Value;
 
 use crate::{
@@ -17,6 +17,9 @@ use crate::{
 pub trait App: Send + Sync {
     /// Returns the description and the requirements of the app.
     fn manifest(&self) -> &Manifest;
+
+    /// Returns the task types that only this app defines. Its manifest lists those that it uses, including general ones.
+    fn tasks(&self) -> &'static [TaskDefinition];
 
     /// Returns the members that `intent` requests, or every reason why it is impossible.
     ///

@@ -3,7 +3,7 @@
 //! Pure: no clock but the given `now`, no I/O, no randomness. The same inputs give the same plan, so a restarted control plane plans again
 //! from rows and loses nothing.
 //!
-//! Deliberately absent: dispatch (`engine`), the execution of a step on a host (`agent`), and anything specific to one app (`app-*`).
+//! Deliberately absent: dispatch (`engine`), the execution of a step on a host (`agent`), and anything specific to one app (`apps/`).
 
 pub mod app;
 mod call;

@@ -93,14 +93,15 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
         refuse(
             Code::AllocationInUse,
             format!("{node} is already used by workload {workload}"),
-            "choose another allocation, or remove the member from that workload",
+            &format!("choose another node, or end that workload: gpuaas workload decommission {workload}"),
         );
     }
     let missing: Vec<&str> = manifest
         .tasks
         .iter()
-        .filter(|(task, schema)| {
-            !candidate.support.iter().any(|known| known.task == task.as_str() && known.schemas.contains(schema))
+        .filter(|(task, oldest)| {
+            let suffices = |schemas: &[u32]| schemas.iter().any(|schema| schema >= oldest);
+            !candidate.support.iter().any(|known| known.task == task.as_str() && suffices(&known.schemas))
         })
         .map(|(task, _)| task.as_str())
         .collect();
@@ -115,5 +116,4 @@ pub fn unusable(field: &str, candidate: &Candidate, manifest: &Manifest) -> Vec<
 }
 
 #[cfg(test)]
-#[path = "placement_tests.rs"]
 mod tests;

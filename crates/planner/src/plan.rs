@@ -184,16 +184,6 @@ impl Plan {
         self.steps.push(step);
         self
     }
-
-    /// Returns the step with that key.
-    pub fn step(&self, key: &str) -> Option<&StepSpec> {
-        self.steps.iter().find(|step| step.key.as_str() == key)
-    }
-
-    /// Returns the first step that runs a task on `node`.
-    pub fn first_touching(&self, node: NodeId) -> Option<&StepSpec> {
-        self.steps.iter().find(|step| matches!(step.action, StepAction::NodeTask { node: on, .. } if on == node))
-    }
 }
 
 #[cfg(test)]
@@ -201,23 +191,12 @@ mod tests {
     use super::*;
     use crate::test_steps::step;
 
-    fn task(key: StepKey, node: NodeId) -> StepSpec {
-        let action = StepAction::NodeTask { node, task: TaskType::Noop };
-        StepSpec { action, ..step(key.as_str(), "p") }
-    }
-
     #[test]
-    fn steps_are_found_by_name_and_by_the_node_that_they_touch() {
-        let [one, two, absent] = [1, 2, 3].map(|number| NodeId::from_uuid(uuid::Uuid::from_u128(number)));
+    fn a_step_needs_the_one_before_it_unless_it_has_its_own_needs() {
         let plan = Plan::new(OperationKind::Deploy)
-            .then(task(StepKey::of("server-1", "install"), one))
-            .with(task(StepKey::of("agent-1", "install"), two))
-            .then(task(StepKey::of("agent-1", "start"), two));
-        let key = |step: Option<&StepSpec>| step.map(|step| step.key.to_string());
-        assert_eq!(key(plan.step("agent-1/install")), Some("agent-1/install".to_owned()));
-        assert_eq!(key(plan.step("install")), None);
-        assert_eq!(key(plan.first_touching(two)), Some("agent-1/install".to_owned()));
-        assert_eq!(key(plan.first_touching(absent)), None);
+            .then(step("server-1/install", "p"))
+            .with(step("agent-1/install", "p"))
+            .then(step("agent-1/start", "p"));
         assert_eq!(plan.steps[1].needs, [], "no implicit need");
         assert_eq!(plan.steps[2].needs, [StepKey::of("agent-1", "install")], "needs the step before it");
         assert_eq!((plan.steps[2].key.what(), StepKey::named("ready").what()), ("start", "ready"));

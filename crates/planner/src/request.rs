@@ -67,7 +67,7 @@ impl OperationRequest {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanRefusal {
     /// The app has no operation of this kind.
-    #[error("{app} cannot {kind}")]
+    #[error("{app} has no operation {kind}")]
     Unsupported {
         /// Slug of the app.
         app: String,

@@ -1,7 +1,11 @@
 //! Checks values of requests against the JSON Schemas of an app's manifest.
 
 use gpuaas_model::{Code, Reason};
-use jsonschema::{ValidationError, error::ValidationErrorKind, paths::LocationSegment};
+use jsonschema::{
+    ValidationError,
+    error::{TypeKind, ValidationErrorKind},
+    paths::LocationSegment,
+};
 use serde_json::Value;
 
 /// A part of a value that its schema does not accept. It names fields, never values: a caller may have sent a secret by mistake.
@@ -45,6 +49,11 @@ fn violations_of(error: &ValidationError<'_>) -> Vec<Violation> {
         }
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             unexpected.iter().map(|name| violation(joined(&path, name), "there is no such field here")).collect()
+        }
+        ValidationErrorKind::Type { kind: TypeKind::Single(wanted) } => {
+            let wanted = wanted.to_string();
+            let article = if wanted.starts_with(['a', 'i', 'o']) { "an" } else { "a" };
+            vec![violation(path, &format!("this must be {article} {wanted}"))]
         }
         _ => vec![violation(path, &error.masked().to_string())],
     }

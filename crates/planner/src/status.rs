@@ -243,5 +243,4 @@ fn recovery(
 }
 
 #[cfg(test)]
-#[path = "status_tests.rs"]
 mod tests;

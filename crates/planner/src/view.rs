@@ -109,11 +109,6 @@ impl WorkloadView {
     pub fn component<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a MemberView> {
         self.members.iter().filter(move |member| member.component_key == key)
     }
-
-    /// Returns a fact that is a text.
-    pub fn fact(&self, name: &str) -> Option<&str> {
-        self.facts.get(name).and_then(Value::as_str)
-    }
 }
 
 impl MemberView {

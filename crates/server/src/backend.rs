@@ -72,7 +72,7 @@ impl ChannelBackend for Backend {
             return Err(refuse("this identity is of an earlier enrollment"));
         }
         match node.state {
-            NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => {
+            NodeState::Enrolled | NodeState::Active => {
                 if let Err(error) = node::record_certificate(&self.engine, &node, &presented.certificate).await {
                     tracing::warn!(node = %node.id, %error, "the issuer of a node's certificate was not recorded");
                 }

@@ -34,20 +34,20 @@ impl Nodes for ChannelNodes {
     }
 
     async fn send_keys(&self, node: NodeId, signed_set: &str) -> bool {
-        let given = self.0.set_keys(node, signed_set).await;
+        let given = self.0.send_keys(node, signed_set).await;
         given.inspect_err(|error| tracing::debug!(%node, %error, "the node did not accept the keys")).is_ok()
     }
 
     fn recheck(&self, node: NodeId) {
-        self.0.readmit(node);
+        self.0.recheck(node);
     }
 
     fn recheck_all(&self) {
-        self.0.readmit_all();
+        self.0.recheck_all();
     }
 
     fn expect_reconnect(&self, node: NodeId) {
-        self.0.await_return(node);
+        self.0.expect_reconnect(node);
     }
 
     fn broadcast_endpoints(&self) {
@@ -55,7 +55,7 @@ impl Nodes for ChannelNodes {
     }
 
     fn close_channels(&self) {
-        self.0.disconnect_all();
+        self.0.close_channels();
     }
 }
 

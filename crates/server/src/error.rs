@@ -14,7 +14,7 @@ use gpuaas_store::{BadRow, DumpError, StoreError};
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// A file cannot be read or written.
-    #[error("{path} cannot be read or written: {source}")]
+    #[error("{}", file_problem(path, source))]
     File {
         /// The file.
         path: PathBuf,
@@ -53,6 +53,16 @@ pub enum BackupError {
     /// An artifact cannot be read or written.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
+}
+
+/// Describes why a file cannot be read or written.
+fn file_problem(path: &Path, error: &std::io::Error) -> String {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    match (error.kind(), folder) {
+        (ErrorKind::NotFound, Some(folder)) => format!("the directory {} does not exist", folder.display()),
+        (ErrorKind::NotFound, None) => format!("{} does not exist", path.display()),
+        _ => format!("{} cannot be read or written: {error}", path.display()),
+    }
 }
 
 impl From<StoreError> for BackupError {

@@ -146,8 +146,8 @@ pub(crate) async fn remove_when_spent(store: Store, folder: PathBuf, ports: Port
 pub async fn recover_admin(options: &ServerOptions) -> Result<OneTimeAdmin, ServerError> {
     refuse_unfinished_restore(&options.data_dir)?;
     let ports = ports::system();
-    let sealing = KeyFiles::of(options)?.keys()?;
     prior_use::require_platform(options).await?;
+    let sealing = KeyFiles::of(options)?.keys()?;
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let made = async {
         // Fails if the sealing key does not decrypt the store's secrets: it is then another control plane's store.

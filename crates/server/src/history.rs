@@ -8,7 +8,7 @@
 use std::{path::Path, time::Duration};
 
 use gpuaas_engine::{RevokedCredentials, port::Ports};
-use gpuaas_model::{ActorType, AuditAction, AuditResult, OwnActor, Timestamp};
+use gpuaas_model::{AuditAction, OwnActor, Timestamp};
 use gpuaas_store::{Comparison, Eviction, FoundMark, HistoryPoint, Mark, MarkFile, NewAudit, Store};
 use gpuaas_trust::SealingKeys;
 use serde::Serialize;
@@ -272,18 +272,8 @@ async fn record_decision(store: &Store, found: &str, keep_credentials: bool) -> 
     if !keep_credentials {
         tx.begin_next_generation().await?;
     }
-    tx.append_audit(&NewAudit {
-        actor: OwnActor::Operator.to_string(),
-        actor_type: ActorType::ControlPlane,
-        by: None,
-        action: AuditAction::ServerHistoryAccept,
-        target: "control-plane".to_owned(),
-        project: None,
-        workload: None,
-        result: AuditResult::Accepted,
-        correlation: None,
-        metadata: json!({ "found": found, "keep_credentials": keep_credentials }),
-    })
-    .await?;
+    let metadata = json!({ "found": found, "keep_credentials": keep_credentials });
+    let (action, target) = (AuditAction::ServerHistoryAccept, "control-plane".to_owned());
+    tx.append_audit(&NewAudit::of_own(OwnActor::Operator, action, target, metadata)).await?;
     Ok(tx.commit().await?)
 }

@@ -17,15 +17,16 @@ impl Journals for ChannelJournals {
         access: &NodeAccess,
         request: &JournalRequest,
     ) -> Result<BoxStream<'static, Result<JournalLine, String>>, CommandError> {
-        let lines = self.0.journal(access.node(), request).await.map_err(refused)?;
+        let lines = self.0.journal(access.node(), request).await.map_err(|error| refused(access, error))?;
         Ok(lines.map(|line| line.map_err(|error| error.to_string())).boxed())
     }
 }
 
-fn refused(error: ChannelError) -> CommandError {
+fn refused(access: &NodeAccess, error: ChannelError) -> CommandError {
+    let node = access.name();
     match error {
         ChannelError::Refused(refusal) => CommandError::new(refusal.code, refusal.message),
-        error => CommandError::new(Code::NodeUnreachable, format!("the node's journal cannot be read: {error}"))
-            .then("see the node's connectivity: gpuaas node show NODE"),
+        error => CommandError::new(Code::NodeUnreachable, format!("the journal of {node} cannot be read: {error}"))
+            .then(format!("see its connectivity: gpuaas node show {node}")),
     }
 }

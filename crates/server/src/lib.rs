@@ -207,7 +207,7 @@ async fn start_parts(options: &ServerOptions) -> Result<ControlPlane, ServerErro
     running.spawn(service.run(backend, stop.clone()));
     let importer = Importer { store: artifacts, scratch: downloads, sources: options.sources() };
     if options.allow_unverified_releases {
-        tracing::warn!("allow-unverified-releases is set: releases are imported without verification");
+        tracing::warn!("releases are imported without verification (allow-unverified-releases)");
     }
     let install = Install { api_pin, packages: options.packages_dir.clone() };
     let api = ApiOptions {

@@ -1,7 +1,7 @@
 //! Deletes archived history and records that ended long ago.
 //!
 //! Each deletion is a bounded transaction, so it delays other changes by a few milliseconds at most. Each selects its
-//! rows anew, so an interrupted deletion continues where it stopped.
+//! rows again, so an interrupted deletion continues where it stopped.
 
 use gpuaas_model::Timestamp;
 

@@ -60,7 +60,25 @@ pub fn one_line(text: String, bytes_max: usize) -> String {
     }
 }
 
-pub(crate) fn check_count(what: &'static str, count: usize, max: usize) -> Result<(), OutOfBounds> {
+/// Returns the items within their limits; the caller checks their number.
+pub fn bounded_items<T: Bounded>(items: Vec<T>) -> Result<Vec<T>, OutOfBounds> {
+    items.into_iter().map(Bounded::within_bounds).collect()
+}
+
+/// Implements [`Bounded`] for results that contain only numbers and booleans.
+#[macro_export]
+macro_rules! always_within_bounds {
+    ($($result:ty),*) => {
+        $(impl $crate::bounds::Bounded for $result {
+            fn within_bounds(self) -> Result<Self, $crate::bounds::OutOfBounds> {
+                Ok(self)
+            }
+        })*
+    };
+}
+
+/// Refuses more than `max` entries or bytes.
+pub fn check_count(what: &'static str, count: usize, max: usize) -> Result<(), OutOfBounds> {
     if count > max { Err(OutOfBounds::TooMany { what, count, max }) } else { Ok(()) }
 }
 
@@ -69,7 +87,8 @@ pub(crate) fn check_name(what: &'static str, text: &str) -> Result<(), OutOfBoun
     if text.contains(is_invisible) { Err(OutOfBounds::Form { what }) } else { Ok(()) }
 }
 
-pub(crate) fn check_sha256(what: &'static str, text: &str) -> Result<(), OutOfBounds> {
+/// Accepts only 64 lower-case hex digits.
+pub fn check_sha256(what: &'static str, text: &str) -> Result<(), OutOfBounds> {
     let is_digest = text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if is_digest { Ok(()) } else { Err(OutOfBounds::Form { what }) }
 }

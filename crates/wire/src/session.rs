@@ -32,8 +32,6 @@ pub const CHANNEL_ENDPOINTS_MAX: usize = 16;
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
 /// Node ports that a tunnel may reach: only the Kubernetes API.
 pub const TUNNEL_PORTS: &[u16] = &[6_443];
-/// Units whose journal can be read and whose state can be observed.
-pub const JOURNAL_UNITS: &[&str] = &["rke2-server.service", "rke2-agent.service", "gpuaas-agent.service"];
 
 /// Paths of requests between the control plane and an agent.
 pub mod path {
@@ -177,7 +175,7 @@ pub struct TaskRef {
 /// Selects the units to report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observe {
-    /// Unit names, all from [`JOURNAL_UNITS`].
+    /// Unit names. The agent reports only its own unit and those of its apps.
     pub units: Vec<String>,
 }
 
@@ -191,20 +189,13 @@ pub struct BulkRequest {
     pub request: String,
 }
 
-/// Requests a tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TunnelRequest {
-    /// One of [`TUNNEL_PORTS`], on the node's own address.
-    pub port: u16,
-}
-
-/// Header with a tunnel's port; the body is the stream itself.
+/// Header with a tunnel's port, one of [`TUNNEL_PORTS`]; the body is the stream itself.
 pub const TUNNEL_PORT_HEADER: &str = "gpuaas-port";
 
 /// Requests a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalRequest {
-    /// One of [`JOURNAL_UNITS`].
+    /// Name of the agent's own unit or of one of its apps.
     pub unit: String,
     /// Only lines since this time.
     pub since: Option<Timestamp>,

@@ -57,7 +57,7 @@ pub(crate) enum Bench {
     Growth(growth::Options),
     /// Run a mixed load for half an hour, and print every minute what the control plane and its agents hold.
     Soak(soak::Options),
-    /// Measure booted nodes of a lab: enrollment, the platform's share of a bootstrap, the agent's resources, log following. Needs root.
+    /// Measure booted nodes of a lab: enrollment, the agent's resources, log following. Needs root.
     Lab(lab::Options),
     /// Measure twenty concurrent deployments to simulated nodes, with one replica and with two on a shared PostgreSQL.
     Replicas {
@@ -68,7 +68,7 @@ pub(crate) enum Bench {
 }
 
 /// Files that are edited most often, to measure rebuilds.
-const TOUCHED: [&str; 2] = ["crates/server/src/lib.rs", "crates/app-rke2/src/lib.rs"];
+const TOUCHED: [&str; 2] = ["crates/server/src/lib.rs", "apps/rke2/app/src/lib.rs"];
 
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     if bench.sends_load() && cfg!(debug_assertions) {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
+use cargo_metadata::{MetadataCommand, Package};
 use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
 use syn::{
     Attribute, Item, UseTree, Visibility,
@@ -20,7 +21,7 @@ use crate::shell;
 
 /// Circles that stay: the crate, its modules, and why they belong together.
 const DEFENDED: &[(&str, &[&str], &str)] = &[(
-    "cli",
+    "gpuaas-cli",
     &["cli", "commands", "completion", "help"],
     "an argument names what completes it, and that parses the unfinished command line by the definition of all arguments",
 )];
@@ -32,8 +33,7 @@ type Module = Vec<String>;
 pub(super) fn check() -> anyhow::Result<Vec<String>> {
     let mut findings = Vec::new();
     let mut unseen: Vec<_> = DEFENDED.iter().collect();
-    for source in sources()? {
-        let name = source.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+    for (name, source) in sources()? {
         for circle in circles(&source)? {
             let known = unseen.iter().position(|(of, modules, _)| *of == name && *modules == circle);
             match known {
@@ -52,14 +52,11 @@ pub(super) fn check() -> anyhow::Result<Vec<String>> {
     Ok(findings)
 }
 
-fn sources() -> anyhow::Result<Vec<PathBuf>> {
-    let root = shell::root();
-    let mut found = vec![root.join("xtask/src")];
-    for entry in fs::read_dir(root.join("crates")).context("crates")? {
-        found.push(entry?.path().join("src"));
-    }
-    found.sort();
-    Ok(found)
+/// Returns every crate with the folder of its sources.
+fn sources() -> anyhow::Result<Vec<(String, PathBuf)>> {
+    let metadata = MetadataCommand::new().current_dir(shell::root()).no_deps().exec()?;
+    let source = |package: &Package| package.manifest_path.with_file_name("src").into_std_path_buf();
+    Ok(metadata.packages.iter().map(|package| (package.name.to_string(), source(package))).collect())
 }
 
 /// Returns the circles of a crate, each as sorted names of modules.

@@ -4,8 +4,9 @@
 use crate::shell;
 
 /// Crates whose behaviour must be deterministic.
-const PURE: &[&str] =
-    &["crates/model/", "crates/wire/", "crates/planner/", "crates/app-rke2/", "crates/engine/", "crates/trust/"];
+const PURE: &[&str] = &["crates/model/", "crates/wire/", "crates/planner/", "crates/engine/", "crates/trust/"];
+/// Those of an app, in the app's folder.
+const PURE_OF_APP: [&str; 2] = ["app", "tasks"];
 /// Names that they must not use.
 const NONDETERMINISTIC: &[&str] = &[
     "Instant::now",
@@ -31,9 +32,10 @@ const SIMULATED: &[&str] = &["crates/engine/", "crates/agent/src/runner.rs", "cr
 pub(crate) fn check() -> anyhow::Result<Vec<String>> {
     let mut findings = Vec::new();
     for file in shell::files()? {
-        let is_product = file.ends_with(".rs") && !file.contains("/tests/") && !file.contains("/benches/");
+        let is_test = ["/tests/", "/tests.rs", "/benches/"].iter().any(|part| file.contains(part));
+        let is_product = file.ends_with(".rs") && !is_test;
         let is_of = |places: &[&str]| is_product && places.iter().any(|place| file.starts_with(place));
-        if is_of(PURE) {
+        if is_of(PURE) || is_product && is_pure_of_app(&file) {
             findings.extend(impurities(&file, &std::fs::read_to_string(shell::root().join(&file))?));
         }
         if is_of(SIMULATED) {
@@ -41,6 +43,12 @@ pub(crate) fn check() -> anyhow::Result<Vec<String>> {
         }
     }
     Ok(findings)
+}
+
+/// Returns true for a file of an app's pure crates.
+fn is_pure_of_app(file: &str) -> bool {
+    let mut parts = file.split('/');
+    parts.next() == Some("apps") && parts.nth(1).is_some_and(|part| PURE_OF_APP.contains(&part))
 }
 
 /// Finds every `select!` that does not begin with `biased`.
@@ -75,6 +83,19 @@ fn impurities(file: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn planning_and_tasks_of_every_app_are_pure() {
+        for (file, is_pure) in [
+            ("apps/rke2/app/src/plan.rs", true),
+            ("apps/rke2/tasks/src/lib.rs", true),
+            ("apps/rke2/effects/src/call.rs", false),
+            ("apps/rke2/handlers/src/start.rs", false),
+            ("crates/app/src/lib.rs", false),
+        ] {
+            assert_eq!(is_pure_of_app(file), is_pure, "{file}");
+        }
+    }
 
     #[test]
     fn unbiased_select_is_found() {

@@ -24,7 +24,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Creates the folder anew with stripped programs, manual pages and changelogs.
+    /// Replaces the folder by one with stripped programs, manual pages and changelogs.
     pub(crate) fn lay_out(target: &Utf8Path, programs: &Programs, version: &Version) -> anyhow::Result<Self> {
         let folder = target.join(FOLDER);
         if folder.exists() {

@@ -1,11 +1,10 @@
 //! `host.fix`: writes the file of a fix and applies it. A value becomes the fix's, unless the present one is higher.
 
 use camino::Utf8Path;
+use gpuaas_handler::{Context, host_failed};
 use gpuaas_host::{Changed, FileSpec, survey};
 use gpuaas_model::{Code, FixKind};
 use gpuaas_wire::task::{Applied, Fix, Fixed, TaskFailure};
-
-use crate::context::{Context, host_failed};
 
 /// Applies the fix. A second run changes nothing.
 pub(crate) async fn run(task: Fix, context: Context) -> Result<Fixed, TaskFailure> {
@@ -93,7 +92,7 @@ fn file(kind: FixKind, sysctls: &[SysctlTarget], modules: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handlers::test_host::{self, sandbox};
+    use gpuaas_handler::test_host::{self, sandbox};
 
     #[tokio::test]
     async fn a_fix_writes_its_file_applies_it_and_changes_nothing_the_second_time() {

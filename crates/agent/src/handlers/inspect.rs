@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use gpuaas_handler::{Context, host_failed};
 use gpuaas_host::{
     Command,
     survey::{self, Tree, WriteLimits},
@@ -13,7 +14,6 @@ use super::{
     machine::{data_dir, machine_facts},
     preflight,
 };
-use crate::context::{Context, host_failed};
 
 /// NVIDIA's own program; its first run after a boot takes seconds if no daemon keeps the driver loaded.
 const NVIDIA_SMI: &str = "/usr/bin/nvidia-smi";

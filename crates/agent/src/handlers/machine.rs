@@ -1,10 +1,10 @@
 //! The facts of a machine, which an inspection reports and a preflight judges.
 
+use gpuaas_handler::Context;
 use gpuaas_host::survey::{self, Tree};
 use gpuaas_wire::task::{MachineFacts, Preflight};
 
 use super::clock;
-use crate::context::Context;
 
 /// Data folder if the task names none.
 const DATA_DIR: &str = "/var/lib";

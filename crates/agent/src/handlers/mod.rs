@@ -1,5 +1,5 @@
-//! The handlers of the task types, one file each, and what several of them use (`clock`, `mounts`). Every handler is idempotent: it checks
-//! before it acts, so that a repetition after an interruption does only what is missing.
+//! The handlers of the task types that belong to no app, one file each, and what several of them use (`clock`, `mounts`). The handlers of an
+//! app are in the app's folder.
 
 pub(crate) mod artifact_fetch;
 mod clock;
@@ -10,12 +10,3 @@ mod mounts;
 pub(crate) mod noop;
 pub(crate) mod preflight;
 pub(crate) mod residue;
-pub(crate) mod rke2_configure;
-pub(crate) mod rke2_install;
-pub(crate) mod rke2_kubeconfig_read;
-pub(crate) mod rke2_observe;
-pub(crate) mod rke2_start;
-pub(crate) mod rke2_stop;
-pub(crate) mod rke2_uninstall;
-#[cfg(test)]
-pub(crate) mod test_host;

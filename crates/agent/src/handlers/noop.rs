@@ -1,8 +1,7 @@
 //! `host.noop`: returns at once.
 
+use gpuaas_handler::Context;
 use gpuaas_wire::task::{Noop, NoopDone, TaskFailure};
-
-use crate::context::Context;
 
 /// Does nothing.
 pub(crate) async fn run(_task: Noop, _context: Context) -> Result<NoopDone, TaskFailure> {

@@ -39,7 +39,7 @@ fn requests() -> Examples {
         ("CreateServiceAccount", json!({ "name": "ci", "role": "project-member", "project": "research" })),
         ("CreateServiceAccountToken", json!({ "ttl_seconds": 3_600 })),
         ("RegisterNode", json!({ "name": "gpu-1", "region": "eu-1", "labels": { "rack": "b12" } })),
-        ("EnrollNode", json!({ "force": true, "reason": "installed anew by hand" })),
+        ("EnrollNode", json!({ "force": true, "reason": "reinstalled by hand" })),
         ("FixNode", json!({ "finding": "inotify_low" })),
         ("CreateAllocation", json!({ "project": "research", "node": "gpu-1" })),
         ("ImportRelease", json!({ "app": "rke2", "source": "/srv/releases/v1.37.1+rke2r1", "sums_sha256": SHA256 })),
@@ -194,7 +194,7 @@ fn platform() -> Examples {
     let problem = json!({
         "type": "/docs/errors/forbidden", "title": "Forbidden", "status": 403, "code": "forbidden",
         "detail": "the role viewer does not have the permission workloads.write", "correlation_id": ID,
-        "next": "ask somebody with one of the roles that do: platform-admin, project-admin, project-member",
+        "next": "these roles have it: platform-admin, project-admin, project-member",
     });
     vec![
         (

@@ -4,7 +4,7 @@ use axum::{
     Json,
     extract::{Path, State},
 };
-use gpuaas_api_types::{App, AppOperation, List, PlacementOption, ProblemReason};
+use gpuaas_api_types::{App, AppOperation, List, PlacementOption};
 use gpuaas_engine::{AppEntry, CommandError, commands::placement};
 use gpuaas_model::Name;
 use gpuaas_store::{Reader, StoreError};
@@ -15,7 +15,7 @@ use crate::{
     declaration::declare,
     lookup,
     page::{Params, ProjectPageParams},
-    problem::ApiProblem,
+    problem::{self, ApiProblem},
     state::ApiState,
 };
 
@@ -88,15 +88,9 @@ pub(crate) async fn placement_options(
 }
 
 fn option(option: placement::PlacementOption, project: &Name, workload: Option<&Name>) -> PlacementOption {
-    let reason = |reason: gpuaas_model::Reason| ProblemReason {
-        field: reason.field,
-        code: reason.code.to_string(),
-        detail: reason.detail,
-        next: reason.next,
-    };
     PlacementOption {
         usable: option.reasons.is_empty(),
-        reasons: option.reasons.into_iter().map(reason).collect(),
+        reasons: option.reasons.iter().map(problem::reason).collect(),
         allocation: convert::allocation(option.allocation, &option.node.name, project, workload),
     }
 }

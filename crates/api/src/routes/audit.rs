@@ -37,7 +37,7 @@ pub(crate) struct AuditParams {
     action: Option<String>,
     /// Name or id of the project; also the id of a deleted one. Defaults to the caller's project, or to all.
     project: Option<String>,
-    /// Name or id of a workload: the records about it and about its tasks. A name stands for the newest workload that has it.
+    /// Name or id of a workload: the records about it and about its tasks. Of several workloads with one name, the newest.
     workload: Option<String>,
     /// Correlation id of the request that caused the records.
     correlation: Option<String>,
@@ -84,7 +84,7 @@ pub(crate) async fn list_audit(
         ..AuditFilter::default()
     };
     if filter.since.zip(filter.until).is_some_and(|(since, until)| since >= until) {
-        return Err(invalid("until", "until is not later than since"));
+        return Err(invalid("until", "until must be later than since"));
     }
     let mut reader = state.engine.store().read().await?;
     let project = params.project.as_deref();

@@ -170,7 +170,7 @@ pub(crate) async fn start_operation(
 }
 
 declare! {
-    cancel_operation: changes(OperationsControl, "operation cancel", OperationCancel, OperationEnded),
+    cancel_operation: changes(OperationsControl, "operation cancel", OperationCancel, OperationCancelRequested),
     [NotFound, StateConflict]
 }
 

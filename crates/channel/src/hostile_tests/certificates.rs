@@ -85,8 +85,8 @@ async fn all_connections_of_a_revoked_node_end_at_once() {
     let refused = send_request(&mut idle, Method::GET, SECRET, empty()).await;
     assert_eq!(refused, (StatusCode::FORBIDDEN, "forbidden".to_owned()));
 
-    control_plane.channel.readmit(node(1));
-    control_plane.channel.readmit(node(2));
+    control_plane.channel.recheck(node(1));
+    control_plane.channel.recheck(node(2));
     in_time("the channel stays open", revoked).await.unwrap();
     let broken = async { while artifact.frame().await.is_some_and(|frame| frame.is_ok()) {} };
     in_time("the artifact does not end", broken).await;
@@ -110,7 +110,7 @@ async fn node_revoked_while_connecting_is_refused() {
     let behavior = move |path: String, _: http::Request<hyper::body::Incoming>| {
         if path == path::HELLO && !hello_sent.swap(true, std::sync::atomic::Ordering::SeqCst) {
             rows.revoked.lock().unwrap().insert(node(1));
-            channel.readmit(node(1));
+            channel.recheck(node(1));
         }
         None
     };

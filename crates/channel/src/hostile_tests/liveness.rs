@@ -54,8 +54,8 @@ async fn reconnected_node_does_not_become_unreachable() {
 #[tokio::test]
 async fn timers_ordered_before_the_service_runs_start_with_it() {
     let (control_plane, service) = ControlPlane::not_serving_yet(UNREACHABLE_AFTER).await;
-    control_plane.channel.await_return(node(1));
-    control_plane.channel.await_return(node(2));
+    control_plane.channel.expect_reconnect(node(1));
+    control_plane.channel.expect_reconnect(node(2));
     tokio::spawn(service.run(control_plane.rows.clone(), CancellationToken::new()));
     // A node that connects at once stops its timer.
     control_plane.connected(2, honest).await;

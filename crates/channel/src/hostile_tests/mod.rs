@@ -5,6 +5,6 @@ mod connections;
 mod control_plane;
 mod fetching;
 mod liveness;
-mod readmission;
+mod recheck;
 mod reports;
 mod requests;

@@ -51,7 +51,7 @@ const APPS: &[Column<App>] = &[
     column("SLUG", |app| app.slug.clone()),
     column("NAME", |app| app.name.clone()),
     column("VERSIONS", |app| versions(app).join(", ")),
-    column("STATUS", |app| app.status.clone()),
+    column("STATUS", |app| status(app).to_owned()),
 ];
 
 const OPTIONS: &[Column<PlacementOption>] = &[
@@ -68,6 +68,10 @@ const OPTIONS: &[Column<PlacementOption>] = &[
 fn versions(app: &App) -> Vec<String> {
     let badge = |version: &String| if app.stand_ins.contains(version) { " (stand-in)" } else { "" };
     app.versions.iter().map(|version| format!("{version}{}", badge(version))).collect()
+}
+
+fn status(app: &App) -> &str {
+    if app.versions.is_empty() { "no release imported" } else { &app.status }
 }
 
 /// Returns whether `gpuaas operation start` takes the operation. The others have commands of their own.
@@ -92,9 +96,9 @@ fn described(app: &App) -> String {
         "{}   {} · {}\n{}\nVERSIONS{}\nOPERATIONS{}\nPROMISED{}\nNOT PROMISED{}",
         app.slug,
         app.name,
-        app.status,
+        status(app),
         app.summary,
-        listed(&versions(app)),
+        listed(&if app.versions.is_empty() { vec!["none".to_owned()] } else { versions(app) }),
         listed(&app.operations.iter().filter(|of| is_startable(of)).map(operation).collect::<Vec<_>>()),
         listed(&app.promises),
         listed(&app.not_promised),

@@ -47,8 +47,9 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::List => client.list_artifacts().await?.items,
         Verb::Import { app, source, sums_sha256, signature, version } => {
             let source = if source.contains("://") { source } else { folder(&source)? };
-            let read =
-                |path: PathBuf| std::fs::read_to_string(&path).map_err(|error| connection::unreadable(&path, &error));
+            let read = |path: PathBuf| {
+                std::fs::read_to_string(&path).map_err(|error| connection::unreadable("signature file", &path, &error))
+            };
             let signature = signature.map(read).transpose()?;
             client.import_artifacts(&ImportRelease { app, version, source, sums_sha256, signature }).await?.items
         }

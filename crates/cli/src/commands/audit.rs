@@ -29,16 +29,18 @@ pub(crate) enum Verb {
         /// Only records of this action, for example task.dispatch
         #[arg(long, add = ArgValueCandidates::new(completion::values(AuditAction::ALL)))]
         action: Option<String>,
-        /// Only records about this workload and its tasks; a name stands for the newest workload that has it
+        /// Only records about this workload and its tasks; of several workloads with one name, the newest
         #[arg(long, value_name = "NAME|ID", add = ArgValueCandidates::new(completion::workloads))]
         workload: Option<String>,
         /// Only records with this correlation id
         #[arg(long, value_name = "ID")]
         correlation: Option<String>,
-        /// Only records at or after this time: a duration before now such as 1h, 2026-07-01T08:00:00Z, or 2026-07-01 for its begin (UTC)
+        /// Only records at or after this time: a duration before now such as 1h, 2026-07-01T08:00:00Z, or 2026-07-01 for the start of
+        /// that day (UTC)
         #[arg(long, value_name = "DURATION|TIME", value_parser = crate::duration::parse_time)]
         since: Option<Timestamp>,
-        /// Only records before this time: a duration before now such as 1h, 2026-07-01T08:00:00Z, or 2026-07-01 for its begin (UTC)
+        /// Only records before this time: a duration before now such as 1h, 2026-07-01T08:00:00Z, or 2026-07-01 for the start of that
+        /// day (UTC)
         #[arg(long, value_name = "DURATION|TIME", value_parser = crate::duration::parse_time)]
         until: Option<Timestamp>,
         /// Only this many newest records; default: all
@@ -62,7 +64,7 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
     };
     let records = client.list_audit(&query).await?.items;
     if records.is_empty() {
-        output::hint(target.output, "no record matches; names are compared as they are, also if nothing ever had them");
+        output::hint(target.output, "no record matches; check the spelling: a name that does not exist is no error");
     }
     output::list(target.output, &records, AUDIT, |record| record.sequence.to_string())
 }

@@ -186,6 +186,6 @@ pub(crate) fn read_token(file: &Path) -> anyhow::Result<String> {
     } else {
         std::fs::File::open(file).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
     };
-    read.map_err(|error| unreadable(file, &error))?;
+    read.map_err(|error| unreadable("token file", file, &error))?;
     Ok(checked_token(&text, &file.display().to_string())?)
 }

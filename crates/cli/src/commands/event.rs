@@ -16,13 +16,13 @@ pub(crate) enum Verb {
     /// List events of the project if one is chosen, otherwise of the platform
     List {
         /// Only events after this sequence number
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, value_parser = crate::values::number::<u64>)]
         after: u64,
     },
     /// Follow events as they happen; reconnects when the connection breaks
     Watch {
         /// Start after this sequence number; default: only new events
-        #[arg(long)]
+        #[arg(long, value_parser = crate::values::number::<u64>)]
         after: Option<u64>,
     },
 }

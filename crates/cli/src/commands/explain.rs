@@ -9,12 +9,16 @@ use crate::{
     markdown,
     output::{self, NotFound},
     suggestions,
-    target::Target,
+    target::{Format, Target},
     text::Text,
 };
 
 /// Prints the page of an error code or what is known of a finding, or the list of all codes without a name. Needs no control plane.
 pub(crate) fn run(target: &Target, code: Option<&str>) -> anyhow::Result<()> {
+    if code.is_none() && !matches!(target.output, Format::Table | Format::Wide) {
+        let codes: Vec<_> = error_pages::codes().map(|code| json!({ "code": code })).collect();
+        return output::list(target.output, &codes, &[], |code| code["code"].as_str().unwrap_or_default().to_owned());
+    }
     let name = code.unwrap_or(error_pages::INDEX);
     let page = error_pages::page(name).map(str::to_owned).or_else(|| error_pages::finding(name));
     let page = page.ok_or_else(|| {

@@ -23,7 +23,7 @@ pub(crate) struct Logs {
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     since: Option<Duration>,
     /// Only this many of the last lines, at most 10000; default: 100, or no limit with --since
-    #[arg(long, value_name = "LINES")]
+    #[arg(long, value_name = "LINES", value_parser = crate::values::number::<u32>)]
     tail: Option<u32>,
     /// systemd unit of the member to read; default: its main unit
     #[arg(long)]

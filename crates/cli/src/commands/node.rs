@@ -39,7 +39,7 @@ pub(crate) enum Verb {
     List {
         #[command(flatten)]
         watch: Watch,
-        /// Only nodes in this state: registered, enrolled, active, in_maintenance, needs_reimage or retired
+        /// Only nodes in this state: registered, enrolled, active, needs_reimage or retired
         #[arg(long, add = ArgValueCandidates::new(completion::values(NodeState::ALL)))]
         state: Option<String>,
         /// Only nodes with this connectivity: never, connected, stale or unreachable
@@ -61,7 +61,7 @@ pub(crate) enum Verb {
         #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
         #[command(flatten)]
-        force: Force,
+        force: ForceEnroll,
         #[command(flatten)]
         seen: IfMatch,
     },
@@ -71,7 +71,7 @@ pub(crate) enum Verb {
         #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
         /// Number of tasks to send, one after another
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         count: u32,
     },
     /// Inspect a node's machine now and print its facts and findings
@@ -95,7 +95,7 @@ pub(crate) enum Verb {
         #[arg(add = ArgValueCandidates::new(completion::nodes))]
         node: String,
         #[command(flatten)]
-        force: Force,
+        force: ForceReset,
         #[command(flatten)]
         confirm: Confirm,
         #[command(flatten)]
@@ -133,11 +133,10 @@ pub(crate) enum Verb {
     },
 }
 
-/// Flags that override the protections of a node in use or left by a tenant.
+/// Flags that enroll a node in use again.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Force {
-    /// Accept the machine without a reimage, and cut off what runs on the node; while a project holds it, only after a decommission that
-    /// failed there; needs --reason
+pub(crate) struct ForceEnroll {
+    /// Give a node in use a new identity, also on another machine; its workload keeps running. Needs --reason
     #[arg(long, requires = "reason")]
     force: bool,
     /// Reason for --force, in one line; kept in the audit record
@@ -145,8 +144,26 @@ pub(crate) struct Force {
     reason: Option<String>,
 }
 
-impl From<Force> for EnrollNode {
-    fn from(flags: Force) -> Self {
+/// Flags that override the protections of a node in use or left by a tenant.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ForceReset {
+    /// Accept the machine as it is; what runs on it is cut off. Refused while a project holds the node, unless a decommission failed on
+    /// it. Needs --reason
+    #[arg(long, requires = "reason")]
+    force: bool,
+    /// Reason for --force, in one line; kept in the audit record
+    #[arg(long, requires = "force", value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl From<ForceEnroll> for EnrollNode {
+    fn from(flags: ForceEnroll) -> Self {
+        Self { force: flags.force, reason: flags.reason }
+    }
+}
+
+impl From<ForceReset> for EnrollNode {
+    fn from(flags: ForceReset) -> Self {
         Self { force: flags.force, reason: flags.reason }
     }
 }
@@ -156,23 +173,24 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Register { name, region, labels } => {
             let registered =
                 client.register_node(&RegisterNode { name, region, labels: parse_labels(&labels)? }).await?;
-            print_enrollment(target.output, &registered)
+            print_enrollment(target.output, &registered, "registered")
         }
         Verb::Enroll { node, force, seen } => {
-            print_enrollment(target.output, &seen.client(client).issue_enrollment(&node, &force.into()).await?)
+            let issued = seen.client(client).issue_enrollment(&node, &force.into()).await?;
+            print_enrollment(target.output, &issued, "ready to enroll")
         }
         Verb::Reset { node, force, confirm, seen } => {
             let (client, force) = (seen.client(client), EnrollNode::from(force));
             let dry = client.clone().with_dry_run();
             let loss = |of: &RegisteredNode| {
-                let lost = "Its identity ends, its agent is cut off, and the control plane deletes its facts and findings; the machine must \
+                let lost = "The control plane deletes its facts and findings and refuses its earlier identity; the machine must \
                             enroll again.";
                 Loss::new(format!("reset node {}", of.node.name), lost)
             };
             if !confirm.allows(target, dry.reset_node(&node, &force), loss, &node).await? {
                 return Ok(());
             }
-            print_enrollment(target.output, &client.reset_node(&node, &force).await?)
+            print_enrollment(target.output, &client.reset_node(&node, &force).await?, "reset")
         }
         Verb::Reimage { node, confirm, seen } => {
             let client = seen.client(client);
@@ -251,10 +269,11 @@ fn parse_labels(labels: &[String]) -> Result<BTreeMap<String, String>, ClientErr
     Ok(pairs)
 }
 
-fn print_enrollment(format: Format, registered: &RegisteredNode) -> anyhow::Result<()> {
+/// Prints the command that enrolls the node's machine; `state` says what happened to the node.
+fn print_enrollment(format: Format, registered: &RegisteredNode, state: &str) -> anyhow::Result<()> {
     if format.is_for_people() {
         let (node, command) = (&registered.node, &registered.enrollment.command);
-        eprintln!("Enrollment command of node {}. Run it once as root on its machine, within 15 minutes:\n", node.name);
+        eprintln!("Node {} is {state}. On its machine, as root, within 15 minutes, run once:\n", node.name);
         println!("{command}");
         if output::is_interactive() {
             output::copy(command);
@@ -262,7 +281,11 @@ fn print_enrollment(format: Format, registered: &RegisteredNode) -> anyhow::Resu
         }
         return Ok(());
     }
-    output::one(format, registered, |_| String::new(), &registered.node.name)
+    output::one(format, registered, |_| String::new(), &registered.node.name)?;
+    if format == Format::Name {
+        eprintln!("To print the enrollment command: gpuaas node enroll {}", registered.node.name);
+    }
+    Ok(())
 }
 
 const NODES: Listing<Node> = Listing {

@@ -64,7 +64,7 @@ pub(crate) struct StartArgs {
     /// Kind of the operation, for example upgrade; `gpuaas app show` lists those that are available
     #[arg(add = ArgValueCandidates::new(completion::startable_operations))]
     kind: String,
-    /// Parameter whose value is a text; repeatable. Parameters are stored and shown: never pass a secret
+    /// Parameter; its value is passed as a string; repeatable. Parameters are stored and shown: never pass a secret
     #[arg(long = "parameter", value_name = "NAME=VALUE", value_parser = parameter)]
     parameters: Vec<(String, String)>,
     /// File with parameters as a JSON object, or - for standard input; --parameter overrides them

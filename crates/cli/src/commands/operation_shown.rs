@@ -20,10 +20,17 @@ pub(super) fn show_end(target: &Target, detail: &OperationDetail, name: &str) ->
 /// Returns an operation with its fault and residue; with its steps if `has_steps`.
 pub(super) fn described(detail: &OperationDetail, project_flag: &str, has_steps: bool) -> Text {
     let operation = &detail.operation;
-    let mut text =
-        format!("{}   {} · {} · by {}", operation.id, titled(operation), operation.state, operation.requested_by);
+    let mut text = format!(
+        "{}   {} · workload {} · {} · by {} · {}",
+        operation.id,
+        titled(operation),
+        operation.workload_name,
+        operation.state.replace('_', " "),
+        operation.requested_by,
+        operation.created_at,
+    );
     if let Some(resumed) = &operation.resumes {
-        text.push_str(&format!(" · retries {resumed}"));
+        text.push_str(&format!(" · repeats {resumed}"));
     }
     if let Some(later) = &operation.superseded_by {
         text.push_str(&format!(" · superseded by {later}"));

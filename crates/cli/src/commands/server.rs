@@ -99,10 +99,14 @@ fn describe_verification(verified: &Verified) -> Text {
     }
     let kind = |finding: &Finding| serde_json::to_value(finding.kind).ok()?.as_str().map(str::to_owned);
     let row = |of: &Finding| vec![kind(of).unwrap_or_default(), of.place.clone(), of.detail.clone()];
-    let mut text = Text::from(format!("{read} Found {} problems:\n\n", findings.len()));
+    let mut text = Text::from(format!("{read} Found {}:\n\n", count(findings.len())));
     text.push(&table(&["KIND", "WHERE", "PROBLEM"], findings.iter().map(row)));
     text.push_str("\n\nWhat to do: docs/operating.md, \"When the store is not as it was\".");
     text
+}
+
+fn count(problems: usize) -> String {
+    if problems == 1 { "1 problem".to_owned() } else { format!("{problems} problems") }
 }
 
 /// Describes the next sealing key and the steps to take with it.
@@ -275,7 +279,7 @@ async fn serve(options: &ServerOptions, arguments: Server) -> anyhow::Result<()>
     let mut hangup = signal(SignalKind::hangup())?;
     let control_plane = gpuaas_server::start(options).await?;
     let ca_file = std::path::absolute(&control_plane.ca_file)?;
-    eprintln!("control plane   {}   {store}   ready in {} ms", control_plane.url, started.elapsed().as_millis());
+    eprintln!("control plane   {}   {store}   started in {} ms", control_plane.url, started.elapsed().as_millis());
     // A program that asked for the ready file exchanges the token itself.
     if let (Some(token_file), None) = (&control_plane.one_time_admin, &arguments.ready_file) {
         eprintln!("first admin     {}", exchange_command(options, &control_plane.url, token_file));

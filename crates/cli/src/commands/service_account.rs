@@ -65,8 +65,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let ask = CreateServiceAccountToken { ttl_seconds: ttl.map(|ttl| ttl.as_secs()) };
             let created = client.create_service_account_token(project, &name, &ask).await?;
             if target.output.is_for_people() {
-                let until = created.token.expires_at.clone().unwrap_or_default();
-                eprintln!("Token of {name} until {until} ({}). Its secret is shown only once:", created.token.id);
+                let (id, until) = (&created.token.id, created.token.expires_at.clone().unwrap_or_default());
+                eprintln!("A token of {name} ({id}) is created; it expires {until}. Its secret is shown only once:");
             }
             output::one(target.output, &created, |created| created.secret.clone(), &created.secret)
         }

@@ -47,7 +47,9 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
             let ask = CreateToken { name, role, project, ttl_seconds: ttl.map(|ttl| ttl.as_secs()) };
             let created = client.create_token(&ask).await?;
             if target.output.is_for_people() {
-                eprintln!("Token {} ({}). Its secret is shown only once:", created.token.name, created.token.id);
+                let token = &created.token;
+                let until = token.expires_at.as_ref().map(|at| format!("; it expires {at}")).unwrap_or_default();
+                eprintln!("Token {} ({}) is created{until}. Its secret is shown only once:", token.name, token.id);
             }
             output::one(target.output, &created, |created| created.secret.clone(), &created.secret)
         }

@@ -148,7 +148,7 @@ pub(crate) struct DeployArgs {
     /// Node for an agent, by node name or allocation id; repeatable
     #[arg(long = "agent", value_name = "NODE", add = ArgValueCandidates::new(completion::usable_nodes))]
     agents: Vec<String>,
-    /// Version of the app; default: the newest imported one
+    /// Version of the app; default: the version that was imported last
     #[arg(long, alias = "app-version", value_name = "VERSION")]
     version: Option<String>,
     /// Settings of the app as a JSON object; default: none
@@ -182,7 +182,8 @@ pub(crate) async fn run(client: &Client, target: &Target, verb: Verb) -> anyhow:
         Verb::Decommission { workload, confirm, seen } => {
             let client = &seen.client(client);
             let preview = client.preview_decommission(project.clone(), &workload);
-            if !confirm.allows(target, preview, |preview| shown::removal(preview, &workload), &workload).await? {
+            let loss = |preview: &Preview| shown::removal(preview, &workload, target.project.as_deref());
+            if !confirm.allows(target, preview, loss, &workload).await? {
                 return Ok(ExitCode::SUCCESS);
             }
             let started = client.decommission_workload(project, &workload).await?;

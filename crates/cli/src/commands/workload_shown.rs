@@ -64,27 +64,42 @@ pub(super) const WORKLOADS: Listing<Workload> = Listing {
     volatile: Some("waiting_for"),
 };
 
-/// Formats workloads by section, those that need attention first; empty without workloads.
+/// Formats workloads by section, those that need attention first; empty without workloads. Workloads that an operation changes without a
+/// fault have a section of their own.
 pub(super) fn sections(workloads: &[Workload]) -> Text {
-    let of = |section: &'static str| workloads.iter().filter(move |workload| workload.section == section);
+    let of = |section: &'static str| workloads.iter().filter(move |workload| shown_section(workload) == section);
     let has_projects = workloads.iter().any(|workload| workload.project_name != workloads[0].project_name);
     let mut text = Text::default();
-    for (section, title) in
-        [("needs_attention", "NEEDS ATTENTION"), ("active", "ACTIVE"), ("stopped", "STOPPED"), ("history", "HISTORY")]
-    {
+    for (section, title) in [
+        ("needs_attention", "NEEDS ATTENTION"),
+        (IN_PROGRESS, "IN PROGRESS"),
+        ("active", "ACTIVE"),
+        ("stopped", "STOPPED"),
+        ("history", "HISTORY"),
+    ] {
         if of(section).next().is_none() {
             continue;
         }
         text.push_str(if text.is_empty() { "" } else { "\n" });
         text.push_str(&format!("{title}\n"));
         let columns = match section {
-            "needs_attention" => ATTENTION,
+            "needs_attention" | IN_PROGRESS => ATTENTION,
             "active" => ACTIVE,
             _ => INACTIVE,
         };
         text.push(&section_table(columns, of(section), has_projects));
     }
     text
+}
+
+/// The section of workloads that an operation changes without a fault. The API lists them under `needs_attention`.
+const IN_PROGRESS: &str = "in_progress";
+
+fn shown_section(workload: &Workload) -> &str {
+    let is_in_progress =
+        workload.section == "needs_attention" && workload.waiting_for.is_some() && workload.fault.is_none();
+    let is_well = matches!(workload.health.as_str(), "none" | "progressing");
+    if is_in_progress && is_well { IN_PROGRESS } else { &workload.section }
 }
 
 type SectionColumns = &'static [(&'static str, fn(&Workload) -> String)];
@@ -126,7 +141,7 @@ fn section_table<'a>(
 
 fn reason(workload: &Workload) -> String {
     let why = workload.fault.as_ref().map(|fault| fault.summary.clone());
-    workload.waiting_for.clone().or(why).unwrap_or_default()
+    workload.waiting_for.as_ref().map(|waiting| format!("waiting for {waiting}")).or(why).unwrap_or_default()
 }
 
 fn members(workload: &Workload) -> String {
@@ -152,7 +167,9 @@ pub(super) fn described(detail: &WorkloadDetail, operation: Option<&OperationDet
     parts.push(if workload.usable { "usable".to_owned() } else { workload.lifecycle.clone() });
     parts.retain(|part| part != "none");
     parts.dedup();
-    parts.push(format!("{} of {} members ready", workload.members_ready, workload.members_total));
+    if workload.members_total > 0 {
+        parts.push(format!("{} of {} members ready", workload.members_ready, workload.members_total));
+    }
     parts.push(format!("{} {}", workload.app, version(workload)));
     parts.extend(workload.endpoint.clone());
     let mut words = format!("{}   {}", workload.name, parts.join(" · "));
@@ -239,7 +256,7 @@ fn planned_steps(preview: &Preview) -> Text {
 }
 
 /// Returns what a decommission would destroy.
-pub(super) fn removal(preview: &Preview, workload: &str) -> Loss {
+pub(super) fn removal(preview: &Preview, workload: &str, project: Option<&str>) -> Loss {
     let nodes: Vec<&str> = preview.members.iter().map(|member| member.node_name.as_str()).collect();
     let lost = match nodes.as_slice() {
         [] => "It has no members.".to_owned(),
@@ -247,7 +264,8 @@ pub(super) fn removal(preview: &Preview, workload: &str) -> Loss {
     };
     let mut details = Text::from(format!("It would remove{}\n", planned_members(preview)));
     details.push(&planned_steps(preview));
-    Loss { details, ..Loss::new(format!("decommission workload {workload}"), lost) }
+    let of_project = project.map(|project| format!(" of project {project}")).unwrap_or_default();
+    Loss { details, ..Loss::new(format!("decommission workload {workload}{of_project}"), lost) }
 }
 
 /// Formats the residue report of each node; empty without reports.
@@ -268,14 +286,15 @@ pub(super) fn residue(reports: &[NodeResidue]) -> String {
 /// Formats how a cluster can be reached and the delivered kubeconfigs.
 pub(super) fn access(access: &AccessAnswer) -> Text {
     let mut words = match (&access.endpoint, access.reachability.as_str()) {
-        (Some(endpoint), "node-network") => format!("{endpoint}   (address of the server's machine)"),
+        // A note names the network that it needs.
+        (Some(endpoint), "node-network") => endpoint.clone(),
         (Some(endpoint), other) => format!("{endpoint}   from the {other}"),
         (None, _) => "no endpoint yet".to_owned(),
     };
     words.extend(access.notes.iter().map(|note| format!("\n  {note}")));
     let kinds = access.kinds.iter().map(|kind| {
         let default = if kind.default { "yes" } else { "" };
-        let most = format!("{} h", kind.ttl_seconds_max / 3_600);
+        let most = lifetime(kind.ttl_seconds_max);
         vec![kind.name.clone(), default.to_owned(), most, kind.roles.join(", "), kind.note.clone()]
     });
     words.push('\n');
@@ -300,6 +319,11 @@ pub(super) fn access(access: &AccessAnswer) -> Text {
     text
 }
 
+/// Formats a longest lifetime as `--ttl` takes it: `1h` or `30d`.
+fn lifetime(seconds: u64) -> String {
+    if seconds < 86_400 { format!("{}h", seconds / 3_600) } else { format!("{}d", seconds / 86_400) }
+}
+
 /// Returns the kind of an operation with its parameters, for example `upgrade version=v1.37.1+rke2r1`.
 pub(super) fn titled(operation: &Operation) -> String {
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -308,172 +332,4 @@ pub(super) fn titled(operation: &Operation) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn workload(name: &str, section: &str, more: serde_json::Value) -> Workload {
-        let mut value = json!({
-            "id": "1", "name": name, "project": "p", "app": "rke2", "version": "v1.36.3+rke2r1", "lifecycle": "running",
-            "phase": "ready", "completed": 9, "total": 9, "health": "healthy", "recovery": "none", "section": section,
-            "members_ready": 3, "members_total": 3, "endpoint": "https://10.4.0.7:6443", "stand_in": false, "usable": true,
-            "generation": 1, "observed_generation": 1, "created_at": "2026-01-01T00:00:00.000Z",
-        });
-        let (Some(all), Some(more)) = (value.as_object_mut(), more.as_object()) else { panic!("objects") };
-        all.extend(more.clone());
-        serde_json::from_value(value).expect("a workload")
-    }
-
-    #[test]
-    fn workloads_needing_attention_come_first_with_what_they_wait_for() {
-        let deploying = json!({
-            "phase": "agent_joining", "completed": 5, "health": "progressing", "lifecycle": "deploying", "stand_in": true,
-            "waiting_for": "agent-2 to become ready in the cluster: kubelet not ready (for 31 s; next attempt in 4 s)",
-        });
-        let all = [
-            workload("infer", "active", json!({})),
-            workload("train", "needs_attention", deploying),
-            workload("old", "history", json!({ "lifecycle": "decommissioned" })),
-        ];
-        insta::assert_snapshot!(sections(&all).as_str(), @r"
-        NEEDS ATTENTION
-        NAME   APP              PHASE          PROGRESS  HEALTH       REASON
-        train  rke2 (stand-in)  agent_joining  5/9       progressing  agent-2 to become ready in the cluster: kubelet not ready (for 31 s; next attempt in 4 s)
-        ACTIVE
-        NAME   APP   VERSION         MEMBERS  HEALTH   ENDPOINT
-        infer  rke2  v1.36.3+rke2r1  3/3      healthy  https://10.4.0.7:6443
-        HISTORY
-        NAME  APP   VERSION         LIFECYCLE
-        old   rke2  v1.36.3+rke2r1  decommissioned
-        ");
-        let named = |project: &str| workload("train", "active", json!({ "project_name": project, "endpoint": null }));
-        insta::assert_snapshot!(sections(&[named("one"), named("two")]).as_str(), @r"
-        ACTIVE
-        NAME   PROJECT  APP   VERSION         MEMBERS  HEALTH   ENDPOINT
-        train  one      rke2  v1.36.3+rke2r1  3/3      healthy
-        train  two      rke2  v1.36.3+rke2r1  3/3      healthy
-        ");
-    }
-
-    #[test]
-    fn residue_is_listed_for_each_node_also_if_nothing_is_left() {
-        let report = |node: &str, items: &[&str], unchecked: &[&str]| NodeResidue {
-            member: "agent-1".to_owned(),
-            node_name: node.to_owned(),
-            items: items.iter().map(ToString::to_string).collect(),
-            unchecked: unchecked.iter().map(ToString::to_string).collect(),
-        };
-        let unlisted = ["firewall rules: nft failed"];
-        let reports = [report("gpu-1", &[], &[]), report("gpu-2", &["path /etc/cni", "link cni0"], &unlisted)];
-        insta::assert_snapshot!(residue(&reports).trim_start(), @r"
-        RESIDUE
-          gpu-1: nothing left
-          gpu-2: path /etc/cni; link cni0; not checked: firewall rules: nft failed
-        ");
-        assert_eq!(residue(&[]), "");
-    }
-
-    #[test]
-    fn decommission_names_the_nodes_that_lose_data_and_the_order_of_its_steps() {
-        let preview: Preview = serde_json::from_value(json!({
-            "kind": "decommission", "promises": [], "not_promised": [],
-            "members": [{ "name": "server-1", "allocation": "a", "node": "n", "node_name": "gpu-1" }],
-            "steps": [
-                { "key": "server-1/stop", "phase": "server_removing", "needs": [], "deadline_ms": 180_000 },
-                { "key": "server-1/uninstall", "phase": "server_removing", "needs": [], "after": ["server-1/stop"], "deadline_ms": 180_000 },
-            ],
-        }))
-        .expect("a preview");
-        let loss = removal(&preview, "train");
-        assert_eq!(loss.act, "decommission workload train");
-        assert_eq!(loss.lost, "Its cluster and all data in it are deleted from gpu-1.");
-        insta::assert_snapshot!(loss.details.as_str(), @r"
-        It would remove
-          server-1 on gpu-1
-          PHASE            STEP                DEADLINE  AFTER
-          server_removing  server-1/stop       180 s
-          server_removing  server-1/uninstall  180 s     server-1/stop
-        ");
-    }
-
-    #[test]
-    fn degraded_workload_is_shown_with_fault_evidence_and_next_action() {
-        let fault = json!({
-            "code": "rke2_token_ca_mismatch", "summary": "agent gpu-09 failed to join: its token is for another cluster",
-            "evidence_source": "journal rke2-agent", "evidence_at": "2026-01-01T14:11:05.000Z",
-            "evidence": "token CA hash does not match the Cluster CA certificate hash",
-            "next": "restarts and rejoins gpu-09 only", "command": "gpuaas workload resume train",
-        });
-        let member = |name: &str, node: &str, state: &str, health: &str| json!({ "name": name, "node": "n", "node_name": node, "state": state, "health": health });
-        let mut failed = member("agent-2", "gpu-09", "failed", "failed");
-        failed["fault"] = fault;
-        let degraded = json!({ "health": "degraded", "members_ready": 2 });
-        let detail = WorkloadDetail {
-            workload: workload("train", "needs_attention", degraded),
-            members: [member("server-1", "gpu-07", "ready", "healthy"), failed]
-                .into_iter()
-                .map(|member| serde_json::from_value(member).expect("a member"))
-                .collect(),
-            operation: None,
-        };
-        insta::assert_snapshot!(described(&detail, None, "").as_str(), @r"
-        train   degraded · usable · 2 of 3 members ready · rke2 v1.36.3+rke2r1 · https://10.4.0.7:6443
-        WHY      agent gpu-09 failed to join: its token is for another cluster (rke2_token_ca_mismatch)
-        EVIDENCE journal rke2-agent 2026-01-01T14:11:05.000Z: token CA hash does not match the Cluster CA certificate hash
-        NEXT     restarts and rejoins gpu-09 only: gpuaas workload resume train
-        NAME      NODE    STATE   HEALTH
-        server-1  gpu-07  ready   healthy
-        agent-2   gpu-09  failed  failed
-        ");
-    }
-
-    #[test]
-    fn cancelled_workload_has_no_health_is_not_usable_and_explains_itself_once() {
-        let fault = json!({
-            "code": "operation_cancelled", "summary": "the deployment was cancelled; nothing was left on its nodes",
-            "next": "remove what it left: gpuaas workload decommission train; or resume it",
-            "command": "gpuaas workload resume train",
-        });
-        let cancelled = json!({
-            "lifecycle": "cancelled", "health": "none", "usable": false, "members_ready": 0, "members_total": 1,
-            "endpoint": null, "fault": fault,
-        });
-        let member = json!({ "name": "server-1", "node": "n", "node_name": "gpu-07", "state": "failed", "health": "failed", "fault": fault });
-        let detail = WorkloadDetail {
-            workload: workload("train", "needs_attention", cancelled),
-            members: vec![serde_json::from_value(member).expect("a member")],
-            operation: None,
-        };
-        insta::assert_snapshot!(described(&detail, None, "").as_str(), @r"
-        train   cancelled · 0 of 1 members ready · rke2 v1.36.3+rke2r1
-        WHY      the deployment was cancelled; nothing was left on its nodes (operation_cancelled)
-        NEXT     remove what it left: gpuaas workload decommission train; or resume it: gpuaas workload resume train
-        NAME      NODE    STATE   HEALTH
-        server-1  gpu-07  failed  failed
-        ");
-        let next = "decommission train --project ml; or resume it: gpuaas workload resume train --project ml\n";
-        let shown = described(&detail, None, " --project ml");
-        assert!(shown.as_str().contains(next), "{}", shown.as_str());
-    }
-
-    #[test]
-    fn newest_operation_is_shown_with_its_parameters() {
-        let detail = WorkloadDetail {
-            workload: workload("train", "active", json!({ "endpoint": null })),
-            members: Vec::new(),
-            operation: None,
-        };
-        let operation = json!({
-            "operation": {
-                "id": "1", "workload": "2", "kind": "upgrade", "parameters": { "force": true, "version": "v2" },
-                "state": "running", "requested_by": "ada", "created_at": "2026-01-01T00:00:00.000Z",
-            },
-            "steps": [],
-        });
-        let operation: OperationDetail = serde_json::from_value(operation).expect("an operation");
-        let shown = described(&detail, Some(&operation), "");
-        let shown = shown.as_str();
-        assert!(shown.contains("\nOPERATION upgrade force=true version=v2 · running"), "{shown}");
-    }
-}
+mod tests;

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "gpuaas-dev")]
     pub(crate) data_dir: PathBuf,
     /// Address and port on which the API listens; further replicas use free ports of the same address
-    #[arg(long, default_value = "127.0.0.1:7443")]
+    #[arg(long, default_value = "127.0.0.1:7443", value_parser = crate::values::socket_address)]
     pub(crate) listen: SocketAddr,
     /// File with a postgres:// URL of the database; default: GPUAAS_STORE_URL, else SQLite in the data directory
     #[arg(long, env = "GPUAAS_STORE_URL_FILE", hide_env_values = true, value_name = "FILE")]
@@ -148,7 +148,7 @@ async fn serve(
     write_private(&std::path::absolute(&path)?, &serde_json::to_vec_pretty(&ready)?)
         .context("writing the ready file")?;
     eprintln!("use it          gpuaas node list --ready-file {}", path.display());
-    eprintln!("ready           in {} ms; Ctrl-C stops everything", began.elapsed().as_millis());
+    eprintln!("ready           all in {} ms; Ctrl-C stops everything", began.elapsed().as_millis());
     Err(processes.wait_first_exit().await.into())
 }
 

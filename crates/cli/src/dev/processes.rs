@@ -139,7 +139,10 @@ impl Processes {
 
 async fn await_exit(what: &str, child: &mut Child) -> ProcessExited {
     let (how, status) = match child.wait().await {
-        Ok(status) => (status.to_string(), status.code().filter(|code| *code != 0).and_then(ExitStatus::of)),
+        Ok(status) => (
+            status.to_string().replace("status: ", "status "),
+            status.code().filter(|code| *code != 0).and_then(ExitStatus::of),
+        ),
         Err(error) => (error.to_string(), None),
     };
     ProcessExited { what: what.to_owned(), how, status: status.unwrap_or(ExitStatus::Failed) }

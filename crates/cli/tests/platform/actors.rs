@@ -1,19 +1,12 @@
 //! Actors in audit records.
 
-use gpuaas_api_types::{
-    AuditEntry, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken, CreatedToken,
-};
+use gpuaas_api_types::{AuditEntry, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreatedToken};
 use gpuaas_client::{AuditQuery, Client, ClientError};
 
-use crate::world::Platform;
+use crate::world::{Platform, token_request};
 
 async fn token(platform: &Platform, name: &str, project: &str) -> CreatedToken {
-    let ask = CreateToken {
-        name: name.into(),
-        role: "project-admin".into(),
-        project: Some(project.into()),
-        ttl_seconds: None,
-    };
+    let ask = token_request(name, "project-admin", Some(project));
     platform.client().create_token(&ask).await.expect("made")
 }
 
@@ -90,7 +83,7 @@ async fn reserved_actor_names_are_refused() {
     for name in
         ["control-plane", "Control-Plane", "control_plane", "control-plane/local", "local", "operator", "node/gpu-1"]
     {
-        let ask = CreateToken { name: name.into(), role: "viewer".into(), project: None, ttl_seconds: None };
+        let ask = token_request(name, "viewer", None);
         let (code, field, detail) = problem_parts(admin.create_token(&ask).await.expect_err(name));
         assert_eq!((code.as_str(), field.as_deref()), ("field_invalid", Some("name")), "{name}");
         assert!(detail.contains(name) && detail.contains("reserved"), "{detail}");

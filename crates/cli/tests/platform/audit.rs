@@ -1,14 +1,13 @@
 //! Filters of the audit, and the roles that read it.
 
-use gpuaas_api_types::{AuditEntry, CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken};
+use gpuaas_api_types::{AuditEntry, CreateProject, CreateServiceAccount, CreateServiceAccountToken};
 use gpuaas_client::{AuditQuery, Client, ClientError};
 use serde_json::Value;
 
-use crate::world::Platform;
+use crate::world::{Platform, token_request};
 
 async fn token(platform: &Platform, name: &str, role: &str, project: Option<&str>) -> Client {
-    let ask =
-        CreateToken { name: name.into(), role: role.into(), project: project.map(str::to_owned), ttl_seconds: None };
+    let ask = token_request(name, role, project);
     platform.client_with(&platform.client().create_token(&ask).await.expect("made").secret)
 }
 

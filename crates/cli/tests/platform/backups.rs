@@ -11,7 +11,7 @@ use crate::{
     fleet::Fleet,
     forged_rows::execute_sql,
     hostile_nodes::Node,
-    world::{Platform, eventually, import_request, release},
+    world::{GPUAAS, Platform, eventually, import_request, release},
 };
 
 pub(crate) fn assert_refused(output: &Output, code: &str) {
@@ -225,4 +225,20 @@ async fn lost_and_restored(mut fleet: Fleet, onto: Option<String>) {
     let actions: Vec<&str> = audit.iter().map(|record| record.action.as_str()).collect();
     assert!(actions.contains(&"server.credentials_end"), "{actions:?}");
     assert!(actions.contains(&"server.restore") && actions.contains(&"artifact.import"), "{actions:?}");
+}
+
+#[test]
+fn directory_without_a_control_plane_is_refused_and_stays_empty() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data_dir = folder.path().join("wrong");
+    std::fs::create_dir(&data_dir).expect("created");
+    let backup = folder.path().join("b.tar");
+    let backup = backup.to_str().expect("a text");
+    for verb in [&["server", "backup", backup][..], &["server", "recover-admin"]] {
+        let mut command = std::process::Command::new(GPUAAS);
+        let output = command.args(verb).arg("--data-dir").arg(&data_dir).output().expect("gpuaas runs");
+        assert_refused(&output, "store_missing");
+    }
+    assert_eq!(std::fs::read_dir(&data_dir).expect("a folder").count(), 0, "nothing is created");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "there is no backup");
 }

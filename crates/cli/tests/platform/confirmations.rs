@@ -5,9 +5,9 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateToken};
+use gpuaas_api_types::{CreateProject, CreateServiceAccount};
 
-use crate::world::{GPUAAS, Platform};
+use crate::world::{GPUAAS, Platform, token_request};
 
 const UNUSED: &str = "0192f0c1-5f3e-7cc1-9a52-2f1f0a3b8f10";
 
@@ -62,8 +62,7 @@ async fn dry_runs_check_everything_and_change_nothing() {
     let platform = Platform::start(1);
     let client = platform.client();
     client.create_project(&CreateProject { name: "ours".to_owned() }).await.expect("made");
-    let ask =
-        CreateToken { name: "ci".to_owned(), role: "platform-operator".to_owned(), project: None, ttl_seconds: None };
+    let ask = token_request("ci", "platform-operator", None);
     let token = client.create_token(&ask).await.expect("made").token.id;
     let account = CreateServiceAccount { name: "bot".into(), role: "viewer".into(), project: Some("ours".into()) };
     client.create_service_account(&account).await.expect("made");

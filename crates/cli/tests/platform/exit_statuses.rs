@@ -36,6 +36,8 @@ fn ends(platform: &Platform, status: ExitStatus) -> Vec<(String, Option<i32>)> {
         ExitStatus::Usage => vec![
             run(&["node", "list", "--no-such-flag"], &[]),
             run(&["server", "--config", "/no/such/file"], &[]),
+            run(&["server", "--timeout", "1m", "--data-dir", &data_dir], &[]),
+            run(&["dev", "--timeout", "1m", "--data-dir", &data_dir], &[]),
             run(&["node", "list"], &[]),
             run(&["node", "list", "--ready-file", "/no/such/file"], &[]),
             with(&["node", "list", "--ca-file", "/no/such/file"]),

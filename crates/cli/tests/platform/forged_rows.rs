@@ -1,10 +1,13 @@
 //! Rows that an attacker writes into the database: the platform refuses them and reports each with an event.
 
-use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken};
+use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken};
 use gpuaas_model::Code;
 use gpuaas_trust::{TaskSigner, sha256_hex};
 
-use crate::{fleet::Fleet, world::eventually};
+use crate::{
+    fleet::Fleet,
+    world::{eventually, token_request},
+};
 
 pub(crate) async fn execute_sql(fleet: &Fleet, sql: &str) {
     let store = rusqlite::Connection::open(fleet.data_dir().join("gpuaas.db")).expect("the store");
@@ -17,7 +20,7 @@ async fn forged_token_row_is_refused_and_reported() {
     let fleet = Fleet::start(0).await;
     let admin = fleet.client();
     // The text of a genuine token, because the control plane does not look up a text that it did not issue.
-    let ask = CreateToken { name: "own".into(), role: "platform-metrics".into(), project: None, ttl_seconds: None };
+    let ask = token_request("own", "platform-metrics", None);
     let own = admin.create_token(&ask).await.expect("made").secret;
     let sql = format!(
         "delete from tokens where sha256 = '{sha}'; insert into tokens (id, sha256, project_id, service_account_id, ends_at, doc, code) \

@@ -6,10 +6,10 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use gpuaas_api_types::{CreateAllocation, CreateProject, CreateToken, RegisterNode};
+use gpuaas_api_types::{CreateAllocation, CreateProject, RegisterNode};
 use serde_json::Value;
 
-use crate::world::{GPUAAS, Platform, interruptible_gpuaas};
+use crate::world::{GPUAAS, Platform, interruptible_gpuaas, token_request};
 
 /// Returns the standard output of a command that succeeds.
 fn printed(platform: &Platform, arguments: &str) -> String {
@@ -82,8 +82,7 @@ async fn first_characters_of_an_id_find_only_visible_objects_and_names_precede_t
     assert!(words.contains("id_ambiguous") && words.contains(one) && words.contains(two), "{words}");
     assert_eq!(platform.gpuaas(&["allocation", "show", &one[..3]]).status.code(), Some(3), "too short");
 
-    let ask =
-        CreateToken { name: "member".into(), role: "viewer".into(), project: Some("two".into()), ttl_seconds: None };
+    let ask = token_request("member", "viewer", Some("two"));
     let member = platform.client_with(&admin.create_token(&ask).await.expect("made").secret);
     assert_eq!(member.get_allocation(&common).await.expect("its own is the only one it sees").id, *two);
     assert!(member.get_allocation(prefix).await.is_err(), "an allocation of another project was found");

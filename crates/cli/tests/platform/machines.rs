@@ -89,7 +89,7 @@ async fn finding_is_shown_with_its_fix_and_the_fix_removes_it() {
     let node = client.inspect_node("demo-1").await.expect("inspected");
     let finding = find_finding(&node, "inotify_low").expect("it is low");
     assert_eq!(finding.severity, "warning");
-    assert!(finding.detail.contains("inotify.max_user_instances is 128; RKE2 needs 8192"), "{finding:?}");
+    assert!(finding.detail.contains("RKE2 needs inotify.max_user_instances = 8192 (now 128)"), "{finding:?}");
     assert!(finding.evidence.as_deref().is_some_and(|seen| seen.contains("max_user_instances: 128")), "{finding:?}");
     assert_eq!(finding.command.as_deref(), Some("gpuaas node fix demo-1 inotify"));
     let shown = platform.gpuaas(&["node", "show", "demo-1"]);
@@ -132,7 +132,10 @@ async fn finding_that_blocks_a_deployment_is_shown_with_its_node_until_the_next_
     let started = client.deploy_workload(&platform.deployment("train", &[]).await).await.expect("accepted");
     let fault = platform.await_end(&started).await.operation.fault.expect("a fault");
     assert_eq!(fault.code, "rke2_preflight_blocked");
-    assert!(fault.next.starts_with("ask the operator to do on demo-1 what it reports: find the process"), "{fault:?}");
+    assert!(
+        fault.next.starts_with("ask the operator to follow this advice of the agent on demo-1: \"find the process"),
+        "{fault:?}"
+    );
     let node = client.get_node("demo-1").await.expect("a node");
     let finding = find_finding(&node, "port_taken").expect("the node shows it");
     assert_eq!((finding.workload.as_deref(), &finding.operation), (Some("train"), &Some(started.operation.id)));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateToken, RequestAccess};
+use gpuaas_api_types::{CreateProject, CreateServiceAccount, RequestAccess};
 use gpuaas_model::Role;
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     operations::{UNUSED_ID, operations},
     raw::{HttpResponse, bearer, send},
-    world::{PROJECT, Platform, WAIT_MAX},
+    world::{PROJECT, Platform, WAIT_MAX, token_request},
 };
 
 const OTHER_PROJECT: &str = "others";
@@ -31,12 +31,7 @@ async fn create_resources(platform: &Platform) -> TenantResources {
     let grant = client.deliver_kubeconfig(Some(PROJECT.into()), "train", &ask).await.expect("delivered").grant;
     let task = client.list_tasks(None, Some(operation.clone())).await.expect("listed").items.remove(0).id;
     let node = client.get_node("demo-1").await.expect("a node").id;
-    let token = CreateToken {
-        name: "theirs".to_owned(),
-        role: "viewer".to_owned(),
-        project: Some(PROJECT.to_owned()),
-        ttl_seconds: Some(3_600),
-    };
+    let token = token_request("theirs", "viewer", Some(PROJECT));
     let token = client.create_token(&token).await.expect("made").token.id;
     let account = CreateServiceAccount {
         name: "robot-of-research-0000-7000-8000-001".into(),
@@ -79,19 +74,16 @@ impl TenantResources {
 /// Returns status, headers and body of an answer without `date`, with the id and the correlation id replaced.
 fn plain(answer: &HttpResponse, id: &str) -> (u16, Vec<(String, String)>, String) {
     let correlation = answer.headers["correlation-id"].to_str().expect("a text").to_owned();
-    let without = |text: &str| text.replace(&correlation, "CORRELATION").replace(id, "ID");
+    let without = |text: &str| {
+        text.replace(&correlation, "CORRELATION").replace(id, "ID").replace(&id.to_uppercase(), "ID IN UPPER CASE")
+    };
     let headers = answer.headers.iter().filter(|(name, _)| *name != "date");
     let headers = headers.map(|(name, value)| (name.to_string(), without(value.to_str().expect("a text")))).collect();
     (answer.status, headers, without(&answer.body.to_string()))
 }
 
 async fn token(platform: &Platform, role: Role) -> String {
-    let ask = CreateToken {
-        name: format!("another {role}"),
-        role: role.to_string(),
-        project: Some(OTHER_PROJECT.to_owned()),
-        ttl_seconds: Some(3_600),
-    };
+    let ask = token_request(&format!("another {role}"), role.as_str(), Some(OTHER_PROJECT));
     format!("Bearer {}", platform.client().create_token(&ask).await.expect("made").secret)
 }
 
@@ -121,6 +113,10 @@ async fn resources_of_another_project_look_absent() {
             let real = ask(method, &path(id), &body(id)).await;
             let none = ask(method, &path(UNUSED_ID), &body(UNUSED_ID)).await;
             assert_eq!(plain(&real, id), plain(&none, UNUSED_ID), "{what} as {role}");
+            let [upper, unused] = [id, UNUSED_ID].map(str::to_uppercase);
+            let (spelled, none) =
+                (ask(method, &path(&upper), &body(&upper)).await, ask(method, &path(&unused), &body(&unused)).await);
+            assert_eq!(plain(&spelled, id), plain(&none, UNUSED_ID), "{what} as {role}, in upper case");
             real
         };
         for operation in operations() {

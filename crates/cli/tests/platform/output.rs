@@ -57,7 +57,7 @@ async fn contradictory_input_is_refused_and_empty_variables_count_as_unset() {
     let role = ["token", "create", "ada", "--role", "platform-admin"];
     let refused = run(&[&role[..], &["--project", "ml"]].concat(), &[]);
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
-    assert!(text(&refused.stderr).contains("field: project"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("argument: --project"), "{}", text(&refused.stderr));
     let exported = run(&role, &[("GPUAAS_PROJECT", "ml")]);
     assert!(exported.status.success(), "{}", text(&exported.stderr));
     let reversed = run(&["audit", "list", "--since", "1m", "--until", "5m"], &[]);

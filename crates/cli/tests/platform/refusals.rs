@@ -1,12 +1,12 @@
 //! Audit records of refused changes.
 
-use gpuaas_api_types::{AuditEntry, CreateProject, CreateToken};
+use gpuaas_api_types::{AuditEntry, CreateProject};
 use gpuaas_client::AuditQuery;
 use http::Method;
 
 use crate::{
     raw::send,
-    world::{Platform, eventually},
+    world::{Platform, eventually, token_request},
 };
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -15,8 +15,7 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 async fn started() -> (Platform, String) {
     let platform = tokio::task::block_in_place(|| Platform::start(0));
     platform.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");
-    let ask =
-        CreateToken { name: "viewer".into(), role: "viewer".into(), project: Some("ours".into()), ttl_seconds: None };
+    let ask = token_request("viewer", "viewer", Some("ours"));
     let bearer = format!("Bearer {}", platform.client().create_token(&ask).await.expect("made").secret);
     (platform, bearer)
 }
@@ -51,6 +50,7 @@ async fn refusal_names_what_was_attempted_and_a_refused_read_of_a_journal_is_rec
         .map(|record| (record.action.as_str(), record.target.as_str()))
         .collect();
     assert_eq!(refused, [("project.create", "project/ours"), ("logs.read", "workload/train")]);
+    assert!(records.iter().any(|record| record.metadata["code"] == "name_taken"), "{records:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,9 @@
 //! Nodes are retired and deleted, empty projects are deleted, and their history stays.
 
-use gpuaas_api_types::{CreateAllocation, CreateProject, CreateServiceAccount, CreateToken, RegisterNode};
+use gpuaas_api_types::{CreateAllocation, CreateProject, CreateServiceAccount, RegisterNode};
 use gpuaas_client::{AuditQuery, Client, ClientError};
 
-use crate::world::{Platform, eventually};
+use crate::world::{Platform, eventually, token_request};
 
 /// Returns code, detail and next action of a refusal.
 fn parts(error: ClientError) -> (String, String, String) {
@@ -98,8 +98,7 @@ async fn project_is_deleted_when_it_is_empty_and_its_audit_stays() {
     let platform = Platform::start(0);
     let client = platform.client();
     let project = client.create_project(&CreateProject { name: "ml".into() }).await.expect("made");
-    let ask =
-        CreateToken { name: "ann".into(), role: "project-admin".into(), project: Some("ml".into()), ttl_seconds: None };
+    let ask = token_request("ann", "project-admin", Some("ml"));
     let token = client.create_token(&ask).await.expect("made");
     let admin = platform.client_with(&token.secret);
     let ask = CreateServiceAccount { name: "ci".into(), role: "auditor".into(), project: None };
@@ -120,8 +119,7 @@ async fn project_is_deleted_when_it_is_empty_and_its_audit_stays() {
 
     assert!(client.list_projects().await.expect("a list").items.iter().all(|one| one.name != "ml"));
     for key in ["ml", project.id.as_str()] {
-        let ask =
-            CreateToken { name: "bob".into(), role: "viewer".into(), project: Some(key.into()), ttl_seconds: None };
+        let ask = token_request("bob", "viewer", Some(key));
         assert_eq!(parts(client.create_token(&ask).await.expect_err("deleted")).0, "not_found", "{key}");
     }
     let tokens = client.list_tokens(None).await.expect("tokens of the deleted project, too").items;

@@ -1,14 +1,14 @@
 //! Two control planes on one PostgreSQL: each reaches nodes whose channel the other holds, and each goes on when the other dies.
 
 use futures::StreamExt;
-use gpuaas_api_types::{CreateToken, RegisterNode};
+use gpuaas_api_types::RegisterNode;
 use gpuaas_client::{Client, LogOptions};
 use gpuaas_postgres_server::Server;
 
 use crate::{
     fleet::Fleet,
     restarts::{assert_succeeds, prepare_deployment, until_running},
-    world::{CLUSTERS, eventually},
+    world::{CLUSTERS, eventually, token_request},
 };
 
 /// The first replica holds the nodes' channels, the second drives the operation.
@@ -80,7 +80,7 @@ async fn equal_requests_under_one_key_at_two_replicas_are_done_once() {
     let server = tokio::task::block_in_place(|| Server::start(&[], &[]));
     let fleet = Fleet::start_on(0, 2, Some(server.fresh_database().await)).await;
     let clients = [0, 1].map(|number| fleet.client_of(number).with_idempotency_key("k-1"));
-    let ask = CreateToken { name: "robot".into(), role: "platform-admin".into(), project: None, ttl_seconds: Some(60) };
+    let ask = token_request("robot", "platform-admin", None);
     let (one, other) = tokio::join!(clients[0].create_token(&ask), clients[1].create_token(&ask));
     let made: Vec<_> = [one, other].into_iter().flatten().map(|made| made.token.id).collect();
     assert!(made.windows(2).all(|pair| pair[0] == pair[1]) && !made.is_empty(), "{made:?}");

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     operations::{Operation, operations},
     raw::{HttpResponse, send},
-    world::Platform,
+    world::{Platform, token_request},
 };
 
 /// A caller of the API.
@@ -129,12 +129,7 @@ async fn project_admin_creates_tokens_only_of_its_own_project_and_roles() {
     let admin = everybody.iter().find(|who| who.name == "project-admin of ours").expect("one");
     let client =
         platform.client_with(admin.bearer.as_deref().and_then(|text| text.strip_prefix("Bearer ")).expect("one"));
-    let make = |role: &str, project: Option<&str>| CreateToken {
-        name: "robot".to_owned(),
-        role: role.to_owned(),
-        project: project.map(str::to_owned),
-        ttl_seconds: Some(60),
-    };
+    let make = |role: &str, project: Option<&str>| token_request("robot", role, project);
     let made = client.create_token(&make("project-member", None)).await.expect("in the caller's own project");
     for (role, project, expected) in [
         ("platform-admin", None, ("forbidden", Some("role"))),

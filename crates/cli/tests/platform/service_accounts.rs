@@ -1,9 +1,9 @@
 //! Service accounts of a project and their tokens.
 
-use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken, CreateToken};
+use gpuaas_api_types::{CreateProject, CreateServiceAccount, CreateServiceAccountToken};
 use gpuaas_client::{AuditQuery, Client, ClientError};
 
-use crate::world::Platform;
+use crate::world::{Platform, token_request};
 
 fn code(error: ClientError) -> (String, Option<String>) {
     match error {
@@ -25,12 +25,7 @@ fn account(name: &str, role: &str) -> CreateServiceAccount {
 }
 
 async fn person(platform: &Platform, project: &str, role: &str) -> Client {
-    let ask = CreateToken {
-        name: format!("{role}-{project}"),
-        role: role.into(),
-        project: Some(project.into()),
-        ttl_seconds: None,
-    };
+    let ask = token_request(&format!("{role}-{project}"), role, Some(project));
     let created = platform.client().create_token(&ask).await.expect("made");
     assert!(created.token.expires_at.is_some(), "the token has no expiry");
     platform.client_with(&created.secret)
@@ -79,7 +74,7 @@ async fn service_account_cannot_create_credentials() {
     admin.create_service_account(&account("ci", "project-admin")).await.expect("made");
     let made = admin.create_service_account_token(None, "ci", &CreateServiceAccountToken::default()).await;
     let program = platform.client_with(&made.expect("made").secret);
-    let ask = CreateToken { name: "t".into(), role: "viewer".into(), project: None, ttl_seconds: None };
+    let ask = token_request("t", "viewer", None);
     assert_eq!(program.create_token(&ask).await.map_err(code).expect_err("no"), refused("forbidden"));
     let another = program.create_service_account(&account("cd", "viewer")).await.map_err(code);
     assert_eq!(another.expect_err("no"), refused("forbidden"));
@@ -107,7 +102,6 @@ async fn invalid_service_account_is_refused_with_its_field() {
     }
     let hour = admin.create_service_account_token(None, "ci", &CreateServiceAccountToken::default()).await;
     assert!(hour.expect("made").token.expires_at.is_some());
-    let ask =
-        CreateToken { name: "service-account/ci".into(), role: "viewer".into(), project: None, ttl_seconds: None };
+    let ask = token_request("service-account/ci", "viewer", None);
     assert_eq!(admin.create_token(&ask).await.map_err(code).expect_err("reserved"), about("field_invalid", "name"));
 }

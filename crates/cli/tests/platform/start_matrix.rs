@@ -58,6 +58,16 @@ const NOTHING: Found = "nothing";
 /// The states to test for one file.
 type States = &'static [(State, Found, Expected)];
 
+/// A file that a start creates anew or does without, in whatever state it is.
+const REPLACEABLE: States = &[
+    (Missing, NOTHING, Serves),
+    (Empty, NOTHING, Serves),
+    (Cut, NOTHING, Serves),
+    (Flipped, NOTHING, Serves),
+    (Older, NOTHING, Serves),
+    (Swapped, NOTHING, Serves),
+];
+
 /// The whole table: for each file and state, the findings of `verify` and the outcome of a start.
 const CELLS: &[(&str, States)] = &[
     (
@@ -119,39 +129,9 @@ const CELLS: &[(&str, States)] = &[
             (Swapped, NOTHING, Serves),
         ],
     ),
-    (
-        "replica.id",
-        &[
-            (Missing, NOTHING, Serves),
-            (Empty, NOTHING, Serves),
-            (Cut, NOTHING, Serves),
-            (Flipped, NOTHING, Serves),
-            (Older, NOTHING, Serves),
-            (Swapped, NOTHING, Serves),
-        ],
-    ),
-    (
-        "ca.pem",
-        &[
-            (Missing, NOTHING, Serves),
-            (Empty, NOTHING, Serves),
-            (Cut, NOTHING, Serves),
-            (Flipped, NOTHING, Serves),
-            (Older, NOTHING, Serves),
-            (Swapped, NOTHING, Serves),
-        ],
-    ),
-    (
-        "admin.token",
-        &[
-            (Missing, NOTHING, Serves),
-            (Empty, NOTHING, Serves),
-            (Cut, NOTHING, Serves),
-            (Flipped, NOTHING, Serves),
-            (Older, NOTHING, Serves),
-            (Swapped, NOTHING, Serves),
-        ],
-    ),
+    ("replica.id", REPLACEABLE),
+    ("ca.pem", REPLACEABLE),
+    ("admin.token", REPLACEABLE),
     // Digests are compared by `verify` and when an artifact is laid out; a start compares lengths only.
     (
         "artifacts/*",

@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use gpuaas_api_types::{CreateProject, CreateToken};
+use gpuaas_api_types::CreateProject;
 use gpuaas_client::AuditQuery;
 
-use crate::{fleet::Fleet, raw, world::eventually};
+use crate::{
+    fleet::Fleet,
+    raw,
+    world::{eventually, token_request},
+};
 
 /// Requests at once: more than the audit records one by one.
 const SENT: u64 = 100;
@@ -33,8 +37,7 @@ async fn request_in_progress_is_answered_before_shutdown() {
 async fn pending_refusals_are_recorded_at_shutdown() {
     let mut fleet = Fleet::start(0).await;
     fleet.client().create_project(&CreateProject { name: "ours".into() }).await.expect("made");
-    let ask =
-        CreateToken { name: "viewer".into(), role: "viewer".into(), project: Some("ours".into()), ttl_seconds: None };
+    let ask = token_request("viewer", "viewer", Some("ours"));
     let secret = fleet.client().create_token(&ask).await.expect("made").secret;
     let viewer = fleet.client_with(0, &secret);
     let theirs = CreateProject { name: "theirs".into() };

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, io::Read, os::unix::fs::PermissionsExt};
 
 use flate2::read::GzDecoder;
-use gpuaas_api_types::{CreateAllocation, CreateProject, CreateToken, RegisterNode};
+use gpuaas_api_types::{CreateAllocation, CreateProject, RegisterNode};
 
-use crate::world::{GPUAAS, Platform};
+use crate::world::{GPUAAS, Platform, token_request};
 
 fn unpacked(file: &std::path::Path) -> BTreeMap<String, String> {
     let bytes = std::fs::File::open(file).expect("a bundle");
@@ -65,8 +65,7 @@ async fn bundle_of_a_restricted_role_lists_what_is_missing() {
     let platform = Platform::start(0);
     let admin = platform.client();
     admin.create_project(&CreateProject { name: "ours".into() }).await.expect("made");
-    let ask =
-        CreateToken { name: "viewer".into(), role: "viewer".into(), project: Some("ours".into()), ttl_seconds: None };
+    let ask = token_request("viewer", "viewer", Some("ours"));
     let token = admin.create_token(&ask).await.expect("made").secret;
     let file = platform.file("bundle.tar.gz");
     let mut bundle = std::process::Command::new(GPUAAS);
@@ -86,12 +85,7 @@ async fn bundle_reads_all_pages_of_a_list() {
     let admin = platform.client();
     // One more than a page of events holds.
     for number in 0..201 {
-        let ask = CreateToken {
-            name: format!("token-{number:03}"),
-            role: "platform-operator".into(),
-            project: None,
-            ttl_seconds: Some(600),
-        };
+        let ask = token_request(&format!("token-{number:03}"), "platform-operator", None);
         admin.create_token(&ask).await.expect("made");
     }
     let file = platform.file("bundle.tar.gz");

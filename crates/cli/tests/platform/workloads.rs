@@ -63,7 +63,7 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let refused = platform.gpuaas(&["workload", "show", "train"]);
     let printed = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{printed}");
-    assert!(printed.contains("a workload train is in the project research"), "{printed}");
+    assert!(printed.contains("train is the name of a workload in project research"), "{printed}");
     assert!(printed.contains("--project research"), "{printed}");
     assert_eq!(platform.gpuaas(&["workload", "show", "nothing"]).status.code(), Some(3));
     let detail = tenant.get_workload(project(), "train").await.expect("a workload");
@@ -113,6 +113,10 @@ async fn a_cluster_is_placed_deployed_grown_read_and_removed() {
     let lines: Vec<_> =
         tenant.read_logs(project(), "train", "server-1", &ask).await.expect("a journal").collect().await;
     assert_eq!(lines.len(), 5, "{lines:?}");
+    let ask = LogOptions { tail: Some(2), since_seconds: Some(3_600), ..LogOptions::default() };
+    let of_an_hour: Vec<_> =
+        tenant.read_logs(project(), "train", "server-1", &ask).await.expect("a journal").collect().await;
+    assert_eq!(of_an_hour.len(), 2, "the last lines of that hour: {of_an_hour:?}");
     assert_eq!(tenant.resume_workload(project(), "train").await.expect_err("nothing to resume").exit() as u8, 5);
     assert_eq!(tenant.cancel_operation(&started.operation.id).await.expect_err("it has ended").exit() as u8, 5);
 

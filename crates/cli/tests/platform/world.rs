@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpuaas_api_types::{AddMembers, CreateAllocation, CreateProject, Deploy, ImportRelease, OperationDetail, Started};
+use gpuaas_api_types::{
+    AddMembers, CreateAllocation, CreateProject, CreateToken, Deploy, ImportRelease, OperationDetail, Started,
+};
 use gpuaas_client::Client;
 pub(crate) use gpuaas_test_support::eventually;
 use serde_json::{Value, json};
@@ -293,6 +295,12 @@ pub(crate) fn release() -> &'static Path {
         assert!(output.status.success(), "the stand-in's release does not build");
         String::from_utf8(output.stdout).expect("a path").trim().into()
     })
+}
+
+/// Returns a request for a token with the default lifetime.
+pub(crate) fn token_request(name: &str, role: &str, project: Option<&str>) -> CreateToken {
+    let project = project.map(str::to_owned);
+    CreateToken { name: name.to_owned(), role: role.to_owned(), project, ttl_seconds: None }
 }
 
 /// Returns a request that imports the release in that folder, with the SHA-256 of its checksum file.

@@ -72,7 +72,7 @@ const KINDS: [AccessKind; 2] = [
         ttl_seconds: DIRECT_TTL_SECONDS,
         ttl_seconds_max: DIRECT_SECONDS_MAX,
         roles: &["cluster-admin", VIEW],
-        note: "a ServiceAccount's token for the node's own address; revoked by deleting the ServiceAccount",
+        note: "a token of a ServiceAccount; revoke it: gpuaas workload revoke-access GRANT",
     },
     AccessKind {
         name: BREAK_GLASS,
@@ -118,13 +118,14 @@ pub async fn describe(engine: &Engine, caller: &Caller, id: WorkloadId) -> Resul
     let workload = reader.workload(id).await?;
     caller.require_visible(workload.project, "workload", id)?;
     let grants = reader.access_grants(id).await?;
+    let endpoint = workload.endpoint(Endpoint::API).map(str::to_owned);
+    let needs_route = "the address is that of the server's node: your computer needs a route to it";
+    let mut notes: Vec<String> = endpoint.iter().map(|_| needs_route.to_owned()).collect();
+    notes.push("no storage class is installed, and there is no stable external endpoint".to_owned());
     Ok(AccessDescription {
-        endpoint: workload.endpoint(Endpoint::API).map(str::to_owned),
+        endpoint,
         reachability: "node-network",
-        notes: vec![
-            "the endpoint is the server node's own address: your machine needs a route to it".to_owned(),
-            "no storage class is installed, and there is no stable external endpoint".to_owned(),
-        ],
+        notes,
         kinds: KINDS.to_vec(),
         grants: grants.into_iter().filter(|grant| grant.revoked_at.is_none()).collect(),
     })
@@ -229,8 +230,7 @@ fn validate(ask: &DeliveryRequest, most: &str) -> Result<(&'static AccessKind, S
     }
     let ttl_seconds = ask.ttl_seconds.unwrap_or(kind.ttl_seconds);
     if !(TTL_SECONDS_MIN..=kind.ttl_seconds_max).contains(&ttl_seconds) {
-        let (least, most) = (TTL_SECONDS_MIN, kind.ttl_seconds_max);
-        let range = format!("{} to {} ({least} to {most} s)", time(least), time(most));
+        let range = format!("{} to {}", time(TTL_SECONDS_MIN), time(kind.ttl_seconds_max));
         return Err(CommandError::new(Code::FieldInvalid, format!("{} access must be valid for {range}", kind.name))
             .about("ttl_seconds"));
     }

@@ -36,6 +36,11 @@ pub async fn create(
             .about("node")
             .then("choose a node that is active"));
     }
+    if let Some(held) = tx.open_allocation_of(node.id).await? {
+        let holder = tx.project(held.project).await?.name;
+        let detail = format!("project {holder} already holds {}", node.name);
+        return Err(CommandError::new(Code::NodeUnavailable, detail).about("node").then("choose another node"));
+    }
     check_takes_tasks(&node.name, node.agent_problem.as_ref())?;
     let allocation = AllocationRecord {
         id: AllocationId::generate(&*ports.clock, &*ports.entropy),

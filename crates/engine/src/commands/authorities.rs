@@ -27,7 +27,7 @@ const NAMES_AUDITED_MAX: usize = 1_000;
 pub struct AuthorityView {
     /// The authority.
     pub authority: AuthorityRecord,
-    /// Description of what the next state waits for; `None` if no state follows automatically.
+    /// Description of what the next state waits for; `None` if it waits for nothing, or no state follows automatically.
     pub waiting_for: Option<String>,
 }
 
@@ -39,12 +39,12 @@ pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<AuthorityView>
     let mut views = Vec::new();
     for authority in &authorities {
         let what = match authority.state {
-            KeyState::Staged => Some("nodes to accept it"),
+            KeyState::Staged => Some("nodes to accept the new authority"),
             KeyState::Grace => Some("nodes to renew their certificates"),
             KeyState::Active | KeyState::Retired | KeyState::Revoked => None,
         };
         let waiting_for = match what {
-            Some(what) => Some(waiting_for(what, &blocking_nodes(&mut reader, authority, &authorities, now).await?)),
+            Some(what) => waiting_for(what, &blocking_nodes(&mut reader, authority, &authorities, now).await?),
             None => None,
         };
         views.push(AuthorityView { authority: authority.clone(), waiting_for });
@@ -52,13 +52,14 @@ pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<AuthorityView>
     Ok(views)
 }
 
-fn waiting_for(what: &str, blocking: &BlockingNodes) -> String {
+fn waiting_for(what: &str, blocking: &BlockingNodes) -> Option<String> {
     let names = |nodes: &[NodeRecord]| join_names(&nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>());
     let strings = || format!("enrollment strings to be used or to expire: {}", names(&blocking.enrolling));
     match (blocking.nodes.is_empty(), blocking.enrolling.is_empty()) {
-        (true, false) => strings(),
-        (false, false) => format!("{what}: {}; {}", names(&blocking.nodes), strings()),
-        (_, true) => format!("{what}: {}", names(&blocking.nodes)),
+        (true, true) => None,
+        (true, false) => Some(strings()),
+        (false, true) => Some(format!("{what}: {}", names(&blocking.nodes))),
+        (false, false) => Some(format!("{what}: {}; {}", names(&blocking.nodes), strings())),
     }
 }
 

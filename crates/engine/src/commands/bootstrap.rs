@@ -7,9 +7,7 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{
-    ActorType, AuditAction, AuditResult, Code, CorrelationId, EventKind, OwnActor, Principal, Role, Timestamp, TokenId,
-};
+use gpuaas_model::{AuditAction, Code, CorrelationId, EventKind, OwnActor, Principal, Role, Timestamp, TokenId};
 use gpuaas_store::{NewAudit, StoreError, TokenRecord, Tx};
 use gpuaas_trust::SecretText;
 use serde_json::{Value, json};
@@ -70,20 +68,7 @@ pub async fn insert(
     tx.insert_token(token).await?;
     let data = json!({ "name": token.name, "role": token.role });
     platform_event(tx, EventKind::TokenCreated, "token", token.id.to_string(), None, data).await?;
-    tx.append_audit(&NewAudit {
-        actor: actor.to_string(),
-        actor_type: ActorType::ControlPlane,
-        by: None,
-        action,
-        target: format!("token/{}", token.id),
-        project: None,
-        workload: None,
-        result: AuditResult::Accepted,
-        correlation: None,
-        metadata,
-    })
-    .await?;
-    Ok(())
+    tx.append_audit(&NewAudit::of_own(actor, action, format!("token/{}", token.id), metadata)).await
 }
 
 /// Exchanges the caller's one-time token for a platform admin's token. The text of the new token is returned only here.

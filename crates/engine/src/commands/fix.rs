@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpuaas_model::{AuditAction, Check, Code, CorrelationId, EventKind, FixKind, NodeId, Permission};
+use gpuaas_model::{AuditAction, Check, Code, CorrelationId, EventKind, FixKind, Name, NodeId, Permission};
 use gpuaas_store::NodeRecord;
 use gpuaas_wire::task::{Fix, Fixed, TaskSpec};
 use serde_json::json;
@@ -34,9 +34,9 @@ pub struct FixResult {
 /// Applies a fix, named by its kind or by the finding that it resolves.
 pub async fn fix(engine: &Arc<Engine>, caller: &Caller, id: NodeId, finding: &str) -> Result<FixResult, CommandError> {
     caller.require(Permission::NodesWrite)?;
-    let kind = kind_of(finding)?;
     let mut tx = engine.store().begin().await?;
     let node = tx.node(id).await?;
+    let kind = kind_of(&node.name, finding)?;
     node_task::check_reachable(&node)?;
     let access = ownership::for_operator(&mut tx, caller, id).await?;
     if !node.support.iter().any(|known| known.task == Fix::TYPE.as_str()) {
@@ -89,8 +89,8 @@ impl Engine {
     }
 }
 
-/// Returns the fix of the given name, or the fix for the finding of that name.
-fn kind_of(text: &str) -> Result<FixKind, CommandError> {
+/// Returns the fix of the given name, or the fix for the finding of that name; `node` is for the error.
+fn kind_of(node: &Name, text: &str) -> Result<FixKind, CommandError> {
     let of_finding = text.parse::<Check>();
     match (text.parse::<FixKind>(), &of_finding) {
         (Ok(kind), _) => return Ok(kind),
@@ -104,8 +104,8 @@ fn kind_of(text: &str) -> Result<FixKind, CommandError> {
     let all: Vec<&str> = FixKind::ALL.iter().map(|kind| kind.as_str()).collect();
     let (detail, next) = match of_finding {
         Ok(check) => (
-            format!("{check} has no fix that is safe to send to a node"),
-            "apply the finding's advice on the machine".to_owned(),
+            format!("there is no fix for {check}"),
+            format!("follow the finding's advice on the machine, then run: gpuaas node inspect {node}"),
         ),
         Err(_) => (format!("there is no fix {text:?}"), format!("use one of {}", all.join(", "))),
     };
@@ -125,12 +125,13 @@ mod tests {
 
     #[test]
     fn a_fix_is_named_by_itself_or_by_its_finding() {
-        assert_eq!(kind_of("inotify"), Ok(FixKind::Inotify));
-        assert_eq!(kind_of("inotify_low"), Ok(FixKind::Inotify));
+        let node = "gpu-7".parse().expect("a name");
+        assert_eq!(kind_of(&node, "inotify"), Ok(FixKind::Inotify));
+        assert_eq!(kind_of(&node, "inotify_low"), Ok(FixKind::Inotify));
         for (odd, next) in
             [("firewall_active", "on the machine"), ("rm -rf /", "inotify, forwarding, modules"), ("", "one of")]
         {
-            let refused = kind_of(odd).unwrap_err();
+            let refused = kind_of(&node, odd).unwrap_err();
             assert_eq!(refused.code(), Code::FixUnknown, "{odd}");
             assert!(refused.next().is_some_and(|text| text.contains(next)), "{odd}: {refused:?}");
         }

@@ -20,7 +20,7 @@ const NODES_NAMED: usize = 5;
 pub struct SigningKeyView {
     /// The key.
     pub key: SigningKeyRecord,
-    /// Description of what the next state waits for; `None` if no state follows automatically.
+    /// Description of what the next state waits for; `None` if it waits for nothing, or no state follows automatically.
     pub waiting_for: Option<String>,
 }
 
@@ -36,11 +36,12 @@ pub async fn list(engine: &Engine, caller: &Caller) -> Result<Vec<SigningKeyView
                 for session in sessions_behind(&mut reader, key.version).await? {
                     names.push(reader.node(session.node).await?.name.to_string());
                 }
-                Some(format!("nodes to accept it: {}", join_names(&names)))
+                (!names.is_empty()).then(|| format!("nodes to accept the new key: {}", join_names(&names)))
             }
-            KeyState::Grace => {
-                Some(format!("tasks signed with it to end: {}", reader.open_tasks_signed_by(&key.key_id).await?))
-            }
+            KeyState::Grace => match reader.open_tasks_signed_by(&key.key_id).await? {
+                0 => None,
+                open => Some(format!("unfinished tasks of the old key: {open}")),
+            },
             KeyState::Active | KeyState::Retired | KeyState::Revoked => None,
         };
         views.push(SigningKeyView { key, waiting_for });

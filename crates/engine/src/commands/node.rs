@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use gpuaas_model::{
-    ActorType, AuditAction, AuditResult, Code, Connectivity, CorrelationId, EnrolledNode, EventKind, Line, Name,
-    NodeEvent, NodeId, NodeState, OwnActor, Permission, Timestamp,
+    AuditAction, Code, Connectivity, CorrelationId, EnrolledNode, EventKind, Line, Name, NodeEvent, NodeId, NodeState,
+    Permission, Timestamp,
 };
 use gpuaas_store::{EnrollmentRefusal, NewAudit, NodeKeyRecord, NodeRecord, Reader, SessionRecord, StoreError, Tx};
 use gpuaas_trust::{NodeIdentity, SecretText, sha256_hex};
@@ -20,7 +20,7 @@ use super::{
     agent_problem, audit, clock,
     enrollment::{TOKEN_PREFIX, issue},
     history, machine,
-    node_in_use::check_not_in_use,
+    node_in_use::{check_not_allocated, check_not_in_use},
     reimage,
 };
 use crate::{
@@ -90,7 +90,7 @@ pub async fn register(
 /// Checks the region and labels that operators set: lists and pages show them, so they are short names and single lines.
 fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), CommandError> {
     let refuse = |field: String, detail: String| {
-        Err(CommandError::new(Code::FieldInvalid, detail).about(field).then("shorten it, or leave it out"))
+        Err(CommandError::new(Code::FieldInvalid, detail).about(field).then("correct it, or leave it out"))
     };
     let is_valid_name = |text: &str, more: &[u8]| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || more.contains(&byte);
@@ -102,7 +102,7 @@ fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), 
         return refuse(
             "region".to_owned(),
             format!(
-                "a region has at most {NAME_BYTES_MAX} letters, digits and . _ -, with a letter or digit at both ends"
+                "a region has 1 to {NAME_BYTES_MAX} letters, digits and . _ -, with a letter or digit at both ends"
             ),
         );
     }
@@ -112,7 +112,7 @@ fn check(region: Option<&str>, labels: &BTreeMap<String, String>) -> Result<(), 
     for (name, value) in labels {
         if !is_valid_name(name, b"._-/") {
             let detail = format!(
-                "a label's name has at most {NAME_BYTES_MAX} letters, digits and . _ - /, with a letter or digit at both ends"
+                "a label's name has 1 to {NAME_BYTES_MAX} letters, digits and . _ - /, with a letter or digit at both ends"
             );
             return refuse("labels".to_owned(), detail);
         }
@@ -147,8 +147,8 @@ fn check_can_enroll(node: &NodeRecord, is_forced: bool) -> Result<(), CommandErr
     let NodeRecord { name, state, .. } = node;
     let next = match state {
         NodeState::Registered | NodeState::Enrolled => return Ok(()),
-        NodeState::Active | NodeState::InMaintenance if enrolls_in_place(node, is_forced) => return Ok(()),
-        NodeState::Active | NodeState::InMaintenance => {
+        NodeState::Active if enrolls_in_place(node, is_forced) => return Ok(()),
+        NodeState::Active => {
             format!("if its machine has lost its identity: gpuaas node enroll {name} --force --reason TEXT")
         }
         NodeState::NeedsReimage => format!("reset it first, after its machine was reimaged: gpuaas node reset {name}"),
@@ -198,8 +198,7 @@ pub async fn redeem(
     let terms = tx.redeem_enrollment(&sha256, ask.node, now).await?;
     let mut node = tx.node(ask.node).await?;
     let machine = (bounded(&ask.machine_id), ask.reimage.as_ref());
-    let is_in_use = matches!(node.state, NodeState::Active | NodeState::InMaintenance);
-    let is_in_place = is_in_use && enrolls_in_place(&node, terms.is_forced);
+    let is_in_place = node.state == NodeState::Active && enrolls_in_place(&node, terms.is_forced);
     reimage::check(engine, node.left_by_tenant.take().as_ref(), &terms, (&machine.0, machine.1))?;
     // The node's own machine was accepted when it first enrolled, perhaps by force.
     if !(is_in_place && node.machine_id.as_ref() == Some(&machine.0)) {
@@ -279,6 +278,9 @@ pub async fn reset(
     let mut tx = engine.store().begin().await?;
     let mut node = tx.node(id).await?;
     precondition.check(&node.name, &node)?;
+    if forced.is_none() && matches!(node.state, NodeState::Enrolled | NodeState::Active) {
+        check_not_allocated(&mut tx, &node).await?;
+    }
     let event = reset_event(&node, forced.is_some())?;
     if check_not_in_use(&mut tx, &node, forced.is_some()).await?.is_some() {
         reimage::require_proof(engine, &mut tx, &mut node).await?;
@@ -304,12 +306,10 @@ fn reset_event(node: &NodeRecord, is_forced: bool) -> Result<NodeEvent, CommandE
     let NodeRecord { name, state, .. } = node;
     match state {
         NodeState::NeedsReimage => Ok(NodeEvent::Reset),
-        NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance if is_forced => Ok(NodeEvent::ForceReset),
-        NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance => refuse(
-            format!("{name} is {state}, and a reset cuts off its workloads"),
-            format!(
-                "if its machine was reinstalled, or is acceptable as it is: gpuaas node reset {name} --force --reason TEXT"
-            ),
+        NodeState::Enrolled | NodeState::Active if is_forced => Ok(NodeEvent::ForceReset),
+        NodeState::Enrolled | NodeState::Active => refuse(
+            format!("{name} is {state}; a reset of a node that needs no reimage must be forced"),
+            format!("to accept its machine as it is: gpuaas node reset {name} --force --reason TEXT"),
         ),
         NodeState::Registered => refuse(
             format!("{name} is registered, so there is nothing to reset"),
@@ -483,20 +483,8 @@ async fn audit_node(
     correlation: CorrelationId,
     metadata: serde_json::Value,
 ) -> Result<(), CommandError> {
-    tx.append_audit(&NewAudit {
-        actor: OwnActor::of_node(&node.name),
-        actor_type: ActorType::Node,
-        by: None,
-        action,
-        target: format!("node/{}", node.name),
-        project: None,
-        workload: None,
-        result: AuditResult::Accepted,
-        correlation: Some(correlation),
-        metadata,
-    })
-    .await?;
-    Ok(())
+    let record = NewAudit::of_node(&node.name, action, format!("node/{}", node.name), metadata);
+    Ok(tx.append_audit(&NewAudit { correlation: Some(correlation), ..record }).await?)
 }
 
 /// Shortens a text that a node reports about itself and removes characters that a terminal or the database does not take as text.

@@ -36,7 +36,7 @@ pub(super) async fn end(engine: &Engine, outgoing: Outgoing) -> TaskEnd {
 pub(super) fn check_reachable(node: &NodeRecord) -> Result<(), CommandError> {
     let name = &node.name;
     let next_action = match node.state {
-        NodeState::Active | NodeState::InMaintenance => None,
+        NodeState::Active => None,
         NodeState::NeedsReimage => Some(format!("reimage it, then: gpuaas node reset {name}")),
         NodeState::Registered | NodeState::Enrolled => Some(format!("enroll it: gpuaas node enroll {name}")),
         NodeState::Retired => Some("choose a node that is in use: gpuaas node list".to_owned()),

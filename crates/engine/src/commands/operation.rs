@@ -1,11 +1,11 @@
 //! Commands for running operations.
 
-use gpuaas_model::{AuditAction, Code, OperationId, Permission};
+use gpuaas_model::{AuditAction, Code, EventKind, OperationId, Permission};
 use gpuaas_store::OperationRecord;
 use serde_json::json;
 
 use super::audit_workload;
-use crate::{caller::Caller, engine::Engine, error::CommandError};
+use crate::{caller::Caller, engine::Engine, error::CommandError, record::EventScope};
 
 /// Requests the cancellation of an operation: running tasks are cancelled, and pending steps never begin. Repeating the request changes
 /// nothing.
@@ -21,10 +21,15 @@ pub async fn cancel(engine: &Engine, caller: &Caller, id: OperationId) -> Result
         )
         .then(format!("see how it ended: gpuaas operation show {id}")));
     }
+    let is_new = !operation.cancel_requested;
     tx.request_cancel(id).await?;
     let workload = tx.workload(operation.workload).await?;
     audit_workload(&mut tx, caller, AuditAction::OperationCancel, &workload, json!({ "operation": id })).await?;
     let operation = tx.operation(id).await?;
+    if is_new {
+        let events = EventScope { project: operation.project, correlation: caller.correlation };
+        events.operation(&mut tx, EventKind::OperationCancelRequested, &operation).await?;
+    }
     tx.commit().await?;
     Ok(operation)
 }

@@ -113,8 +113,10 @@ pub async fn reimage(
     let node = tx.node(id).await?;
     precondition.check(&node.name, &node)?;
     let hook = engine.reimage_hook().cloned().ok_or_else(|| {
-        CommandError::new(Code::ReimageHookMissing, "this control plane has no reimage hook")
-            .then("configure one (reimage-hook), or reimage the machine by hand: gpuaas node reset NODE")
+        CommandError::new(Code::ReimageHookMissing, "this control plane has no reimage hook").then(format!(
+            "set reimage-hook, or reimage the machine yourself, then run: gpuaas node reset {}",
+            node.name
+        ))
     })?;
     let node = reset_for_hook(&mut tx, caller, node).await?;
     let value = one_time_value(engine);

@@ -32,8 +32,10 @@ pub async fn create(
     caller.require_visible(project, "project", project)?;
     check_not_reserved(name.as_str())?;
     if role.is_of_platform() {
-        let detail = format!("a service account needs a role for a project, and {role} is none");
-        return Err(CommandError::new(Code::FieldInvalid, detail).about("role"));
+        let detail = format!("a service account needs a role for a project, and {role} is a platform role");
+        let roles = Role::ALL.iter().filter(|role| !role.is_of_platform()).map(ToString::to_string);
+        let next = format!("use one of {}", roles.collect::<Vec<_>>().join(", "));
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("role").then(next));
     }
     if !caller.principal.role.may_grant(role) {
         let detail = format!("a {} may not create a service account with the role {role}", caller.principal.role);

@@ -127,7 +127,8 @@ pub async fn decommission(
         return Err(CommandError::new(
             Code::StateConflict,
             format!("{} is already decommissioned", rows.workload.name),
-        ));
+        )
+        .then(format!("see how it ended: gpuaas workload show {}", rows.workload.id)));
     }
     let targets = present_members(&rows, |_| true);
     let request = OperationRequest::of(OperationKind::Decommission);
@@ -212,7 +213,7 @@ async fn draft_deploy(engine: &Engine, caller: &Caller, tx: &mut Tx, ask: Deploy
     let version = offered_version(tx, &*entry.app, ask.version).await?;
     let refused = entry.app.check_config(&ask.config);
     if !refused.is_empty() {
-        return Err(CommandError::because(Code::ConfigInvalid, "settings refused", refused));
+        return Err(CommandError::because(Code::ConfigInvalid, "invalid settings", refused));
     }
     let placed = placement::place(tx, &*entry.app, ask.project, &ask.intent, &[]).await?;
     let now = engine.ports().clock.now();
@@ -283,8 +284,8 @@ async fn draft_operation(
 ) -> Result<(WorkloadRows, Plan, Vec<MemberId>), CommandError> {
     let rows = load_visible(caller, tx, (id, precondition), Permission::WorkloadsWrite).await?;
     if let Some(command) = request.kind.own_command() {
-        let detail = format!("{} has a command of its own", request.kind);
-        return Err(CommandError::new(Code::FieldInvalid, detail).about("kind").then(format!("see it: {command}")));
+        let detail = format!("{} cannot be started here: it has its own command", request.kind);
+        return Err(CommandError::new(Code::FieldInvalid, detail).about("kind").then(format!("see: {command}")));
     }
     if rows.workload.lifecycle != Lifecycle::Running {
         let WorkloadRecord { name, lifecycle, .. } = &rows.workload;
@@ -366,11 +367,15 @@ fn make_plan(
 ) -> Result<Plan, CommandError> {
     let app = app_of(engine, rows)?;
     let view = rows.view();
+    let startable = app.manifest().operations.iter().filter(|of| of.is_available && of.kind.own_command().is_none());
+    let startable: Vec<&str> = startable.map(|of| of.kind.as_str()).collect();
     let planned = request.check(app.manifest()).and_then(|()| app.plan(request, &view, targets));
     let plan = planned.map_err(|refusal| match refusal {
         PlanRefusal::Unsupported { ref app, .. } | PlanRefusal::Unavailable { ref app, .. } => {
-            CommandError::new(Code::StateConflict, refusal.to_string())
-                .then(format!("see the available operations: gpuaas app show {app}"))
+            CommandError::new(Code::StateConflict, refusal.to_string()).then(match startable.as_slice() {
+                [] => format!("{app} has no operation that can be started yet; see gpuaas app show {app}"),
+                kinds => format!("use one of {}; see their parameters: gpuaas app show {app}", kinds.join(", ")),
+            })
         }
         PlanRefusal::Parameters(reasons) => {
             CommandError::because(Code::FieldInvalid, "parameters refused", reasons).about("parameters")

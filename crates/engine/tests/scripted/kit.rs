@@ -10,6 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use gpuaas_app_rke2_tasks::Rke2Stop;
 use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Delivered};
 use gpuaas_model::{
     AllocationId, Code, Fault, FaultClass, Health, MemberId, NextAction, OperationKind, Reason, TaskType,
@@ -20,7 +21,7 @@ use gpuaas_planner::{
     manifest::Manifest,
     placement::{Candidate, Placed},
 };
-use gpuaas_wire::task::{TaskFailure, UnitReport};
+use gpuaas_wire::task::{TaskDefinition, TaskFailure, UnitReport};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -34,6 +35,8 @@ pub(crate) const AGAIN: &str = "again";
 pub(crate) const UNKNOWN: &str = "unknown";
 /// The app's task types, each with its schema version.
 pub(crate) const TASKS: [(TaskType, u32); 2] = [(TaskType::Noop, 3), (TaskType::Rke2Stop, 7)];
+/// The one of them that is not general.
+const OWN_TASKS: &[TaskDefinition] = &[TaskDefinition::of::<Rke2Stop>()];
 
 type Planned = Box<dyn Fn(&WorkloadView) -> Vec<StepSpec> + Send>;
 
@@ -152,6 +155,10 @@ pub(crate) fn fault(code: Code, summary: &str) -> Fault {
 impl App for Kit {
     fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    fn tasks(&self) -> &'static [TaskDefinition] {
+        OWN_TASKS
     }
 
     fn place(&self, _: &Value, candidates: &[Candidate], _: &[MemberView]) -> Result<Vec<Placed>, Vec<Reason>> {

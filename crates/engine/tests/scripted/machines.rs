@@ -8,7 +8,7 @@ use gpuaas_model::{
 use gpuaas_store::NodeRecord;
 use gpuaas_trust::{EnrollmentString, NodeKey, SecretText};
 use gpuaas_wire::{
-    session::{AgentProblem, AgentProblemKind, ConnectionKind, EnrollRequest, Hello},
+    session::{AgentProblem, AgentProblemKind, EnrollRequest, Hello},
     task::{Severity, TaskSupport, WriteLatency},
 };
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::{
     engines::{Engines, admin, eventually},
     nodes::{Reaction, done, failed, hold},
+    site::hello,
 };
 
 /// Creates an engine with an active node whose agent supports these schema versions of inspections, and fixes.
@@ -173,29 +174,12 @@ async fn failed_or_unknown_fix_is_refused_without_event() {
     assert_eq!(events_of(&engines, EventKind::NodeFixed).await, Vec::<Value>::new());
 }
 
-/// A hello of the node's agent that reports this problem.
-fn hello(problem: Option<AgentProblem>) -> Hello {
-    Hello {
-        agent_version: "1".to_owned(),
-        protocols: Vec::new(),
-        connection: ConnectionKind::Control,
-        instance: "one".to_owned(),
-        machine_id: "machine".to_owned(),
-        boot_id: "first".to_owned(),
-        addresses: Vec::new(),
-        support: vec![TaskSupport { task: TaskType::Inspect.as_str().to_owned(), schemas: vec![1, 2] }],
-        fence: 0,
-        key_set_version: 0,
-        clock: None,
-        problem,
-        ledger: None,
-    }
-}
-
 async fn connect(engines: &Engines, id: NodeId, number: u128, problem: Option<AgentProblemKind>) {
     let enrolled = EnrolledNode { node: id, epoch: read(engines, id).await.epoch };
     let problem = problem.map(|kind| AgentProblem { kind, detail: "ledger.jsonl is missing".to_owned() });
-    node::connected(&engines.engine, enrolled, Uuid::from_u128(number), &hello(problem)).await.unwrap();
+    let support = vec![TaskSupport { task: TaskType::Inspect.as_str().to_owned(), schemas: vec![1, 2] }];
+    let hello = Hello { problem, ..hello(support) };
+    node::connected(&engines.engine, enrolled, Uuid::from_u128(number), &hello).await.unwrap();
 }
 
 #[tokio::test]

@@ -64,19 +64,24 @@ impl Site {
         node.connectivity = Connectivity::Connected;
         node.support = TASKS.map(support).into();
         tx.update_node(&node).await.unwrap();
-        let allocation = AllocationRecord {
-            id: AllocationId::from_uuid(Uuid::from_u128(number.into())),
-            project: self.project,
-            node: id,
-            state: AllocationState::Active,
-            detail: None,
-            created_at: self.engines.engine.ports().clock.now(),
-            generation: 0,
-        };
+        let allocation = self.active_allocation(number.into(), self.project, id);
         tx.insert_allocation(&allocation).await.unwrap();
         tx.commit().await.unwrap();
         self.allocations.push(allocation.id);
         self.nodes.push(id);
+    }
+
+    /// An active allocation, which is not stored.
+    pub(crate) fn active_allocation(&self, number: u128, project: ProjectId, node: NodeId) -> AllocationRecord {
+        AllocationRecord {
+            id: AllocationId::from_uuid(Uuid::from_u128(number)),
+            project,
+            node,
+            state: AllocationState::Active,
+            detail: None,
+            created_at: self.engines.engine.ports().clock.now(),
+            generation: 0,
+        }
     }
 
     /// Deploys a workload onto all allocations, with the steps that `planned` returns.
@@ -140,21 +145,8 @@ impl Site {
 
     /// Reconnects the node at this index after a reboot, with a new agent process.
     pub(crate) async fn reconnect(&self, node: usize) {
-        let hello = Hello {
-            agent_version: "1".to_owned(),
-            protocols: Vec::new(),
-            connection: ConnectionKind::Control,
-            instance: "anew".to_owned(),
-            machine_id: "machine".to_owned(),
-            boot_id: "second".to_owned(),
-            addresses: Vec::new(),
-            support: TASKS.map(support).into(),
-            fence: 0,
-            key_set_version: 0,
-            clock: None,
-            problem: None,
-            ledger: None,
-        };
+        let (instance, boot_id) = ("restarted".to_owned(), "second".to_owned());
+        let hello = Hello { instance, boot_id, ..hello(TASKS.map(support).into()) };
         command::connected(&self.engines.engine, enrolled(self.nodes[node]), Uuid::from_u128(99), &hello)
             .await
             .unwrap();
@@ -195,6 +187,25 @@ impl Site {
         let events = reader.events(StreamName::Project(self.project), 0, 1_000).await.unwrap();
         let steps = steps.into_iter().map(|step| (step.spec.key.to_string(), step)).collect();
         Ended { operation, workload, members, steps, tasks, events }
+    }
+}
+
+/// The first hello message of a node's agent, which has no problem.
+pub(crate) fn hello(support: Vec<TaskSupport>) -> Hello {
+    Hello {
+        agent_version: "1".to_owned(),
+        protocols: Vec::new(),
+        connection: ConnectionKind::Control,
+        instance: "one".to_owned(),
+        machine_id: "machine".to_owned(),
+        boot_id: "first".to_owned(),
+        addresses: Vec::new(),
+        support,
+        fence: 0,
+        key_set_version: 0,
+        clock: None,
+        problem: None,
+        ledger: None,
     }
 }
 

@@ -13,7 +13,7 @@ use gpuaas_model::{
     OperationState, ProjectId, SecretId, StepState,
 };
 use gpuaas_planner::{StepSpec, WorkloadView};
-use gpuaas_store::{AllocationRecord, Page, SecretRecord, TaskFilter};
+use gpuaas_store::{Page, SecretRecord, TaskFilter};
 use uuid::Uuid;
 
 use crate::{
@@ -56,19 +56,10 @@ async fn hand_over(site: &Site) -> (ProjectId, AllocationId) {
     node.epoch += 1;
     (node.state, node.connectivity) = (NodeState::Active, Connectivity::Connected);
     tx.update_node(&node).await.unwrap();
-    let id = AllocationId::from_uuid(Uuid::from_u128(1_000));
-    let held = AllocationRecord {
-        id,
-        project: other,
-        node: node.id,
-        state: AllocationState::Active,
-        detail: None,
-        created_at: engine.ports().clock.now(),
-        generation: 0,
-    };
+    let held = site.active_allocation(1_000, other, node.id);
     tx.insert_allocation(&held).await.unwrap();
     tx.commit().await.unwrap();
-    (other, id)
+    (other, held.id)
 }
 
 #[tokio::test]

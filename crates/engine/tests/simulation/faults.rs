@@ -191,7 +191,7 @@ fn strike_plane(chance: &mut Chance) -> (Point, u32, Strike) {
 fn strike_agent(chance: &mut Chance) -> (Point, u32, Strike) {
     let task = chance.pick(&USED);
     let mut points = vec![Point::TaskBegun(task), Point::TaskDone(task), Point::TaskEnded(task)];
-    if task.changes_host() {
+    if task.touches_app() {
         points.extend([Point::TaskInside(task); 2]);
     }
     let nth = u32::try_from(chance.between(1, 4)).expect("it is small");

@@ -5,14 +5,16 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use gpuaas_agent::simulation::{Handler, Work};
+use gpuaas_app_rke2_tasks::{
+    Rke2Configure, Rke2Configured, Rke2Installed, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role, Rke2Start,
+    Rke2Started, Rke2Stopped, Rke2Uninstalled,
+};
 use gpuaas_crash_points::{Point, reach};
 use gpuaas_model::{Code, TaskType, Timestamp};
 use gpuaas_trust::sha256_hex;
 use gpuaas_wire::task::{
     ArtifactFetch, ArtifactFetched, DiskFacts, HostFacts, Inspection, MachineFacts, NoopDone, Preflight,
-    PreflightReport, ResidueItem, ResidueKind, ResidueReport, Rke2Configure, Rke2Configured, Rke2Installed,
-    Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Role, Rke2Start, Rke2Started, Rke2Stopped, Rke2Uninstalled,
-    SecretRef, TaskFailure, TaskProgress, UnitReport,
+    PreflightReport, ResidueItem, ResidueKind, ResidueReport, SecretRef, TaskFailure, TaskProgress, UnitReport,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;

@@ -124,7 +124,7 @@ impl Node {
             let looked = async { plane.engine.store().read().await?.node(node.id).await };
             match looked.await {
                 Ok(row) => {
-                    let is_in = matches!(row.state, NodeState::Enrolled | NodeState::Active | NodeState::InMaintenance);
+                    let is_in = matches!(row.state, NodeState::Enrolled | NodeState::Active);
                     if row.epoch != link.enrolled.epoch || !is_in {
                         link.ended.cancel();
                     }

@@ -1,4 +1,4 @@
-//! The lab's network: one bridge, and one network namespace per node, created anew for every boot.
+//! The lab's network: one bridge, and one network namespace per node, created for every boot.
 //!
 //! Guarantees: nodes and this machine reach each other by address. Links, routes and firewall rules of a boot do not outlive it.
 //!

@@ -26,7 +26,6 @@ use serde_json::Value;
 use super::{
     command_output::CommandOutput,
     parts::{Part, Prepared},
-    site::Site,
 };
 use crate::{inventory, node::Lab, place};
 
@@ -37,6 +36,8 @@ const SUMS: &str = "sha256sum-amd64.txt";
 pub(crate) const PROJECT: &str = "lab";
 /// File with the administrator's token, in the control plane's folder.
 pub(super) const ADMIN_TOKEN: &str = "lab.token";
+/// API port; nodes use the next port.
+const PORT: u16 = 7443;
 /// Longest start.
 const START_MAX: Duration = Duration::from_secs(60);
 /// Interval at which a start checks that the process still runs.
@@ -49,7 +50,6 @@ pub(crate) struct ControlPlane {
     packages: Utf8PathBuf,
     kubectl: Option<Utf8PathBuf>,
     gateway: Ipv4Addr,
-    site: Site,
     folder: Utf8PathBuf,
     evidence: Utf8PathBuf,
     /// Token of the administrator, once it exists.
@@ -59,13 +59,7 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     /// Starts a control plane with an empty database and creates [`PROJECT`]. Needs [`Part::Programs`] and [`Part::Packages`].
     pub(crate) fn start(lab: &Lab, given: &Prepared) -> anyhow::Result<Self> {
-        Self::start_at(lab, given, Site::OWN)
-    }
-
-    /// Starts another one at `site`, next to the scenario's main one, which must have been started.
-    pub(crate) fn start_at(lab: &Lab, given: &Prepared, site: Site) -> anyhow::Result<Self> {
-        let own = place::control_plane();
-        let folder = if site.is_own() { own } else { own.join(site.file("additional")) };
+        let folder = place::control_plane();
         fs::create_dir(&folder).with_context(|| folder.to_string())?;
         let mut control_plane = Self {
             process: None,
@@ -73,7 +67,6 @@ impl ControlPlane {
             packages: given.path(Part::Packages)?.to_owned(),
             kubectl: given.path(Part::Kubectl).ok().map(Utf8Path::to_owned),
             gateway: lab.gateway(),
-            site,
             folder,
             evidence: given.evidence().to_owned(),
             token: None,
@@ -99,11 +92,6 @@ impl ControlPlane {
 
     /// Starts it, or kills and restarts it, with its database; returns once it serves.
     pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
-        self.restart_with(&[])
-    }
-
-    /// Does the same with additional environment variables.
-    pub(crate) fn restart_with(&mut self, environment: &[(&str, String)]) -> anyhow::Result<()> {
         self.kill()?;
         let socket = self.folder.join("notify");
         match fs::remove_file(&socket) {
@@ -119,10 +107,10 @@ impl ControlPlane {
         let mut server = isolated_command(&self.programs.join("gpuaas"), &self.folder);
         server
             .args(["server", "--data-dir", data.as_str(), "--ready-file", self.ready_file().as_str()])
-            .args(self.site.arguments(self.gateway))
+            .args(["--listen", &format!("{}:{PORT}", self.gateway)])
+            .args(["--channel-listen", &format!("{}:{}", self.gateway, PORT + 1)])
             .args(["--packages-dir", self.packages.as_str(), "--release-import-dir", "/"])
             .env("NOTIFY_SOCKET", &socket)
-            .envs(environment.iter().map(|(name, value)| (*name, value)))
             .stdout(log.try_clone()?)
             .stderr(log);
         let process = self.process.insert(server.spawn().context("starting gpuaas server")?);
@@ -161,14 +149,14 @@ impl ControlPlane {
         self.process.as_ref().map(Child::id)
     }
 
-    /// URL of the API, as nodes see it.
+    /// URL of the API.
     pub(crate) fn url(&self) -> String {
-        self.site.url(self.gateway)
+        format!("https://{}:{PORT}", self.gateway)
     }
 
     /// Path of its log, which all its restarts append to.
     pub(crate) fn log(&self) -> Utf8PathBuf {
-        self.evidence.join(self.site.file("control-plane.log"))
+        self.evidence.join("control-plane.log")
     }
 
     /// The control plane's folder, which is removed with it.
@@ -192,8 +180,7 @@ impl ControlPlane {
             .args(["--output", "json"])
             .env("GPUAAS_READY_FILE", self.ready_file())
             .envs(self.token.as_ref().map(|token| ("GPUAAS_TOKEN", token)))
-            // Not the public URL: this machine may be unable to resolve it.
-            .env("GPUAAS_SERVER", self.site.address(self.gateway))
+            .env("GPUAAS_SERVER", self.url())
             .env("GPUAAS_PROJECT", PROJECT);
         command
     }

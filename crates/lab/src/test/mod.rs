@@ -22,7 +22,6 @@ mod operations;
 mod parts;
 mod rke2;
 mod scenario;
-mod site;
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -145,9 +144,6 @@ fn execute(options: &TestOptions, all: Vec<Run>, wanted: &[String], builder: &dy
     refuse_remains()?;
     // Installed packages change the machine permanently and must not count as residue of the lab.
     packages::ensure()?;
-    if options.faults {
-        packages::faketime()?;
-    }
     let runs = options.chosen(&all);
     // Nodes that receive a release are those whose preflights check the disk.
     let deploying = runs.iter().filter(|run| run.needs().contains(&Part::Release)).map(|run| run.nodes()).max();

@@ -14,7 +14,7 @@ mod restore;
 mod staging;
 mod write;
 
-use gpuaas_model::{ActorType, AuditAction, AuditResult, OwnActor};
+use gpuaas_model::{AuditAction, OwnActor};
 use gpuaas_store::{NewAudit, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -52,18 +52,7 @@ pub struct Manifest {
 /// Records a backup, which copies every secret, or a restore, which replaces everything, in the audit.
 async fn audit(store: &Store, action: AuditAction, manifest: &Manifest) -> Result<(), StoreError> {
     let mut tx = store.begin().await?;
-    tx.append_audit(&NewAudit {
-        actor: OwnActor::Operator.to_string(),
-        actor_type: ActorType::ControlPlane,
-        by: None,
-        action,
-        target: "control-plane".to_owned(),
-        project: None,
-        workload: None,
-        result: AuditResult::Accepted,
-        correlation: None,
-        metadata: serde_json::json!({ "rows": manifest.rows, "sha256": manifest.rows_sha256 }),
-    })
-    .await?;
+    let metadata = serde_json::json!({ "rows": manifest.rows, "sha256": manifest.rows_sha256 });
+    tx.append_audit(&NewAudit::of_own(OwnActor::Operator, action, "control-plane".to_owned(), metadata)).await?;
     tx.commit().await
 }

@@ -20,13 +20,15 @@ use crate::{
     data_dir::{create_private, refuse_unfinished_restore},
     error::{BackupError, ServerError},
     options::ServerOptions,
-    ports,
+    ports, prior_use,
     sealing_key::KeyFiles,
 };
 
 /// Backs up everything that `options` name into the file `to`, which appears only when it is complete.
 pub async fn backup(options: &ServerOptions, to: &Path) -> Result<Manifest, ServerError> {
     refuse_unfinished_restore(&options.data_dir)?;
+    // Opening a store would create a missing one, and a wrong data directory would be backed up as an empty platform.
+    prior_use::require_platform(options).await?;
     let ports = ports::system();
     let store = Store::open(&options.store(), ports.clock.clone()).await?;
     let artifacts = options.artifacts()?;

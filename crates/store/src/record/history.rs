@@ -1,8 +1,8 @@
 //! Records of history: events, audit records, and remembered answers to requests with an idempotency key.
 
 use gpuaas_model::{
-    ActorType, AuditAction, AuditResult, CorrelationId, EventKind, Principal, ProjectId, Role, ServiceAccountId,
-    StreamName, Timestamp, TokenId, WorkloadId,
+    ActorType, AuditAction, AuditResult, CorrelationId, EventKind, Name, OwnActor, Principal, ProjectId, Role,
+    ServiceAccountId, StreamName, Timestamp, TokenId, WorkloadId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -87,6 +87,30 @@ pub struct NewAudit {
     pub correlation: Option<CorrelationId>,
     /// Allowlisted metadata; never a secret.
     pub metadata: Value,
+}
+
+impl NewAudit {
+    /// An accepted action of the control plane, or of a person on its machine.
+    pub fn of_own(actor: OwnActor, action: AuditAction, target: String, metadata: Value) -> Self {
+        Self {
+            actor: actor.to_string(),
+            actor_type: ActorType::ControlPlane,
+            by: None,
+            action,
+            target,
+            project: None,
+            workload: None,
+            result: AuditResult::Accepted,
+            correlation: None,
+            metadata,
+        }
+    }
+
+    /// An accepted action of a node's agent.
+    pub fn of_node(node: &Name, action: AuditAction, target: String, metadata: Value) -> Self {
+        let actor = OwnActor::of_node(node);
+        Self { actor, actor_type: ActorType::Node, ..Self::of_own(OwnActor::ControlPlane, action, target, metadata) }
+    }
 }
 
 /// An appended audit record.

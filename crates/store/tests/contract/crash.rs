@@ -5,10 +5,7 @@ use std::{task::Poll, time::Duration};
 use gpuaas_model::StreamName;
 use gpuaas_store::{Page, StoreError};
 
-use super::{
-    database::{Database, run_concurrently},
-    given,
-};
+use super::{database::Database, given};
 
 pub(crate) async fn a_change_dropped_before_its_commit_leaves_nothing(database: Database) {
     let store = database.open().await;
@@ -58,22 +55,6 @@ pub(crate) async fn a_change_with_a_failed_statement_does_not_commit(database: D
     tx.commit().await.expect_err("a change with a failed statement cannot be committed");
     assert_eq!(store.read().await.unwrap().projects(None, &Page::default()).await.unwrap(), []);
     assert!(changes.try_recv().is_err());
-}
-
-pub(crate) async fn committed_rows_survive_reopening(database: Database) {
-    let store = database.open().await;
-    run_concurrently(4, |index| {
-        let store = store.clone();
-        async move {
-            let mut tx = store.begin().await.unwrap();
-            tx.insert_node(&given::node(&format!("gpu-{index}"))).await.unwrap();
-            tx.commit().await.unwrap();
-        }
-    })
-    .await;
-    drop(store);
-    let mut reader = database.open().await.read().await.unwrap();
-    assert_eq!(reader.nodes(&Default::default()).await.unwrap().len(), 4);
 }
 
 pub(crate) async fn reader_sees_one_snapshot(database: Database) {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{AllocationState, Connectivity, Lifecycle, NodeState, ProjectId, TokenId};
+use gpuaas_model::{AllocationState, Connectivity, Lifecycle, NodeState, ProjectId, Role};
 use gpuaas_store::{AllocationRecord, NodeFilter, NodeRecord, Page, StoreError, TokenRecord, WorkloadRecord};
 
 use super::{
     database::{Database, NOW},
-    dumps::token,
     given,
 };
 
@@ -66,13 +65,13 @@ pub(crate) async fn contents_of_a_project_are_what_it_still_uses(database: Datab
     let other = given::project("other");
     let account = given::service_account(project.id, "ci");
     let expires_at = Some(NOW.plus(Duration::from_secs(5)));
-    let token = TokenRecord { project: Some(project.id), expires_at, ..token() };
-    let of_account = TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        sha256: given::digest(),
-        service_account: Some(account.id),
-        ..token.clone()
+    let of = |service_account| TokenRecord {
+        project: Some(project.id),
+        expires_at,
+        service_account,
+        ..given::token(Role::ProjectAdmin)
     };
+    let (token, of_account) = (of(None), of(Some(account.id)));
     let mut tx = store.begin().await.unwrap();
     tx.insert_workload(&workload).await.unwrap();
     tx.insert_project(&other).await.unwrap();

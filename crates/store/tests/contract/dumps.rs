@@ -2,42 +2,21 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{ReplicaId, Role, StreamName, TokenId};
-use gpuaas_store::{DumpError, Page, ServiceAccountRecord, Store, TokenRecord};
+use gpuaas_model::{ReplicaId, Role, StreamName};
+use gpuaas_store::{DumpError, Store};
 
-use super::{
-    database::{Database, NOW},
-    given,
-};
+use super::{database::Database, given};
 
-pub(crate) fn token() -> TokenRecord {
-    TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        name: "ada".into(),
-        sha256: given::digest(),
-        role: Role::PlatformAdmin,
-        project: None,
-        service_account: None,
-        created_at: NOW,
-        expires_at: None,
-        revoked_at: None,
-        is_bootstrap: false,
-    }
-}
-
-async fn filled(store: &Store) -> ServiceAccountRecord {
-    let (project, _, _) = given::allocated_node(store, "gpu-1").await;
-    let account = given::service_account(project.id, "ci");
+async fn filled(store: &Store) {
+    given::allocated_node(store, "gpu-1").await;
     let mut tx = store.begin().await.unwrap();
-    tx.insert_service_account(&account).await.unwrap();
-    tx.insert_token(&token()).await.unwrap();
+    tx.insert_token(&given::token(Role::PlatformAdmin)).await.unwrap();
     tx.append_event(&given::event(StreamName::Platform)).await.unwrap();
     tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
     tx.put_setting_if_absent("authority.key", &[0, 255, 10, 34]).await.unwrap();
     tx.commit().await.unwrap();
     let holder = ReplicaId::from_uuid(given::uuid());
     store.acquire_lease("node/one", holder, Duration::from_secs(60)).await.unwrap().unwrap();
-    account
 }
 
 async fn dumped(store: &Store) -> Vec<u8> {
@@ -46,9 +25,9 @@ async fn dumped(store: &Store) -> Vec<u8> {
     rows
 }
 
-pub(crate) async fn dump_is_restored_completely_on_both_databases(database: Database) {
+pub(crate) async fn restore_counts_the_rows_of_a_dump_and_numbers_continue(database: Database) {
     let store = database.open().await;
-    let account = filled(&store).await;
+    filled(&store).await;
     let rows = dumped(&store).await;
     for other in [Database::sqlite().await, Database::postgres().await] {
         let restored = other.open().await;
@@ -57,18 +36,6 @@ pub(crate) async fn dump_is_restored_completely_on_both_databases(database: Data
             count as usize,
             rows.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"{\"row\"")).count()
         );
-        let (mut one, mut other) = (store.read().await.unwrap(), restored.read().await.unwrap());
-        let filter = gpuaas_store::NodeFilter::default();
-        assert_eq!(one.nodes(&filter).await.unwrap(), other.nodes(&filter).await.unwrap());
-        assert_eq!(
-            one.projects(None, &Page::default()).await.unwrap(),
-            other.projects(None, &Page::default()).await.unwrap()
-        );
-        assert_eq!(other.service_account_by_name(account.project, &account.name).await.unwrap(), account);
-        assert_eq!(other.setting("authority.key").await.unwrap(), Some(vec![0, 255, 10, 34]));
-        let audit = gpuaas_store::AuditFilter::default();
-        assert_eq!(one.audits(&audit).await.unwrap(), other.audits(&audit).await.unwrap());
-        drop((one, other));
         let mut tx = restored.begin().await.unwrap();
         tx.append_audit(&given::audit("node/gpu-1")).await.unwrap();
         assert_eq!(tx.append_event(&given::event(StreamName::Platform)).await.unwrap().sequence, 2, "numbers continue");

@@ -35,16 +35,6 @@ pub(crate) async fn each_stream_is_numbered_from_one(database: Database) {
     assert_eq!(store.read().await.unwrap().last_sequence(StreamName::Platform).await.unwrap(), 2);
 }
 
-pub(crate) async fn a_dropped_change_leaves_no_gap(database: Database) {
-    let store = database.open().await;
-    append(&store, StreamName::Platform).await;
-    let mut tx = store.begin().await.unwrap();
-    assert_eq!(tx.append_event(&given::event(StreamName::Platform)).await.unwrap().sequence, 2);
-    drop(tx);
-    assert_eq!(append(&store, StreamName::Platform).await, 2);
-    assert_eq!(numbers(&store, StreamName::Platform).await, [1, 2]);
-}
-
 pub(crate) async fn many_writers_and_rollbacks_leave_no_gap(database: Database) {
     let stores = [database.open().await, database.open().await];
     let project = StreamName::Project(ProjectId::from_uuid(given::uuid()));

@@ -1,44 +1,16 @@
 //! Rows that were written without the store are rejected as forged.
 
-use gpuaas_model::{KeyState, Role, TokenId};
-use gpuaas_store::{EnrollmentRefusal, ForgedRow, Page, SigningKeyRecord, StoreError, StoredSigningKey, TokenRecord};
+use gpuaas_model::{KeyState, Role};
+use gpuaas_store::{EnrollmentRefusal, ForgedRow, Page, StoreError, TokenRecord};
 
 use super::{
     database::{Database, NOW},
     given,
 };
 
-fn token(role: Role) -> TokenRecord {
-    TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        name: "ada".into(),
-        sha256: given::digest(),
-        role,
-        project: None,
-        service_account: None,
-        created_at: NOW,
-        expires_at: None,
-        revoked_at: None,
-        is_bootstrap: false,
-    }
-}
-
-fn key(key_id: &str, state: KeyState) -> StoredSigningKey {
-    let key = SigningKeyRecord {
-        key_id: key_id.into(),
-        public: "public".into(),
-        state,
-        version: 3,
-        created_at: NOW,
-        changed_at: NOW,
-        correlation: None,
-    };
-    StoredSigningKey { key, seed: vec![7] }
-}
-
 pub(crate) async fn forged_token_is_ignored_and_reported(database: Database) {
     let store = database.open().await;
-    let (admin, viewer, own) = (token(Role::PlatformAdmin), token(Role::Viewer), given::digest());
+    let (admin, viewer, own) = (given::token(Role::PlatformAdmin), given::token(Role::Viewer), given::digest());
     let mut tx = store.begin().await.unwrap();
     tx.insert_token(&admin).await.unwrap();
     tx.insert_token(&viewer).await.unwrap();
@@ -64,7 +36,7 @@ pub(crate) async fn forged_token_is_ignored_and_reported(database: Database) {
     for (column, other) in
         [("id", "'moved'"), ("project_id", "'moved'"), ("service_account_id", "'moved'"), ("ends_at", "7")]
     {
-        let kept = token(Role::PlatformAdmin);
+        let kept = given::token(Role::PlatformAdmin);
         let mut tx = store.begin().await.unwrap();
         tx.insert_token(&kept).await.unwrap();
         tx.commit().await.unwrap();
@@ -123,7 +95,7 @@ pub(crate) async fn altered_service_account_is_refused_and_reported(database: Da
 
 pub(crate) async fn forged_signing_key_is_not_in_the_key_set(database: Database) {
     let store = database.open().await;
-    let own = key("own", KeyState::Active);
+    let own = given::signing_key("own", KeyState::Active, 3);
     let mut tx = store.begin().await.unwrap();
     tx.insert_signing_key(&own).await.unwrap();
     tx.commit().await.unwrap();
@@ -201,18 +173,18 @@ pub(crate) async fn forged_enrollment_is_unknown(database: Database) {
 
 pub(crate) async fn records_are_neither_written_nor_read_without_a_proof(database: Database) {
     let (store, unproven) = (database.open().await, database.open_unproven().await);
-    let known = token(Role::PlatformAdmin);
+    let known = given::token(Role::PlatformAdmin);
     let mut tx = store.begin().await.unwrap();
     tx.insert_token(&known).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(unproven.read().await.unwrap().token_by_sha256(&known.sha256).await.unwrap(), None);
     let mut tx = unproven.begin().await.unwrap();
-    assert!(matches!(tx.insert_token(&token(Role::PlatformAdmin)).await, Err(StoreError::NoProof)));
+    assert!(matches!(tx.insert_token(&given::token(Role::PlatformAdmin)).await, Err(StoreError::NoProof)));
 }
 
 pub(crate) async fn forged_rows_do_not_hide_verified_ones_from_a_page(database: Database) {
     let store = database.open().await;
-    let tokens: Vec<TokenRecord> = (0..5).map(|_| token(Role::Viewer)).collect();
+    let tokens: Vec<TokenRecord> = (0..5).map(|_| given::token(Role::Viewer)).collect();
     let mut tx = store.begin().await.unwrap();
     for token in &tokens {
         tx.insert_token(token).await.unwrap();

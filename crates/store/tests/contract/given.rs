@@ -74,6 +74,22 @@ pub(crate) fn enrollment(node: &NodeRecord) -> EnrollmentRecord {
     }
 }
 
+/// A token that does not expire.
+pub(crate) fn token(role: Role) -> TokenRecord {
+    TokenRecord {
+        id: TokenId::from_uuid(uuid()),
+        name: "ada".into(),
+        sha256: digest(),
+        role,
+        project: None,
+        service_account: None,
+        created_at: NOW,
+        expires_at: None,
+        revoked_at: None,
+        is_bootstrap: false,
+    }
+}
+
 /// A service account with the role viewer.
 pub(crate) fn service_account(project: ProjectId, called: &str) -> ServiceAccountRecord {
     ServiceAccountRecord {
@@ -187,6 +203,50 @@ pub(crate) async fn workload_in_project(store: &Store, called: &str) -> (Project
     tx.insert_workload(&workload).await.unwrap();
     tx.commit().await.unwrap();
     (project, workload)
+}
+
+pub(crate) fn grant(workload: &WorkloadRecord) -> AccessGrantRecord {
+    AccessGrantRecord {
+        id: AccessGrantId::from_uuid(uuid()),
+        workload: workload.id,
+        kind: "direct".into(),
+        role: "admin".into(),
+        requested_by: "token/ada".into(),
+        reason: None,
+        service_account: "gpuaas-1".into(),
+        created_at: NOW,
+        expires_at: NOW,
+        revoked_at: None,
+    }
+}
+
+/// An unverified file of the app `rke2`.
+pub(crate) fn artifact(version: &str) -> ArtifactRecord {
+    ArtifactRecord {
+        id: ArtifactId::from_uuid(uuid()),
+        app: "rke2".into(),
+        version: version.into(),
+        name: "rke2.tar.zst".into(),
+        sha256: digest(),
+        size_bytes: 7,
+        source: "mirror".into(),
+        stand_in: false,
+        verified_by: None,
+        imported_at: NOW,
+    }
+}
+
+pub(crate) fn signing_key(key_id: &str, state: KeyState, version: u64) -> StoredSigningKey {
+    let key = SigningKeyRecord {
+        key_id: key_id.into(),
+        public: "public".into(),
+        state,
+        version,
+        created_at: NOW,
+        changed_at: NOW,
+        correlation: None,
+    };
+    StoredSigningKey { key, seed: vec![0, 255, 7] }
 }
 
 pub(crate) fn authority(id: &str, state: KeyState, version: u64) -> StoredAuthority {

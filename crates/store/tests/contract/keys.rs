@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{KeyState, Role, ServiceAccountId, TaskState, TokenId};
+use gpuaas_model::{KeyState, Role, ServiceAccountId, TaskState};
 use gpuaas_store::{
     AuthorityRecord, Change, Expired, Page, SigningKeyRecord, Store, StoreError, StoredAuthority, StoredSigningKey,
     TokenRecord,
@@ -13,19 +13,6 @@ use super::{
     given,
 };
 
-fn key(key_id: &str, state: KeyState, version: u64) -> StoredSigningKey {
-    let key = SigningKeyRecord {
-        key_id: key_id.into(),
-        public: "public".into(),
-        state,
-        version,
-        created_at: NOW,
-        changed_at: NOW,
-        correlation: None,
-    };
-    StoredSigningKey { key, seed: vec![0, 255, 7] }
-}
-
 async fn insert(store: &Store, key: &StoredSigningKey) -> Result<(), StoreError> {
     let mut tx = store.begin().await?;
     tx.insert_signing_key(key).await?;
@@ -35,7 +22,7 @@ async fn insert(store: &Store, key: &StoredSigningKey) -> Result<(), StoreError>
 pub(crate) async fn a_key_that_is_made_or_changed_is_hinted(database: Database) {
     let store = database.open().await;
     let mut changes = store.changes();
-    let mut made = key("one", KeyState::Staged, 1);
+    let mut made = given::signing_key("one", KeyState::Staged, 1);
     insert(&store, &made).await.unwrap();
     assert_eq!(changes.try_recv(), Ok(Change::Keys));
     made.key.state = KeyState::Active;
@@ -47,16 +34,16 @@ pub(crate) async fn a_key_that_is_made_or_changed_is_hinted(database: Database) 
 
 pub(crate) async fn one_key_is_active_and_one_staged_at_most(database: Database) {
     let store = database.open().await;
-    insert(&store, &key("one", KeyState::Active, 1)).await.unwrap();
-    insert(&store, &key("two", KeyState::Staged, 2)).await.unwrap();
-    assert!(insert(&store, &key("three", KeyState::Active, 3)).await.is_err());
-    assert!(insert(&store, &key("three", KeyState::Staged, 3)).await.is_err());
+    insert(&store, &given::signing_key("one", KeyState::Active, 1)).await.unwrap();
+    insert(&store, &given::signing_key("two", KeyState::Staged, 2)).await.unwrap();
+    assert!(insert(&store, &given::signing_key("three", KeyState::Active, 3)).await.is_err());
+    assert!(insert(&store, &given::signing_key("three", KeyState::Staged, 3)).await.is_err());
     assert_eq!(store.read().await.unwrap().key_set_version().await.unwrap(), 2);
 }
 
 pub(crate) async fn a_key_that_signs_no_more_has_no_seed(database: Database) {
     let store = database.open().await;
-    let stored = key("one", KeyState::Active, 1);
+    let stored = given::signing_key("one", KeyState::Active, 1);
     insert(&store, &stored).await.unwrap();
     assert_eq!(store.read().await.unwrap().signing_keys().await.unwrap(), [stored.clone()]);
     let superseded = SigningKeyRecord { state: KeyState::Grace, version: 2, ..stored.key };
@@ -99,18 +86,7 @@ pub(crate) async fn tokens_are_counted_while_valid_and_deleted_afterwards(databa
     let store = database.open().await;
     let (project, _, _) = given::allocated_node(&store, "gpu-1").await;
     let at = |seconds| NOW.plus(Duration::from_secs(seconds));
-    let token = |expires_at| TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        name: "ci".into(),
-        sha256: given::digest(),
-        role: Role::Viewer,
-        project: Some(project.id),
-        service_account: None,
-        created_at: NOW,
-        expires_at,
-        revoked_at: None,
-        is_bootstrap: false,
-    };
+    let token = |expires_at| TokenRecord { project: Some(project.id), expires_at, ..given::token(Role::Viewer) };
     let (short, revoked, for_ever) = (token(Some(at(10))), token(Some(at(1_000))), token(None));
     let mut tx = store.begin().await.unwrap();
     for token in [&short, &revoked, &for_ever] {
@@ -152,16 +128,9 @@ pub(crate) async fn deleting_a_service_account_revokes_only_its_tokens(database:
     let (project, _, _) = given::allocated_node(&store, "gpu-1").await;
     let account = given::service_account(project.id, "ci");
     let token = |of: Option<ServiceAccountId>| TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        name: "ci".into(),
-        sha256: given::digest(),
-        role: Role::Viewer,
         project: Some(project.id),
         service_account: of,
-        created_at: NOW,
-        expires_at: None,
-        revoked_at: None,
-        is_bootstrap: false,
+        ..given::token(Role::Viewer)
     };
     let (held, other) = (token(Some(account.id)), token(None));
     let mut tx = store.begin().await.unwrap();

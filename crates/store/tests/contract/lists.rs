@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gpuaas_model::{
-    AllocationState, ArtifactId, AuditAction, Connectivity, Health, Lifecycle, MemberState, NodeState, OperationState,
-    ProjectId, StepState, TaskState, WorkloadId,
+    AllocationState, AuditAction, Connectivity, Health, Lifecycle, MemberState, NodeState, OperationState, ProjectId,
+    StepState, TaskState, WorkloadId,
 };
 use gpuaas_store::*;
 
@@ -310,19 +310,8 @@ pub(crate) async fn workload_parts_leave_out_removed_members_and_ended_operation
     let store = database.open().await;
     let (project, _, allocation) = given::allocated_node(&store, "gpu-0").await;
     let (workload, other) = (given::workload(&project, "train"), given::workload(&project, "serve"));
-    let file = |version: &str, stand_in| ArtifactRecord {
-        id: ArtifactId::from_uuid(given::uuid()),
-        app: workload.app.clone(),
-        version: version.to_owned(),
-        name: "rke2.linux-amd64.tar.gz".to_owned(),
-        sha256: given::digest(),
-        size_bytes: 1,
-        source: "a test".to_owned(),
-        stand_in,
-        verified_by: None,
-        imported_at: NOW,
-    };
-    let (release_file, stand_in) = (file(&workload.version, false), file("2", true));
+    let (release_file, stand_in) =
+        (given::artifact(&workload.version), ArtifactRecord { stand_in: true, ..given::artifact("2") });
     let newer = WorkloadRecord { version: "2".to_owned(), ..given::workload(&project, "newer") };
     let mut tx = store.begin().await.unwrap();
     for workload in [&workload, &other, &newer] {

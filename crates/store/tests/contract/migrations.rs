@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{OperationState, Role, TokenId};
-use gpuaas_store::{OperationFilter, OperationRecord, Page, Store, StoreError, StoreOptions, TokenRecord};
+use gpuaas_model::{OperationState, Role};
+use gpuaas_store::{OperationFilter, OperationRecord, Store, StoreError, StoreOptions, TokenRecord};
 
 use super::{
     database::{Database, NOW, run_concurrently},
@@ -96,25 +96,9 @@ pub(crate) async fn opening_again_keeps_rows_and_migrates_nothing(database: Data
 pub(crate) async fn migration_fills_columns_from_documents(database: Database) {
     let store = database.open().await;
     let (_, node, _) = given::allocated_node(&store, "gpu-1").await;
-    let expiring = TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        name: "ada".into(),
-        sha256: given::digest(),
-        role: Role::PlatformAdmin,
-        project: None,
-        service_account: None,
-        created_at: NOW,
-        expires_at: Some(NOW.plus(Duration::from_secs(60))),
-        revoked_at: None,
-        is_bootstrap: false,
-    };
-    let of = |expires_at, revoked_at| TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        sha256: given::digest(),
-        expires_at,
-        revoked_at,
-        ..expiring.clone()
-    };
+    let expiring =
+        TokenRecord { expires_at: Some(NOW.plus(Duration::from_secs(60))), ..given::token(Role::PlatformAdmin) };
+    let of = |expires_at, revoked_at| TokenRecord { expires_at, revoked_at, ..given::token(Role::PlatformAdmin) };
     let mut tx = store.begin().await.unwrap();
     tx.insert_task(&given::task(&node)).await.unwrap();
     for token in [expiring.clone(), of(None, None), of(expiring.expires_at, Some(NOW))] {
@@ -159,7 +143,9 @@ pub(crate) async fn migration_ends_operations_that_a_later_one_superseded(databa
     }
     tx.commit().await.unwrap();
     store.close().await;
-    database.sql("drop index workloads_named; delete from schema_versions where version = 14").await.unwrap();
+    for undo in ["drop index workloads_named", "delete from schema_versions where version = 14"] {
+        database.sql(undo).await.unwrap();
+    }
     let store = database.open().await;
     let mut reader = store.read().await.unwrap();
     let [first, second, third] = &operations;
@@ -173,57 +159,6 @@ pub(crate) async fn migration_ends_operations_that_a_later_one_superseded(databa
     }
     let still = OperationFilter { state: Some(OperationState::NeedsAttention), ..OperationFilter::default() };
     assert_eq!(reader.operations(&still).await.unwrap(), [third.clone()], "the column agrees with the document");
-}
-
-pub(crate) async fn migration_removes_service_accounts_without_codes_and_their_tokens(database: Database) {
-    let store = database.open().await;
-    let (project, _, _) = given::allocated_node(&store, "gpu-1").await;
-    let account = given::service_account(project.id, "ci");
-    let person = TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        name: "ada".into(),
-        sha256: given::digest(),
-        role: Role::ProjectAdmin,
-        project: Some(project.id),
-        service_account: None,
-        created_at: NOW,
-        expires_at: None,
-        revoked_at: None,
-        is_bootstrap: false,
-    };
-    let held = TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        sha256: given::digest(),
-        service_account: Some(account.id),
-        ..person.clone()
-    };
-    let mut tx = store.begin().await.unwrap();
-    tx.insert_service_account(&account).await.unwrap();
-    tx.insert_token(&person).await.unwrap();
-    tx.insert_token(&held).await.unwrap();
-    tx.commit().await.unwrap();
-    store.close().await;
-    database.sql("alter table service_accounts drop column code").await.unwrap();
-    database.sql("delete from schema_versions where version = 8").await.unwrap();
-
-    let store = database.open().await;
-    let mut tx = store.begin().await.unwrap();
-    assert_eq!(tx.service_accounts(project.id, &Page::default()).await.unwrap(), []);
-    assert_eq!(tx.all_tokens().await.unwrap(), [person]);
-    tx.insert_service_account(&given::service_account(project.id, "ci")).await.expect("the name is free");
-    assert_eq!(store.forged_rows_refused(), 0, "an upgrade reports no forged rows");
-}
-
-pub(crate) async fn migration_marks_existing_stores_as_bootstrapped(database: Database) {
-    let store = database.open().await;
-    let mut tx = store.begin().await.unwrap();
-    assert_eq!(tx.setting("bootstrap.done").await.unwrap(), None);
-    tx.put_setting_if_absent("control-plane.id", b"cp-1").await.unwrap();
-    tx.commit().await.unwrap();
-    store.close().await;
-    database.sql("delete from schema_versions where version = 6").await.unwrap();
-    let store = database.open().await;
-    assert_eq!(store.read().await.unwrap().setting("bootstrap.done").await.unwrap(), Some(b"cp-1".to_vec()));
 }
 
 pub(crate) async fn many_may_open_a_fresh_store_at_once(database: Database) {

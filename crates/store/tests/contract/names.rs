@@ -4,7 +4,7 @@ use gpuaas_model::{ArtifactId, Lifecycle, VerifiedBy};
 use gpuaas_store::{ArtifactRecord, Page, StoreError};
 
 use super::{
-    database::{Database, NOW, run_concurrently},
+    database::{Database, run_concurrently},
     given,
 };
 
@@ -69,18 +69,7 @@ pub(crate) async fn workload_name_is_unique_in_its_project_until_decommissioned(
 
 pub(crate) async fn an_artifact_is_imported_once_and_other_bytes_under_its_name_are_refused(database: Database) {
     let store = database.open().await;
-    let artifact = ArtifactRecord {
-        verified_by: None,
-        id: ArtifactId::from_uuid(given::uuid()),
-        app: "rke2".into(),
-        version: "1".into(),
-        name: "rke2.tar.zst".into(),
-        sha256: given::digest(),
-        size_bytes: 7,
-        source: "mirror".into(),
-        stand_in: false,
-        imported_at: NOW,
-    };
+    let artifact = given::artifact("1");
     let again = ArtifactRecord { id: ArtifactId::from_uuid(given::uuid()), ..artifact.clone() };
     let other = ArtifactRecord { sha256: given::digest(), ..again.clone() };
     let mut tx = store.begin().await.unwrap();

@@ -232,18 +232,7 @@ pub(crate) async fn enrollments_and_grants_are_deleted_after_their_end_and_no_ea
     let (_, other, _) = given::allocated_node(&store, "gpu-2").await;
     let (_, workload) = given::workload_in_project(&store, "train").await;
     let (used, open) = (given::enrollment(&node), given::enrollment(&other));
-    let grant = |expires_at| AccessGrantRecord {
-        id: AccessGrantId::from_uuid(given::uuid()),
-        workload: workload.id,
-        kind: "direct".into(),
-        role: "cluster-admin".into(),
-        requested_by: "ada".into(),
-        reason: None,
-        service_account: "direct-1".into(),
-        created_at: NOW,
-        expires_at,
-        revoked_at: None,
-    };
+    let grant = |expires_at| AccessGrantRecord { expires_at, ..given::grant(&workload) };
     let (long, revoked) = (grant(NOW.plus(HOUR)), grant(NOW.plus(HOUR)));
     let at = |seconds| NOW.plus(Duration::from_secs(seconds));
     let mut tx = store.begin().await.unwrap();

@@ -14,31 +14,12 @@ use super::{
 };
 
 fn token(name: &str) -> TokenRecord {
-    TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        name: name.into(),
-        sha256: given::digest(),
-        role: Role::PlatformAdmin,
-        project: None,
-        service_account: None,
-        created_at: NOW,
-        expires_at: None,
-        revoked_at: None,
-        is_bootstrap: false,
-    }
+    TokenRecord { name: name.into(), ..given::token(Role::PlatformAdmin) }
 }
 
 fn signing_key(under: &str) -> StoredSigningKey {
-    let key = SigningKeyRecord {
-        key_id: "own".into(),
-        public: "public".into(),
-        state: KeyState::Active,
-        version: 3,
-        created_at: NOW,
-        changed_at: NOW,
-        correlation: None,
-    };
-    StoredSigningKey { key, seed: Proof::sealed(under, &StoredSigningKey::seal_owner("own"), b"seed") }
+    let given = given::signing_key("own", KeyState::Active, 3);
+    StoredSigningKey { seed: Proof::sealed(under, &StoredSigningKey::seal_owner("own"), b"seed"), ..given }
 }
 
 fn authority(under: &str) -> StoredAuthority {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpuaas_model::{AccessGrantId, Role, SecretId, TokenId, WorkloadId};
-use gpuaas_store::{AccessGrantRecord, Expired, IdempotencyRecord, Page, SecretRecord, StoreError, TokenRecord};
+use gpuaas_model::{Role, SecretId, TokenId, WorkloadId};
+use gpuaas_store::{AccessGrantRecord, Expired, IdempotencyRecord, Page, SecretRecord, StoreError};
 
 use super::{
     database::{Database, NOW},
@@ -124,18 +124,7 @@ pub(crate) async fn first_value_of_a_setting_is_kept(database: Database) {
 
 pub(crate) async fn token_is_found_by_its_digest_and_revoked_once(database: Database) {
     let store = database.open().await;
-    let token = TokenRecord {
-        id: TokenId::from_uuid(given::uuid()),
-        name: "ada".into(),
-        sha256: given::digest(),
-        role: Role::PlatformAdmin,
-        project: None,
-        service_account: None,
-        created_at: NOW,
-        expires_at: None,
-        revoked_at: None,
-        is_bootstrap: false,
-    };
+    let token = given::token(Role::PlatformAdmin);
     let mut tx = store.begin().await.unwrap();
     tx.insert_token(&token).await.unwrap();
     tx.revoke_token(token.id, NOW).await.unwrap();
@@ -151,18 +140,7 @@ pub(crate) async fn token_is_found_by_its_digest_and_revoked_once(database: Data
 pub(crate) async fn revoked_grant_keeps_its_first_revocation_time(database: Database) {
     let store = database.open().await;
     let (_, train) = given::workload_in_project(&store, "train").await;
-    let grant = AccessGrantRecord {
-        id: AccessGrantId::from_uuid(given::uuid()),
-        workload: train.id,
-        kind: "direct".into(),
-        role: "admin".into(),
-        requested_by: "token/ada".into(),
-        reason: None,
-        service_account: "gpuaas-1".into(),
-        created_at: NOW,
-        expires_at: NOW,
-        revoked_at: None,
-    };
+    let grant = given::grant(&train);
     let mut tx = store.begin().await.unwrap();
     tx.insert_access_grant(&grant).await.unwrap();
     tx.revoke_access_grant(grant.id, NOW).await.unwrap();

@@ -19,7 +19,7 @@ pub(crate) async fn a_node_read_before_another_change_is_stale(database: Databas
     let store = database.open().await;
     let (_, read, _) = given::allocated_node(&store, "gpu-1").await;
     let mut tx = store.begin().await.unwrap();
-    let next = tx.update_node(&NodeRecord { state: NodeState::InMaintenance, ..read.clone() }).await.unwrap();
+    let next = tx.update_node(&NodeRecord { state: NodeState::Retired, ..read.clone() }).await.unwrap();
     assert_eq!(next.generation, read.generation + 1);
     assert_stale(tx.update_node(&read).await, "node");
     tx.commit().await.unwrap();
@@ -80,14 +80,14 @@ pub(crate) async fn operations_steps_and_tasks_are_written_only_from_the_state_t
     tx.update_step(&begun, (StepState::Pending, 0)).await.unwrap();
     assert_stale(tx.update_step(&begun, (StepState::Running, 0)).await, "step");
     assert_stale(tx.update_step(&begun, (StepState::Pending, 1)).await, "step");
-    let sent = TaskRecord { state: TaskState::Dispatched, ..task.clone() };
-    tx.update_task(&sent, TaskState::Queued).await.unwrap();
-    assert_stale(tx.update_task(&sent, TaskState::Queued).await, "task");
+    let done = TaskRecord { state: TaskState::Succeeded, ..task.clone() };
+    tx.update_task(&done, TaskState::Dispatched).await.unwrap();
+    assert_stale(tx.update_task(&done, TaskState::Dispatched).await, "task");
     tx.commit().await.unwrap();
     let mut reader = store.read().await.unwrap();
     assert_eq!(reader.operation(operation.id).await.unwrap(), running);
     assert_eq!(reader.step(step.id).await.unwrap(), begun);
-    assert_eq!(reader.task(task.id).await.unwrap(), sent);
+    assert_eq!(reader.task(task.id).await.unwrap(), done);
 }
 
 pub(crate) async fn concurrent_node_updates_take_each_generation_once(database: Database) {

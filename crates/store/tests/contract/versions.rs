@@ -1,10 +1,11 @@
-//! Upgrades of databases of every schema version, stored as SQL under `tests/versions`: each gets the schema of a fresh database and keeps
-//! its rows.
+//! Upgrades of databases of every schema version, whose rows are stored as SQL under `tests/versions`: each gets the schema of a fresh
+//! database and keeps its rows.
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use gpuaas_model::{
-    AllocationId, AuditAction, Endpoint, MemberState, NodeId, OperationId, ProjectId, StreamName, TaskId, WorkloadId,
+    AllocationId, AuditAction, Endpoint, MemberState, NodeId, OperationId, ProjectId, StreamName, TaskId, TokenId,
+    WorkloadId,
 };
 use gpuaas_store::{AuditFilter, Page, Store};
 
@@ -15,31 +16,69 @@ fn id<T: std::str::FromStr>(last: &str) -> T {
     format!("0198c0de-7a3b-7c11-9b54-0242ac1200{last}").parse().ok().expect("a UUID")
 }
 
-fn file(version: i64) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/versions/{version:04}.sql"))
+fn folder(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The stored database of a version, in this backend's SQL dialect.
+fn file(version: i64) -> PathBuf {
+    folder("tests/versions").join(format!("{version:04}.sql"))
+}
+
+/// The database of a version as that version wrote it, in this backend's SQL dialect: the schema of the migrations up to it, which their
+/// checksums among the rows protect from changes, and its rows. A file has the rows of its version that differ from those of the version
+/// before: each replaces the one with the same first column, and `delete` removes one.
 fn stored_database(version: i64, is_shared: bool) -> String {
+    let dialect = if is_shared { "postgres" } else { "sqlite" };
+    let mut sql = vec!["create table schema_versions (version bigint primary key, checksum text not null);".to_owned()];
+    let mut rows: Vec<String> = Vec::new();
+    for version in 1..=version {
+        sql.extend(["".to_owned(), format!("{dialect}_")].iter().filter_map(|prefix| migration(prefix, version)));
+        for row in stored_rows(version, dialect) {
+            let earlier = rows.iter().position(|earlier| key(earlier) == key(&row));
+            match (earlier, row.starts_with("delete ")) {
+                (Some(at), true) => drop(rows.remove(at)),
+                (Some(at), false) => rows[at] = row,
+                (None, false) => rows.push(row),
+                (None, true) => panic!("version {version} has no such row: {row}"),
+            }
+        }
+    }
+    let text = [sql, rows].concat().join("\n");
+    if is_shared { text.replace(" blob ", " bytea ").replace(" x'", " '\\x") } else { text }
+}
+
+/// The text of the migration to a version, of which there can be a part for both dialects and one for each.
+fn migration(prefix: &str, version: i64) -> Option<String> {
+    let (begin, files) = (format!("{prefix}{version:04}_"), fs::read_dir(folder("migrations")).unwrap());
+    let file = files.map(|file| file.unwrap()).find(|file| file.file_name().to_string_lossy().starts_with(&begin))?;
+    Some(fs::read_to_string(file.path()).unwrap())
+}
+
+/// The statements in the file of a version, without those for the other dialect.
+fn stored_rows(version: i64, dialect: &str) -> Vec<String> {
     let path = file(version);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| {
         panic!(
-            "{}: {error}. Keep a database of schema version {version}: copy the file of the version before, add what the \
-             migration adds to its schema, its line in schema_versions, and a row in every table that is new",
+            "{}: {error}. Keep the rows of schema version {version}: the checksum of its migration, a row for every table \
+             that is new, and each row that this version writes in another form than the one before",
             path.display()
         )
     });
-    let here = if is_shared { "-- for postgres" } else { "-- for sqlite" };
     let mut is_included = true;
     let lines = text.lines().filter(|line| {
-        let is_mark = line.starts_with("-- for ");
-        if is_mark {
-            is_included = *line == "-- for both" || *line == here;
-        }
-        is_included && !is_mark
+        let mark = line.strip_prefix("-- for ");
+        is_included = mark.map_or(is_included, |mark| mark == "both" || mark == dialect);
+        is_included && mark.is_none()
     });
-    let text = lines.collect::<Vec<_>>().join("\n");
-    if is_shared { text.replace(" blob ", " bytea ").replace(" x'", " '\\x") } else { text }
+    lines.map(str::to_owned).collect()
+}
+
+/// The table and the first column of the row that a statement inserts or deletes.
+fn key(statement: &str) -> (&str, &str) {
+    let value = statement.split_once(" values (").and_then(|(_, values)| values.split(',').next());
+    let deleted = || statement.trim_end_matches(';').split_once(" = ").map(|(_, value)| value);
+    let table = statement.split(' ').nth(2).expect("a table");
+    (table, value.or_else(deleted).expect("a first column"))
 }
 
 /// The schema as one line per object, independent of the order of creation.
@@ -94,6 +133,7 @@ fn changed(version: i64, table: &str) -> i64 {
     match table {
         // Rows without codes would be rejected as forged.
         "enrollments" if version < 5 => -2,
+        // So would their accounts' tokens: the others stay.
         "service_accounts" if (3..8).contains(&version) => -1,
         "tokens" if (3..8).contains(&version) => -1,
         // The setting that records that the first administrator was created.
@@ -127,7 +167,9 @@ async fn assert_rows_readable(store: &Store) {
     assert_eq!(reader.events(StreamName::Platform, 0, Page::LIMIT_MAX).await.unwrap().len(), 1);
     let audits = reader.audits(&AuditFilter::default()).await.unwrap();
     assert_eq!((audits.len(), audits[0].action), (1, AuditAction::NodeRegister));
-    assert_eq!(reader.setting("control-plane.id").await.unwrap(), Some(b"cp-1".to_vec()));
+    for setting in ["control-plane.id", "bootstrap.done"] {
+        assert_eq!(reader.setting(setting).await.unwrap(), Some(b"cp-1".to_vec()), "{setting}");
+    }
 }
 
 pub(crate) async fn database_of_every_earlier_version_migrates_and_keeps_its_rows(database: Database) {
@@ -136,6 +178,7 @@ pub(crate) async fn database_of_every_earlier_version_migrates_and_keeps_its_row
     let expected = schema(&database).await;
     let versions: Vec<i64> = (1..=newest).filter(|version| *version < newest || file(newest).exists()).collect();
     assert!(versions.len() >= 9, "{versions:?}");
+    let tokens_of_people = ["02", "03"].map(|last| id::<TokenId>(last).to_string());
     for version in versions {
         let old = fresh(is_shared).await;
         old.sql(&stored_database(version, is_shared))
@@ -148,6 +191,8 @@ pub(crate) async fn database_of_every_earlier_version_migrates_and_keeps_its_row
             "the stored database of version {version} needs a row in every table: {before:?}"
         );
         let store = old.try_open().await.unwrap_or_else(|error| panic!("version {version}: {error}"));
+        assert_eq!(store.forged_rows_refused(), 0, "the upgrade from version {version} reports forged rows");
+        assert_eq!(old.texts("select id from tokens order by id").await[..2], tokens_of_people, "version {version}");
         assert_eq!(schema(&old).await, expected, "version {version}");
         let after = counts(&old).await;
         for (table, rows) in before {

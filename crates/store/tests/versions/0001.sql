@@ -1,100 +1,5 @@
--- A database of schema version 1 with rows in every table, as that version wrote them. `for` lines say for which database the lines below are;
--- ` blob ` and `x'…'` are written as PostgreSQL takes them when it is the one.
--- for both
-create table schema_versions (version bigint primary key, checksum text not null);
--- for both
--- Columns are what rules and filters need; `doc` is the record as JSON. Times are milliseconds since the epoch, ids are text.
-create table projects (id text primary key, name text not null unique, doc text not null);
-create table tokens (id text primary key, sha256 text not null unique, project_id text not null, doc text not null);
-create table nodes (
-    id text primary key, name text not null unique, state text not null, connectivity text not null,
-    generation bigint not null, doc text not null
-);
-create table enrollments (
-    id text primary key, node_id text not null references nodes (id), sha256 text not null unique,
-    expires_at bigint not null, used_at bigint
-);
-create table allocations (
-    id text primary key, project_id text not null references projects (id), node_id text not null references nodes (id),
-    state text not null, generation bigint not null, doc text not null
-);
--- A node is held by one project at a time.
-create unique index allocations_open on allocations (node_id) where state not in ('released', 'failed');
-create table artifacts (
-    id text primary key, app text not null, version text not null, name text not null, sha256 text not null,
-    imported_at bigint not null, doc text not null, unique (app, version, name)
-);
-create index artifacts_sha256 on artifacts (sha256);
-create table workloads (
-    id text primary key, project_id text not null references projects (id), name text not null, app text not null,
-    lifecycle text not null, health text not null, revision bigint not null, doc text not null
-);
--- A name is free again once its workload is gone.
-create unique index workloads_name on workloads (project_id, name) where lifecycle <> 'decommissioned';
-create table members (
-    id text primary key, workload_id text not null references workloads (id), position bigint not null,
-    allocation_id text not null references allocations (id), node_id text not null references nodes (id),
-    state text not null, doc text not null
-);
--- An allocation carries one member at a time.
-create unique index members_allocation on members (allocation_id) where state <> 'removed';
-create index members_workload on members (workload_id);
-create index members_node on members (node_id);
-create table operations (
-    id text primary key, workload_id text not null references workloads (id), project_id text not null,
-    state text not null, is_open bigint not null, doc text not null
-);
--- One mutating operation per workload at a time.
-create unique index operations_open on operations (workload_id) where is_open = 1;
-create index operations_project on operations (project_id);
-create table steps (
-    id text primary key, operation_id text not null references operations (id), position bigint not null,
-    state text not null, attempts bigint not null, doc text not null, unique (operation_id, position)
-);
-create table tasks (
-    id text primary key, node_id text not null references nodes (id), operation_id text not null, workload_id text not null,
-    project_id text not null, state text not null, is_open bigint not null, doc text not null
-);
-create index tasks_node on tasks (node_id);
-create index tasks_operation on tasks (operation_id);
-create table secrets (
-    id text primary key, workload_id text not null, name text not null, sha256 text not null, sealed blob not null,
-    created_at bigint not null, unique (workload_id, name)
-);
-create table access_grants (id text primary key, workload_id text not null references workloads (id), doc text not null);
--- Fences outlive their leases: a row stays when nobody holds it.
-create table leases (name text primary key, holder text not null, fence bigint not null, expires_at bigint not null);
--- The last number of every event stream, and of the audit.
-create table streams (stream text primary key, last_sequence bigint not null);
-create table events (
-    stream text not null, sequence bigint not null, at bigint not null, kind text not null, subject_kind text not null,
-    subject_id text not null, correlation text not null, data text not null, primary key (stream, sequence)
-);
-create table audit (
-    sequence bigint primary key, at bigint not null, actor text not null, actor_type text not null, action text not null,
-    target text not null, project_id text not null, result text not null, correlation text not null, metadata text not null
-);
-create table idempotency (
-    token_id text not null, key text not null, created_at bigint not null, doc text not null, primary key (token_id, key)
-);
-create table settings (name text primary key, value blob not null);
--- for sqlite
-create trigger events_are_not_updated before update on events begin select raise(abort, 'events are append-only'); end;
-create trigger events_are_not_deleted before delete on events begin select raise(abort, 'events are append-only'); end;
-create trigger audit_is_not_updated before update on audit begin select raise(abort, 'the audit is append-only'); end;
-create trigger audit_is_not_deleted before delete on audit begin select raise(abort, 'the audit is append-only'); end;
 -- for sqlite
 insert into schema_versions (version, checksum) values (1, '37188f36507d2aee');
--- for postgres
-create function refuse_change() returns trigger language plpgsql as $$
-begin
-    raise exception '% is append-only', tg_table_name;
-end;
-$$;
-create trigger events_are_append_only before update or delete on events for each row execute function refuse_change();
-create trigger events_are_not_truncated before truncate on events for each statement execute function refuse_change();
-create trigger audit_is_append_only before update or delete on audit for each row execute function refuse_change();
-create trigger audit_is_not_truncated before truncate on audit for each statement execute function refuse_change();
 -- for postgres
 insert into schema_versions (version, checksum) values (1, '4002e8bb798c74e8');
 -- for both
@@ -111,7 +16,7 @@ insert into workloads (id, project_id, name, app, lifecycle, health, revision, d
 insert into members (id, workload_id, position, allocation_id, node_id, state, doc) values ('0198c0de-7a3b-7c11-9b54-0242ac120009', '0198c0de-7a3b-7c11-9b54-0242ac120008', 0, '0198c0de-7a3b-7c11-9b54-0242ac120006', '0198c0de-7a3b-7c11-9b54-0242ac120004', 'ready', '{"id":"0198c0de-7a3b-7c11-9b54-0242ac120009","workload":"0198c0de-7a3b-7c11-9b54-0242ac120008","component_key":"server","ordinal":1,"allocation":"0198c0de-7a3b-7c11-9b54-0242ac120006","node":"0198c0de-7a3b-7c11-9b54-0242ac120004","state":{"name":"ready","since":1790000000000},"health":"healthy","fault":null,"endpoint":null,"last_operation":"0198c0de-7a3b-7c11-9b54-0242ac12000a","created_at":1790000000000,"updated_at":1790000000000}');
 insert into operations (id, workload_id, project_id, state, is_open, doc) values ('0198c0de-7a3b-7c11-9b54-0242ac12000a', '0198c0de-7a3b-7c11-9b54-0242ac120008', '0198c0de-7a3b-7c11-9b54-0242ac120001', 'succeeded', 0, '{"id":"0198c0de-7a3b-7c11-9b54-0242ac12000a","workload":"0198c0de-7a3b-7c11-9b54-0242ac120008","project":"0198c0de-7a3b-7c11-9b54-0242ac120001","kind":"deploy","state":"succeeded","requested_by":"token/ada","correlation":"0198c0de-7a3b-7c11-9b54-0242ac120010","targets":["0198c0de-7a3b-7c11-9b54-0242ac120009"],"generation":1,"resumes":null,"cancel_requested":false,"fault":null,"created_at":1790000000000,"started_at":1790000000000,"ended_at":1790000060000}');
 insert into steps (id, operation_id, position, state, attempts, doc) values ('0198c0de-7a3b-7c11-9b54-0242ac12000b', '0198c0de-7a3b-7c11-9b54-0242ac12000a', 0, 'succeeded', 1, '{"id":"0198c0de-7a3b-7c11-9b54-0242ac12000b","operation":"0198c0de-7a3b-7c11-9b54-0242ac12000a","position":0,"spec":{"key":"server-1/start","phase":"starting","member":"0198c0de-7a3b-7c11-9b54-0242ac120009","action":{"kind":"node_task","node":"0198c0de-7a3b-7c11-9b54-0242ac120004","task":"host.noop"},"needs":[],"begins":null,"ends":null,"deadline_ms":60000,"retry":{"attempts_max":5,"base_ms":500,"cap_ms":15000},"scope":"workload"},"state":"succeeded","attempts":1,"not_before":null,"task":"0198c0de-7a3b-7c11-9b54-0242ac12000c","detail":null,"fault":null,"started_at":1790000000000,"deadline_at":1790000060000,"ended_at":1790000000000}');
-insert into tasks (id, node_id, operation_id, workload_id, project_id, state, is_open, doc) values ('0198c0de-7a3b-7c11-9b54-0242ac12000c', '0198c0de-7a3b-7c11-9b54-0242ac120004', '0198c0de-7a3b-7c11-9b54-0242ac12000a', '0198c0de-7a3b-7c11-9b54-0242ac120008', '0198c0de-7a3b-7c11-9b54-0242ac120001', 'running', 1, '{"id":"0198c0de-7a3b-7c11-9b54-0242ac12000c","node":"0198c0de-7a3b-7c11-9b54-0242ac120004","epoch":2,"project":"0198c0de-7a3b-7c11-9b54-0242ac120001","workload":"0198c0de-7a3b-7c11-9b54-0242ac120008","operation":"0198c0de-7a3b-7c11-9b54-0242ac12000a","step":"0198c0de-7a3b-7c11-9b54-0242ac12000b","attempt":1,"task_type":"host.noop","schema":1,"params":{},"state":"running","outcome":null,"key_id":"ed25519-0123456789abcdef","envelope_sha256":"ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff","envelope":"{}","fence":4,"correlation":"0198c0de-7a3b-7c11-9b54-0242ac120010","created_at":1790000000000,"dispatched_at":1790000000000,"ended_at":null,"expires_at":1790000060000}');
+insert into tasks (id, node_id, operation_id, workload_id, project_id, state, is_open, doc) values ('0198c0de-7a3b-7c11-9b54-0242ac12000c', '0198c0de-7a3b-7c11-9b54-0242ac120004', '0198c0de-7a3b-7c11-9b54-0242ac12000a', '0198c0de-7a3b-7c11-9b54-0242ac120008', '0198c0de-7a3b-7c11-9b54-0242ac120001', 'dispatched', 1, '{"id":"0198c0de-7a3b-7c11-9b54-0242ac12000c","node":"0198c0de-7a3b-7c11-9b54-0242ac120004","epoch":2,"project":"0198c0de-7a3b-7c11-9b54-0242ac120001","workload":"0198c0de-7a3b-7c11-9b54-0242ac120008","operation":"0198c0de-7a3b-7c11-9b54-0242ac12000a","step":"0198c0de-7a3b-7c11-9b54-0242ac12000b","attempt":1,"task_type":"host.noop","schema":1,"params":{},"state":"dispatched","outcome":null,"key_id":"ed25519-0123456789abcdef","envelope_sha256":"ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff","envelope":"{}","fence":4,"correlation":"0198c0de-7a3b-7c11-9b54-0242ac120010","created_at":1790000000000,"dispatched_at":1790000000000,"ended_at":null,"expires_at":1790000060000}');
 insert into secrets (id, workload_id, name, sha256, sealed, created_at) values ('0198c0de-7a3b-7c11-9b54-0242ac12000d', '0198c0de-7a3b-7c11-9b54-0242ac120008', 'join-token', '9999999999999999999999999999999999999999999999999999999999999999', x'00ff0a22', 1790000000000);
 insert into access_grants (id, workload_id, doc) values ('0198c0de-7a3b-7c11-9b54-0242ac12000e', '0198c0de-7a3b-7c11-9b54-0242ac120008', '{"id":"0198c0de-7a3b-7c11-9b54-0242ac12000e","workload":"0198c0de-7a3b-7c11-9b54-0242ac120008","kind":"direct","role":"view","requested_by":"token/ada","reason":null,"service_account":"gpuaas-access-1","created_at":1790000000000,"expires_at":1790003600000,"revoked_at":null}');
 insert into leases (name, holder, fence, expires_at) values ('operation/0198c0de-7a3b-7c11-9b54-0242ac12000a', '0198c0de-7a3b-7c11-9b54-0242ac120011', 4, 1790000015000);

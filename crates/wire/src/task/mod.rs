@@ -1,20 +1,22 @@
 //! The closed task catalog: one parameter type and one result type per [`TaskType`]. Parameter types refuse unknown fields; unknown fields
-//! of results are dropped.
+//! of results are dropped. The types of an app's tasks are in the app's folder.
 //!
 //! A type's schema version grows when its parameters change shape. An agent lists the versions it supports in its hello, and the control
 //! plane sends one of those.
 
 mod artifact;
+mod definition;
 mod fix;
 mod host;
 mod machine;
 mod requirements;
 mod result;
-mod rke2;
 mod schema;
 mod secrets;
+mod unit;
 
 pub use artifact::{ArtifactFetch, ArtifactFetched, ArtifactRef};
+pub use definition::{GENERAL_TASKS, TaskDefinition};
 pub use fix::{Applied, Fix, Fixed};
 pub use host::{
     DiskFacts, Finding, HostFacts, Noop, NoopDone, Preflight, PreflightReport, Residue, ResidueItem, ResidueKind,
@@ -24,15 +26,9 @@ pub use machine::{
     ClockSync, DataDisk, FileSystemFacts, GpuFacts, Inspect, Inspection, MachineFacts, Measure, RouteFacts,
     WriteLatency,
 };
-pub use rke2::{
-    GiveUp, GiveUpException, JournalExcerpt, Rke2Configure, Rke2Configured, Rke2Install, Rke2Installed,
-    Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Observation, Rke2Observe, Rke2Role, Rke2Start, Rke2Started, Rke2Stop,
-    Rke2Stopped, Rke2Uninstall, Rke2Uninstalled, UnitReport,
-};
-
 pub use requirements::HostRequirements;
-pub use schema::params_for_agent;
-pub use secrets::{NamedSecrets, named_secrets};
+pub use secrets::NamedSecrets;
+pub use unit::{JournalExcerpt, UnitReport};
 
 use crate::bounds::{Bounded, OutOfBounds, SENTENCE_BYTES_MAX, one_line};
 use gpuaas_model::{Code, SecretId, TaskType};
@@ -185,10 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn unknown_parameters_of_every_type_are_refused() {
+    fn unknown_parameters_of_every_general_type_are_refused() {
         use serde_json::json;
-        let id = "0198c0de-7a3b-7c11-9b54-0242ac120002";
-        let secret = json!({ "secret_id": id, "sha256": "00" });
         let artifact = json!({ "name": "a", "sha256": "00", "size_bytes": 7 });
         let mut seen = Vec::new();
         check_unknown_fields_are_refused::<Noop>(json!({}), &mut seen);
@@ -200,23 +194,7 @@ mod tests {
         check_unknown_fields_are_refused::<Residue>(residue, &mut seen);
         check_unknown_fields_are_refused::<Fix>(json!({ "kind": "inotify" }), &mut seen);
         check_unknown_fields_are_refused::<ArtifactFetch>(json!({ "artifacts": [artifact] }), &mut seen);
-        check_unknown_fields_are_refused::<Rke2Install>(
-            json!({ "version": "v1", "archive": artifact, "images": [] }),
-            &mut seen,
-        );
-        check_unknown_fields_are_refused::<Rke2Configure>(
-            json!({ "role": "server", "config": "c", "token": secret }),
-            &mut seen,
-        );
-        check_unknown_fields_are_refused::<Rke2Start>(
-            json!({ "role": "server", "give_up_on": [], "restarts_max": 3 }),
-            &mut seen,
-        );
-        check_unknown_fields_are_refused::<Rke2Stop>(json!({ "role": "server" }), &mut seen);
-        check_unknown_fields_are_refused::<Rke2Observe>(json!({ "role": "server" }), &mut seen);
-        check_unknown_fields_are_refused::<Rke2Uninstall>(json!({}), &mut seen);
-        check_unknown_fields_are_refused::<Rke2KubeconfigRead>(json!({ "secret_id": id }), &mut seen);
-        assert!(TaskType::ALL.iter().all(|task| seen.contains(task)), "{seen:?}");
+        assert!(GENERAL_TASKS.iter().all(|task| seen.contains(&task.task_type)), "{seen:?}");
     }
 
     #[test]

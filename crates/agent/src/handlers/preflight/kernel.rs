@@ -32,11 +32,12 @@ fn low(snapshot: &HostSnapshot<'_>, fix: FixKind, check: Check, what: &str) -> O
     for &(name, least) in fix.sysctls() {
         let Some(present) = snapshot.tree.sysctl(name) else { continue };
         if present.parse::<u64>().is_ok_and(|present| present < least) {
-            low.push(format!("{} is {present}; {} needs {least}", name.trim_start_matches("fs."), snapshot.who()));
+            low.push(format!("{} = {least} (now {present})", name.trim_start_matches("fs.")));
             evidence.push(format!("/proc/sys/{}: {present}", name.replace('.', "/")));
         }
     }
-    let finding = || warning(check, low.join("; "), format!("{what}, now and at boot ({})", fix.path()));
+    let detail = format!("{} needs {}", snapshot.who(), low.join(", "));
+    let finding = || warning(check, detail, format!("{what}, now and at boot ({})", fix.path()));
     (!low.is_empty()).then(|| with_evidence(finding(), evidence.join(", ")))
 }
 

@@ -15,11 +15,11 @@ mod units;
 
 use std::collections::BTreeSet;
 
+use gpuaas_handler::{Context, host_failed};
 use gpuaas_host::{HostError, Listener, survey::Tree};
 use gpuaas_wire::task::{HostFacts, HostRequirements, MachineFacts, Preflight, PreflightReport, TaskFailure};
 
 use super::{machine, mounts};
-use crate::context::{Context, host_failed};
 use report::Report;
 
 /// Services that matter to the checks if they are active.

@@ -56,7 +56,7 @@ fn slow(snapshot: &HostSnapshot<'_>) -> Option<Option<Finding>> {
     let ms = |us: u32| f64::from(us) / 1_000.0;
     Some((writes.p99_us > most).then(|| {
         let detail = format!(
-            "99 of 100 writes under {} took up to {:.1} ms to reach the disk; {} needs at most {:.0} ms",
+            "writes under {} have a p99 latency of {:.1} ms; {} needs at most {:.0} ms",
             disk.folder,
             ms(writes.p99_us),
             snapshot.who(),

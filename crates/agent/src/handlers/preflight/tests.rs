@@ -6,7 +6,7 @@ use gpuaas_model::{Check, FixKind};
 use gpuaas_wire::task::{ClockSync, DataDisk, Finding, RouteFacts, Severity, WriteLatency};
 
 use super::*;
-use crate::handlers::test_host::process_of;
+use gpuaas_handler::test_host::process_of;
 
 const UNIT: &str = "rke2-server.service";
 const DATA_DIR: &str = "/var/lib/rancher/rke2";
@@ -249,7 +249,7 @@ fn low_disk_space_blocks_and_a_slow_disk_warns() {
     machine.assert_finding(
         Check::DiskSlow,
         WARNING,
-        &["up to 41.2 ms", "needs at most 10 ms", "21 writes on /dev/sda1"],
+        &["p99 latency of 41.2 ms", "needs at most 10 ms", "21 writes on /dev/sda1"],
     );
     machine.machine.data_disk.as_mut().unwrap().writes = None;
     let passed = machine.report().passed;
@@ -305,7 +305,7 @@ fn low_kernel_parameters_are_reported_with_their_fix() {
     machine.assert_finding(
         Check::InotifyLow,
         WARNING,
-        &["inotify.max_user_instances is 128; RKE2 needs 8192", "60-gpuaas-inotify"],
+        &["RKE2 needs inotify.max_user_instances = 8192 (now 128)", "60-gpuaas-inotify"],
     );
     assert_eq!(Check::InotifyLow.fix(), Some(FixKind::Inotify));
     machine.file("/proc/sys/fs/inotify/max_user_instances", "65536\n");
@@ -314,7 +314,7 @@ fn low_kernel_parameters_are_reported_with_their_fix() {
     machine.assert_finding(
         Check::ForwardingOff,
         WARNING,
-        &["bridge-nf-call-iptables is 0", "/proc/sys/net/bridge/bridge-nf-call-iptables: 0"],
+        &["bridge-nf-call-iptables = 1 (now 0)", "/proc/sys/net/bridge/bridge-nf-call-iptables: 0"],
     );
     std::fs::remove_dir_all(machine.host_path("/proc/sys/net/bridge")).unwrap();
     machine.assert_no_findings();

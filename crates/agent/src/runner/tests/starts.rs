@@ -366,9 +366,9 @@ async fn enrollment_continues_only_the_ledger_of_its_own_node() {
     test_node.start().await.unwrap();
     assert_eq!(test_node.runner.problem().map(|problem| problem.kind), Some(AgentProblemKind::LedgerOlder));
     place_file(&test_node, LEDGER, Some(&whole.as_bytes()[..whole.len() / 2]));
-    let anew = prepare(&test_node, &test_node.expected, true).await;
-    assert_ne!(Some(&anew), named.as_ref());
-    test_node.expected.id = Some(anew);
+    let replaced = prepare(&test_node, &test_node.expected, true).await;
+    assert_ne!(Some(&replaced), named.as_ref());
+    test_node.expected.id = Some(replaced);
     test_node.enroll(7).await;
     test_node.start().await.unwrap();
     assert_eq!((test_node.runner.problem(), test_node.ended().await), (None, Vec::new()));

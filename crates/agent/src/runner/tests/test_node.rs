@@ -3,6 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use camino::{Utf8Path, Utf8PathBuf};
+use gpuaas_app_rke2_tasks::{
+    Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Stop, Rke2Stopped, Rke2Uninstall, Rke2Uninstalled,
+};
+use gpuaas_handler::{Context, Entry, entry};
 use gpuaas_host::{
     FileSpec, Host,
     sandbox::{SandboxEnvironment, SandboxHost},
@@ -17,17 +21,15 @@ use gpuaas_wire::{
     session::{Refusal, TaskLine},
     task::{
         ArtifactFetch, ArtifactFetched, Inspect, Inspection, Noop, NoopDone, Residue, ResidueItem, ResidueKind,
-        ResidueReport, Rke2KubeconfigRead, Rke2KubeconfigStored, Rke2Stop, Rke2Stopped, Rke2Uninstall, Rke2Uninstalled,
-        TaskFailure, TaskOutcome,
+        ResidueReport, TaskFailure, TaskOutcome,
     },
 };
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
 use crate::{
-    catalog::{Entry, entry, is_clean},
+    catalog::is_clean,
     clock::{Ports, now},
-    context::Context,
     control_connection::open_ledger,
     dialer::Dialer,
     endpoints::Endpoints,

@@ -10,7 +10,7 @@ use super::to_json;
 
 /// Most objects of one list in a bundle: the newest.
 const KEPT_MAX: usize = 5_000;
-/// Most pages, of up to 1000 objects, that are read per list.
+/// Most pages, of up to 1000 objects, that are read per list. The bundle says which lists are longer.
 const PAGES_MAX: usize = 200;
 
 /// Pagination of a list.
@@ -47,7 +47,12 @@ pub(super) async fn lists(client: &Client, entries: &mut Vec<(String, String)>, 
     let mut projects = Vec::new();
     for (name, pages) in LISTS {
         match fetch_newest(&List { client, name, project: None }, pages).await {
-            Ok(items) => {
+            Ok(Fetched { items, is_cut_off }) => {
+                if is_cut_off {
+                    missing.push(format!(
+                        "{name}: the list is longer than {PAGES_MAX} pages, so its newest objects are missing"
+                    ));
+                }
                 if name == "projects" {
                     projects = items.iter().filter_map(|project| project["name"].as_str().map(str::to_owned)).collect();
                 }
@@ -58,7 +63,7 @@ pub(super) async fn lists(client: &Client, entries: &mut Vec<(String, String)>, 
     }
     for project in projects {
         match fetch_newest(&List { client, name: "events", project: Some(&project) }, Pagination::Numbers).await {
-            Ok(items) => entries.push((format!("events/{project}.json"), to_json(&items))),
+            Ok(fetched) => entries.push((format!("events/{project}.json"), to_json(&fetched.items))),
             Err(error) => missing.push(format!("events of {project}: {error}")),
         }
     }
@@ -94,8 +99,16 @@ impl List<'_> {
     }
 }
 
-/// Returns the newest objects of a list, at most [`KEPT_MAX`].
-async fn fetch_newest(list: &List<'_>, pages: Pagination) -> anyhow::Result<VecDeque<Value>> {
+/// What was read of a list.
+struct Fetched {
+    /// The last objects that were read, at most [`KEPT_MAX`].
+    items: VecDeque<Value>,
+    /// Whether newer objects follow, because the list has more than [`PAGES_MAX`] pages.
+    is_cut_off: bool,
+}
+
+/// Returns the newest objects of a list.
+async fn fetch_newest(list: &List<'_>, pages: Pagination) -> anyhow::Result<Fetched> {
     let mut kept = VecDeque::new();
     let mut position = match pages {
         Pagination::Numbers => {
@@ -115,10 +128,10 @@ async fn fetch_newest(list: &List<'_>, pages: Pagination) -> anyhow::Result<VecD
         kept.drain(..kept.len().saturating_sub(KEPT_MAX));
         position = page["next_cursor"].as_str().map(str::to_owned);
         if position.is_none() {
-            break;
+            return Ok(Fetched { items: kept, is_cut_off: false });
         }
     }
-    Ok(kept)
+    Ok(Fetched { items: kept, is_cut_off: true })
 }
 
 /// Reports whether the error is `events_archived`: events after the requested number were removed.

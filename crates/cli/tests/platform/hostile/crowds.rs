@@ -1,7 +1,7 @@
 //! Many requests at once: guessed tokens, and connections that only wait.
 
 use futures::{StreamExt, stream};
-use gpuaas_api_types::{CreateToken, RegisterNode};
+use gpuaas_api_types::RegisterNode;
 use gpuaas_test_support::SeededEntropy;
 use gpuaas_trust::{EnrollmentString, NodeKey, TokenKey};
 use http::Method;
@@ -11,7 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use super::JSON;
 use crate::{
     raw::{HttpResponse, bearer, send},
-    world::Platform,
+    world::{Platform, token_request},
 };
 
 async fn whoami(platform: &Platform, token: &str) -> HttpResponse {
@@ -45,7 +45,7 @@ async fn redeem(platform: &Platform, string: &EnrollmentString) -> HttpResponse 
 
 /// Creates a token that no request has used yet, and returns its `Authorization` value.
 async fn fresh_token(platform: &Platform, name: &str) -> String {
-    let ask = CreateToken { name: name.into(), role: "platform-operator".into(), project: None, ttl_seconds: None };
+    let ask = token_request(name, "platform-operator", None);
     format!("Bearer {}", platform.client().create_token(&ask).await.expect("made").secret)
 }
 

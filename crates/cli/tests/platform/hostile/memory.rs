@@ -1,7 +1,7 @@
 //! Memory that the control plane uses for the request bodies of many callers, and quotas that apply before a body is read.
 
 use futures::future::{join_all, select_all};
-use gpuaas_api_types::{CreateProject, CreateToken};
+use gpuaas_api_types::CreateProject;
 use http::Method;
 use serde_json::json;
 use tokio::{
@@ -15,7 +15,7 @@ use super::JSON;
 use crate::{
     operations::UNUSED_ID,
     raw::{connect, send},
-    world::{Platform, WAIT_MAX, eventually, show},
+    world::{Platform, WAIT_MAX, eventually, show, token_request},
 };
 
 /// Connections at once; the limit for one address is 256.
@@ -86,12 +86,7 @@ async fn large_bodies_of_one_project_take_little_memory() {
     let platform = Platform::start(0);
     let client = platform.client();
     client.create_project(&CreateProject { name: "ours".to_owned() }).await.expect("made");
-    let ask = CreateToken {
-        name: "robot".to_owned(),
-        role: "project-member".to_owned(),
-        project: Some("ours".to_owned()),
-        ttl_seconds: Some(3_600),
-    };
+    let ask = token_request("robot", "project-member", Some("ours"));
     let token = client.create_token(&ask).await.expect("made").secret;
     let head = format!("POST /api/v1/workloads HTTP/1.1\r\nauthorization: Bearer {token}\r\n");
     assert_memory_stays_small(&platform, "bodies of one project", &head, &[400, 408, 429]).await;

@@ -11,14 +11,14 @@ mod preconditions;
 mod readers;
 mod slow;
 
-use gpuaas_api_types::{CreateAllocation, CreateProject, CreateToken, RegisterNode};
+use gpuaas_api_types::{CreateAllocation, CreateProject, RegisterNode};
 use http::Method;
 use serde_json::Value;
 
 use crate::{
     operations::{Operation, UNUSED_ID},
     raw::{HttpResponse, bearer, send},
-    world::{Platform, eventually},
+    world::{Platform, eventually, token_request},
 };
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -45,12 +45,7 @@ impl Target {
             list.items.iter().all(|allocation| allocation.state == "active")
         })
         .await;
-        let ask = CreateToken {
-            name: "robot".to_owned(),
-            role: "viewer".to_owned(),
-            project: Some("ours".to_owned()),
-            ttl_seconds: Some(3_600),
-        };
+        let ask = token_request("robot", "viewer", Some("ours"));
         let token = client.create_token(&ask).await.expect("made").token.id;
         let bearer = bearer(&platform);
         Self { platform, bearer, allocation, token }

@@ -5,14 +5,14 @@ use gpuaas_api_types::{Allocation, CreateAllocation, CreateProject};
 use gpuaas_client::{AuditQuery, Client, ClientError};
 use gpuaas_model::{Code, TaskType};
 use gpuaas_wire::{
-    session::{ConnectionKind, Hello, Refusal, TaskLine},
+    session::{Refusal, TaskLine},
     task::{TaskFailure, TaskOutcome, TaskProgress},
 };
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    lie::{Lies, body, facts, hello, lines, succeeded, unfinished},
+    lie::{Lies, body, facts, lines, succeeded, unfinished},
     node::{Node, send_request},
 };
 use crate::{
@@ -68,26 +68,6 @@ async fn oversized_facts_are_cut_or_refused_and_unknown_fields_dropped() {
         assert_eq!(allocation.state, "failed", "{name}");
         assert!(client.get_node(name).await.expect("a node").facts.is_none(), "{name}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn oversized_hello_is_refused() {
-    let fleet = Fleet::start(0).await;
-    let client = fleet.client();
-    let node = Node::enrolled(&client, "gpu-1").await;
-    let honest = || hello(ConnectionKind::Control);
-    for absurd in [
-        Hello { protocols: vec![1; 20_000], ..honest() },
-        Hello { addresses: vec!["10.0.0.7".into(); 5_000], ..honest() },
-        Hello { machine_id: "a".repeat(1_000_000), ..honest() },
-    ] {
-        let serving = node.serve(Lies { hello: Some(absurd), ..Lies::default() }).await;
-        let ended = tokio::time::timeout(crate::world::WAIT_MAX, serving);
-        ended.await.expect("the node is disconnected").expect("no panic");
-        assert_eq!(client.get_node("gpu-1").await.expect("a node").state, "enrolled");
-    }
-    let _serving = node.serve(Lies::default()).await;
-    await_active(&client, "gpu-1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use gpuaas_api_types::{CreateProject, CreateToken};
+use gpuaas_api_types::CreateProject;
 use gpuaas_client::{Client, LogOptions};
 use gpuaas_model::{TaskType, Timestamp};
 use gpuaas_wire::{
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     fleet::Fleet,
     restarts::{prepare_deployment, until_running},
-    world::{CLUSTERS, WAIT_MAX, eventually},
+    world::{CLUSTERS, WAIT_MAX, eventually, token_request},
 };
 
 /// One GiB of journal.
@@ -118,12 +118,7 @@ async fn followed_journal_ends_only_for_the_revoked_token() {
     let ask = LogOptions { follow: true, ..LogOptions::default() };
     let mut journals = Vec::new();
     for _ in 0..2 {
-        let viewer = CreateToken {
-            name: "viewer".into(),
-            role: "viewer".into(),
-            project: Some("research".into()),
-            ttl_seconds: None,
-        };
+        let viewer = token_request("viewer", "viewer", Some("research"));
         let viewer = client.create_token(&viewer).await.expect("made");
         let journal = fleet.client_with(0, &viewer.secret).read_logs(None, "train", "server-1", &ask).await;
         let mut journal = Box::pin(journal.expect("a journal"));

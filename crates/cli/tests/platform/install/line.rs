@@ -61,7 +61,7 @@ async fn register_prints_the_command_to_stdout_and_messages_to_stderr() {
     assert!(line.starts_with("curl -fsSk --pinnedpubkey 'sha256//") && line.lines().count() == 1, "{line}");
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        words.contains("Enrollment command of node gpu-07. Run it once as root") && !words.contains("gpuaas1."),
+        words.contains("Node gpu-07 is registered. On its machine, as root") && !words.contains("gpuaas1."),
         "{words}"
     );
     assert!(!words.contains('\u{1b}'), "a clipboard sequence was written without a terminal");

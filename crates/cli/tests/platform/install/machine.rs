@@ -176,12 +176,31 @@ pub(super) fn describe_output(output: &Output) -> String {
     )
 }
 
-/// Asserts that the script refused with this code and exit status, named the error page, and left no temporary files.
+/// Part of the next action that the script names, for the codes that operators meet most.
+const NEXT: [(&str, &str); 9] = [
+    ("clock_skewed", "set this machine's clock"),
+    ("install_architecture_unsupported", "the control plane has one for: "),
+    ("install_authority_mismatch", "print a new line there (gpuaas node enroll NODE)"),
+    ("install_connection_refused", "check that the control plane runs there"),
+    ("install_folder_noexec", "mount it without noexec"),
+    ("install_name_unresolved", "check this machine's name resolution"),
+    ("install_not_root", "run it as root"),
+    ("install_proxy_only", "let this machine reach the ports 7443 and 7444"),
+    ("install_string_damaged", "copy the complete line"),
+];
+
+/// Asserts that the script refused with this code and exit status, named a next action and the error page, and left no temporary files.
 pub(super) fn assert_refused(machine: &Machine, output: &Output, code: &str, status: i32) {
     let error = String::from_utf8_lossy(&output.stderr);
+    let next = NEXT.iter().find(|(of, _)| *of == code).map_or("", |(_, next)| next);
+    let has_next = error.lines().nth(1).is_some_and(|line| !line.trim().is_empty() && line.contains(next));
     let page = format!("/docs/errors/{code} · exit status {status}");
     let holds = output.status.code() == Some(status) && error.contains(&format!("({code})")) && error.contains(&page);
-    assert!(holds && error.lines().count() == 3, "wanted {code} and {status}:\n{}", describe_output(output));
+    assert!(
+        holds && has_next && error.lines().count() == 3,
+        "wanted {code} and {status}:\n{}",
+        describe_output(output)
+    );
     assert!(machine.is_tidy(), "temporary files remain");
 }
 

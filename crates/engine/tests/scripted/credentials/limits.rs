@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::engines::{Engines, admin};
 
-fn record(number: u128, project: Option<ProjectId>, expires_at: Timestamp) -> TokenRecord {
+pub(super) fn record(number: u128, project: Option<ProjectId>, expires_at: Timestamp) -> TokenRecord {
     TokenRecord {
         id: TokenId::from_uuid(Uuid::from_u128(number)),
         name: format!("t{number}"),

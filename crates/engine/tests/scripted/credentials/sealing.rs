@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use gpuaas_engine::{SealingState, commands::sealing_key};
-use gpuaas_model::{AuditAction, Code, Coded, EventKind, ReplicaId, Role, SecretId, StreamName, TokenId};
-use gpuaas_store::{Eviction, ReplicaRecord, SealingRecord, SecretRecord, TokenRecord};
+use gpuaas_model::{AuditAction, Code, Coded, EventKind, ReplicaId, SecretId, StreamName};
+use gpuaas_store::{Eviction, ReplicaRecord, SealingRecord, SecretRecord};
 use gpuaas_trust::SealingKey;
 use uuid::Uuid;
 
+use super::limits::record;
 use crate::engines::{Engines, admin, eventually};
 
 /// Number of secrets: more than three batches of 100 rows.
@@ -34,20 +35,7 @@ async fn rows(engines: &Engines) -> Vec<SecretId> {
         };
         tx.put_secret(&secret).await.unwrap();
     }
-    tx.insert_token(&TokenRecord {
-        id: TokenId::from_uuid(Uuid::from_u128(1)),
-        name: "ada".to_owned(),
-        sha256: "0".repeat(64),
-        role: Role::Viewer,
-        project: None,
-        service_account: None,
-        created_at: now,
-        expires_at: None,
-        revoked_at: None,
-        is_bootstrap: false,
-    })
-    .await
-    .unwrap();
+    tx.insert_token(&record(1, None, now.plus(Duration::from_secs(100_000)))).await.unwrap();
     tx.commit().await.unwrap();
     ids
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_attempt_of_a_call_renders_its_parameters_anew() {
+async fn each_attempt_of_a_call_renders_its_parameters_again() {
     let site = Site::of(1).await;
     let (end, reaction) = hold("working");
     site.engines.nodes.react([reaction]);

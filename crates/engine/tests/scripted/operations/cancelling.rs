@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use gpuaas_model::{
-    Code, Health, Lifecycle, MemberStateName, OperationState, Recovery, StepState, TaskState, TaskType,
+    Code, EventKind, Health, Lifecycle, MemberStateName, OperationState, Recovery, StepState, TaskState, TaskType,
 };
 use gpuaas_planner::{StepAction, StepSpec, WorkloadView};
 use gpuaas_store::WorkloadRecord;
@@ -29,11 +29,14 @@ async fn cancellation_ends_running_steps_and_skips_pending_ones() {
     site.until(operation, "install", |step| step.detail.is_some()).await;
     site.until(operation, "watch", |step| step.detail.is_some()).await;
     site.cancel(operation).await;
+    site.cancel(operation).await;
     site.until(operation, "watch", |step| step.state == StepState::Cancelled).await;
     eventually("no cancellation is sent", async || !site.engines.nodes.cancelled.lock().unwrap().is_empty()).await;
     end.send(failed(Code::TaskCancelled, "cancelled")).unwrap();
     let ended = site.end_of(operation).await;
     assert_eq!((ended.operation.state, &ended.operation.fault), (OperationState::Cancelled, &None));
+    let requested = ended.count_events(EventKind::OperationCancelRequested, &operation.to_string());
+    assert_eq!(requested, 1, "repeating the request changes nothing");
     let state = |key: &str| (ended.steps[key].state, ended.steps[key].attempts);
     assert_eq!((state("install"), state("watch")), ((StepState::Cancelled, 1), (StepState::Cancelled, 1)));
     assert_eq!(state("after"), (StepState::Skipped, 0));

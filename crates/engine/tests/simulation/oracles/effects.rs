@@ -46,7 +46,7 @@ impl NodeCheck<'_> {
                 TaskState::Interrupted => begun && ended.is_none(),
                 // The node refused the task, the control plane gave up, or the task ended with that state.
                 TaskState::Failed | TaskState::Expired | TaskState::Cancelled => true,
-                TaskState::Queued | TaskState::Dispatched | TaskState::Running => false,
+                TaskState::Dispatched => false,
             };
             self.require(agree, format!("{} {id} is {}, and the ledger says {ended:?}", task.task_type, task.state));
         }

@@ -1,7 +1,5 @@
 //! Nodes where something blocks a deployment before it changes anything: the deployment names it, and continues once it is removed.
 
-use std::fs;
-
 use anyhow::ensure;
 
 use super::{
@@ -9,14 +7,13 @@ use super::{
     environment::Environment,
     table::CellResult,
 };
-use crate::node::Node;
 
 /// An obstacle.
-struct Block {
+pub(super) struct Block {
     /// Prefix for the names of nodes and workloads with it.
     tag: &'static str,
-    /// Creates the obstacle.
-    plant: fn(&Node) -> anyhow::Result<()>,
+    /// Shell text that creates the obstacle.
+    plant: &'static str,
     /// Command of the node's own tools that shows it, and a whole word that its output must contain.
     seen: (&'static str, &'static str),
     /// Name of the failing preflight check.
@@ -29,109 +26,67 @@ struct Block {
     fix: &'static str,
 }
 
-/// Another program listens on the port of the Kubernetes API.
-pub(super) fn port_taken(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
-    block(
-        environment,
-        &Block {
-            tag: "port-taken",
-            plant: listen,
-            seen: ("ss --no-header -ltnp 'sport = :6443'", "6443"),
-            check: "port_taken",
-            evidence: "port 6443 (tcp) is already in use",
-            next: "stop it",
-            fix: "systemctl stop squatter.socket && rm /run/systemd/system/squatter.socket /run/systemd/system/squatter@.service",
-        },
-    )
-}
-
-/// Creates the listener as a socket unit of the node's systemd.
-fn listen(node: &Node) -> anyhow::Result<()> {
-    let text = "printf '[Socket]\\nListenStream=6443\\nAccept=yes\\n' >/run/systemd/system/squatter.socket
+/// Another program, a socket unit of the node's systemd, listens on the port of the Kubernetes API.
+pub(super) const PORT_TAKEN: Block = Block {
+    tag: "port-taken",
+    plant: "printf '[Socket]\\nListenStream=6443\\nAccept=yes\\n' >/run/systemd/system/squatter.socket
         printf '[Service]\\nExecStart=-/bin/cat\\nStandardInput=socket\\n' >/run/systemd/system/squatter@.service
-        systemctl daemon-reload && systemctl start squatter.socket";
-    capture_script(node, text).map(drop)
-}
+        systemctl daemon-reload && systemctl start squatter.socket",
+    seen: ("ss --no-header -ltnp 'sport = :6443'", "6443"),
+    check: "port_taken",
+    evidence: "port 6443 (tcp) is already in use",
+    next: "stop it",
+    fix: "systemctl stop squatter.socket && rm /run/systemd/system/squatter.socket /run/systemd/system/squatter@.service",
+};
 
 /// The database of an older cluster still exists.
-pub(super) fn leftovers(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
-    block(
-        environment,
-        &Block {
-            tag: "leftovers",
-            plant: |node| Ok(fs::create_dir_all(node.root().join("var/lib/rancher/rke2/server/db/etcd/member/wal"))?),
-            seen: ("find /var/lib/rancher -mindepth 3", "/var/lib/rancher/rke2/server/db/etcd"),
-            check: "leftover",
-            evidence: "/var/lib/rancher/rke2/server/db is left from an earlier installation",
-            next: "uninstall script, or have the machine reimaged",
-            fix: "rm -r /var/lib/rancher",
-        },
-    )
-}
+pub(super) const LEFTOVERS: Block = Block {
+    tag: "leftovers",
+    plant: "mkdir -p /var/lib/rancher/rke2/server/db/etcd/member/wal",
+    seen: ("find /var/lib/rancher -mindepth 3", "/var/lib/rancher/rke2/server/db/etcd"),
+    check: "leftover",
+    evidence: "/var/lib/rancher/rke2/server/db is left from an earlier installation",
+    next: "uninstall script, or have the machine reimaged",
+    fix: "rm -r /var/lib/rancher",
+};
 
 /// The distribution's unit was masked before it was installed.
-pub(super) fn unit_masked(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
-    block(
-        environment,
-        &Block {
-            tag: "rke2-masked",
-            plant: |node| capture_script(node, "systemctl mask rke2-server.service").map(drop),
-            seen: ("systemctl is-enabled rke2-server.service", "masked"),
-            check: "unit_masked",
-            evidence: "rke2-server.service is masked",
-            next: "systemctl unmask rke2-server.service",
-            fix: "systemctl unmask rke2-server.service",
-        },
-    )
-}
+pub(super) const UNIT_MASKED: Block = Block {
+    tag: "rke2-masked",
+    plant: "systemctl mask rke2-server.service",
+    seen: ("systemctl is-enabled rke2-server.service", "masked"),
+    check: "unit_masked",
+    evidence: "rke2-server.service is masked",
+    next: "systemctl unmask rke2-server.service",
+    fix: "systemctl unmask rke2-server.service",
+};
 
 /// The folder of the distribution's programs is mounted `noexec`.
-pub(super) fn folder_noexec(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
-    block(
-        environment,
-        &Block {
-            tag: "data-noexec",
-            plant: |node| {
-                capture_script(
-                    node,
-                    "mkdir -p /var/lib/rancher && mount -t tmpfs -o noexec,size=8g tmpfs /var/lib/rancher",
-                )
-                .map(drop)
-            },
-            seen: ("findmnt --noheadings --output TARGET,OPTIONS /var/lib/rancher", "noexec"),
-            check: "noexec",
-            evidence: "/var/lib/rancher is mounted noexec",
-            next: "without noexec",
-            fix: "mount -o remount,exec /var/lib/rancher",
-        },
-    )
-}
+pub(super) const FOLDER_NOEXEC: Block = Block {
+    tag: "data-noexec",
+    plant: "mkdir -p /var/lib/rancher && mount -t tmpfs -o noexec,size=8g tmpfs /var/lib/rancher",
+    seen: ("findmnt --noheadings --output TARGET,OPTIONS /var/lib/rancher", "noexec"),
+    check: "noexec",
+    evidence: "/var/lib/rancher is mounted noexec",
+    next: "without noexec",
+    fix: "mount -o remount,exec /var/lib/rancher",
+};
 
 /// The folder of the distribution's programs is read-only.
-pub(super) fn folder_read_only(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
-    block(
-        environment,
-        &Block {
-            tag: "program-ro",
-            plant: |node| {
-                capture_script(
-                    node,
-                    "mount --bind /usr/local/bin /usr/local/bin && mount -o remount,bind,ro /usr/local/bin",
-                )
-                .map(drop)
-            },
-            seen: ("findmnt --noheadings --output TARGET,OPTIONS /usr/local/bin", "ro"),
-            check: "read_only",
-            evidence: "/usr/local/bin is mounted ro",
-            next: "mount /usr/local/bin writable",
-            fix: "umount /usr/local/bin",
-        },
-    )
-}
+pub(super) const FOLDER_READ_ONLY: Block = Block {
+    tag: "program-ro",
+    plant: "mount --bind /usr/local/bin /usr/local/bin && mount -o remount,bind,ro /usr/local/bin",
+    seen: ("findmnt --noheadings --output TARGET,OPTIONS /usr/local/bin", "ro"),
+    check: "read_only",
+    evidence: "/usr/local/bin is mounted ro",
+    next: "mount /usr/local/bin writable",
+    fix: "umount /usr/local/bin",
+};
 
-fn block(environment: &mut Environment<'_>, of: &Block) -> anyhow::Result<CellResult> {
+/// Deploys onto a node with the obstacle, and again without it.
+pub(super) fn deploy(environment: &mut Environment, of: &Block) -> anyhow::Result<CellResult> {
     let member = environment.allocated(of.tag)?;
-    (of.plant)(&member.node)?;
+    capture_script(&member.node, of.plant)?;
     let seen = run_script(&member.node, of.seen.0)?.out;
     let mut words = seen.split(|c: char| c.is_whitespace() || ",:=".contains(c));
     ensure!(words.any(|word| word == of.seen.1), "the node's tools do not show the obstacle: {seen}");

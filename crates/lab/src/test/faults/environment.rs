@@ -39,9 +39,7 @@ const TRACE: &str = "set -u
     ls -A /etc/systemd/system /usr/local/bin /usr/local/lib /usr/local/share /var/lib /opt /root";
 
 /// The environment.
-pub(super) struct Environment<'a> {
-    pub(super) lab: &'a Lab,
-    pub(super) given: &'a Prepared,
+pub(super) struct Environment {
     pub(super) platform: ControlPlane,
     machines: Vec<Machine>,
     running: Option<Running>,
@@ -82,13 +80,13 @@ pub(super) struct Running {
     pub(super) member: Member,
 }
 
-impl<'a> Environment<'a> {
-    pub(super) fn open(lab: &'a Lab, given: &'a Prepared) -> anyhow::Result<Self> {
+impl Environment {
+    pub(super) fn open(lab: &Lab, given: &Prepared) -> anyhow::Result<Self> {
         let platform = ControlPlane::start(lab, given)?;
         platform.import(given.path(Part::Release)?)?;
         let machine = |node: Node| anyhow::Ok(Machine { trace: trace(&node)?, node: Rc::new(node), use_: Use::Idle });
         let machines = lab.nodes()?.into_iter().map(machine).collect::<anyhow::Result<_>>()?;
-        Ok(Self { lab, given, platform, machines, running: None, registrations: 0 })
+        Ok(Self { platform, machines, running: None, registrations: 0 })
     }
 
     /// Returns a node without remains.

@@ -13,7 +13,7 @@ const UNDERSCORED: &str = "gpu_07";
 const SHARED: &str = "twin";
 
 /// A known node comes back as another machine.
-pub(super) fn another_machine_id(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn another_machine_id(environment: &mut Environment) -> anyhow::Result<CellResult> {
     let member = environment.enrolled("moved")?;
     let id = |node: &Node| capture_script(node, "cat /etc/machine-id");
     let before = id(&member.node)?;
@@ -54,7 +54,7 @@ pub(super) fn another_machine_id(environment: &mut Environment<'_>) -> anyhow::R
 }
 
 /// Kubernetes does not accept the machine's host name: the KubeNode takes the node's name instead, and runs.
-pub(super) fn underscore(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn underscore(environment: &mut Environment) -> anyhow::Result<CellResult> {
     let node = environment.machine()?;
     set_host_name(&node, UNDERSCORED)?;
     let member = environment.allocated_on(node, "underscore")?;
@@ -74,7 +74,7 @@ pub(super) fn underscore(environment: &mut Environment<'_>) -> anyhow::Result<Ce
 }
 
 /// Two machines share a host name: each has its own KubeNode.
-pub(super) fn shared_host_name(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn shared_host_name(environment: &mut Environment) -> anyhow::Result<CellResult> {
     let (one, other) = (environment.machine()?, environment.machine()?);
     for node in [&one, &other] {
         set_host_name(node, SHARED)?;
@@ -97,7 +97,7 @@ pub(super) fn shared_host_name(environment: &mut Environment<'_>) -> anyhow::Res
 }
 
 /// Names of the KubeNodes that are Ready.
-fn ready(environment: &Environment<'_>, workload: &str) -> anyhow::Result<Vec<String>> {
+fn ready(environment: &Environment, workload: &str) -> anyhow::Result<Vec<String>> {
     let list: Value = environment.platform.cluster(workload)?.json(&["get", "nodes", "--sort-by=.metadata.name"])?;
     let nodes = list.get("items").and_then(Value::as_array).context("kubectl returned no list of nodes")?;
     let is_ready = |node: &&Value| {

@@ -23,7 +23,7 @@ const DOWNTIME: Duration = Duration::from_secs(60);
 const COUNTERS: &str = "/var/lib/stand-in/counters.jsonl";
 
 /// The agent is killed.
-pub(super) fn agent_killed(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn agent_killed(environment: &mut Environment) -> anyhow::Result<CellResult> {
     let (member, operation) = deploy_until_start(environment, "agent-killed")?;
     let agent =
         |node: &Node| capture_script(node, "systemctl show --property MainPID,NRestarts --value gpuaas-agent | xargs");
@@ -43,7 +43,7 @@ pub(super) fn agent_killed(environment: &mut Environment<'_>) -> anyhow::Result<
 }
 
 /// The node reboots.
-pub(super) fn node_rebooted(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn node_rebooted(environment: &mut Environment) -> anyhow::Result<CellResult> {
     let (member, operation) = deploy_until_start(environment, "rebooted")?;
     let boot = |node: &Node| capture_script(node, "cat /proc/sys/kernel/random/boot_id");
     let before = boot(&member.node)?;
@@ -62,7 +62,7 @@ pub(super) fn node_rebooted(environment: &mut Environment<'_>) -> anyhow::Result
 }
 
 /// The control plane is killed and restarts after a minute with the same database.
-pub(super) fn control_plane_down(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn control_plane_down(environment: &mut Environment) -> anyhow::Result<CellResult> {
     let (member, operation) = deploy_until_start(environment, "away")?;
     let before = environment.platform.pid().context("the control plane does not run")?;
     environment.platform.kill()?;
@@ -95,7 +95,7 @@ pub(super) fn control_plane_down(environment: &mut Environment<'_>) -> anyhow::R
 }
 
 /// The distribution's disk runs full after the preflight found enough space.
-pub(super) fn disk_full(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn disk_full(environment: &mut Environment) -> anyhow::Result<CellResult> {
     let member = environment.allocated("disk-full")?;
     let data = "/var/lib/rancher";
     // As large as the preflight requires for any release; a tmpfs takes memory only for what is written.
@@ -120,7 +120,7 @@ pub(super) fn disk_full(environment: &mut Environment<'_>) -> anyhow::Result<Cel
 }
 
 /// Starts a deployment and waits until its server is being started.
-fn deploy_until_start(environment: &mut Environment<'_>, tag: &str) -> anyhow::Result<(Member, Operation)> {
+fn deploy_until_start(environment: &mut Environment, tag: &str) -> anyhow::Result<(Member, Operation)> {
     let member = environment.allocated(tag)?;
     let operation = environment.deploy(&member.name, &member, &[])?;
     environment.until_step(&operation, START, &["running"], "waiting for rke2-server.service")?;

@@ -12,7 +12,7 @@ use super::{
 use crate::node::Node;
 
 /// The workload's fault reports it; the original enrollment command repairs it.
-pub(super) fn package(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn package(environment: &mut Environment) -> anyhow::Result<CellResult> {
     let running = environment.running()?;
     let node = running.member.node.clone();
     let unit =
@@ -42,6 +42,6 @@ pub(super) fn package(environment: &mut Environment<'_>) -> anyhow::Result<CellR
     )
 }
 
-fn show_workload(environment: &Environment<'_>, running: &Running) -> anyhow::Result<WorkloadDetail> {
+fn show_workload(environment: &Environment, running: &Running) -> anyhow::Result<WorkloadDetail> {
     environment.platform.gpuaas(&["workload", "show", &running.workload]).context("reading the workload")
 }

@@ -23,17 +23,17 @@ const VERSIONED_TASK: &str = "host.inspect";
 const DROP_IN: &str = "etc/systemd/system/gpuaas-agent.service.d/version.conf";
 
 /// One version older: receives tasks in the older form.
-pub(super) fn older(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn older(environment: &mut Environment) -> anyhow::Result<CellResult> {
     deployed(environment, "older", "0.0.9", |schema, newest| schema == 1 && newest > 1)
 }
 
 /// One version newer: receives tasks in the newest form that the control plane knows.
-pub(super) fn newer(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn newer(environment: &mut Environment) -> anyhow::Result<CellResult> {
     deployed(environment, "newer", "0.2.0", |schema, newest| schema == newest && newest > 1)
 }
 
 fn deployed(
-    environment: &mut Environment<'_>,
+    environment: &mut Environment,
     version: &str,
     shown: &str,
     fits: fn(u32, u32) -> bool,
@@ -65,7 +65,7 @@ fn deployed(
 }
 
 /// Refused before anything changes; after the upgrade, a dry run of the deployment is accepted.
-pub(super) fn too_old(environment: &mut Environment<'_>) -> anyhow::Result<CellResult> {
+pub(super) fn too_old(environment: &mut Environment) -> anyhow::Result<CellResult> {
     let member = environment.allocated("apart")?;
     let proof = run_as(environment, &member, "apart", "0.0.1")?;
     let before = tasks_of(environment, &member)?.len();
@@ -86,7 +86,7 @@ pub(super) fn too_old(environment: &mut Environment<'_>) -> anyhow::Result<CellR
 }
 
 /// Makes the node's agent report this version; returns the proof from the node's own files.
-fn run_as(environment: &Environment<'_>, member: &Member, version: &str, shown: &str) -> anyhow::Result<String> {
+fn run_as(environment: &Environment, member: &Member, version: &str, shown: &str) -> anyhow::Result<String> {
     let path = member.node.root().join(DROP_IN);
     fs::create_dir_all(path.parent().context("the drop-in has no folder")?)?;
     fs::write(&path, format!("[Service]\nEnvironment=GPUAAS_AGENT_VERSION={version}\n"))?;
@@ -106,6 +106,6 @@ fn restart(node: &Node) -> anyhow::Result<()> {
     capture_script(node, "systemctl daemon-reload && systemctl restart gpuaas-agent").map(drop)
 }
 
-fn tasks_of(environment: &Environment<'_>, member: &Member) -> anyhow::Result<Vec<Task>> {
+fn tasks_of(environment: &Environment, member: &Member) -> anyhow::Result<Vec<Task>> {
     environment.platform.gpuaas(&["task", "list", "--node", &member.name])
 }

@@ -21,7 +21,7 @@ const MEMORY_MB: f64 = 12.0;
 const IDLE_PERCENT: f64 = 0.2;
 
 /// Measures CPU time while the agent is connected and receives no requests.
-pub(super) fn idle(node: &Node) -> anyhow::Result<[Figure; 2]> {
+pub(super) fn idle(node: &Node) -> anyhow::Result<[Figure; 1]> {
     let agent = agent_of(node)?;
     // Elapsed time is the measured quantity, so a sleep is right here.
     thread::sleep(SETTLING);
@@ -29,29 +29,18 @@ pub(super) fn idle(node: &Node) -> anyhow::Result<[Figure; 2]> {
     let before = ticks(node, agent)?;
     thread::sleep(IDLE);
     let used = ticks(node, agent)?.saturating_sub(before) as f64 / ticks_per_second;
-    Ok([
-        Figure::of("agent, idle, of one processor", "%", IDLE_PERCENT, vec![used / IDLE.as_secs_f64() * 100.0]),
-        Figure::of("agent, idle", "MB", None, vec![resident_mb(node, agent)?]),
-    ])
+    Ok([Figure::of("agent, idle, of one processor", "%", IDLE_PERCENT, vec![used / IDLE.as_secs_f64() * 100.0])])
 }
 
 /// Measures memory after many no-op tasks, each signed, sent, recorded and answered.
-pub(super) fn after_tasks(platform: &ControlPlane, node: &Node) -> anyhow::Result<[Figure; 2]> {
+pub(super) fn after_tasks(platform: &ControlPlane, node: &Node) -> anyhow::Result<[Figure; 1]> {
     let agent = agent_of(node)?;
     let count = TASKS.to_string();
     let pings: Vec<Ping> = platform.gpuaas(&["node", "ping", node.name().as_str(), "--count", &count])?;
     anyhow::ensure!(pings.len() == TASKS as usize, "{} of {TASKS} pings were answered", pings.len());
-    let trips = pings.iter().map(|ping| ping.round_trip_us as f64 / 1_000.0).collect();
     anyhow::ensure!(agent_of(node)? == agent, "the agent was restarted meanwhile");
-    Ok([
-        Figure::of("agent, after 10,000 tasks", "MB", MEMORY_MB, vec![resident_mb(node, agent)?]),
-        Figure::of("no-op task, round trip", "ms", None, trips),
-    ])
-}
-
-/// Resident memory of a process as the kernel counts it, in units of 10⁶ bytes.
-pub(super) fn resident_mb(node: &Node, pid: u32) -> anyhow::Result<f64> {
-    of_status(&node.capture(&["cat", &format!("/proc/{pid}/status")])?, "VmRSS:")
+    let status = node.capture(&["cat", &format!("/proc/{agent}/status")])?;
+    Ok([Figure::of("agent, after 10,000 tasks", "MB", MEMORY_MB, vec![of_status(&status, "VmRSS:")?])])
 }
 
 /// A size from `/proc/PID/status`, in units of 10⁶ bytes.

@@ -76,7 +76,7 @@ pub(crate) fn task(node: &NodeRecord) -> TaskRecord {
         task_type: TaskType::Noop,
         schema: 1,
         params: json!({}),
-        state: TaskState::Queued,
+        state: TaskState::Dispatched,
         outcome: None,
         key_id: "key".into(),
         envelope_sha256: digest(),

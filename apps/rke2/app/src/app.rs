@@ -1,0 +1,172 @@
+//! The app's implementation of the planner's interface.
+
+use gpuaas_app_rke2_tasks::{Rke2Role, TASKS};
+use gpuaas_model::{
+    AllocationId, Code, Evidence, Fault, FaultClass, Health, MemberId, Name, NextAction, Reason, TaskType,
+};
+use gpuaas_planner::{
+    App, MemberView, OperationRequest, Plan, PlanRefusal, RenderError, SecretSpec, StepAction, StepOutput, StepSpec,
+    WorkloadView,
+    manifest::Manifest,
+    placement::{Candidate, Placed},
+};
+use gpuaas_wire::task::{Preflight, TaskDefinition, TaskFailure, UnitReport};
+use serde_json::Value;
+
+use crate::{
+    config, faults, manifest, names, placement, plan, plan::Deadlines, render, requirements, results,
+    size::CLUSTER_BYTES,
+};
+
+/// Random bytes in a token: as many as in RKE2's own.
+const TOKEN_BYTES: usize = 16;
+
+/// The app *Self-managed Kubernetes (RKE2)*.
+pub struct Rke2 {
+    manifest: Manifest,
+    deadlines: Deadlines,
+}
+
+impl Default for Rke2 {
+    fn default() -> Self {
+        Self::with_deadlines(Deadlines::default())
+    }
+}
+
+impl Rke2 {
+    /// Creates the app with the given deadlines instead of the default ones.
+    pub fn with_deadlines(deadlines: Deadlines) -> Self {
+        Self { manifest: manifest::manifest(), deadlines }
+    }
+}
+
+impl App for Rke2 {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn tasks(&self) -> &'static [TaskDefinition] {
+        TASKS
+    }
+
+    fn place(
+        &self,
+        intent: &Value,
+        candidates: &[Candidate],
+        existing: &[MemberView],
+    ) -> Result<Vec<Placed>, Vec<Reason>> {
+        placement::place(intent, candidates, existing, &self.manifest)
+    }
+
+    fn named_allocations(&self, intent: &Value) -> Vec<AllocationId> {
+        placement::named(intent)
+    }
+
+    fn check_config(&self, config: &Value) -> Vec<Reason> {
+        config::check(config)
+    }
+
+    fn initial_secrets(&self) -> Vec<SecretSpec> {
+        let secret = |name: &str, random_bytes| SecretSpec { name: name.to_owned(), random_bytes };
+        vec![
+            secret(names::SERVER_TOKEN, TOKEN_BYTES),
+            secret(names::AGENT_TOKEN, TOKEN_BYTES),
+            // The server's node stores it later.
+            secret(names::ADMIN_KUBECONFIG, 0),
+        ]
+    }
+
+    fn plan(
+        &self,
+        request: &OperationRequest,
+        workload: &WorkloadView,
+        targets: &[MemberId],
+    ) -> Result<Plan, PlanRefusal> {
+        plan::plan(request, workload, targets, &self.deadlines)
+    }
+
+    fn preflight(&self, occupied: bool) -> Option<Preflight> {
+        // A server's requirements include an agent's. The release is unknown here: the space for it is checked when the release is known.
+        Some(requirements::preflight(Rke2Role::Server, occupied, CLUSTER_BYTES))
+    }
+
+    fn render(&self, step: &StepSpec, workload: &WorkloadView) -> Result<Value, RenderError> {
+        render::render(step, workload)
+    }
+
+    fn step_outputs(
+        &self,
+        step: &StepSpec,
+        result: &Value,
+        workload: &WorkloadView,
+    ) -> Result<Vec<StepOutput>, Box<Fault>> {
+        results::outputs(step, result, workload)
+    }
+
+    fn diagnose(&self, step: &StepSpec, failure: &TaskFailure, workload: &WorkloadView) -> Fault {
+        let member = step.member.and_then(|id| workload.member(id));
+        if let (StepAction::NodeTask { task: TaskType::Rke2Start, .. }, Some(member)) = (&step.action, member)
+            && matches!(failure.code, Code::HostFailed | Code::TaskTimedOut)
+        {
+            return faults::diagnose_start(failure, render::role(member).unit(), member.into(), &workload.name);
+        }
+        let subject = member.map_or_else(|| workload.name.to_string(), |member| member.name.clone());
+        Fault {
+            code: failure.code.to_string(),
+            class: class(failure.code),
+            summary: format!("{subject}: {}", failure.message),
+            evidence: Some(Evidence::new(format!("step {}", step.key), None, &failure.message)),
+            next: next(failure.code, member, &workload.name),
+        }
+    }
+
+    fn units(&self, component_key: &str) -> Vec<String> {
+        let role = if component_key == names::SERVER { "rke2-server.service" } else { "rke2-agent.service" };
+        vec![role.to_owned()]
+    }
+
+    fn judge(&self, member: &MemberView, workload: &WorkloadView, report: &UnitReport) -> (Health, Option<Fault>) {
+        if report.active == "active" && report.sub == "running" {
+            return (Health::Healthy, None);
+        }
+        let text = format!(
+            "{} is {}/{} (result {}, {} restarts, last status {})",
+            report.unit, report.active, report.sub, report.result, report.n_restarts, report.exec_main_status
+        );
+        let evidence = Evidence::new(format!("unit {}", report.unit), Some(report.since), &text);
+        (Health::Degraded, Some(faults::SERVICE_DOWN.fault(member.into(), &workload.name, Some(evidence))))
+    }
+}
+
+/// Returns what a tenant does after a failure with this code.
+fn next(code: Code, member: Option<&MemberView>, workload: &Name) -> NextAction {
+    let node = member.map_or("the node", |member| member.machine.name.as_str());
+    match code {
+        Code::DiskFull => NextAction::ask_operator("free disk space", node, workload),
+        Code::AgentLedgerDamaged => {
+            let enroll = format!("ask the operator to enroll {node} again (gpuaas node enroll {node})");
+            NextAction::then_resume(&enroll, workload)
+        }
+        _ => NextAction::then_resume("resolve the reported failure", workload),
+    }
+}
+
+/// Returns the class of a failure that does not depend on RKE2.
+fn class(code: Code) -> FaultClass {
+    match code {
+        Code::NodeUnreachable
+        | Code::ServerUnreachable
+        | Code::ClusterUnreachable
+        | Code::ClusterNotReady
+        | Code::RateLimited
+        | Code::NodeBusy
+        | Code::Unavailable
+        | Code::ArtifactTruncated
+        | Code::DiskFull
+        | Code::EnvelopeExpired
+        | Code::FenceTooLow
+        | Code::StaleAttempt
+        | Code::TaskTimedOut => FaultClass::Retryable,
+        _ => FaultClass::Manual,
+    }
+}

@@ -1,0 +1,133 @@
+//! The outputs of successful steps.
+
+use gpuaas_app_rke2_tasks::{Rke2KubeconfigStored, Rke2Started};
+use gpuaas_model::{Check, Endpoint, Evidence, Fault, FaultClass, NextAction};
+use gpuaas_planner::{MemberView, SecretPart, StepAction, StepOutput, StepSpec, WorkloadView};
+use gpuaas_wire::task::{PreflightReport, ResidueReport, Severity};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{faults, names};
+
+/// Returns the outputs of a step's result, or a fault if the result is no success.
+pub(crate) fn outputs(step: &StepSpec, result: &Value, workload: &WorkloadView) -> Result<Vec<StepOutput>, Box<Fault>> {
+    let StepAction::NodeTask { task, .. } = &step.action else { return Ok(Vec::new()) };
+    let whom = step.member.and_then(|id| workload.member(id)).map_or("", |member| member.name.as_str());
+    use gpuaas_model::TaskType as T;
+    match task {
+        T::Preflight => preflight(&read::<PreflightReport>(result, step, workload)?, step, workload),
+        T::Rke2Start => Ok(started(&read::<Rke2Started>(result, step, workload)?, step, workload)),
+        T::Rke2KubeconfigRead => {
+            let stored: Rke2KubeconfigStored = read(result, step, workload)?;
+            Ok(vec![StepOutput::Deposited { name: names::ADMIN_KUBECONFIG.to_owned(), sha256: stored.secret.sha256 }])
+        }
+        // RKE2 may have run once it is installed, whatever its node reports later.
+        T::Rke2Install => Ok(vec![StepOutput::Fact(names::installed(whom), Value::Bool(true))]),
+        T::Residue => residue(&read::<ResidueReport>(result, step, workload)?, step, workload),
+        T::Noop
+        | T::Inspect
+        | T::Fix
+        | T::ArtifactFetch
+        | T::Rke2Configure
+        | T::Rke2Stop
+        | T::Rke2Uninstall
+        | T::Rke2Observe => Ok(Vec::new()),
+    }
+}
+
+/// Reads the result of a step that runs on a node.
+fn read<T: DeserializeOwned>(result: &Value, step: &StepSpec, workload: &WorkloadView) -> Result<T, Box<Fault>> {
+    let member = member_of(step, workload)?;
+    serde_json::from_value(result.clone()).map_err(|error| {
+        Box::new(Fault {
+            code: gpuaas_model::Code::TaskResultInvalid.to_string(),
+            class: FaultClass::Manual,
+            summary: "the node returned an invalid task result".to_owned(),
+            evidence: Some(Evidence::new("task result", None, &error.to_string())),
+            next: NextAction::ask_operator("check the version of the agent", &member.machine.name, &workload.name),
+        })
+    })
+}
+
+/// Reports all blocking findings at once; the next action is that of the first one.
+fn preflight(
+    report: &PreflightReport,
+    step: &StepSpec,
+    workload: &WorkloadView,
+) -> Result<Vec<StepOutput>, Box<Fault>> {
+    let blocking = || report.findings.iter().filter(|finding| finding.severity == Severity::Blocking);
+    let Some(first) = blocking().next() else { return Ok(Vec::new()) };
+    let member = member_of(step, workload)?;
+    let findings: Vec<String> = blocking()
+        .map(|finding| match &finding.evidence {
+            Some(evidence) => format!("{} ({evidence})", finding.detail),
+            None => finding.detail.clone(),
+        })
+        .collect();
+    let evidence = Evidence::new(format!("preflight {}", first.check), None, &findings.join("; "));
+    let mut fault = faults::PREFLIGHT.fault(member.into(), &workload.name, Some(evidence));
+    // The text comes from the node, where the tenant is root: it is marked as such, and shown only if the control plane knows the check.
+    if let Ok(check) = first.check.parse::<Check>() {
+        let node = &member.machine.name;
+        fault.summary = format!("{}: blocking finding {check} on {node}", member.name);
+        let ask = match check.fix() {
+            Some(fix) => format!("ask the operator to run gpuaas node fix {node} {fix}"),
+            None => format!("ask the operator to follow this advice of the agent on {node}: \"{}\"", first.fix),
+        };
+        fault.next = NextAction::then_resume(&ask, &workload.name);
+    }
+    Err(Box::new(fault))
+}
+
+/// Returns the member of a step that runs on a node.
+fn member_of<'w>(step: &StepSpec, workload: &'w WorkloadView) -> Result<&'w MemberView, Box<Fault>> {
+    step.member.and_then(|id| workload.member(id)).ok_or_else(|| {
+        Box::new(Fault {
+            code: gpuaas_model::Code::Internal.to_string(),
+            class: FaultClass::Manual,
+            summary: format!("step {} names no member of the workload", step.key),
+            evidence: None,
+            next: NextAction::resume("the operation is planned again", &workload.name),
+        })
+    })
+}
+
+/// Composes the join token from the CA's digest: agents verify the cluster's CA with it before they send anything.
+fn started(started: &Rke2Started, step: &StepSpec, workload: &WorkloadView) -> Vec<StepOutput> {
+    let Some(ca_sha256) = &started.ca_sha256 else { return Vec::new() };
+    let address = step.member.and_then(|id| workload.member(id)).map(|member| member.machine.address.clone());
+    let mut outputs = vec![
+        StepOutput::Fact(names::CA_SHA256.to_owned(), Value::String(ca_sha256.clone())),
+        StepOutput::Composed {
+            name: names::JOIN_TOKEN.to_owned(),
+            parts: vec![
+                SecretPart::Text(format!("K10{ca_sha256}::node:")),
+                SecretPart::Secret(names::AGENT_TOKEN.to_owned()),
+            ],
+        },
+    ];
+    outputs.extend(address.map(|address| StepOutput::Endpoint {
+        purpose: Endpoint::API.to_owned(),
+        address: format!("https://{address}:6443"),
+    }));
+    outputs
+}
+
+/// Refuses a node that is not clean. The uninstall has removed what it can, so what is left needs the node's operator; a tenant has no shell
+/// there.
+fn residue(report: &ResidueReport, step: &StepSpec, workload: &WorkloadView) -> Result<Vec<StepOutput>, Box<Fault>> {
+    let member = member_of(step, workload)?;
+    // A residue that could not be checked is not clean.
+    if report.items.is_empty() && report.unseen.is_empty() {
+        return Ok(Vec::new());
+    }
+    let unseen = report.unseen.iter().map(|what| format!("not checked: {what}"));
+    let items = report.items.iter().map(ToString::to_string);
+    let evidence = Evidence::new("residue report", None, &unseen.chain(items).collect::<Vec<_>>().join(", "));
+    let mut fault = faults::RESIDUE.fault(member.into(), &workload.name, Some(evidence));
+    let node = &member.machine.name;
+    let reset =
+        format!("ask the operator to reset and reimage {node} (gpuaas node reset {node} --force --reason TEXT)");
+    fault.next = NextAction::then_resume(&reset, &workload.name);
+    Err(Box::new(fault))
+}

@@ -1,0 +1,354 @@
+//! The app's configurations, plans and parameters as readable files in `tests/golden`. `INSTA_UPDATE=always` rewrites them.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use gpuaas_app_rke2::Rke2;
+use gpuaas_model::{
+    AllocationId, Health, MemberId, MemberPlace, MemberState, NodeId, OperationKind, ProjectId, SecretId, Timestamp,
+    WorkloadId,
+};
+use gpuaas_planner::{
+    App, ArtifactView, MachineView, MemberView, OperationRequest, Plan, PlanRefusal, ReleaseView, SecretView,
+    StepAction, StepKey, StepOutput, StepSpec, WorkloadView, check,
+};
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+fn id(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+fn member(component: &str, ordinal: u32, state: MemberState) -> MemberView {
+    let number = u128::from(ordinal) + if component == "server" { 0 } else { 100 };
+    MemberView {
+        id: MemberId::from_uuid(id(number)),
+        name: format!("{component}-{ordinal}"),
+        component_key: component.to_owned(),
+        ordinal,
+        place: MemberPlace::Allocation {
+            allocation: AllocationId::from_uuid(id(1_000 + number)),
+            node: NodeId::from_uuid(id(2_000 + number)),
+        },
+        machine: MachineView {
+            name: format!("gpu-{number:02}").parse().expect("a name"),
+            address: format!("10.4.0.{number}"),
+        },
+        state,
+        health: Health::Progressing,
+        touched: false,
+    }
+}
+
+fn workload(config: Value, members: Vec<MemberView>) -> WorkloadView {
+    let secret = |number: u128| SecretView { id: SecretId::from_uuid(id(number)), sha256: "0".repeat(64) };
+    let names = ["server-token", "agent-token", "join-token", "admin-kubeconfig"];
+    WorkloadView {
+        id: WorkloadId::from_uuid(id(1)),
+        project: ProjectId::from_uuid(id(2)),
+        name: "train".parse().expect("a name"),
+        config,
+        release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: Vec::new() },
+        members,
+        facts: BTreeMap::new(),
+        secrets: names.into_iter().zip(3_000..).map(|(name, number)| (name.to_owned(), secret(number))).collect(),
+    }
+}
+
+fn pending() -> Vec<MemberView> {
+    let state = || MemberState::Pending;
+    vec![member("server", 1, state()), member("agent", 1, state()), member("agent", 2, state())]
+}
+
+fn plan(kind: OperationKind, workload: &WorkloadView) -> Plan {
+    let targets: Vec<MemberId> = workload.members.iter().map(|member| member.id).collect();
+    Rke2::default().plan(&OperationRequest::of(kind), workload, &targets).expect("a plan")
+}
+
+fn config_of(key: &str, workload: &WorkloadView) -> String {
+    let plan = plan(OperationKind::Deploy, workload);
+    let step = plan.steps.iter().find(|step| step.key.to_string() == key).expect("the step");
+    let params = Rke2::default().render(step, workload).expect("rendered");
+    params["config"].as_str().expect("a configuration").to_owned()
+}
+
+/// Formats one line per step: phase, key, action, deadline, and the steps that it waits for.
+fn listed(plan: &Plan) -> String {
+    let mut text = String::new();
+    let names = |keys: &[StepKey]| keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    for step in &plan.steps {
+        let action = match &step.action {
+            StepAction::NodeTask { task, .. } => format!("task {task}"),
+            StepAction::ClusterCall { call } => format!("call {call}"),
+            StepAction::Record { record } => format!("record {record:?}"),
+        };
+        let line = format!(
+            "{:<30} {:<22} {action:<28} {:>4} s  needs [{}] after [{}]",
+            step.phase,
+            step.key.to_string(),
+            step.deadline_ms / 1_000,
+            names(&step.needs),
+            names(&step.after)
+        );
+        writeln!(text, "{}", line.trim_end()).expect("writing to a String succeeds");
+    }
+    text
+}
+
+fn settings() -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings
+}
+
+#[test]
+fn golden_configurations_are_what_is_written_on_nodes() {
+    let plain = workload(Value::Null, pending());
+    let all = json!({
+        "tls_san": ["k8s.example", "10.9.0.1"], "node_labels": { "rack": "b12", "example.com/tier": "gold \"1\"" },
+        "cluster_cidr": "10.52.0.0/16", "service_cidr": "10.53.0.0/16",
+    });
+    let all = workload(all, pending());
+    // Nodes register at a name that stays the same when the server moves to another machine.
+    let named = json!({ "registration_address": "rke2.example", "tls_san": ["10.9.0.1", "rke2.example"] });
+    let named = workload(named, pending());
+    settings().bind(|| {
+        assert_snapshot!("config_server", config_of("server-1/configure", &plain));
+        assert_snapshot!("config_agent", config_of("agent-2/configure", &plain));
+        assert_snapshot!("config_server_all_settings", config_of("server-1/configure", &all));
+        assert_snapshot!("config_agent_all_settings", config_of("agent-1/configure", &all));
+        assert_snapshot!("config_server_registration_address", config_of("server-1/configure", &named));
+        assert_snapshot!("config_agent_registration_address", config_of("agent-1/configure", &named));
+    });
+}
+
+#[test]
+fn golden_plans_list_steps_in_order() {
+    let ready = MemberState::Ready { since: Timestamp::from_millis(0) };
+    let all_pending = workload(Value::Null, pending());
+    let resumed = workload(
+        Value::Null,
+        vec![member("server", 1, ready.clone()), member("agent", 1, ready), member("agent", 2, MemberState::Pending)],
+    );
+    settings().bind(|| {
+        assert_snapshot!("plan_deploy", listed(&plan(OperationKind::Deploy, &all_pending)));
+        assert_snapshot!("plan_deploy_resumed", listed(&plan(OperationKind::Deploy, &resumed)));
+        assert_snapshot!("plan_add_member", listed(&plan(OperationKind::AddMember, &resumed)));
+        assert_snapshot!("plan_decommission", listed(&plan(OperationKind::Decommission, &resumed)));
+    });
+}
+
+#[test]
+fn golden_manifest_lists_promises() {
+    let app = Rke2::default();
+    let manifest = app.manifest();
+    let text = json!({
+        "name": manifest.name, "promises": manifest.promises, "not_promised": manifest.not_promised, "phases": manifest.phases,
+        "placement_schema": manifest.placement_schema, "added_members_schema": manifest.added_members_schema,
+        "config_schema": manifest.config_schema, "operations": manifest.operations,
+    });
+    settings().bind(|| assert_snapshot!("manifest", serde_json::to_string_pretty(&text).expect("JSON")));
+}
+
+/// Returns a step and its rendered parameters.
+fn rendered(kind: OperationKind, key: &str, workload: &WorkloadView) -> (StepSpec, Value) {
+    let step = plan(kind, workload).steps.into_iter().find(|step| step.key.to_string() == key).expect("the step");
+    let params = Rke2::default().render(&step, workload).expect("rendered");
+    (step, params)
+}
+
+#[test]
+fn golden_requirements_match() {
+    let fresh = workload(Value::Null, pending());
+    let mut touched = workload(Value::Null, pending());
+    touched.members.iter_mut().for_each(|member| member.touched = true);
+    let mut installed = workload(Value::Null, pending());
+    installed.facts.insert("installed/server-1".to_owned(), json!(true));
+    let pretty = |(_, params): (StepSpec, Value)| serde_json::to_string_pretty(&params).expect("JSON");
+    settings().bind(|| {
+        assert_snapshot!("preflight_server", pretty(rendered(OperationKind::Deploy, "server-1/preflight", &fresh)));
+        assert_snapshot!(
+            "preflight_agent_touched",
+            pretty(rendered(OperationKind::Deploy, "agent-1/preflight", &touched))
+        );
+        assert_snapshot!("residue", pretty(rendered(OperationKind::Decommission, "server-1/residue", &installed)));
+    });
+    // If nothing was installed, nothing ran: paths that only an uninstall deletes, and ports and rules with these names, belong to other
+    // software.
+    let (_, of_nothing) = rendered(OperationKind::Decommission, "server-1/residue", &fresh);
+    assert!(of_nothing["paths"].as_array().expect("paths").iter().all(|path| path != "/opt/cni/bin"));
+    for of_others in ["ports", "udp_ports", "link_prefixes", "firewall_marks", "mount_prefixes", "group_prefixes"] {
+        assert_eq!(of_nothing.get(of_others).and_then(Value::as_array).map_or(0, Vec::len), 0, "{of_others}");
+    }
+    // The uninstall removes every path that must be gone, and nothing that may belong to other software.
+    let (_, of_installed) = rendered(OperationKind::Decommission, "server-1/residue", &installed);
+    let (_, uninstall) = rendered(OperationKind::Decommission, "server-1/uninstall", &installed);
+    let removed = uninstall["paths"].as_array().expect("paths");
+    assert!(of_installed["paths"].as_array().expect("paths").iter().all(|path| removed.contains(path)), "{uninstall}");
+    assert_eq!(rendered(OperationKind::Decommission, "server-1/uninstall", &fresh).1, json!({}));
+    // The preflight of a node without members is that of a server.
+    let of_node = serde_json::to_value(Rke2::default().preflight(false).expect("wants")).expect("JSON");
+    assert_eq!(of_node, rendered(OperationKind::Deploy, "server-1/preflight", &fresh).1);
+}
+
+/// Returns a workload whose release is as large as RKE2's own.
+fn with_real_size(members: Vec<MemberView>) -> WorkloadView {
+    let artifact = |name: &str, size_bytes| ArtifactView { name: name.to_owned(), sha256: "0".repeat(64), size_bytes };
+    let mut workload = workload(Value::Null, members);
+    workload.release.artifacts =
+        vec![artifact("rke2.linux-amd64.tar.gz", 50_000_000), artifact("rke2-images.linux-amd64.tar.zst", 800_000_000)];
+    workload
+}
+
+#[test]
+fn deadlines_and_free_space_follow_the_release_size() {
+    let (none, large) = (workload(Value::Null, pending()), with_real_size(pending()));
+    let seconds = |workload: &WorkloadView, key: &str| {
+        let plan = plan(OperationKind::Deploy, workload);
+        plan.steps.iter().find(|step| step.key.to_string() == key).expect("the step").deadline_ms / 1_000
+    };
+    for (step, more) in [("fetch", 85), ("install", 53), ("start", 400), ("configure", 0), ("wait-ready", 0)] {
+        for member in ["server-1", "agent-2"] {
+            let key = format!("{member}/{step}");
+            assert_eq!(seconds(&large, &key), seconds(&none, &key) + more, "{key}");
+        }
+    }
+    let free_bytes = |workload: &WorkloadView| {
+        rendered(OperationKind::Deploy, "server-1/preflight", workload).1["free_bytes_min"].as_u64().expect("a number")
+    };
+    let cluster = 1 << 30;
+    assert_eq!((free_bytes(&none), free_bytes(&large)), (cluster, cluster + 9_900_000_000));
+    let mut large = large;
+    large.members[0].touched = true;
+    assert_eq!(free_bytes(&large), cluster + 9_050_000_000, "the artifacts are already staged");
+    large.facts.insert("installed/server-1".to_owned(), json!(true));
+    assert_eq!(free_bytes(&large), cluster, "the images are already imported");
+}
+
+#[test]
+fn start_gives_up_on_a_server_that_is_no_etcd_member_except_during_a_reset() {
+    let params = rendered(OperationKind::Deploy, "server-1/start", &workload(Value::Null, pending())).1;
+    let texts = |list: &str| -> Vec<String> {
+        let texts = params[list].as_array().into_iter().flatten().filter_map(|entry| entry["text"].as_str());
+        texts.filter(|text| text.contains("member of the etcd cluster")).map(str::to_owned).collect()
+    };
+    assert_eq!(texts("give_up_on").len(), 2);
+    assert_eq!(texts("exceptions"), texts("give_up_on"));
+}
+
+#[test]
+fn all_blocking_findings_are_reported_with_the_fix_of_the_first() {
+    let fresh = workload(Value::Null, pending());
+    let (step, _) = rendered(OperationKind::Deploy, "agent-1/preflight", &fresh);
+    let finding = |check: &str, severity: &str| {
+        json!({ "check": check, "severity": severity, "detail": format!("{check} is so"), "fix": format!("mend {check}"),
+                "evidence": "seen there" })
+    };
+    let apply =
+        |findings: Value| Rke2::default().step_outputs(&step, &json!({ "passed": 1, "findings": findings }), &fresh);
+    assert_eq!(apply(json!([finding("swap_on", "warning")])), Ok(Vec::new()), "a warning blocks nothing");
+    let fault =
+        apply(json!([finding("swap_on", "warning"), finding("leftover", "blocking"), finding("noexec", "blocking")]));
+    let fault = fault.expect_err("blocked");
+    let evidence = fault.evidence.expect("what was seen");
+    assert_eq!(evidence.text, "leftover is so (seen there); noexec is so (seen there)");
+    assert_eq!(
+        (fault.code.as_str(), fault.summary.as_str()),
+        ("rke2_preflight_blocked", "agent-1: blocking finding leftover on gpu-101")
+    );
+    assert_eq!(
+        fault.next.text,
+        "ask the operator to follow this advice of the agent on gpu-101: \"mend leftover\", then resume"
+    );
+    assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
+    let fault = apply(json!([finding("inotify_low", "blocking")])).expect_err("blocked");
+    assert_eq!(fault.next.text, "ask the operator to run gpuaas node fix gpu-101 inotify, then resume");
+    let fault = apply(json!("no list")).expect_err("no report");
+    assert_eq!(fault.code, "task_result_invalid");
+    let fault = apply(json!([finding("of_its_own", "blocking")])).expect_err("blocked");
+    assert!(!fault.next.text.contains("mend"), "the next action of an unknown check is not shown: {}", fault.next.text);
+}
+
+#[test]
+fn operations_without_a_plan_are_refused() {
+    let running = workload(Value::Null, pending());
+    let request = OperationRequest {
+        kind: OperationKind::Upgrade,
+        parameters: [("version".to_owned(), json!("v1.37.1+rke2r1"))].into_iter().collect(),
+    };
+    let refusal = Rke2::default().plan(&request, &running, &[]).expect_err("it has no plan");
+    assert_eq!(refusal.to_string(), "upgrade is not available yet for rke2");
+    let mut external = running;
+    let machine = "edge-1".parse().expect("a name");
+    external.members[1].place = MemberPlace::External { machine, address: "192.0.2.7".to_owned() };
+    let refusal = Rke2::default().plan(&OperationRequest::of(OperationKind::Deploy), &external, &[]);
+    assert_eq!(refusal, Err(PlanRefusal::NotNow("agent-1 is on a machine that takes no tasks".to_owned())));
+}
+
+#[test]
+fn residue_is_reported_by_kind_and_installation_is_recorded() {
+    let fresh = workload(Value::Null, pending());
+    let (step, _) = rendered(OperationKind::Decommission, "server-1/residue", &fresh);
+    let items = json!([
+        { "kind": "path", "what": "/etc/cni" }, { "kind": "unit", "what": "rke2-server.service" },
+        { "kind": "mount", "what": "/run/k3s/x" }, { "kind": "link", "what": "cni0" },
+        { "kind": "port", "what": "6443/tcp at 10.4.0.7" }, { "kind": "firewall_rule", "what": ":KUBE-FIREWALL -" },
+    ]);
+    let fault = Rke2::default().step_outputs(&step, &json!({ "items": items }), &fresh).expect_err("left");
+    assert_eq!(
+        fault.evidence.expect("what is left").text,
+        "path /etc/cni, unit rke2-server.service, mount /run/k3s/x, link cni0, listener 6443/tcp at 10.4.0.7, firewall rule :KUBE-FIREWALL -"
+    );
+    assert_eq!(fault.next.command.as_deref(), Some("gpuaas workload resume train"));
+    let reset =
+        "ask the operator to reset and reimage gpu-01 (gpuaas node reset gpu-01 --force --reason TEXT), then resume";
+    assert_eq!(fault.next.text, reset, "a tenant has no shell on the node");
+    let unseen = json!({ "items": [], "unseen": ["firewall rules: no program that lists them is installed"] });
+    let fault = Rke2::default().step_outputs(&step, &unseen, &fresh).expect_err("unchecked items are not clean");
+    assert_eq!(
+        fault.evidence.expect("the unchecked items").text,
+        "not checked: firewall rules: no program that lists them is installed"
+    );
+    // The node's own report of an uninstall has no outputs: it may be about an earlier workload, or its tenant ran the uninstall.
+    for status in [json!(0), Value::Null] {
+        let (step, _) = rendered(OperationKind::Decommission, "server-1/uninstall", &fresh);
+        assert_eq!(Rke2::default().step_outputs(&step, &json!({ "exit_status": status }), &fresh), Ok(Vec::new()));
+    }
+    let steps = plan(OperationKind::Deploy, &fresh).steps;
+    let step = steps.into_iter().find(|step| step.key.to_string() == "server-1/install").expect("the step");
+    let outputs =
+        Rke2::default().step_outputs(&step, &json!({ "version_line": "rke2 version", "files_written": 9 }), &fresh);
+    assert_eq!(outputs, Ok(vec![StepOutput::Fact("installed/server-1".to_owned(), json!(true))]));
+}
+
+proptest! {
+    #[test]
+    fn property_every_plan_is_valid_and_starts_agents_after_the_server(
+        agents in 0_u32..20, states in proptest::collection::vec(0_u8..3, 21), kind in 0_usize..3,
+    ) {
+        let state = |number: u8| match number {
+            0 => MemberState::Pending,
+            1 => MemberState::Ready { since: Timestamp::from_millis(1) },
+            _ => MemberState::Preparing { since: Timestamp::from_millis(1) },
+        };
+        let mut members = vec![member("server", 1, state(states[0]))];
+        members.extend((1..=agents).map(|ordinal| member("agent", ordinal, state(states[ordinal as usize]))));
+        let workload = workload(Value::Null, members);
+        let kind = [OperationKind::Deploy, OperationKind::AddMember, OperationKind::Decommission][kind];
+        let plan = plan(kind, &workload);
+        let app = Rke2::default();
+        prop_assert_eq!(check(&plan, &app.manifest().phases, &workload.members), []);
+        if kind == OperationKind::Decommission {
+            return Ok(());
+        }
+        let gate = if kind == OperationKind::Deploy { "server-ready" } else { "api_ready" };
+        for step in plan.steps.iter().filter(|step| step.key.to_string().ends_with("/preflight")) {
+            if step.key.to_string().starts_with("agent") {
+                prop_assert_eq!(step.needs.iter().map(ToString::to_string).collect::<Vec<_>>(), [gate]);
+            }
+        }
+    }
+}

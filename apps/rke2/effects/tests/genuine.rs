@@ -1,0 +1,209 @@
+//! The calls of a plan against a genuine apiserver, through tunnels that the tests can count and cut.
+#![allow(clippy::unwrap_used)] // Helpers outside test functions unwrap too: a failed step fails the test.
+
+#[path = "../../../../crates/kube/tests/genuine/mod.rs"]
+mod genuine;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use genuine::RealApiserver;
+use gpuaas_app_rke2_effects::Rke2Effects;
+use gpuaas_engine::effects::{AccessRequest, AppEffects, CallContext, Secrets, Tunnel, Tunnels};
+use gpuaas_model::{
+    AllocationId, Code, Health, MemberId, MemberPlace, MemberState, NodeId, ProjectId, SecretId, Timestamp, WorkloadId,
+};
+use gpuaas_planner::{ClusterCall, MachineView, MemberView, ReleaseView, SecretView, WorkloadView};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+/// Enough for a cold start while other tests run.
+const DEADLINE_MS: i64 = 120_000;
+
+struct OneSecret(String);
+
+#[async_trait]
+impl Secrets for OneSecret {
+    async fn open(&self, _: SecretId) -> Result<Zeroizing<Vec<u8>>, String> {
+        Ok(Zeroizing::new(self.0.clone().into_bytes()))
+    }
+}
+
+struct Tcp {
+    address: IpAddr,
+    opened: AtomicUsize,
+    is_offline: Mutex<bool>,
+}
+
+#[async_trait]
+impl Tunnels for Tcp {
+    async fn open(&self, _: NodeId, port: u16) -> io::Result<Box<dyn Tunnel>> {
+        if *self.is_offline.lock().unwrap() {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the node has no channel"));
+        }
+        self.opened.fetch_add(1, Ordering::SeqCst);
+        let stream = tokio::net::TcpStream::connect((self.address, port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
+}
+
+struct GenuineCluster {
+    genuine: RealApiserver,
+    tunnels: Arc<Tcp>,
+    effects: Rke2Effects,
+    progress: Arc<Mutex<Vec<String>>>,
+    workload: WorkloadView,
+}
+
+impl GenuineCluster {
+    async fn new() -> Self {
+        let genuine = RealApiserver::start().await;
+        let tunnels = Tcp { address: genuine.address, opened: AtomicUsize::new(0), is_offline: Mutex::new(false) };
+        let workload = workload(genuine.address);
+        Self { genuine, tunnels: Arc::new(tunnels), effects: Rke2Effects::new(), progress: Arc::default(), workload }
+    }
+
+    fn context(&self, deadline_ms: i64) -> CallContext {
+        let progress = self.progress.clone();
+        CallContext {
+            workload: self.workload.clone(),
+            secrets: Arc::new(OneSecret(self.genuine.admin_kubeconfig.clone())),
+            tunnels: self.tunnels.clone(),
+            progress: Arc::new(move |text| progress.lock().unwrap().push(text)),
+            now: Timestamp::from_millis(0),
+            deadline: Timestamp::from_millis(deadline_ms),
+        }
+    }
+
+    async fn call(&self, call: &str) -> Result<serde_json::Value, gpuaas_wire::task::TaskFailure> {
+        self.effects.call(named(call), self.context(DEADLINE_MS)).await
+    }
+}
+
+/// A call without parameters.
+fn named(call: &str) -> ClusterCall {
+    ClusterCall { call: call.to_owned(), parameters: serde_json::json!({}) }
+}
+
+/// A call about the KubeNode of the only member.
+fn about_kube_node(call: &str) -> ClusterCall {
+    ClusterCall { parameters: serde_json::json!({ "kube_node": "gpu-1" }), ..named(call) }
+}
+
+fn workload(address: IpAddr) -> WorkloadView {
+    let id = Uuid::from_u128;
+    let server = MemberView {
+        id: MemberId::from_uuid(id(1)),
+        name: "server-1".into(),
+        component_key: "server".into(),
+        ordinal: 1,
+        place: MemberPlace::Allocation { allocation: AllocationId::from_uuid(id(2)), node: NodeId::from_uuid(id(3)) },
+        machine: MachineView { name: "gpu-1".parse().unwrap(), address: address.to_string() },
+        state: MemberState::Pending,
+        health: Health::Progressing,
+        touched: false,
+    };
+    let secret = SecretView { id: SecretId::from_uuid(id(4)), sha256: "0".repeat(64) };
+    WorkloadView {
+        id: WorkloadId::from_uuid(id(5)),
+        project: ProjectId::from_uuid(id(6)),
+        name: "prod".parse().unwrap(),
+        config: serde_json::json!({}),
+        release: ReleaseView { version: "v1.36.3+rke2r1".into(), artifacts: vec![] },
+        members: vec![server],
+        facts: BTreeMap::new(),
+        secrets: BTreeMap::from([("admin-kubeconfig".to_owned(), secret)]),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_s_calls_succeed_in_order_with_evidence_over_one_tunnel() {
+    let cluster = GenuineCluster::new().await;
+    let ready = cluster.call("api_ready").await.unwrap();
+    assert_eq!(ready["version"], "v1.36.3+rke2r1");
+    assert_eq!(ready["endpoint"], format!("https://{}:6443", cluster.genuine.address));
+    let before = cluster.tunnels.opened.load(Ordering::SeqCst);
+
+    let waits = cluster.effects.call(about_kube_node("kube_node_ready"), cluster.context(2_500)).await.unwrap_err();
+    assert_eq!(waits.code, Code::ClusterNotReady);
+    assert!(waits.message.contains("no KubeNode yet") && waits.message.contains("gpu-1"), "{}", waits.message);
+    assert!(cluster.progress.lock().unwrap().iter().any(|text| text.starts_with("no KubeNode yet")));
+
+    let proof = cluster.call("deliver_access").await.unwrap();
+    assert_eq!(proof["authenticated_as"], "system:serviceaccount:gpuaas-access:delivery-probe");
+    let deleted = cluster.effects.call(about_kube_node("delete_kube_node"), cluster.context(DEADLINE_MS)).await;
+    assert_eq!(deleted.unwrap()["deleted"], false);
+    assert_eq!(cluster.call("kube_nodes").await.unwrap()["kube_nodes"], serde_json::json!([]));
+    // One more for the watch and one for the probe's own credentials; all other requests used the kept connection.
+    assert_eq!(cluster.tunnels.opened.load(Ordering::SeqCst), before + 2);
+    assert_eq!(cluster.call("restart").await.unwrap_err().code, Code::TaskUnknown);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivered_kubeconfig_works_until_it_is_revoked() {
+    let cluster = GenuineCluster::new().await;
+    cluster.call("api_ready").await.unwrap();
+    let request = AccessRequest {
+        name: "access-1".into(),
+        kind: "direct".into(),
+        role: "cluster-admin".into(),
+        ttl_seconds: 3_600,
+        requested_by: "ann@example".into(),
+    };
+    let delivered = cluster.effects.deliver_access(request, cluster.context(DEADLINE_MS)).await.unwrap();
+    let person = cluster.genuine.cluster_with(&delivered.kubeconfig);
+    person.kube_nodes().await.unwrap();
+    for _ in 0..2 {
+        cluster.effects.revoke_access(&delivered.service_account, cluster.context(DEADLINE_MS)).await.unwrap();
+    }
+    assert!(person.kube_nodes().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_cached_connection_is_replaced_and_an_absent_node_is_named() {
+    let mut cluster = GenuineCluster::new().await;
+    cluster.call("api_ready").await.unwrap();
+    cluster.genuine.stop_apiserver();
+    let refused = cluster.call("kube_nodes").await.unwrap_err();
+    assert_eq!(refused.code, Code::ClusterUnreachable);
+    assert!(refused.message.contains("gpu-1"), "{}", refused.message);
+    cluster.genuine.start_apiserver();
+    cluster.call("api_ready").await.unwrap();
+    cluster.call("kube_nodes").await.unwrap();
+
+    cluster.genuine.stop_apiserver();
+    *cluster.tunnels.is_offline.lock().unwrap() = true;
+    let offline = cluster.effects.call(named("api_ready"), cluster.context(1_500)).await.unwrap_err();
+    assert_eq!(offline.code, Code::ClusterUnreachable);
+    assert!(offline.message.contains("the node has no channel"), "{}", offline.message);
+}
+
+#[tokio::test]
+async fn without_a_kubeconfig_or_an_address_nothing_is_opened() {
+    let address = "127.0.0.1".parse().unwrap();
+    let tunnels = Arc::new(Tcp { address, opened: AtomicUsize::new(0), is_offline: Mutex::new(false) });
+    let mut context = CallContext {
+        workload: workload(address),
+        secrets: Arc::new(OneSecret("kind: Config\n".into())),
+        tunnels: tunnels.clone(),
+        progress: Arc::new(|_| {}),
+        now: Timestamp::from_millis(0),
+        deadline: Timestamp::from_millis(1_000),
+    };
+    let effects = Rke2Effects::new();
+    assert_eq!(effects.call(named("api_ready"), context.clone()).await.unwrap_err().code, Code::ClusterUnreachable);
+    context.workload.secrets.clear();
+    assert_eq!(effects.call(named("api_ready"), context.clone()).await.unwrap_err().code, Code::ClusterNotReady);
+    context.workload.members[0].machine.address.clear();
+    assert_eq!(effects.call(named("api_ready"), context).await.unwrap_err().code, Code::ClusterUnreachable);
+    assert_eq!(tunnels.opened.load(Ordering::SeqCst), 0);
+}

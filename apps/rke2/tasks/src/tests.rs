@@ -1,0 +1,133 @@
+//! The tasks' parameters, their secrets, and results of hostile nodes.
+
+use gpuaas_wire::{
+    bounds::SENTENCE_BYTES_MAX,
+    task::{GENERAL_TASKS, NamedSecrets, TaskOutcome},
+};
+use serde_json::{Value, json};
+
+use super::*;
+
+const LONG: usize = 1_000_000;
+const ONE: &str = "0198c0de-7a3b-7c11-9b54-0242ac120001";
+const TWO: &str = "0198c0de-7a3b-7c11-9b54-0242ac120002";
+
+fn definition(task: TaskType) -> &'static TaskDefinition {
+    TASKS.iter().find(|of| of.task_type == task).unwrap()
+}
+
+fn named_secrets(task: TaskType, params: &Value) -> NamedSecrets {
+    (definition(task).named_secrets)(params)
+}
+
+fn checked(task: TaskType, result: Value) -> Result<Value, String> {
+    match (TaskOutcome::Succeeded { result }).checked_for(definition(task))? {
+        TaskOutcome::Succeeded { result } => Ok(result),
+        TaskOutcome::Failed { failure } => Err(failure.message),
+    }
+}
+
+/// Asserts that parameters with an additional field are refused.
+fn check_unknown_fields_are_refused<T: TaskSpec>(good: Value, seen: &mut Vec<TaskType>) {
+    assert!(serde_json::from_value::<T>(good.clone()).is_ok(), "{}: {good}", T::TYPE);
+    let mut more = good;
+    more["also"] = json!(1);
+    assert!(serde_json::from_value::<T>(more).is_err(), "{}", T::TYPE);
+    seen.push(T::TYPE);
+}
+
+#[test]
+fn unknown_parameters_of_every_rke2_type_are_refused() {
+    let secret = json!({ "secret_id": TWO, "sha256": "00" });
+    let artifact = json!({ "name": "a", "sha256": "00", "size_bytes": 7 });
+    let mut seen = Vec::new();
+    check_unknown_fields_are_refused::<Rke2Install>(
+        json!({ "version": "v1", "archive": artifact, "images": [] }),
+        &mut seen,
+    );
+    check_unknown_fields_are_refused::<Rke2Configure>(
+        json!({ "role": "server", "config": "c", "token": secret }),
+        &mut seen,
+    );
+    check_unknown_fields_are_refused::<Rke2Start>(
+        json!({ "role": "server", "give_up_on": [], "restarts_max": 3 }),
+        &mut seen,
+    );
+    check_unknown_fields_are_refused::<Rke2Stop>(json!({ "role": "server" }), &mut seen);
+    check_unknown_fields_are_refused::<Rke2Observe>(json!({ "role": "server" }), &mut seen);
+    check_unknown_fields_are_refused::<Rke2Uninstall>(json!({}), &mut seen);
+    check_unknown_fields_are_refused::<Rke2KubeconfigRead>(json!({ "secret_id": TWO }), &mut seen);
+    assert!(TASKS.iter().all(|task| seen.contains(&task.task_type)), "{seen:?}");
+}
+
+#[test]
+fn every_added_field_belongs_to_an_existing_schema() {
+    for &TaskDefinition { task_type: task, newest, added, .. } in TASKS {
+        assert!(added.iter().all(|(since, _)| (2..=newest).contains(since)), "{task}");
+        assert!((2..=newest).all(|version| added.iter().any(|(since, _)| *since == version)), "{task}");
+    }
+}
+
+fn ids(texts: &[&str]) -> Vec<SecretId> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[test]
+fn secrets_to_read_and_to_deposit_are_separate() {
+    let secret = |id: &str| json!({ "secret_id": id, "sha256": "0".repeat(64) });
+    let configure = json!({ "role": "server", "config": "", "token": secret(ONE), "agent_token": secret(TWO) });
+    let named = named_secrets(TaskType::Rke2Configure, &configure);
+    assert_eq!(named, NamedSecrets { reads: ids(&[ONE, TWO]), deposits: Vec::new() });
+    let read = json!({ "secret_id": ONE });
+    let named = named_secrets(TaskType::Rke2KubeconfigRead, &read);
+    assert_eq!(named, NamedSecrets { reads: Vec::new(), deposits: ids(&[ONE]) });
+}
+
+#[test]
+fn parameters_of_another_type_name_no_secret() {
+    let read = json!({ "secret_id": ONE });
+    for &TaskDefinition { task_type: task, named_secrets, .. } in GENERAL_TASKS.iter().chain(TASKS) {
+        let named = named_secrets(&read);
+        assert_eq!(named != NamedSecrets::default(), task == TaskType::Rke2KubeconfigRead, "{task}");
+    }
+}
+
+fn unit() -> Value {
+    json!({ "unit": "rke2-server", "active": "active", "sub": "running", "result": "success", "n_restarts": 0, "exec_main_status": 0, "since": 1 })
+}
+
+#[test]
+fn long_texts_of_every_rke2_result_are_truncated_and_sanitized() {
+    let line = json!({ "at": 1, "text": "l" });
+    let observed = json!({ "unit": unit(), "version_line": "v", "listening": [], "journal": [line] });
+    for (task, good, pointers) in [
+        (TaskType::Rke2Install, json!({ "version_line": "v", "files_written": 1 }), vec!["/version_line"]),
+        (TaskType::Rke2Observe, observed, vec!["/version_line", "/journal/0/text"]),
+    ] {
+        checked(task, good.clone()).unwrap_or_else(|why| panic!("{task}: {why}"));
+        for pointer in pointers {
+            let mut odd = good.clone();
+            *odd.pointer_mut(pointer).unwrap() = json!(format!("\u{1b}[2J{}", "x".repeat(LONG)));
+            let kept = checked(task, odd).unwrap();
+            let text = kept.pointer(pointer).unwrap().as_str().unwrap();
+            assert!(text.len() <= SENTENCE_BYTES_MAX && !text.contains('\u{1b}'), "{task} {pointer}: {}", text.len());
+        }
+    }
+    for field in ["unit", "active", "sub", "result"] {
+        for bad in ["x".repeat(LONG), "a\u{0}b".to_owned()] {
+            let mut odd = unit();
+            odd[field] = json!(bad);
+            let observed = json!({ "unit": odd, "listening": [], "journal": [] });
+            assert!(checked(TaskType::Rke2Observe, observed).is_err(), "{field}");
+        }
+    }
+}
+
+#[test]
+fn invalid_ca_digest_is_refused() {
+    let started = |digest: &str| json!({ "unit": unit(), "ready_after_ms": 1, "ca_sha256": digest });
+    assert!(checked(TaskType::Rke2Start, started(&"0f".repeat(32))).is_ok());
+    for odd in ["", "::node:other", &"0F".repeat(32), &"0f".repeat(33)] {
+        assert!(checked(TaskType::Rke2Start, started(odd)).is_err(), "{odd}");
+    }
+}
