@@ -188,7 +188,7 @@ pub(crate) async fn caller_project(
     match (project_key, caller.principal.project) {
         (Some(key), _) => {
             let project = project(reader, caller, key).await?.id;
-            caller.require_visible(project, "project", key)?;
+            caller.require_visible(project, "project", spelled::<ProjectId>(key))?;
             Ok(project)
         }
         (None, Some(own)) => Ok(own),

@@ -302,6 +302,9 @@ impl Coded for ServerError {
             Self::Store(StoreError::TooNew { .. }) => {
                 "run a version at least as new as the one that wrote it".to_owned()
             }
+            Self::StoreMissing { left, .. } if left.is_empty() => {
+                "check --data-dir and the store: gpuaas server check-config".to_owned()
+            }
             Self::StoreMissing { data_dir, .. } => format!(
                 "bring the store back, or restore a backup (gpuaas server restore FILE); to start without its data: gpuaas server --reinitialize, \
                  which moves the remaining files in {} into a folder there",

@@ -34,9 +34,10 @@ impl Tx {
 }
 
 impl Reader {
-    /// Returns the nodes, deleted ones too, that the machine was when tenants left it, oldest first.
+    /// Returns the nodes, deleted ones too, that the machine was when tenants left it, the last one first.
     pub async fn nodes_that_were_left(&mut self, machine_id: &str) -> Result<Vec<NodeRecord>, StoreError> {
-        let sql = "select id, doc from nodes where id in (select node_id from left_machines where machine_id = $1) order by id";
+        let sql = "select nodes.id, nodes.doc from left_machines join nodes on nodes.id = left_machines.node_id \
+                   where left_machines.machine_id = $1 order by left_machines.left_at desc, nodes.id";
         let rows = self.rows(sql, vec![text(machine_id)]).await?;
         rows.iter().map(|row| row.record("doc")).collect()
     }

@@ -54,14 +54,14 @@ pub(crate) struct Restore {
 /// Parameters of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("examples" = [{ "member": "agent-2", "replacement": "0198c0de-7a3b-7c11-9b54-0242ac120006" }]))]
+#[schemars(extend("examples" = [{ "member": "agent-2", "by": "0198c0de-7a3b-7c11-9b54-0242ac120006" }]))]
 pub(crate) struct ReplaceMember {
     /// Name of the member, for example `agent-2`.
     #[schemars(length(min = 1, max = 64), regex(pattern = "^[a-z0-9-]+$"))]
     pub(crate) member: String,
     /// Allocation of the other node.
     #[schemars(with = "Uuid")]
-    pub(crate) replacement: AllocationId,
+    pub(crate) by: AllocationId,
 }
 
 /// Returns the operations for the manifest.
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn every_operation_of_the_manifest_is_checked_and_parsed() {
-        let replacement: AllocationId = "0198c0de-7a3b-7c11-9b54-0242ac120006".parse().expect("an id");
+        let by: AllocationId = "0198c0de-7a3b-7c11-9b54-0242ac120006".parse().expect("an id");
         let of = |kind: OperationKind| match kind {
             OperationKind::Upgrade => (
                 json!({ "version": "v1.37.1+rke2r1" }),
@@ -111,10 +111,7 @@ mod tests {
             }
             OperationKind::ReplaceMember => {
                 let member = "agent-2".to_owned();
-                (
-                    json!({ "member": "agent-2", "replacement": replacement }),
-                    Operation::ReplaceMember(ReplaceMember { member, replacement }),
-                )
+                (json!({ "member": "agent-2", "by": by }), Operation::ReplaceMember(ReplaceMember { member, by }))
             }
             OperationKind::Deploy => (json!({}), Operation::Deploy(NoParameters {})),
             OperationKind::AddMember => (json!({}), Operation::AddMember(NoParameters {})),
@@ -136,7 +133,7 @@ mod tests {
             (OperationKind::Upgrade, json!({})),
             (OperationKind::Upgrade, json!({ "version": "v1; reboot" })),
             (OperationKind::Restore, json!({ "snapshot": "../etc" })),
-            (OperationKind::ReplaceMember, json!({ "member": "agent-2", "replacement": "gpu-2" })),
+            (OperationKind::ReplaceMember, json!({ "member": "agent-2", "by": "gpu-2" })),
         ] {
             let refused = request(kind, parameters.clone()).check(&available());
             assert!(matches!(refused, Err(PlanRefusal::Parameters(_))), "{kind} {parameters}");

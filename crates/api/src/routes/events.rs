@@ -114,15 +114,8 @@ fn is_gap(after: u64, next: u64) -> bool {
 }
 
 async fn stream_of(state: &ApiState, caller: &Caller, project: Option<&str>) -> Result<StreamName, ApiProblem> {
-    match (project, caller.principal.project) {
-        (Some(key), _) => {
-            let project = lookup::project(&mut state.engine.store().read().await?, caller, key).await?.id;
-            caller.require_visible(project, "project", key)?;
-            Ok(StreamName::Project(project))
-        }
-        (None, Some(own)) => Ok(StreamName::Project(own)),
-        (None, None) => Ok(StreamName::Platform),
-    }
+    let project = lookup::listed_project(&mut state.engine.store().read().await?, caller, project).await?;
+    Ok(project.map_or(StreamName::Platform, StreamName::Project))
 }
 
 fn wants_stream(headers: &HeaderMap) -> bool {

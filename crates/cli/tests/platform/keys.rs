@@ -269,7 +269,7 @@ async fn rotation_that_does_not_end_in_time_names_what_it_waits_for_and_a_retire
     assert_eq!(stopped.status.code(), Some(8), "{printed}");
     for part in [
         "waiting for enrollment strings to be used or to expire: gpu-9\n",
-        "error: stopped waiting for enrollment strings after 3.0 s (--timeout)",
+        "error: stopped waiting for enrollment strings to be used or to expire: gpu-9 after 3.0 s (--timeout)",
         "see it: gpuaas keys list authority",
     ] {
         assert!(printed.contains(part), "{part}: {printed}");

@@ -88,6 +88,9 @@ async fn first_characters_of_an_id_find_only_visible_objects_and_names_precede_t
     assert!(member.get_allocation(prefix).await.is_err(), "an allocation of another project was found");
     let node = admin.get_node("demo-1").await.expect("a node").id;
     assert!(member.get_node(&node[..node.len() - 2]).await.is_err(), "a node of another project was found");
+    // By name.
+    assert_eq!(member.get_node("demo-1").await.expect_err("another's").exit() as u8, 3);
+    assert_eq!(member.list_allocations(Some("one".into()), None).await.expect_err("another's").exit() as u8, 3);
 
     let name = node[..4].to_owned();
     admin.register_node(&RegisterNode { name: name.clone(), ..RegisterNode::default() }).await.expect("registered");

@@ -20,7 +20,7 @@ use super::{
     agent_problem, audit, clock,
     enrollment::{TOKEN_PREFIX, issue},
     history, machine,
-    node_in_use::{check_not_allocated, check_not_in_use},
+    node_in_use::check_not_in_use,
     reimage,
 };
 use crate::{
@@ -200,10 +200,7 @@ pub async fn redeem(
     let machine = (bounded(&ask.machine_id), ask.reimage.as_ref());
     let is_in_place = node.state == NodeState::Active && enrolls_in_place(&node, terms.is_forced);
     reimage::check(engine, node.left_by_tenant.take().as_ref(), &terms, (&machine.0, machine.1))?;
-    // The node's own machine was accepted when it first enrolled, perhaps by force.
-    if !(is_in_place && node.machine_id.as_ref() == Some(&machine.0)) {
-        reimage::check_left_machine(&mut tx, node.id, &terms, &machine.0).await?;
-    }
+    reimage::check_left_machine(&mut tx, &node, &terms, &machine.0).await?;
     if is_in_place {
         check_same_machine(&node, &machine.0, terms.is_forced)?;
     } else {
@@ -279,7 +276,8 @@ pub async fn reset(
     let mut node = tx.node(id).await?;
     precondition.check(&node.name, &node)?;
     if forced.is_none() && matches!(node.state, NodeState::Enrolled | NodeState::Active) {
-        check_not_allocated(&mut tx, &node).await?;
+        // Where force does not help, it is not advised.
+        check_not_in_use(&mut tx, &node, true).await?;
     }
     let event = reset_event(&node, forced.is_some())?;
     if check_not_in_use(&mut tx, &node, forced.is_some()).await?.is_some() {

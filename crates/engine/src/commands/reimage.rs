@@ -41,21 +41,26 @@ pub(super) async fn require_proof(engine: &Engine, tx: &mut Tx, node: &mut NodeR
     Ok(())
 }
 
-/// Refuses a machine that a tenant has left, under any name. A forced enrollment ends the requirement, except for other nodes that are still
+/// Refuses a machine that a tenant has left, under any name. The machine that an enrolled node already has was accepted despite the other
+/// nodes that were left with its id, perhaps by force. A forced enrollment ends the requirement, except for other nodes that are still
 /// registered: the machine itself reports its id, so it must not free the machines of those nodes.
 pub(super) async fn check_left_machine(
     tx: &mut Tx,
-    node: NodeId,
+    node: &NodeRecord,
     terms: &EnrollmentTerms,
     machine_id: &str,
 ) -> Result<(), CommandError> {
     let left = tx.nodes_that_were_left(machine_id).await?;
-    if let (Some(first), false) = (left.first(), terms.is_forced) {
-        let detail = format!("the machine's id is the same as while a tenant held it as {}", first.name);
+    let is_enrolled = matches!(node.state, NodeState::Enrolled | NodeState::Active);
+    let is_known = is_enrolled && node.machine_id.as_deref() == Some(machine_id);
+    let refusing = left.iter().find(|left| !is_known || left.id == node.id);
+    if let (Some(left), false) = (refusing, terms.is_forced) {
+        let detail = format!("the machine's id is the same as while a tenant held it as {}", left.name);
         return Err(not_reimaged(format!("{detail}, so it was not reimaged")));
     }
     let is_gone = |left: &NodeRecord| left.state == NodeState::Retired || left.deleted_at.is_some();
-    for left in left.iter().filter(|left| left.id == node || is_gone(left)) {
+    let is_forced = terms.is_forced;
+    for left in left.iter().filter(|left| is_forced && (left.id == node.id || is_gone(left))) {
         tx.forget_left_machine(machine_id, left.id).await?;
     }
     Ok(())

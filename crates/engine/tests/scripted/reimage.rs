@@ -172,6 +172,9 @@ async fn machine_that_was_accepted_by_force_enrolls_again_in_place() {
     let (_, second) =
         node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, Some(&forced)).await.unwrap();
     assert_eq!(code(redeem(&site.engines, &second, &fresh(), MACHINE, None).await), None);
+    // After a restore, a node with an identity is enrolled.
+    let (_, restored) = node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, None).await.unwrap();
+    assert_eq!(code(redeem(&site.engines, &restored, &fresh(), MACHINE, None).await), None);
     let mut tx = site.engines.store().begin().await.unwrap();
     let mut row = tx.node(other.id).await.unwrap();
     row.state = gpuaas_model::NodeState::Active;
@@ -182,6 +185,16 @@ async fn machine_that_was_accepted_by_force_enrolls_again_in_place() {
     tx.commit().await.unwrap();
     let (_, again) = node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, None).await.unwrap();
     assert_eq!(code(redeem(&site.engines, &again, &fresh(), MACHINE, None).await), None);
+    // A machine that the node itself was when its tenant left was not accepted, although its agent reports its id again.
+    let problem = row.agent_problem;
+    let mut tx = site.engines.store().begin().await.unwrap();
+    let mut row = tx.node(other.id).await.unwrap();
+    row.agent_problem = problem;
+    tx.update_node(&row).await.unwrap();
+    tx.remember_left_machine(MACHINE, other.id, Timestamp::from_millis(2)).await.unwrap();
+    tx.commit().await.unwrap();
+    let (_, left) = node::issue_enrollment(engine, &admin(), other.id, &Precondition::Any, None).await.unwrap();
+    assert_eq!(code(redeem(&site.engines, &left, &fresh(), MACHINE, None).await), Some(Code::MachineNotReimaged));
 }
 
 #[tokio::test(flavor = "multi_thread")]
